@@ -1,0 +1,61 @@
+# Everything a contributor or a curious visitor runs. Needs only make and Python 3.11 or later; the rest is installed
+# into .venv on first use. Choose another interpreter with `make PYTHON=python3.12 ...`.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+BENCHMARK_BIN := .venv-benchmark/bin
+BENCHMARK_INSTALLED := .venv-benchmark/.installed
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow check format benchmark
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED) ## Plan a private training: how much noise, what it costs, what that means
+	$(BIN)/hush plan --examples 60000 --batch-size 256 --epochs 15 --epsilon 3 --delta 1e-5
+
+test: $(INSTALLED) ## Run the tests, doctests and README blocks, without those marked slow
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(INSTALLED) ## Run the tests marked slow
+	$(BIN)/python -m pytest -m slow
+
+check: $(INSTALLED) ## Run what CI runs: format, lint, types, import layers, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -m "not slow"
+
+format: $(INSTALLED) ## Format the code and fix what the linter can
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+benchmark: $(BENCHMARK_INSTALLED) ## Compare accuracy and speed with other accountants, in an environment of its own
+	$(BENCHMARK_BIN)/python benchmarks/accounting.py
+
+# The stamps are newer than what they were installed from. An environment made by other means is completed, not replaced.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(call ensure_venv,.venv)
+	@echo "Installing hush and its tools into .venv (once; about a minute) ..."
+	@$(BIN)/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(BENCHMARK_INSTALLED): pyproject.toml benchmarks/requirements.txt
+	$(call ensure_venv,.venv-benchmark)
+	@echo "Installing hush and the accountants it is compared with into .venv-benchmark (once; some minutes) ..."
+	@$(BENCHMARK_BIN)/python $(PIP_INSTALL) --requirement benchmarks/requirements.txt --editable .
+	@touch $@
+
+define ensure_venv
+	@$(1)/bin/python -m pip --version > /dev/null 2>&1 || { \
+		$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+			|| { echo "hush needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }; \
+		echo "Creating $(1) with $$($(PYTHON) --version) ..."; \
+		$(PYTHON) -m venv $(1) \
+			|| { echo "Creating it failed: on Debian and Ubuntu, install the package python3-venv first." >&2; exit 1; }; \
+	}
+endef

@@ -1,0 +1,47 @@
+"""hush: release statistics, train models and prove what was given away.
+
+What is where:
+
+- `Guarantee`, `Unit`, `Relation`, `Bound`: the one form in which hush states what a release costs, and the words that
+  give its two numbers a meaning. Home: `hush.guarantee`.
+- `accounting`: events (what was run) and accountants (what it cost); `accounting.epsilon` and
+  `accounting.calibrate_noise` are the two calls that everybody needs. Loaded on first use.
+- `HushError`: the base of everything that hush raises on purpose. Home: `hush.errors`.
+- ``hush.cli``: the command line, ``hush plan`` and ``hush account``.
+
+Importing `hush` loads neither numpy nor scipy, let alone a training framework.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hush.errors import HushError as HushError
+from hush.guarantee import Bound as Bound
+from hush.guarantee import Guarantee as Guarantee
+from hush.guarantee import Relation as Relation
+from hush.guarantee import Unit as Unit
+
+if TYPE_CHECKING:
+    from hush import accounting as accounting
+
+__all__ = ["Bound", "Guarantee", "HushError", "Relation", "Unit", "__version__", "accounting"]
+
+__version__ = "0.1.0"
+
+# Subpackages that are public at the root but too heavy to load before they are needed.
+_LAZY = frozenset({"accounting"})
+
+
+if not TYPE_CHECKING:  # a type checker that saw this would take every misspelt name for a module
+
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY:
+            from importlib import import_module
+
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -1,0 +1,162 @@
+"""Privacy loss on a lattice: pairs of distributions whose losses are multiples of one spacing.
+
+Joining the points of a profile by straight lines (in ``x = e^epsilon``) gives the profile of a pair whose losses are
+exactly the joined points, and, because a profile is convex, one that dominates (Doroshenko et al. 2022, "connect the
+dots"). The error is of second order in the spacing. Here the same values also give a pair that is *dominated*: lower
+every point by at least what a chord can overshoot, and take the convex hull.
+
+For losses ``y_j`` and curve values ``f_j`` the probability under P of ``y_j`` is, with ``d_j = f_{j+1} - f_j``,
+``a_j = d_j / (e^(y_{j+1} - y_j) - 1) + d_{j-1} / (e^(y_{j-1} - y_j) - 1)``, the change of slope at the corner times x.
+For y < 0 the curve minus its asymptote 1 - x is what is stored, so that both tails keep their relative accuracy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hush.accounting._profile import ULP, Array, Pair, Profile
+
+_SEARCH = np.geomspace(1e-12, 1e15, 1351)  # twenty-seven decades, fifty points each
+
+
+@dataclass(frozen=True, slots=True)
+class Atoms:
+    """A discrete privacy loss.
+
+    Attributes:
+        losses: y_j, increasing, 0 among them.
+        gaps: their differences: kept, because subtracting rounded losses would lose them.
+        masses: P's probability of each loss, and ``mass_noise``, a bound on the rounding error of each.
+        infinite: probability of a loss without bound.
+        curve: values of the curve at the losses, of which the true ones differ by at most ``curve_error``, relatively.
+    """
+
+    losses: Array
+    gaps: Array
+    masses: Array
+    mass_noise: Array
+    infinite: float
+    curve: Array
+    curve_error: float
+
+
+def loss_range(pair: Pair, tail: float) -> tuple[float, float]:
+    """Return (low, high) such that the curve's two tails, outside, are at most ``tail`` (or end there)."""
+    return -_reach(pair.backward, tail), _reach(pair.forward, tail)
+
+
+def _reach(profile: Profile, tail: float) -> float:
+    grid = _SEARCH[profile.max_loss > _SEARCH]
+    below = np.flatnonzero(profile.delta(grid) <= tail)
+    return float(grid[below[0]]) if below.size else min(profile.max_loss, float(_SEARCH[-1]))
+
+
+def curve_values(pair: Pair, losses: Array) -> Array:
+    """Evaluate the curve at sorted losses: delta for y >= 0, delta - (1 - e^y) for y < 0."""
+    split = int(np.searchsorted(losses, 0.0))
+    left = np.exp(losses[:split]) * pair.backward.delta(-losses[:split])
+    return np.concatenate([left, pair.forward.delta(losses[split:])])
+
+
+def dominating(pair: Pair, losses: Array, gaps: Array) -> Atoms:
+    """Return the pair whose profile joins the points of ``pair``'s at the given losses."""
+    curve = curve_values(pair, losses)
+    masses, noise = corner_masses(losses, gaps, curve)
+    error = max(pair.forward.relative_error, pair.backward.relative_error)
+    return Atoms(losses, gaps, masses, noise, float(curve[-1]), curve, error)
+
+
+def corner_masses(losses: Array, gaps: Array, curve: Array) -> tuple[Array, Array]:
+    """Return e^y times the change of slope at each corner, and a bound on each one's rounding error.
+
+    The curve is joined to the origin on the left, and goes on flat on the right.
+    """
+    crosses = (losses[:-1] < 0) & (losses[1:] > 0)  # only where the corner at 0 is not among the points
+    rises = np.diff(curve)
+    end = int(np.searchsorted(losses, 0.0))
+    if crosses.any():
+        end -= 1
+        rises[end] += math.expm1(losses[end])
+    with np.errstate(over="ignore"):  # a gap beyond 700 leaves nothing to the right
+        up, down = rises / np.expm1(gaps), rises / np.expm1(-gaps)
+    masses = np.append(up, 0.0)
+    masses[1:] += down
+    masses[0] -= curve[0]  # the chord from the origin, where the stored curve is 0
+    # Left of 0 the asymptote 1 - x was taken off: its change of slope, from -1 to 0, belongs where it ends.
+    masses[end] += math.exp(losses[end])
+    noise = np.append(np.abs(up), 0.0)
+    noise[1:] += np.abs(down)
+    noise[end] += 1.0
+    return masses, noise * (4 * ULP)
+
+
+def dominated(pair: Pair, losses: Array, gaps: Array, *, straight: bool = False) -> Atoms:
+    """Return a pair on the same losses whose profile is nowhere above that of ``pair``.
+
+    ``straight`` says that the curve has its corners at these losses only, so that chords do not overshoot.
+    """
+    upper = dominating(pair, losses, gaps)
+    floor = upper.curve * (1 - 4 * upper.curve_error)
+    overshoot = 0.0 if straight else _overshoot(np.maximum(upper.masses, 0.0) + upper.mass_noise, gaps)
+    lowered = floor - overshoot
+    zero = int(np.searchsorted(losses, 0.0))
+    whole_right = losses[-1] >= pair.forward.max_loss * (1 - 4 * ULP)  # flat from here on
+    whole_left = -losses[0] >= pair.backward.max_loss * (1 - 4 * ULP)  # straight to the origin
+    right = _shift_tail(lowered[zero:], floor[zero:], floor[-1] if whole_right else 0.0, whole=whole_right)
+    left = _shift_tail(lowered[zero::-1], floor[zero::-1], 0.0, whole=whole_left)[::-1]
+    curve = np.concatenate([left[:-1], right])
+    curve[zero] = min(left[-1], right[0])
+    masses, noise = _hull_masses(losses, gaps, curve)
+    return Atoms(losses, gaps, masses, noise, float(curve[-1]), curve, 0.0)
+
+
+def _overshoot(masses: Array, gaps: Array) -> Array:
+    """Bound, at each point, how far the chords on either side can lie above the curve.
+
+    In a cell the curve is above the two neighbouring chords, extended. With slope changes A and B at the cell's ends
+    and width D these meet ``A B D / (A + B)`` below the chord.
+    """
+    first, second = masses[:-1], masses[1:] * np.exp(-gaps)
+    total = first + second
+    height = np.divide(first * second, total, out=np.zeros_like(total), where=total > 0) * np.expm1(gaps)
+    bound = np.append(height, 0.0)
+    bound[1:] = np.maximum(bound[1:], height)
+    return bound
+
+
+def _shift_tail(lowered: Array, floor: Array, beyond: float, *, whole: bool) -> Array:
+    """From where lowering goes below 0, take the next point's value: the curve is monotone, so it lies above that.
+
+    The points run outwards from 0, and the curve falls, to ``beyond``. In every cell from the returned tail's first
+    point on, both ends are at or below the curve's value at the cell's outer end; before it, both ends are lowered by
+    the overshoot. Unless the ``whole`` curve is there, its last point belongs to the tail.
+    """
+    negative = lowered < 0
+    if whole and not negative.any():
+        return lowered
+    following = np.append(floor[1:], beyond)
+    start = int(np.argmax(negative)) if negative.any() else len(lowered) - 1
+    result = lowered.copy()
+    result[start:] = following[start:]
+    if start > 0:
+        result[start - 1] = min(lowered[start - 1], floor[start])
+    return result
+
+
+def _hull_masses(losses: Array, gaps: Array, curve: Array) -> tuple[Array, Array]:
+    """Return the corner masses, and their rounding errors, of the lower convex hull of the points."""
+    keep = np.arange(len(losses))
+    reach = np.append(0.0, np.cumsum(gaps))
+    while True:
+        between = np.diff(reach[keep]) if len(keep) < len(losses) else gaps
+        masses, noise = corner_masses(losses[keep], between, curve[keep])
+        negative = masses < 0
+        if not negative.any():
+            break
+        keep = keep[~negative]  # a point above the chord of two others is no corner of the hull
+    full = np.zeros((2, len(curve)))
+    full[:, keep] = masses, noise
+    return full[0], full[1]

@@ -1,0 +1,274 @@
+"""The classic theorems, for teaching and for mechanisms of which only (epsilon, delta) is known.
+
+Each function returns a `Guarantee` that names its assumption. They are loose, some by a lot: `PldAccountant` on
+`ApproximateDP` events gives the optimal composition, and on the real events something better still.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import singledispatch
+
+from hush.accounting import events as ev
+from hush.accounting._pairs import Change, Direction, changes
+from hush.accounting.accountant import Accountant
+from hush.accounting.pld import PldAccountant
+from hush.errors import InvalidArgument, Unsupported, check_count, check_delta, check_epsilon, check_probability
+from hush.guarantee import Guarantee, Relation
+
+_FIXED = "the number of mechanisms, and each one's epsilon and delta, are fixed in advance"
+Claim = tuple[float, float]
+
+
+def basic_composition(epsilon: float, delta: float, count: int) -> Guarantee:
+    """Add up: ``(count * epsilon, count * delta)``.
+
+    Guarantee: an upper bound, and the only one here that also holds for parameters chosen on the way.
+
+    Assumes: each mechanism is (epsilon, delta)-DP (the caller's duty).
+
+    References: Dwork et al. 2006; Dwork & Roth 2014, Theorem 3.16.
+    """
+    check_epsilon("epsilon", epsilon), check_delta("delta", delta), check_count("count", count)
+    return _claim(count * epsilon, _capped(count * delta), "basic composition")
+
+
+def advanced_composition(epsilon: float, delta: float, count: int, *, slack: float) -> Guarantee:
+    """Return ``epsilon sqrt(2 k ln(1/slack)) + k epsilon (e^epsilon - 1)`` with delta ``k delta + slack``.
+
+    Guarantee: an upper bound; worse than `basic_composition` unless k is large and epsilon below ln 2.
+
+    Assumes: each mechanism is (epsilon, delta)-DP (the caller's duty), the parameters fixed in advance (the caller's
+    duty), 0 < slack < 1 (checked here).
+
+    References: Dwork, Rothblum & Vadhan 2010, Theorem III.3; Dwork & Roth 2014, Theorem 3.20.
+    """
+    check_epsilon("epsilon", epsilon), check_delta("delta", delta), check_count("count", count)
+    return _advanced([(epsilon, delta)] * 1, [count], slack)
+
+
+def optimal_composition(epsilon: float, delta: float, count: int, *, total_delta: float) -> Guarantee:
+    """Return the smallest epsilon that all compositions of (epsilon, delta)-DP mechanisms satisfy at ``total_delta``.
+
+    Guarantee: an upper bound, tight for the worst mechanisms (randomised response that fails with probability delta).
+
+    Assumes: each mechanism is (epsilon, delta)-DP (the caller's duty), the parameters fixed in advance (the caller's
+    duty), total_delta above 1 - (1 - delta)^count (checked here).
+
+    References: Kairouz, Oh & Viswanath 2015, Theorem 3.3; computed by `PldAccountant`, whose lattice holds the worst
+    pair exactly.
+    """
+    accountant = PldAccountant().compose(ev.ApproximateDP(epsilon, delta), check_count("count", count))
+    total = check_delta("total_delta", total_delta)
+    return _claim(accountant.epsilon(total), total, "optimal composition", _FIXED)
+
+
+def sampling_amplification(epsilon: float, delta: float, sampling_rate: float) -> Guarantee:
+    """Return ``(ln(1 + q (e^epsilon - 1)), q delta)`` for a mechanism on a Poisson sample.
+
+    Guarantee: an upper bound, tight for what (epsilon, delta) says. ``(q epsilon, q delta)`` is never valid.
+
+    Assumes: each record is sampled by itself with probability q, and the sample stays secret (the caller's duty);
+    add-or-remove neighbours.
+
+    References: Li, Qardaji & Su 2012; Balle, Barthe & Gaboardi 2018, Theorem 8.
+    """
+    check_epsilon("epsilon", epsilon), check_delta("delta", delta)
+    rate = check_probability("sampling_rate", sampling_rate)
+    return _claim(
+        _amplified(epsilon, rate),
+        rate * delta,
+        "amplification by sampling",
+        "Poisson sampling, and the sample is secret",
+    )
+
+
+def parallel_composition(
+    claims: Sequence[Claim], *, relation: Relation = Relation.ADD_OR_REMOVE, by_index: bool = False
+) -> Guarantee:
+    """Return the worst of (epsilon, delta) claims on disjoint parts; twice that if a record may move between parts.
+
+    Guarantee: an upper bound.
+
+    Assumes: the parts are disjoint (the caller's duty). Under replacement the claims are about a record that leaves
+    or enters a part, or (``by_index``) parts are fixed by a public index (the caller's duty).
+
+    References: McSherry 2009, Theorem 4; for replacement, MATHS of neighbouring relations: a move is two changes.
+    """
+    if not claims:
+        raise InvalidArgument("claims", claims, "at least one (epsilon, delta)")
+    epsilon = max(check_epsilon("epsilon", claim[0]) for claim in claims)
+    delta = max(check_delta("delta", claim[1]) for claim in claims)
+    if relation is Relation.REPLACE and not by_index:
+        # Remove from one part, add to another: the two parts' mechanisms compose.
+        return _claim(2 * epsilon, _capped(2 * delta), "parallel composition", "parts are disjoint", relation=relation)
+    return _claim(epsilon, delta, "parallel composition", "parts are disjoint", relation=relation)
+
+
+class BasicAccountant(Accountant):
+    """Adds up epsilons and deltas (basic composition).
+
+    Guarantee:
+        `epsilon` and `delta` are upper bounds, also when parameters are chosen on the way.
+
+    Assumes:
+        Each event has a single (epsilon, delta) of its own (checked here: a Gaussian, which has a curve, is refused).
+
+    References:
+        Dwork & Roth 2014, Theorem 3.16; Balle, Barthe & Gaboardi 2018, Theorem 8 (sampling).
+    """
+
+    method = "basic composition"
+
+    def _check(self, event: ev.Event) -> None:
+        for change in changes(self.relation):
+            claims(event, change)
+
+    def _totals(self) -> list[Claim]:
+        everything = ev.Composed(self.events)
+        return [_sum(claims(everything, change)) for change in changes(self.relation)]
+
+    def _epsilon(self, delta: float) -> float:
+        return max(epsilon if delta >= failure else math.inf for epsilon, failure in self._totals())
+
+    def _delta(self, epsilon: float) -> float:
+        return max(failure if epsilon >= total else 1.0 for total, failure in self._totals())
+
+
+class AdvancedAccountant(BasicAccountant):
+    """Composes (epsilon, delta) claims by the advanced theorem, or by adding up where that is smaller.
+
+    Guarantee:
+        `epsilon` and `delta` are upper bounds.
+
+    Assumes:
+        As `BasicAccountant` (checked here), and the parameters fixed in advance (the caller's duty).
+
+    References:
+        Dwork, Rothblum & Vadhan 2010, Theorem III.3, in its form for different epsilons (Dwork & Roth 2014, section
+        3.5.2): ``sqrt(2 ln(1/slack) sum eps_i^2) + sum eps_i (e^eps_i - 1)``.
+    """
+
+    method = "advanced composition"
+    assumptions = (_FIXED,)
+
+    def _epsilon(self, delta: float) -> float:
+        everything = ev.Composed(self.events)
+        return max(self._one_way(claims(everything, change), delta) for change in changes(self.relation))
+
+    def _delta(self, epsilon: float) -> float:
+        best = super()._delta(epsilon)
+        low, high = -700.0, 0.0  # bisect in log delta, to the safe side
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if self._epsilon(math.exp(middle)) <= epsilon else (middle, high)
+        return min(best, math.exp(high)) if high < 0 else best
+
+    @staticmethod
+    def _one_way(parts: list[tuple[Claim, int]], delta: float) -> float:
+        epsilon, failure = _sum(parts)
+        basic = epsilon if delta >= failure else math.inf
+        if not delta > failure:
+            return basic
+        single = [claim for claim, _ in parts]
+        return min(basic, _advanced(single, [count for _, count in parts], delta - failure).epsilon)
+
+
+@singledispatch
+def claims(event: ev.Event, change: Change) -> list[tuple[Claim, int]]:
+    """Unfold an event into (epsilon, delta) claims and how often each is made."""
+    raise Unsupported(f"{event.kind}: it has no single epsilon and delta", "Use PldAccountant")
+
+
+@claims.register
+def _(event: ev.Composed, change: Change) -> list[tuple[Claim, int]]:
+    return [claim for part in event.events for claim in claims(part, change)]
+
+
+@claims.register
+def _(event: ev.SelfComposed, change: Change) -> list[tuple[Claim, int]]:
+    return [(claim, count * event.count) for claim, count in claims(event.event, change)]
+
+
+@claims.register
+def _(event: ev.Laplace, change: Change) -> list[tuple[Claim, int]]:
+    return [((change.shift / event.scale, 0.0), 1)]
+
+
+@claims.register
+def _(event: ev.DiscreteLaplace, change: Change) -> list[tuple[Claim, int]]:
+    return [((change.shift * event.sensitivity / event.scale, 0.0), 1)]
+
+
+@claims.register(ev.ExponentialMechanism)
+@claims.register(ev.ApproximateDP)
+def _(event: ev.ExponentialMechanism | ev.ApproximateDP, change: Change) -> list[tuple[Claim, int]]:
+    if change.size > 1:
+        raise Unsupported(f"{event.kind} for a group", "Use Guarantee.for_group on the result")
+    return [((event.epsilon, getattr(event, "delta", 0.0)), 1)]
+
+
+@claims.register
+def _(event: ev.RandomizedResponse, change: Change) -> list[tuple[Claim, int]]:
+    if change.relation is not Relation.REPLACE:
+        raise Unsupported(f"randomized-response under the relation {change.relation.value!r}", "Use Relation.REPLACE")
+    return [((event.epsilon, 0.0), change.size)]
+
+
+@claims.register
+def _(event: ev.PoissonSampled, change: Change) -> list[tuple[Claim, int]]:
+    if change.direction is Direction.REPLACE and event.sampling_rate < 1:
+        raise Unsupported("poisson-sampled under the relation 'replace': the theorem is about add-or-remove")
+    epsilon, delta = _sum(claims(event.event, change))
+    return [((_amplified(epsilon, event.sampling_rate), event.sampling_rate * delta), 1)]
+
+
+@claims.register
+def _(event: ev.FixedSizeSampled, change: Change) -> list[tuple[Claim, int]]:
+    if change.direction is not Direction.REPLACE:
+        raise Unsupported("fixed-size-sampled under add-or-remove: the theorem is about a replaced record")
+    rate = event.batch_size / event.dataset_size
+    epsilon, delta = _sum(claims(event.event, change))
+    return [((_amplified(epsilon, rate), rate * delta), 1)]
+
+
+@claims.register
+def _(event: ev.ParallelByIndex, change: Change) -> list[tuple[Claim, int]]:
+    totals = [_sum(claims(part, change)) for part in event.events]
+    return [((max(epsilon for epsilon, _ in totals), max(delta for _, delta in totals)), 1)]
+
+
+def _amplified(epsilon: float, rate: float) -> float:
+    if epsilon > 700:
+        return epsilon + math.log(rate)
+    return math.log1p(rate * math.expm1(epsilon))
+
+
+def _sum(parts: list[tuple[Claim, int]]) -> Claim:
+    epsilon = math.fsum(count * claim[0] for claim, count in parts)
+    return epsilon, _capped(math.fsum(count * claim[1] for claim, count in parts))
+
+
+def _advanced(single: list[Claim], counts: list[int], slack: float) -> Guarantee:
+    if not 0 < slack < 1:
+        raise InvalidArgument("slack", slack, "a number in (0, 1)", "It is the delta that advanced composition spends")
+    pairs = list(zip(single, counts, strict=True))
+    squares = math.fsum(count * claim[0] ** 2 for claim, count in pairs)
+    drift = math.fsum(count * claim[0] * _expm1(claim[0]) for claim, count in pairs)
+    epsilon = math.sqrt(2 * math.log(1 / slack) * squares) + drift
+    return _claim(epsilon, _capped(_sum(pairs)[1] + slack), "advanced composition", _FIXED)
+
+
+def _expm1(value: float) -> float:
+    return math.expm1(value) if value < 700 else math.inf
+
+
+def _capped(delta: float) -> float:
+    return min(delta, math.nextafter(1.0, 0.0))
+
+
+def _claim(
+    epsilon: float, delta: float, method: str, *assumptions: str, relation: Relation = Relation.ADD_OR_REMOVE
+) -> Guarantee:
+    return Guarantee(epsilon=epsilon, delta=delta, method=method, assumptions=assumptions, relation=relation)

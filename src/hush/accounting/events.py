@@ -1,0 +1,411 @@
+"""Events: immutable descriptions of what was run on the data, for accountants to analyse.
+
+An event never says how private it is; it says what was done. Noise is stated relative to what one record can
+contribute: a sum of vectors of norm at most C, with Gaussian noise of standard deviation sigma * C, is
+``Gaussian(sigma)``. Under the add-or-remove and the zero-out relation such a sum moves by at most C, under replacement
+by up to 2 C; the accountant knows, the event is the same.
+
+Claims (`ApproximateDP`, `ZeroConcentratedDP`, `ExponentialMechanism`, `RandomizedResponse`) hold for the neighbouring
+relation of the accountant that they are given to: that is the caller's duty.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar
+
+from hush.errors import (
+    InvalidArgument,
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_instance,
+    check_positive,
+    check_probability,
+)
+
+SCHEMA = "hush.event/1"
+
+_KINDS: dict[str, type[Event]] = {}
+
+
+class Event:
+    """Base of all events. Events are values: equal if they describe the same thing, hashable, never changed."""
+
+    __slots__ = ()
+    kind: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        """Enrol the class under its kind, for reading JSON."""
+        if cls.kind:
+            _KINDS[cls.kind] = cls
+
+    def to_json(self) -> str:
+        """Write the event, and all that it contains, as JSON."""
+        return json.dumps({"schema": SCHEMA, **encode_event(self)}, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> Event:
+        """Read what `to_json` wrote; refuse other schemas, unknown fields, and values out of range."""
+        data = parse_json(text)
+        if not isinstance(data, dict):
+            raise InvalidArgument("text", text, "a JSON object", "An event is an object with a schema and a kind")
+        schema = data.pop("schema", None)
+        if schema != SCHEMA:
+            raise InvalidArgument("schema", schema, repr(SCHEMA), "This version of hush reads no other")
+        return decode_event(data)
+
+    def _set(self, **values: object) -> None:
+        """Store validated values; only ``__post_init__`` calls it."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian(Event):
+    """Gaussian noise of standard deviation ``noise_multiplier * C`` on a sum whose terms have L2 norm at most C."""
+
+    kind: ClassVar[str] = "gaussian"
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        self._set(noise_multiplier=_check_noise("noise_multiplier", self.noise_multiplier))
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace(Event):
+    """Laplace noise of scale ``scale * C`` on a sum whose terms have L1 norm at most C."""
+
+    kind: ClassVar[str] = "laplace"
+    scale: float
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        self._set(scale=_check_noise("scale", self.scale))
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussian(Event):
+    """Noise on the integers, P(x) ~ e^(-x^2 / 2 sigma^2), on an integer sum whose terms are at most ``sensitivity``."""
+
+    kind: ClassVar[str] = "discrete-gaussian"
+    sigma: float
+    sensitivity: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        sensitivity = check_count("sensitivity", self.sensitivity)
+        sigma = check_positive("sigma", self.sigma)
+        _check_noise("sigma / sensitivity", sigma / sensitivity)
+        self._set(sigma=sigma, sensitivity=sensitivity)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteLaplace(Event):
+    """Noise on the integers, P(x) ~ e^(-|x| / scale) (geometric), on integer sums of terms at most ``sensitivity``."""
+
+    kind: ClassVar[str] = "discrete-laplace"
+    scale: float
+    sensitivity: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        sensitivity = check_count("sensitivity", self.sensitivity)
+        scale = check_positive("scale", self.scale)
+        _check_noise("scale / sensitivity", scale / sensitivity)
+        self._set(scale=scale, sensitivity=sensitivity)
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialMechanism(Event):
+    """A mechanism whose log-probabilities range over at most ``epsilon`` between neighbours (bounded range).
+
+    The exponential mechanism with weights e^(epsilon * score / 2) for scores of sensitivity 1 is one; for monotone
+    scores, with weights e^(epsilon * score), too. Such a mechanism is epsilon-DP, and composes better than that says.
+    """
+
+    kind: ClassVar[str] = "exponential-mechanism"
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        self._set(epsilon=check_positive("epsilon", self.epsilon, maximum=1 / _MIN_NOISE))
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedResponse(Event):
+    """Each person tells one of ``num_values`` values: the true one with e^epsilon times the chance of each other."""
+
+    kind: ClassVar[str] = "randomized-response"
+    epsilon: float
+    num_values: int = 2
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        self._set(
+            epsilon=check_positive("epsilon", self.epsilon, maximum=1 / _MIN_NOISE),
+            num_values=check_count("num_values", self.num_values, minimum=2),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ApproximateDP(Event):
+    """Any mechanism that is known to be (epsilon, delta)-differentially private, and nothing else is known of it."""
+
+    kind: ClassVar[str] = "approximate-dp"
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        epsilon = check_epsilon("epsilon", self.epsilon)
+        if not epsilon <= 1 / _MIN_NOISE:
+            raise InvalidArgument(
+                "epsilon", epsilon, f"at most {1 / _MIN_NOISE:.3g}", "Beyond that nothing is promised"
+            )
+        self._set(epsilon=epsilon, delta=check_delta("delta", self.delta))
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroConcentratedDP(Event):
+    """Any mechanism that is known to be rho-zCDP (Bun & Steinke 2016)."""
+
+    kind: ClassVar[str] = "zcdp"
+    rho: float
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        self._set(rho=check_epsilon("rho", self.rho))
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonSampled(Event):
+    """``event`` on a random sample, in which each record is by itself with probability ``sampling_rate``."""
+
+    kind: ClassVar[str] = "poisson-sampled"
+    event: Event
+    sampling_rate: float
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        check_instance("event", self.event, Event)
+        rate = check_probability("sampling_rate", self.sampling_rate)
+        if not rate >= 1e-12:
+            raise InvalidArgument("sampling_rate", rate, "at least 1e-12", "Smaller ones drown in rounding")
+        self._set(sampling_rate=rate)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSizeSampled(Event):
+    """``event`` on ``batch_size`` records drawn without replacement from ``dataset_size``, which is public."""
+
+    kind: ClassVar[str] = "fixed-size-sampled"
+    event: Event
+    batch_size: int
+    dataset_size: int
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        check_instance("event", self.event, Event)
+        batch, whole = check_count("batch_size", self.batch_size), check_count("dataset_size", self.dataset_size)
+        if not batch <= whole:
+            raise InvalidArgument(
+                "batch_size", batch, f"at most dataset_size={whole}", "It is drawn without replacement"
+            )
+        self._set(batch_size=batch, dataset_size=whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Composed(Event):
+    """Several events on the same data; each may depend on the outcomes (not the parameters) of those before it."""
+
+    kind: ClassVar[str] = "composed"
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        self._set(events=_check_events(self.events, minimum=0))
+
+
+@dataclass(frozen=True, slots=True)
+class SelfComposed(Event):
+    """``event``, ``count`` times over on the same data."""
+
+    kind: ClassVar[str] = "self-composed"
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        check_instance("event", self.event, Event)
+        self._set(count=check_count("count", self.count, minimum=0))
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel(Event):
+    """One event on each of several disjoint parts, where a record's part is decided by its value (as in GROUP BY).
+
+    A record that is replaced may leave one part and enter another.
+    """
+
+    kind: ClassVar[str] = "parallel"
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        self._set(events=_check_events(self.events, minimum=1))
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelByIndex(Event):
+    """One event on each of several disjoint parts, where a record's part is fixed by a public index.
+
+    A record that is replaced stays in its part.
+    """
+
+    kind: ClassVar[str] = "parallel-by-index"
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        self._set(events=_check_events(self.events, minimum=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Event):
+    """``event`` seen from a group of ``size`` records, all of which may change at once."""
+
+    kind: ClassVar[str] = "group"
+    event: Event
+    size: int
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        check_instance("event", self.event, Event)
+        self._set(size=check_count("size", self.size))
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatNegativeBinomial(Event):
+    """Run ``event`` a random number K of times and release only the best outcome; K is truncated negative binomial.
+
+    P(K = k) ~ (1 - gamma)^k * binomial(k + shape - 1, k) for k >= 1 (Papernot & Steinke 2022, Definition 1). Shape 1
+    is the geometric distribution, shape 0 the logarithmic one.
+    """
+
+    kind: ClassVar[str] = "repeat-negative-binomial"
+    event: Event
+    gamma: float
+    shape: float
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        check_instance("event", self.event, Event)
+        gamma = check_probability("gamma", self.gamma)
+        if not gamma < 1:
+            raise InvalidArgument("gamma", gamma, "a number in (0, 1)", "With 1 there is nothing to select from")
+        shape = check_epsilon("shape", self.shape, "1 is the geometric distribution, 0 the logarithmic one")
+        self._set(gamma=gamma, shape=shape)
+
+    @property
+    def mean(self) -> float:
+        """Expected number of runs."""
+        log_gamma = math.log(self.gamma)
+        if self.shape == 0:
+            return (1 - 1 / self.gamma) / log_gamma
+        return self.shape * (1 - self.gamma) / (self.gamma * -math.expm1(self.shape * log_gamma))
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatPoisson(Event):
+    """Run ``event`` K ~ Poisson(``mean``) times and release only the best outcome (nothing if K is 0)."""
+
+    kind: ClassVar[str] = "repeat-poisson"
+    event: Event
+    mean: float
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        check_instance("event", self.event, Event)
+        self._set(mean=check_positive("mean", self.mean))
+
+
+def encode_event(event: Event) -> dict[str, Any]:
+    """Return an event as plain values for JSON."""
+    data: dict[str, Any] = {"kind": event.kind}
+    for field in fields(event):  # type: ignore[arg-type]
+        value = getattr(event, field.name)
+        if isinstance(value, Event):
+            value = encode_event(value)
+        elif isinstance(value, tuple):
+            value = [encode_event(part) for part in value]
+        data[field.name] = value
+    return data
+
+
+def decode_event(data: object) -> Event:
+    """Return the event that plain values describe, or say what is wrong with them."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("kind"), str):
+        raise InvalidArgument("event", data, 'an object with a "kind"', f"Kinds are {', '.join(sorted(_KINDS))}")
+    cls = _KINDS.get(data["kind"])
+    if cls is None:
+        raise InvalidArgument("kind", data["kind"], "a known event", f"Kinds are {', '.join(sorted(_KINDS))}")
+    known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
+    given = {str(name): value for name, value in data.items() if name != "kind"}
+    for name in given:
+        if name not in known:
+            raise InvalidArgument(name, given[name], f"no such field in {data['kind']!r}", f"It has {', '.join(known)}")
+    for name, field in known.items():
+        if name not in given and field.default is MISSING:
+            raise InvalidArgument(name, None, f"a value: {data['kind']!r} needs it")
+    if "event" in given:
+        given["event"] = decode_event(given["event"])
+    if "events" in given:
+        check_instance("events", given["events"], list)
+        given["events"] = tuple(decode_event(part) for part in given["events"])
+    return cls(**given)
+
+
+def parse_json(text: str) -> Any:
+    """Parse strict JSON: no NaN, no Infinity, no key twice."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        raise InvalidArgument("text", text, "JSON", f"It does not parse: {error.msg}") from None
+
+
+def _refuse_constant(name: str) -> float:
+    raise InvalidArgument("text", name, "finite numbers only")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise InvalidArgument("text", [name for name, _ in pairs], "each key once")
+    return result
+
+
+def _check_noise(name: str, value: float) -> float:
+    number = check_positive(name, value)
+    if not _MIN_NOISE <= number <= _MAX_NOISE:
+        raise InvalidArgument(name, value, f"between {_MIN_NOISE:.3g} and {_MAX_NOISE:.3g}", "Beyond, rounding decides")
+    return number
+
+
+def _check_events(events: Iterable[Event], *, minimum: int) -> tuple[Event, ...]:
+    if isinstance(events, Event) or not isinstance(events, Iterable):
+        raise InvalidArgument("events", events, "a sequence of events")
+    result = tuple(events)
+    for event in result:
+        check_instance("events", event, Event)
+    if not len(result) >= minimum:
+        raise InvalidArgument("events", result, f"at least {minimum} event")
+    return result
+
+
+# The smallest and largest ratio of noise to sensitivity that can be analysed in double precision.
+_MIN_NOISE, _MAX_NOISE = 1e-3, 1e6

@@ -1,0 +1,91 @@
+"""What an (epsilon, delta) pair allows an attacker, as plain functions of the two numbers.
+
+All of them accept any epsilon in [0, inf] and any delta in [0, 1): nothing overflows, and an infinite epsilon gives
+the limit that no promise at all would give.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from fractions import Fraction
+
+# Past this, exp() leaves the range of floats.
+_LARGEST_EXPONENT = 709.0
+
+# Group privacy's delta is a handful of float operations whose errors stay far below this; the factor keeps the result
+# an upper bound.
+_ROUNDING = 1 + 1e-12
+
+
+def odds_factor(epsilon: float) -> float:
+    """Return e^epsilon, or infinity where a float cannot hold it."""
+    return math.exp(epsilon) if epsilon <= _LARGEST_EXPONENT else math.inf
+
+
+def max_tpr(epsilon: float, delta: float, fpr: float) -> float:
+    """Return the largest true positive rate of any test whose false positive rate is ``fpr``.
+
+    The two lines of the (epsilon, delta) trade-off curve: min(e^eps fpr + delta, 1 - e^-eps (1 - delta - fpr)).
+    """
+    if epsilon == math.inf:
+        return 1.0
+    # Skipping the product at fpr = 0 avoids inf * 0 = NaN at large epsilon.
+    accusing = delta + (odds_factor(epsilon) * fpr if fpr > 0 else 0.0)
+    clearing = 1 - math.exp(-epsilon) * (1 - delta - fpr)
+    return max(fpr, min(accusing, clearing, 1.0))
+
+
+def posterior(epsilon: float, prior: float) -> float:
+    """Return the belief that odds of ``prior`` : (1 - ``prior``) become when multiplied by e^epsilon."""
+    if prior == 0:
+        return 0.0
+    belief = prior / (prior + (1 - prior) * math.exp(-epsilon))
+    return min(max(belief, prior), 1.0)
+
+
+def advantage(epsilon: float, delta: float) -> float:
+    """Return the largest TPR - FPR of any test: (e^eps - 1 + 2 delta) / (e^eps + 1)."""
+    # tanh(eps / 2) is (e^eps - 1) / (e^eps + 1) without the overflow.
+    return min(math.tanh(epsilon / 2) + 2 * delta / (odds_factor(epsilon) + 1), 1.0)
+
+
+def group_epsilon(epsilon: float, size: int) -> float:
+    """Return size * epsilon, rounded up."""
+    if epsilon == math.inf:
+        return epsilon
+    exact = Fraction(epsilon) * size
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+def group_delta(epsilon: float, delta: float, size: int) -> float:
+    """Return delta * (e^(size eps) - 1) / (e^eps - 1), rounded up; 1 or more means that nothing is promised."""
+    if delta == 0 or size == 1 or epsilon == math.inf:
+        return delta
+    return delta * _ROUNDING * _geometric_sum(epsilon, size)
+
+
+def largest_group(epsilon: float, delta: float) -> int:
+    """Return the largest group size whose delta stays below 1 (delta must be positive and epsilon finite)."""
+    low, high = 1, 2
+    while group_delta(epsilon, delta, high) < 1:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if group_delta(epsilon, delta, middle) < 1 else (low, middle)
+    return low
+
+
+def _geometric_sum(epsilon: float, size: int) -> float:
+    """Return 1 + e^eps + ... + e^((size - 1) eps)."""
+    exponent = group_epsilon(epsilon, size)
+    if epsilon == 0:
+        return float(size) if size.bit_length() <= sys.float_info.max_exp - 1 else math.inf
+    if exponent <= _LARGEST_EXPONENT:
+        return math.expm1(exponent) / math.expm1(epsilon)
+    # Close to the top of the float range only the last terms count: e^((size - 1) eps) / (1 - e^-eps).
+    return odds_factor(group_epsilon(epsilon, size - 1)) / -math.expm1(-epsilon)

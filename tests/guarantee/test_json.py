@@ -1,0 +1,193 @@
+"""JSON: an exact round trip, and a reader that refuses everything else."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hush.errors import InvalidArgument
+from hush.guarantee import Bound, Guarantee, Relation, Unit
+from strategies import guarantees
+
+EXAMPLE = Guarantee(
+    epsilon=2.9211,
+    delta=1e-5,
+    unit=Unit.user_window(timedelta(days=7)),
+    relation=Relation.REPLACE,
+    bound=Bound.ESTIMATE,
+    method="central limit theorem",
+    assumptions=("Batches are drawn by Poisson sampling.",),
+)
+DOCUMENT: dict[str, Any] = {
+    "schema": "hush.guarantee/1",
+    "epsilon": 2.9211,
+    "delta": 1e-5,
+    "unit": {"kind": "user-window", "window_seconds": 604_800, "group_size": 1},
+    "relation": "replace",
+    "bound": "estimate",
+    "method": "central limit theorem",
+    "assumptions": ["Batches are drawn by Poisson sampling."],
+}
+
+
+def read(**changes: Any) -> Guarantee:
+    return Guarantee.from_json(json.dumps({**DOCUMENT, **changes}))
+
+
+def refuse_constant(literal: str) -> None:
+    raise AssertionError(f"{literal} is not strict JSON")
+
+
+def test_the_document_is_what_version_1_means() -> None:
+    assert json.loads(EXAMPLE.to_json()) == DOCUMENT
+    assert read() == EXAMPLE
+
+
+@given(guarantees())
+def test_round_trip_is_exact(claim: Guarantee) -> None:
+    text = claim.to_json()
+    json.loads(text, parse_constant=refuse_constant)
+    assert Guarantee.from_json(text) == claim
+
+
+def test_an_unbounded_epsilon_is_a_word() -> None:
+    claim = Guarantee(epsilon=math.inf, delta=1e-5)
+    assert json.loads(claim.to_json())["epsilon"] == "unbounded"
+    assert Guarantee.from_json(claim.to_json()) == claim
+
+
+def test_whole_numbers_are_numbers() -> None:
+    assert read(epsilon=3).epsilon == 3.0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("schema", "hush.guarantee/2"),
+        ("schema", None),
+        ("schema", 1),
+        ("epsilon", "3"),
+        ("epsilon", "inf"),
+        ("epsilon", True),
+        ("epsilon", None),
+        ("epsilon", -1),
+        ("delta", 1),
+        ("delta", "1e-5"),
+        ("delta", False),
+        ("relation", "swap"),
+        ("relation", 1),
+        ("relation", None),
+        ("bound", "UPPER"),
+        ("bound", ["upper"]),
+        ("method", ""),
+        ("method", 3),
+        ("assumptions", "one sentence"),
+        ("assumptions", [1]),
+        ("assumptions", None),
+        ("unit", "example"),
+        ("unit", None),
+        ("unit", {"kind": "example"}),
+    ],
+)
+def test_wrong_values_are_refused_by_name(field: str, value: Any) -> None:
+    with pytest.raises(InvalidArgument, match=rf"^{field}="):
+        read(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("kind", "household"),
+        ("kind", 1),
+        ("window_seconds", 1.5),
+        ("window_seconds", 0),
+        ("window_seconds", True),
+        ("window_seconds", 10**30),
+        ("group_size", 0),
+        ("group_size", "2"),
+        ("group_size", None),
+    ],
+)
+def test_wrong_units_are_refused_by_name(field: str, value: Any) -> None:
+    with pytest.raises(InvalidArgument, match=rf"^{field}="):
+        read(unit={**DOCUMENT["unit"], field: value})
+
+
+def test_a_window_without_its_kind_and_a_kind_without_its_window() -> None:
+    with pytest.raises(InvalidArgument, match="^window="):
+        read(unit={"kind": "user", "window_seconds": 60, "group_size": 1})
+    with pytest.raises(InvalidArgument, match="^window="):
+        read(unit={"kind": "user-window", "window_seconds": None, "group_size": 1})
+
+
+def test_an_infinite_lower_bound_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="^epsilon=inf"):
+        read(epsilon="unbounded", bound="lower")
+
+
+@pytest.mark.parametrize("field", sorted(DOCUMENT))
+def test_every_field_is_required(field: str) -> None:
+    rest = {name: value for name, value in DOCUMENT.items() if name != field}
+    with pytest.raises(InvalidArgument, match=field):
+        Guarantee.from_json(json.dumps(rest))
+
+
+def test_unknown_fields_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match="Unknown or missing: 'confidence'"):
+        read(confidence=0.95)
+    with pytest.raises(InvalidArgument, match="Unknown or missing: 'radius'"):
+        read(unit={**DOCUMENT["unit"], "radius": 1})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "3",
+        "null",
+        '"text"',
+        json.dumps(DOCUMENT).replace("2.9211", "NaN"),
+        json.dumps(DOCUMENT).replace("2.9211", "Infinity"),
+        json.dumps(DOCUMENT).replace("1e-05", "-Infinity"),
+        json.dumps(DOCUMENT) + "{}",
+        "[" * 100_000,
+        json.dumps(DOCUMENT).replace("2.9211", "9" * 10_000),
+    ],
+)
+def test_what_is_not_a_strict_json_object_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="^text="):
+        Guarantee.from_json(text)
+
+
+@pytest.mark.parametrize("number", ["1e999", "9" * 400])
+def test_a_number_beyond_floats_does_not_pass_for_unbounded(number: str) -> None:
+    with pytest.raises(InvalidArgument, match="^epsilon="):
+        Guarantee.from_json(json.dumps(DOCUMENT).replace("2.9211", number))
+
+
+def test_duplicate_fields_are_refused_at_every_level() -> None:
+    text = json.dumps(DOCUMENT)
+    with pytest.raises(InvalidArgument, match="^field='epsilon'"):
+        Guarantee.from_json(text.replace('"delta"', '"epsilon": 1, "delta"'))
+    with pytest.raises(InvalidArgument, match="^field='kind'"):
+        Guarantee.from_json(text.replace('"group_size"', '"kind": "user", "group_size"'))
+
+
+@pytest.mark.parametrize("text", [None, b"{}", 3, DOCUMENT])
+def test_only_text_is_read(text: Any) -> None:
+    with pytest.raises(InvalidArgument, match="^text="):
+        Guarantee.from_json(text)
+
+
+@given(st.text())
+def test_any_other_text_is_refused_politely(text: str) -> None:
+    with pytest.raises(InvalidArgument):
+        Guarantee.from_json(text)

@@ -1,0 +1,64 @@
+"""Units: what they are called, what they refuse."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from hush.errors import InvalidArgument
+from hush.guarantee import Unit, UnitKind
+
+
+@pytest.mark.parametrize(
+    ("unit", "text"),
+    [
+        (Unit(), "example"),
+        (Unit.example(), "example"),
+        (Unit.user(), "user"),
+        (Unit.user_window(timedelta(days=1)), "user within 1 day"),
+        (Unit.user_window(timedelta(days=365)), "user within 365 days"),
+        (Unit.user_window(timedelta(hours=36)), "user within 36 hours"),
+        (Unit.user_window(timedelta(minutes=90)), "user within 90 minutes"),
+        (Unit.user_window(timedelta(seconds=61)), "user within 61 seconds"),
+        (Unit.example().group(3), "group of 3 examples"),
+        (Unit.user().group(2).group(3), "group of 6 users"),
+        (Unit.user_window(timedelta(days=7)).group(4), "group of 4 user windows of 7 days"),
+    ],
+)
+def test_names(unit: Unit, text: str) -> None:
+    assert str(unit) == text
+
+
+def test_equal_windows_are_equal_units() -> None:
+    assert Unit.user_window(timedelta(hours=24)) == Unit.user_window(timedelta(days=1))
+    assert len({Unit.example(), Unit.user(), Unit()}) == 2
+
+
+@pytest.mark.parametrize(
+    "window", [None, 7, "7 days", timedelta(0), timedelta(days=-1), timedelta(seconds=1.5), math.nan, True]
+)
+def test_windows_are_positive_whole_seconds(window: Any) -> None:
+    with pytest.raises(InvalidArgument, match="^window="):
+        Unit.user_window(window)
+
+
+def test_only_a_user_window_has_a_window() -> None:
+    with pytest.raises(InvalidArgument, match="^window="):
+        Unit(kind=UnitKind.USER, window=timedelta(days=1))
+
+
+@pytest.mark.parametrize("kind", ["user", None, 1])
+def test_kind_is_an_enum_member(kind: Any) -> None:
+    with pytest.raises(InvalidArgument, match="^kind="):
+        Unit(kind=kind)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.0, True, None, "3"])
+def test_group_sizes_are_counts(size: Any) -> None:
+    with pytest.raises(InvalidArgument, match="^group_size="):
+        Unit(group_size=size)
+    with pytest.raises(InvalidArgument, match="^size="):
+        Unit.user().group(size)
