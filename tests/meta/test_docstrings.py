@@ -12,15 +12,20 @@ import pytest
 
 SECTIONS = ("Guarantee", "Assumes", "References")
 
-# A public name with one of these endings makes a claim; every such name in `__all__` is enrolled.
-CLAIMING = ("Accountant", "Filter", "Odometer", "_composition", "_amplification")
+# A public name with one of these endings, or that calibrates, makes a claim; every such name in `__all__` is enrolled.
+CLAIMING = ("Accountant", "Filter", "Odometer", "_composition", "_amplification", "_rate", "epsilon", "filter_for")
 
 # Layers whose names are examined; each is enrolled as soon as it exists.
 LAYERS = ("hush.accounting",)
 
 
 def public(layer: ModuleType) -> list[str]:
-    return [name for name in getattr(layer, "__all__", ()) if name.endswith(CLAIMING)]
+    return [
+        name
+        for name in getattr(layer, "__all__", ())
+        if name.endswith(CLAIMING) or name.startswith("calibrate_")
+        if not inspect.isabstract(getattr(layer, name))
+    ]
 
 
 ENROLLED = [

@@ -255,7 +255,10 @@ class _Inversion:
     def _saddle(self, epsilon: float) -> tuple[float, float]:
         """Where the integrand is least on the positive axis, and its width there."""
         found = minimize_scalar(
-            lambda log_s: self._height(math.exp(log_s), epsilon), bounds=(-9, 10), method="bounded", options={"xatol": 1e-3}
+            lambda log_s: self._height(math.exp(log_s), epsilon),
+            bounds=(-9, 10),
+            method="bounded",
+            options={"xatol": 1e-3},
         )
         s = math.exp(found.x)
         step = 0.02 * s

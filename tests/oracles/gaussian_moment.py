@@ -20,6 +20,7 @@ import numpy as np
 _HEIGHTS = (0, 0.003, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.27, 0.35, 0.43, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _ROWS = 64  # values of u that share one array
 _DEEP = 45  # e^-45 of the largest modulus is nothing
+_HALVINGS, _SETTLED = 5, 1e-13
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ class MixtureMoment:
     def log(self, u: np.ndarray, v: np.ndarray | None = None, *, refine: float = 1.0) -> np.ndarray:
         """log I(u, v); without v, of I(u, 0)."""
         blocks = range(0, len(u), _ROWS)
-        return np.concatenate([self._log_block(u[i : i + _ROWS], None if v is None else v[i : i + _ROWS], refine) for i in blocks])
+        return np.concatenate(
+            [self._log_block(u[i : i + _ROWS], None if v is None else v[i : i + _ROWS], refine) for i in blocks]
+        )
 
     def _log_block(self, u: np.ndarray, v: np.ndarray | None, refine: float) -> np.ndarray:
         sigma = self.noise_multiplier
@@ -66,10 +69,25 @@ class MixtureMoment:
         x = np.arange(-10 * sigma - (1 if v is None else reach), 10 * sigma + reach, spacing)
         stride = max(1, int(0.5 * sigma / spacing))
         paths, first, last = self._best_paths(u, v, x[::stride])
-        log_weight, exponent = self._integrand(u, v, x[stride * first : stride * last], paths)
-        return log_mean_exp(log_weight + math.log(spacing), exponent)
+        x = x[stride * first : stride * last]
+        terms = self._integrand(u, v, x, paths)
+        log_m = log_mean_exp(terms[0] + math.log(spacing), terms[1])
+        floor = 0.0 if v is not None else u.real * math.log1p(-self.sampling_rate)
+        for _ in range(_HALVINGS):
+            spacing /= 2
+            between = self._integrand(u, v, x + spacing, paths)
+            x = np.stack([x, x + spacing], axis=1).ravel()
+            terms = [np.stack([a, b], axis=2).reshape(len(u), -1) for a, b in zip(terms, between, strict=True)]
+            coarse, log_m = log_m, log_mean_exp(terms[0] + math.log(spacing), terms[1])
+            # the moment itself counts, not its logarithm, where it is small against the rest of the contour
+            scale = np.exp(np.minimum(0, log_m.real - floor))
+            if not (np.abs(np.expm1(coarse - log_m)) * scale > _SETTLED).any():
+                break
+        return log_m
 
-    def _integrand(self, u: np.ndarray, v: np.ndarray | None, x: np.ndarray, paths: _Paths) -> tuple[np.ndarray, np.ndarray]:
+    def _integrand(
+        self, u: np.ndarray, v: np.ndarray | None, x: np.ndarray, paths: _Paths
+    ) -> tuple[np.ndarray, np.ndarray]:
         """log(phi dx) and u Y(x) - v Y(-x)."""
         sigma = self.noise_multiplier
         z, turn = paths.at(x)

@@ -155,9 +155,7 @@ class RandomizedResponse:
         return self.bounds(direction)
 
     def closed_form(self, direction: Direction) -> closed_form.Profile:
-        return lambda epsilon: closed_form.randomized_response_delta(
-            epsilon, local_epsilon=self.local_epsilon, count=1
-        )
+        return lambda epsilon: closed_form.randomized_response_delta(epsilon, local_epsilon=self.local_epsilon, count=1)
 
 
 _SAMPLED = {Direction.REMOVE: closed_form.sampled_remove, Direction.ADD: closed_form.sampled_add}

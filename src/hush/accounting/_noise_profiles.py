@@ -158,7 +158,7 @@ class DiscreteGaussianProfile(Profile):
     def _log_tail_by_series(self, first: Array) -> Array:
         """Euler-Maclaurin from the first point on; for sigma >= 64 eight terms leave less than 1e-15."""
         z = first / self.sigma
-        positive = np.abs(z)
+        positive = np.minimum(np.abs(z), 45.0)  # beyond, the tail is below the smallest float
         correction = np.full_like(positive, 0.5)
         before, hermite = np.ones_like(positive), positive  # He_0, He_1
         power = self.sigma

@@ -242,6 +242,11 @@ def _sampled_gaussian(event: ev.PoissonSampled, change: Change) -> Pair:
 
 def _single_pair(event: ev.PoissonSampled | ev.FixedSizeSampled, change: Change) -> Pair:
     """Return the one pair of what is run on the sample."""
+    if isinstance(event.event, ev.Group):
+        raise Unsupported(
+            f"{event.kind} group: it does not say whether records or whole groups are sampled",
+            "Put Group outside; for whole groups divide the noise by the size of a group",
+        )
     options = alternatives(event.event, change)
     parts = merge_gaussians(options[0]) if len(options) == 1 else []
     if len(parts) != 1 or parts[0][1] != 1:

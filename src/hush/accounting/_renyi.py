@@ -18,6 +18,7 @@ import numpy as np
 from hush.accounting._lattice import dominating, loss_range
 from hush.accounting._noise_profiles import DiscreteGaussianProfile, GaussianProfile
 from hush.accounting._profile import Array, Pair
+from hush.errors import Unsupported
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PANELS = (240, 350)
@@ -39,7 +40,7 @@ def renyi_curve(pair: Pair) -> RenyiCurve:
         ratio = profile.sensitivity / profile.sigma
         return lambda orders: orders * ratio**2 / 2
     if profile.max_loss < math.inf and float(profile.delta(np.array([profile.max_loss]))[0]) > 0:
-        return lambda orders: np.full_like(orders, np.inf)  # some losses have no bound
+        raise Unsupported("a loss without bound has probability > 0: there is no Renyi divergence", "Use PldAccountant")
     if profile.period is not None and profile.max_loss / profile.period <= 1e4:
         return _of_atoms(pair, profile.period)
     return _by_quadrature(pair)

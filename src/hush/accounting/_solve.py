@@ -22,6 +22,7 @@ from hush.accounting._profile import ULP, Array, Pair, Profile
 ACCURACY = 2e-6
 _ROUGH = 1e-3
 _MAX_POINTS = 1 << 21
+_EXACT_POINTS = 1 << 17
 _ALIAS = 1e-9
 _TAIL = 1e-9
 _UNEVEN = np.geomspace(1e-8, 1.0, 320)
@@ -182,15 +183,22 @@ def choose_grid(parts: Sequence[Part], moments: Moments, saddle: Saddle, tail: f
     scale = max(abs(saddle.epsilon), 1e-3 * saddle.spread)
     spacing, fine_reach = choose_spacing(moments, saddle, scale, accuracy)
     spacing = max(spacing, window / _MAX_POINTS)
-    exact = False
-    periods = {profile.period for pair, _ in parts for profile in (pair.forward, pair.backward)}
-    if len(periods) == 1 and (period := periods.pop()) is not None:
-        # Corners fall on the lattice: exact where the spacing can be the period itself.
-        spacing = period if period >= spacing else period / math.ceil(period / spacing)
-        exact = True
+    longest = max(window, *(high - low for low, high in ranges))
+    period = _common_period(parts)
+    # On a lattice of the corners themselves nothing is lost, even if it is coarser than asked for.
+    exact = period is not None and (period >= spacing or longest <= _EXACT_POINTS * period)
+    if exact and period is not None and longest <= _MAX_POINTS * period:
+        spacing = period
+    else:
+        exact = False
     points = next_fast_len(math.ceil(window / spacing) + 2, real=True)
     power = max(8, math.ceil(math.log2(max(fine_reach, 1.0))))
     return Grid(spacing, saddle.tilt, points, 1 << (40 if exact else min(power, 20)), tail, exact)
+
+
+def _common_period(parts: Sequence[Part]) -> float | None:
+    periods = {profile.period for pair, _ in parts for profile in (pair.forward, pair.backward)}
+    return periods.pop() if len(periods) == 1 else None
 
 
 class ComposedLoss:

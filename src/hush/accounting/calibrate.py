@@ -34,12 +34,14 @@ def calibrate_noise(
 
     ``template`` makes an event of a noise multiplier; without one it is ``num_steps`` Poisson-sampled Gaussians.
 
-    Guarantee: the event with the returned noise has epsilon at most the target's, by the accountant's own bound.
+    Guarantee:
+        The event with the returned noise has epsilon at most the target's, by the accountant's own bound.
 
-    Assumes: more noise means less epsilon (true of every event that scales with its noise; the caller's duty for
-    templates).
+    Assumes:
+        More noise means less epsilon (true of every event that scales with its noise; the caller's duty for templates).
 
-    References: bisection to the safe side; Balle & Wang 2018 for the single Gaussian that it reproduces.
+    References:
+        Bisection to the safe side; Balle & Wang 2018 for the single Gaussian that it reproduces.
 
     >>> round(calibrate_noise(epsilon=1.0, delta=1e-5), 3)
     3.731
@@ -64,11 +66,14 @@ def calibrate_sampling_rate(
 ) -> float:
     """Return the largest sampling rate (at most 1) at which the steps stay within (epsilon, delta).
 
-    Guarantee: epsilon at the returned rate is at most the target's.
+    Guarantee:
+        Epsilon at the returned rate is at most the target's.
 
-    Assumes: a larger rate means a larger epsilon (true of Poisson sampling).
+    Assumes:
+        A larger rate means a larger epsilon: true of Poisson sampling, which the template is (checked here).
 
-    References: bisection to the safe side.
+    References:
+        Bisection to the safe side.
     """
     steps, noise = check_count("num_steps", num_steps), check_positive("noise_multiplier", noise_multiplier)
 
@@ -89,11 +94,14 @@ def calibrate_count(
 ) -> int:
     """Return the largest count whose event stays within (epsilon, delta), 0 if not even 1 does.
 
-    Guarantee: epsilon at the returned count is at most the target's.
+    Guarantee:
+        Epsilon at the returned count is at most the target's.
 
-    Assumes: a larger count means a larger epsilon (the caller's duty).
+    Assumes:
+        A larger count means a larger epsilon (the caller's duty).
 
-    References: doubling and bisection over the integers.
+    References:
+        Doubling and bisection over the integers.
     """
     search = _Search(lambda count: template(round(count)), epsilon, delta, relation, accountant)
     low, high = 0, 1
@@ -117,11 +125,14 @@ def calibrate_steps(
 ) -> int:
     """Return how many steps of a Poisson-sampled Gaussian stay within (epsilon, delta).
 
-    Guarantee: epsilon after the returned number of steps is at most the target's.
+    Guarantee:
+        Epsilon after the returned number of steps is at most the target's.
 
-    Assumes: nothing beyond the accountant's own (checked here).
+    Assumes:
+        Nothing beyond the accountant's own (checked here).
 
-    References: doubling and bisection over the integers.
+    References:
+        Doubling and bisection over the integers.
     """
     step = PoissonSampled(Gaussian(noise_multiplier), sampling_rate)
     return calibrate_count(
@@ -143,11 +154,14 @@ def calibrate_contributions(
 ) -> int:
     """Return how many records one unit may contribute so that ``event`` stays within (epsilon, delta) for the unit.
 
-    Guarantee: a group of the returned size has epsilon at most the target's.
+    Guarantee:
+        A group of the returned size has epsilon at most the target's.
 
-    Assumes: contributions are really bounded at that number (the caller's duty).
+    Assumes:
+        Contributions are really bounded at that number (the caller's duty).
 
-    References: groups as in `Group`.
+    References:
+        Groups as in `Group`.
     """
     return calibrate_count(
         epsilon=epsilon,

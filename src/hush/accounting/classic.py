@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import singledispatch
 
 from hush.accounting import events as ev
 from hush.accounting._pairs import Change, Direction, changes
 from hush.accounting.accountant import Accountant
 from hush.accounting.pld import PldAccountant
-from hush.errors import InvalidArgument, Unsupported, check_count, check_delta, check_epsilon, check_probability
+from hush.errors import (
+    InvalidArgument,
+    Unsupported,
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_instance,
+    check_probability,
+)
 from hush.guarantee import Guarantee, Relation
 
 _FIXED = "the number of mechanisms, and each one's epsilon and delta, are fixed in advance"
@@ -24,11 +33,14 @@ Claim = tuple[float, float]
 def basic_composition(epsilon: float, delta: float, count: int) -> Guarantee:
     """Add up: ``(count * epsilon, count * delta)``.
 
-    Guarantee: an upper bound, and the only one here that also holds for parameters chosen on the way.
+    Guarantee:
+        An upper bound, and the only one here that also holds for parameters chosen on the way.
 
-    Assumes: each mechanism is (epsilon, delta)-DP (the caller's duty).
+    Assumes:
+        Each mechanism is (epsilon, delta)-DP (the caller's duty).
 
-    References: Dwork et al. 2006; Dwork & Roth 2014, Theorem 3.16.
+    References:
+        Dwork et al. 2006; Dwork & Roth 2014, Theorem 3.16.
     """
     check_epsilon("epsilon", epsilon), check_delta("delta", delta), check_count("count", count)
     return _claim(count * epsilon, _capped(count * delta), "basic composition")
@@ -37,12 +49,15 @@ def basic_composition(epsilon: float, delta: float, count: int) -> Guarantee:
 def advanced_composition(epsilon: float, delta: float, count: int, *, slack: float) -> Guarantee:
     """Return ``epsilon sqrt(2 k ln(1/slack)) + k epsilon (e^epsilon - 1)`` with delta ``k delta + slack``.
 
-    Guarantee: an upper bound; worse than `basic_composition` unless k is large and epsilon below ln 2.
+    Guarantee:
+        An upper bound; worse than `basic_composition` unless k is large and epsilon below ln 2.
 
-    Assumes: each mechanism is (epsilon, delta)-DP (the caller's duty), the parameters fixed in advance (the caller's
-    duty), 0 < slack < 1 (checked here).
+    Assumes:
+        Each mechanism is (epsilon, delta)-DP (the caller's duty), the parameters fixed in advance (the caller's duty),
+        0 < slack < 1 (checked here).
 
-    References: Dwork, Rothblum & Vadhan 2010, Theorem III.3; Dwork & Roth 2014, Theorem 3.20.
+    References:
+        Dwork, Rothblum & Vadhan 2010, Theorem III.3; Dwork & Roth 2014, Theorem 3.20.
     """
     check_epsilon("epsilon", epsilon), check_delta("delta", delta), check_count("count", count)
     return _advanced([(epsilon, delta)] * 1, [count], slack)
@@ -51,13 +66,16 @@ def advanced_composition(epsilon: float, delta: float, count: int, *, slack: flo
 def optimal_composition(epsilon: float, delta: float, count: int, *, total_delta: float) -> Guarantee:
     """Return the smallest epsilon that all compositions of (epsilon, delta)-DP mechanisms satisfy at ``total_delta``.
 
-    Guarantee: an upper bound, tight for the worst mechanisms (randomised response that fails with probability delta).
+    Guarantee:
+        An upper bound, tight for the worst mechanisms (randomised response that fails with probability delta).
 
-    Assumes: each mechanism is (epsilon, delta)-DP (the caller's duty), the parameters fixed in advance (the caller's
-    duty), total_delta above 1 - (1 - delta)^count (checked here).
+    Assumes:
+        Each mechanism is (epsilon, delta)-DP (the caller's duty), the parameters fixed in advance (the caller's duty),
+        total_delta above 1 - (1 - delta)^count (checked here).
 
-    References: Kairouz, Oh & Viswanath 2015, Theorem 3.3; computed by `PldAccountant`, whose lattice holds the worst
-    pair exactly.
+    References:
+        Kairouz, Oh & Viswanath 2015, Theorem 3.3; computed by `PldAccountant`, whose lattice holds the worst pair
+        exactly.
     """
     accountant = PldAccountant().compose(ev.ApproximateDP(epsilon, delta), check_count("count", count))
     total = check_delta("total_delta", total_delta)
@@ -67,12 +85,15 @@ def optimal_composition(epsilon: float, delta: float, count: int, *, total_delta
 def sampling_amplification(epsilon: float, delta: float, sampling_rate: float) -> Guarantee:
     """Return ``(ln(1 + q (e^epsilon - 1)), q delta)`` for a mechanism on a Poisson sample.
 
-    Guarantee: an upper bound, tight for what (epsilon, delta) says. ``(q epsilon, q delta)`` is never valid.
+    Guarantee:
+        An upper bound, tight for what (epsilon, delta) says. ``(q epsilon, q delta)`` is never valid.
 
-    Assumes: each record is sampled by itself with probability q, and the sample stays secret (the caller's duty);
-    add-or-remove neighbours.
+    Assumes:
+        Each record is sampled by itself with probability q, and the sample stays secret (the caller's duty); add-or-
+        remove neighbours.
 
-    References: Li, Qardaji & Su 2012; Balle, Barthe & Gaboardi 2018, Theorem 8.
+    References:
+        Li, Qardaji & Su 2012; Balle, Barthe & Gaboardi 2018, Theorem 8.
     """
     check_epsilon("epsilon", epsilon), check_delta("delta", delta)
     rate = check_probability("sampling_rate", sampling_rate)
@@ -84,26 +105,27 @@ def sampling_amplification(epsilon: float, delta: float, sampling_rate: float) -
     )
 
 
-def parallel_composition(
-    claims: Sequence[Claim], *, relation: Relation = Relation.ADD_OR_REMOVE, by_index: bool = False
-) -> Guarantee:
+def parallel_composition(claims: Sequence[Claim], *, relation: Relation = Relation.ADD_OR_REMOVE) -> Guarantee:
     """Return the worst of (epsilon, delta) claims on disjoint parts; twice that if a record may move between parts.
 
-    Guarantee: an upper bound.
+    Guarantee:
+        An upper bound.
 
-    Assumes: the parts are disjoint (the caller's duty). Under replacement the claims are about a record that leaves
-    or enters a part, or (``by_index``) parts are fixed by a public index (the caller's duty).
+    Assumes:
+        The parts are disjoint, a record's part follows from its value, and the claims are about a record that enters
+        or leaves a part (the caller's duty). Parts fixed by a public index: see `ParallelByIndex`.
 
-    References: McSherry 2009, Theorem 4; for replacement, MATHS of neighbouring relations: a move is two changes.
+    References:
+        McSherry 2009, Theorem 4. A replaced record may leave one part and enter another: the two claims add up.
     """
+    check_instance("relation", relation, Relation)
     if not claims:
         raise InvalidArgument("claims", claims, "at least one (epsilon, delta)")
     epsilon = max(check_epsilon("epsilon", claim[0]) for claim in claims)
     delta = max(check_delta("delta", claim[1]) for claim in claims)
-    if relation is Relation.REPLACE and not by_index:
-        # Remove from one part, add to another: the two parts' mechanisms compose.
-        return _claim(2 * epsilon, _capped(2 * delta), "parallel composition", "parts are disjoint", relation=relation)
-    return _claim(epsilon, delta, "parallel composition", "parts are disjoint", relation=relation)
+    times = 2 if relation is Relation.REPLACE and len(claims) > 1 else 1
+    method = "parallel composition"
+    return _claim(times * epsilon, _capped(times * delta), method, "the parts are disjoint", relation=relation)
 
 
 class BasicAccountant(Accountant):
@@ -204,14 +226,17 @@ def _(event: ev.DiscreteLaplace, change: Change) -> list[tuple[Claim, int]]:
 @claims.register(ev.ExponentialMechanism)
 @claims.register(ev.ApproximateDP)
 def _(event: ev.ExponentialMechanism | ev.ApproximateDP, change: Change) -> list[tuple[Claim, int]]:
-    if change.size > 1:
-        raise Unsupported(f"{event.kind} for a group", "Use Guarantee.for_group on the result")
+    if change.size > 1 or not change.claimed:
+        raise Unsupported(
+            f"{event.kind} under {change.describe()}: the claim is about one record of the accountant's relation",
+            "Use Guarantee.for_group on the result, or state the claim for this relation",
+        )
     return [((event.epsilon, getattr(event, "delta", 0.0)), 1)]
 
 
 @claims.register
 def _(event: ev.RandomizedResponse, change: Change) -> list[tuple[Claim, int]]:
-    if change.relation is not Relation.REPLACE:
+    if change.relation is not Relation.REPLACE or not change.claimed:
         raise Unsupported(f"randomized-response under the relation {change.relation.value!r}", "Use Relation.REPLACE")
     return [((event.epsilon, 0.0), change.size)]
 
@@ -226,7 +251,7 @@ def _(event: ev.PoissonSampled, change: Change) -> list[tuple[Claim, int]]:
 
 @claims.register
 def _(event: ev.FixedSizeSampled, change: Change) -> list[tuple[Claim, int]]:
-    if change.direction is not Direction.REPLACE:
+    if change.direction is not Direction.REPLACE or not change.claimed:
         raise Unsupported("fixed-size-sampled under add-or-remove: the theorem is about a replaced record")
     rate = event.batch_size / event.dataset_size
     epsilon, delta = _sum(claims(event.event, change))
@@ -235,8 +260,30 @@ def _(event: ev.FixedSizeSampled, change: Change) -> list[tuple[Claim, int]]:
 
 @claims.register
 def _(event: ev.ParallelByIndex, change: Change) -> list[tuple[Claim, int]]:
-    totals = [_sum(claims(part, change)) for part in event.events]
+    _refuse_group(event, change)
+    return _worst([_sum(claims(part, change)) for part in event.events])
+
+
+@claims.register
+def _(event: ev.Parallel, change: Change) -> list[tuple[Claim, int]]:
+    _refuse_group(event, change)
+    stays = [_sum(claims(part, change)) for part in event.events]
+    if change.direction is not Direction.REPLACE:
+        return _worst(stays)
+    # A replaced record may leave one part and enter another.
+    moved = replace(change, direction=Direction.REMOVE, claimed=False)
+    largest = sorted((_sum(claims(part, moved)) for part in event.events), reverse=True)[:2]
+    deltas = sorted((_sum(claims(part, moved))[1] for part in event.events), reverse=True)[:2]
+    return _worst([*stays, (math.fsum(epsilon for epsilon, _ in largest), _capped(math.fsum(deltas)))])
+
+
+def _worst(totals: list[Claim]) -> list[tuple[Claim, int]]:
     return [((max(epsilon for epsilon, _ in totals), max(delta for _, delta in totals)), 1)]
+
+
+def _refuse_group(event: ev.Event, change: Change) -> None:
+    if change.size > 1:
+        raise Unsupported(f"{event.kind} for a group: its records may lie in several parts")
 
 
 def _amplified(epsilon: float, rate: float) -> float:

@@ -26,11 +26,14 @@ def max_true_positive_rate(accountant: Accountant, false_positive_rate: float, *
     ``e^epsilon fpr + delta`` and by ``1 - e^-epsilon (1 - delta - fpr)``; the smallest bound over the curve is
     tight for the events' dominating pairs. Much smaller than what a single (epsilon, delta) promises.
 
-    Guarantee: an upper bound wherever the accountant's are (any epsilon gives one; the search only makes it small).
+    Guarantee:
+        An upper bound wherever the accountant's are (any epsilon gives one; the search only makes it small).
 
-    Assumes: the attacker's false positive rate is that of a single record (the caller's duty).
+    Assumes:
+        The attacker's false positive rate is that of a single record (the caller's duty).
 
-    References: Dong, Roth & Su 2022, Proposition 2.4; Wasserman & Zhou 2010.
+    References:
+        Dong, Roth & Su 2022, Proposition 2.4; Wasserman & Zhou 2010.
     """
     if not 0 <= false_positive_rate <= 1:
         raise InvalidArgument("false_positive_rate", false_positive_rate, "a number in [0, 1]")

@@ -26,6 +26,7 @@ from hush.errors import (
     check_positive,
     check_probability,
 )
+from hush.strict_json import parse
 
 SCHEMA = "hush.event/1"
 
@@ -50,9 +51,8 @@ class Event:
     @staticmethod
     def from_json(text: str) -> Event:
         """Read what `to_json` wrote; refuse other schemas, unknown fields, and values out of range."""
-        data = parse_json(text)
-        if not isinstance(data, dict):
-            raise InvalidArgument("text", text, "a JSON object", "An event is an object with a schema and a kind")
+        data = parse(text)
+        check_instance("text", data, dict, "An event is a JSON object as Event.to_json writes it")
         schema = data.pop("schema", None)
         if schema != SCHEMA:
             raise InvalidArgument("schema", schema, repr(SCHEMA), "This version of hush reads no other")
@@ -368,25 +368,6 @@ def decode_event(data: object) -> Event:
         check_instance("events", given["events"], list)
         given["events"] = tuple(decode_event(part) for part in given["events"])
     return cls(**given)
-
-
-def parse_json(text: str) -> Any:
-    """Parse strict JSON: no NaN, no Infinity, no key twice."""
-    try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
-    except json.JSONDecodeError as error:
-        raise InvalidArgument("text", text, "JSON", f"It does not parse: {error.msg}") from None
-
-
-def _refuse_constant(name: str) -> float:
-    raise InvalidArgument("text", name, "finite numbers only")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise InvalidArgument("text", [name for name, _ in pairs], "each key once")
-    return result
 
 
 def _check_noise(name: str, value: float) -> float:

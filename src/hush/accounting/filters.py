@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from fractions import Fraction
 
 import numpy as np
 
@@ -49,7 +50,12 @@ class PrivacyFilter(ABC):
         check_instance("relation", relation, Relation)
         self.relation = relation
         self.unit = Unit.example() if unit is None else unit
-        self.spent = 0.0
+        self._spent = Fraction(0)
+
+    @property
+    def spent(self) -> float:
+        """What was charged so far, in the filter's own currency."""
+        return float(self._spent)
 
     @property
     @abstractmethod
@@ -62,17 +68,18 @@ class PrivacyFilter(ABC):
 
     def can_spend(self, event: Event) -> bool:
         """Say whether `spend` would accept the event now."""
-        return self._after(event) <= self.limit
+        after = self._after(event)
+        return after is not None and after <= exactly(self.limit)
 
     def spend(self, event: Event) -> None:
         """Charge an event that is about to be run, or refuse it."""
         after = self._after(event)
-        if not after <= self.limit:
+        if after is None or not after <= exactly(self.limit):
             raise BudgetExceeded(
-                f"{event.kind}: spent {self.method} would go from {self.spent:.3g} to {after:.3g} of {self.limit:.3g}",
+                f"{event.kind} does not fit: {self.spent:.3g} of {self.limit:.3g} ({self.method}) is spent already",
                 "Nothing was charged; stop here, or use more noise",
             )
-        self.spent = after
+        self._spent = after
 
     def guarantee(self) -> Guarantee:
         """Return what holds however the budget is spent."""
@@ -85,13 +92,18 @@ class PrivacyFilter(ABC):
             assumptions=(_ADAPTIVE,),
         )
 
-    def _after(self, event: Event) -> float:
+    def _after(self, event: Event) -> Fraction | None:
+        """Return the exact total after a charge, or None where that would be infinite."""
         check_instance("event", event, Event)
         cost = self.cost(event)
         if not cost >= 0:
             raise InvalidArgument("event", event, "a cost >= 0")
-        # Rounded up, so that many small charges cannot slip through.
-        return math.nextafter(self.spent + cost, math.inf) if cost > 0 else self.spent
+        return self._spent + exactly(cost) if cost < math.inf else None
+
+
+def exactly(number: float) -> Fraction:
+    """Return the decimal number that a float prints as: ten charges of 0.1 are 1, and no small one is lost."""
+    return Fraction(repr(float(number)))
 
 
 class PureFilter(PrivacyFilter):
@@ -119,7 +131,7 @@ class PureFilter(PrivacyFilter):
     ) -> None:
         """Set the budget."""
         super().__init__(epsilon=epsilon, delta=delta, relation=relation, unit=unit)
-        self.spent_delta = 0.0
+        self._spent_delta = Fraction(0)
 
     @property
     def limit(self) -> float:
@@ -129,12 +141,12 @@ class PureFilter(PrivacyFilter):
     def cost(self, event: Event) -> float:
         """Return the event's epsilon, infinite if its delta does not fit."""
         epsilon, delta = self._claim(event)
-        return epsilon if self.spent_delta + delta <= self.delta else math.inf
+        return epsilon if self._spent_delta + exactly(delta) <= exactly(self.delta) else math.inf
 
     def spend(self, event: Event) -> None:
         """Charge epsilon and delta, or refuse."""
         super().spend(event)
-        self.spent_delta += self._claim(event)[1]
+        self._spent_delta += exactly(self._claim(event)[1])
 
     def _claim(self, event: Event) -> tuple[float, float]:
         each = [claims(event, change) for change in changes(self.relation)]
@@ -232,11 +244,14 @@ def filter_for(
 ) -> PrivacyFilter:
     """Return the filter that goes with an accountant, or say why there is none.
 
-    Guarantee: as the filter's.
+    Guarantee:
+        As the filter's.
 
-    Assumes: as the filter's (checked here: a privacy loss distribution is refused).
+    Assumes:
+        As the filter's (checked here: a privacy loss distribution is refused).
 
-    References: Feldman & Zrnic 2021; Whitehouse et al. 2023.
+    References:
+        Feldman & Zrnic 2021; Whitehouse et al. 2023.
     """
     if issubclass(accountant, PldAccountant):
         raise Unsupported(

@@ -24,11 +24,14 @@ def epsilon(
         delta: at which to state epsilon.
         relation: neighbouring relation.
 
-    Guarantee: never below the true epsilon; above it by about 2e-6, relatively.
+    Guarantee:
+        Never below the true epsilon; above it by about 2e-6, relatively.
 
-    Assumes: Poisson sampling, independent at each step (the caller's duty).
+    Assumes:
+        Poisson sampling, independent at each step (the caller's duty).
 
-    References: `PldAccountant`.
+    References:
+        `PldAccountant`.
 
     >>> round(epsilon(noise_multiplier=4.0, sampling_rate=0.01, num_steps=10_000, delta=1e-5), 4)
     0.9469

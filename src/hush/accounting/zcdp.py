@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import singledispatch
 
 from hush.accounting import events as ev
-from hush.accounting._pairs import Change, changes
+from hush.accounting._pairs import Change, Direction, changes
 from hush.accounting.accountant import Accountant
 from hush.accounting.rdp import best_order, to_epsilon, to_log_delta
 from hush.errors import Unsupported, check_epsilon
@@ -110,12 +111,13 @@ def _(event: ev.DiscreteLaplace, change: Change) -> float:
 
 @rho_bound.register
 def _(event: ev.ExponentialMechanism, change: Change) -> float:
+    _require_claim(event, change)
     return event.epsilon**2 / 8 * change.size**2
 
 
 @rho_bound.register
 def _(event: ev.RandomizedResponse, change: Change) -> float:
-    if change.relation is not Relation.REPLACE:
+    if change.relation is not Relation.REPLACE or not change.claimed:
         raise Unsupported(f"randomized-response under the relation {change.relation.value!r}", "Use Relation.REPLACE")
     return event.epsilon**2 / 2 * change.size
 
@@ -124,21 +126,43 @@ def _(event: ev.RandomizedResponse, change: Change) -> float:
 def _(event: ev.ApproximateDP, change: Change) -> float:
     if event.delta > 0:
         raise Unsupported("approximate-dp with delta > 0: it is not zCDP", "Use PldAccountant")
+    _require_claim(event, change)
     return (event.epsilon * change.size) ** 2 / 2
 
 
 @rho_bound.register
 def _(event: ev.ZeroConcentratedDP, change: Change) -> float:
+    _require_claim(event, change)
     return event.rho * change.size**2
 
 
 @rho_bound.register
 def _(event: ev.ParallelByIndex, change: Change) -> float:
-    if change.size > 1:
-        raise Unsupported(f"{event.kind} for a group: its records may lie in several parts")
+    _refuse_group(event, change)
     return max(rho_bound(part, change) for part in event.events)
 
 
 @rho_bound.register
+def _(event: ev.Parallel, change: Change) -> float:
+    _refuse_group(event, change)
+    stays = max(rho_bound(part, change) for part in event.events)
+    if change.direction is not Direction.REPLACE:
+        return stays
+    # A replaced record may leave one part and enter another.
+    moved = replace(change, direction=Direction.REMOVE, claimed=False)
+    return max(stays, math.fsum(sorted((rho_bound(part, moved) for part in event.events), reverse=True)[:2]))
+
+
+@rho_bound.register
 def _(event: ev.Group, change: Change) -> float:
-    return rho_bound(event.event, Change(change.direction, change.relation, change.size * event.size))
+    return rho_bound(event.event, replace(change, size=change.size * event.size))
+
+
+def _require_claim(event: ev.Event, change: Change) -> None:
+    if not change.claimed:
+        raise Unsupported(f"{event.kind} in a part that a replaced record may leave: the claim is not about leaving")
+
+
+def _refuse_group(event: ev.Event, change: Change) -> None:
+    if change.size > 1:
+        raise Unsupported(f"{event.kind} for a group: its records may lie in several parts")

@@ -6,11 +6,12 @@ import json
 import math
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hush.errors import InvalidArgument, check_count, check_instance
 from hush.guarantee._terms import Bound, Relation
 from hush.guarantee._unit import Unit, UnitKind
+from hush.strict_json import parse
 
 if TYPE_CHECKING:
     from hush.guarantee._guarantee import Guarantee
@@ -48,7 +49,8 @@ def dump(guarantee: Guarantee) -> str:
 
 def load(text: str) -> dict[str, Any]:
     """Read the fields of a guarantee; `Guarantee` itself checks the values."""
-    document = _parse(text)
+    document = parse(text)
+    check_instance("text", document, dict, "A guarantee is a JSON object as Guarantee.to_json writes it")
     _check_schema(document)
     _check_fields("text", document, _FIELDS)
     check_instance("assumptions", document["assumptions"], list)
@@ -61,31 +63,6 @@ def load(text: str) -> dict[str, Any]:
         "method": document["method"],
         "assumptions": tuple(document["assumptions"]),
     }
-
-
-def _parse(text: str) -> dict[str, Any]:
-    check_instance("text", text, str)
-    try:
-        document = json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)
-    except InvalidArgument:
-        raise
-    except (ValueError, RecursionError):  # not JSON, absurdly long numbers, absurdly deep nesting
-        raise InvalidArgument("text", text, "a JSON object", "It cannot be parsed") from None
-    check_instance("text", document, dict, "A guarantee is a JSON object as Guarantee.to_json writes it")
-    return dict(document)
-
-
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidArgument("field", twice, "each field once", "Readers disagree on which one counts")
-    return fields
-
-
-def _refuse_constant(literal: str) -> NoReturn:
-    raise InvalidArgument("text", literal, "strict JSON", "NaN and Infinity are not part of it")
 
 
 def _check_schema(document: dict[str, Any]) -> None:
