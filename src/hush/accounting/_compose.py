@@ -24,11 +24,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
+from scipy.fft import next_fast_len
 
 from hush.accounting._lattice import Atoms
 from hush.accounting._profile import ULP, Array
 
 _NEGLIGIBLE = 60.0
+_TERMS = 10
 
 Indices = NDArray[np.int64]
 Complex = NDArray[np.complex128]
@@ -90,66 +92,44 @@ class Spectrum:
 
 
 def spectrum(parts: Sequence[LatticePart], spacing: float, tilt: float, num_points: int) -> Spectrum:
-    """Transform, tilt and compose the parts."""
-    kept: Indices = np.arange(num_points // 2 + 1)
-    logs: Complex = np.zeros(len(kept), dtype=np.complex128)
-    relative, log_bound = np.zeros(len(kept)), np.zeros(len(kept))
-    log_scale = log_magnitude = log_finite = 0.0
-    shift = 0
-    unit = 2 * math.pi / (num_points * spacing)
-    for part in parts:
-        one = _tilt(part, spacing, tilt, num_points)
-        values = one.transform if len(kept) == len(one.transform) else one.transform[kept]
-        size = np.sqrt(values.real**2 + values.imag**2)
-        # Every factor is below 1 + its error: a frequency once negligible stays so (hence twice the margin).
-        floor = math.exp(-2 * _NEGLIGIBLE / part.count) - float(one.error_at(unit * kept[-1:].astype(float), tilt)[-1])
-        alive = np.flatnonzero((size > floor) & (log_bound > -2 * _NEGLIGIBLE))
-        kept, values, size = kept[alive], values[alive], np.maximum(size[alive], 1e-300)
-        error = one.error_at(unit * kept.astype(float), tilt)
-        log_one = np.log(size) + 1j * np.angle(values)
-        ratio = np.minimum(error / size, 0.5)
-        logs = logs[alive] + part.count * log_one
-        relative = relative[alive] + part.count * (ratio / (1 - ratio) + 8 * ULP * (1 + np.abs(log_one)))
-        log_bound = log_bound[alive] + part.count * np.log(size + error)
-        log_scale += part.count * one.log_moment
-        log_magnitude += part.count * abs(one.log_moment)
-        log_finite += part.count * math.log1p(-part.atoms.infinite)
-        shift += part.count * one.origin
-    weight = np.where((kept == 0) | (2 * kept == num_points), 1.0, 2.0) / num_points
-    turns = np.exp((-2j * math.pi / num_points) * (kept * (shift % num_points) % num_points))
-    composed = np.exp(logs)
-    size = np.abs(composed)
-    grown = size * np.expm1(np.minimum(relative, 700.0))
-    return Spectrum(
-        spacing=spacing,
-        tilt=tilt,
-        num_points=num_points,
-        log_scale=log_scale,
-        log_scale_error=8 * ULP * log_magnitude,
-        indices=kept,
-        values=weight * composed * turns,
-        errors=weight * np.minimum(grown, size + np.exp(np.minimum(log_bound, 700.0))),
-        infinite=-math.expm1(log_finite),
-    )
+    """Tilt, transform and compose the parts.
+
+    Only low frequencies matter after many steps. They are found from few bins (see `_low_band`), if the rest can be
+    shown to be negligible; else from more bins, in the end from a plain FFT.
+    """
+    tilted = [_tilt(part, tilt) for part in parts]
+    bins = _first_guess(tilted, spacing, num_points)
+    while bins < num_points // 4:
+        band = _Band(bins=bins, width=-(-num_points // bins), spacing=spacing)
+        if sum(one.count * math.log(_beyond(one, band, tilt)) for one in tilted) < -_NEGLIGIBLE:
+            return _compose(tilted, band, tilt)
+        bins *= 4
+    return _compose(tilted, _Band(bins=num_points, width=1, spacing=spacing), tilt)
 
 
 @dataclass(frozen=True, slots=True)
 class _Tilted:
-    """Transform of e^(c y) P(y) / M, as if the loss at lattice index ``origin`` were 0, with bounds on its errors."""
+    r"""The masses e^(c y) P(y) / M of one part, around the heaviest one, with bounds on their errors.
 
-    transform: Complex
+    Attributes:
+        offsets, masses: lattice points counted from the heaviest, and what they weigh; ``origin`` is that one's index.
+        flat_error: bound on the sum of all errors of the masses, those of the curve excepted.
+        curve_error: what errors of the curve contribute, to be multiplied by |s (s + 1)| (see `_error`).
+        mean_size: the mean of \|offset\|.
+    """
+
+    offsets: Indices
+    masses: Array
     origin: int
+    count: int
+    infinite: float
     log_moment: float
     flat_error: float
     curve_error: float
-
-    def error_at(self, frequency: Array, tilt: float) -> Array:
-        """Bound the transform's error: what the curve's errors contribute grows with |s (s + 1)|, s = c + i t."""
-        size = np.hypot(tilt, frequency) * np.hypot(tilt + 1, frequency)
-        return self.flat_error + self.curve_error * size
+    mean_size: float
 
 
-def _tilt(part: LatticePart, spacing: float, tilt: float, num_points: int) -> _Tilted:
+def _tilt(part: LatticePart, tilt: float) -> _Tilted:
     atoms = part.atoms
     exponents = tilt * atoms.losses
     peak = float(exponents[np.argmax(np.log(np.maximum(np.abs(atoms.masses), 1e-300)) + exponents)])
@@ -158,15 +138,143 @@ def _tilt(part: LatticePart, spacing: float, tilt: float, num_points: int) -> _T
     weights *= math.exp(peak - log_moment)
     masses = atoms.masses * weights
     origin = int(part.indices[np.argmax(masses)])
-    folded = np.bincount((part.indices - origin) % num_points, masses, num_points)
-    atom = folded[0]
-    folded[0] = 0.0  # the heaviest point is transformed exactly: only the rest is rounded
-    transform = fft.rfft(folded) + atom
-    fft_error = 4 * ULP * math.log2(num_points + 2) * math.sqrt(num_points * float(np.dot(folded, folded)))
-    tilt_error = 2 * ULP * float(np.dot(np.abs(masses), 8 + 2 * np.abs(exponents) + abs(log_moment)))
+    offsets = part.indices - origin
+    sizes = np.abs(masses)
+    tilt_error = 2 * ULP * float(np.dot(sizes, 8 + 2 * np.abs(exponents) + abs(log_moment)))
     mass_error = float(np.dot(atoms.mass_noise, weights))
     # Errors of the curve enter through second differences: summation by parts, twice, gives |s (s + 1)| times this.
     around = np.append(atoms.gaps, 0.0) + np.append(0.0, atoms.gaps)
     swing = np.exp(np.minimum((tilt + 2) * around, 600.0))
-    curve_error = atoms.curve_error * float(np.dot(atoms.curve * weights, around * swing))
-    return _Tilted(transform, origin, log_moment, 1.01 * (fft_error + tilt_error + mass_error), 1.01 * curve_error)
+    return _Tilted(
+        offsets=offsets,
+        masses=masses,
+        origin=origin,
+        count=part.count,
+        infinite=atoms.infinite,
+        log_moment=log_moment,
+        flat_error=1.01 * (tilt_error + mass_error),
+        curve_error=1.01 * atoms.curve_error * float(np.dot(atoms.curve * weights, around * swing)),
+        mean_size=float(np.dot(sizes, np.abs(offsets))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Band:
+    """Frequencies 2 pi k / (n h), k = 0 .. last, that are found from ``bins`` bins of ``width`` lattice points each."""
+
+    bins: int
+    width: int
+    spacing: float
+
+    @property
+    def num_points(self) -> int:
+        """n: the lattice points of a period."""
+        return self.bins * self.width
+
+    @property
+    def last(self) -> int:
+        """The highest k: all of them without binning; with it, those whose angle per half bin is at most 1/2."""
+        return self.bins // 2 if self.width == 1 else math.floor(self.bins / (2 * math.pi))
+
+    @property
+    def unit(self) -> float:
+        """The lowest frequency but 0."""
+        return 2 * math.pi / (self.num_points * self.spacing)
+
+
+def _first_guess(tilted: Sequence[_Tilted], spacing: float, num_points: int) -> int:
+    """Guess how many bins are enough: one step's transform must have fallen, the less the more steps there are."""
+    steps = sum(one.count for one in tilted)
+    size = sum(one.count * one.mean_size for one in tilted) / steps
+    angle = max(0.6, 1.2 * math.sqrt(4 * _NEGLIGIBLE / steps)) / max(size, 1e-9)  # per lattice point
+    return int(next_fast_len(math.ceil(num_points * min(angle, math.pi)) + 16, real=True))
+
+
+def _beyond(one: _Tilted, band: _Band, tilt: float) -> float:
+    r"""Bound the size of a part's transform at all lattice frequencies above the band.
+
+    It is sampled by a short FFT; in between it changes by at most the mean \|offset\| times half the distance.
+    """
+    length = int(next_fast_len(math.ceil(80 * one.mean_size) + 64, real=True))
+    samples = np.abs(fft.rfft(np.bincount(one.offsets % length, one.masses, length)))
+    first = max(math.floor(band.last * length / band.num_points) - 1, 0)
+    error = float(_error(one, np.array([math.pi / band.spacing]), tilt)[0])
+    rounding = _fft_error(length, float(np.dot(one.masses, one.masses)))
+    return float(samples[first:].max()) + one.mean_size * math.pi / length + error + rounding
+
+
+def _error(one: _Tilted, frequencies: Array, tilt: float) -> Array:
+    """Bound the error of a part's transform, the FFT's excepted; the curve's share grows with |s (s + 1)|, s = c + i t."""
+    return one.flat_error + one.curve_error * np.hypot(tilt, frequencies) * np.hypot(tilt + 1, frequencies)
+
+
+def _fft_error(length: int, squares: float) -> float:
+    """Bound each coefficient's rounding error (Higham 2002, Theorem 24.2, with a constant for mixed radices)."""
+    return 4 * ULP * math.log2(length + 2) * math.sqrt(length * squares)
+
+
+def _low_band(one: _Tilted, band: _Band) -> tuple[Complex, Array]:
+    """Return a part's transform at the frequencies of the band, and a bound on the error of finding it.
+
+    The masses are collected in bins, with their moments about the bins' centres; the transform is then a power series
+    in the angle x across half a bin, ``sum_q (-i x)^q / q! * FFT(q-th moments)``.
+    """
+    half = max(band.width / 2, 0.5)
+    centred = (one.offsets + band.num_points // 2) % band.num_points - band.num_points // 2
+    places = np.floor_divide(centred + band.width // 2, band.width)
+    within = (centred - places * band.width) / half
+    places %= band.bins
+    angles = (math.pi / band.bins) * np.arange(band.last + 1)
+    total: Complex = np.zeros(band.last + 1, dtype=np.complex128)
+    factor: Complex = np.ones(band.last + 1, dtype=np.complex128)
+    weights = one.masses
+    rest = 0.0
+    terms = 1 if band.width == 1 else _TERMS
+    for order in range(terms):
+        moments = np.bincount(places, weights, band.bins)
+        if order == 0:
+            atom = float(one.masses[np.argmax(one.masses)])
+            moments[0] -= atom  # the heaviest point is transformed exactly: only the rest is rounded
+            total += atom
+            rest = float(np.dot(moments, moments))
+        total += factor * fft.rfft(moments)[: band.last + 1]
+        factor = factor * (-1j * angles / (order + 1))
+        weights = weights * within
+    left_out = 0.0 if terms == 1 else np.abs(factor) * float(np.abs(one.masses).sum())
+    return total, np.exp(angles if terms > 1 else 0 * angles) * (_fft_error(band.bins, rest) + 8 * ULP) + left_out
+
+
+def _compose(tilted: Sequence[_Tilted], band: _Band, tilt: float) -> Spectrum:
+    n = band.num_points
+    kept: Indices = np.arange(band.last + 1)
+    logs: Complex = np.zeros(len(kept), dtype=np.complex128)
+    relative, log_bound = np.zeros(len(kept)), np.zeros(len(kept))
+    for one in tilted:
+        values, error = _low_band(one, band)
+        error = error[kept] + _error(one, band.unit * kept.astype(float), tilt)
+        size = np.sqrt(values.real[kept] ** 2 + values.imag[kept] ** 2)
+        # Every factor is below 1 + its error: a frequency once negligible stays so (hence twice the margin).
+        log_bound = log_bound + one.count * np.log(size + error)
+        alive = np.flatnonzero(log_bound > -2 * _NEGLIGIBLE)
+        kept, error, size, log_bound = kept[alive], error[alive], np.maximum(size[alive], 1e-300), log_bound[alive]
+        log_one = np.log(size) + 1j * np.angle(values[kept])
+        ratio = np.minimum(error / size, 0.5)
+        logs = logs[alive] + one.count * log_one
+        relative = relative[alive] + one.count * (ratio / (1 - ratio) + 8 * ULP * (1 + np.abs(log_one)))
+    shift = sum(one.count * one.origin for one in tilted)
+    weight = np.where((kept == 0) | (2 * kept == n), 1.0, 2.0) / n
+    turns = np.exp((-2j * math.pi / n) * (kept * (shift % n) % n))
+    composed = np.exp(logs)
+    size = np.abs(composed)
+    grown = size * np.expm1(np.minimum(relative, 700.0))
+    return Spectrum(
+        spacing=band.spacing,
+        tilt=tilt,
+        num_points=n,
+        log_scale=sum(one.count * one.log_moment for one in tilted),
+        log_scale_error=8 * ULP * sum(one.count * abs(one.log_moment) for one in tilted),
+        indices=kept,
+        values=weight * composed * turns,
+        errors=weight * np.minimum(grown, size + np.exp(np.minimum(log_bound, 700.0))),
+        infinite=-math.expm1(sum(one.count * math.log1p(-one.infinite) for one in tilted)),
+    )

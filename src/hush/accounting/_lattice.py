@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class Atoms:
     curve_error: float
 
 
+@lru_cache(maxsize=1024)
 def loss_range(pair: Pair, tail: float) -> tuple[float, float]:
     """Return (low, high) such that the curve's two tails, outside, are at most ``tail`` (or end there)."""
     return -_reach(pair.backward, tail), _reach(pair.forward, tail)
