@@ -204,7 +204,7 @@ def _beyond(one: _Tilted, band: _Band, tilt: float) -> float:
 
 
 def _error(one: _Tilted, frequencies: Array, tilt: float) -> Array:
-    """Bound the error of a part's transform, the FFT's excepted; the curve's share grows with |s (s + 1)|, s = c + i t."""
+    """Bound a transform's error, the FFT's excepted; the curve's share grows with |s (s + 1)|, s = c + i t."""
     return one.flat_error + one.curve_error * np.hypot(tilt, frequencies) * np.hypot(tilt + 1, frequencies)
 
 

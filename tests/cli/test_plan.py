@@ -1,0 +1,120 @@
+"""`hush plan` from the user's side: what it prints, what it writes, what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hush
+from hush import accounting as acc
+from hush.cli import main
+
+BASIC = ["plan", "--examples", "60000", "--batch-size", "256", "--delta", "1e-5"]
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main([*arguments, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return dict(json.loads(captured.out))
+
+
+def test_noise_for_a_target(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = run_json(capsys, *BASIC, "--epochs", "15", "--epsilon", "3")
+    assert plan["num_steps"] == 3515
+    assert plan["sampling_rate"] == pytest.approx(256 / 60000)
+    # The truth is 0.72819740188 (tests/golden); never below it.
+    assert 0.72819740 <= plan["noise_multiplier"] <= 0.72819740 * (1 + 1e-5)
+    assert 3 * (1 - 1e-5) <= plan["epsilon"] <= 3
+    assert [row["epoch"] for row in plan["epochs"]] == pytest.approx(list(range(1, 16)), abs=0.01)
+    epsilons = [row["epsilon"] for row in plan["epochs"]]
+    assert epsilons == sorted(epsilons)
+    assert epsilons[-1] <= 3
+    assert all(row["rdp_epsilon"] > row["epsilon"] for row in plan["epochs"])
+    assert plan["rdp"]["noise_multiplier"] > plan["noise_multiplier"]
+    assert hush.Guarantee.from_json(json.dumps(plan["guarantee"])).epsilon == plan["epsilon"]
+
+
+def test_epsilon_for_a_noise(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = run_json(capsys, *BASIC, "--steps", "3515", "--noise-multiplier", "1.1")
+    expected = acc.epsilon(noise_multiplier=1.1, sampling_rate=256 / 60000, num_steps=3515, delta=1e-5)
+    assert plan["epsilon"] == expected
+    assert plan["rdp"]["noise_multiplier"] is None
+
+
+def test_a_user_needs_more_noise_and_a_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [*BASIC, "--steps", "100", "--noise-multiplier", "2", "--unit", "user"]
+    assert main(arguments) == 2
+    assert "per_user=None: expected a number" in capsys.readouterr().err
+    one = run_json(capsys, *arguments, "--per-user", "1")
+    five = run_json(capsys, *arguments, "--per-user", "5")
+    assert five["epsilon"] > one["epsilon"]
+    assert five["guarantee"]["unit"]["kind"] == "user"
+
+
+def test_a_window(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = run_json(
+        capsys,
+        *BASIC,
+        "--steps",
+        "9",
+        "--noise-multiplier",
+        "2",
+        "--unit",
+        "user-window",
+        "--per-user",
+        "2",
+        "--window-days",
+        "7",
+    )
+    assert plan["guarantee"]["unit"]["window_seconds"] == 7 * 24 * 3600
+
+
+def test_text_is_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    picture = tmp_path / "plan.png"
+    assert main([*BASIC, "--epochs", "3", "--epsilon", "3", "--plot", str(picture)]) == 0
+    text = capsys.readouterr().out
+    for words in (
+        "noise multiplier",
+        "Epsilon as training goes on",
+        "Renyi accounting",
+        "membership attack",
+        "Plot written",
+    ):
+        assert words in text
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--epochs", "nan", "--epsilon", "3"], "epochs=nan"),
+        (["--epochs", "15", "--epsilon", "nan"], "epsilon=nan"),
+        (["--epochs", "15", "--epsilon", "-1"], "epsilon=-1"),
+        (["--epochs", "15", "--epsilon", "3", "--plot", "nowhere/plan.png"], "plot="),
+        (["--epochs", "15", "--epsilon", "3", "--plot", "plan.txt"], "plot="),
+        (["--steps", "0", "--epsilon", "3"], "steps=0"),
+        (["--steps", "5", "--noise-multiplier", "inf"], "noise_multiplier=inf"),
+    ],
+)
+def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], extra: list[str], message: str) -> None:
+    assert main([*BASIC, *extra]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"hush plan: {message}")
+    assert captured.err.count("\n") == 1
+
+
+def test_a_batch_larger_than_the_data_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--examples", "10", "--batch-size", "11", "--steps", "1", "--epsilon", "1"]) == 2
+    assert "batch_size=11: expected at most examples=10." in capsys.readouterr().err
+
+
+def test_delta_has_a_cautious_default(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = run_json(
+        capsys, "plan", "--examples", "1000000", "--batch-size", "1000", "--steps", "10", "--noise-multiplier", "1"
+    )
+    assert plan["delta"] == pytest.approx(1e-7)
