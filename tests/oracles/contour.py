@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfc
 
 from . import closed_form
@@ -40,7 +40,7 @@ from .mechanisms import (
 
 AGREEMENT = 1e-9  # two evaluations may differ by this much, relatively; usual is 1e-12
 _MAX_NODES = 400_000
-_NEGLIGIBLE = 1e-17
+_DEEP = 40  # e^-40 of the largest term is nothing
 _EXACT_LAPLACE_COUNT = 300
 
 
@@ -117,7 +117,7 @@ def _delta(phases: Phases, epsilon: float, direction: Direction) -> float:
         return exact(epsilon)
     if epsilon >= sum(p.count * p.mechanism.bounds(direction)[1] for p in phases):
         return 0.0
-    return math.exp(_Inversion(phases, direction).log_delta(epsilon, check=True)[0])
+    return math.exp(_Inversion(phases, direction).log_delta(epsilon))
 
 
 def _exact_profile(phases: Phases, direction: Direction) -> closed_form.Profile | None:
@@ -158,8 +158,6 @@ def _invert_profile(profile: closed_form.Profile, delta: float, largest_loss: fl
 
 def _root(function: closed_form.Profile, low: float, high: float) -> float:
     """Of a decreasing function, by bisection and secants; the bracket may grow."""
-    from scipy.optimize import brentq
-
     width = high - low
     while function(low) < 0 < width < 100:
         low, width = low - width, 2 * width
@@ -187,78 +185,106 @@ class _Path:
 
 
 @dataclass(frozen=True)
+class _Table:
+    """The integrand without its e^(-s epsilon), weighted, at the nodes of one path."""
+
+    s: Complex
+    log_term: Complex
+
+    def log_delta(self, epsilon: float) -> tuple[float, float]:
+        """log delta and its derivative in epsilon; good near the epsilon that the path was laid for."""
+        top, value = self._terms(epsilon)
+        delta, slope = value.real.sum(), -(value * self.s).real.sum()
+        if not delta > 0:
+            raise OracleError(f"epsilon={epsilon:.6g}: the path integral is not positive")
+        return float(top + math.log(delta / math.pi)), float(slope / delta)
+
+    def settled(self, coarse: _Table, epsilon: float) -> bool:
+        """The coarse table gives the same integral, as far as the cancellation between the terms lets it."""
+        top, value = self._terms(epsilon)
+        coarse_top, coarse_value = coarse._terms(epsilon)
+        fine = value.real.sum()
+        change = abs(fine - math.exp(coarse_top - top) * coarse_value.real.sum())
+        return bool(change <= 1e-13 * abs(fine) + 3e-15 * np.abs(value).sum())
+
+    def _terms(self, epsilon: float) -> tuple[float, Complex]:
+        total = self.log_term - self.s * epsilon
+        top = float(total.real.max())
+        return top, np.exp(total - top)
+
+    def merge(self, other: _Table) -> _Table:
+        """The nodes of both, each with half its weight."""
+        terms = np.concatenate([self.log_term, other.log_term]) - math.log(2)
+        return _Table(np.concatenate([self.s, other.s]), terms)
+
+
+@dataclass(frozen=True)
 class _Inversion:
     """One composition in one direction."""
 
     phases: Phases
     direction: Direction
 
-    def log_mgf(self, s: Complex, refine: float = 1.0) -> Complex:
-        return sum(p.count * p.mechanism.log_mgf(s, self.direction, refine) for p in self.phases)
-
     def epsilon(self, delta: float) -> float:
-        """Newton on log delta, kept inside a bracket, from above: the Chernoff bound is a start."""
+        """Newton on log delta from above, where the Chernoff bound starts; the path moves along."""
         target = math.log(delta)
-        low, high = 0.0, self._bounds()[1]
-        at = min(self._chernoff(delta), high - 1e-6 * min(1.0, high))
+        low, high = 0.0, self._largest_loss()
+        at = min(self._chernoff(delta), high * (1 - 1e-6))
         for _ in range(60):
-            value, slope = self.log_delta(at)
-            low, high = (at, high) if value > target else (low, at)
-            step = (target - value) / slope
-            proposal = at + step
-            if not low <= proposal <= high:
-                if proposal < 0 and self.log_delta(0.0)[0] <= target:
-                    return 0.0
-                proposal = 0.5 * (low + (high if math.isfinite(high) else 2 * at + 1))
-            if abs(proposal - at) <= 1e-13 * max(1e-3, at):
-                self.log_delta(at, check=True)
+            table = self._table(at, *self._saddle(at), refine=1.0)
+            proposal = self._solve(table, target, at)
+            if abs(proposal - at) <= 1e-11 * max(1e-2, at):
+                self.log_delta(proposal)
                 return proposal
+            low, high = (at, high) if table.log_delta(at)[0] > target else (low, at)
+            if not low < proposal < high:
+                if proposal <= 0 and self.log_delta(0.0) <= target:
+                    return 0.0
+                proposal = 0.5 * (low + min(high, 2 * at + 1))
             at = proposal
         raise OracleError(f"delta={delta:.3g}: Newton did not settle, last epsilon={at:.12g}")
 
-    def log_delta(self, epsilon: float, *, check: bool = False) -> tuple[float, float]:
-        """log delta and its derivative in epsilon."""
+    @staticmethod
+    def _solve(table: _Table, target: float, start: float) -> float:
+        """Newton on one table, which is trusted while delta changes by a factor of e^3 at most."""
+        at = start
+        for _ in range(8):
+            value, slope = table.log_delta(at)
+            at += float(np.clip((target - value) / slope, -3 / abs(slope), 3 / abs(slope)))
+            if abs(value - target) > 3:
+                break
+        return at
+
+    def log_delta(self, epsilon: float) -> float:
+        """On two paths that must agree, in delta or in what it means for epsilon."""
         crossing, spread = self._saddle(epsilon)
-        bend = self._bend()
-        width = min(crossing, spread)
-        value, slope = self._integrate(epsilon, self._path(crossing, width, bend), refine=1.0)
-        if check:
-            other = self._path(0.8 * crossing, 0.7 * width, 0.6 * bend)
-            again, _ = self._integrate(epsilon, other, refine=1.4)
-            # as good as asked in delta, or in epsilon
-            if not abs(again - value) < AGREEMENT * max(1.0, abs(slope) * epsilon):
-                raise OracleError(f"epsilon={epsilon:.6g}: two paths differ by {abs(again - value):.3g} in log delta")
-        return value, slope
+        value, slope = self._table(epsilon, crossing, spread, refine=1.0).log_delta(epsilon)
+        again, _ = self._table(epsilon, 0.8 * crossing, 0.8 * spread, refine=1.4).log_delta(epsilon)
+        if not abs(again - value) < AGREEMENT * max(1.0, abs(slope) * epsilon):
+            raise OracleError(f"epsilon={epsilon:.6g}: two paths differ by {abs(again - value):.3g} in log delta")
+        return value
 
-    def _path(self, crossing: float, width: float, bend: float) -> _Path:
-        return _Path(crossing, width, bend, curved=bend != 0)
+    def _log_mgf(self, s: Complex, refine: float = 1.0) -> Complex:
+        return sum(p.count * p.mechanism.log_mgf(s, self.direction, refine) for p in self.phases)
 
-    def _bounds(self) -> tuple[float, float]:
-        each = [p.mechanism.bounds(self.direction) for p in self.phases]
-        return tuple(sum(p.count * b[i] for p, b in zip(self.phases, each, strict=True)) for i in (0, 1))  # type: ignore[return-value]
-
-    def _has_atoms(self) -> bool:
-        return all(p.mechanism.atoms(self.direction) for p in self.phases)
+    def _largest_loss(self) -> float:
+        return sum(p.count * p.mechanism.bounds(self.direction)[1] for p in self.phases)
 
     def _bend(self) -> float:
         """cot of the asymptote's angle: to the right where the loss is bounded below, left where above."""
-        sampled = [p for p in self.phases if isinstance(p.mechanism, SampledGaussian)]
-        others = [p for p in self.phases if not isinstance(p.mechanism, SampledGaussian | Gaussian)]
-        if not sampled or others:
+        kinds = {type(p.mechanism) for p in self.phases}
+        if SampledGaussian not in kinds or kinds - {SampledGaussian, Gaussian}:
             return 0.0
-        return {Direction.REMOVE: 0.5, Direction.ADD: -0.5, Direction.REPLACE: 0.0}[self.direction]
+        return {Direction.REMOVE: 0.5, Direction.ADD: -0.5, Direction.REPLACE: 0.5}[self.direction]
 
     def _height(self, s: float, epsilon: float) -> float:
         """log of the integrand at real s."""
-        return float(self.log_mgf(np.array([s + 0j]))[0].real) - s * epsilon - math.log(s * (s + 1))
+        return float(self._log_mgf(np.array([s + 0j]))[0].real) - s * epsilon - math.log(s * (s + 1))
 
     def _saddle(self, epsilon: float) -> tuple[float, float]:
         """Where the integrand is least on the positive axis, and its width there."""
         found = minimize_scalar(
-            lambda log_s: self._height(math.exp(log_s), epsilon),
-            bounds=(-9, 10),
-            method="bounded",
-            options={"xatol": 1e-3},
+            lambda log_s: self._height(math.exp(log_s), epsilon), bounds=(-9, 11), method="bounded", options={"xatol": 1e-3}
         )
         s = math.exp(found.x)
         step = 0.02 * s
@@ -270,71 +296,66 @@ class _Inversion:
 
         def bound(log_s: float) -> float:
             s = math.exp(log_s)
-            moment = float(self.log_mgf(np.array([s + 0j]))[0].real)
+            moment = float(self._log_mgf(np.array([s + 0j]))[0].real)
             return (moment - math.log(delta) + s * log_s - (s + 1) * math.log1p(s)) / s
 
-        return max(1e-9, float(minimize_scalar(bound, bounds=(-9, 10), method="bounded").fun))
+        return max(1e-9, float(minimize_scalar(bound, bounds=(-9, 11), method="bounded").fun))
 
-    def _integrate(self, epsilon: float, path: _Path, refine: float) -> tuple[float, float]:
-        """Trapezoidal rule, halving the step until the sum settles."""
-        base = self._height(path.crossing, epsilon)
+    def _table(self, epsilon: float, crossing: float, spread: float, *, refine: float) -> _Table:
+        """Trapezoidal rule on a path through `crossing`, halving the step until the integral settles."""
+        bend = self._bend() / refine
+        path = _Path(crossing, min(crossing, spread), bend, curved=bend != 0)
         window = self._window(epsilon, path)
         step = 0.5 / refine
-        sums = self._sweep(epsilon, path, base, step, 0.0, window, refine)
+        table = self._sweep(epsilon, path, step, 0.0, window, refine)
         for _ in range(7):
-            halves = self._sweep(epsilon, path, base, step, 0.5 * step, window, refine)
-            finer = 0.5 * (sums + halves)
-            settled = abs(finer[0] - sums[0]) <= 3e-13 * abs(finer[0])
-            sums, step = finer, step / 2
-            if settled:
-                break
-        else:
-            raise OracleError(f"epsilon={epsilon:.6g}: the path integral did not settle")
-        if not sums[0] > 0:
-            raise OracleError(f"epsilon={epsilon:.6g}: the path integral is not positive")
-        return base + math.log(sums[0] / math.pi), -sums[1] / sums[0]
+            finer = table.merge(self._sweep(epsilon, path, step, 0.5 * step, window, refine))
+            if finer.settled(table, epsilon):
+                return finer
+            table, step = finer, step / 2
+        raise OracleError(f"epsilon={epsilon:.6g}: the path integral did not settle")
 
     def _window(self, epsilon: float, path: _Path) -> tuple[float, float] | None:
         """(start, softness) in tau of the smooth cut for losses with atoms."""
-        if not self._has_atoms():
+        atoms = [p.mechanism.atoms(self.direction) for p in self.phases]
+        if None in atoms:
             return None
-        if len(self.phases) > 1:
+        if len(atoms) > 1:
             raise OracleError("several phases with atoms: the kinks of the profile lie too densely")
-        low, high = (self.phases[0].count * a for a in self.phases[0].mechanism.atoms(self.direction))
-        kinks = np.linspace(low, high, self.phases[0].count + 1)
+        count = self.phases[0].count
+        kinks = np.linspace(count * atoms[0][0], count * atoms[0][1], count + 1)
         gap = float(np.abs(kinks - epsilon).min())
-        # What is cut off oscillates at least as fast as the distance to the nearest kink: e^(-(softness gap)^2 / 4)
+        # what is cut off oscillates at least as fast as the distance to the nearest kink: e^(-(softness gap)^2 / 4)
         softness = 12.5 / (gap * path.width)
         return 6 * softness + 3, softness
 
     def _sweep(
-        self,
-        epsilon: float,
-        path: _Path,
-        base: float,
-        step: float,
-        offset: float,
-        window: tuple[float, float] | None,
-        refine: float,
-    ) -> np.ndarray:
-        """step * sum over tau = offset + k step >= 0 of the integrand (and of s times it), real parts."""
-        # a curved path runs off exponentially: look every unit of tau whether the rest still matters
-        total, first, size = np.zeros(2), 0, math.ceil(1 / step) if path.curved else 64
+        self, epsilon: float, path: _Path, step: float, offset: float, window: tuple[float, float] | None, refine: float
+    ) -> _Table:
+        """The nodes tau = offset + k step >= 0 until the rest is negligible."""
         last = _MAX_NODES if window is None else math.ceil((window[0] + 6 * window[1]) / step)
         if last > _MAX_NODES:
             raise OracleError(f"epsilon={epsilon:.6g}: too close to a kink of the profile")
+        # a curved path runs off exponentially: look every unit of tau whether the rest still matters
+        first, size, peak = 0, math.ceil(1 / step) if path.curved else 64, -math.inf
+        parts: list[tuple[Complex, Complex]] = []
         while first < last:
             tau = offset + step * np.arange(first, min(first + size, last))
             s, speed = path.at(tau)
-            value = np.exp(self.log_mgf(s, refine) - s * epsilon - base) / (s * (s + 1)) * speed
-            if window:
-                value *= 0.5 * erfc((tau - window[0]) / window[1])
-            if tau[0] == 0.0:
-                value[0] *= 0.5
-            total += [value.real.sum(), (value * s).real.sum()]
-            if window is None and np.abs(value[-8:]).max() * max(1.0, tau[-1]) < _NEGLIGIBLE * abs(total[0]):
-                return total * step
+            weight = np.full(len(tau), step) if window is None else step * _cut(tau, *window)
+            weight[tau == 0] *= 0.5
+            log_term = self._log_mgf(s, refine) + np.log(weight * speed / (s * (s + 1)))
+            parts.append((s, log_term))
+            modulus = (log_term - s * epsilon).real
+            peak = max(peak, float(modulus.max()))
+            if window is None and modulus[-8:].max() + math.log(1 + len(parts) * size) < peak - _DEEP:
+                break
             first, size = first + size, size if path.curved else min(2 * size, 4096)
-        if window is None:
-            raise OracleError(f"epsilon={epsilon:.6g}: the integrand decays too slowly")
-        return total * step
+        else:
+            if window is None:
+                raise OracleError(f"epsilon={epsilon:.6g}: the integrand decays too slowly")
+        return _Table(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _cut(tau: np.ndarray, start: float, softness: float) -> np.ndarray:
+    return 0.5 * erfc((tau - start) / softness)

@@ -13,11 +13,11 @@ saddle point near x = u. The number of nodes then stays the same however large u
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-_HEIGHTS = (0, 0.003, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.27, 0.35, 0.43, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+_HEIGHTS = (0, 0.01, 0.04, 0.1, 0.17, 0.25, 0.35, 0.5, 0.65, 0.8, 1.0)
 _ROWS = 64  # values of u that share one array
 _DEEP = 45  # e^-45 of the largest modulus is nothing
 _HALVINGS, _SETTLED = 5, 1e-13
@@ -45,7 +45,11 @@ class _Paths:
     def where(self, better: np.ndarray, other: _Paths) -> _Paths:
         """The rows of `other` where `better`, of self elsewhere."""
         pick = [np.where(better, getattr(other, n), getattr(self, n)) for n in ("height", "slope", "stop")]
-        return _Paths(height=pick[0], slope=pick[1], stop=pick[2], start=self.start, softness=self.softness)
+        return replace(self, height=pick[0], slope=pick[1], stop=pick[2])
+
+
+    def rows(self, index: np.ndarray) -> _Paths:
+        return replace(self, height=self.height[index], slope=self.slope[index], stop=self.stop[index])
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,13 @@ class MixtureMoment:
     def _log_block(self, u: np.ndarray, v: np.ndarray | None, refine: float) -> np.ndarray:
         sigma = self.noise_multiplier
         spacing = min(sigma / 7, sigma**2 / 5) / refine
-        reach = float(np.abs(u.real).max()) + 1
-        x = np.arange(-10 * sigma - (1 if v is None else reach), 10 * sigma + reach, spacing)
+        reach = self._reach(u)
+        x = np.arange(-10 * sigma - 1, 10 * sigma + reach, spacing)
         stride = max(1, int(0.5 * sigma / spacing))
-        paths, first, last = self._best_paths(u, v, x[::stride])
+        leader = _leaders(u)
+        some = np.unique(leader)
+        paths, first, last = self._best_paths(u[some], None if v is None else v[some], x[::stride])
+        paths = paths.rows(np.searchsorted(some, leader))
         x = x[stride * first : stride * last]
         terms = self._integrand(u, v, x, paths)
         log_m = log_mean_exp(terms[0] + math.log(spacing), terms[1])
@@ -84,6 +91,19 @@ class MixtureMoment:
             if not (np.abs(np.expm1(coarse - log_m)) * scale > _SETTLED).any():
                 break
         return log_m
+
+    def _reach(self, u: np.ndarray) -> float:
+        """How far right the integrand counts: the saddle near x = u, unless it is too low to see."""
+        sigma, q = self.noise_multiplier, self.sampling_rate
+        far = float(np.abs(u.real).max()) + 1
+        height = (u * math.log(q) + u * (u - 1) / (2 * sigma**2)).real - u.real * math.log1p(-q)
+        seen = (u.real > 0) & (height > -100)
+        return far if seen.any() else min(far, self._behind() + 40 * max(sigma, sigma**2))
+
+    def _behind(self) -> float:
+        """Where a path may start to climb: to the right of the branch point."""
+        sigma, q = self.noise_multiplier, self.sampling_rate
+        return 0.5 + sigma**2 * (math.log1p(-q) - math.log(q)) + min(sigma, sigma**2)
 
     def _integrand(
         self, u: np.ndarray, v: np.ndarray | None, x: np.ndarray, paths: _Paths
@@ -117,24 +137,37 @@ class MixtureMoment:
             log_weight, exponent = self._integrand(u, v, x, paths)
             modulus = (log_weight + exponent).real
             better = modulus.max(axis=1) < best
-            best, profile = np.where(better, modulus.max(axis=1), best), np.where(better[:, None], modulus, profile)
-            chosen = chosen.where(better, paths)
-        counts = np.flatnonzero((profile > best[:, None] - _DEEP).any(axis=0))
+            best, chosen = np.where(better, modulus.max(axis=1), best), chosen.where(better, paths)
+            # phi itself counts too, where its sum over the nodes must be one (see log_mean_exp)
+            phi = np.where(log_weight.real.max(axis=1, keepdims=True) < 5, log_weight.real, -math.inf)
+            modulus = np.maximum(modulus - modulus.max(axis=1, keepdims=True), phi)
+            profile = np.where(better[:, None], modulus, profile)
+        counts = np.flatnonzero((profile > -_DEEP).any(axis=0))
         return chosen, max(0, int(counts[0]) - 1), int(counts[-1]) + 2
 
     def _candidates(self, u: np.ndarray, v: np.ndarray | None) -> list[_Paths]:
-        sigma, q = self.noise_multiplier, self.sampling_rate
+        sigma = self.noise_multiplier
         ceiling = np.minimum(u.imag + (0 if v is None else v.imag), 0.9 * math.pi * sigma**2)
-        softness = 0.5 * min(sigma, sigma**2)
-        start = 0.5 + sigma**2 * (math.log1p(-q) - math.log(q)) + 2 * softness
-        climbs = (False, True) if v is None and (u.real > start).any() else (False,)
+        softness, start = 0.5 * min(sigma, sigma**2), self._behind()
+        ahead = np.maximum(u.real - start, 1e-3)
         found = []
         for height in (fraction * ceiling for fraction in _HEIGHTS):
-            for climb in climbs:
-                ahead = np.maximum(u.real - start, 1e-3)
-                slope = np.where(u.real > start, np.clip((u.imag - height) / ahead, 0, 3), 0) * climb
-                found.append(_Paths(height=height, slope=slope, start=start, stop=start + ahead, softness=softness))
+            if found and height.max() < 0.02 * sigma:
+                continue  # the real line will do
+            slope = np.where(u.real > start, np.clip((u.imag - height) / ahead, 0, 3), 0)
+            steep = _Paths(height=height, slope=slope, start=start, stop=start + ahead, softness=softness)
+            flat = replace(steep, slope=np.where(u.imag > u.real, slope, 0))
+            found += [steep, flat] if (slope > 0).any() else [steep]
         return found
+
+
+def _leaders(u: np.ndarray) -> np.ndarray:
+    """For each u the index of an earlier one that lies close enough to share its path."""
+    leader = np.zeros(len(u), int)
+    for i in range(1, len(u)):
+        first = u[leader[i - 1]]
+        leader[i] = leader[i - 1] if abs(u[i] - first) < 0.08 * abs(first.imag) + 0.05 else i
+    return leader
 
 
 def log_mean_exp(log_weight: np.ndarray, exponent: np.ndarray) -> np.ndarray:
@@ -142,13 +175,14 @@ def log_mean_exp(log_weight: np.ndarray, exponent: np.ndarray) -> np.ndarray:
 
     After many steps every moment is close to 1 and its logarithm must keep its relative accuracy: sum
     e^exponent - 1 there, and plain exponentials where the moment is small or would overflow, or where the weights
-    are complex and only their sum is one.
+    are complex and their sum of one does not show in floating point.
     """
-    weight = np.exp(log_weight)
     with np.errstate(over="ignore", invalid="ignore"):
+        weight = np.exp(log_weight)
         excess = (weight * np.expm1(exponent)).sum(axis=1)
         near_one = log1p(excess)
-    accurate = (exponent.real.max(axis=1) < 300) & (np.abs(weight).sum(axis=1) < 10) & (np.abs(1 + excess) > 0.1)
+        whole = np.abs(weight.sum(axis=1) - 1) < 1e-10
+    accurate = whole & (exponent.real.max(axis=1) < 300) & (np.abs(1 + excess) > 0.1)
     total = log_weight + exponent
     top = total.real.max(axis=1)
     with np.errstate(divide="ignore"):

@@ -31,6 +31,7 @@ from hush.accounting._profile import ULP, Array
 
 _NEGLIGIBLE = 60.0
 _TERMS = 10
+_FEW = 20_000
 
 Indices = NDArray[np.int64]
 Complex = NDArray[np.complex128]
@@ -38,38 +39,54 @@ Complex = NDArray[np.complex128]
 
 @dataclass(frozen=True, slots=True)
 class LatticePart:
-    """A loss on the lattice (``indices`` times the spacing) that is composed ``count`` times."""
+    """A loss on the lattice (``offset`` plus ``indices`` times the spacing) that is composed ``count`` times."""
 
     atoms: Atoms
     indices: Indices
     count: int
+    offset: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
 class Spectrum:
     """The composed loss at the frequencies that matter, ready to be evaluated at any epsilon.
 
     Attributes:
         spacing, tilt, num_points: h, c and n.
         log_scale: log M(c)^T, up to ``log_scale_error``.
-        indices: k of the frequencies 2 pi k / (n h) that are kept.
-        values: the tilted transform there, times its weight (2 for a conjugate pair) and 1/n; ``errors`` bounds theirs.
         infinite: probability of an unbounded loss, over all steps.
     """
 
-    spacing: float
-    tilt: float
-    num_points: int
-    log_scale: float
-    log_scale_error: float
-    indices: Indices
-    values: Complex
-    errors: Array
-    infinite: float
+    def __init__(
+        self,
+        *,
+        band: _Band,
+        tilt: float,
+        log_scale: float,
+        log_scale_error: float,
+        infinite: float,
+        offset: float,
+        indices: Indices,
+        values: Complex,
+        errors: Array,
+    ) -> None:
+        """Take the tilted transform at frequencies 2 pi k / (n h), weighted, with bounds on the errors."""
+        self._offset = offset
+        self.spacing, self.tilt, self.num_points = band.spacing, tilt, band.num_points
+        self.log_scale, self.log_scale_error, self.infinite = log_scale, log_scale_error, infinite
+        # The kernel's transform at eps is e^(-c v) slow - e^(-(c+1) v) fast, with v the way to the next lattice point.
+        angles = (2j * math.pi / self.num_points) * indices
+        slow = -1 / np.expm1(angles - tilt * self.spacing)
+        fast = -1 / np.expm1(angles - (tilt + 1) * self.spacing)
+        self._tail_sums = _TailSums(self.num_points, indices, values, tilt * self.spacing, self.spacing)
+        size = 16 * ULP * np.abs(values)
+        self._difference_error = 1.01 * float(np.dot(errors, np.abs(slow - fast)))
+        self._fast_error = 1.01 * float(np.dot(errors, np.abs(fast)))
+        self._rounding = 1.01 * float(np.dot(size, np.abs(slow) + np.abs(fast))) + self._tail_sums.error
+        self._left_out = -2 * math.exp(-_NEGLIGIBLE) / math.expm1(-tilt * self.spacing)
 
     def delta_bounds(self, epsilon: float) -> tuple[float, float]:
         """Return (lower, upper) for the lattice's delta; both still include wrap-around."""
-        scaled, error = self._kernel_sum(epsilon)
+        scaled, error = self._kernel_sum(epsilon - self._offset)
         exponent = self.log_scale - self.tilt * epsilon
         slack = self.log_scale_error + 8 * ULP * (abs(self.log_scale) + abs(self.tilt * epsilon) + 1)
         low = max(scaled - error, 0.0) * math.exp(min(exponent - slack, 700.0))
@@ -77,33 +94,76 @@ class Spectrum:
         return self.infinite + low, min(self.infinite + high, 1.0)
 
     def _kernel_sum(self, epsilon: float) -> tuple[float, float]:
-        h, c, n = self.spacing, self.tilt, self.num_points
-        first = math.floor(epsilon / h) + 1
-        start = min(max(first * h - epsilon, 0.0), h)  # rounding here shifts epsilon by an ulp: inside the slack
-        angles = (2j * math.pi / n) * self.indices
-        turns = np.exp((2j * math.pi / n) * (self.indices * (first % n) % n))
-        slow = math.exp(-c * start) / -np.expm1(angles - c * h)
-        fast = math.exp(-(c + 1) * start) / -np.expm1(angles - (c + 1) * h)
-        total = float(np.sum((self.values * turns * (slow - fast)).real))
-        rounding = 16 * ULP * np.abs(self.values) * (np.abs(slow) + np.abs(fast))
-        error = float(np.sum(rounding + self.errors * np.abs(slow - fast)))
-        left_out = 2 * math.exp(-_NEGLIGIBLE) / -math.expm1(-c * h)
-        return total, 1.01 * error + left_out
+        first = math.floor(epsilon / self.spacing) + 1
+        # In (0, h]; rounding here shifts epsilon by an ulp, which the caller's slack covers.
+        way = min(max(first * self.spacing - epsilon, 0.0), self.spacing)
+        slow, fast = math.exp(-self.tilt * way), math.exp(-(self.tilt + 1) * way)
+        slow_sum, fast_sum = self._tail_sums.at(first)
+        total = slow * slow_sum - fast * fast_sum
+        error = slow * self._difference_error + (slow - fast) * self._fast_error + self._rounding + self._left_out
+        return total, error
 
 
-def spectrum(parts: Sequence[LatticePart], spacing: float, tilt: float, num_points: int) -> Spectrum:
-    """Tilt, transform and compose the parts.
+class _TailSums:
+    """The sums over j >= 0 of p(m + j) e^(-c j h) and of p(m + j) e^(-(c+1) j h), for the periodic p of a spectrum.
+
+    With few frequencies they are summed in the frequency domain; with many, p is found once by an inverse FFT.
+    """
+
+    def __init__(self, num_points: int, indices: Indices, values: Complex, decay: float, spacing: float) -> None:
+        self._num_points = num_points
+        decays = (decay, decay + spacing)
+        self.error = 0.0
+        self._inverted = len(indices) > max(_FEW, num_points // 64)
+        if not self._inverted:
+            angles = (2j * math.pi / num_points) * indices
+            self._indices = indices
+            self._slow, self._fast = (values / -np.expm1(angles - one) for one in decays)
+            return
+        half: Complex = np.zeros(num_points // 2 + 1, dtype=np.complex128)
+        half[indices] = values * num_points
+        half[(indices[1:] if indices[0] == 0 else indices)] /= 2  # both halves of a conjugate pair are summed again
+        if num_points % 2 == 0 and indices[-1] == num_points // 2:
+            half[-1] *= 2
+        self._masses = fft.irfft(half, num_points)
+        steps = np.arange(num_points, dtype=float)
+        self._weights = [np.exp(-one * steps) / -math.expm1(-one * num_points) for one in decays]
+        norm = math.sqrt(float(np.dot(self._masses, self._masses)))
+        rounding = 8 * ULP * math.log2(num_points) * norm
+        self.error = sum(math.sqrt(float(np.dot(one, one))) for one in self._weights) * rounding
+
+    def at(self, first: int) -> tuple[float, float]:
+        n = self._num_points
+        if not self._inverted:
+            turns = np.exp((2j * math.pi / n) * (self._indices * (first % n) % n))
+            return float(np.dot(turns, self._slow).real), float(np.dot(turns, self._fast).real)
+        start = first % n
+        slow, fast = (
+            float(np.dot(self._masses[start:], one[: n - start]) + np.dot(self._masses[:start], one[n - start :]))
+            for one in self._weights
+        )
+        return slow, fast
+
+
+def spectrum(
+    parts: Sequence[LatticePart], spacing: float, tilt: float, num_points: int, max_points: int
+) -> Spectrum | None:
+    """Tilt, transform and compose the parts; None if that would take an FFT of more than ``max_points``.
 
     Only low frequencies matter after many steps. They are found from few bins (see `_low_band`), if the rest can be
     shown to be negligible; else from more bins, in the end from a plain FFT.
     """
     tilted = [_tilt(part, tilt) for part in parts]
-    bins = _first_guess(tilted, spacing, num_points)
-    while bins < num_points // 4:
+    # Showing that takes an FFT of some eighty times a part's mean size.
+    long = max(one.mean_size for one in tilted) > max_points / 100
+    bins = num_points if long else _first_guess(tilted, spacing, num_points)
+    while bins < min(num_points // 4, max_points):
         band = _Band(bins=bins, width=-(-num_points // bins), spacing=spacing)
         if sum(one.count * math.log(_beyond(one, band, tilt)) for one in tilted) < -_NEGLIGIBLE:
             return _compose(tilted, band, tilt)
         bins *= 4
+    if num_points > max_points:
+        return None
     return _compose(tilted, _Band(bins=num_points, width=1, spacing=spacing), tilt)
 
 
@@ -122,6 +182,7 @@ class _Tilted:
     masses: Array
     origin: int
     count: int
+    offset: float
     infinite: float
     log_moment: float
     flat_error: float
@@ -150,6 +211,7 @@ def _tilt(part: LatticePart, tilt: float) -> _Tilted:
         masses=masses,
         origin=origin,
         count=part.count,
+        offset=part.offset,
         infinite=atoms.infinite,
         log_moment=log_moment,
         flat_error=1.01 * (tilt_error + mass_error),
@@ -268,13 +330,13 @@ def _compose(tilted: Sequence[_Tilted], band: _Band, tilt: float) -> Spectrum:
     size = np.abs(composed)
     grown = size * np.expm1(np.minimum(relative, 700.0))
     return Spectrum(
-        spacing=band.spacing,
+        band=band,
         tilt=tilt,
-        num_points=n,
         log_scale=sum(one.count * one.log_moment for one in tilted),
         log_scale_error=8 * ULP * sum(one.count * abs(one.log_moment) for one in tilted),
+        infinite=-math.expm1(sum(one.count * math.log1p(-one.infinite) for one in tilted)),
+        offset=sum(one.count * one.offset for one in tilted),
         indices=kept,
         values=weight * composed * turns,
         errors=weight * np.minimum(grown, size + np.exp(np.minimum(log_bound, 700.0))),
-        infinite=-math.expm1(sum(one.count * math.log1p(-one.infinite) for one in tilted)),
     )

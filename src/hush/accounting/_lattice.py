@@ -22,6 +22,8 @@ from hush.accounting._profile import ULP, Array, Pair, Profile
 
 _SEARCH = np.geomspace(1e-12, 1e15, 1351)  # twenty-seven decades, fifty points each
 
+_HULL_ROUNDS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Atoms:
@@ -95,35 +97,50 @@ def corner_masses(losses: Array, gaps: Array, curve: Array) -> tuple[Array, Arra
     return masses, noise * (4 * ULP)
 
 
-def dominated(pair: Pair, losses: Array, gaps: Array, *, straight: bool = False) -> Atoms:
-    """Return a pair on the same losses whose profile is nowhere above that of ``pair``.
+def dominated(pair: Pair, losses: Array, gaps: Array, *, straight: bool = False) -> list[Atoms]:
+    """Return pairs on the same losses whose profiles are nowhere above that of ``pair``; which is best depends.
 
     ``straight`` says that the curve has its corners at these losses only, so that chords do not overshoot.
     """
     upper = dominating(pair, losses, gaps)
     floor = upper.curve * (1 - 4 * upper.curve_error)
-    overshoot = 0.0 if straight else _overshoot(np.maximum(upper.masses, 0.0) + upper.mass_noise, gaps)
-    lowered = floor - overshoot
-    zero = int(np.searchsorted(losses, 0.0))
-    whole_right = losses[-1] >= pair.forward.max_loss * (1 - 4 * ULP)  # flat from here on
-    whole_left = -losses[0] >= pair.backward.max_loss * (1 - 4 * ULP)  # straight to the origin
-    right = _shift_tail(lowered[zero:], floor[zero:], floor[-1] if whole_right else 0.0, whole=whole_right)
-    left = _shift_tail(lowered[zero::-1], floor[zero::-1], 0.0, whole=whole_left)[::-1]
-    curve = np.concatenate([left[:-1], right])
-    curve[zero] = min(left[-1], right[0])
-    masses, noise = _hull_masses(losses, gaps, curve)
-    return Atoms(losses, gaps, masses, noise, float(curve[-1]), curve, 0.0)
+    lowered = floor if straight else floor - _overshoot(upper)
+    right = int(np.searchsorted(losses, 0.0))
+    left = int(np.searchsorted(losses, 0.0, side="right"))
+    whole_right = bool(losses[-1] >= pair.forward.max_loss * (1 - 4 * ULP))  # flat from here on
+    whole_left = bool(-losses[0] >= pair.backward.max_loss * (1 - 4 * ULP))  # straight to the origin
+    falling = _shift_tail(lowered[right:], floor[right:], floor[-1] if whole_right else 0.0, whole=whole_right)
+    rising = [_shift_tail(lowered[:left][::-1], floor[:left][::-1], 0.0, whole=whole_left)[::-1], lowered[:left].copy()]
+    # A value below 0 on the left is as good as any: it stands for a Q of slightly more than probability 1, and
+    # composition is monotone in the curve whatever the masses add up to. Not straight to the origin, it must be <= 0.
+    rising[1][0] = rising[1][0] if whole_left else min(rising[1][0], 0.0)
+    found = []
+    for start in rising:
+        if right < left:  # there is a point at 0, where the two sides meet
+            curve = np.concatenate([start[:-1], [min(start[-1], falling[0])], falling[1:]])
+        elif start[-1] < lowered[left - 1] or falling[0] < lowered[right]:
+            continue  # the cell around 0 needs both of its ends lowered by the overshoot, not shifted
+        else:
+            curve = np.concatenate([start, falling])
+        masses, noise = _hull_masses(losses, gaps, curve)
+        found.append(Atoms(losses, gaps, masses, noise, float(curve[-1]), curve, 0.0))
+    return found
 
 
-def _overshoot(masses: Array, gaps: Array) -> Array:
+def _overshoot(upper: Atoms) -> Array:
     """Bound, at each point, how far the chords on either side can lie above the curve.
 
     In a cell the curve is above the two neighbouring chords, extended. With slope changes A and B at the cell's ends
-    and width D these meet ``A B D / (A + B)`` below the chord.
+    and width D these meet ``A B D / (A + B)`` below the chord. And it is monotone: no chord is further above it than
+    it changes across the cell (but for the cell around 0, where the stored curve changes its meaning).
     """
-    first, second = masses[:-1], masses[1:] * np.exp(-gaps)
+    masses = np.maximum(upper.masses, 0.0) + upper.mass_noise
+    first, second = masses[:-1], masses[1:] * np.exp(-upper.gaps)
     total = first + second
-    height = np.divide(first * second, total, out=np.zeros_like(total), where=total > 0) * np.expm1(gaps)
+    with np.errstate(over="ignore"):
+        height = np.divide(first * second, total, out=np.zeros_like(total), where=total > 0) * np.expm1(upper.gaps)
+    crosses = (upper.losses[:-1] < 0) & (upper.losses[1:] > 0)
+    height = np.where(crosses, height, np.minimum(height, np.abs(np.diff(upper.curve))))
     bound = np.append(height, 0.0)
     bound[1:] = np.maximum(bound[1:], height)
     return bound
@@ -152,13 +169,36 @@ def _hull_masses(losses: Array, gaps: Array, curve: Array) -> tuple[Array, Array
     """Return the corner masses, and their rounding errors, of the lower convex hull of the points."""
     keep = np.arange(len(losses))
     reach = np.append(0.0, np.cumsum(gaps))
-    while True:
-        between = np.diff(reach[keep]) if len(keep) < len(losses) else gaps
-        masses, noise = corner_masses(losses[keep], between, curve[keep])
+    masses, noise = corner_masses(losses, gaps, curve)
+    for attempt in range(_HULL_ROUNDS + 1):
         negative = masses < 0
         if not negative.any():
             break
-        keep = keep[~negative]  # a point above the chord of two others is no corner of the hull
+        # A point above the chord of two others is no corner of the hull. As a rule whole stretches go at once.
+        keep = keep[~negative] if attempt < _HULL_ROUNDS else keep[_hull(losses[keep], curve[keep])]
+        masses, noise = corner_masses(losses[keep], np.diff(reach[keep]), curve[keep])
     full = np.zeros((2, len(curve)))
-    full[:, keep] = masses, noise
+    full[:, keep] = np.maximum(masses, 0.0), noise + np.maximum(-masses, 0.0)
     return full[0], full[1]
+
+
+def _hull(losses: Array, curve: Array) -> list[int]:
+    """Return the indices of the hull's corners, by one pass (Andrew's monotone chain)."""
+    y, v = losses.tolist(), curve.tolist()
+    kept: list[int] = []
+    for last in range(len(y)):
+        while len(kept) >= 2 and _corner_mass(y, v, kept[-2], kept[-1], last) < 0:
+            kept.pop()
+        kept.append(last)
+    return kept
+
+
+def _corner_mass(y: list[float], v: list[float], before: int, here: int, after: int) -> float:
+    """Return what `corner_masses` would for a corner between two others."""
+    mass = math.exp(y[here]) if y[here] < 0 < y[after] or y[before] < 0 == y[here] else 0.0
+    for other in (before, after):
+        low, high = sorted((here, other))
+        rise = v[high] - v[low] + (math.expm1(y[low]) if y[low] < 0 < y[high] else 0.0)
+        gap = min(y[other] - y[here], 700.0)
+        mass += rise / math.expm1(gap)
+    return mass

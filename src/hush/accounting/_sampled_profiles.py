@@ -68,7 +68,7 @@ class SampledAddition(Profile):
         inside = scaled > 0
         scaled = np.where(inside, scaled, 1.0)
         argument = np.maximum(-np.log1p(np.where(inside, np.expm1(-epsilon), 0.0) / self.sampling_rate), 0.0)
-        return np.where(inside, scaled * np.exp(epsilon) * self.base.delta(argument), 0.0)
+        return np.where(inside, scaled * np.exp(np.where(inside, epsilon, 0.0)) * self.base.delta(argument), 0.0)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """From pairs and a target to a certified epsilon or delta: saddle point, grid, composition, root.
 
-1. *Saddle*: on some 600 unevenly spaced losses per pair, find the tilt c at which delta is decided, and about where.
+1. *Saddle*: on some thousand unevenly spaced losses per pair, find the tilt c at which delta is decided, and about where.
 2. *Grid*: the spacing that keeps the second-order error of epsilon below the accuracy asked for (far losses may be
    represented more coarsely, on the same lattice), and the window outside of which the tilted loss has nothing left.
 3. *Compose* (``_compose``) and find the epsilon at which the certified bound meets delta.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.fft import next_fast_len
@@ -21,11 +21,13 @@ from hush.accounting._profile import ULP, Array, Pair, Profile
 
 ACCURACY = 2e-6
 _ROUGH = 1e-3
-_MAX_POINTS = 1 << 21
+_MAX_STAGES = 4
+_MAX_POINTS = 1 << 20
+_FINEST = 1 << 24
 _EXACT_POINTS = 1 << 17
 _ALIAS = 1e-9
 _TAIL = 1e-9
-_UNEVEN = np.geomspace(1e-8, 1.0, 320)
+_UNEVEN = np.union1d(np.geomspace(1e-8, 1.0, 260), np.linspace(0.0, 1.0, 260)[1:])
 
 Part = tuple[Pair, int]
 
@@ -40,7 +42,7 @@ class Moments:
 
     @staticmethod
     def of(parts: Sequence[Part], tail: float) -> Moments:
-        """Discretise each pair on geometrically spaced losses."""
+        """Discretise each pair on losses that are dense around 0, and evenly spaced further out."""
         rows = [_uneven(pair, tail) for pair, _ in parts]
         counts = np.array([count for _, count in parts], dtype=float)
         # Signed masses: clipping the rounding noise around 0 would add mass, T times.
@@ -92,7 +94,8 @@ def find_saddle(moments: Moments, *, log_delta: float | None = None, epsilon: fl
         saddle = _saddle_at(moments, math.exp(log_tilt))
         return saddle.epsilon - epsilon if log_delta is None else log_delta - saddle.log_delta
 
-    return _saddle_at(moments, math.exp(bisect(excess, math.log(1e-5), math.log(1e8), 1e-3)))
+    reach = math.log(float(np.abs(moments.losses).max()))
+    return _saddle_at(moments, math.exp(bisect(excess, -21 - reach, 18 - reach, 1e-3)))
 
 
 def bisect(function: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
@@ -121,11 +124,17 @@ class Grid:
     tail: float
     exact: bool
 
-    def indices(self, pair: Pair, count: int) -> Indices:
-        """Return the lattice points on which to represent a pair."""
+    def coarser(self) -> Grid:
+        """Return a grid for the same window that fits into memory."""
+        factor = 1.001 * self.num_points / _MAX_POINTS
+        points = int(next_fast_len(math.ceil(self.num_points / factor) - 8, real=True))
+        return replace(self, spacing=self.spacing * factor, num_points=min(points, _MAX_POINTS), exact=False)
+
+    def indices(self, pair: Pair, count: int, offset: float = 0.0) -> Indices:
+        """Return the lattice points, counted from the offset, on which to represent a pair."""
         low, high = _useful_range(pair, count, self.tail, self.tilt)
-        left = _spread_indices(math.ceil(-low / self.spacing), self.fine_reach)
-        right = _spread_indices(math.ceil(high / self.spacing), self.fine_reach)
+        left = _spread_indices(max(math.ceil((offset - low) / self.spacing * (1 - 4 * ULP)), 0), self.fine_reach)
+        right = _spread_indices(math.ceil((high - offset) / self.spacing), self.fine_reach)
         return np.concatenate([-left[:0:-1], right])
 
 
@@ -165,24 +174,36 @@ def choose_spacing(moments: Moments, saddle: Saddle, scale: float, accuracy: flo
     return spacing, 2 * math.sqrt(second / (6 * 0.2 * budget))
 
 
-def choose_window(moments: Moments, saddle: Saddle, whole: float) -> float:
-    """Return the length L beyond which wrap-around adds at most about ``_ALIAS`` times delta."""
-    below = (-saddle.log_delta - math.log(_ALIAS)) / saddle.tilt
-    above = whole
-    for step in np.geomspace(0.3, 30.0, 12) / saddle.spread:
-        exponent = moments.at(saddle.tilt + step)[0] - (saddle.tilt + step) * saddle.epsilon - saddle.log_delta
-        above = min(above, (exponent - math.log(_ALIAS)) / step)
-    return max(below, above)
+def choose_tilt(moments: Moments, saddle: Saddle, log_delta: float, whole: float) -> tuple[float, float]:
+    """Return the tilt c with the shortest window L outside of which wrap-around adds ``_ALIAS`` times delta, and L.
+
+    On the left wrap-around adds at most e^(-c L); on the right, for every c' > c, e^(K(c') - c' eps - (c' - c) L). For
+    a loss that is about Gaussian the saddle's own tilt is best. Where few large jumps decide, a smaller one is.
+    """
+    target = -log_delta - math.log(_ALIAS)
+    tilts = saddle.tilt * np.geomspace(0.02, 1.0, 18)
+    steeper = np.concatenate([tilts[4:-1], saddle.tilt + np.geomspace(0.1, 30.0, 14) / saddle.spread])
+    excess = np.array([moments.at(tilt)[0] - tilt * saddle.epsilon for tilt in steeper]) + target
+    with np.errstate(divide="ignore"):
+        rights = np.where(steeper > tilts[:, None], excess / (steeper - tilts[:, None]), np.inf).min(axis=1)
+    windows = np.maximum(target / tilts, np.minimum(rights, whole))
+    # Rounding is relative to e^(K(c) - c eps): allow that to exceed delta by e^14 at most, unless it must.
+    amplified = np.array([moments.at(tilt)[0] - tilt * saddle.epsilon for tilt in tilts]) - log_delta
+    windows = np.where(amplified <= max(14.0, float(amplified.min()) + 2.0), windows, np.inf)
+    best = int(np.argmin(windows))
+    return float(tilts[best]), float(windows[best])
 
 
-def choose_grid(parts: Sequence[Part], moments: Moments, saddle: Saddle, tail: float, accuracy: float) -> Grid:
-    """Choose spacing and number of points, within memory."""
-    ranges = [_useful_range(pair, count, tail, saddle.tilt) for pair, count in parts]
-    whole = sum(count * (high - low) for (low, high), (_, count) in zip(ranges, parts, strict=True))
-    window = choose_window(moments, saddle, whole)
-    scale = max(abs(saddle.epsilon), 1e-3 * saddle.spread)
+def choose_grid(
+    parts: Sequence[Part], moments: Moments, saddle: Saddle, log_delta: float, tail: float, accuracy: float
+) -> Grid:
+    """Choose tilt, spacing and number of points, within memory."""
+    whole = sum(count * float(np.ptp(row)) for row, (_, count) in zip(moments.losses, parts, strict=True))
+    tilt, window = choose_tilt(moments, saddle, log_delta, whole)
+    ranges = [_useful_range(pair, count, tail, tilt) for pair, count in parts]
+    scale = max(abs(saddle.epsilon), 1e-6 * saddle.spread)
     spacing, fine_reach = choose_spacing(moments, saddle, scale, accuracy)
-    spacing = max(spacing, window / _MAX_POINTS)
+    spacing = max(spacing, window / _FINEST)
     longest = max(window, *(high - low for low, high in ranges))
     period = _common_period(parts)
     # On a lattice of the corners themselves nothing is lost, even if it is coarser than asked for.
@@ -191,14 +212,26 @@ def choose_grid(parts: Sequence[Part], moments: Moments, saddle: Saddle, tail: f
         spacing = period
     else:
         exact = False
+        if len(parts) == 1 and parts[0][0].forward is parts[0][0].backward and parts[0][0].forward.max_loss < math.inf:
+            # Both ends on the lattice: mechanisms of bounded loss have atoms there.
+            spacing = parts[0][0].forward.max_loss / math.ceil(parts[0][0].forward.max_loss / spacing)
     points = next_fast_len(math.ceil(window / spacing) + 2, real=True)
     power = max(8, math.ceil(math.log2(max(fine_reach, 1.0))))
-    return Grid(spacing, saddle.tilt, points, 1 << (40 if exact else min(power, 20)), tail, exact)
+    return Grid(spacing, tilt, points, 1 << (40 if exact else min(power, 16)), tail, exact)
 
 
 def _common_period(parts: Sequence[Part]) -> float | None:
     periods = {profile.period for pair, _ in parts for profile in (pair.forward, pair.backward)}
     return periods.pop() if len(periods) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    """An epsilon, and where and how it was found."""
+
+    epsilon: float
+    saddle: Saddle
+    grid: Grid
 
 
 class ComposedLoss:
@@ -216,25 +249,36 @@ class ComposedLoss:
 
     def epsilon_upper(self, delta: float, accuracy: float = ACCURACY) -> float:
         """Return an epsilon at which delta is proven not to be exceeded."""
-        if not self._parts:
-            return 0.0
-        if delta <= self.infinite * (1 + 8 * ULP):
-            return self.max_loss if delta == self.infinite == 0 else math.inf
-        if self._num_steps == 1:
-            return _invert(self._parts[0][0].forward, delta)
-        _, epsilon = self._solve(delta, accuracy, lower=False)
-        return min(epsilon, self.max_loss)
+        simple = self._simple_epsilon(delta)
+        return simple[1] if simple is not None else min(self._solve(delta, accuracy).epsilon, self.max_loss)
 
-    def epsilon_lower(self, delta: float, accuracy: float = ACCURACY) -> float:
-        """Return an epsilon at which delta is proven to be exceeded, or 0."""
+    def epsilon_interval(self, delta: float, accuracy: float = ACCURACY) -> tuple[float, float]:
+        """Return (lower, upper): at the lower one delta is proven to be exceeded (or it is 0), at the upper one not."""
+        simple = self._simple_epsilon(delta)
+        if simple is not None:
+            return simple
+        solution = self._solve(delta, accuracy)
+        if solution.epsilon == 0:
+            return 0.0, 0.0
+        bound, _ = self._compose(solution.grid, lower=True)
+        lower = _root(bound, solution.saddle, math.log(delta), solution.epsilon, upper=False)
+        upper = min(solution.epsilon, self.max_loss)
+        return min(lower, upper), upper
+
+    def _simple_epsilon(self, delta: float) -> tuple[float, float] | None:
+        """Answer what needs no composition."""
         if not self._parts:
-            return 0.0
-        if delta <= self.infinite * (1 - 8 * ULP) or delta == 0:
-            return self.max_loss if delta == self.infinite == 0 else math.inf
+            return 0.0, 0.0
+        if delta <= self.infinite * (1 + 8 * ULP):
+            epsilon = self.max_loss if delta == self.infinite == 0 else math.inf
+            return epsilon, epsilon
         if self._num_steps == 1:
             profile = self._parts[0][0].forward
-            return max(0.0, _invert(profile, delta / (1 - 4 * profile.relative_error)) * (1 - 1e-12))
-        return self._solve(delta, accuracy, lower=True)[1]
+            margin = 4 * profile.relative_error
+            return max(0.0, _invert(profile, delta / (1 - margin)) * (1 - 1e-12)), _invert(
+                profile, delta / (1 + margin)
+            )
+        return None
 
     def delta_upper(self, epsilon: float, accuracy: float = ACCURACY) -> float:
         """Return an upper bound on delta at epsilon >= 0."""
@@ -256,38 +300,62 @@ class ComposedLoss:
         tail = self._tail(first.log_delta)
         moments = Moments.of(self._parts, tail)
         saddle = find_saddle(moments, epsilon=epsilon)
-        grid = choose_grid(self._parts, moments, saddle, tail, accuracy)
-        return min(1.0, max(self._compose(grid, lower=lower)(epsilon), self.infinite))
+        grid = choose_grid(self._parts, moments, saddle, max(saddle.log_delta, -650.0), tail, accuracy)
+        bound, _ = self._compose(grid, lower=lower)
+        return min(1.0, max(bound(epsilon), self.infinite))
 
-    def _solve(self, delta: float, accuracy: float, *, lower: bool) -> tuple[Saddle, float]:
-        """Find epsilon roughly, from the saddle point, and again, precisely, with the tilt that belongs to it."""
+    def _solve(self, delta: float, accuracy: float) -> _Solution:
+        """Find epsilon from above: roughly, then precisely around what was found; refine until it stands still.
+
+        The grid follows from a model of its error. If two grids differ by more than the model says, the model is
+        wrong by as much, and the next grid makes up for it.
+        """
         log_delta = math.log(delta)
         tail = self._tail(log_delta)
         moments = Moments.of(self._parts, tail)
         saddle = find_saddle(moments, log_delta=log_delta)
         if not saddle.epsilon > 0:
             saddle = find_saddle(moments, epsilon=0.0)
-        epsilon = 0.0
-        for stage in (max(_ROUGH, accuracy), accuracy):
-            grid = choose_grid(self._parts, moments, saddle, tail, stage)
-            epsilon = _root(self._compose(grid, lower=lower), saddle, log_delta, upper=not lower)
-            if stage == accuracy:
-                break
-            if math.isfinite(epsilon) and not (lower and epsilon == 0):
-                saddle = find_saddle(moments, epsilon=epsilon)
-        return saddle, epsilon
+        stage = last = max(_ROUGH, accuracy)
+        before: _Solution | None = None
+        for _ in range(_MAX_STAGES):
+            grid = choose_grid(self._parts, moments, saddle, log_delta, tail, stage)
+            bound, grid = self._compose(grid, lower=False)
+            found = _Solution(_root(bound, saddle, log_delta, saddle.epsilon, upper=True), saddle, grid)
+            if found.epsilon == 0 or grid.exact:
+                return found
+            finer = accuracy
+            if before is not None:
+                off = abs(before.epsilon - found.epsilon) / (last * found.epsilon)
+                if not off > 5 or grid.spacing > 0.7 * before.grid.spacing:
+                    return found
+                finer = stage / min(off, 1e4)
+            elif stage <= accuracy:
+                return found
+            last, stage, before = stage, finer, found
+            if math.isfinite(found.epsilon):
+                saddle = find_saddle(moments, epsilon=found.epsilon)
+        return found
 
     def _tail(self, log_delta: float) -> float:
         return max(_TAIL * math.exp(max(log_delta, -650.0)) / self._num_steps, 1e-300)
 
-    def _compose(self, grid: Grid, *, lower: bool) -> Callable[[float], float]:
-        """Return a function that bounds delta at an epsilon."""
-        lattice = [_on_grid(pair, count, grid, lower=lower) for pair, count in self._parts]
-        composed = spectrum(lattice, grid.spacing, grid.tilt, grid.num_points)
+    def _compose(self, grid: Grid, *, lower: bool) -> tuple[Callable[[float], float], Grid]:
+        """Return a function that bounds delta at an epsilon, and the grid, coarser if memory asked for it."""
+        while True:
+            placed = [_on_grid(pair, count, grid, lower=lower) for pair, count in self._parts]
+            lattice = [part for part in placed if part is not None]
+            if len(lattice) < len(placed):
+                return (lambda epsilon: 0.0), grid  # only from below: nothing could be said
+            composed = spectrum(lattice, grid.spacing, grid.tilt, grid.num_points, _MAX_POINTS)
+            if composed is not None:
+                break
+            grid = grid.coarser()
+        final = composed
         if not lower:
-            return lambda epsilon: composed.delta_bounds(epsilon)[1]
+            return lambda epsilon: final.delta_bounds(epsilon)[1], grid
         aliases = _alias_bound(lattice, grid)
-        return lambda epsilon: max(composed.delta_bounds(epsilon)[0] - aliases(epsilon), 0.0)
+        return lambda epsilon: max(final.delta_bounds(epsilon)[0] - aliases(epsilon), 0.0), grid
 
 
 def _distinguishable(pair: Pair) -> bool:
@@ -300,11 +368,27 @@ def _unbounded(pair: Pair) -> float:
     return 0.0 if limit == math.inf else float(pair.forward.delta(np.array([limit]))[0])
 
 
-def _on_grid(pair: Pair, count: int, grid: Grid, *, lower: bool) -> LatticePart:
-    indices = grid.indices(pair, count)
+def _on_grid(pair: Pair, count: int, grid: Grid, *, lower: bool) -> LatticePart | None:
+    """Represent a pair on the grid, from above or from below (None if nothing can be said from below)."""
+    if not lower:
+        indices, losses, gaps = _points(pair, count, grid, 0.0)
+        return LatticePart(dominating(pair, losses, gaps), indices, count)
+    # From below, what lies between two points goes down. Where sampling is rare almost everything lies next to the
+    # smallest loss, which then should be a point. Of several lower bounds take the one with the largest moment.
+    offsets = [0.0] if grid.exact or not pair.backward.max_loss < math.inf else [0.0, -pair.backward.max_loss]
+    found = []
+    for offset in offsets:
+        indices, losses, gaps = _points(pair, count, grid, offset)
+        found += [
+            LatticePart(atoms, indices, count, offset) for atoms in dominated(pair, losses, gaps, straight=grid.exact)
+        ]
+    return max(found, key=lambda part: _log_moment(part.atoms, grid.tilt), default=None)
+
+
+def _points(pair: Pair, count: int, grid: Grid, offset: float) -> tuple[Indices, Array, Array]:
+    indices = grid.indices(pair, count, offset)
     losses, gaps = (steps.astype(float) * grid.spacing for steps in (indices, np.diff(indices)))
-    atoms = dominated(pair, losses, gaps, straight=grid.exact) if lower else dominating(pair, losses, gaps)
-    return LatticePart(atoms, indices, count)
+    return indices, losses + offset, gaps
 
 
 def _alias_bound(lattice: Sequence[LatticePart], grid: Grid) -> Callable[[float], float]:
@@ -334,29 +418,27 @@ def _log_moment(atoms: Atoms, tilt: float) -> float:
 
 
 def _invert(profile: Profile, delta: float) -> float:
-    """Return an epsilon whose delta, computed with its error, is at most the one given: nested search."""
-    limit = delta / (1 + 4 * profile.relative_error)
-    if float(profile.delta(np.zeros(1))[0]) <= limit:
+    """Return the smallest epsilon found whose computed delta is at most the one given: nested search."""
+    if float(profile.delta(np.zeros(1))[0]) <= delta:
         return 0.0
     low, high = 0.0, min(profile.max_loss, 1e15)
     grid = np.append(np.geomspace(1e-24, 1.0, 1200) * high, high)
-    while high - low > 4 * ULP * high:
-        met = np.flatnonzero(profile.delta(grid) <= limit)
+    while True:
+        met = np.flatnonzero(profile.delta(grid) <= delta)
         if not met.size:
             return math.inf if profile.max_loss == math.inf else profile.max_loss
         first = int(met[0])
         low, high = (float(grid[first - 1]) if first else low), float(grid[first])
         grid = np.linspace(low, high, 65)[1:]
-        if grid[0] >= high or grid[0] <= low:
-            break
-    return high
+        if high - low <= 4 * ULP * high or not low < grid[0] < high:
+            return high
 
 
-def _root(bound: Callable[[float], float], saddle: Saddle, log_delta: float, *, upper: bool) -> float:
+def _root(bound: Callable[[float], float], saddle: Saddle, log_delta: float, start: float, *, upper: bool) -> float:
     """Solve bound(epsilon) = delta; the result is on the safe side: bound <= delta there if ``upper``, else >=.
 
-    The bound is about exponential with rate -tilt, so the secant method in log delta, started so, takes few steps.
-    Whatever it converges to, only a point where the bound was evaluated and is safe is returned.
+    The bound is about exponential with rate -tilt, so the secant method in log delta, started so, takes few steps; each
+    goes a little too far, so that the root is enclosed. Only points where the bound was evaluated are returned.
     """
 
     def excess(epsilon: float) -> float:
@@ -365,21 +447,23 @@ def _root(bound: Callable[[float], float], saddle: Saddle, log_delta: float, *, 
 
     if upper and excess(0.0) <= 0:
         return 0.0
-    before, value_before = 0.0, math.inf
-    epsilon = max(saddle.epsilon, 0.0)
-    rate = saddle.tilt
-    for _ in range(50):
+    epsilon, rate = max(start, 1e-12 / saddle.tilt), saddle.tilt
+    low, high = 0.0, math.inf  # where the bound was seen above and below delta
+    before: tuple[float, float] | None = None
+    hair = 1e-11
+    for _ in range(100):
         value = excess(epsilon)
-        if math.isfinite(value_before) and epsilon != before and (value - value_before) * (epsilon - before) < 0:
-            rate = min(max((value_before - value) / (epsilon - before), rate / 4), rate * 4)
-        before, value_before = epsilon, value
-        epsilon = max(epsilon + value / rate, 0.0)
-        if abs(epsilon - before) <= 1e-11 * epsilon:
+        low, high = (epsilon, high) if value > 0 else (low, epsilon)
+        if high < math.inf and high - low <= 1e-10 * high:
             break
-    nudge = (1e-11 if upper else -1e-11) * epsilon
-    for _ in range(60):
-        if epsilon <= 0 or (excess(epsilon) <= 0) == upper:
-            return max(epsilon, 0.0)
-        epsilon += nudge
-        nudge *= 2
-    return math.inf if upper else 0.0
+        if before is not None and abs(epsilon - before[0]) > 1e-7 * epsilon:  # closer, rounding would decide
+            rate = min(max((before[1] - value) / (epsilon - before[0]), rate / 8), rate * 8)
+        before = (epsilon, value)
+        following = epsilon + value / rate
+        if abs(following - epsilon) <= 1e-8 * epsilon:
+            following += math.copysign(hair * epsilon, value)
+            hair *= 4
+        if not low < following < high:
+            following = 0.5 * (low + high) if high < math.inf else 2 * epsilon + 1 / rate
+        epsilon = following
+    return high if upper else low

@@ -51,9 +51,8 @@ class PldAccountant(Accountant):
     def interval(self, delta: float) -> tuple[float, float]:
         """Return (lower, upper) between which the epsilon of the composed dominating pairs is proven to lie."""
         check_delta("delta", delta)
-        upper = self._epsilon(delta)
-        lower = max((loss.epsilon_lower(delta, self._accuracy) for loss in self._losses), default=0.0)
-        return min(lower, upper), upper
+        intervals = [loss.epsilon_interval(delta, self._accuracy) for loss in self._losses]
+        return max((low for low, _ in intervals), default=0.0), max((high for _, high in intervals), default=0.0)
 
     def delta_interval(self, epsilon: float) -> tuple[float, float]:
         """Return (lower, upper) between which the delta of the composed dominating pairs is proven to lie."""

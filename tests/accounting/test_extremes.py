@@ -1,0 +1,251 @@
+"""Extreme inputs: answered or refused, never wrong, never slow, never with gigabytes of memory."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import subprocess
+import sys
+
+import mpmath
+import pytest
+
+from hush.accounting import (
+    ApproximateDP,
+    Composed,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Event,
+    ExponentialMechanism,
+    Gaussian,
+    GdpAccountant,
+    Group,
+    Laplace,
+    PldAccountant,
+    PoissonSampled,
+    RandomizedResponse,
+    RdpAccountant,
+    SelfComposed,
+    calibrate_noise,
+)
+from hush.errors import HushError
+from hush.guarantee import Relation
+
+MEGABYTES = 200
+
+# One problem in a process of its own: its answers, and the memory that it took beyond importing.
+PROGRAM = """
+import json, math, resource, sys, time, warnings
+warnings.simplefilter("error")
+from hush import accounting
+from hush.accounting import *
+from hush.errors import HushError
+from hush.guarantee import Relation
+PldAccountant().compose(PoissonSampled(Gaussian(1.0), 0.1), 3).interval(1e-5)  # libraries loaded, caches warm
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+start = time.perf_counter()
+event, delta, relation = eval(sys.argv[1]), float(sys.argv[2]), Relation(sys.argv[3])
+lower, upper = PldAccountant(relation=relation).compose(event).interval(delta)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps([repr(lower), repr(upper), (after - before) / 1024, time.perf_counter() - start]))
+"""
+
+
+def solve(event: Event, delta: float, relation: Relation = Relation.ADD_OR_REMOVE) -> tuple[float, float]:
+    """The certified interval; fails if it took too much memory or more than a minute."""
+    command = [sys.executable, "-c", PROGRAM, repr(event), repr(delta), relation.value]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr[-600:]
+    lower, upper, megabytes, _ = json.loads(done.stdout)
+    assert megabytes < MEGABYTES
+    return float(lower), float(upper)
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The analytic Gaussian in 60 digits."""
+    with mpmath.workdps(60):
+        mu_, delta_ = mpmath.mpf(mu), mpmath.mpf(delta)
+
+        def excess(epsilon: mpmath.mpf) -> mpmath.mpf:
+            first = mpmath.ncdf(mu_ / 2 - epsilon / mu_)
+            return first - mpmath.exp(epsilon) * mpmath.ncdf(-mu_ / 2 - epsilon / mu_) - delta_
+
+        if excess(mpmath.mpf(0)) <= 0:
+            return 0.0
+        low, high = mpmath.mpf(0), mu_ * (mu_ / 2 + 40)
+        for _ in range(180):
+            middle = (low + high) / 2
+            low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+        return float(high)
+
+
+CORNERS = list(itertools.product([0.05, 1000.0], [1.0, 1e-6], [1, 10**6], [1e-15, 1e-18]))
+
+
+@pytest.mark.parametrize(("sigma", "rate", "count", "delta"), CORNERS)
+def test_corners(sigma: float, rate: float, count: int, delta: float) -> None:
+    event = SelfComposed(PoissonSampled(Gaussian(sigma), rate), count)
+    lower, upper = solve(event, delta)
+    assert 0 <= lower <= upper
+    assert not math.isnan(upper)
+    assert upper <= RdpAccountant().compose(event).epsilon(delta) * (1 + 1e-6)
+    if rate == 1:
+        truth = gaussian_epsilon(math.sqrt(count) / sigma, delta)
+        assert lower <= truth * (1 + 1e-10)
+        assert truth * (1 - 1e-12) <= upper <= truth * (1 + 1e-5)
+    else:
+        # One step of the composition is not more than all of them, and T q samples at most T q whole steps.
+        one = PldAccountant().compose(PoissonSampled(Gaussian(sigma), rate)).interval(delta)[0]
+        assert one <= upper * (1 + 1e-9)
+    assert lower >= upper * 0.99 - 1e-12, "the certificate is not worth much"
+
+
+@pytest.mark.parametrize(("sigma", "rate", "count", "delta"), CORNERS[::3])
+def test_corners_replaced(sigma: float, rate: float, count: int, delta: float) -> None:
+    event = SelfComposed(PoissonSampled(Gaussian(sigma), rate), count)
+    lower, upper = solve(event, delta, Relation.REPLACE)
+    assert 0 <= lower <= upper
+    assert PldAccountant().compose(event).interval(delta)[0] <= upper * (1 + 1e-9)
+
+
+LARGE: dict[str, tuple[Event, float, Relation]] = {
+    "wide-discrete-gaussian": (SelfComposed(DiscreteGaussian(1e4), 10**6), 1e-5, Relation.ADD_OR_REMOVE),
+    "wide-discrete-laplace": (SelfComposed(DiscreteLaplace(1e6), 10**6), 1e-5, Relation.ADD_OR_REMOVE),
+    "large-sensitivity": (SelfComposed(DiscreteLaplace(1e4, 10**4), 10), 1e-5, Relation.ADD_OR_REMOVE),
+    "two-periods": (
+        Composed((SelfComposed(DiscreteGaussian(30.0), 100), SelfComposed(DiscreteLaplace(7.0), 20))),
+        1e-9,
+        Relation.ADD_OR_REMOVE,
+    ),
+    "group": (Group(SelfComposed(PoissonSampled(Gaussian(20.0), 0.01), 1000), 50), 1e-5, Relation.ADD_OR_REMOVE),
+    "a-million-responses": (SelfComposed(RandomizedResponse(1e-3), 10**6), 1e-12, Relation.REPLACE),
+    "many-sigmas": (
+        Composed(tuple(SelfComposed(PoissonSampled(Gaussian(0.8 + 0.02 * i), 0.01), 100) for i in range(100))),
+        1e-6,
+        Relation.ADD_OR_REMOVE,
+    ),
+    "sampled-small-noise": (SelfComposed(PoissonSampled(Laplace(0.05), 1e-4), 10**5), 1e-9, Relation.ADD_OR_REMOVE),
+    "exponential": (SelfComposed(ExponentialMechanism(0.01), 10**5), 1e-12, Relation.ADD_OR_REMOVE),
+    "mixed-scales": (
+        Composed((SelfComposed(PoissonSampled(Gaussian(0.5), 1e-4), 10**4), Gaussian(200.0), Laplace(0.3))),
+        1e-8,
+        Relation.ADD_OR_REMOVE,
+    ),
+}
+
+
+@pytest.mark.parametrize(("event", "delta", "relation"), LARGE.values(), ids=LARGE)
+def test_large_problems_fit_in_memory(event: Event, delta: float, relation: Relation) -> None:
+    lower, upper = solve(event, delta, relation)
+    assert 0 < lower <= upper < math.inf
+    assert upper <= RdpAccountant(relation=relation).compose(event).epsilon(delta) * (1 + 1e-6)
+    assert upper - lower <= 1e-2 * upper
+
+
+@pytest.mark.parametrize("delta", [1e-30, 1e-40, 1e-60, 1e-100])
+def test_tiny_deltas_are_answered(delta: float) -> None:
+    event = SelfComposed(PoissonSampled(Gaussian(1.0), 0.1), 10)
+    lower, upper = solve(event, delta)
+    assert 0 <= lower <= upper
+    assert upper >= solve(event, 1e-18)[0]
+
+
+@pytest.mark.parametrize("delta", [1e-200, 1e-290, 1e-310, 5e-324])
+def test_deltas_at_the_end_of_floats_are_bounded_from_above(delta: float) -> None:
+    for event in (Gaussian(2.0), SelfComposed(PoissonSampled(Gaussian(1.0), 0.1), 10), SelfComposed(Laplace(1.0), 5)):
+        found = PldAccountant().compose(event).epsilon(delta)
+        assert found >= PldAccountant().compose(event).epsilon(1e-100) * (1 - 1e-5)
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.9, 0.99, math.nextafter(1, 0)])
+def test_large_deltas_are_answered(delta: float) -> None:
+    for event in (Gaussian(0.2), SelfComposed(PoissonSampled(Gaussian(0.3), 0.2), 40), SelfComposed(Laplace(0.5), 9)):
+        lower, upper = PldAccountant().compose(event).interval(delta)
+        assert 0 <= lower <= upper < math.inf
+
+
+@pytest.mark.parametrize("mu", [1e-6, 1e-3, 0.1, 1.0, 10.0, 1000.0])
+@pytest.mark.parametrize("delta", [1e-18, 1e-5, 0.3])
+def test_single_gaussians_in_sixty_digits(mu: float, delta: float) -> None:
+    truth = gaussian_epsilon(mu, delta)
+    lower, upper = PldAccountant().compose(Gaussian(1 / mu)).interval(delta)
+    assert lower <= truth * (1 + 1e-14)
+    assert truth * (1 - 1e-14) <= upper <= truth * (1 + 1e-8)
+
+
+# Pure mechanisms with too little noise: at delta 1e-5 almost all of the largest loss is left.
+@pytest.mark.parametrize(("sigma", "sensitivity"), [(0.1, 1), (0.05, 1), (0.02, 1), (0.001, 1), (1.0, 50), (100.0, 10_000)])
+@pytest.mark.parametrize("count", [1, 3])
+def test_discrete_gaussians_with_little_noise(sigma: float, sensitivity: int, count: int) -> None:
+    # The true answer is next to 0: loss (D / sigma)^2 / 2 is met with probability about 1/2.
+    found = PldAccountant().compose(DiscreteGaussian(sigma, sensitivity), count).epsilon(1e-5)
+    assert found >= count * 0.5 * (sensitivity / sigma) ** 2 * (1 - 1e-3)
+
+
+@pytest.mark.parametrize("event", [DiscreteGaussian(0.05), DiscreteGaussian(0.1), Laplace(0.05), DiscreteLaplace(0.05), Gaussian(0.05)], ids=str)
+def test_little_noise_on_a_sample(event: Event) -> None:
+    composed = PldAccountant().compose(PoissonSampled(event, 0.5), 3)
+    # Sampled at all, which has probability 7/8, a record shows: at least one large loss is left.
+    assert composed.epsilon(1e-5) >= PldAccountant().compose(event).epsilon(1e-5) - math.log(2) - 1e-6
+    assert composed.interval(1e-5)[0] <= composed.epsilon(1e-5)
+
+
+def test_gaussian_dp_where_its_formula_overflows() -> None:
+    for sigma in (0.02, 0.03, 0.001):
+        sampled = PoissonSampled(Gaussian(sigma), 0.1)
+        assert GdpAccountant().compose(sampled).epsilon(1e-5) > 100
+        assert GdpAccountant().compose(sampled).delta(1.0) > 0.05
+        # Zero times infinity is not 0, and not a licence to forget what else was run.
+        both = GdpAccountant().compose(sampled, 0).compose(Gaussian(1.0))
+        assert both.epsilon(1e-5) == pytest.approx(GdpAccountant().compose(Gaussian(1.0)).epsilon(1e-5))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 5e-324, 1e-320, 1e-300, 1e-200, 1e-100, 1e-20])
+@pytest.mark.parametrize("delta", [0.0, 1e-8])
+def test_claims_of_next_to_nothing(epsilon: float, delta: float) -> None:
+    for count in (1, 3, 10**6):
+        for accountant in (PldAccountant(), RdpAccountant()):
+            if accountant.supports(ApproximateDP(epsilon, delta)):
+                found = accountant.compose(ApproximateDP(epsilon, delta), count).compose(Laplace(2.0)).epsilon(0.02)
+                alone = accountant.compose(Laplace(2.0)).epsilon(0.02)
+                assert alone * (1 - 1e-5) <= found <= 0.5 + 1e-6
+
+
+@pytest.mark.parametrize("count", [10**9, 10**15, 10**30, 10**400])
+def test_absurd_counts_are_answered_or_refused(count: int) -> None:
+    for event in (Gaussian(1.0), PoissonSampled(Gaussian(1.0), 0.01), Laplace(1.0), ApproximateDP(0.1)):
+        for accountant in (PldAccountant(), RdpAccountant()):
+            try:
+                assert accountant.compose(event, count).epsilon(1e-5) > 1e4
+            except HushError:
+                pass
+
+
+def test_absurd_sizes_are_refused_in_the_grammar() -> None:
+    for make in (
+        lambda: RandomizedResponse(1.0, 10**400),
+        lambda: DiscreteGaussian(1.0, 10**400),
+        lambda: Group(Gaussian(1e6), 10**400),
+    ):
+        try:
+            event = make()
+            assert PldAccountant(relation=Relation.REPLACE).compose(event, 3).epsilon(1e-5) >= 0
+        except HushError:
+            pass
+
+
+def test_deep_nesting_is_answered_or_refused() -> None:
+    event: Event = Gaussian(1.0)
+    for _ in range(3000):
+        event = SelfComposed(event, 1)
+    try:
+        assert PldAccountant().compose(event).epsilon(1e-5) == pytest.approx(4.377178, abs=1e-6)
+        assert Event.from_json(event.to_json()) == event
+    except HushError:
+        pass
+
+
+def test_calibration_at_a_tiny_delta() -> None:
+    sigma = calibrate_noise(epsilon=1.0, delta=1e-18, sampling_rate=0.01, num_steps=1000)
+    assert PldAccountant().compose(PoissonSampled(Gaussian(sigma), 0.01), 1000).epsilon(1e-18) <= 1

@@ -1,0 +1,312 @@
+"""Budgets for parameters chosen on the way: never overspent, whatever is asked for and in whatever order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hush.accounting import (
+    AdvancedAccountant,
+    ApproximateDP,
+    BasicAccountant,
+    Composed,
+    Event,
+    Gaussian,
+    GdpAccountant,
+    Laplace,
+    PldAccountant,
+    PoissonSampled,
+    PrivacyFilter,
+    PureFilter,
+    RdpAccountant,
+    RdpFilter,
+    SelfComposed,
+    ZcdpAccountant,
+    ZcdpFilter,
+    ZcdpOdometer,
+    ZeroConcentratedDP,
+    filter_for,
+)
+from hush.errors import BudgetExceeded, InvalidArgument, Unsupported
+from hush.guarantee import Bound, Relation
+
+FILTERS: dict[str, Callable[..., PrivacyFilter]] = {
+    "pure": lambda epsilon=2.0, relation=Relation.ADD_OR_REMOVE: PureFilter(
+        epsilon=epsilon, delta=1e-6, relation=relation
+    ),
+    "zcdp": lambda epsilon=2.0, relation=Relation.ADD_OR_REMOVE: ZcdpFilter(
+        epsilon=epsilon, delta=1e-6, relation=relation
+    ),
+    "rdp": lambda epsilon=2.0, relation=Relation.ADD_OR_REMOVE: RdpFilter(
+        epsilon=epsilon, delta=1e-6, order=16.0, relation=relation
+    ),
+}
+EACH = pytest.mark.parametrize("make", FILTERS.values(), ids=FILTERS)
+
+LAST_BIT = 1 + Fraction(1, 10**15)  # numbers count as printed: ten charges of 0.1 are 1
+
+pure_events = st.one_of(
+    st.builds(Laplace, st.floats(1, 500)),
+    st.builds(ApproximateDP, st.floats(0, 0.5)),
+    st.builds(SelfComposed, st.builds(Laplace, st.floats(5, 500)), st.integers(0, 5)),
+)
+
+
+@EACH
+@settings(max_examples=40)
+@given(events=st.lists(pure_events, max_size=40))
+def test_never_overspent_and_a_refusal_changes_nothing(make: Callable[..., PrivacyFilter], events: list[Event]) -> None:
+    budget = make()
+    accepted: list[Event] = []
+    for event in events:
+        before = budget.spent
+        fits = budget.can_spend(event)
+        assert budget.spent == before, "asking is free"
+        try:
+            budget.spend(event)
+        except BudgetExceeded:
+            assert not fits
+            assert budget.spent == before
+        else:
+            assert fits
+            accepted.append(event)
+            assert before <= budget.spent <= budget.limit
+    # What was really spent, added up exactly, is within the budget in the filter's own currency...
+    assert sum(Fraction(budget.cost(event)) for event in accepted) <= Fraction(budget.limit) * LAST_BIT
+    # ... and as fixed events they are (epsilon, delta)-DP too.
+    assert PldAccountant().compose(Composed(tuple(accepted))).epsilon(1e-6) <= 2.0 * (1 + 1e-9)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.floats(0, 0.3), st.floats(0, 3e-7)), max_size=40))
+def test_the_pure_filter_never_overspends_delta(claims: list[tuple[float, float]]) -> None:
+    budget = PureFilter(epsilon=2.0, delta=1e-6)
+    accepted = []
+    for epsilon, delta in claims:
+        before = budget.spent
+        try:
+            budget.spend(ApproximateDP(epsilon, delta))
+            accepted.append((epsilon, delta))
+        except BudgetExceeded:
+            assert budget.spent == before
+    assert sum(Fraction(epsilon) for epsilon, _ in accepted) <= 2 * LAST_BIT
+    assert sum(Fraction(delta) for _, delta in accepted) <= Fraction(1e-6) * LAST_BIT
+
+
+def test_a_refused_delta_leaves_both_budgets_alone() -> None:
+    budget = PureFilter(epsilon=1.0, delta=1e-6)
+    with pytest.raises(BudgetExceeded):
+        budget.spend(ApproximateDP(0.1, 2e-6))
+    with pytest.raises(BudgetExceeded):
+        budget.spend(ApproximateDP(2.0, 1e-7))
+    assert budget.spent == 0
+    budget.spend(ApproximateDP(1.0, 1e-6))  # all of both is still there
+
+
+def test_ten_tenths_are_one() -> None:
+    budget = PureFilter(epsilon=1.0)
+    for _ in range(10):
+        budget.spend(ApproximateDP(0.1))
+    assert not budget.can_spend(ApproximateDP(1e-9))
+
+
+@EACH
+def test_the_last_step_is_refused_before_it_is_run(make: Callable[..., PrivacyFilter]) -> None:
+    budget = make()
+    event = Laplace(4.0)
+    count = 0
+    while budget.can_spend(event):
+        budget.spend(event)
+        count += 1
+    assert count > 0
+    assert budget.spent <= budget.limit < budget.spent + budget.cost(event) * (1 + 1e-9)
+    with pytest.raises(BudgetExceeded, match="laplace"):
+        budget.spend(event)
+
+
+@EACH
+def test_too_large_a_first_step_is_refused(make: Callable[..., PrivacyFilter]) -> None:
+    budget = make()
+    with pytest.raises(BudgetExceeded):
+        budget.spend(Laplace(0.01))
+    assert budget.spent == 0
+    budget.spend(Laplace(100.0))
+
+
+@EACH
+def test_nothing_is_free(make: Callable[..., PrivacyFilter]) -> None:
+    budget = make()
+    for nothing in (Composed(()), SelfComposed(Laplace(1.0), 0)):
+        budget.spend(nothing)
+    assert budget.spent == 0
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.7, 2.0, 10.0])
+def test_a_budget_can_be_spent_to_the_last_bit(epsilon: float) -> None:
+    budget = PureFilter(epsilon=epsilon)
+    budget.spend(ApproximateDP(epsilon))  # exactly what was promised: nothing is rounded here
+    assert not budget.can_spend(ApproximateDP(5e-324))
+
+
+def test_tiny_charges_cannot_slip_through() -> None:
+    budget = PureFilter(epsilon=1.0)
+    budget.spend(ApproximateDP(1.0 - 2**-53))
+    tiny = ApproximateDP(2.0**-60)  # lost when added to almost 1 in double precision
+    accepted = 0
+    while budget.can_spend(tiny) and accepted < 10_000:
+        budget.spend(tiny)
+        accepted += 1
+    assert accepted <= 2**7 + 1
+
+
+def test_tiny_deltas_cannot_slip_through() -> None:
+    budget = PureFilter(epsilon=1.0, delta=1e-5)
+    budget.spend(ApproximateDP(0.1, 1e-5))  # all of the delta
+    assert not budget.can_spend(ApproximateDP(0.0, 1e-22))
+    with pytest.raises(BudgetExceeded):
+        budget.spend(ApproximateDP(0.1, 1e-22))
+    almost = PureFilter(epsilon=1.0, delta=0.5)
+    almost.spend(ApproximateDP(0.0, 0.5 - 2.0**-50))
+    accepted = 0
+    while almost.can_spend(ApproximateDP(0.0, 2.0**-60)) and accepted < 5000:
+        almost.spend(ApproximateDP(0.0, 2.0**-60))
+        accepted += 1
+    assert accepted <= 1.05 * 2**10  # within the last printed digit of what was left
+
+
+@EACH
+def test_what_has_no_price_is_refused_and_not_charged(make: Callable[..., PrivacyFilter]) -> None:
+    budget = make()
+    unpriced = ApproximateDP(0.1, 1e-7) if not isinstance(budget, PureFilter) else Gaussian(1.0)
+    with pytest.raises(Unsupported):
+        budget.spend(unpriced)
+    with pytest.raises(Unsupported):
+        budget.can_spend(unpriced)
+    assert budget.spent == 0
+
+
+@EACH
+@pytest.mark.parametrize("event", ["laplace", None, 1.0, Laplace])
+def test_only_events_are_charged(make: Callable[..., PrivacyFilter], event: object) -> None:
+    with pytest.raises(InvalidArgument, match="^event="):
+        make().spend(event)  # type: ignore[arg-type]
+
+
+@EACH
+def test_replacement_costs_more(make: Callable[..., PrivacyFilter]) -> None:
+    event = Laplace(50.0)
+    assert make(relation=Relation.REPLACE).cost(event) > 1.9 * make().cost(event)
+
+
+@EACH
+def test_the_guarantee_holds_from_the_start(make: Callable[..., PrivacyFilter]) -> None:
+    budget = make(relation=Relation.REPLACE)
+    before = budget.guarantee()
+    budget.spend(Laplace(100.0))
+    assert budget.guarantee() == before
+    assert (before.epsilon, before.delta, before.relation, before.bound) == (2.0, 1e-6, Relation.REPLACE, Bound.UPPER)
+    assert "charged before" in before.assumptions[0]
+
+
+@settings(max_examples=20)
+@given(st.floats(0.05, 20), st.floats(-12, -2))
+def test_the_zcdp_budget_is_the_epsilon_promised(epsilon: float, power: float) -> None:
+    delta = 10.0**power
+    limit = ZcdpFilter(epsilon=epsilon, delta=delta).limit
+    assert ZcdpAccountant().compose(ZeroConcentratedDP(limit)).epsilon(delta) <= epsilon
+    assert ZcdpAccountant().compose(ZeroConcentratedDP(limit * (1 + 1e-6))).epsilon(delta) > epsilon
+
+
+@settings(max_examples=20)
+@given(st.floats(0.5, 20), st.floats(4, 60))
+def test_the_renyi_budget_is_the_epsilon_promised(epsilon: float, order: float) -> None:
+    try:
+        budget = RdpFilter(epsilon=epsilon, delta=1e-6, order=order)
+    except InvalidArgument:
+        return
+    # Gaussians that use the whole budget at this order: converted at this order, exactly epsilon.
+    sigma = math.sqrt(order / (2 * budget.limit))
+    assert budget.cost(Gaussian(sigma)) == pytest.approx(budget.limit)
+    converted = budget.limit + math.log1p(-1 / order) - math.log(1e-6 * order) / (order - 1)
+    assert converted == pytest.approx(epsilon, rel=1e-12)
+    assert RdpAccountant().compose(Gaussian(sigma)).epsilon(1e-6) <= epsilon * (1 + 1e-12)
+
+
+def test_sampled_gaussians_have_a_renyi_filter() -> None:
+    step = PoissonSampled(Gaussian(1.0), 0.01)
+    order = RdpAccountant().compose(step, 1000).best_order(1e-6)
+    budget = RdpFilter(epsilon=2.0, delta=1e-6, order=order)
+    count = 0
+    while budget.can_spend(step):
+        budget.spend(step)
+        count += 1
+    assert RdpAccountant().compose(step, count).epsilon(1e-6) <= 2.0
+    assert count > 500
+
+
+def test_a_privacy_loss_distribution_has_no_filter() -> None:
+    with pytest.raises(Unsupported, match="fixed in advance"):
+        filter_for(PldAccountant, epsilon=1.0, delta=1e-6)
+
+
+def test_filters_by_accountant() -> None:
+    assert isinstance(filter_for(BasicAccountant, epsilon=1.0, delta=1e-6), PureFilter)
+    assert isinstance(filter_for(ZcdpAccountant, epsilon=1.0, delta=1e-6), ZcdpFilter)
+    assert isinstance(filter_for(RdpAccountant, epsilon=1.0, delta=1e-6, order=20.0), RdpFilter)
+    with pytest.raises(InvalidArgument, match="^order="):
+        filter_for(RdpAccountant, epsilon=1.0, delta=1e-6)
+    for without in (GdpAccountant, AdvancedAccountant):
+        with pytest.raises(Unsupported, match=without.__name__):
+            filter_for(without, epsilon=1.0, delta=1e-6)
+
+
+def test_an_order_at_which_nothing_is_allowed_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="^order="):
+        RdpFilter(epsilon=0.1, delta=1e-9, order=2.0)
+
+
+class TestOdometer:
+    @settings(max_examples=30)
+    @given(st.lists(st.floats(-6, 1).map(lambda power: 10.0**power), min_size=1, max_size=20))
+    def test_never_below_what_a_filter_would_have_allowed(self, rhos: list[float]) -> None:
+        odometer = ZcdpOdometer(delta=1e-6)
+        before = 0.0
+        for index, rho in enumerate(rhos):
+            odometer.spend(ZeroConcentratedDP(rho))
+            spent = ZeroConcentratedDP(math.fsum(rhos[: index + 1]))
+            assert odometer.epsilon >= ZcdpAccountant().compose(spent).epsilon(1e-6)
+            assert odometer.epsilon >= before * (1 - 1e-12)
+            before = odometer.epsilon
+
+    def test_not_absurdly_above(self) -> None:
+        odometer = ZcdpOdometer(delta=1e-6)
+        odometer.spend(ZeroConcentratedDP(0.5))
+        assert odometer.epsilon < 1.5 * ZcdpAccountant().compose(ZeroConcentratedDP(0.5)).epsilon(1e-6)
+
+    def test_starts_at_zero_and_tiny_charges_count(self) -> None:
+        odometer = ZcdpOdometer(delta=1e-6)
+        assert odometer.epsilon == 0
+        odometer.spend(ZeroConcentratedDP(1.0))
+        for _ in range(100):
+            before = odometer.rho
+            odometer.spend(ZeroConcentratedDP(1e-20))
+            assert odometer.rho > before
+
+    def test_shares_of_delta_sum_to_less_than_one(self) -> None:
+        shares = [3 / (math.pi**2 * (1 + abs(rung)) ** 2) for rung in range(-100_000, 100_001)]
+        assert math.fsum(shares) < 1
+
+    def test_replacement_and_what_is_no_zcdp(self) -> None:
+        one, two = ZcdpOdometer(delta=1e-6), ZcdpOdometer(delta=1e-6, relation=Relation.REPLACE)
+        one.spend(Gaussian(5.0))
+        two.spend(Gaussian(5.0))
+        assert two.rho == pytest.approx(4 * one.rho)
+        with pytest.raises(Unsupported):
+            one.spend(PoissonSampled(Gaussian(1.0), 0.1))
+        with pytest.raises(InvalidArgument, match="^event="):
+            one.spend("gaussian")  # type: ignore[arg-type]

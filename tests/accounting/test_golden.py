@@ -1,0 +1,245 @@
+"""Numbers with their source: tests/golden (independent truth), shared MATHS and REFERENCES, published traps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from accounting_tables import build, golden
+from hush import accounting
+from hush.accounting import (
+    ApproximateDP,
+    Composed,
+    Gaussian,
+    GdpAccountant,
+    PldAccountant,
+    PoissonSampled,
+    RandomizedResponse,
+    RdpAccountant,
+    SelfComposed,
+    calibrate_noise,
+)
+from hush.guarantee import Bound, Relation
+
+REFERENCE = golden("accounting_reference.json")
+TIGHT = 1e-5  # what issue 1 asks for: the certified interval's relative width
+ROUNDING = 1e-10  # of the references themselves
+
+
+def check_interval(lower: float, upper: float, truth: float, error: float = 0.0) -> None:
+    """The certificate: it holds the truth, and is narrow."""
+    slack = ROUNDING * truth + error
+    assert lower <= truth + slack, "the lower bound lies above the truth"
+    assert truth - slack <= upper, "the upper bound lies below the truth"
+    assert upper <= truth * (1 + TIGHT) + slack, "the upper bound is loose"
+    assert lower >= truth * (1 - 1e-3) - slack, "the lower bound is loose"
+
+
+def relation(problem: dict[str, Any]) -> Relation:
+    local = any(phase[0] == "rr" for phase in problem["phases"])
+    return Relation.REPLACE if local else Relation.ADD_OR_REMOVE
+
+
+PROBLEMS = {problem["id"]: problem for problem in REFERENCE["problems"]}
+EVERY_PROBLEM = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+
+
+@EVERY_PROBLEM
+def test_problem(problem: dict[str, Any]) -> None:
+    accountant = PldAccountant(relation=relation(problem)).compose(build(problem["phases"]))
+    check_interval(*accountant.interval(problem["delta"]), problem["eps"], 10 * problem["eps_abs_err_est"])
+    low, high = problem.get("certified_bracket_by_prv_accountant", (0, math.inf))
+    assert low <= accountant.epsilon(problem["delta"]) <= high
+
+
+@EVERY_PROBLEM
+def test_delta_curve(problem: dict[str, Any]) -> None:
+    accountant = PldAccountant(relation=relation(problem)).compose(build(problem["phases"]))
+    for epsilon, delta in problem.get("delta_curve", []):
+        lower, upper = accountant.delta_interval(epsilon)
+        assert lower <= delta * (1 + 1e-9), epsilon
+        assert delta * (1 - 1e-9) <= upper, epsilon
+        # An error of 1e-5 in epsilon is one of 1e-5 times the slope of log delta, below 25 here.
+        assert upper / lower < 1 + 50 * TIGHT * max(1.0, epsilon), epsilon
+
+
+@EVERY_PROBLEM
+def test_replace_one(problem: dict[str, Any]) -> None:
+    if "eps_replace_one_poisson" in problem:
+        accountant = PldAccountant(relation=Relation.REPLACE).compose(build(problem["phases"]))
+        check_interval(*accountant.interval(problem["delta"]), problem["eps_replace_one_poisson"], 1e-10)
+
+
+GRID = REFERENCE["grid_subsampled_gaussian"]
+
+
+@pytest.mark.parametrize("row", GRID, ids=lambda row: f"q{row['q']}-s{row['sigma']}-T{row['T']}-d{row['delta']}")
+def test_grid(row: dict[str, float]) -> None:
+    event = SelfComposed(PoissonSampled(Gaussian(row["sigma"]), row["q"]), int(row["T"]))
+    check_interval(*PldAccountant().compose(event).interval(row["delta"]), row["eps"])
+    assert row["eps"] <= RdpAccountant().compose(event).epsilon(row["delta"]) * (1 + ROUNDING)
+
+
+@pytest.mark.parametrize("row", REFERENCE["gaussian_analytic_eps"], ids=str)
+def test_analytic_gaussian_epsilon(row: dict[str, float]) -> None:
+    for accountant in (PldAccountant(), GdpAccountant()):
+        epsilon = accountant.compose(Gaussian(row["sigma"])).epsilon(row["delta"])
+        assert row["eps"] * (1 - 1e-11) <= epsilon <= row["eps"] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("row", REFERENCE["gaussian_analytic_sigma"], ids=str)
+def test_analytic_gaussian_sigma(row: dict[str, float]) -> None:
+    sigma = calibrate_noise(epsilon=row["eps"], delta=row["delta"])
+    assert row["sigma"] * (1 - 1e-10) <= sigma <= row["sigma"] * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("row", REFERENCE["calibration"], ids=str)
+def test_calibrated_sigma(row: dict[str, float]) -> None:
+    sigma = calibrate_noise(
+        epsilon=row["eps"], delta=row["delta"], sampling_rate=row["q"], num_steps=int(row["T"])
+    )
+    assert row["sigma"] * (1 - 1e-8) <= sigma <= row["sigma"] * (1 + 1e-5)
+
+
+# REFERENCES A.4: eps(1e-5) of mu-GDP, computed independently.
+@pytest.mark.parametrize(
+    ("mu", "delta", "epsilon"),
+    [
+        (0.1, 1e-5, 0.340669),
+        (0.25, 1e-5, 0.926342),
+        (0.5, 1e-5, 1.993091),
+        (1, 1e-5, 4.377178),
+        (2, 1e-5, 9.997256),
+        (3, 1e-5, 16.675494),
+        (4, 1e-5, 24.381611),
+        (1, 1e-6, 4.886554),
+        (2, 1e-6, 10.997151),
+    ],
+)
+def test_gaussian_dp(mu: float, delta: float, epsilon: float) -> None:
+    for accountant in (GdpAccountant(), PldAccountant()):
+        assert accountant.compose(Gaussian(1 / mu)).epsilon(delta) == pytest.approx(epsilon, abs=6e-7)
+
+
+# REFERENCES B: 60,000 examples, batches of 600, 50 epochs, delta 1e-5; the last digit is the table's.
+@pytest.mark.parametrize(
+    ("sigma", "rdp", "pld"),
+    [
+        (0.6, 17.368, 15.625),
+        (0.7, 10.826, 9.770),
+        (0.8, 7.533, 6.842),
+        (0.9, 5.705, 5.208),
+        (1.0, 4.589, 4.202),
+        (2.0, 1.613, 1.477),
+        (5.0, 0.555, 0.505),
+    ],
+)
+def test_the_report(sigma: float, rdp: float, pld: float) -> None:
+    event = SelfComposed(PoissonSampled(Gaussian(sigma), 0.01), 5000)
+    assert PldAccountant().compose(event).epsilon(1e-5) == pytest.approx(pld, abs=6e-4)
+    # Theirs looked for the order on a fixed list: ours is never above, and close.
+    assert 0.99 * rdp <= RdpAccountant().compose(event).epsilon(1e-5) <= rdp + 6e-4
+
+
+# The same with sigma .7 and other batches: epochs stay 50.
+@pytest.mark.parametrize(
+    ("batch", "rdp", "pld"),
+    [(100, 3.93, 3.43), (200, 5.77, 5.15), (400, 8.57, 7.72), (800, 12.77, 11.53), (1000, 14.50, 13.10)],
+)
+def test_the_report_by_batch(batch: int, rdp: float, pld: float) -> None:
+    event = SelfComposed(PoissonSampled(Gaussian(0.7), batch / 60_000), 50 * 60_000 // batch)
+    assert PldAccountant().compose(event).epsilon(1e-5) == pytest.approx(pld, abs=6e-3)
+    assert 0.99 * rdp <= RdpAccountant().compose(event).epsilon(1e-5) <= rdp + 6e-3
+
+
+# Published settings whose PLD epsilon REFERENCES B gives.
+@pytest.mark.parametrize(
+    ("rate", "sigma", "steps", "epsilon", "digits"),
+    [
+        (256 / 60_000, 1.3, 15 * 60_000 // 256, 0.864, 3),  # TensorFlow Privacy's tutorial
+        (256 / 60_000, 1.1, 60 * 60_000 // 256, 2.38, 2),
+        (256 / 60_000, 0.7, 45 * 60_000 // 256, 5.64, 2),
+        (4096 / 50_000, 10.0, 875, 0.903, 3),  # De et al. 2022
+        (4096 / 50_000, 3.0, 2500, 6.58, 2),  # TAN 2022
+        (100 / 60_000, 0.9, 30_000, 1.831, 3),  # the exercise's published solution
+    ],
+)
+def test_published_settings(rate: float, sigma: float, steps: int, epsilon: float, digits: int) -> None:
+    found = accounting.epsilon(noise_multiplier=sigma, sampling_rate=rate, num_steps=steps, delta=1e-5)
+    assert found == pytest.approx(epsilon, abs=1.1 * 10.0**-digits)
+
+
+def test_autodp_noisy_sgd() -> None:
+    # autodp's notebook: q .01, sigma 5, T 1000 gives .27106 at 1e-6, by Renyi divergences.
+    event = SelfComposed(PoissonSampled(Gaussian(5.0), 0.01), 1000)
+    assert PldAccountant().compose(event).epsilon(1e-6) < RdpAccountant().compose(event).epsilon(1e-6) < 0.2711
+
+
+def test_randomized_response_a_thousand_times() -> None:
+    # A shipped library says .100: it ignores the count.
+    accountant = PldAccountant(relation=Relation.REPLACE).compose(RandomizedResponse(0.1), 1000)
+    assert accountant.epsilon(1e-6) == pytest.approx(19.344671447993385, rel=1e-8)
+    renyi = RdpAccountant(relation=Relation.REPLACE).compose(RandomizedResponse(0.1), 1000)
+    assert 19.3447 < renyi.epsilon(1e-6) < 20.46
+
+
+def test_a_sampling_rate_of_one_is_exact() -> None:
+    # The central limit formula says 72.65 here.
+    whole = SelfComposed(PoissonSampled(Gaussian(1.0), 1.0), 5)
+    plain = SelfComposed(Gaussian(1.0), 5)
+    for accountant in (PldAccountant(), RdpAccountant(), GdpAccountant()):
+        assert accountant.compose(whole).epsilon(1e-5) == pytest.approx(accountant.compose(plain).epsilon(1e-5), rel=1e-14)
+    assert GdpAccountant().compose(whole).guarantee(1e-5).bound is Bound.UPPER
+
+
+def test_the_central_limit_theorem_estimates_and_says_so() -> None:
+    event = SelfComposed(PoissonSampled(Gaussian(0.6), 0.001), 5000)
+    estimate = GdpAccountant().compose(event).guarantee(1e-7)
+    assert estimate.epsilon == pytest.approx(1.31, abs=0.006)
+    assert estimate.bound is Bound.ESTIMATE
+    truth = PldAccountant().compose(event).guarantee(1e-7)
+    assert truth.epsilon == pytest.approx(3.44, abs=0.006)
+    assert truth.bound is Bound.UPPER
+
+
+def test_one_sampled_step_among_gaussians_makes_it_an_estimate() -> None:
+    accountant = GdpAccountant().compose(Gaussian(1.0)).compose(Composed((SelfComposed(PoissonSampled(Gaussian(1.0), 0.1), 2),)))
+    assert accountant.guarantee(1e-5).bound is Bound.ESTIMATE
+
+
+def test_the_classic_gaussian_formula_fails_where_it_was_never_proven() -> None:
+    # sigma = sqrt(2 ln(1.25 / delta)) / epsilon: too small from epsilon 8.42 on at 1e-5, far too large below.
+    for epsilon, delta, safe in [(8.3, 1e-5, True), (8.6, 1e-5, False), (7.3, 1e-3, True), (7.6, 1e-3, False)]:
+        sigma = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+        assert (PldAccountant().compose(Gaussian(sigma)).epsilon(delta) <= epsilon) is safe
+    assert calibrate_noise(epsilon=1, delta=1e-5) == pytest.approx(3.731, abs=5e-4)
+    assert calibrate_noise(epsilon=0.1, delta=1e-5) == pytest.approx(30.75, abs=5e-3)
+
+
+def test_the_exercise() -> None:
+    # MATHS: q .01, T 1000, delta .001001 for (.4, 1e-6) by the analytic Gaussian (sigma 9.93): .118, not .1265.
+    sigma = calibrate_noise(epsilon=0.4, delta=1e-6)
+    assert sigma == pytest.approx(9.93, abs=5e-3)
+    event = SelfComposed(PoissonSampled(Gaussian(sigma), 0.01), 1000)
+    assert PldAccountant().compose(event).epsilon(1e-6) == pytest.approx(0.118, abs=2e-3)
+
+
+def test_rdp_orders_are_not_a_list_that_ends_at_63() -> None:
+    # High privacy wants high orders: a list that stops at 63 is six times too loose here.
+    event = Gaussian(200.0)
+    exact = PldAccountant().compose(event).epsilon(1e-5)
+    short = min(
+        order / 8e4 + math.log1p(-1 / order) - math.log(1e-5 * order) / (order - 1) for order in range(2, 64)
+    )
+    assert short > 6 * exact
+    assert exact <= RdpAccountant().compose(event).epsilon(1e-5) < 1.6 * exact
+    assert RdpAccountant().compose(event).best_order(1e-5) > 63
+
+
+def test_optimal_composition_is_the_worst_of_what_is_claimed() -> None:
+    # Any mechanism that is (epsilon, delta)-DP composes to less than the claim does.
+    gaussian = PldAccountant().compose(Gaussian(2.0), 50)
+    claim = PldAccountant().compose(ApproximateDP(PldAccountant().compose(Gaussian(2.0)).epsilon(1e-8), 1e-8), 50)
+    assert gaussian.epsilon(1e-6) < claim.epsilon(1e-6)

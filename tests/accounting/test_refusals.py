@@ -1,0 +1,276 @@
+"""NaN, negative, infinite and wrong-typed inputs are refused, in one grammar, by every public function and event."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hush import accounting as hush
+from hush.accounting import Event, Gaussian, Laplace, PldAccountant, RdpAccountant
+from hush.errors import InvalidArgument
+from hush.guarantee import Relation
+
+GRAMMAR = re.compile(r"(?P<name>[a-z_]+)=(?P<value>.+): expected (?P<what>.+?)\.( .+[.!?:])?", re.DOTALL)
+
+NO_NUMBER = [math.nan, -1, -1e-300, math.inf, -math.inf, "1", b"1", "", True, None, 1j, [1.0], (1,), {}, object()]
+NO_NUMBER += [np.array([0.5, 0.5]), np.array(0.5), np.float64("nan"), np.float64("inf"), 10**400, Gaussian(1.0)]
+NO_COUNT = [*(bad for bad in NO_NUMBER if not isinstance(bad, int) or bad < 2), 1.5, 2.0, np.float64(3.0), "3"]
+NO_EVENT = [None, 1, "gaussian", Gaussian, {"kind": "gaussian"}, [Gaussian(1.0)], PldAccountant()]
+NO_EVENTS = [None, 1, "ab", Gaussian(1.0), [1], [Gaussian], [None], ["gaussian"]]
+NO_RELATION = ["replace", None, 1, Relation]
+BAD = {"number": NO_NUMBER, "count": NO_COUNT, "event": NO_EVENT, "events": NO_EVENTS, "relation": NO_RELATION}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A public callable, arguments that it accepts, and what kind of value each of them is."""
+
+    call: Callable[..., Any]
+    good: dict[str, Any]
+    kinds: dict[str, str]
+    also_bad: dict[str, list[Any]] = field(default_factory=dict)
+
+
+TARGET = {"epsilon": 1.0, "delta": 1e-5}
+TARGET_KINDS = {"epsilon": "number", "delta": "number"}
+STARTED = PldAccountant().compose(Gaussian(2.0))
+RENYI = RdpAccountant().compose(Gaussian(2.0))
+
+CALLS: dict[str, Call] = {
+    "Gaussian": Call(hush.Gaussian, {"noise_multiplier": 1.0}, {"noise_multiplier": "number"}, {"noise_multiplier": [0, 1e-9, 1e9]}),
+    "Laplace": Call(hush.Laplace, {"scale": 1.0}, {"scale": "number"}, {"scale": [0, 1e-9, 1e9]}),
+    "DiscreteGaussian": Call(hush.DiscreteGaussian, {"sigma": 1.0, "sensitivity": 1}, {"sigma": "number", "sensitivity": "count"}, {"sigma": [0], "sensitivity": [0]}),
+    "DiscreteLaplace": Call(hush.DiscreteLaplace, {"scale": 1.0, "sensitivity": 1}, {"scale": "number", "sensitivity": "count"}, {"scale": [0], "sensitivity": [0]}),
+    "ExponentialMechanism": Call(hush.ExponentialMechanism, {"epsilon": 1.0}, {"epsilon": "number"}, {"epsilon": [0, 1e9]}),
+    "RandomizedResponse": Call(hush.RandomizedResponse, {"epsilon": 1.0, "num_values": 2}, {"epsilon": "number", "num_values": "count"}, {"epsilon": [0], "num_values": [0, 1]}),
+    "ApproximateDP": Call(hush.ApproximateDP, {"epsilon": 1.0, "delta": 1e-5}, TARGET_KINDS, {"epsilon": [1e9], "delta": [1, 1.5]}),
+    "ZeroConcentratedDP": Call(hush.ZeroConcentratedDP, {"rho": 1.0}, {"rho": "number"}),
+    "PoissonSampled": Call(hush.PoissonSampled, {"event": Gaussian(1.0), "sampling_rate": 0.1}, {"event": "event", "sampling_rate": "number"}, {"sampling_rate": [0, 1.0001, 1e-300]}),
+    "FixedSizeSampled": Call(hush.FixedSizeSampled, {"event": Gaussian(1.0), "batch_size": 2, "dataset_size": 9}, {"event": "event", "batch_size": "count", "dataset_size": "count"}, {"batch_size": [0, 10], "dataset_size": [0, 1]}),
+    "Composed": Call(hush.Composed, {"events": (Gaussian(1.0),)}, {"events": "events"}),
+    "SelfComposed": Call(hush.SelfComposed, {"event": Gaussian(1.0), "count": 2}, {"event": "event", "count": "count"}),
+    "Parallel": Call(hush.Parallel, {"events": (Gaussian(1.0),)}, {"events": "events"}, {"events": [()]}),
+    "ParallelByIndex": Call(hush.ParallelByIndex, {"events": (Gaussian(1.0),)}, {"events": "events"}, {"events": [()]}),
+    "Group": Call(hush.Group, {"event": Gaussian(1.0), "size": 2}, {"event": "event", "size": "count"}, {"size": [0]}),
+    "RepeatNegativeBinomial": Call(hush.RepeatNegativeBinomial, {"event": Gaussian(1.0), "gamma": 0.1, "shape": 1.0}, {"event": "event", "gamma": "number", "shape": "number"}, {"gamma": [0, 1, 2]}),
+    "RepeatPoisson": Call(hush.RepeatPoisson, {"event": Gaussian(1.0), "mean": 2.0}, {"event": "event", "mean": "number"}, {"mean": [0]}),
+    "epsilon": Call(
+        hush.epsilon,
+        {"noise_multiplier": 1.0, "sampling_rate": 0.1, "num_steps": 3, "delta": 1e-5, "relation": Relation.REPLACE},
+        {"noise_multiplier": "number", "sampling_rate": "number", "num_steps": "count", "delta": "number", "relation": "relation"},
+        {"delta": [1, 2.0], "sampling_rate": [0, 1.5]},
+    ),
+    "calibrate_noise": Call(
+        hush.calibrate_noise,
+        {**TARGET, "sampling_rate": 0.1, "num_steps": 3, "relation": Relation.ADD_OR_REMOVE},
+        {**TARGET_KINDS, "sampling_rate": "number", "num_steps": "count", "relation": "relation"},
+        {"epsilon": [0], "delta": [1], "num_steps": [0], "accountant": ["pld", None, PldAccountant(), int]},
+    ),
+    "calibrate_steps": Call(
+        hush.calibrate_steps,
+        {**TARGET, "noise_multiplier": 3.0, "sampling_rate": 0.1, "relation": Relation.ADD_OR_REMOVE},
+        {**TARGET_KINDS, "noise_multiplier": "number", "sampling_rate": "number", "relation": "relation"},
+        {"epsilon": [0], "delta": [1], "accountant": ["pld", None, int]},
+    ),
+    "calibrate_sampling_rate": Call(
+        hush.calibrate_sampling_rate,
+        {**TARGET, "noise_multiplier": 3.0, "num_steps": 10, "relation": Relation.ADD_OR_REMOVE},
+        {**TARGET_KINDS, "noise_multiplier": "number", "num_steps": "count", "relation": "relation"},
+        {"epsilon": [0], "delta": [1], "accountant": ["pld", None, int]},
+    ),
+    "calibrate_contributions": Call(
+        hush.calibrate_contributions,
+        {**TARGET, "event": Gaussian(9.0), "relation": Relation.ADD_OR_REMOVE},
+        {**TARGET_KINDS, "event": "event", "relation": "relation"},
+        {"epsilon": [0], "accountant": ["pld", None, int]},
+    ),
+    "calibrate_count": Call(
+        lambda **arguments: hush.calibrate_count(template=lambda n: hush.SelfComposed(Gaussian(9.0), n), **arguments),
+        {**TARGET, "maximum": 8, "relation": Relation.ADD_OR_REMOVE},
+        {**TARGET_KINDS, "maximum": "count", "relation": "relation"},
+    ),
+    "basic_composition": Call(hush.basic_composition, {**TARGET, "count": 3}, {**TARGET_KINDS, "count": "count"}, {"delta": [1]}),
+    "advanced_composition": Call(hush.advanced_composition, {**TARGET, "count": 3, "slack": 1e-6}, {**TARGET_KINDS, "count": "count", "slack": "number"}, {"slack": [0, 1]}),
+    "optimal_composition": Call(hush.optimal_composition, {**TARGET, "count": 3, "total_delta": 1e-3}, {**TARGET_KINDS, "count": "count", "total_delta": "number"}, {"total_delta": [1]}),
+    "sampling_amplification": Call(hush.sampling_amplification, {**TARGET, "sampling_rate": 0.1}, {**TARGET_KINDS, "sampling_rate": "number"}, {"sampling_rate": [0, 1.5]}),
+    "parallel_composition": Call(
+        hush.parallel_composition,
+        {"claims": [(0.1, 0.0)], "relation": Relation.REPLACE},
+        {"relation": "relation"},
+        {"claims": [[], None, 3, [1.0], [(0.1,)], "ab", [(math.nan, 0.0)], [(0.1, 1.0)], [(0.1, "0")], [None]]},
+    ),
+    "PureFilter": Call(hush.PureFilter, {**TARGET, "relation": Relation.REPLACE}, {**TARGET_KINDS, "relation": "relation"}, {"delta": [1], "unit": ["user", 3]}),
+    "ZcdpFilter": Call(hush.ZcdpFilter, {**TARGET, "relation": Relation.REPLACE}, {**TARGET_KINDS, "relation": "relation"}, {"delta": [0, 1], "unit": ["user", 3]}),
+    "RdpFilter": Call(hush.RdpFilter, {**TARGET, "order": 20.0, "relation": Relation.REPLACE}, {**TARGET_KINDS, "order": "number", "relation": "relation"}, {"delta": [0, 1], "order": [0, 1, 1.0], "unit": ["user", 3]}),
+    "ZcdpOdometer": Call(hush.ZcdpOdometer, {"delta": 1e-5, "relation": Relation.REPLACE}, {"delta": "number", "relation": "relation"}, {"delta": [0, 1]}),
+    "filter_for": Call(
+        lambda accountant=hush.ZcdpAccountant, **arguments: hush.filter_for(accountant, **arguments),
+        dict(TARGET),
+        TARGET_KINDS,
+        {"delta": [1], "accountant": ["zcdp", None, hush.ZcdpAccountant(), int]},
+    ),
+    "PldAccountant": Call(hush.PldAccountant, {"relation": Relation.REPLACE, "accuracy": 1e-5}, {"relation": "relation", "accuracy": "number"}, {"accuracy": [0, 1.0, 1e-30], "unit": ["user", 3]}),
+    "RdpAccountant": Call(hush.RdpAccountant, {"relation": Relation.REPLACE}, {"relation": "relation"}, {"unit": ["user", 3]}),
+    "compose": Call(STARTED.compose, {"event": Gaussian(1.0), "count": 2}, {"event": "event", "count": "count"}),
+    "supports": Call(STARTED.supports, {"event": Gaussian(1.0)}, {"event": "event"}),
+    "accountant.epsilon": Call(STARTED.epsilon, {"delta": 1e-5}, {"delta": "number"}, {"delta": [1, 1.5]}),
+    "accountant.delta": Call(STARTED.delta, {"epsilon": 1.0}, {"epsilon": "number"}),
+    "accountant.guarantee": Call(STARTED.guarantee, {"delta": 1e-5}, {"delta": "number"}, {"delta": [1, 1.5]}),
+    "interval": Call(STARTED.interval, {"delta": 1e-5}, {"delta": "number"}, {"delta": [1]}),
+    "delta_interval": Call(STARTED.delta_interval, {"epsilon": 1.0}, {"epsilon": "number"}),
+    "renyi": Call(RENYI.renyi, {"order": 2.0}, {"order": "number"}, {"order": [0, 1, 0.5]}),
+    "best_order": Call(RENYI.best_order, {"delta": 1e-5}, {"delta": "number"}, {"delta": [0, 1]}),
+    "epsilon_curve": Call(
+        lambda accountant=STARTED, deltas=(1e-5,): hush.epsilon_curve(accountant, deltas), {}, {}, {"deltas": [[math.nan], [1e-5, -1], [1], ["a"], None, 3], "accountant": [None, 3, PldAccountant]}
+    ),
+    "delta_curve": Call(
+        lambda accountant=STARTED, epsilons=(1.0,): hush.delta_curve(accountant, epsilons), {}, {}, {"epsilons": [[math.nan], [-1], [math.inf], ["a"], None], "accountant": [None, 3, PldAccountant]}
+    ),
+    "max_true_positive_rate": Call(
+        lambda accountant=STARTED, **arguments: hush.max_true_positive_rate(accountant, **arguments),
+        {"false_positive_rate": 0.1},
+        {"false_positive_rate": "number"},
+        {"false_positive_rate": [1.5], "accountant": [None, 3, PldAccountant]},
+    ),
+}
+FIELDS = [
+    pytest.param(call, name, value, id=f"{which}-{name}-{str(value)[:18]}")
+    for which, call in CALLS.items()
+    for name in dict.fromkeys([*call.kinds, *call.also_bad])
+    for value in [*BAD.get(call.kinds.get(name, ""), []), *call.also_bad.get(name, [])]
+]
+
+
+def test_every_public_name_is_enrolled() -> None:
+    abstract = {"Accountant", "Event", "PrivacyFilter"}
+    same_constructor = {"ZcdpAccountant", "GdpAccountant", "BasicAccountant", "AdvancedAccountant"}
+    assert set(hush.__all__) - abstract - same_constructor <= set(CALLS)
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_the_good_arguments_are_good(call: Call) -> None:
+    call.call(**call.good)
+
+
+@pytest.mark.parametrize(("call", "name", "value"), FIELDS)
+def test_refused(call: Call, name: str, value: Any) -> None:
+    with pytest.raises(InvalidArgument) as refusal:
+        call.call(**{**call.good, name: value})
+    assert GRAMMAR.fullmatch(str(refusal.value)), str(refusal.value)
+
+
+@pytest.mark.parametrize("kind", [hush.PureFilter, hush.ZcdpFilter])
+@pytest.mark.parametrize("value", NO_EVENT)
+def test_only_events_are_spent(kind: Any, value: Any) -> None:
+    for method in ("spend", "can_spend"):
+        with pytest.raises(InvalidArgument, match="^event="):
+            getattr(kind(epsilon=1.0, delta=1e-5), method)(value)
+    with pytest.raises(InvalidArgument, match="^event="):
+        hush.ZcdpOdometer(delta=1e-5).spend(value)
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    assert Gaussian(np.float32(2.0)) == Gaussian(2.0)
+    assert hush.SelfComposed(Gaussian(np.float64(2.0)), np.int64(3)) == hush.SelfComposed(Gaussian(2.0), 3)
+    assert Event.from_json(Gaussian(np.float64(2.0)).to_json()) == Gaussian(2.0)
+
+
+DOCUMENT = {"schema": "hush.event/1", "kind": "poisson-sampled", "event": {"kind": "gaussian", "noise_multiplier": 1.5}, "sampling_rate": 0.1}
+
+
+class TestJson:
+    def test_the_document_is_what_version_1_means(self) -> None:
+        event = hush.PoissonSampled(Gaussian(1.5), 0.1)
+        assert json.loads(event.to_json()) == DOCUMENT
+        assert Event.from_json(json.dumps(DOCUMENT)) == event
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"schema": "hush.event/2"},
+            {"schema": None},
+            {"schema": 1},
+            {"kind": "gauss"},
+            {"kind": None},
+            {"kind": ["gaussian"]},
+            {"kind": ""},
+            {"extra": 1},
+            {"sampling_rate": "0.1"},
+            {"sampling_rate": None},
+            {"sampling_rate": True},
+            {"sampling_rate": 2},
+            {"sampling_rate": [0.1]},
+            {"sampling_rate": {"a": 1}},
+            {"event": None},
+            {"event": "gaussian"},
+            {"event": []},
+            {"event": {"kind": "gaussian"}},
+            {"event": {"kind": "gaussian", "noise_multiplier": 1.5, "sigma": 2}},
+            {"event": {"kind": "gaussian", "noise_multiplier": -1}},
+            {"event": {"noise_multiplier": 1.5}},
+            {"kind": "composed"},
+            {"kind": "composed", "events": {}},
+        ],
+    )
+    def test_anything_else_is_refused(self, changes: dict[str, Any]) -> None:
+        with pytest.raises(InvalidArgument) as refusal:
+            Event.from_json(json.dumps({**DOCUMENT, **changes}))
+        assert GRAMMAR.fullmatch(str(refusal.value)), str(refusal.value)
+
+    @pytest.mark.parametrize("name", sorted(DOCUMENT))
+    def test_every_field_is_required(self, name: str) -> None:
+        with pytest.raises(InvalidArgument):
+            Event.from_json(json.dumps({key: value for key, value in DOCUMENT.items() if key != name}))
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "{",
+            "[]",
+            "3",
+            "null",
+            '"text"',
+            "[" * 100_000,
+            '{"a":' * 100_000,
+            json.dumps(DOCUMENT).replace("1.5", "NaN"),
+            json.dumps(DOCUMENT).replace("1.5", "Infinity"),
+            json.dumps(DOCUMENT).replace("1.5", "1e999"),
+            json.dumps(DOCUMENT).replace("1.5", "9" * 10_000),
+            json.dumps(DOCUMENT).replace("1.5", "9" * 400),
+            json.dumps(DOCUMENT).replace('"sampling_rate"', '"sampling_rate": 0.001, "sampling_rate"'),
+            json.dumps(DOCUMENT).replace('"noise_multiplier"', '"noise_multiplier": 9, "noise_multiplier"'),
+            json.dumps(DOCUMENT) + "{}",
+            None,
+            b"{}",
+            3,
+            DOCUMENT,
+        ],
+        ids=lambda text: str(text)[:24],
+    )
+    def test_what_is_no_strict_json_object_is_refused(self, text: Any) -> None:
+        with pytest.raises(InvalidArgument):
+            Event.from_json(text)
+
+    def test_deeply_nested_events_are_refused_or_read(self) -> None:
+        inner = '{"kind":"gaussian","noise_multiplier":1.5}'
+        for _ in range(600):
+            inner = f'{{"kind":"group","size":1,"event":{inner}}}'
+        text = '{"schema":"hush.event/1",' + inner[1:]
+        try:
+            assert Event.from_json(text).to_json() == Event.from_json(text).to_json()
+        except InvalidArgument:
+            pass
+
+
+def test_claims_are_one_thing_not_another() -> None:
+    # Equal numbers in different events are different events.
+    assert len({hush.Gaussian(2.0), hush.Laplace(2.0), hush.ApproximateDP(2.0), hush.ExponentialMechanism(2.0)}) == 4
+    assert Laplace(2) == Laplace(2.0)

@@ -1,0 +1,308 @@
+"""One contract for every accountant, every event, every relation. Enrolled by the tables of `accounting_tables`."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import pickle
+import time
+from functools import cache
+from typing import Any
+
+import pytest
+
+from accounting_tables import ACCOUNTANTS, CASES, EVENTS, NOTHING, RELATIONS, parts, supported
+from hush import accounting
+from hush.accounting import (
+    Accountant,
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    Laplace,
+    Parallel,
+    PldAccountant,
+    PoissonSampled,
+    SelfComposed,
+)
+from hush.errors import Unsupported
+from hush.guarantee import Bound, Relation, Unit
+
+DELTA = 1e-5
+SUPPORTED = supported()
+ALL = pytest.mark.parametrize(("accountant", "event"), CASES.values(), ids=CASES)
+EACH = pytest.mark.parametrize(("accountant", "event"), SUPPORTED.values(), ids=SUPPORTED)
+EVERY_ACCOUNTANT = pytest.mark.parametrize(
+    "accountant",
+    [kind(relation=relation) for kind in ACCOUNTANTS.values() for relation in RELATIONS.values()],
+    ids=[f"{name}-{relation}" for name in ACCOUNTANTS for relation in RELATIONS],
+)
+
+
+@cache
+def epsilon(kind: type[Accountant], relation: Relation, event: Event, delta: float = DELTA) -> float:
+    return kind(relation=relation).compose(event).epsilon(delta)
+
+
+def once(accountant: Accountant, event: Event, delta: float = DELTA) -> float:
+    return epsilon(type(accountant), accountant.relation, event, delta)
+
+
+def is_sampled(event: Event) -> bool:
+    """Whether some part sees a true sample: at rate 1 a sample is everything."""
+    for part in parts(event):
+        if isinstance(part, PoissonSampled) and part.sampling_rate < 1:
+            return True
+        if isinstance(part, FixedSizeSampled) and part.batch_size < part.dataset_size:
+            return True
+    return False
+
+
+def test_every_accountant_is_enrolled() -> None:
+    public = [value for value in vars(accounting).values() if inspect.isclass(value)]
+    accountants = {value for value in public if issubclass(value, Accountant) and value is not Accountant}
+    assert accountants == set(ACCOUNTANTS.values())
+
+
+def test_every_event_is_enrolled() -> None:
+    public = [value for value in vars(accounting).values() if inspect.isclass(value)]
+    kinds = {value.kind for value in public if issubclass(value, Event) and value is not Event}
+    assert kinds == {part.kind for event in EVENTS.values() for part in parts(event)}
+
+
+def test_every_event_and_accountant_is_supported_somewhere() -> None:
+    assert {type(accountant) for accountant, _ in SUPPORTED.values()} == set(ACCOUNTANTS.values())
+    unused = {name for name, event in EVENTS.items() if event not in [each for _, each in SUPPORTED.values()]}
+    assert unused == {"poisson-two-mechanisms"}  # several mechanisms on one sample: refused by all, on purpose
+
+
+# What each accountant must be able to do, at least: a table that only ever refuses would pass every other test.
+@pytest.mark.parametrize(
+    ("name", "relation", "events"),
+    [
+        ("pld", "add-or-remove", ["gaussian", "laplace", "discrete-gaussian", "poisson-gaussian", "poisson-laplace"]),
+        ("pld", "add-or-remove", ["poisson-discrete-gaussian", "poisson-discrete-laplace", "composed-sampled"]),
+        ("pld", "replace", ["randomized-response", "poisson-gaussian", "fixed-gaussian", "parallel", "gaussian"]),
+        ("rdp", "add-or-remove", ["poisson-gaussian", "poisson-laplace", "repeat-poisson", "repeat-geometric", "zcdp"]),
+        ("rdp", "add-or-remove", ["poisson-discrete-gaussian", "poisson-discrete-laplace", "discrete-laplace"]),
+        ("rdp", "replace", ["randomized-response", "parallel", "fixed-gaussian"]),
+        ("zcdp", "add-or-remove", ["gaussian", "discrete-gaussian", "zcdp", "exponential-mechanism", "group-zcdp"]),
+        ("gdp", "add-or-remove", ["gaussian", "poisson-gaussian", "group-gaussian"]),
+        ("gdp", "replace", ["gaussian", "fixed-gaussian"]),
+        ("basic", "add-or-remove", ["laplace", "approximate-dp", "poisson-laplace", "parallel-by-index"][:3]),
+        ("advanced", "replace", ["randomized-response", "fixed-laplace"]),
+    ],
+)
+def test_the_theory_that_there_is_is_there(name: str, relation: str, events: list[str]) -> None:
+    for event in events:
+        accountant = ACCOUNTANTS[name](relation=RELATIONS[relation])
+        assert accountant.supports(EVENTS[event]), event
+        assert accountant.compose(EVENTS[event]).epsilon(DELTA) < math.inf, event
+
+
+@ALL
+def test_supports_is_what_compose_does(accountant: Accountant, event: Event) -> None:
+    if accountant.supports(event):
+        assert accountant.compose(event).events == (event,)
+        return
+    with pytest.raises(Unsupported) as refusal:
+        accountant.compose(event)
+    assert any(part.kind in str(refusal.value) for part in parts(event)), "the message names no part of the event"
+    assert accountant.events == ()
+
+
+@EACH
+@pytest.mark.parametrize("count", [2, 300])
+def test_what_is_composed_can_be_answered(accountant: Accountant, event: Event, count: int) -> None:
+    # A count, or a second event, must not turn an accepted event into one that only `epsilon` refuses.
+    if not accountant.supports(SelfComposed(event, count)):
+        with pytest.raises(Unsupported):
+            accountant.compose(event, count)
+
+
+def test_events_that_fit_one_by_one_are_refused_when_composed_not_when_asked() -> None:
+    parallel = Parallel((Composed((Gaussian(2.0), Laplace(3.0))), Composed((Gaussian(1.0), Laplace(9.0)))))
+    accountant = PldAccountant()
+    for _ in range(300):
+        try:
+            accountant = accountant.compose(parallel)
+        except Unsupported:
+            return
+    assert accountant.epsilon(DELTA) > 0  # a wrong answer would be an Unsupported here, after the fact
+
+
+@EACH
+def test_compose_appends_and_leaves_the_old_one_alone(accountant: Accountant, event: Event) -> None:
+    first = accountant.compose(event)
+    second = first.compose(event, 3)
+    assert accountant.events == ()
+    assert first.events == (event,)
+    assert second.events == (event, SelfComposed(event, 3))
+    assert type(second) is type(accountant)
+    assert second.relation is accountant.relation
+    assert second.unit == accountant.unit
+
+
+@EACH
+def test_n_copies_are_one_event_n_times(accountant: Accountant, event: Event) -> None:
+    spellings = {
+        "composed one by one": accountant.compose(event).compose(event).compose(event),
+        "with a count": accountant.compose(event, 3),
+        "as one event": accountant.compose(SelfComposed(event, 3)),
+        "as a tuple": accountant.compose(Composed((event, event, event))),
+        "nested": accountant.compose(SelfComposed(SelfComposed(event, 3), 1)),
+        "inside out": accountant.compose(Composed((SelfComposed(event, 2), event))),
+    }
+    values = {name: each.epsilon(DELTA) for name, each in spellings.items()}
+    one = once(accountant, event)
+    assert max(values.values()) == pytest.approx(min(values.values()), rel=1e-9), values
+    assert min(values.values()) > one or one in (0, math.inf), "the count was ignored"
+
+
+@EACH
+def test_order_does_not_matter(accountant: Accountant, event: Event) -> None:
+    others = [other for other in (Gaussian(3.0), Laplace(5.0)) if accountant.supports(other)]
+    there = accountant.compose(event)
+    back = accountant
+    for other in others:
+        there = there.compose(other)
+    for other in reversed(others):
+        back = back.compose(other)
+    back = back.compose(event)
+    assert there.epsilon(DELTA) == pytest.approx(back.epsilon(DELTA), rel=1e-6)
+    assert there.epsilon(DELTA) >= once(accountant, event) * (1 - 1e-6)
+
+
+@EACH
+def test_more_delta_means_less_epsilon(accountant: Accountant, event: Event) -> None:
+    values = [once(accountant, event, delta) for delta in (1e-18, 1e-12, 1e-5, 1e-3, 0.1)]
+    assert all(0 <= later <= earlier * (1 + 5e-6) for earlier, later in zip(values, values[1:], strict=False)), values
+
+
+@EACH
+def test_no_delta_is_the_worst_of_all(accountant: Accountant, event: Event) -> None:
+    assert once(accountant, event, 0.0) >= once(accountant, event, 1e-18) * (1 - 1e-9)
+
+
+@EACH
+def test_epsilon_and_delta_are_inverse(accountant: Accountant, event: Event) -> None:
+    composed = accountant.compose(event)
+    there = composed.epsilon(DELTA)
+    if there == math.inf:
+        return
+    back = composed.delta(there)
+    assert 0 <= back <= DELTA * (1 + 2e-3)
+    if 0 < back < 1:
+        again = composed.epsilon(back)
+        assert there * (1 - 1e-5) <= again
+        if type(accountant) is not accounting.BasicAccountant:
+            assert composed.delta(again) <= back * (1 + 2e-3)
+
+
+@EACH
+def test_more_epsilon_means_less_delta(accountant: Accountant, event: Event) -> None:
+    composed = accountant.compose(event)
+    values = [composed.delta(epsilon) for epsilon in (0.1, 0.5, 2.0, 8.0)]
+    assert all(0 <= later <= earlier * (1 + 1e-4) <= 1.01 for earlier, later in zip(values, values[1:], strict=False))
+
+
+@pytest.mark.parametrize("name", ["composed-sampled", "parallel-composed", "self-composed"])
+def test_delta_at_zero_and_far_out_is_answered_soon(name: str) -> None:
+    composed = PldAccountant(relation=Relation.ADD_OR_REMOVE).compose(EVENTS[name])
+    start = time.perf_counter()
+    assert 1e-3 < composed.delta(0.0) < 1
+    assert 0 <= composed.delta(50.0) < 1e-20
+    assert time.perf_counter() - start < 2, "delta at an easy epsilon takes milliseconds"
+
+
+@pytest.mark.parametrize("name", ["pld", "rdp", "zcdp", "gdp", "basic", "advanced"])
+@pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
+def test_zero_out_is_accounted_for_like_add_or_remove(name: str, event: Event) -> None:
+    accountants = [ACCOUNTANTS[name](relation=each) for each in (Relation.ZERO_OUT, Relation.ADD_OR_REMOVE)]
+    zero_out, add_or_remove = (each.supports(event) for each in accountants)
+    assert zero_out == add_or_remove
+    if zero_out:
+        assert once(accountants[0], event) == once(accountants[1], event)
+
+
+@EACH
+def test_the_guarantee_says_what_was_computed(accountant: Accountant, event: Event) -> None:
+    composed = type(accountant)(relation=accountant.relation, unit=Unit.user()).compose(event)
+    claim = composed.guarantee(DELTA)
+    assert (claim.epsilon, claim.delta) == (composed.epsilon(DELTA), DELTA)
+    assert (claim.relation, claim.unit) == (accountant.relation, Unit.user())
+    assert (claim.method, claim.assumptions) == (accountant.method, accountant.assumptions)
+    estimated = isinstance(accountant, accounting.GdpAccountant) and is_sampled(event)
+    assert claim.bound is (Bound.ESTIMATE if estimated else Bound.UPPER)
+
+
+@EACH
+def test_an_accountant_survives_pickling(accountant: Accountant, event: Event) -> None:
+    composed = accountant.compose(event)
+    expected = composed.epsilon(DELTA)  # whatever was cached travels along, or is computed again
+    again = pickle.loads(pickle.dumps(composed))
+    assert again.events == (event,)
+    assert again.epsilon(DELTA) == expected
+    assert again.compose(event).events == (event, event)
+
+
+@EVERY_ACCOUNTANT
+@pytest.mark.parametrize("delta", [0.0, 1e-18, 1e-15, 1e-5, 0.5])
+def test_nothing_costs_nothing(accountant: Accountant, delta: float) -> None:
+    assert accountant.epsilon(delta) == 0
+    for name, nothing in NOTHING.items():
+        if accountant.supports(nothing):
+            assert accountant.compose(nothing).epsilon(delta) == 0, name
+            assert accountant.compose(nothing).delta(0.5) == 0, name
+
+
+@EVERY_ACCOUNTANT
+@pytest.mark.parametrize("name", NOTHING)
+def test_nothing_adds_nothing(accountant: Accountant, name: str) -> None:
+    something = next(event for event in (Gaussian(2.0), Laplace(2.0)) if accountant.supports(event))
+    if accountant.supports(NOTHING[name]):
+        both = accountant.compose(NOTHING[name]).compose(something)
+        assert both.epsilon(DELTA) == accountant.compose(something).epsilon(DELTA)
+
+
+@EACH
+def test_zero_times_is_free_beside_something(accountant: Accountant, event: Event) -> None:
+    something = next(other for other in (Gaussian(2.0), Laplace(2.0)) if accountant.supports(other))
+    alone = accountant.compose(something)
+    both = accountant.compose(event, 0).compose(something)
+    assert both.epsilon(DELTA) == pytest.approx(alone.epsilon(DELTA), rel=1e-12)
+
+
+@pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
+class TestEvents:
+    def test_json_round_trip(self, event: Event) -> None:
+        again = Event.from_json(event.to_json())
+        assert again == event
+        assert hash(again) == hash(event)
+        assert type(again) is type(event)
+        assert again.to_json() == event.to_json()
+
+    def test_pickle_round_trip(self, event: Event) -> None:
+        again = pickle.loads(pickle.dumps(event))
+        assert again == event
+        assert hash(again) == hash(event)
+
+    def test_equal_only_to_itself(self, event: Event) -> None:
+        assert [other for other in EVENTS.values() if other == event] == [event]
+        assert event != event.kind
+
+    def test_never_changed(self, event: Event) -> None:
+        for field in dataclasses.fields(event):  # type: ignore[arg-type]
+            with pytest.raises((dataclasses.FrozenInstanceError, AttributeError)):
+                setattr(event, field.name, getattr(event, field.name))
+            with pytest.raises((dataclasses.FrozenInstanceError, AttributeError)):
+                delattr(event, field.name)
+        with pytest.raises((AttributeError, TypeError)):
+            event.extra = 1  # type: ignore[attr-defined]
+
+    def test_its_numbers_are_plain(self, event: Event) -> None:
+        for part in parts(event):
+            for field in dataclasses.fields(part):  # type: ignore[arg-type]
+                value: Any = getattr(part, field.name)
+                assert isinstance(value, Event | tuple) or type(value) in (int, float)
