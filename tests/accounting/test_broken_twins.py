@@ -212,7 +212,9 @@ def test_losses_rounded_down(direction: Direction) -> None:
     truth = pair.forward.delta(grid)
 
     def dominates(delta: Callable[[float], float]) -> bool:
-        return all(delta(float(epsilon)) >= exact * (1 - 1e-9) - 1e-15 for epsilon, exact in zip(grid, truth, strict=True))
+        return all(
+            delta(float(epsilon)) >= exact * (1 - 1e-9) - 1e-15 for epsilon, exact in zip(grid, truth, strict=True)
+        )
 
     assert dominates(connected(pair, 0.02))
     assert not dominates(rounded_down(pair, 0.02))
@@ -222,7 +224,10 @@ def test_a_fixed_list_of_orders() -> None:
     def sharp(epsilon: float) -> bool:
         return epsilon < 1.5 * PldAccountant().compose(Gaussian(300.0)).epsilon(1e-5)
 
-    listed = min(RdpAccountant().compose(Gaussian(300.0)).renyi(a) + math.log1p(-1 / a) - math.log(1e-5 * a) / (a - 1) for a in range(2, 64))
+    listed = min(
+        RdpAccountant().compose(Gaussian(300.0)).renyi(a) + math.log1p(-1 / a) - math.log(1e-5 * a) / (a - 1)
+        for a in range(2, 64)
+    )
     assert sharp(RdpAccountant().compose(Gaussian(300.0)).epsilon(1e-5))
     assert not sharp(listed)
 

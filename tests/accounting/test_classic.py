@@ -102,8 +102,6 @@ def test_a_global_budget_optimally() -> None:
     assert 1 / scale == pytest.approx(1.0586e-3, rel=1e-4)
 
 
-
-
 def test_when_advanced_beats_basic() -> None:
     # k > 2 ln(1/d') / (2 - e^eps)^2: at eps .1 and d' 1e-6 from k = 35 on.
     for count, wins in [(34, False), (35, True)]:
@@ -126,7 +124,9 @@ def test_optimal_is_never_above_basic_or_advanced(epsilon: float, delta: float, 
         assert optimal.epsilon <= classic * (1 + 1e-5)
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "count"), [(0.5, 0.0, 7), (0.1, 1e-4, 20), (1.0, 1e-3, 12), (0.0, 0.01, 9)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "count"), [(0.5, 0.0, 7), (0.1, 1e-4, 20), (1.0, 1e-3, 12), (0.0, 0.01, 9)]
+)
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
 def test_optimal_composition_by_enumeration(epsilon: float, delta: float, count: int, share: float) -> None:
     """Kairouz, Oh & Viswanath 2015, Theorem 3.3, summed term by term."""

@@ -175,7 +175,9 @@ def test_single_gaussians_in_sixty_digits(mu: float, delta: float) -> None:
 
 
 # Pure mechanisms with too little noise: at delta 1e-5 almost all of the largest loss is left.
-@pytest.mark.parametrize(("sigma", "sensitivity"), [(0.1, 1), (0.05, 1), (0.02, 1), (0.001, 1), (1.0, 50), (100.0, 10_000)])
+@pytest.mark.parametrize(
+    ("sigma", "sensitivity"), [(0.1, 1), (0.05, 1), (0.02, 1), (0.001, 1), (1.0, 50), (100.0, 10_000)]
+)
 @pytest.mark.parametrize("count", [1, 3])
 def test_discrete_gaussians_with_little_noise(sigma: float, sensitivity: int, count: int) -> None:
     # The true answer is next to 0: loss (D / sigma)^2 / 2 is met with probability about 1/2.
@@ -183,7 +185,11 @@ def test_discrete_gaussians_with_little_noise(sigma: float, sensitivity: int, co
     assert found >= count * 0.5 * (sensitivity / sigma) ** 2 * (1 - 1e-3)
 
 
-@pytest.mark.parametrize("event", [DiscreteGaussian(0.05), DiscreteGaussian(0.1), Laplace(0.05), DiscreteLaplace(0.05), Gaussian(0.05)], ids=str)
+@pytest.mark.parametrize(
+    "event",
+    [DiscreteGaussian(0.05), DiscreteGaussian(0.1), Laplace(0.05), DiscreteLaplace(0.05), Gaussian(0.05)],
+    ids=str,
+)
 def test_little_noise_on_a_sample(event: Event) -> None:
     composed = PldAccountant().compose(PoissonSampled(event, 0.5), 3)
     # Sampled at all, which has probability 7/8, a record shows: at least one large loss is left.
@@ -212,7 +218,7 @@ def test_claims_of_next_to_nothing(epsilon: float, delta: float) -> None:
                 assert alone * (1 - 1e-5) <= found <= 0.5 + 1e-6
 
 
-@pytest.mark.parametrize("count", [10**9, 10**15, 10**30, 10**400])
+@pytest.mark.parametrize("count", [10**9, 10**15, 10**30, 10**400], ids=["1e9", "1e15", "1e30", "1e400"])
 def test_absurd_counts_are_answered_or_refused(count: int) -> None:
     for event in (Gaussian(1.0), PoissonSampled(Gaussian(1.0), 0.01), Laplace(1.0), ApproximateDP(0.1)):
         for accountant in (PldAccountant(), RdpAccountant()):

@@ -97,9 +97,7 @@ def test_analytic_gaussian_sigma(row: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("row", REFERENCE["calibration"], ids=str)
 def test_calibrated_sigma(row: dict[str, float]) -> None:
-    sigma = calibrate_noise(
-        epsilon=row["eps"], delta=row["delta"], sampling_rate=row["q"], num_steps=int(row["T"])
-    )
+    sigma = calibrate_noise(epsilon=row["eps"], delta=row["delta"], sampling_rate=row["q"], num_steps=int(row["T"]))
     assert row["sigma"] * (1 - 1e-8) <= sigma <= row["sigma"] * (1 + 1e-5)
 
 
@@ -190,7 +188,9 @@ def test_a_sampling_rate_of_one_is_exact() -> None:
     whole = SelfComposed(PoissonSampled(Gaussian(1.0), 1.0), 5)
     plain = SelfComposed(Gaussian(1.0), 5)
     for accountant in (PldAccountant(), RdpAccountant(), GdpAccountant()):
-        assert accountant.compose(whole).epsilon(1e-5) == pytest.approx(accountant.compose(plain).epsilon(1e-5), rel=1e-14)
+        assert accountant.compose(whole).epsilon(1e-5) == pytest.approx(
+            accountant.compose(plain).epsilon(1e-5), rel=1e-14
+        )
     assert GdpAccountant().compose(whole).guarantee(1e-5).bound is Bound.UPPER
 
 
@@ -205,7 +205,9 @@ def test_the_central_limit_theorem_estimates_and_says_so() -> None:
 
 
 def test_one_sampled_step_among_gaussians_makes_it_an_estimate() -> None:
-    accountant = GdpAccountant().compose(Gaussian(1.0)).compose(Composed((SelfComposed(PoissonSampled(Gaussian(1.0), 0.1), 2),)))
+    accountant = (
+        GdpAccountant().compose(Gaussian(1.0)).compose(Composed((SelfComposed(PoissonSampled(Gaussian(1.0), 0.1), 2),)))
+    )
     assert accountant.guarantee(1e-5).bound is Bound.ESTIMATE
 
 
@@ -230,9 +232,7 @@ def test_rdp_orders_are_not_a_list_that_ends_at_63() -> None:
     # High privacy wants high orders: a list that stops at 63 is six times too loose here.
     event = Gaussian(200.0)
     exact = PldAccountant().compose(event).epsilon(1e-5)
-    short = min(
-        order / 8e4 + math.log1p(-1 / order) - math.log(1e-5 * order) / (order - 1) for order in range(2, 64)
-    )
+    short = min(order / 8e4 + math.log1p(-1 / order) - math.log(1e-5 * order) / (order - 1) for order in range(2, 64))
     assert short > 6 * exact
     assert exact <= RdpAccountant().compose(event).epsilon(1e-5) < 1.6 * exact
     assert RdpAccountant().compose(event).best_order(1e-5) > 63

@@ -92,9 +92,7 @@ def discrete_laplace(scale: float, shift: int) -> Measure:
 
 
 def binomial_group(sigma: float, rate: float, size: int) -> Measure:
-    return mix(
-        *((math.comb(size, k) * rate**k * (1 - rate) ** (size - k), normal(k, sigma)) for k in range(size + 1))
-    )
+    return mix(*((math.comb(size, k) * rate**k * (1 - rate) ** (size - k), normal(k, sigma)) for k in range(size + 1)))
 
 
 def finite(p: list[float], q: list[float]) -> Truth:
@@ -150,7 +148,9 @@ CASES = {
     "removed-discrete": Case(
         PoissonSampled(DiscreteGaussian(1.5), 0.2),
         ADD_REMOVE,
-        on_the_integers(mix((0.8, discrete_gaussian(1.5, 0)), (0.2, discrete_gaussian(1.5, 1))), discrete_gaussian(1.5, 0), 60),
+        on_the_integers(
+            mix((0.8, discrete_gaussian(1.5, 0)), (0.2, discrete_gaussian(1.5, 1))), discrete_gaussian(1.5, 0), 60
+        ),
     ),
     "sampled-twice": Case(
         PoissonSampled(PoissonSampled(Gaussian(0.8), 0.5), 0.2),
@@ -183,7 +183,9 @@ CASES = {
         DiscreteGaussian(0.4), ADD_REMOVE, on_the_integers(discrete_gaussian(0.4, 1), discrete_gaussian(0.4, 0), 14)
     ),
     "discrete-gaussian-wide": Case(
-        DiscreteGaussian(70.0, 9), ADD_REMOVE, on_the_integers(discrete_gaussian(70.0, 9), discrete_gaussian(70.0, 0), 2500)
+        DiscreteGaussian(70.0, 9),
+        ADD_REMOVE,
+        on_the_integers(discrete_gaussian(70.0, 9), discrete_gaussian(70.0, 0), 2500),
     ),
     "discrete-gaussian-replace": Case(
         DiscreteGaussian(2.0), REPLACE, on_the_integers(discrete_gaussian(2.0, 1), discrete_gaussian(2.0, -1), 80)
@@ -295,7 +297,12 @@ def test_fixed_size_sampling_by_brute_force(others: tuple[float, ...], change: t
     density = normal if noise == "gaussian" else laplace
     event = Gaussian(sigma) if noise == "gaussian" else Laplace(sigma)
     first, second = (
-        mix(*((1 / math.comb(size, batch), density(sum(chosen), sigma)) for chosen in itertools.combinations((*others, one), batch)))
+        mix(
+            *(
+                (1 / math.comb(size, batch), density(sum(chosen), sigma))
+                for chosen in itertools.combinations((*others, one), batch)
+            )
+        )
         for one in change
     )
     truth = on_the_line(first, second, 30 if noise == "laplace" else 14, num_points=20_001)
@@ -314,7 +321,10 @@ def test_poisson_sampling_by_brute_force(others: tuple[float, ...], change: tupl
         batches = itertools.product((0, 1), repeat=len(records))
         return mix(
             *(
-                (rate ** sum(chosen) * (1 - rate) ** (len(records) - sum(chosen)), normal(float(np.dot(chosen, records)), sigma))
+                (
+                    rate ** sum(chosen) * (1 - rate) ** (len(records) - sum(chosen)),
+                    normal(float(np.dot(chosen, records)), sigma),
+                )
                 for chosen in batches
             )
         )

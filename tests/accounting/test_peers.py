@@ -28,7 +28,13 @@ GRID = 1e-3  # theirs
 
 def sampled_problems() -> dict[str, tuple[float, float, int, float]]:
     rng = np.random.default_rng(20240521)
-    rows = zip(rng.uniform(-0.2, 0.7, 14), rng.uniform(-2.5, -0.2, 14), rng.integers(1, 400, 14), rng.uniform(-8, -3, 14), strict=True)
+    rows = zip(
+        rng.uniform(-0.2, 0.7, 14),
+        rng.uniform(-2.5, -0.2, 14),
+        rng.integers(1, 400, 14),
+        rng.uniform(-8, -3, 14),
+        strict=True,
+    )
     return {
         f"sigma{10**s:.3g}-q{10**q:.3g}-T{t}-delta{10**d:.2g}": (10**s, 10**q, int(t), 10**d) for s, q, t, d in rows
     }
@@ -62,7 +68,9 @@ def test_sampled_gaussian(sigma: float, rate: float, count: int, delta: float) -
     check(PoissonSampled(Gaussian(sigma), rate), count, delta, upper, lower)
 
 
-@pytest.mark.parametrize(("scale", "rate", "count"), [(1.0, 0.1, 100), (0.5, 0.02, 50), (3.0, 1.0, 40), (10.0, 1.0, 200)])
+@pytest.mark.parametrize(
+    ("scale", "rate", "count"), [(1.0, 0.1, 100), (0.5, 0.02, 50), (3.0, 1.0, 40), (10.0, 1.0, 200)]
+)
 def test_sampled_laplace(scale: float, rate: float, count: int) -> None:
     upper, lower = (
         peer.from_laplace_mechanism(
@@ -73,7 +81,9 @@ def test_sampled_laplace(scale: float, rate: float, count: int) -> None:
     check(PoissonSampled(Laplace(scale), rate), count, 1e-6, upper, lower)
 
 
-@pytest.mark.parametrize(("sigma", "sensitivity", "rate", "count"), [(2.0, 1, 1.0, 10), (5.0, 3, 1.0, 20), (1.5, 1, 0.1, 50)])
+@pytest.mark.parametrize(
+    ("sigma", "sensitivity", "rate", "count"), [(2.0, 1, 1.0, 10), (5.0, 3, 1.0, 20), (1.5, 1, 0.1, 50)]
+)
 def test_discrete_gaussian(sigma: float, sensitivity: int, rate: float, count: int) -> None:
     upper, lower = (
         peer.from_discrete_gaussian_mechanism(
@@ -88,7 +98,9 @@ def test_discrete_gaussian(sigma: float, sensitivity: int, rate: float, count: i
     check(PoissonSampled(DiscreteGaussian(sigma, sensitivity), rate), count, 1e-6, upper, lower)
 
 
-@pytest.mark.parametrize(("scale", "sensitivity", "rate", "count"), [(2.0, 1, 1.0, 30), (6.0, 2, 1.0, 40), (1.0, 1, 0.1, 50)])
+@pytest.mark.parametrize(
+    ("scale", "sensitivity", "rate", "count"), [(2.0, 1, 1.0, 30), (6.0, 2, 1.0, 40), (1.0, 1, 0.1, 50)]
+)
 def test_discrete_laplace(scale: float, sensitivity: int, rate: float, count: int) -> None:
     upper, lower = (
         peer.from_discrete_laplace_mechanism(
@@ -108,9 +120,7 @@ def test_randomized_response(epsilon: float, values: int, count: int) -> None:
     # Theirs keeps the true value with probability 1 - noise + noise / k.
     noise = values / (math.exp(epsilon) + values - 1)
     upper, lower = (
-        peer.from_randomized_response(
-            noise, values, value_discretization_interval=GRID, pessimistic_estimate=side
-        )
+        peer.from_randomized_response(noise, values, value_discretization_interval=GRID, pessimistic_estimate=side)
         for side in (True, False)
     )
     check(RandomizedResponse(epsilon, values), count, 1e-6, upper, lower, Relation.REPLACE)

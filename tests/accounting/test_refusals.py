@@ -44,27 +44,71 @@ STARTED = PldAccountant().compose(Gaussian(2.0))
 RENYI = RdpAccountant().compose(Gaussian(2.0))
 
 CALLS: dict[str, Call] = {
-    "Gaussian": Call(hush.Gaussian, {"noise_multiplier": 1.0}, {"noise_multiplier": "number"}, {"noise_multiplier": [0, 1e-9, 1e9]}),
+    "Gaussian": Call(
+        hush.Gaussian, {"noise_multiplier": 1.0}, {"noise_multiplier": "number"}, {"noise_multiplier": [0, 1e-9, 1e9]}
+    ),
     "Laplace": Call(hush.Laplace, {"scale": 1.0}, {"scale": "number"}, {"scale": [0, 1e-9, 1e9]}),
-    "DiscreteGaussian": Call(hush.DiscreteGaussian, {"sigma": 1.0, "sensitivity": 1}, {"sigma": "number", "sensitivity": "count"}, {"sigma": [0], "sensitivity": [0]}),
-    "DiscreteLaplace": Call(hush.DiscreteLaplace, {"scale": 1.0, "sensitivity": 1}, {"scale": "number", "sensitivity": "count"}, {"scale": [0], "sensitivity": [0]}),
-    "ExponentialMechanism": Call(hush.ExponentialMechanism, {"epsilon": 1.0}, {"epsilon": "number"}, {"epsilon": [0, 1e9]}),
-    "RandomizedResponse": Call(hush.RandomizedResponse, {"epsilon": 1.0, "num_values": 2}, {"epsilon": "number", "num_values": "count"}, {"epsilon": [0], "num_values": [0, 1]}),
-    "ApproximateDP": Call(hush.ApproximateDP, {"epsilon": 1.0, "delta": 1e-5}, TARGET_KINDS, {"epsilon": [1e9], "delta": [1, 1.5]}),
+    "DiscreteGaussian": Call(
+        hush.DiscreteGaussian,
+        {"sigma": 1.0, "sensitivity": 1},
+        {"sigma": "number", "sensitivity": "count"},
+        {"sigma": [0], "sensitivity": [0]},
+    ),
+    "DiscreteLaplace": Call(
+        hush.DiscreteLaplace,
+        {"scale": 1.0, "sensitivity": 1},
+        {"scale": "number", "sensitivity": "count"},
+        {"scale": [0], "sensitivity": [0]},
+    ),
+    "ExponentialMechanism": Call(
+        hush.ExponentialMechanism, {"epsilon": 1.0}, {"epsilon": "number"}, {"epsilon": [0, 1e9]}
+    ),
+    "RandomizedResponse": Call(
+        hush.RandomizedResponse,
+        {"epsilon": 1.0, "num_values": 2},
+        {"epsilon": "number", "num_values": "count"},
+        {"epsilon": [0], "num_values": [0, 1]},
+    ),
+    "ApproximateDP": Call(
+        hush.ApproximateDP, {"epsilon": 1.0, "delta": 1e-5}, TARGET_KINDS, {"epsilon": [1e9], "delta": [1, 1.5]}
+    ),
     "ZeroConcentratedDP": Call(hush.ZeroConcentratedDP, {"rho": 1.0}, {"rho": "number"}),
-    "PoissonSampled": Call(hush.PoissonSampled, {"event": Gaussian(1.0), "sampling_rate": 0.1}, {"event": "event", "sampling_rate": "number"}, {"sampling_rate": [0, 1.0001, 1e-300]}),
-    "FixedSizeSampled": Call(hush.FixedSizeSampled, {"event": Gaussian(1.0), "batch_size": 2, "dataset_size": 9}, {"event": "event", "batch_size": "count", "dataset_size": "count"}, {"batch_size": [0, 10], "dataset_size": [0, 1]}),
+    "PoissonSampled": Call(
+        hush.PoissonSampled,
+        {"event": Gaussian(1.0), "sampling_rate": 0.1},
+        {"event": "event", "sampling_rate": "number"},
+        {"sampling_rate": [0, 1.0001, 1e-300]},
+    ),
+    "FixedSizeSampled": Call(
+        hush.FixedSizeSampled,
+        {"event": Gaussian(1.0), "batch_size": 2, "dataset_size": 9},
+        {"event": "event", "batch_size": "count", "dataset_size": "count"},
+        {"batch_size": [0, 10], "dataset_size": [0, 1]},
+    ),
     "Composed": Call(hush.Composed, {"events": (Gaussian(1.0),)}, {"events": "events"}),
     "SelfComposed": Call(hush.SelfComposed, {"event": Gaussian(1.0), "count": 2}, {"event": "event", "count": "count"}),
     "Parallel": Call(hush.Parallel, {"events": (Gaussian(1.0),)}, {"events": "events"}, {"events": [()]}),
     "ParallelByIndex": Call(hush.ParallelByIndex, {"events": (Gaussian(1.0),)}, {"events": "events"}, {"events": [()]}),
     "Group": Call(hush.Group, {"event": Gaussian(1.0), "size": 2}, {"event": "event", "size": "count"}, {"size": [0]}),
-    "RepeatNegativeBinomial": Call(hush.RepeatNegativeBinomial, {"event": Gaussian(1.0), "gamma": 0.1, "shape": 1.0}, {"event": "event", "gamma": "number", "shape": "number"}, {"gamma": [0, 1, 2]}),
-    "RepeatPoisson": Call(hush.RepeatPoisson, {"event": Gaussian(1.0), "mean": 2.0}, {"event": "event", "mean": "number"}, {"mean": [0]}),
+    "RepeatNegativeBinomial": Call(
+        hush.RepeatNegativeBinomial,
+        {"event": Gaussian(1.0), "gamma": 0.1, "shape": 1.0},
+        {"event": "event", "gamma": "number", "shape": "number"},
+        {"gamma": [0, 1, 2]},
+    ),
+    "RepeatPoisson": Call(
+        hush.RepeatPoisson, {"event": Gaussian(1.0), "mean": 2.0}, {"event": "event", "mean": "number"}, {"mean": [0]}
+    ),
     "epsilon": Call(
         hush.epsilon,
         {"noise_multiplier": 1.0, "sampling_rate": 0.1, "num_steps": 3, "delta": 1e-5, "relation": Relation.REPLACE},
-        {"noise_multiplier": "number", "sampling_rate": "number", "num_steps": "count", "delta": "number", "relation": "relation"},
+        {
+            "noise_multiplier": "number",
+            "sampling_rate": "number",
+            "num_steps": "count",
+            "delta": "number",
+            "relation": "relation",
+        },
         {"delta": [1, 2.0], "sampling_rate": [0, 1.5]},
     ),
     "calibrate_noise": Call(
@@ -96,28 +140,72 @@ CALLS: dict[str, Call] = {
         {**TARGET, "maximum": 8, "relation": Relation.ADD_OR_REMOVE},
         {**TARGET_KINDS, "maximum": "count", "relation": "relation"},
     ),
-    "basic_composition": Call(hush.basic_composition, {**TARGET, "count": 3}, {**TARGET_KINDS, "count": "count"}, {"delta": [1]}),
-    "advanced_composition": Call(hush.advanced_composition, {**TARGET, "count": 3, "slack": 1e-6}, {**TARGET_KINDS, "count": "count", "slack": "number"}, {"slack": [0, 1]}),
-    "optimal_composition": Call(hush.optimal_composition, {**TARGET, "count": 3, "total_delta": 1e-3}, {**TARGET_KINDS, "count": "count", "total_delta": "number"}, {"total_delta": [1]}),
-    "sampling_amplification": Call(hush.sampling_amplification, {**TARGET, "sampling_rate": 0.1}, {**TARGET_KINDS, "sampling_rate": "number"}, {"sampling_rate": [0, 1.5]}),
+    "basic_composition": Call(
+        hush.basic_composition, {**TARGET, "count": 3}, {**TARGET_KINDS, "count": "count"}, {"delta": [1]}
+    ),
+    "advanced_composition": Call(
+        hush.advanced_composition,
+        {**TARGET, "count": 3, "slack": 1e-6},
+        {**TARGET_KINDS, "count": "count", "slack": "number"},
+        {"slack": [0, 1]},
+    ),
+    "optimal_composition": Call(
+        hush.optimal_composition,
+        {**TARGET, "count": 3, "total_delta": 1e-3},
+        {**TARGET_KINDS, "count": "count", "total_delta": "number"},
+        {"total_delta": [1]},
+    ),
+    "sampling_amplification": Call(
+        hush.sampling_amplification,
+        {**TARGET, "sampling_rate": 0.1},
+        {**TARGET_KINDS, "sampling_rate": "number"},
+        {"sampling_rate": [0, 1.5]},
+    ),
     "parallel_composition": Call(
         hush.parallel_composition,
         {"claims": [(0.1, 0.0)], "relation": Relation.REPLACE},
         {"relation": "relation"},
         {"claims": [[], None, 3, [1.0], [(0.1,)], "ab", [(math.nan, 0.0)], [(0.1, 1.0)], [(0.1, "0")], [None]]},
     ),
-    "PureFilter": Call(hush.PureFilter, {**TARGET, "relation": Relation.REPLACE}, {**TARGET_KINDS, "relation": "relation"}, {"delta": [1], "unit": ["user", 3]}),
-    "ZcdpFilter": Call(hush.ZcdpFilter, {**TARGET, "relation": Relation.REPLACE}, {**TARGET_KINDS, "relation": "relation"}, {"delta": [0, 1], "unit": ["user", 3]}),
-    "RdpFilter": Call(hush.RdpFilter, {**TARGET, "order": 20.0, "relation": Relation.REPLACE}, {**TARGET_KINDS, "order": "number", "relation": "relation"}, {"delta": [0, 1], "order": [0, 1, 1.0], "unit": ["user", 3]}),
-    "ZcdpOdometer": Call(hush.ZcdpOdometer, {"delta": 1e-5, "relation": Relation.REPLACE}, {"delta": "number", "relation": "relation"}, {"delta": [0, 1]}),
+    "PureFilter": Call(
+        hush.PureFilter,
+        {**TARGET, "relation": Relation.REPLACE},
+        {**TARGET_KINDS, "relation": "relation"},
+        {"delta": [1], "unit": ["user", 3]},
+    ),
+    "ZcdpFilter": Call(
+        hush.ZcdpFilter,
+        {**TARGET, "relation": Relation.REPLACE},
+        {**TARGET_KINDS, "relation": "relation"},
+        {"delta": [0, 1], "unit": ["user", 3]},
+    ),
+    "RdpFilter": Call(
+        hush.RdpFilter,
+        {**TARGET, "order": 20.0, "relation": Relation.REPLACE},
+        {**TARGET_KINDS, "order": "number", "relation": "relation"},
+        {"delta": [0, 1], "order": [0, 1, 1.0], "unit": ["user", 3]},
+    ),
+    "ZcdpOdometer": Call(
+        hush.ZcdpOdometer,
+        {"delta": 1e-5, "relation": Relation.REPLACE},
+        {"delta": "number", "relation": "relation"},
+        {"delta": [0, 1]},
+    ),
     "filter_for": Call(
         lambda accountant=hush.ZcdpAccountant, **arguments: hush.filter_for(accountant, **arguments),
         dict(TARGET),
         TARGET_KINDS,
         {"delta": [1], "accountant": ["zcdp", None, hush.ZcdpAccountant(), int]},
     ),
-    "PldAccountant": Call(hush.PldAccountant, {"relation": Relation.REPLACE, "accuracy": 1e-5}, {"relation": "relation", "accuracy": "number"}, {"accuracy": [0, 1.0, 1e-30], "unit": ["user", 3]}),
-    "RdpAccountant": Call(hush.RdpAccountant, {"relation": Relation.REPLACE}, {"relation": "relation"}, {"unit": ["user", 3]}),
+    "PldAccountant": Call(
+        hush.PldAccountant,
+        {"relation": Relation.REPLACE, "accuracy": 1e-5},
+        {"relation": "relation", "accuracy": "number"},
+        {"accuracy": [0, 1.0, 1e-30], "unit": ["user", 3]},
+    ),
+    "RdpAccountant": Call(
+        hush.RdpAccountant, {"relation": Relation.REPLACE}, {"relation": "relation"}, {"unit": ["user", 3]}
+    ),
     "compose": Call(STARTED.compose, {"event": Gaussian(1.0), "count": 2}, {"event": "event", "count": "count"}),
     "supports": Call(STARTED.supports, {"event": Gaussian(1.0)}, {"event": "event"}),
     "accountant.epsilon": Call(STARTED.epsilon, {"delta": 1e-5}, {"delta": "number"}, {"delta": [1, 1.5]}),
@@ -128,10 +216,16 @@ CALLS: dict[str, Call] = {
     "renyi": Call(RENYI.renyi, {"order": 2.0}, {"order": "number"}, {"order": [0, 1, 0.5]}),
     "best_order": Call(RENYI.best_order, {"delta": 1e-5}, {"delta": "number"}, {"delta": [0, 1]}),
     "epsilon_curve": Call(
-        lambda accountant=STARTED, deltas=(1e-5,): hush.epsilon_curve(accountant, deltas), {}, {}, {"deltas": [[math.nan], [1e-5, -1], [1], ["a"], None, 3], "accountant": [None, 3, PldAccountant]}
+        lambda accountant=STARTED, deltas=(1e-5,): hush.epsilon_curve(accountant, deltas),
+        {},
+        {},
+        {"deltas": [[math.nan], [1e-5, -1], [1], ["a"], None, 3], "accountant": [None, 3, PldAccountant]},
     ),
     "delta_curve": Call(
-        lambda accountant=STARTED, epsilons=(1.0,): hush.delta_curve(accountant, epsilons), {}, {}, {"epsilons": [[math.nan], [-1], [math.inf], ["a"], None], "accountant": [None, 3, PldAccountant]}
+        lambda accountant=STARTED, epsilons=(1.0,): hush.delta_curve(accountant, epsilons),
+        {},
+        {},
+        {"epsilons": [[math.nan], [-1], [math.inf], ["a"], None], "accountant": [None, 3, PldAccountant]},
     ),
     "max_true_positive_rate": Call(
         lambda accountant=STARTED, **arguments: hush.max_true_positive_rate(accountant, **arguments),
@@ -182,7 +276,12 @@ def test_numpy_numbers_are_numbers() -> None:
     assert Event.from_json(Gaussian(np.float64(2.0)).to_json()) == Gaussian(2.0)
 
 
-DOCUMENT = {"schema": "hush.event/1", "kind": "poisson-sampled", "event": {"kind": "gaussian", "noise_multiplier": 1.5}, "sampling_rate": 0.1}
+DOCUMENT = {
+    "schema": "hush.event/1",
+    "kind": "poisson-sampled",
+    "event": {"kind": "gaussian", "noise_multiplier": 1.5},
+    "sampling_rate": 0.1,
+}
 
 
 class TestJson:

@@ -185,6 +185,18 @@ class _Path:
 
 
 @dataclass(frozen=True)
+class _Cut:
+    """A smooth end of the path, in tau."""
+
+    start: float
+    softness: float
+    end: float
+
+    def at(self, tau: np.ndarray) -> np.ndarray:
+        return 0.5 * erfc((tau - self.start) / self.softness)
+
+
+@dataclass(frozen=True)
 class _Table:
     """The integrand without its e^(-s epsilon), weighted, at the nodes of one path."""
 
@@ -230,7 +242,9 @@ class _Inversion:
         target = math.log(delta)
         low, high = 0.0, self._largest_loss()
         at = min(self._chernoff(delta), high * (1 - 1e-6))
-        for _ in range(60):
+        for attempt in range(60):
+            if attempt < 4:
+                at = self._clear_of_kinks(at)
             table = self._table(at, *self._saddle(at), refine=1.0)
             proposal = self._solve(table, target, at)
             if abs(proposal - at) <= 1e-11 * max(1e-2, at):
@@ -284,7 +298,10 @@ class _Inversion:
     def _saddle(self, epsilon: float) -> tuple[float, float]:
         """Where the integrand is least on the positive axis, and its width there."""
         found = minimize_scalar(
-            lambda log_s: self._height(math.exp(log_s), epsilon), bounds=(-9, 11), method="bounded", options={"xatol": 1e-3}
+            lambda log_s: self._height(math.exp(log_s), epsilon),
+            bounds=(-9, 11),
+            method="bounded",
+            options={"xatol": 1e-3},
         )
         s = math.exp(found.x)
         step = 0.02 * s
@@ -315,25 +332,51 @@ class _Inversion:
             table, step = finer, step / 2
         raise OracleError(f"epsilon={epsilon:.6g}: the path integral did not settle")
 
-    def _window(self, epsilon: float, path: _Path) -> tuple[float, float] | None:
-        """(start, softness) in tau of the smooth cut for losses with atoms."""
+    def _kinks(self) -> np.ndarray:
+        """Where the composed loss has mass, if all of it may lie on atoms."""
         atoms = [p.mechanism.atoms(self.direction) for p in self.phases]
         if None in atoms:
-            return None
+            return np.array([])
         if len(atoms) > 1:
             raise OracleError("several phases with atoms: the kinks of the profile lie too densely")
         count = self.phases[0].count
-        kinks = np.linspace(count * atoms[0][0], count * atoms[0][1], count + 1)
-        gap = float(np.abs(kinks - epsilon).min())
+        return np.linspace(count * atoms[0][0], count * atoms[0][1], count + 1)
+
+    def _clear_of_kinks(self, epsilon: float) -> float:
+        """A point nearby that is well inside its piece of the profile."""
+        kinks = self._kinks()
+        if not len(kinks):
+            return epsilon
+        piece = int(np.clip(np.searchsorted(kinks, epsilon), 1, len(kinks) - 1))
+        margin = 0.2 * (kinks[1] - kinks[0])
+        return float(np.clip(epsilon, kinks[piece - 1] + margin, kinks[piece] - margin))
+
+    def _window(self, epsilon: float, path: _Path) -> _Cut | None:
+        """Where to stop for losses with atoms."""
+        kinks = self._kinks()
+        if not len(kinks):
+            return None
         # what is cut off oscillates at least as fast as the distance to the nearest kink: e^(-(softness gap)^2 / 4)
-        softness = 12.5 / (gap * path.width)
-        return 6 * softness + 3, softness
+        softness = 12.5 / (float(np.abs(kinks - epsilon).min()) * path.width)
+        cut = _Cut(start=6 * softness + 3, softness=softness, end=12 * softness + 3)
+        vanish = self._atoms_vanish(path)
+        return cut if cut.end < vanish else _Cut(start=math.inf, softness=1.0, end=vanish)
+
+    def _atoms_vanish(self, path: _Path) -> float:
+        """The tau from which on the integrand of a loss with atoms is negligible after all."""
+        phase = self.phases[0]
+        if not isinstance(phase.mechanism, SampledLaplace):
+            return math.inf
+        atoms, rest = phase.mechanism.envelope(path.crossing, self.direction)
+        start = float(phase.mechanism.log_mgf(np.array([path.crossing + 0j]), self.direction, 1.0)[0].real)
+        least = math.exp(start - (_DEEP + 5) / phase.count)  # |M| below which M^count is nothing
+        return rest / (least - atoms) / path.width if least > atoms else math.inf
 
     def _sweep(
-        self, epsilon: float, path: _Path, step: float, offset: float, window: tuple[float, float] | None, refine: float
+        self, epsilon: float, path: _Path, step: float, offset: float, window: _Cut | None, refine: float
     ) -> _Table:
         """The nodes tau = offset + k step >= 0 until the rest is negligible."""
-        last = _MAX_NODES if window is None else math.ceil((window[0] + 6 * window[1]) / step)
+        last = _MAX_NODES if window is None else int(min(window.end / step, 2 * _MAX_NODES))
         if last > _MAX_NODES:
             raise OracleError(f"epsilon={epsilon:.6g}: too close to a kink of the profile")
         # a curved path runs off exponentially: look every unit of tau whether the rest still matters
@@ -342,7 +385,7 @@ class _Inversion:
         while first < last:
             tau = offset + step * np.arange(first, min(first + size, last))
             s, speed = path.at(tau)
-            weight = np.full(len(tau), step) if window is None else step * _cut(tau, *window)
+            weight = np.full(len(tau), step) if window is None else step * window.at(tau)
             weight[tau == 0] *= 0.5
             log_term = self._log_mgf(s, refine) + np.log(weight * speed / (s * (s + 1)))
             parts.append((s, log_term))
@@ -355,7 +398,3 @@ class _Inversion:
             if window is None:
                 raise OracleError(f"epsilon={epsilon:.6g}: the integrand decays too slowly")
         return _Table(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-def _cut(tau: np.ndarray, start: float, softness: float) -> np.ndarray:
-    return 0.5 * erfc((tau - start) / softness)

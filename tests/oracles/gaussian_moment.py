@@ -47,7 +47,6 @@ class _Paths:
         pick = [np.where(better, getattr(other, n), getattr(self, n)) for n in ("height", "slope", "stop")]
         return replace(self, height=pick[0], slope=pick[1], stop=pick[2])
 
-
     def rows(self, index: np.ndarray) -> _Paths:
         return replace(self, height=self.height[index], slope=self.slope[index], stop=self.stop[index])
 

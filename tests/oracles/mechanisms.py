@@ -102,27 +102,46 @@ class SampledLaplace:
     sampling_rate: float = 1.0
 
     def log_mgf(self, s: Complex, direction: Direction, refine: float) -> Complex:
-        self._refuse_replace(direction)
-        u = s + 1 if direction is Direction.REMOVE else -s
-        low, high = math.log1p(self.sampling_rate * math.expm1(-1 / self.scale)), self._most()
+        u = self._order(s, direction)
+        low, high = self._range()
         panels = math.ceil(refine * (2 + 0.2 / self.scale + 0.05 * float(np.abs(u).max()) * (high - low)))
         x, weights = _legendre(panels)
-        reach = 1 / self.scale
-        # under the unshifted noise: loss at x <= 0, between 0 and 1, at x >= 1
-        ratio = np.concatenate([[-reach], (2 * x - 1) * reach, [reach]])
-        mass = np.concatenate([[0.5], 0.5 * reach * np.exp(-reach * x) * weights, [0.5 * math.exp(-reach)]])
-        loss = np.log1p(self.sampling_rate * np.expm1(ratio))
+        loss = np.concatenate([[low], self._loss(x), [high]])
+        mass = np.concatenate([[0.5], self._density(x) * weights, [0.5 * math.exp(-1 / self.scale)]])
         rows = max(1, _BLOCK // len(loss))
         parts = [log_mean_exp(np.log(mass)[None, :], np.outer(u[i : i + rows], loss)) for i in range(0, len(u), rows)]
         return np.concatenate(parts)
 
-    def _most(self) -> float:
-        return math.log1p(self.sampling_rate * math.expm1(1 / self.scale))
+    def envelope(self, s: float, direction: Direction) -> tuple[float, float]:
+        """|M(s + i t)| <= first + second / t: the atoms, and the continuous part integrated by parts once."""
+        u = float(self._order(np.array([s]), direction)[0])
+        low, high = self._range()
+        x = np.linspace(0, 1, 2001)
+        slope = 2 / self.scale * (1 - (1 - self.sampling_rate) * np.exp(-self._loss(x)))
+        f = self._density(x) * np.exp(u * self._loss(x)) / slope
+        atoms = 0.5 * math.exp(u * low) + 0.5 * math.exp(-1 / self.scale + u * high)
+        return atoms, float(f[0] + f[-1] + np.abs(np.diff(f)).sum())
+
+    def _order(self, s: np.ndarray, direction: Direction) -> np.ndarray:
+        """M(s) = E (P/Q)^u under the unshifted noise."""
+        self._refuse_replace(direction)
+        return s + 1 if direction is Direction.REMOVE else -s
+
+    def _loss(self, x: np.ndarray) -> np.ndarray:
+        """log of the mixture's density over the unshifted one, at x between 0 and 1."""
+        return np.log1p(self.sampling_rate * np.expm1((2 * x - 1) / self.scale))
+
+    def _density(self, x: np.ndarray) -> np.ndarray:
+        return 0.5 / self.scale * np.exp(-x / self.scale)
+
+    def _range(self) -> tuple[float, float]:
+        low, high = self._loss(np.array([0.0, 1.0]))
+        return float(low), float(high)
 
     def bounds(self, direction: Direction) -> tuple[float, float]:
         self._refuse_replace(direction)
-        least = math.log1p(self.sampling_rate * math.expm1(-1 / self.scale))
-        return (least, self._most()) if direction is Direction.REMOVE else (-self._most(), -least)
+        low, high = self._range()
+        return (low, high) if direction is Direction.REMOVE else (-high, -low)
 
     def atoms(self, direction: Direction) -> tuple[float, float] | None:
         return self.bounds(direction)

@@ -33,6 +33,8 @@ RenyiCurve = Callable[[Array], Array]
 def renyi_curve(pair: Pair) -> RenyiCurve:
     """Return a function that bounds the Renyi divergence of P from Q, from above, at an array of orders > 1."""
     profile = pair.forward
+    if float(profile.delta(np.zeros(1))[0]) == 0:
+        return np.zeros_like
     if isinstance(profile, GaussianProfile):
         mu = profile.mu
         return lambda orders: orders * mu**2 / 2

@@ -1,8 +1,8 @@
 """From pairs and a target to a certified epsilon or delta: saddle point, grid, composition, root.
 
-1. *Saddle*: on some thousand unevenly spaced losses per pair, find the tilt c at which delta is decided, and about where.
-2. *Grid*: the spacing that keeps the second-order error of epsilon below the accuracy asked for (far losses may be
-   represented more coarsely, on the same lattice), and the window outside of which the tilted loss has nothing left.
+1. *Saddle*: on a thousand unevenly spaced losses per pair, find the tilt c at which delta is decided, and about where.
+2. *Grid*: the spacing that keeps the second-order error of epsilon below the accuracy asked for (far losses may
+   be represented more coarsely, on the same lattice), and the window outside of which the tilted loss has nothing left.
 3. *Compose* (``_compose``) and find the epsilon at which the certified bound meets delta.
 """
 
@@ -239,38 +239,53 @@ class ComposedLoss:
 
     def __init__(self, parts: Iterable[Part]) -> None:
         merged: dict[Pair, int] = {}
+        log_certain = 0.0
         for pair, count in parts:
-            if _distinguishable(pair):
+            if pair.forward.max_loss == 0 == pair.backward.max_loss:
+                log_certain += count * math.log1p(-_unbounded(pair))  # nothing, or no bound at all
+            elif _distinguishable(pair):
                 merged[pair] = merged.get(pair, 0) + count
         self._parts = list(merged.items())
         self._num_steps = sum(merged.values())
+        self._failure = -math.expm1(log_certain)
         self.max_loss = sum(count * pair.forward.max_loss for pair, count in self._parts)
-        self.infinite = -math.expm1(sum(count * math.log1p(-_unbounded(pair)) for pair, count in self._parts))
+        self._unbounded = -math.expm1(sum(count * math.log1p(-_unbounded(pair)) for pair, count in self._parts))
 
     def epsilon_upper(self, delta: float, accuracy: float = ACCURACY) -> float:
         """Return an epsilon at which delta is proven not to be exceeded."""
-        simple = self._simple_epsilon(delta)
-        return simple[1] if simple is not None else min(self._solve(delta, accuracy).epsilon, self.max_loss)
+        rest = self._rest(delta, up=False)
+        simple = self._simple_epsilon(rest)
+        return simple[1] if simple is not None else min(self._solve(rest, accuracy).epsilon, self.max_loss)
 
     def epsilon_interval(self, delta: float, accuracy: float = ACCURACY) -> tuple[float, float]:
         """Return (lower, upper): at the lower one delta is proven to be exceeded (or it is 0), at the upper one not."""
-        simple = self._simple_epsilon(delta)
+        rest = self._rest(delta, up=False)
+        simple = self._simple_epsilon(rest)
         if simple is not None:
             return simple
-        solution = self._solve(delta, accuracy)
+        solution = self._solve(rest, accuracy)
         if solution.epsilon == 0:
             return 0.0, 0.0
         bound, _ = self._compose(solution.grid, lower=True)
-        lower = _root(bound, solution.saddle, math.log(delta), solution.epsilon, upper=False)
+        lower = _root(bound, solution.saddle, math.log(self._rest(delta, up=True)), solution.epsilon, upper=False)
         upper = min(solution.epsilon, self.max_loss)
         return min(lower, upper), upper
 
+    def _rest(self, delta: float, *, up: bool) -> float:
+        """Return what is left of delta after the parts that protect nothing if they fail, rounded either way."""
+        if self._failure == 0:
+            return delta
+        slack = 8 * ULP * (1 if up else -1)
+        return min(max((delta - self._failure) / (1 - self._failure) * (1 + slack) + slack * delta, -1.0), 1.0)
+
     def _simple_epsilon(self, delta: float) -> tuple[float, float] | None:
         """Answer what needs no composition."""
+        if delta < 0:
+            return math.inf, math.inf
         if not self._parts:
             return 0.0, 0.0
-        if delta <= self.infinite * (1 + 8 * ULP):
-            epsilon = self.max_loss if delta == self.infinite == 0 else math.inf
+        if delta <= self._unbounded * (1 + 8 * ULP):
+            epsilon = self.max_loss if delta == self._unbounded == 0 else math.inf
             return epsilon, epsilon
         if self._num_steps == 1:
             profile = self._parts[0][0].forward
@@ -282,15 +297,15 @@ class ComposedLoss:
 
     def delta_upper(self, epsilon: float, accuracy: float = ACCURACY) -> float:
         """Return an upper bound on delta at epsilon >= 0."""
-        return self._delta(epsilon, accuracy, lower=False)
+        return self._failure + (1 - self._failure) * self._delta(epsilon, accuracy, lower=False)
 
     def delta_lower(self, epsilon: float, accuracy: float = ACCURACY) -> float:
         """Return a lower bound on delta at epsilon >= 0."""
-        return self._delta(epsilon, accuracy, lower=True)
+        return self._failure + (1 - self._failure) * self._delta(epsilon, accuracy, lower=True)
 
     def _delta(self, epsilon: float, accuracy: float, *, lower: bool) -> float:
         if not self._parts or epsilon >= self.max_loss:
-            return self.infinite
+            return self._unbounded
         if self._num_steps == 1:
             profile = self._parts[0][0].forward
             error = 4 * profile.relative_error
@@ -302,7 +317,7 @@ class ComposedLoss:
         saddle = find_saddle(moments, epsilon=epsilon)
         grid = choose_grid(self._parts, moments, saddle, max(saddle.log_delta, -650.0), tail, accuracy)
         bound, _ = self._compose(grid, lower=lower)
-        return min(1.0, max(bound(epsilon), self.infinite))
+        return min(1.0, max(bound(epsilon), self._unbounded))
 
     def _solve(self, delta: float, accuracy: float) -> _Solution:
         """Find epsilon from above: roughly, then precisely around what was found; refine until it stands still.

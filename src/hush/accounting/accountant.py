@@ -6,8 +6,14 @@ from abc import ABC, abstractmethod
 from typing import Self
 
 from hush.accounting.events import Event, SelfComposed
-from hush.errors import Unsupported, check_count, check_delta, check_epsilon, check_instance
+from hush.errors import InvalidArgument, Unsupported, check_count, check_delta, check_epsilon, check_instance
 from hush.guarantee import Bound, Guarantee, Relation, Unit
+
+
+def check_accountant(name: str, kind: object) -> None:
+    """Refuse what is not a class of accountants."""
+    if not (isinstance(kind, type) and issubclass(kind, Accountant)):
+        raise InvalidArgument(name, kind, "a class of accountants", "Such as PldAccountant, not an instance of it")
 
 
 class Accountant(ABC):

@@ -5,10 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from hush.accounting.accountant import Accountant
+from hush.accounting.accountant import Accountant, check_accountant
 from hush.accounting.events import Event, Gaussian, Group, PoissonSampled, SelfComposed
 from hush.accounting.pld import PldAccountant
-from hush.errors import InvalidArgument, check_count, check_delta, check_positive, check_probability
+from hush.errors import (
+    InvalidArgument,
+    check_count,
+    check_delta,
+    check_instance,
+    check_positive,
+    check_probability,
+)
 from hush.guarantee import Relation
 
 Template = Callable[[float], Event]
@@ -103,6 +110,7 @@ def calibrate_count(
     References:
         Doubling and bisection over the integers.
     """
+    check_count("maximum", maximum)
     search = _Search(lambda count: template(round(count)), epsilon, delta, relation, accountant)
     low, high = 0, 1
     while high <= maximum and search.fits(float(high)):
@@ -182,6 +190,8 @@ class _Search:
         self._template = template
         self._epsilon = check_positive("epsilon", epsilon)
         self._delta = check_delta("delta", delta)
+        check_instance("relation", relation, Relation)
+        check_accountant("accountant", accountant)
         self._relation = relation
         self._accountant = accountant
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import singledispatch
+from typing import Any
 
 from hush.accounting import events as ev
 from hush.accounting._pairs import Change, Direction, changes
@@ -22,6 +23,7 @@ from hush.errors import (
     check_delta,
     check_epsilon,
     check_instance,
+    check_positive,
     check_probability,
 )
 from hush.guarantee import Guarantee, Relation
@@ -43,7 +45,7 @@ def basic_composition(epsilon: float, delta: float, count: int) -> Guarantee:
         Dwork et al. 2006; Dwork & Roth 2014, Theorem 3.16.
     """
     check_epsilon("epsilon", epsilon), check_delta("delta", delta), check_count("count", count)
-    return _claim(count * epsilon, _capped(count * delta), "basic composition")
+    return _claim(count * epsilon, count * delta, "basic composition")
 
 
 def advanced_composition(epsilon: float, delta: float, count: int, *, slack: float) -> Guarantee:
@@ -60,7 +62,7 @@ def advanced_composition(epsilon: float, delta: float, count: int, *, slack: flo
         Dwork, Rothblum & Vadhan 2010, Theorem III.3; Dwork & Roth 2014, Theorem 3.20.
     """
     check_epsilon("epsilon", epsilon), check_delta("delta", delta), check_count("count", count)
-    return _advanced([(epsilon, delta)] * 1, [count], slack)
+    return _advanced([(epsilon, delta)], [count], slack)
 
 
 def optimal_composition(epsilon: float, delta: float, count: int, *, total_delta: float) -> Guarantee:
@@ -119,13 +121,15 @@ def parallel_composition(claims: Sequence[Claim], *, relation: Relation = Relati
         McSherry 2009, Theorem 4. A replaced record may leave one part and enter another: the two claims add up.
     """
     check_instance("relation", relation, Relation)
-    if not claims:
-        raise InvalidArgument("claims", claims, "at least one (epsilon, delta)")
-    epsilon = max(check_epsilon("epsilon", claim[0]) for claim in claims)
-    delta = max(check_delta("delta", claim[1]) for claim in claims)
-    times = 2 if relation is Relation.REPLACE and len(claims) > 1 else 1
+    given: Any = claims
+    pairs = list(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else []
+    if not pairs or not all(isinstance(claim, Sequence) and len(claim) == 2 for claim in pairs):
+        raise InvalidArgument("claims", claims, "at least one pair (epsilon, delta)")
+    epsilon = max(check_epsilon("epsilon", claim[0]) for claim in pairs)
+    delta = max(check_delta("delta", claim[1]) for claim in pairs)
+    times = 2 if relation is Relation.REPLACE and len(pairs) > 1 else 1
     method = "parallel composition"
-    return _claim(times * epsilon, _capped(times * delta), method, "the parts are disjoint", relation=relation)
+    return _claim(times * epsilon, times * delta, method, "the parts are disjoint", relation=relation)
 
 
 class BasicAccountant(Accountant):
@@ -155,7 +159,7 @@ class BasicAccountant(Accountant):
         return max(epsilon if delta >= failure else math.inf for epsilon, failure in self._totals())
 
     def _delta(self, epsilon: float) -> float:
-        return max(failure if epsilon >= total else 1.0 for total, failure in self._totals())
+        return max(min(failure, 1.0) if epsilon >= total else 1.0 for total, failure in self._totals())
 
 
 class AdvancedAccountant(BasicAccountant):
@@ -274,7 +278,7 @@ def _(event: ev.Parallel, change: Change) -> list[tuple[Claim, int]]:
     moved = replace(change, direction=Direction.REMOVE, claimed=False)
     largest = sorted((_sum(claims(part, moved)) for part in event.events), reverse=True)[:2]
     deltas = sorted((_sum(claims(part, moved))[1] for part in event.events), reverse=True)[:2]
-    return _worst([*stays, (math.fsum(epsilon for epsilon, _ in largest), _capped(math.fsum(deltas)))])
+    return _worst([*stays, (math.fsum(epsilon for epsilon, _ in largest), math.fsum(deltas))])
 
 
 def _worst(totals: list[Claim]) -> list[tuple[Claim, int]]:
@@ -294,28 +298,25 @@ def _amplified(epsilon: float, rate: float) -> float:
 
 def _sum(parts: list[tuple[Claim, int]]) -> Claim:
     epsilon = math.fsum(count * claim[0] for claim, count in parts)
-    return epsilon, _capped(math.fsum(count * claim[1] for claim, count in parts))
+    return epsilon, math.fsum(count * claim[1] for claim, count in parts)
 
 
 def _advanced(single: list[Claim], counts: list[int], slack: float) -> Guarantee:
-    if not 0 < slack < 1:
-        raise InvalidArgument("slack", slack, "a number in (0, 1)", "It is the delta that advanced composition spends")
+    check_positive("slack", check_delta("slack", slack), "It is the delta that advanced composition spends")
     pairs = list(zip(single, counts, strict=True))
     squares = math.fsum(count * claim[0] ** 2 for claim, count in pairs)
     drift = math.fsum(count * claim[0] * _expm1(claim[0]) for claim, count in pairs)
     epsilon = math.sqrt(2 * math.log(1 / slack) * squares) + drift
-    return _claim(epsilon, _capped(_sum(pairs)[1] + slack), "advanced composition", _FIXED)
+    return _claim(epsilon, _sum(pairs)[1] + slack, "advanced composition", _FIXED)
 
 
 def _expm1(value: float) -> float:
     return math.expm1(value) if value < 700 else math.inf
 
 
-def _capped(delta: float) -> float:
-    return min(delta, math.nextafter(1.0, 0.0))
-
-
 def _claim(
     epsilon: float, delta: float, method: str, *assumptions: str, relation: Relation = Relation.ADD_OR_REMOVE
 ) -> Guarantee:
+    if not delta < 1:  # nothing is promised any more
+        epsilon, delta = math.inf, math.nextafter(1.0, 0.0)
     return Guarantee(epsilon=epsilon, delta=delta, method=method, assumptions=assumptions, relation=relation)

@@ -6,17 +6,19 @@ import math
 from collections.abc import Iterable
 
 from hush.accounting.accountant import Accountant
-from hush.errors import InvalidArgument, check_delta, check_epsilon
+from hush.errors import InvalidArgument, check_fraction, check_instance
 
 
 def epsilon_curve(accountant: Accountant, deltas: Iterable[float]) -> list[tuple[float, float]]:
     """Return (delta, epsilon) for each delta."""
-    return [(delta, accountant.epsilon(delta)) for delta in (check_delta("delta", d) for d in deltas)]
+    check_instance("accountant", accountant, Accountant)
+    return [(delta, accountant.epsilon(delta)) for delta in _each("deltas", deltas)]
 
 
 def delta_curve(accountant: Accountant, epsilons: Iterable[float]) -> list[tuple[float, float]]:
     """Return (epsilon, delta) for each epsilon."""
-    return [(epsilon, accountant.delta(epsilon)) for epsilon in (check_epsilon("epsilon", e) for e in epsilons)]
+    check_instance("accountant", accountant, Accountant)
+    return [(epsilon, accountant.delta(epsilon)) for epsilon in _each("epsilons", epsilons)]
 
 
 def max_true_positive_rate(accountant: Accountant, false_positive_rate: float, *, num_points: int = 40) -> float:
@@ -35,8 +37,8 @@ def max_true_positive_rate(accountant: Accountant, false_positive_rate: float, *
     References:
         Dong, Roth & Su 2022, Proposition 2.4; Wasserman & Zhou 2010.
     """
-    if not 0 <= false_positive_rate <= 1:
-        raise InvalidArgument("false_positive_rate", false_positive_rate, "a number in [0, 1]")
+    check_instance("accountant", accountant, Accountant)
+    check_fraction("false_positive_rate", false_positive_rate)
 
     def rate(epsilon: float) -> float:
         delta = accountant.delta(epsilon)
@@ -53,6 +55,12 @@ def max_true_positive_rate(accountant: Accountant, false_positive_rate: float, *
             if found < value:
                 best, value = candidate, found
     return max(value, false_positive_rate)
+
+
+def _each(name: str, values: Iterable[float]) -> Iterable[float]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidArgument(name, values, "a sequence of numbers")
+    return values
 
 
 def _exp(value: float) -> float:

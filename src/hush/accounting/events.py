@@ -133,7 +133,7 @@ class ExponentialMechanism(Event):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        self._set(epsilon=check_positive("epsilon", self.epsilon, maximum=1 / _MIN_NOISE))
+        self._set(epsilon=_check_loss("epsilon", self.epsilon))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class RandomizedResponse(Event):
     def __post_init__(self) -> None:
         """Check the arguments."""
         self._set(
-            epsilon=check_positive("epsilon", self.epsilon, maximum=1 / _MIN_NOISE),
+            epsilon=_check_loss("epsilon", self.epsilon),
             num_values=check_count("num_values", self.num_values, minimum=2),
         )
 
@@ -163,10 +163,8 @@ class ApproximateDP(Event):
     def __post_init__(self) -> None:
         """Check the arguments."""
         epsilon = check_epsilon("epsilon", self.epsilon)
-        if not epsilon <= 1 / _MIN_NOISE:
-            raise InvalidArgument(
-                "epsilon", epsilon, f"at most {1 / _MIN_NOISE:.3g}", "Beyond that nothing is promised"
-            )
+        if epsilon > 0:
+            _check_loss("epsilon", epsilon)
         self._set(epsilon=epsilon, delta=check_delta("delta", self.delta))
 
 
@@ -315,7 +313,7 @@ class RepeatNegativeBinomial(Event):
     def mean(self) -> float:
         """Expected number of runs."""
         log_gamma = math.log(self.gamma)
-        if self.shape == 0:
+        if self.shape < 1e-9:  # the limit; closer, the quotient below loses its digits
             return (1 - 1 / self.gamma) / log_gamma
         return self.shape * (1 - self.gamma) / (self.gamma * -math.expm1(self.shape * log_gamma))
 
@@ -374,6 +372,14 @@ def _check_noise(name: str, value: float) -> float:
     number = check_positive(name, value)
     if not _MIN_NOISE <= number <= _MAX_NOISE:
         raise InvalidArgument(name, value, f"between {_MIN_NOISE:.3g} and {_MAX_NOISE:.3g}", "Beyond, rounding decides")
+    return number
+
+
+def _check_loss(name: str, value: float) -> float:
+    number = check_positive(name, value)
+    if not 1 / _MAX_NOISE <= number <= 1 / _MIN_NOISE:
+        limits = f"between {1 / _MAX_NOISE:.3g} and {1 / _MIN_NOISE:.3g}"
+        raise InvalidArgument(name, value, limits, "Below, rounding decides; beyond, nothing is promised")
     return number
 
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from hush.accounting._pairs import changes
-from hush.accounting.accountant import Accountant
+from hush.accounting.accountant import Accountant, check_accountant
 from hush.accounting.classic import BasicAccountant, claims
 from hush.accounting.events import Event
 from hush.accounting.pld import PldAccountant
@@ -50,6 +50,7 @@ class PrivacyFilter(ABC):
         check_instance("relation", relation, Relation)
         self.relation = relation
         self.unit = Unit.example() if unit is None else unit
+        check_instance("unit", self.unit, Unit)
         self._spent = Fraction(0)
 
     @property
@@ -253,6 +254,7 @@ def filter_for(
     References:
         Feldman & Zrnic 2021; Whitehouse et al. 2023.
     """
+    check_accountant("accountant", accountant)
     if issubclass(accountant, PldAccountant):
         raise Unsupported(
             "PldAccountant has no filter: it composes loss distributions fixed in advance, and its bound fails "
@@ -293,6 +295,7 @@ class ZcdpOdometer:
 
     def spend(self, event: Event) -> None:
         """Record an event that is about to be run."""
+        check_instance("event", event, Event)
         cost = max(rho_bound(event, change) for change in changes(self.relation))
         self.rho = math.nextafter(self.rho + cost, math.inf)
 

@@ -17,7 +17,7 @@ from hush.accounting._profile import Array
 from hush.accounting._renyi import renyi_curve
 from hush.accounting._solve import ComposedLoss
 from hush.accounting.accountant import Accountant
-from hush.errors import InvalidArgument, Unsupported
+from hush.errors import InvalidArgument, Unsupported, check_delta, check_positive
 
 MAX_ORDER = 1e9
 """Orders are searched in (1, MAX_ORDER]."""
@@ -46,12 +46,13 @@ class RdpAccountant(Accountant):
 
     def renyi(self, order: float) -> float:
         """Return the composed Renyi divergence at an order > 1."""
-        if not 1 < order <= MAX_ORDER:
+        if not 1 < check_positive("order", order) <= MAX_ORDER:
             raise InvalidArgument("order", order, f"a number in (1, {MAX_ORDER:.3g}]")
         return float(self._curve(np.array([float(order)]))[0])
 
     def best_order(self, delta: float) -> float:
-        """Return the order that gives the smallest epsilon at this delta."""
+        """Return the order that gives the smallest epsilon at this delta > 0."""
+        check_positive("delta", check_delta("delta", delta))
         return best_order(lambda orders: to_epsilon(self._curve(orders), orders, delta))[0]
 
     def _check(self, event: ev.Event) -> None:
