@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from hush.accounting import ApproximateDP as Claim
 from hush.accounting import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -24,7 +25,6 @@ from hush.accounting import (
     PoissonSampled,
     RandomizedResponse,
 )
-from hush.accounting import ApproximateDP as Claim
 from hush.accounting._lattice import Atoms, dominated, dominating, loss_range
 from hush.accounting._pairs import Change, alternatives, changes
 from hush.accounting._profile import Pair
@@ -242,7 +242,7 @@ def test_the_renyi_divergence_is_the_integral_that_defines_it(case: Case) -> Non
         for order in (1.3, 2.0, 3.0):
             truth = case.truth.log_moment(order, swapped=swapped) / (order - 1)
             found = float(renyi_curve(pair)(np.array([order]))[0])
-            assert truth * (1 - 1e-6) - 1e-12 <= found, f"order {order}: below the truth"
+            assert truth * (1 - 3e-6) - 1e-12 <= found, f"order {order}: below the truth"
             if not isinstance(case.event, DiscreteGaussian):  # its closed form is a bound
                 assert found <= truth * (1 + 1e-5) + 1e-9, f"order {order}: not tight"
 
@@ -343,16 +343,26 @@ def test_poisson_sampling_by_brute_force(others: tuple[float, ...], change: tupl
         assert truth.delta(epsilon, swapped=True) <= float(pair.backward.delta(np.array([epsilon]))[0]) + 1e-6
 
 
-def lattice_delta(atoms: Atoms, epsilon: np.ndarray) -> np.ndarray:
+def lattice_delta(atoms: Atoms | list[Atoms], epsilon: np.ndarray) -> np.ndarray:
+    """The profile of a lattice; of several lower ones, each of which must hold, the largest."""
+    if isinstance(atoms, list):
+        return np.max([lattice_delta(each, epsilon) for each in atoms], axis=0)
     gaps = -np.expm1(np.minimum(epsilon[:, None] - atoms.losses[None, :], 0.0))
     return atoms.infinite + np.where(gaps > 0, gaps, 0.0) @ atoms.masses
 
 
-def lattices(pair: Pair, spacing: float) -> tuple[Atoms, Atoms]:
+def points(pair: Pair, spacing: float, offset: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     low, high = loss_range(pair, 1e-13)
-    indices = np.arange(-math.ceil(-low / spacing), math.ceil(high / spacing) + 1)
-    losses, gaps = indices * spacing, np.full(len(indices) - 1, spacing)
-    return dominating(pair, losses, gaps), dominated(pair, losses, gaps)
+    indices = np.arange(-math.ceil((offset - low) / spacing), math.ceil((high - offset) / spacing) + 1)
+    return offset + indices * spacing, np.full(len(indices) - 1, spacing)
+
+
+def lattices(pair: Pair, spacing: float) -> tuple[Atoms, list[Atoms]]:
+    """The lattice from above, and all that are offered from below: with a point at 0, and at the smallest loss."""
+    smallest = -pair.backward.max_loss
+    offsets = [0.0, smallest] if -math.inf < smallest < 0 else [0.0]
+    below = [atoms for offset in offsets for atoms in dominated(pair, *points(pair, spacing, offset))]
+    return dominating(pair, *points(pair, spacing)), below
 
 
 def curve(pair: Pair, epsilon: np.ndarray) -> np.ndarray:
@@ -373,7 +383,8 @@ def test_dominated_below_profile_below_dominating(case: Case, spacing: float) ->
         for epsilon in (np.linspace(-3, 0, 400), np.linspace(0, 9, 1200), np.geomspace(1e-6, 0.3, 300)):
             truth = curve(pair, epsilon)
             assert np.all(truth <= lattice_delta(above, epsilon) + 1e-13 + 1e-9 * truth)
-            assert np.all(lattice_delta(below, epsilon) <= truth + 1e-13 + 1e-12 * truth)
+            for one in below:
+                assert np.all(lattice_delta(one, epsilon) <= truth + 1e-13 + 1e-12 * truth)
 
 
 @EACH
@@ -385,18 +396,23 @@ def test_the_tails_are_bounded_relatively_too(case: Case) -> None:
         epsilon = np.linspace(0.3 * high, 0.98 * high, 200)
         truth = curve(pair, epsilon)
         assert np.all(truth * (1 - 1e-9) - 1e-16 <= lattice_delta(above, epsilon))
-        assert np.all(lattice_delta(below, epsilon) <= truth * (1 + 1e-9) + 1e-16)
+        for one in below:
+            assert np.all(lattice_delta(one, epsilon) <= truth * (1 + 1e-9) + 1e-16)
 
 
 @EACH
 @SPACINGS
 def test_masses_are_a_distribution_under_both(case: Case, spacing: float) -> None:
     for pair in pairs(case):
-        for atoms in lattices(pair, spacing):
-            assert np.all(atoms.masses >= -1e-11)  # rounding of the curve, over the spacing
+        above, below = lattices(pair, spacing)
+        assert np.all(above.masses >= -1e-11)  # rounding of the curve, over the spacing
+        other = float(np.dot(above.masses, np.exp(-above.losses)))
+        assert other <= 1 + 1e-9, "Q's probabilities, e^-loss times P's, sum to at most 1"
+        assert below
+        for atoms in [above, *below]:
             assert float(atoms.masses.sum()) + atoms.infinite == pytest.approx(1, abs=1e-12)
-            other = float(np.dot(atoms.masses, np.exp(-atoms.losses)))
-            assert other <= 1 + 1e-9, "Q's probabilities, e^-loss times P's, sum to at most 1"
+        for atoms in below:
+            assert np.all(atoms.masses >= 0)
 
 
 @EACH
@@ -406,7 +422,8 @@ def test_finer_is_closer(case: Case) -> None:
         widths = []
         for spacing in (0.1, 0.01):
             above, below = lattices(pair, spacing)
-            widths.append(float(np.max(lattice_delta(above, epsilon) - lattice_delta(below, epsilon))))
+            best = np.max([lattice_delta(one, epsilon) for one in below], axis=0)
+            widths.append(float(np.max(lattice_delta(above, epsilon) - best)))
         assert widths[1] <= 0.5 * widths[0] + 1e-11  # a corner between points costs the first order
 
 

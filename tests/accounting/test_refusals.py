@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -363,10 +364,8 @@ class TestJson:
         for _ in range(600):
             inner = f'{{"kind":"group","size":1,"event":{inner}}}'
         text = '{"schema":"hush.event/1",' + inner[1:]
-        try:
+        with contextlib.suppress(InvalidArgument):
             assert Event.from_json(text).to_json() == Event.from_json(text).to_json()
-        except InvalidArgument:
-            pass
 
 
 def test_claims_are_one_thing_not_another() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import math
 import pickle
 import time
@@ -177,7 +178,7 @@ def test_order_does_not_matter(accountant: Accountant, event: Event) -> None:
 @EACH
 def test_more_delta_means_less_epsilon(accountant: Accountant, event: Event) -> None:
     values = [once(accountant, event, delta) for delta in (1e-18, 1e-12, 1e-5, 1e-3, 0.1)]
-    assert all(0 <= later <= earlier * (1 + 5e-6) for earlier, later in zip(values, values[1:], strict=False)), values
+    assert all(0 <= later <= earlier * (1 + 5e-6) for earlier, later in itertools.pairwise(values)), values
 
 
 @EACH
@@ -204,7 +205,7 @@ def test_epsilon_and_delta_are_inverse(accountant: Accountant, event: Event) -> 
 def test_more_epsilon_means_less_delta(accountant: Accountant, event: Event) -> None:
     composed = accountant.compose(event)
     values = [composed.delta(epsilon) for epsilon in (0.1, 0.5, 2.0, 8.0)]
-    assert all(0 <= later <= earlier * (1 + 1e-4) <= 1.01 for earlier, later in zip(values, values[1:], strict=False))
+    assert all(0 <= later <= earlier * (1 + 1e-4) <= 1.01 for earlier, later in itertools.pairwise(values))
 
 
 @pytest.mark.parametrize("name", ["composed-sampled", "parallel-composed", "self-composed"])

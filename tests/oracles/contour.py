@@ -369,8 +369,10 @@ class _Inversion:
             return math.inf
         atoms, rest = phase.mechanism.envelope(path.crossing, self.direction)
         start = float(phase.mechanism.log_mgf(np.array([path.crossing + 0j]), self.direction, 1.0)[0].real)
-        least = math.exp(start - (_DEEP + 5) / phase.count)  # |M| below which M^count is nothing
-        return rest / (least - atoms) / path.width if least > atoms else math.inf
+        t = path.width * np.logspace(1, 6, 200)
+        # what is left beyond t, relative to the integrand at the crossing; the kernel decays like 1 / t^2
+        left = phase.count * (np.log(atoms + rest / t) - start) - np.log(t / path.crossing**2)
+        return float(t[np.argmax(left < -_DEEP)] / path.width) if (left < -_DEEP).any() else math.inf
 
     def _sweep(
         self, epsilon: float, path: _Path, step: float, offset: float, window: _Cut | None, refine: float

@@ -104,7 +104,9 @@ class SampledLaplace:
     def log_mgf(self, s: Complex, direction: Direction, refine: float) -> Complex:
         u = self._order(s, direction)
         low, high = self._range()
-        panels = math.ceil(refine * (2 + 0.2 / self.scale + 0.05 * float(np.abs(u).max()) * (high - low)))
+        # of the phase of e^(u loss), at most 12 radians to a panel of 24 nodes
+        turns = float(np.abs(u).max() * self._slope(np.array([0.0, 1.0])).max())
+        panels = math.ceil(refine * (2 + 0.2 / self.scale + turns / 12))
         x, weights = _legendre(panels)
         loss = np.concatenate([[low], self._loss(x), [high]])
         mass = np.concatenate([[0.5], self._density(x) * weights, [0.5 * math.exp(-1 / self.scale)]])
@@ -117,8 +119,7 @@ class SampledLaplace:
         u = float(self._order(np.array([s]), direction)[0])
         low, high = self._range()
         x = np.linspace(0, 1, 2001)
-        slope = 2 / self.scale * (1 - (1 - self.sampling_rate) * np.exp(-self._loss(x)))
-        f = self._density(x) * np.exp(u * self._loss(x)) / slope
+        f = self._density(x) * np.exp(u * self._loss(x)) / self._slope(x)
         atoms = 0.5 * math.exp(u * low) + 0.5 * math.exp(-1 / self.scale + u * high)
         return atoms, float(f[0] + f[-1] + np.abs(np.diff(f)).sum())
 
@@ -130,6 +131,9 @@ class SampledLaplace:
     def _loss(self, x: np.ndarray) -> np.ndarray:
         """log of the mixture's density over the unshifted one, at x between 0 and 1."""
         return np.log1p(self.sampling_rate * np.expm1((2 * x - 1) / self.scale))
+
+    def _slope(self, x: np.ndarray) -> np.ndarray:
+        return 2 / self.scale * (1 - (1 - self.sampling_rate) * np.exp(-self._loss(x)))
 
     def _density(self, x: np.ndarray) -> np.ndarray:
         return 0.5 / self.scale * np.exp(-x / self.scale)

@@ -22,8 +22,6 @@ from hush.accounting._profile import ULP, Array, Pair, Profile
 
 _SEARCH = np.geomspace(1e-12, 1e15, 1351)  # twenty-seven decades, fifty points each
 
-_HULL_ROUNDS = 8
-
 
 @dataclass(frozen=True, slots=True)
 class Atoms:
@@ -118,7 +116,7 @@ def dominated(pair: Pair, losses: Array, gaps: Array, *, straight: bool = False)
     for start in rising:
         if right < left:  # there is a point at 0, where the two sides meet
             curve = np.concatenate([start[:-1], [min(start[-1], falling[0])], falling[1:]])
-        elif start[-1] < lowered[left - 1] or falling[0] < lowered[right]:
+        elif start[-1] > lowered[left - 1] or falling[0] > lowered[right]:
             continue  # the cell around 0 needs both of its ends lowered by the overshoot, not shifted
         else:
             curve = np.concatenate([start, falling])
@@ -170,12 +168,14 @@ def _hull_masses(losses: Array, gaps: Array, curve: Array) -> tuple[Array, Array
     keep = np.arange(len(losses))
     reach = np.append(0.0, np.cumsum(gaps))
     masses, noise = corner_masses(losses, gaps, curve)
-    for attempt in range(_HULL_ROUNDS + 1):
-        negative = masses < 0
-        if not negative.any():
-            break
-        # A point above the chord of two others is no corner of the hull. As a rule whole stretches go at once.
-        keep = keep[~negative] if attempt < _HULL_ROUNDS else keep[_hull(losses[keep], curve[keep])]
+    chained = False
+    while (masses < 0).any() and not (chained and masses[0] >= 0):
+        # A point above the chord of two others (one may be the origin) is no corner of the hull. As a rule whole
+        # stretches go at once; where they do not, one pass over the points settles it, up to the first.
+        if len(keep) > 0.9 * len(losses) or chained:
+            keep = keep[masses >= 0] if not chained else keep[1:]
+        else:
+            keep, chained = keep[_hull(losses[keep], curve[keep])], True
         masses, noise = corner_masses(losses[keep], np.diff(reach[keep]), curve[keep])
     full = np.zeros((2, len(curve)))
     full[:, keep] = np.maximum(masses, 0.0), noise + np.maximum(-masses, 0.0)

@@ -136,29 +136,40 @@ class DiscreteGaussianProfile(Profile):
         """Evaluate P(X >= t) - e^eps Q(X >= t) for the smallest t whose loss is at least eps."""
         first = np.ceil(self.sigma**2 * epsilon / self.sensitivity + self.sensitivity / 2)
         here, there = self._log_tail(first - self.sensitivity), self._log_tail(first)
-        return np.asarray(np.exp(here) * np.maximum(-np.expm1(np.minimum(epsilon + there - here, 0.0)), 0.0))
+        with np.errstate(invalid="ignore"):  # far out both tails are empty
+            gap = -np.expm1(np.minimum(epsilon + there - here, 0.0))
+        return np.where(np.isfinite(here), np.exp(here) * gap, 0.0)
 
     def _log_tail(self, first: Array) -> Array:
-        """Return log P(X >= first)."""
-        return self._log_tail_by_table(first) if self.sigma < _TABLE_LIMIT else self._log_tail_by_series(first)
+        """Return log P(X >= first), without underflow: where it is subtracted, 0 instead of little would be wrong."""
+        if self.sigma < _TABLE_LIMIT:
+            return self._log_tail_by_table(first)
+        far = first >= 0.7 * self.sigma**2
+        near = self._log_tail_by_series(np.where(far, 0.0, first))
+        return np.where(far, self._log_tail_by_sum(np.where(far, first, self.sigma**2)), near)
 
     @cached_property
     def _table(self) -> Array:
-        reach = math.ceil(45 * self.sigma) + 2
+        reach = math.ceil(60 * self.sigma) + self.sensitivity + 2
         points = np.arange(-reach, reach + 1, dtype=float)
-        with np.errstate(under="ignore"):
-            masses = np.exp(-0.5 * (points / self.sigma) ** 2)
-        tails = np.cumsum(masses[::-1])[::-1]
-        return np.append(np.log(np.maximum(tails, 1e-320)) - math.log(tails[0]), -1000.0)
+        tails = np.logaddexp.accumulate(-0.5 * (points[::-1] / self.sigma) ** 2)[::-1]
+        return np.append(tails - tails[0], -math.inf)
 
     def _log_tail_by_table(self, first: Array) -> Array:
         reach = (len(self._table) - 2) // 2
         return self._table[np.clip(first + reach, 0, len(self._table) - 1).astype(np.int64)]
 
+    def _log_tail_by_sum(self, first: Array) -> Array:
+        """Add up terms, each at most half of the one before."""
+        steps = np.arange(64.0)
+        terms = -steps * first[..., None] / self.sigma**2 - 0.5 * (steps / self.sigma) ** 2
+        log_first = -0.5 * (first / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi))
+        return np.asarray(log_first + np.log(np.exp(terms).sum(axis=-1)))
+
     def _log_tail_by_series(self, first: Array) -> Array:
-        """Euler-Maclaurin from the first point on; for sigma >= 64 eight terms leave less than 1e-15."""
+        """Euler-Maclaurin from the first point on; for sigma >= 64 and |first| < 0.7 sigma^2 eight terms are enough."""
         z = first / self.sigma
-        positive = np.minimum(np.abs(z), 45.0)  # beyond, the tail is below the smallest float
+        positive = np.minimum(np.abs(z), 0.7 * self.sigma)
         correction = np.full_like(positive, 0.5)
         before, hermite = np.ones_like(positive), positive  # He_0, He_1
         power = self.sigma

@@ -46,6 +46,10 @@ class Profile(ABC):
     def delta(self, epsilon: Array) -> Array:
         """Evaluate the profile at an array of epsilon >= 0."""
 
+    def corners(self, limit: int) -> Array:
+        """Return the first corners of the curve, at most ``limit``, if it has any."""
+        return np.empty(0) if self.period is None else self.period * np.arange(1.0, limit + 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:

@@ -17,12 +17,14 @@ import numpy as np
 
 from hush.accounting._lattice import dominating, loss_range
 from hush.accounting._noise_profiles import DiscreteGaussianProfile, GaussianProfile
-from hush.accounting._profile import Array, Pair
+from hush.accounting._profile import Array, Pair, Profile
 from hush.errors import Unsupported
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PANELS = (240, 350)
 _DECADES = 12
+_CORNERS = 2000
+_FAR = 60.0  # the backward part has fallen by e^-60 here, at every order
 _DECAY = 40.0  # the integrand must have fallen by e^-40 at the end of the grid
 _SAFETY = 1e-8  # disagreement of the two grids that is accepted; results are raised by it
 
@@ -64,12 +66,12 @@ def _of_atoms(pair: Pair, period: float) -> RenyiCurve:
 
 
 def _by_quadrature(pair: Pair) -> RenyiCurve:
-    reach = loss_range(pair, 1e-290)[1]
-    rules = [_rule(pair, reach, panels) for panels in _PANELS]
+    low, high = loss_range(pair, 1e-290)
+    rules = [(_rule(pair.forward, high, panels), _rule(pair.backward, min(-low, _FAR), panels)) for panels in _PANELS]
     endless = pair.forward.max_loss == math.inf
 
     def curve(orders: Array) -> Array:
-        coarse, fine = (_log_moments(rule, orders, endless=endless) for rule in rules)
+        coarse, fine = (_log_moments(*rule, orders, endless=endless) for rule in rules)
         with np.errstate(invalid="ignore"):
             agree = np.abs(coarse - fine) <= _SAFETY * np.abs(fine)
         return np.where(agree & np.isfinite(fine), fine * (1 + _SAFETY) / (orders - 1), np.inf)
@@ -77,22 +79,23 @@ def _by_quadrature(pair: Pair) -> RenyiCurve:
     return curve
 
 
-def _rule(pair: Pair, reach: float, panels: int) -> tuple[Array, Array, Array]:
-    """Return nodes, and the logs of weight times the profile at them, forwards and backwards."""
-    edges = np.append(0.0, reach * np.geomspace(10.0**-_DECADES, 1.0, panels))
+def _rule(profile: Profile, reach: float, panels: int) -> tuple[Array, Array]:
+    """Return nodes in [0, reach], and the logs of weight times the profile at them."""
+    corners = profile.corners(_CORNERS)
+    even = np.append(0.0, reach * np.geomspace(10.0**-_DECADES, 1.0, panels))
+    edges = np.union1d(even, corners[corners < reach])
     half = 0.5 * np.diff(edges)
     nodes = (edges[:-1, None] + half[:, None] * (_NODES + 1)).ravel()
     with np.errstate(divide="ignore"):
-        log_weights = np.log((half[:, None] * _WEIGHTS).ravel())
-        return nodes, log_weights + np.log(pair.forward.delta(nodes)), log_weights + np.log(pair.backward.delta(nodes))
+        return nodes, np.log((half[:, None] * _WEIGHTS).ravel()) + np.log(profile.delta(nodes))
 
 
-def _log_moments(rule: tuple[Array, Array, Array], orders: Array, *, endless: bool) -> Array:
+def _log_moments(forward: tuple[Array, Array], backward: tuple[Array, Array], orders: Array, *, endless: bool) -> Array:
     """Return log E_Q[(P/Q)^a] by one rule; infinite where the integrand is cut off."""
-    nodes, forward, backward = rule
-    exponents = np.concatenate([np.outer(orders - 1, nodes) + forward, np.outer(-orders, nodes) + backward], axis=1)
+    ahead = np.outer(orders - 1, forward[0]) + forward[1]
+    exponents = np.concatenate([ahead, np.outer(-orders, backward[0]) + backward[1]], axis=1)
     peak = exponents.max(axis=1)
     integral = peak + np.log(np.exp(exponents - peak[:, None]).sum(axis=1))
     log_growth = integral + np.log(orders) + np.log(orders - 1)
-    cut_off = endless & (exponents[:, len(nodes) - 1] > peak - _DECAY)
+    cut_off = endless & (ahead[:, -1] > peak - _DECAY)
     return np.where(cut_off, np.inf, np.logaddexp(0.0, log_growth))

@@ -42,6 +42,11 @@ class SampledRemoval(Profile):
         large = epsilon - math.log(q) + np.log1p(-(1 - q) * np.exp(-np.maximum(epsilon, 1.0)))
         return q * self.base.delta(np.where(epsilon < 1.0, small, large))
 
+    def corners(self, limit: int) -> Array:
+        """Return where the base's corners go."""
+        base = self.base.corners(limit)
+        return np.log1p(self.sampling_rate * np.expm1(base[base < 700]))
+
 
 @dataclass(frozen=True)
 class SampledAddition(Profile):
@@ -69,6 +74,10 @@ class SampledAddition(Profile):
         scaled = np.where(inside, scaled, 1.0)
         argument = np.maximum(-np.log1p(np.where(inside, np.expm1(-epsilon), 0.0) / self.sampling_rate), 0.0)
         return np.where(inside, scaled * np.exp(np.where(inside, epsilon, 0.0)) * self.base.delta(argument), 0.0)
+
+    def corners(self, limit: int) -> Array:
+        """Return where the base's corners go."""
+        return -np.log1p(self.sampling_rate * np.expm1(-self.base.corners(limit)))
 
 
 @dataclass(frozen=True)
