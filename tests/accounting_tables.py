@@ -144,6 +144,5 @@ def build(phases: list[list[Any]]) -> Event:
 
 
 def golden(name: str) -> Any:
-    """A file of tests/golden, parsed; before it is there, the shared one that it is copied from."""
-    here = Path(__file__).parent / "golden" / name
-    return json.loads((here if here.exists() else Path(__file__).parents[2] / "shared" / name).read_text())
+    """A file of tests/golden, parsed."""
+    return json.loads((Path(__file__).parent / "golden" / name).read_text())

@@ -246,7 +246,7 @@ class _Inversion:
             if attempt < 4:
                 at = self._clear_of_kinks(at)
             table = self._table(at, *self._saddle(at), refine=1.0)
-            proposal = self._solve(table, target, at)
+            proposal = self._solve(table, target, at, high)
             if abs(proposal - at) <= 1e-11 * max(1e-2, at):
                 self.log_delta(proposal)
                 return proposal
@@ -259,14 +259,16 @@ class _Inversion:
         raise OracleError(f"delta={delta:.3g}: Newton did not settle, last epsilon={at:.12g}")
 
     @staticmethod
-    def _solve(table: _Table, target: float, start: float) -> float:
-        """Newton on one table, which is trusted while delta changes by a factor of e^3 at most."""
+    def _solve(table: _Table, target: float, start: float, high: float) -> float:
+        """Newton on one table, which is trusted while delta changes by a factor of e^2 or so."""
+        value, slope = table.log_delta(start)
+        least, most = start - 2 / abs(slope), start + min(2 / abs(slope), 0.9 * (high - start))
         at = start
         for _ in range(8):
-            value, slope = table.log_delta(at)
-            at += float(np.clip((target - value) / slope, -3 / abs(slope), 3 / abs(slope)))
-            if abs(value - target) > 3:
+            at = float(np.clip(at + (target - value) / slope, least, most))
+            if at in (least, most):
                 break
+            value, slope = table.log_delta(at)
         return at
 
     def log_delta(self, epsilon: float) -> float:

@@ -12,6 +12,7 @@ For y < 0 the curve minus its asymptote 1 - x is what is stored, so that both ta
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +22,7 @@ import numpy as np
 from hush.accounting._profile import ULP, Array, Pair, Profile
 
 _SEARCH = np.geomspace(1e-12, 1e15, 1351)  # twenty-seven decades, fifty points each
+_HULL_ROUNDS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def loss_range(pair: Pair, tail: float) -> tuple[float, float]:
 
 def _reach(profile: Profile, tail: float) -> float:
     grid = _SEARCH[profile.max_loss > _SEARCH]
-    below = np.flatnonzero(profile.delta(grid) <= tail)
+    below = np.flatnonzero(profile.delta(grid) <= profile.failure + tail)
     return float(grid[below[0]]) if below.size else min(profile.max_loss, float(_SEARCH[-1]))
 
 
@@ -168,14 +170,17 @@ def _hull_masses(losses: Array, gaps: Array, curve: Array) -> tuple[Array, Array
     keep = np.arange(len(losses))
     reach = np.append(0.0, np.cumsum(gaps))
     masses, noise = corner_masses(losses, gaps, curve)
-    chained = False
-    while (masses < 0).any() and not (chained and masses[0] >= 0):
-        # A point above the chord of two others (one may be the origin) is no corner of the hull. As a rule whole
-        # stretches go at once; where they do not, one pass over the points settles it, up to the first.
-        if len(keep) > 0.9 * len(losses) or chained:
-            keep = keep[masses >= 0] if not chained else keep[1:]
+    # A point above the chord of two others (one may be the origin) is no corner of the hull. As a rule whole stretches
+    # go at once; where they do not, a pass over the points settles all but the first.
+    for attempt in itertools.count():
+        if not (masses < 0).any() or (attempt > _HULL_ROUNDS and masses[0] >= 0):
+            break
+        if attempt < _HULL_ROUNDS:
+            keep = keep[masses >= 0]
+        elif attempt == _HULL_ROUNDS:
+            keep = keep[_hull(losses[keep], curve[keep])]
         else:
-            keep, chained = keep[_hull(losses[keep], curve[keep])], True
+            keep = keep[1:]
         masses, noise = corner_masses(losses[keep], np.diff(reach[keep]), curve[keep])
     full = np.zeros((2, len(curve)))
     full[:, keep] = np.maximum(masses, 0.0), noise + np.maximum(-masses, 0.0)

@@ -89,7 +89,7 @@ def alternatives(event: ev.Event, change: Change) -> list[Alternative]:
 def _(event: ev.Composed, change: Change) -> list[Alternative]:
     result: list[Alternative] = [Counter()]
     for part in event.events:
-        result = _all_sums(result, alternatives(part, change), event)
+        result = all_sums(result, alternatives(part, change), event)
     return result
 
 
@@ -105,7 +105,7 @@ def _(event: ev.SelfComposed, change: Change) -> list[Alternative]:
         )
     result: list[Alternative] = [Counter()]
     for _ in range(event.count):
-        result = _all_sums(result, inner, event)
+        result = all_sums(result, inner, event)
     return result
 
 
@@ -271,7 +271,8 @@ def merge_gaussians(option: Alternative) -> list[Part]:
     return parts
 
 
-def _all_sums(first: Sequence[Alternative], second: Sequence[Alternative], event: ev.Event) -> list[Alternative]:
+def all_sums(first: Sequence[Alternative], second: Sequence[Alternative], event: ev.Event) -> list[Alternative]:
+    """Return every choice of one from each, composed."""
     if len(first) == 1 and len(second) == 1:
         return [first[0] + second[0]]
     return _limited(_distinct(one + other for one in first for other in second), event)

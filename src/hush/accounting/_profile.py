@@ -33,12 +33,14 @@ class Profile(ABC):
     """One direction of a pair: ``delta(epsilon)`` for epsilon >= 0, decreasing, convex in e^epsilon.
 
     Attributes:
-        max_loss: largest finite privacy loss; the profile is constant from here on (0 unless some mass has no bound).
+        max_loss: largest finite privacy loss; the profile is constant from here on.
+        failure: that constant: the probability of a loss without bound.
         period: if not None, the curve is piecewise linear in e^epsilon with its corners at multiples of it.
         relative_error: bound on the relative error of the values that ``delta`` computes.
     """
 
     max_loss: float = math.inf
+    failure: float = 0.0
     period: float | None = None
     relative_error: float = 32 * ULP
 
@@ -96,6 +98,11 @@ class PointwiseMax(Profile):
     def max_loss(self) -> float:  # type: ignore[override]
         """The largest of the profiles'."""
         return max(profile.max_loss for profile in self.profiles)
+
+    @cached_property
+    def failure(self) -> float:  # type: ignore[override]
+        """The largest of the profiles'."""
+        return max(profile.failure for profile in self.profiles)
 
     @cached_property
     def relative_error(self) -> float:  # type: ignore[override]

@@ -18,7 +18,6 @@ import numpy as np
 from hush.accounting._lattice import dominating, loss_range
 from hush.accounting._noise_profiles import DiscreteGaussianProfile, GaussianProfile
 from hush.accounting._profile import Array, Pair, Profile
-from hush.errors import Unsupported
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PANELS = (240, 350)
@@ -43,8 +42,6 @@ def renyi_curve(pair: Pair) -> RenyiCurve:
     if isinstance(profile, DiscreteGaussianProfile):  # Canonne, Kamath & Steinke 2020, Theorem 4
         ratio = profile.sensitivity / profile.sigma
         return lambda orders: orders * ratio**2 / 2
-    if profile.max_loss < math.inf and float(profile.delta(np.array([profile.max_loss]))[0]) > 0:
-        raise Unsupported("a loss without bound has probability > 0: there is no Renyi divergence", "Use PldAccountant")
     if profile.period is not None and profile.max_loss / profile.period <= 1e4:
         return _of_atoms(pair, profile.period)
     return _by_quadrature(pair)

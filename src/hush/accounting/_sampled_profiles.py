@@ -31,6 +31,11 @@ class SampledRemoval(Profile):
         )
 
     @property
+    def failure(self) -> float:  # type: ignore[override]
+        """The base's, if sampled."""
+        return self.sampling_rate * self.base.failure
+
+    @property
     def relative_error(self) -> float:  # type: ignore[override]
         """The base's, and the rounding of its argument."""
         return 4 * self.base.relative_error
@@ -57,9 +62,9 @@ class SampledAddition(Profile):
 
     @cached_property
     def max_loss(self) -> float:  # type: ignore[override]
-        """-log(1 - q + q e^-base)."""
-        if self.sampling_rate == 1:
-            return self.base.max_loss
+        """-log(1 - q + q e^-base); if the base may fail, all that stays is that nothing may have been sampled."""
+        if self.base.failure > 0:
+            return -math.log1p(-self.sampling_rate)
         return -math.log1p(self.sampling_rate * math.expm1(-self.base.max_loss))
 
     @property

@@ -195,13 +195,18 @@ def choose_tilt(moments: Moments, saddle: Saddle, log_delta: float, whole: float
 
 
 def choose_grid(
-    parts: Sequence[Part], moments: Moments, saddle: Saddle, log_delta: float, tail: float, accuracy: float
+    parts: Sequence[Part],
+    moments: Moments,
+    saddle: Saddle,
+    log_delta: float,
+    tail: float,
+    accuracy: float,
+    scale: float,
 ) -> Grid:
     """Choose tilt, spacing and number of points, within memory."""
     whole = sum(count * float(np.ptp(row)) for row, (_, count) in zip(moments.losses, parts, strict=True))
     tilt, window = choose_tilt(moments, saddle, log_delta, whole)
     ranges = [_useful_range(pair, count, tail, tilt) for pair, count in parts]
-    scale = max(abs(saddle.epsilon), 1e-6 * saddle.spread)
     spacing, fine_reach = choose_spacing(moments, saddle, scale, accuracy)
     spacing = max(spacing, window / _FINEST)
     longest = max(window, *(high - low for low, high in ranges))
@@ -242,14 +247,14 @@ class ComposedLoss:
         log_certain = 0.0
         for pair, count in parts:
             if pair.forward.max_loss == 0 == pair.backward.max_loss:
-                log_certain += count * math.log1p(-_unbounded(pair))  # nothing, or no bound at all
+                log_certain += count * math.log1p(-pair.forward.failure)  # nothing, or no bound at all
             elif _distinguishable(pair):
                 merged[pair] = merged.get(pair, 0) + count
         self._parts = list(merged.items())
         self._num_steps = sum(merged.values())
         self._failure = -math.expm1(log_certain)
         self.max_loss = sum(count * pair.forward.max_loss for pair, count in self._parts)
-        self._unbounded = -math.expm1(sum(count * math.log1p(-_unbounded(pair)) for pair, count in self._parts))
+        self._unbounded = -math.expm1(sum(count * math.log1p(-pair.forward.failure) for pair, count in self._parts))
 
     def epsilon_upper(self, delta: float, accuracy: float = ACCURACY) -> float:
         """Return an epsilon at which delta is proven not to be exceeded."""
@@ -273,10 +278,10 @@ class ComposedLoss:
 
     def _rest(self, delta: float, *, up: bool) -> float:
         """Return what is left of delta after the parts that protect nothing if they fail, rounded either way."""
-        if self._failure == 0:
-            return delta
+        if self._failure == 0 or delta < self._failure:
+            return delta if self._failure == 0 else -1.0
         slack = 8 * ULP * (1 if up else -1)
-        return min(max((delta - self._failure) / (1 - self._failure) * (1 + slack) + slack * delta, -1.0), 1.0)
+        return min(max((delta - self._failure) / (1 - self._failure) * (1 + slack) + slack * delta, 0.0), 1.0)
 
     def _simple_epsilon(self, delta: float) -> tuple[float, float] | None:
         """Answer what needs no composition."""
@@ -315,7 +320,9 @@ class ComposedLoss:
         tail = self._tail(first.log_delta)
         moments = Moments.of(self._parts, tail)
         saddle = find_saddle(moments, epsilon=epsilon)
-        grid = choose_grid(self._parts, moments, saddle, max(saddle.log_delta, -650.0), tail, accuracy)
+        log_delta, scale = max(saddle.log_delta, -650.0), 1 / saddle.tilt
+        accuracy = max(accuracy, 1e-4) if log_delta < math.log(1e-20) else accuracy  # nobody needs more there
+        grid = choose_grid(self._parts, moments, saddle, log_delta, tail, accuracy, scale)
         bound, _ = self._compose(grid, lower=lower)
         return min(1.0, max(bound(epsilon), self._unbounded))
 
@@ -334,7 +341,9 @@ class ComposedLoss:
         stage = last = max(_ROUGH, accuracy)
         before: _Solution | None = None
         for _ in range(_MAX_STAGES):
-            grid = choose_grid(self._parts, moments, saddle, log_delta, tail, stage)
+            # Relative to epsilon; delta falls like e^(-c eps), and need not be known better than to a hundredth of it.
+            scale = max(abs(saddle.epsilon), 0.01 / saddle.tilt)
+            grid = choose_grid(self._parts, moments, saddle, log_delta, tail, stage, scale)
             bound, grid = self._compose(grid, lower=False)
             found = _Solution(_root(bound, saddle, log_delta, saddle.epsilon, upper=True), saddle, grid)
             if found.epsilon == 0 or grid.exact:
@@ -375,12 +384,6 @@ class ComposedLoss:
 
 def _distinguishable(pair: Pair) -> bool:
     return float(pair.forward.delta(np.zeros(1))[0]) > 0
-
-
-def _unbounded(pair: Pair) -> float:
-    """Return P's probability of a loss without bound."""
-    limit = pair.forward.max_loss
-    return 0.0 if limit == math.inf else float(pair.forward.delta(np.array([limit]))[0])
 
 
 def _on_grid(pair: Pair, count: int, grid: Grid, *, lower: bool) -> LatticePart | None:

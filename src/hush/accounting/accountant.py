@@ -38,10 +38,11 @@ class Accountant(ABC):
         """Return an accountant that has seen ``event``, ``count`` times, after all that this one has seen."""
         check_instance("event", event, Event)
         check_count("count", count, minimum=0)
-        self._check(event)
+        appended = event if count == 1 else SelfComposed(event, count)
+        self._check(appended)
         result = type(self)(relation=self.relation, unit=self.unit)
         result.__dict__.update(self._settings())
-        result.events = (*self.events, event if count == 1 else SelfComposed(event, count))
+        result.events = (*self.events, appended)
         return result
 
     def supports(self, event: Event) -> bool:

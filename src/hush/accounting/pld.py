@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from functools import cached_property
+from typing import Self
 
-from hush.accounting._pairs import alternatives, changes, merge_gaussians
+from hush.accounting._pairs import Alternative, Change, all_sums, alternatives, changes, merge_gaussians
 from hush.accounting._solve import ACCURACY, ComposedLoss
 from hush.accounting.accountant import Accountant
-from hush.accounting.events import Composed, Event
+from hush.accounting.events import Event
 from hush.errors import InvalidArgument, check_delta, check_epsilon, check_positive
 from hush.guarantee import Relation, Unit
 
@@ -47,6 +49,7 @@ class PldAccountant(Accountant):
         if not 1e-8 <= check_positive("accuracy", accuracy) <= 0.1:
             raise InvalidArgument("accuracy", accuracy, "between 1e-8 and 0.1")
         self._accuracy = float(accuracy)
+        self._options: dict[Change, list[Alternative]] = {change: [Counter()] for change in changes(relation)}
 
     def interval(self, delta: float) -> tuple[float, float]:
         """Return (lower, upper) between which the epsilon of the composed dominating pairs is proven to lie."""
@@ -61,6 +64,16 @@ class PldAccountant(Accountant):
         lower = max((loss.delta_lower(epsilon, self._accuracy) for loss in self._losses), default=0.0)
         return min(lower, upper), upper
 
+    def compose(self, event: Event, count: int = 1) -> Self:
+        """Return an accountant that has seen ``event``, ``count`` times, after all that this one has seen."""
+        result = super().compose(event, count)
+        appended = result.events[-1]
+        result._options = {
+            change: all_sums(options, alternatives(appended, change), appended)
+            for change, options in self._options.items()
+        }
+        return result
+
     def _settings(self) -> dict[str, object]:
         return {"_accuracy": self._accuracy}
 
@@ -71,13 +84,8 @@ class PldAccountant(Accountant):
     @cached_property
     def _losses(self) -> list[ComposedLoss]:
         """The composed loss of every change and alternative, over which the worst counts."""
-        everything = Composed(self.events)
-        options = [
-            tuple(merge_gaussians(option))
-            for change in changes(self.relation)
-            for option in alternatives(everything, change)
-        ]
-        return [ComposedLoss(parts) for parts in dict.fromkeys(options)]
+        every = [tuple(merge_gaussians(option)) for options in self._options.values() for option in options]
+        return [ComposedLoss(parts) for parts in dict.fromkeys(every)]
 
     def _epsilon(self, delta: float) -> float:
         worst = 0.0

@@ -68,9 +68,14 @@ class RdpAccountant(Accountant):
     def _epsilon(self, delta: float) -> float:
         if delta == 0:
             return self._pure_epsilon()
-        return best_order(lambda orders: to_epsilon(self._curve(orders), orders, delta))[1]
+        if not self._curve(np.array([2.0])).any():
+            return 0.0
+        found = best_order(lambda orders: to_epsilon(self._curve(orders), orders, delta))[1]
+        return min(found, self._pure_epsilon())
 
     def _delta(self, epsilon: float) -> float:
+        if not self._curve(np.array([2.0])).any() or epsilon >= self._pure_epsilon():
+            return 0.0
         return min(1.0, math.exp(best_order(lambda orders: to_log_delta(self._curve(orders), orders, epsilon))[1]))
 
     def _pure_epsilon(self) -> float:
@@ -110,10 +115,12 @@ def best_order(objective: Callable[[Array], Array]) -> tuple[float, float]:
 @singledispatch
 def renyi_bound(event: ev.Event, change: Change, orders: Array) -> Array:
     """Return an upper bound on the Renyi divergence that an event allows at an array of orders > 1."""
-    sums = [
-        np.sum([count * renyi_curve(pair)(orders) for pair, count in option.items()], axis=0)
-        for option in alternatives(event, change)
-    ]
+    options = alternatives(event, change)
+    if any(pair.forward.failure > 0 for option in options for pair in option):
+        raise Unsupported(
+            f"{event.kind}: a loss without bound is possible, so it has no Renyi divergence", "Use PldAccountant"
+        )
+    sums = [np.sum([count * renyi_curve(pair)(orders) for pair, count in option.items()], axis=0) for option in options]
     return np.asarray(np.max(sums, axis=0))
 
 
