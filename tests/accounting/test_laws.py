@@ -42,8 +42,8 @@ steps = st.one_of(st.integers(1, 5), st.floats(1, 4.5).map(lambda power: int(10.
 deltas = st.floats(-15, -1).map(lambda power: 10.0**power)
 # Each example costs tenths of a second: no shrinking, which would take minutes; the example is printed as it is.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
-few = settings(max_examples=20, phases=PHASES)
-fewer = settings(max_examples=10, phases=PHASES)
+few = settings(max_examples=12, phases=PHASES)
+fewer = settings(max_examples=6, phases=PHASES)
 
 
 def epsilon(event: Event, delta: float, kind: type[Accountant] = PldAccountant, **settings_: object) -> float:
@@ -253,12 +253,11 @@ class TestCurves:
         epsilons = [0.5, 1.0, 3.0]
         assert delta_curve(self.accountant, epsilons) == [(e, self.accountant.delta(e)) for e in epsilons]
 
-    @settings(max_examples=8)
-    @given(st.floats(0, 1))
+    @pytest.mark.parametrize("rate", [0.0, 0.02, 1.0])
     def test_no_attack_beats_the_trade_off_and_it_beats_every_single_pair(self, rate: float) -> None:
         best = max_true_positive_rate(self.accountant, rate)
         assert rate <= best <= 1
-        for delta in (1e-6, 1e-3, 1e-2):
+        for delta in (1e-5, 1e-2):
             assert best <= self.accountant.guarantee(delta).max_tpr(rate) + 1e-3
 
     @pytest.mark.parametrize("rate", [0.001, 0.01, 0.1, 0.5])

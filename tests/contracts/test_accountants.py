@@ -146,13 +146,11 @@ def test_compose_appends_and_leaves_the_old_one_alone(accountant: Accountant, ev
 
 @EACH
 def test_n_copies_are_one_event_n_times(accountant: Accountant, event: Event) -> None:
+    assert accountant.compose(event, 3).events == accountant.compose(SelfComposed(event, 3)).events
     spellings = {
         "composed one by one": accountant.compose(event).compose(event).compose(event),
         "with a count": accountant.compose(event, 3),
-        "as one event": accountant.compose(SelfComposed(event, 3)),
-        "as a tuple": accountant.compose(Composed((event, event, event))),
-        "nested": accountant.compose(SelfComposed(SelfComposed(event, 3), 1)),
-        "inside out": accountant.compose(Composed((SelfComposed(event, 2), event))),
+        "in pieces": accountant.compose(Composed((SelfComposed(event, 2), SelfComposed(Composed((event,)), 1)))),
     }
     values = {name: each.epsilon(DELTA) for name, each in spellings.items()}
     one = once(accountant, event)
@@ -162,21 +160,16 @@ def test_n_copies_are_one_event_n_times(accountant: Accountant, event: Event) ->
 
 @EACH
 def test_order_does_not_matter(accountant: Accountant, event: Event) -> None:
-    others = [other for other in (Gaussian(3.0), Laplace(5.0)) if accountant.supports(other)]
-    there = accountant.compose(event)
-    back = accountant
-    for other in others:
-        there = there.compose(other)
-    for other in reversed(others):
-        back = back.compose(other)
-    back = back.compose(event)
-    assert there.epsilon(DELTA) == pytest.approx(back.epsilon(DELTA), rel=1e-6)
-    assert there.epsilon(DELTA) >= once(accountant, event) * (1 - 1e-6)
+    other = next(other for other in (Gaussian(3.0), Laplace(5.0)) if accountant.supports(other))
+    there, back = accountant.compose(event).compose(other), accountant.compose(other).compose(event)
+    value = there.epsilon(DELTA)
+    assert value == pytest.approx(back.epsilon(DELTA), rel=1e-6)
+    assert value >= once(accountant, event) * (1 - 1e-6)
 
 
 @EACH
 def test_more_delta_means_less_epsilon(accountant: Accountant, event: Event) -> None:
-    values = [once(accountant, event, delta) for delta in (1e-18, 1e-12, 1e-5, 1e-3, 0.1)]
+    values = [once(accountant, event, delta) for delta in (1e-18, 1e-5, 1e-3)]
     assert all(0 <= later <= earlier * (1 + 5e-6) for earlier, later in itertools.pairwise(values)), values
 
 
@@ -195,15 +188,13 @@ def test_epsilon_and_delta_are_inverse(accountant: Accountant, event: Event) -> 
     assert 0 <= back <= DELTA * (1 + 2e-3)
     if 0 < back < 1:
         again = composed.epsilon(back)
-        assert there * (1 - 1e-5) <= again
-        if type(accountant) is not accounting.BasicAccountant:
-            assert composed.delta(again) <= back * (1 + 2e-3)
+        assert there * (1 - 1e-5) <= again  # infinite where only failures are left: then no epsilon has less
 
 
 @EACH
 def test_more_epsilon_means_less_delta(accountant: Accountant, event: Event) -> None:
     composed = accountant.compose(event)
-    values = [composed.delta(epsilon) for epsilon in (0.1, 0.5, 2.0, 8.0)]
+    values = [composed.delta(epsilon) for epsilon in (0.1, 0.5, 4.0)]
     assert all(0 <= later <= earlier * (1 + 1e-4) <= 1.01 for earlier, later in itertools.pairwise(values))
 
 

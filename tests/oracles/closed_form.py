@@ -88,7 +88,7 @@ def randomized_response_epsilon(delta: float, *, local_epsilon: float, count: in
         keep, lose = _binomial_tails(local_epsilon, count)
         target = Decimal(delta)
         for k in range(count, count // 2, -1):  # the piece below the loss (2 k - count) * local_epsilon
-            left = Decimal((2 * k - 2 - count)) * Decimal(local_epsilon)
+            left = Decimal(2 * k - 2 - count) * Decimal(local_epsilon)
             if keep[k] - left.exp() * lose[k] >= target:
                 return max(0.0, float(((keep[k] - target) / lose[k]).ln()))
         return 0.0

@@ -39,7 +39,7 @@ from .mechanisms import (
 )
 
 AGREEMENT = 1e-9  # two evaluations may differ by this much, relatively; usual is 1e-12
-_MAX_NODES = 400_000
+_MAX_NODES = 100_000
 _DEEP = 40  # e^-40 of the largest term is nothing
 _EXACT_LAPLACE_COUNT = 300
 
@@ -168,20 +168,27 @@ def _root(function: closed_form.Profile, low: float, high: float) -> float:
 
 @dataclass(frozen=True)
 class _Path:
-    """s(tau) = crossing + width (bend (cosh tau - 1) + i sinh tau), or crossing + i width tau if not `curved`."""
+    """Im s = width sinh tau, on a hyperbola with asymptote Re s ~ bend Im s; if not `curved`, crossing + i width tau."""
 
     crossing: float
     width: float
     bend: float
-    curved: bool
+
+    @property
+    def curved(self) -> bool:
+        return self.bend != 0
 
     def at(self, tau: np.ndarray) -> tuple[Complex, Complex]:
         """Points, and derivative / i."""
         if not self.curved:
             return self.crossing + 1j * self.width * tau, np.full(len(tau), self.width + 0j)
-        along = np.cosh(tau)
-        s = self.crossing + self.width * (self.bend * (along - 1) + 1j * np.sinh(tau))
-        return s, self.width * (along - 1j * self.bend * np.sinh(tau))
+        # It leaves the axis vertically and turns at a height of crossing + 1: sooner, |s| would grow faster than
+        # Im s and e^(s^2 / 2 sigma^2) with it.
+        turn = self.crossing + 1
+        height, speed = self.width * np.sinh(tau), self.width * np.cosh(tau)
+        along = np.hypot(height, turn)
+        s = self.crossing + self.bend * (along - turn) + 1j * height
+        return s, speed * (1 - 1j * self.bend * height / along)
 
 
 @dataclass(frozen=True)
@@ -211,13 +218,13 @@ class _Table:
             raise OracleError(f"epsilon={epsilon:.6g}: the path integral is not positive")
         return float(top + math.log(delta / math.pi)), float(slope / delta)
 
-    def settled(self, coarse: _Table, epsilon: float) -> bool:
-        """The coarse table gives the same integral, as far as the cancellation between the terms lets it."""
+    def change(self, coarse: _Table, epsilon: float) -> tuple[float, float]:
+        """How far the integral is from the coarse table's, relative to it, and how much its terms cancel."""
         top, value = self._terms(epsilon)
         coarse_top, coarse_value = coarse._terms(epsilon)
         fine = value.real.sum()
         change = abs(fine - math.exp(coarse_top - top) * coarse_value.real.sum())
-        return bool(change <= 1e-13 * abs(fine) + 3e-15 * np.abs(value).sum())
+        return float(change / abs(fine)), float(np.abs(value).sum() / abs(fine))
 
     def _terms(self, epsilon: float) -> tuple[float, Complex]:
         total = self.log_term - self.s * epsilon
@@ -323,15 +330,18 @@ class _Inversion:
     def _table(self, epsilon: float, crossing: float, spread: float, *, refine: float) -> _Table:
         """Trapezoidal rule on a path through `crossing`, halving the step until the integral settles."""
         bend = self._bend() / refine
-        path = _Path(crossing, min(crossing, spread), bend, curved=bend != 0)
+        path = _Path(crossing, min(crossing, spread), bend)
         window = self._window(epsilon, path)
         step = 0.5 / refine
         table = self._sweep(epsilon, path, step, 0.0, window, refine)
+        before = math.inf
         for _ in range(7):
             finer = table.merge(self._sweep(epsilon, path, step, 0.5 * step, window, refine))
-            if finer.settled(table, epsilon):
+            change, cancelling = finer.change(table, epsilon)
+            # settled, or down to the rounding of the integrand: the change should square with every halving
+            if change < 1e-13 or (change < 1e-12 * cancelling and change > 0.01 * before):
                 return finer
-            table, step = finer, step / 2
+            table, step, before = finer, step / 2, change
         raise OracleError(f"epsilon={epsilon:.6g}: the path integral did not settle")
 
     def _kinks(self) -> np.ndarray:

@@ -20,7 +20,7 @@ import numpy as np
 _HEIGHTS = (0, 0.01, 0.04, 0.1, 0.17, 0.25, 0.35, 0.5, 0.65, 0.8, 1.0)
 _ROWS = 64  # values of u that share one array
 _DEEP = 45  # e^-45 of the largest modulus is nothing
-_HALVINGS, _SETTLED = 5, 1e-13
+_HALVINGS, _SETTLED = 4, 2e-14
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def log_mean_exp(log_weight: np.ndarray, exponent: np.ndarray) -> np.ndarray:
         weight = np.exp(log_weight)
         excess = (weight * np.expm1(exponent)).sum(axis=1)
         near_one = log1p(excess)
-        whole = np.abs(weight.sum(axis=1) - 1) < 1e-10
+        whole = np.abs(weight.sum(axis=1) - 1) < 1e-14
     accurate = whole & (exponent.real.max(axis=1) < 300) & (np.abs(1 + excess) > 0.1)
     total = log_weight + exponent
     top = total.real.max(axis=1)

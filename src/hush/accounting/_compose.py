@@ -193,7 +193,8 @@ class _Tilted:
 def _tilt(part: LatticePart, tilt: float) -> _Tilted:
     atoms = part.atoms
     exponents = tilt * atoms.losses
-    peak = float(exponents[np.argmax(np.log(np.maximum(np.abs(atoms.masses), 1e-300)) + exponents)])
+    with np.errstate(divide="ignore"):
+        peak = float(exponents[np.argmax(np.log(np.abs(atoms.masses)) + exponents)])
     weights = np.exp(np.minimum(exponents - peak, 600.0))
     log_moment = peak + math.log(float(np.dot(np.abs(atoms.masses), weights)))
     weights *= math.exp(peak - log_moment)
@@ -201,11 +202,10 @@ def _tilt(part: LatticePart, tilt: float) -> _Tilted:
     origin = int(part.indices[np.argmax(masses)])
     offsets = part.indices - origin
     sizes = np.abs(masses)
-    tilt_error = 2 * ULP * float(np.dot(sizes, 8 + 2 * np.abs(exponents) + abs(log_moment)))
+    # Product, difference, exponential, two more products; the common factor's own error is log_scale_error's.
+    tilt_error = ULP * float(np.dot(sizes, 4 + 2 * np.abs(exponents) + abs(peak)))
     mass_error = float(np.dot(atoms.mass_noise, weights))
-    # Errors of the curve enter through second differences: summation by parts, twice, gives |s (s + 1)| times this.
-    around = np.append(atoms.gaps, 0.0) + np.append(0.0, atoms.gaps)
-    swing = np.exp(np.minimum((tilt + 2) * around, 600.0))
+    smooth, rough = _curve_errors(atoms, weights, tilt)
     return _Tilted(
         offsets=offsets,
         masses=masses,
@@ -214,10 +214,29 @@ def _tilt(part: LatticePart, tilt: float) -> _Tilted:
         offset=part.offset,
         infinite=atoms.infinite,
         log_moment=log_moment,
-        flat_error=1.01 * (tilt_error + mass_error),
-        curve_error=1.01 * atoms.curve_error * float(np.dot(atoms.curve * weights, around * swing)),
+        flat_error=1.01 * (tilt_error + mass_error + rough),
+        curve_error=1.01 * smooth,
         mean_size=float(np.dot(sizes, np.abs(offsets))),
     )
+
+
+def _curve_errors(atoms: Atoms, weights: Array, tilt: float) -> tuple[float, float]:
+    """Bound what errors of the curve do to the transform: (to be multiplied by |s (s + 1)|, to be added).
+
+    On a fine grid they enter through second differences: summation by parts, twice, gives |s (s + 1)| times the first.
+    On one as coarse as the kernel, each error spoils its own mass and its neighbours'.
+    """
+    errors = atoms.curve_error * np.abs(atoms.curve)
+    if (tilt + 2) * float(atoms.gaps.max()) < 1:
+        around = np.append(atoms.gaps, 0.0) + np.append(0.0, atoms.gaps)
+        return float(np.dot(errors * weights, around * np.exp((tilt + 2) * around))), 0.0
+    with np.errstate(over="ignore"):
+        up, down = 1 / np.expm1(atoms.gaps), -1 / np.expm1(-atoms.gaps)
+    own = np.append(up, 0.0) + np.append(1.0, down)
+    spoilt = (
+        np.dot(errors, own * weights) + np.dot(errors[1:], up * weights[:-1]) + np.dot(errors[:-1], down * weights[1:])
+    )
+    return 0.0, float(spoilt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,14 +345,14 @@ def _compose(tilted: Sequence[_Tilted], band: _Band, tilt: float) -> Spectrum:
     shift = sum(one.count * one.origin for one in tilted)
     weight = np.where((kept == 0) | (2 * kept == n), 1.0, 2.0) / n
     turns = np.exp((-2j * math.pi / n) * (kept * (shift % n) % n))
-    composed = np.exp(logs)
+    composed = np.exp(np.minimum(logs.real, 1.0) + 1j * logs.imag)  # above 0 by rounding only; errors tell how much
     size = np.abs(composed)
     grown = size * np.expm1(np.minimum(relative, 700.0))
     return Spectrum(
         band=band,
         tilt=tilt,
         log_scale=sum(one.count * one.log_moment for one in tilted),
-        log_scale_error=8 * ULP * sum(one.count * abs(one.log_moment) for one in tilted),
+        log_scale_error=8 * ULP * sum(one.count * (1 + abs(one.log_moment)) for one in tilted),
         infinite=-math.expm1(sum(one.count * math.log1p(-one.infinite) for one in tilted)),
         offset=sum(one.count * one.offset for one in tilted),
         indices=kept,

@@ -26,7 +26,7 @@ _MAX_POINTS = 1 << 20
 _FINEST = 1 << 24
 _EXACT_POINTS = 1 << 17
 _ALIAS = 1e-9
-_TAIL = 1e-9
+_TAIL = 1e-7
 _UNEVEN = np.union1d(np.geomspace(1e-8, 1.0, 260), np.linspace(0.0, 1.0, 260)[1:])
 
 Part = tuple[Pair, int]
@@ -51,7 +51,8 @@ class Moments:
     def at(self, tilt: float) -> tuple[float, float, float, Array]:
         """Return K, K', K'' and the tilted probabilities of each pair."""
         exponents = tilt * self.losses
-        logs = np.log(np.maximum(self.masses, 1e-300)) + exponents
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.maximum(self.masses, 0.0)) + exponents
         peak = np.take_along_axis(exponents, logs.argmax(axis=1)[:, None], axis=1)
         weights = self.masses * np.exp(np.minimum(exponents - peak, 600.0))
         total = weights.sum(axis=1, keepdims=True)
@@ -368,7 +369,7 @@ class ComposedLoss:
         """Return a function that bounds delta at an epsilon, and the grid, coarser if memory asked for it."""
         while True:
             placed = [_on_grid(pair, count, grid, lower=lower) for pair, count in self._parts]
-            lattice = [part for part in placed if part is not None]
+            lattice = [part for part in placed if part is not None and part.atoms.masses.any()]
             if len(lattice) < len(placed):
                 return (lambda epsilon: 0.0), grid  # only from below: nothing could be said
             composed = spectrum(lattice, grid.spacing, grid.tilt, grid.num_points, _MAX_POINTS)
@@ -419,7 +420,11 @@ def _alias_bound(lattice: Sequence[LatticePart], grid: Grid) -> Callable[[float]
     tilts = grid.tilt + np.geomspace(2.0, 400.0, 10) / length
     cumulants = [sum(part.count * _log_moment(part.atoms, tilt) for part in lattice) for tilt in tilts]
 
+    largest = sum(part.count * float(part.atoms.losses[-1]) for part in lattice)
+
     def bound(epsilon: float) -> float:
+        if epsilon + length >= largest * (1 + 8 * ULP):
+            return left  # there is nothing to the right
         right = min(
             cumulant - tilt * epsilon - math.log(math.expm1((tilt - grid.tilt) * length))
             for tilt, cumulant in zip(tilts, cumulants, strict=True)

@@ -39,7 +39,7 @@ class Accountant(ABC):
         check_instance("event", event, Event)
         check_count("count", count, minimum=0)
         appended = event if count == 1 else SelfComposed(event, count)
-        self._check(appended)
+        self._checked(appended)
         result = type(self)(relation=self.relation, unit=self.unit)
         result.__dict__.update(self._settings())
         result.events = (*self.events, appended)
@@ -49,10 +49,18 @@ class Accountant(ABC):
         """Say whether `compose` would take the event."""
         check_instance("event", event, Event)
         try:
-            self._check(event)
+            self._checked(event)
         except Unsupported:
             return False
         return True
+
+    def _checked(self, event: Event) -> None:
+        try:
+            self._check(event)
+        except RecursionError:
+            raise Unsupported(
+                f"{event.kind}: it is nested too deeply", "Flatten it: Composed takes any number"
+            ) from None
 
     def epsilon(self, delta: float) -> float:
         """Return epsilon for a delta: never too small, unless the accountant says that it estimates."""

@@ -98,7 +98,7 @@ class DiscreteGaussian(Event):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        sensitivity = check_count("sensitivity", self.sensitivity)
+        sensitivity = _check_size("sensitivity", self.sensitivity, maximum=1 << 50)
         sigma = check_positive("sigma", self.sigma)
         _check_noise("sigma / sensitivity", sigma / sensitivity)
         self._set(sigma=sigma, sensitivity=sensitivity)
@@ -114,7 +114,7 @@ class DiscreteLaplace(Event):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        sensitivity = check_count("sensitivity", self.sensitivity)
+        sensitivity = _check_size("sensitivity", self.sensitivity, maximum=1 << 50)
         scale = check_positive("scale", self.scale)
         _check_noise("scale / sensitivity", scale / sensitivity)
         self._set(scale=scale, sensitivity=sensitivity)
@@ -148,7 +148,7 @@ class RandomizedResponse(Event):
         """Check the arguments."""
         self._set(
             epsilon=_check_loss("epsilon", self.epsilon),
-            num_values=check_count("num_values", self.num_values, minimum=2),
+            num_values=_check_size("num_values", self.num_values, minimum=2),
         )
 
 
@@ -209,7 +209,7 @@ class FixedSizeSampled(Event):
     def __post_init__(self) -> None:
         """Check the arguments."""
         check_instance("event", self.event, Event)
-        batch, whole = check_count("batch_size", self.batch_size), check_count("dataset_size", self.dataset_size)
+        batch, whole = _check_size("batch_size", self.batch_size), _check_size("dataset_size", self.dataset_size)
         if not batch <= whole:
             raise InvalidArgument(
                 "batch_size", batch, f"at most dataset_size={whole}", "It is drawn without replacement"
@@ -240,7 +240,7 @@ class SelfComposed(Event):
     def __post_init__(self) -> None:
         """Check the arguments."""
         check_instance("event", self.event, Event)
-        self._set(count=check_count("count", self.count, minimum=0))
+        self._set(count=_check_size("count", self.count, minimum=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class Group(Event):
     def __post_init__(self) -> None:
         """Check the arguments."""
         check_instance("event", self.event, Event)
-        self._set(size=check_count("size", self.size))
+        self._set(size=_check_size("size", self.size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +372,13 @@ def _check_noise(name: str, value: float) -> float:
     number = check_positive(name, value)
     if not _MIN_NOISE <= number <= _MAX_NOISE:
         raise InvalidArgument(name, value, f"between {_MIN_NOISE:.3g} and {_MAX_NOISE:.3g}", "Beyond, rounding decides")
+    return number
+
+
+def _check_size(name: str, value: int, *, minimum: int = 1, maximum: int = 10**12) -> int:
+    number = check_count(name, value, minimum=minimum)
+    if not number <= maximum:
+        raise InvalidArgument(name, value, f"an integer <= {maximum:.3g}", "Beyond, rounding decides")
     return number
 
 

@@ -54,9 +54,13 @@ class GdpAccountant(Accountant):
         return ComposedLoss([(Pair.symmetric(GaussianProfile(mu)), 1)] if mu > 0 else [])
 
     def _epsilon(self, delta: float) -> float:
+        if self.mu == math.inf:
+            return math.inf
         return self._loss().epsilon_upper(delta)
 
     def _delta(self, epsilon: float) -> float:
+        if self.mu == math.inf:
+            return 1.0
         return self._loss().delta_upper(epsilon)
 
 
@@ -77,7 +81,7 @@ def _(event: ev.Composed, change: Change) -> float:
 
 @_mu_squared.register
 def _(event: ev.SelfComposed, change: Change) -> float:
-    return event.count * _mu_squared(event.event, change)
+    return event.count * _mu_squared(event.event, change) if event.count else 0.0
 
 
 @_mu_squared.register
