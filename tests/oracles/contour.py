@@ -76,23 +76,26 @@ _BUILD = {
     "rr": RandomizedResponse,
 }
 
+ADD_OR_REMOVE = (Direction.REMOVE, Direction.ADD)
+REPLACE = (Direction.REPLACE,)
 
-def epsilon(phases: Phases, delta: float, directions: Sequence[Direction] = (Direction.REMOVE, Direction.ADD)) -> float:
+
+def epsilon(phases: Phases, delta: float, directions: Sequence[Direction] = ADD_OR_REMOVE) -> float:
     """The epsilon of the composition at delta, the largest over the directions. Raises OracleError."""
     return max(_epsilon(_merge(phases), delta, direction) for direction in directions)
 
 
-def delta(phases: Phases, epsilon: float, directions: Sequence[Direction] = (Direction.REMOVE, Direction.ADD)) -> float:
+def delta(phases: Phases, epsilon: float, directions: Sequence[Direction] = ADD_OR_REMOVE) -> float:
     """The delta of the composition at epsilon, the largest over the directions. Raises OracleError."""
     return max(_delta(_merge(phases), epsilon, direction) for direction in directions)
 
 
-def noise_multiplier(*, epsilon: float, delta: float, sampling_rate: float, num_steps: int) -> float:
+def noise_multiplier(*, target_epsilon: float, delta: float, sampling_rate: float, num_steps: int) -> float:
     """The sigma at which the Poisson-sampled Gaussian has exactly this epsilon under add or remove."""
 
     def excess(log_sigma: float) -> float:
         phases = [Phase(gaussian(sampling_rate, math.exp(log_sigma)), num_steps)]
-        return math.log(globals()["epsilon"](phases, delta)) - math.log(epsilon)
+        return math.log(epsilon(phases, delta) / target_epsilon)
 
     return math.exp(_root(excess, math.log(0.5), math.log(5.0)))
 
@@ -136,6 +139,9 @@ def _exact_profile(phases: Phases, direction: Direction) -> closed_form.Profile 
 
 
 def _epsilon(phases: Phases, delta: float, direction: Direction) -> float:
+    only = phases[0].mechanism
+    if len(phases) == 1 and isinstance(only, RandomizedResponse):
+        return closed_form.randomized_response_epsilon(delta, local_epsilon=only.local_epsilon, count=phases[0].count)
     exact = _exact_profile(phases, direction)
     if exact:
         return _invert_profile(exact, delta, sum(p.count * p.mechanism.bounds(direction)[1] for p in phases))
@@ -168,7 +174,7 @@ def _root(function: closed_form.Profile, low: float, high: float) -> float:
 
 @dataclass(frozen=True)
 class _Path:
-    """Im s = width sinh tau, on a hyperbola with asymptote Re s ~ bend Im s; if not `curved`, crossing + i width tau."""
+    """A hyperbola with asymptote Re s ~ bend Im s and Im s = width sinh tau; without bend, crossing + i width tau."""
 
     crossing: float
     width: float
