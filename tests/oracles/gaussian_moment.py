@@ -176,17 +176,16 @@ def log_mean_exp(log_weight: np.ndarray, exponent: np.ndarray) -> np.ndarray:
     e^exponent - 1 there, and plain exponentials where the moment is small or would overflow, or where the weights
     are complex and their sum of one does not show in floating point.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        weight = np.exp(log_weight)
-        excess = (weight * np.expm1(exponent)).sum(axis=1)
-        near_one = log1p(excess)
-        whole = np.abs(weight.sum(axis=1) - 1) < 1e-14
-    accurate = whole & (exponent.real.max(axis=1) < 300) & (np.abs(1 + excess) > 0.1)
     total = log_weight + exponent
     top = total.real.max(axis=1)
-    with np.errstate(divide="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        weight = np.exp(log_weight)
+        modest = exponent.real < 30  # beyond, e^exponent - 1 would overflow where the weight vanishes
+        excess = np.where(modest, weight * np.expm1(np.where(modest, exponent, 0)), np.exp(total) - weight).sum(axis=1)
+        near_one = log1p(excess)
         plain = np.log(np.exp(total - top[:, None]).sum(axis=1)) + top
-    return np.where(accurate, near_one, plain)
+    whole = np.abs(weight.sum(axis=1) - 1) < 1e-14
+    return np.where(whole & (top < 300) & (np.abs(1 + excess) > 0.1), near_one, plain)
 
 
 def log1p(z: np.ndarray) -> np.ndarray:

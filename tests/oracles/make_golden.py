@@ -48,7 +48,13 @@ PROBLEMS: list[tuple[str, str, list[list[str | float]], float, str]] = [
     ("P07_tiny_q", _ADD, [["sg", 0.0001, 0.6, 50_000]], 1e-9, "contour"),
     ("P08_fullbatch_T100", _ADD, [["sg", 1.0, 10.0, 100]], 1e-5, "analytic Gaussian"),
     ("P09_one_step", _ADD, [["sg", 0.01, 1.0, 1]], 1e-5, "one step"),
-    ("P10_three_phases", _ADD, [["sg", 0.01, 1.5, 2_000], ["sg", 0.02, 1.0, 500], ["sg", 0.005, 0.8, 3_000]], 1e-6, "contour"),
+    (
+        "P10_three_phases",
+        _ADD,
+        [["sg", 0.01, 1.5, 2_000], ["sg", 0.02, 1.0, 500], ["sg", 0.005, 0.8, 3_000]],
+        1e-6,
+        "contour",
+    ),
     ("P11_laplace_x100", _ADD, [["lap", 10.0, 100]], 1e-6, "residues"),
     ("P12_delta_1e-15", _ADD, [["sg", 0.01, 2.0, 1_000]], 1e-15, "contour"),
     ("P13_delta_1e-18", _ADD, [["sg", 0.001, 1.0, 10_000]], 1e-18, "contour"),
@@ -91,7 +97,11 @@ def _problem(name: str, relation: str, phases: list[list[str | float]], delta: f
     each = {d.value: contour.epsilon(contour.parse(phases), delta, [d]) for d in directions}
     print(name, each, flush=True)
     found = {"id": name, "relation": relation, "phases": phases, "delta": delta, "epsilon": max(each.values())}
-    return found | ({f"epsilon_{k}": v for k, v in each.items()} if len(each) > 1 else {}) | {"abs_error": 1e-10, "source": source}
+    return (
+        found
+        | ({f"epsilon_{k}": v for k, v in each.items()} if len(each) > 1 else {})
+        | {"abs_error": 1e-10, "source": source}
+    )
 
 
 def _calibration(name: str, q: float, steps: int, epsilon: float, delta: float, source: str) -> dict[str, object]:

@@ -131,11 +131,11 @@ class Grid:
         points = int(next_fast_len(math.ceil(self.num_points / factor) - 8, real=True))
         return replace(self, spacing=self.spacing * factor, num_points=min(points, _MAX_POINTS), exact=False)
 
-    def indices(self, pair: Pair, count: int, offset: float = 0.0) -> Indices:
-        """Return the lattice points, counted from the offset, on which to represent a pair."""
-        low, high = _useful_range(pair, count, self.tail, self.tilt)
+    def indices(self, pair: Pair, count: int, offset: float = 0.0, *, whole: bool = False) -> Indices:
+        """Return the lattice points, counted from the offset, on which to represent a pair; all of it, if ``whole``."""
+        low, high = loss_range(pair, self.tail) if whole else _useful_range(pair, count, self.tail, self.tilt)
         left = _spread_indices(max(math.ceil((offset - low) / self.spacing * (1 - 4 * ULP)), 0), self.fine_reach)
-        right = _spread_indices(math.ceil((high - offset) / self.spacing), self.fine_reach)
+        right = _spread_indices(math.ceil((high - offset) / self.spacing * (1 - 4 * ULP)), self.fine_reach)
         return np.concatenate([-left[:0:-1], right])
 
 
@@ -215,7 +215,11 @@ def choose_grid(
     # On a lattice of the corners themselves nothing is lost, even if it is coarser than asked for.
     exact = period is not None and (period >= spacing or longest <= _EXACT_POINTS * period)
     if exact and period is not None and longest <= _MAX_POINTS * period:
-        spacing = period
+        # A hair more, so that no corner is left of its point by rounding. And a tilt beyond the lattice's own scale
+        # would only magnify what rounding leaves to the right.
+        spacing = period * (1 + 4 * ULP)
+        tilt = min(tilt, 50 / spacing)
+        window = max(window, (-log_delta - math.log(_ALIAS)) / tilt)
     else:
         exact = False
         if len(parts) == 1 and parts[0][0].forward is parts[0][0].backward and parts[0][0].forward.max_loss < math.inf:
@@ -390,22 +394,21 @@ def _distinguishable(pair: Pair) -> bool:
 def _on_grid(pair: Pair, count: int, grid: Grid, *, lower: bool) -> LatticePart | None:
     """Represent a pair on the grid, from above or from below (None if nothing can be said from below)."""
     if not lower:
-        indices, losses, gaps = _points(pair, count, grid, 0.0)
+        indices, losses, gaps = _points(grid, grid.indices(pair, count), 0.0)
         return LatticePart(dominating(pair, losses, gaps), indices, count)
     # From below, what lies between two points goes down. Where sampling is rare almost everything lies next to the
     # smallest loss, which then should be a point. Of several lower bounds take the one with the largest moment.
     offsets = [0.0] if grid.exact or not pair.backward.max_loss < math.inf else [0.0, -pair.backward.max_loss]
     found = []
     for offset in offsets:
-        indices, losses, gaps = _points(pair, count, grid, offset)
+        indices, losses, gaps = _points(grid, grid.indices(pair, count, offset, whole=True), offset)
         found += [
             LatticePart(atoms, indices, count, offset) for atoms in dominated(pair, losses, gaps, straight=grid.exact)
         ]
     return max(found, key=lambda part: _log_moment(part.atoms, grid.tilt), default=None)
 
 
-def _points(pair: Pair, count: int, grid: Grid, offset: float) -> tuple[Indices, Array, Array]:
-    indices = grid.indices(pair, count, offset)
+def _points(grid: Grid, indices: Indices, offset: float) -> tuple[Indices, Array, Array]:
     losses, gaps = (steps.astype(float) * grid.spacing for steps in (indices, np.diff(indices)))
     return indices, losses + offset, gaps
 
@@ -474,7 +477,7 @@ def _root(bound: Callable[[float], float], saddle: Saddle, log_delta: float, sta
     low, high = 0.0, math.inf  # where the bound was seen above and below delta
     before: tuple[float, float] | None = None
     hair = 1e-11
-    for _ in range(100):
+    for attempt in range(160):
         value = excess(epsilon)
         low, high = (epsilon, high) if value > 0 else (low, epsilon)
         if high < math.inf and high - low <= 1e-10 * high:
@@ -486,7 +489,8 @@ def _root(bound: Callable[[float], float], saddle: Saddle, log_delta: float, sta
         if abs(following - epsilon) <= 1e-8 * epsilon:
             following += math.copysign(hair * epsilon, value)
             hair *= 4
-        if not low < following < high:
+        stuck = high < math.inf and attempt % 3 == 2  # whatever the bound's shape, halve now and then
+        if stuck or not low < following < high:
             following = 0.5 * (low + high) if high < math.inf else 2 * epsilon + 1 / rate
         epsilon = following
     return high if upper else low

@@ -46,7 +46,10 @@ class Event:
 
     def to_json(self) -> str:
         """Write the event, and all that it contains, as JSON."""
-        return json.dumps({"schema": SCHEMA, **encode_event(self)}, allow_nan=False)
+        try:
+            return json.dumps({"schema": SCHEMA, **encode_event(self)}, allow_nan=False)
+        except RecursionError:
+            raise InvalidArgument("event", self.kind, "less nesting", "Flatten it: Composed takes any number") from None
 
     @staticmethod
     def from_json(text: str) -> Event:
