@@ -166,7 +166,10 @@ def _(event: ev.Laplace, change: Change) -> Pair:
 
 @leaf_pair.register
 def _(event: ev.DiscreteGaussian, change: Change) -> Pair:
-    return Pair.symmetric(DiscreteGaussianProfile(event.sigma, change.shift * event.sensitivity))
+    shift = change.shift * event.sensitivity
+    if not shift <= 4000 * event.sigma:
+        raise Unsupported(f"{event.kind} under {change.describe()}: next to no noise for so large a change", "Use more")
+    return Pair.symmetric(DiscreteGaussianProfile(event.sigma, shift))
 
 
 @leaf_pair.register

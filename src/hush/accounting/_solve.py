@@ -25,6 +25,7 @@ _MAX_STAGES = 4
 _MAX_POINTS = 1 << 20
 _FINEST = 1 << 24
 _EXACT_POINTS = 1 << 17
+_LARGEST = 1e15
 _ALIAS = 1e-9
 _TAIL = 1e-7
 _UNEVEN = np.union1d(np.geomspace(1e-8, 1.0, 260), np.linspace(0.0, 1.0, 260)[1:])
@@ -300,9 +301,8 @@ class ComposedLoss:
         if self._num_steps == 1:
             profile = self._parts[0][0].forward
             margin = 4 * profile.relative_error
-            return max(0.0, _invert(profile, delta / (1 - margin)) * (1 - 1e-12)), _invert(
-                profile, delta / (1 + margin)
-            )
+            lower = min(_invert(profile, delta / (1 - margin)), _LARGEST)  # beyond, only that it is larger is known
+            return max(0.0, lower * (1 - 1e-12)), _invert(profile, delta / (1 + margin))
         return None
 
     def delta_upper(self, epsilon: float, accuracy: float = ACCURACY) -> float:
@@ -316,6 +316,8 @@ class ComposedLoss:
     def _delta(self, epsilon: float, accuracy: float, *, lower: bool) -> float:
         if not self._parts or epsilon >= self.max_loss:
             return self._unbounded
+        if epsilon > _LARGEST:
+            return self._unbounded if lower else self._delta(_LARGEST, accuracy, lower=False)
         if self._num_steps == 1:
             profile = self._parts[0][0].forward
             error = 4 * profile.relative_error
@@ -447,7 +449,7 @@ def _invert(profile: Profile, delta: float) -> float:
     """Return the smallest epsilon found whose computed delta is at most the one given: nested search."""
     if float(profile.delta(np.zeros(1))[0]) <= delta:
         return 0.0
-    low, high = 0.0, min(profile.max_loss, 1e15)
+    low, high = 0.0, min(profile.max_loss, _LARGEST)
     grid = np.append(np.geomspace(1e-24, 1.0, 1200) * high, high)
     while True:
         met = np.flatnonzero(profile.delta(grid) <= delta)

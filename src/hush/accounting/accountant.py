@@ -9,6 +9,8 @@ from hush.accounting.events import Event, SelfComposed
 from hush.errors import InvalidArgument, Unsupported, check_count, check_delta, check_epsilon, check_instance
 from hush.guarantee import Bound, Guarantee, Relation, Unit
 
+_SMALLEST_DELTA = 1e-280
+
 
 def check_accountant(name: str, kind: object) -> None:
     """Refuse what is not a class of accountants."""
@@ -57,6 +59,8 @@ class Accountant(ABC):
     def _checked(self, event: Event) -> None:
         try:
             self._check(event)
+        except OverflowError:
+            raise Unsupported(f"{event.kind}: its numbers multiply beyond what floats hold", "Compose fewer") from None
         except RecursionError:
             raise Unsupported(
                 f"{event.kind}: it is nested too deeply", "Flatten it: Composed takes any number"
@@ -64,11 +68,19 @@ class Accountant(ABC):
 
     def epsilon(self, delta: float) -> float:
         """Return epsilon for a delta: never too small, unless the accountant says that it estimates."""
-        return self._epsilon(check_delta("delta", delta))
+        if 0 < check_delta("delta", delta) < _SMALLEST_DELTA:
+            raise InvalidArgument("delta", delta, f"0, or at least {_SMALLEST_DELTA:.3g}", "Smaller ones underflow")
+        try:
+            return self._epsilon(float(delta))
+        except OverflowError:
+            raise Unsupported("the events' numbers multiply beyond what floats hold", "Compose fewer") from None
 
     def delta(self, epsilon: float) -> float:
         """Return delta for an epsilon: never too small, unless the accountant says that it estimates."""
-        return self._delta(check_epsilon("epsilon", epsilon))
+        try:
+            return self._delta(check_epsilon("epsilon", epsilon))
+        except OverflowError:
+            raise Unsupported("the events' numbers multiply beyond what floats hold", "Compose fewer") from None
 
     def guarantee(self, delta: float) -> Guarantee:
         """Return what is promised at this delta, with its assumptions."""

@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
+import numpy as np
+
 from hush.accounting import events as ev
 from hush.accounting._pairs import Change, Direction, changes
 from hush.accounting.accountant import Accountant
@@ -44,7 +46,7 @@ def basic_composition(epsilon: float, delta: float, count: int) -> Guarantee:
     References:
         Dwork et al. 2006; Dwork & Roth 2014, Theorem 3.16.
     """
-    check_epsilon("epsilon", epsilon), check_delta("delta", delta), check_count("count", count)
+    _check_claim(epsilon, delta, count)
     return _claim(count * epsilon, count * delta, "basic composition")
 
 
@@ -61,7 +63,7 @@ def advanced_composition(epsilon: float, delta: float, count: int, *, slack: flo
     References:
         Dwork, Rothblum & Vadhan 2010, Theorem III.3; Dwork & Roth 2014, Theorem 3.20.
     """
-    check_epsilon("epsilon", epsilon), check_delta("delta", delta), check_count("count", count)
+    _check_claim(epsilon, delta, count)
     return _advanced([(epsilon, delta)], [count], slack)
 
 
@@ -97,7 +99,7 @@ def sampling_amplification(epsilon: float, delta: float, sampling_rate: float) -
     References:
         Li, Qardaji & Su 2012; Balle, Barthe & Gaboardi 2018, Theorem 8.
     """
-    check_epsilon("epsilon", epsilon), check_delta("delta", delta)
+    _check_claim(epsilon, delta, 1)
     rate = check_probability("sampling_rate", sampling_rate)
     return _claim(
         _amplified(epsilon, rate),
@@ -290,9 +292,17 @@ def _refuse_group(event: ev.Event, change: Change) -> None:
         raise Unsupported(f"{event.kind} for a group: its records may lie in several parts")
 
 
+def _check_claim(epsilon: float, delta: float, count: int) -> None:
+    check_delta("delta", delta)
+    if not check_epsilon("epsilon", epsilon) <= 1e9:
+        raise InvalidArgument("epsilon", epsilon, "at most 1e+09", "Nothing is promised long before that")
+    if not check_count("count", count) <= 10**12:
+        raise InvalidArgument("count", count, "an integer <= 1e+12")
+
+
 def _amplified(epsilon: float, rate: float) -> float:
     if epsilon > 700:
-        return epsilon + math.log(rate)
+        return float(np.logaddexp(math.log1p(-rate) if rate < 1 else -math.inf, epsilon + math.log(rate)))
     return math.log1p(rate * math.expm1(epsilon))
 
 

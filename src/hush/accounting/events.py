@@ -287,7 +287,7 @@ class Group(Event):
     def __post_init__(self) -> None:
         """Check the arguments."""
         check_instance("event", self.event, Event)
-        self._set(size=_check_size("size", self.size))
+        self._set(size=_check_size("size", self.size, maximum=1000))
 
 
 @dataclass(frozen=True, slots=True)

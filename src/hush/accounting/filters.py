@@ -241,7 +241,13 @@ _FILTERS: dict[type[Accountant], type[PrivacyFilter]] = {BasicAccountant: PureFi
 
 
 def filter_for(
-    accountant: type[Accountant], *, epsilon: float, delta: float, order: float | None = None
+    accountant: type[Accountant],
+    *,
+    epsilon: float,
+    delta: float,
+    order: float | None = None,
+    relation: Relation = Relation.ADD_OR_REMOVE,
+    unit: Unit | None = None,
 ) -> PrivacyFilter:
     """Return the filter that goes with an accountant, or say why there is none.
 
@@ -264,10 +270,10 @@ def filter_for(
     if issubclass(accountant, RdpAccountant):
         if order is None:
             raise InvalidArgument("order", order, "a Renyi order > 1", "It has to be fixed before anything is run")
-        return RdpFilter(epsilon=epsilon, delta=delta, order=order)
+        return RdpFilter(epsilon=epsilon, delta=delta, order=order, relation=relation, unit=unit)
     if accountant not in _FILTERS:
         raise Unsupported(f"{accountant.__name__} has no filter", "Use PureFilter, ZcdpFilter or RdpFilter")
-    return _FILTERS[accountant](epsilon=epsilon, delta=delta)  # type: ignore[call-arg]
+    return _FILTERS[accountant](epsilon=epsilon, delta=delta, relation=relation, unit=unit)
 
 
 class ZcdpOdometer:

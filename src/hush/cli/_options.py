@@ -40,6 +40,8 @@ def unit_of(options: argparse.Namespace) -> tuple[Unit, int]:
     if options.unit == "example":
         if options.per_user is not None:
             raise InvalidArgument("per_user", options.per_user, "no value with --unit example", "Use --unit user")
+        if options.window_days is not None:
+            raise InvalidArgument("window_days", options.window_days, "no value with --unit example", "Use user-window")
         return Unit.example(), 1
     if options.per_user is None:
         raise InvalidArgument(
@@ -52,4 +54,5 @@ def unit_of(options: argparse.Namespace) -> tuple[Unit, int]:
         return Unit.user(), options.per_user
     if options.window_days is None:
         raise InvalidArgument("window_days", None, "a number with --unit user-window", "Say it with --window-days")
-    return Unit.user_window(timedelta(days=check_positive("window_days", options.window_days))), options.per_user
+    days = check_positive("window_days", options.window_days, maximum=1e6)
+    return Unit.user_window(timedelta(seconds=round(days * 86400))), options.per_user

@@ -26,6 +26,7 @@ from hush.errors import InvalidArgument, check_count, check_delta, check_positiv
 from hush.guarantee import Guarantee, Relation, Unit
 
 _ROWS_SHOWN = 20
+_MAX_EPOCHS = 1000
 
 
 def add_parser(commands: Any) -> None:
@@ -86,6 +87,8 @@ def run(options: argparse.Namespace) -> None:
 def make_plan(options: argparse.Namespace) -> Plan:
     """Find what is missing: the noise or the epsilon."""
     examples = check_count("examples", options.examples)
+    if not examples <= 10**15:
+        raise InvalidArgument("examples", examples, "at most 1e+15")
     batch = check_count("batch_size", options.batch_size)
     if not batch <= examples:
         raise InvalidArgument(
@@ -117,7 +120,10 @@ def _num_steps(options: argparse.Namespace, per_epoch: float) -> int:
     if options.steps is not None:
         return check_count("steps", options.steps)
     # Rounded down: never more passes than were asked for.
-    return max(1, math.floor(check_positive("epochs", options.epochs) * per_epoch + 1e-9))
+    steps = check_positive("epochs", options.epochs) * per_epoch
+    if not steps <= 1e12:
+        raise InvalidArgument("epochs", options.epochs, "at most 1e+12 steps in all")
+    return max(1, math.floor(steps + 1e-9))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +155,9 @@ class _Question:
 
     def curve(self, noise: float, per_epoch: float) -> list[dict[str, float]]:
         """Return epsilon by both accountants after every epoch, and at the end."""
-        ends = [math.floor(epoch * per_epoch) for epoch in range(1, math.floor(self.num_steps / per_epoch) + 1)]
+        last = math.floor(self.num_steps / per_epoch)
+        stride = -(-last // _MAX_EPOCHS) or 1  # beyond, the curve is drawn through as many of them
+        ends = [math.floor(epoch * per_epoch) for epoch in range(stride, last + 1, stride)]
         ends = sorted({max(end, 1) for end in ends if end < self.num_steps} | {self.num_steps})
         accountant = PldAccountant(relation=self.relation, accuracy=ACCURACY if len(ends) <= 200 else 1e-4)
         return [
