@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ _FINEST = 1 << 24
 _EXACT_POINTS = 1 << 17
 _LARGEST = 1e15
 _ALIAS = 1e-9
-_TAIL = 1e-7
+_TAIL = 1e-9
 _UNEVEN = np.union1d(np.geomspace(1e-8, 1.0, 260), np.linspace(0.0, 1.0, 260)[1:])
 
 Part = tuple[Pair, int]
@@ -402,8 +403,8 @@ def _on_grid(pair: Pair, count: int, grid: Grid, *, lower: bool) -> LatticePart 
     # smallest loss, which then should be a point. Of several lower bounds take the one with the largest moment.
     offsets = [0.0] if grid.exact or not pair.backward.max_loss < math.inf else [0.0, -pair.backward.max_loss]
     found = []
-    for offset in offsets:
-        indices, losses, gaps = _points(grid, grid.indices(pair, count, offset, whole=True), offset)
+    for offset, whole in itertools.product(offsets, (False, True)):
+        indices, losses, gaps = _points(grid, grid.indices(pair, count, offset, whole=whole), offset)
         found += [
             LatticePart(atoms, indices, count, offset) for atoms in dominated(pair, losses, gaps, straight=grid.exact)
         ]
