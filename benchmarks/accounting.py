@@ -349,12 +349,12 @@ def run(repetitions: int, quick: bool) -> dict[str, Any]:
         row = _row(problem.name, problem.truth, ACCOUNTANTS, (problem.phases, problem.delta), repetitions)
         results["problems"].append(row)
     for calibration in calibrations()[: 2 if quick else None]:
-        row = _row(calibration.name, calibration.truth, CALIBRATORS, (calibration,), 1 if quick else 3)
+        row = _row(calibration.name, calibration.truth, CALIBRATORS, (calibration,), 1 if quick else repetitions)
         results["calibrations"].append(row)
     both = {name: ACCOUNTANTS[name] for name in ("hush PLD", "dp-accounting PLD")}
     results["schedule"] = _row("100 sigmas x 100 steps", math.nan, both, (schedule(), 1e-5), 1)
     tiny = [["sg", 0.01, 1.0, 1000]]
-    few = {name: ACCOUNTANTS[name] for name in ("hush PLD", "dp-accounting PLD", "Opacus PRV", "prv-accountant")}
+    few = {name: function for name, function in ACCOUNTANTS.items() if "RDP" not in name}
     results["small deltas"] = [_row(f"delta={d:g}", math.nan, few, (tiny, d), 1) for d in (1e-15, 1e-18)]
     return results
 
@@ -451,7 +451,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="fewer problems, fewer repetitions, nothing written")
+    parser.add_argument("--without", nargs="*", default=[], metavar="NAME", help="accountants to leave out")
     options = parser.parse_args()
+    for name in options.without:
+        ACCOUNTANTS.pop(name, None)
+        CALIBRATORS.pop(name, None)
     results = run(1 if options.quick else options.repetitions, options.quick)
     tell(results)
     if not options.quick:
