@@ -30,7 +30,7 @@ from hush.accounting import (
     SelfComposed,
     calibrate_noise,
 )
-from hush.errors import HushError
+from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Relation
 from oracles import closed_form
 
@@ -42,7 +42,7 @@ import json, math, resource, sys, time, warnings
 warnings.simplefilter("error")
 from hush import accounting
 from hush.accounting import *
-from hush.errors import HushError
+from hush.errors import InvalidArgument, HushError
 from hush.guarantee import Relation
 PldAccountant().compose(PoissonSampled(Gaussian(1.0), 0.1), 3).interval(1e-5)  # libraries loaded, caches warm
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -185,7 +185,13 @@ def test_tiny_deltas_are_answered(delta: float) -> None:
     assert upper >= solve(event, 1e-18)[0]
 
 
-@pytest.mark.parametrize("delta", [1e-200, 1e-290, 1e-310, 5e-324])
+@pytest.mark.parametrize("delta", [1e-290, 1e-310, 5e-324])
+def test_deltas_beyond_the_floats_are_refused(delta: float) -> None:
+    with pytest.raises(InvalidArgument, match="^delta="):
+        PldAccountant().compose(Laplace(1.0), 5).epsilon(delta)
+
+
+@pytest.mark.parametrize("delta", [1e-200, 1e-279])
 def test_deltas_at_the_end_of_floats_are_bounded_from_above(delta: float) -> None:
     for event in (Gaussian(2.0), SelfComposed(PoissonSampled(Gaussian(1.0), 0.1), 10), SelfComposed(Laplace(1.0), 5)):
         found = PldAccountant().compose(event).epsilon(delta)
