@@ -25,7 +25,7 @@ from hush.accounting import (
     PoissonSampled,
     RandomizedResponse,
 )
-from hush.accounting._lattice import Atoms, dominated, dominating, loss_range
+from hush.accounting._lattice import Atoms, dominated, dominating, loss_range, rounded_down
 from hush.accounting._pairs import Change, alternatives, changes
 from hush.accounting._profile import Pair
 from hush.accounting._renyi import renyi_curve
@@ -361,7 +361,9 @@ def lattices(pair: Pair, spacing: float) -> tuple[Atoms, list[Atoms]]:
     """The lattice from above, and all that are offered from below: with a point at 0, and at the smallest loss."""
     smallest = -pair.backward.max_loss
     offsets = [0.0, smallest] if -math.inf < smallest < 0 else [0.0]
-    below = [atoms for offset in offsets for atoms in dominated(pair, *points(pair, spacing, offset))]
+    below = []
+    for offset in offsets:
+        below += [*dominated(pair, *points(pair, spacing, offset)), rounded_down(pair, *points(pair, spacing, offset))]
     return dominating(pair, *points(pair, spacing)), below
 
 
@@ -409,10 +411,10 @@ def test_masses_are_a_distribution_under_both(case: Case, spacing: float) -> Non
         other = float(np.dot(above.masses, np.exp(-above.losses)))
         assert other <= 1 + 1e-9, "Q's probabilities, e^-loss times P's, sum to at most 1"
         assert below
-        for atoms in [above, *below]:
-            assert float(atoms.masses.sum()) + atoms.infinite == pytest.approx(1, abs=1e-12)
+        assert float(above.masses.sum()) + above.infinite == pytest.approx(1, abs=1e-12)
         for atoms in below:
             assert np.all(atoms.masses >= 0)
+            assert float(atoms.masses.sum()) + atoms.infinite <= 1 + 1e-12 + float(atoms.mass_noise.sum())
 
 
 @EACH

@@ -127,6 +127,26 @@ def dominated(pair: Pair, losses: Array, gaps: Array, *, straight: bool = False)
     return found
 
 
+def rounded_down(pair: Pair, losses: Array, gaps: Array) -> Atoms:
+    """Return a loss on the same points that is stochastically smaller than that of ``pair``.
+
+    The line through the points j and j + 1 meets the axis x = 0 at what `dominating` puts above j. The curve is convex,
+    so the tangent at j meets it no lower, at P(Y > y_j): what `dominating` puts on a point may be moved to the one
+    before it. The error is of first order in the spacing, but small where the curve bends sharply.
+    """
+    upper = dominating(pair, losses, gaps)
+    errors = upper.curve_error * np.abs(upper.curve)
+    with np.errstate(over="ignore"):
+        up, down = 1 / np.expm1(gaps), -1 / np.expm1(-gaps)
+    noise = upper.mass_noise + errors * (np.append(up, 0.0) + np.append(1.0, down))
+    noise[:-1] += errors[1:] * up
+    noise[1:] += errors[:-1] * down
+    masses, noise = (np.append(row[1:], end) for row, end in ((upper.masses, upper.infinite), (noise, errors[-1])))
+    if -losses[0] >= pair.backward.max_loss * (1 - 4 * ULP):  # there is nothing further left
+        masses[0], noise[0] = masses[0] + upper.masses[0], noise[0] + upper.mass_noise[0] + errors[0]
+    return Atoms(losses, gaps, np.maximum(masses, 0.0), noise + np.maximum(-masses, 0.0), 0.0, upper.curve, 0.0)
+
+
 def _overshoot(upper: Atoms) -> Array:
     """Bound, at each point, how far the chords on either side can lie above the curve.
 

@@ -24,8 +24,8 @@ from hush.accounting._noise_profiles import (
     RandomizedResponseProfile,
 )
 from hush.accounting._profile import Pair, PointwiseMax
+from hush.accounting._saddle import Part
 from hush.accounting._sampled_profiles import ReplacedSample, SampledAddition, SampledGroup, SampledRemoval
-from hush.accounting._solve import Part
 from hush.errors import Unsupported
 from hush.guarantee import Relation
 

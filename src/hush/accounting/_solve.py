@@ -1,8 +1,9 @@
 """From pairs and a target to a certified epsilon or delta: saddle point, grid, composition, root.
 
-1. *Saddle*: on a thousand unevenly spaced losses per pair, find the tilt c at which delta is decided, and about where.
-2. *Grid*: the spacing that keeps the second-order error of epsilon below the accuracy asked for (far losses may
-   be represented more coarsely, on the same lattice), and the window outside of which the tilted loss has nothing left.
+1. *Saddle* (``_saddle``): on a thousand unevenly spaced losses per pair, find the tilt c at which delta is decided,
+   and about where.
+2. *Grid* (``_grid``): the spacing that keeps the second-order error of epsilon below the accuracy asked for (far losses
+   may be represented more coarsely, on the same lattice), and the window outside of which the tilted loss has nothing.
 3. *Compose* (``_compose``) and find the epsilon at which the certified bound meets delta.
 """
 
@@ -11,230 +12,21 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.fft import next_fast_len
 
 from hush.accounting._compose import Indices, LatticePart, spectrum
-from hush.accounting._lattice import Atoms, dominated, dominating, loss_range
+from hush.accounting._grid import MAX_POINTS, TAIL, Grid, choose_grid
+from hush.accounting._lattice import Atoms, dominated, dominating, rounded_down
 from hush.accounting._profile import ULP, Array, Pair, Profile
+from hush.accounting._saddle import Moments, Part, Saddle, find_saddle
 
 ACCURACY = 2e-6
 _ROUGH = 1e-3
+_CLOSE = 1e-3  # a certified interval of this relative width needs no second lower bound
 _MAX_STAGES = 4
-_MAX_POINTS = 1 << 20
-_FINEST = 1 << 24
-_EXACT_POINTS = 1 << 17
 _LARGEST = 1e15
-_ALIAS = 1e-9
-_TAIL = 1e-9
-_UNEVEN = np.union1d(np.geomspace(1e-8, 1.0, 260), np.linspace(0.0, 1.0, 260)[1:])
-
-Part = tuple[Pair, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """The cumulant generating function K(c) = sum_i T_i log E[e^(c Y_i)] of the composed loss, from above."""
-
-    losses: Array
-    masses: Array
-    counts: Array
-
-    @staticmethod
-    def of(parts: Sequence[Part], tail: float) -> Moments:
-        """Discretise each pair on losses that are dense around 0, and evenly spaced further out."""
-        rows = [_uneven(pair, tail) for pair, _ in parts]
-        counts = np.array([count for _, count in parts], dtype=float)
-        # Signed masses: clipping the rounding noise around 0 would add mass, T times.
-        return Moments(np.stack([row.losses for row in rows]), np.stack([row.masses for row in rows]), counts)
-
-    def at(self, tilt: float) -> tuple[float, float, float, Array]:
-        """Return K, K', K'' and the tilted probabilities of each pair."""
-        exponents = tilt * self.losses
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.maximum(self.masses, 0.0)) + exponents
-        peak = np.take_along_axis(exponents, logs.argmax(axis=1)[:, None], axis=1)
-        weights = self.masses * np.exp(np.minimum(exponents - peak, 600.0))
-        total = weights.sum(axis=1, keepdims=True)
-        weights /= total
-        mean = (weights * self.losses).sum(axis=1)
-        variance = (weights * (self.losses - mean[:, None]) ** 2).sum(axis=1)
-        log_moment = peak[:, 0] + np.log(total[:, 0])
-        return float(self.counts @ log_moment), float(self.counts @ mean), float(self.counts @ variance), weights
-
-
-def _uneven(pair: Pair, tail: float) -> Atoms:
-    low, high = loss_range(pair, tail)
-    losses = np.concatenate([low * _UNEVEN[::-1], [0.0], high * _UNEVEN])
-    return dominating(pair, losses, np.diff(losses))
-
-
-@dataclass(frozen=True, slots=True)
-class Saddle:
-    """Where delta is decided: the tilt, about the epsilon, about log delta, and the spread of the tilted loss."""
-
-    tilt: float
-    epsilon: float
-    log_delta: float
-    spread: float
-
-
-def _saddle_at(moments: Moments, tilt: float) -> Saddle:
-    """Return the saddle point of K(c) - c eps - log(c (c + 1)) that has the given c."""
-    value, mean, variance, _ = moments.at(tilt)
-    epsilon = mean - 1 / tilt - 1 / (tilt + 1)
-    curvature = max(variance, 0.0) + tilt**-2 + (tilt + 1) ** -2
-    exponent = value - tilt * epsilon - math.log(tilt) - math.log1p(tilt)
-    return Saddle(tilt, epsilon, exponent - 0.5 * math.log(2 * math.pi * curvature), math.sqrt(curvature))
-
-
-def find_saddle(moments: Moments, *, log_delta: float | None = None, epsilon: float = 0.0) -> Saddle:
-    """Find the saddle for a delta, or else for an epsilon."""
-
-    def excess(log_tilt: float) -> float:
-        saddle = _saddle_at(moments, math.exp(log_tilt))
-        return saddle.epsilon - epsilon if log_delta is None else log_delta - saddle.log_delta
-
-    reach = math.log(float(np.abs(moments.losses).max()))
-    return _saddle_at(moments, math.exp(bisect(excess, -21 - reach, 18 - reach, 1e-3)))
-
-
-def bisect(function: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
-    """Find where an increasing function changes sign; an end of the interval where it does not."""
-    while high - low > tolerance:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if function(middle) > 0 else (middle, high)
-    return 0.5 * (low + high)
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The lattice for one problem.
-
-    Attributes:
-        spacing, tilt, num_points: as in ``Spectrum``.
-        fine_reach: up to this many lattice points from 0 each one is used; beyond, relative resolution is kept.
-        tail: how much of each loss may be left outside on the right.
-        exact: whether every corner of every curve is a lattice point.
-    """
-
-    spacing: float
-    tilt: float
-    num_points: int
-    fine_reach: int
-    tail: float
-    exact: bool
-
-    def coarser(self) -> Grid:
-        """Return a grid for the same window that fits into memory."""
-        factor = 1.001 * self.num_points / _MAX_POINTS
-        points = int(next_fast_len(math.ceil(self.num_points / factor) - 8, real=True))
-        return replace(self, spacing=self.spacing * factor, num_points=min(points, _MAX_POINTS), exact=False)
-
-    def indices(self, pair: Pair, count: int, offset: float = 0.0, *, whole: bool = False) -> Indices:
-        """Return the lattice points, counted from the offset, on which to represent a pair; all of it, if ``whole``."""
-        low, high = loss_range(pair, self.tail) if whole else _useful_range(pair, count, self.tail, self.tilt)
-        left = _spread_indices(max(math.ceil((offset - low) / self.spacing * (1 - 4 * ULP)), 0), self.fine_reach)
-        right = _spread_indices(math.ceil((high - offset) / self.spacing * (1 - 4 * ULP)), self.fine_reach)
-        return np.concatenate([-left[:0:-1], right])
-
-
-def _spread_indices(last: int, fine_reach: int) -> Indices:
-    """Return 0, 1, .., fine_reach, then steps of 2 up to twice that, of 4 up to four times, .., last."""
-    pieces = [np.arange(0, min(fine_reach, last))]
-    start, step = fine_reach, 1
-    while start < last:
-        pieces.append(np.arange(start, min(2 * start, last), 2 * step))
-        start, step = 2 * start, 2 * step
-    return np.append(np.concatenate(pieces), last)
-
-
-def _useful_range(pair: Pair, count: int, tail: float, tilt: float) -> tuple[float, float]:
-    """Return the losses to represent: further left, the tilt leaves nothing that a chord to the origin would change."""
-    low, high = loss_range(pair, tail)
-    return max(low, (math.log(_TAIL) - math.log(count)) / tilt), high
-
-
-def choose_spacing(moments: Moments, saddle: Saddle, scale: float, accuracy: float) -> tuple[float, float]:
-    """Return the spacing at which joining points raises epsilon by about ``accuracy * scale``, and the fine reach.
-
-    A loss y inside a cell is split to the cell's ends, which adds (y - a)(b - y) to its second moment: h^2 / 6 where
-    the loss is spread over many cells, at most |y| h where it is not; and delta grows by e^(c (c + 1) / 2 of that).
-    """
-    weights = np.abs(moments.at(saddle.tilt)[3])
-    sizes = np.abs(moments.losses)
-
-    def added(h: float) -> float:
-        return float(moments.counts @ (weights * np.minimum(h * h / 6, sizes * h)).sum(axis=1))
-
-    budget = 2 * accuracy * scale / (saddle.tilt + 1)
-    reach = math.log(float(sizes.max()))
-    spacing = math.exp(bisect(lambda log_h: added(math.exp(log_h)) - 0.8 * budget, reach - 30, reach, 0.05))
-    # Cells of relative width 1 / m, with m = fine_reach / 2, add y^2 / (6 m^2).
-    second = float(moments.counts @ (weights * sizes**2).sum(axis=1))
-    return spacing, 2 * math.sqrt(second / (6 * 0.2 * budget))
-
-
-def choose_tilt(moments: Moments, saddle: Saddle, log_delta: float, whole: float) -> tuple[float, float]:
-    """Return the tilt c with the shortest window L outside of which wrap-around adds ``_ALIAS`` times delta, and L.
-
-    On the left wrap-around adds at most e^(-c L); on the right, for every c' > c, e^(K(c') - c' eps - (c' - c) L). For
-    a loss that is about Gaussian the saddle's own tilt is best. Where few large jumps decide, a smaller one is.
-    """
-    target = -log_delta - math.log(_ALIAS)
-    tilts = saddle.tilt * np.geomspace(0.02, 1.0, 18)
-    steeper = np.concatenate([tilts[4:-1], saddle.tilt + np.geomspace(0.1, 30.0, 14) / saddle.spread])
-    excess = np.array([moments.at(tilt)[0] - tilt * saddle.epsilon for tilt in steeper]) + target
-    with np.errstate(divide="ignore"):
-        rights = np.where(steeper > tilts[:, None], excess / (steeper - tilts[:, None]), np.inf).min(axis=1)
-    windows = np.maximum(target / tilts, np.minimum(rights, whole))
-    # Rounding is relative to e^(K(c) - c eps): allow that to exceed delta by e^14 at most, unless it must.
-    amplified = np.array([moments.at(tilt)[0] - tilt * saddle.epsilon for tilt in tilts]) - log_delta
-    windows = np.where(amplified <= max(14.0, float(amplified.min()) + 2.0), windows, np.inf)
-    best = int(np.argmin(windows))
-    return float(tilts[best]), float(windows[best])
-
-
-def choose_grid(
-    parts: Sequence[Part],
-    moments: Moments,
-    saddle: Saddle,
-    log_delta: float,
-    tail: float,
-    accuracy: float,
-    scale: float,
-) -> Grid:
-    """Choose tilt, spacing and number of points, within memory."""
-    whole = sum(count * float(np.ptp(row)) for row, (_, count) in zip(moments.losses, parts, strict=True))
-    tilt, window = choose_tilt(moments, saddle, log_delta, whole)
-    ranges = [_useful_range(pair, count, tail, tilt) for pair, count in parts]
-    spacing, fine_reach = choose_spacing(moments, saddle, scale, accuracy)
-    spacing = max(spacing, window / _FINEST)
-    longest = max(window, *(high - low for low, high in ranges))
-    period = _common_period(parts)
-    # On a lattice of the corners themselves nothing is lost, even if it is coarser than asked for.
-    exact = period is not None and (period >= spacing or longest <= _EXACT_POINTS * period)
-    if exact and period is not None and longest <= _MAX_POINTS * period:
-        # A hair more, so that no corner is left of its point by rounding. And a tilt beyond the lattice's own scale
-        # would only magnify what rounding leaves to the right.
-        spacing = period * (1 + 4 * ULP)
-        tilt = min(tilt, 50 / spacing)
-        window = max(window, (-log_delta - math.log(_ALIAS)) / tilt)
-    else:
-        exact = False
-        if len(parts) == 1 and parts[0][0].forward is parts[0][0].backward and parts[0][0].forward.max_loss < math.inf:
-            # Both ends on the lattice: mechanisms of bounded loss have atoms there.
-            spacing = parts[0][0].forward.max_loss / math.ceil(parts[0][0].forward.max_loss / spacing)
-    points = next_fast_len(math.ceil(window / spacing) + 2, real=True)
-    power = max(8, math.ceil(math.log2(max(fine_reach, 1.0))))
-    return Grid(spacing, tilt, points, 1 << (40 if exact else min(power, 16)), tail, exact)
-
-
-def _common_period(parts: Sequence[Part]) -> float | None:
-    periods = {profile.period for pair, _ in parts for profile in (pair.forward, pair.backward)}
-    return periods.pop() if len(periods) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,10 +70,15 @@ class ComposedLoss:
         solution = self._solve(rest, accuracy)
         if solution.epsilon == 0:
             return 0.0, 0.0
-        bound, _ = self._compose(solution.grid, lower=True)
-        lower = _root(bound, solution.saddle, math.log(self._rest(delta, up=True)), solution.epsilon, upper=False)
         upper = min(solution.epsilon, self.max_loss)
-        return min(lower, upper), upper
+        log_delta = math.log(self._rest(delta, up=True))
+        lower, start = 0.0, upper if upper < math.inf else solution.saddle.epsilon
+        for place in (_below, _rounded_down):
+            bound, _ = self._compose(solution.grid, place)
+            lower = max(lower, min(_root(bound, solution.saddle, log_delta, start, upper=False), upper))
+            if upper - lower <= _CLOSE * upper:
+                break
+        return lower, upper
 
     def _rest(self, delta: float, *, up: bool) -> float:
         """Return what is left of delta after the parts that protect nothing if they fail, rounded either way."""
@@ -331,8 +128,8 @@ class ComposedLoss:
         log_delta, scale = max(saddle.log_delta, -650.0), 1 / saddle.tilt
         accuracy = max(accuracy, 1e-4) if log_delta < math.log(1e-20) else accuracy  # nobody needs more there
         grid = choose_grid(self._parts, moments, saddle, log_delta, tail, accuracy, scale)
-        bound, _ = self._compose(grid, lower=lower)
-        return min(1.0, max(bound(epsilon), self._unbounded))
+        bounds = [self._compose(grid, place)[0] for place in ((_below, _rounded_down) if lower else (_above,))]
+        return min(1.0, max(*(bound(epsilon) for bound in bounds), self._unbounded))
 
     def _solve(self, delta: float, accuracy: float) -> _Solution:
         """Find epsilon from above: roughly, then precisely around what was found; refine until it stands still.
@@ -352,7 +149,7 @@ class ComposedLoss:
             # Relative to epsilon; delta falls like e^(-c eps), and need not be known better than to a hundredth of it.
             scale = max(abs(saddle.epsilon), 0.01 / saddle.tilt)
             grid = choose_grid(self._parts, moments, saddle, log_delta, tail, stage, scale)
-            bound, grid = self._compose(grid, lower=False)
+            bound, grid = self._compose(grid, _above)
             found = _Solution(_root(bound, saddle, log_delta, saddle.epsilon, upper=True), saddle, grid)
             if found.epsilon == 0 or grid.exact:
                 return found
@@ -370,21 +167,21 @@ class ComposedLoss:
         return found
 
     def _tail(self, log_delta: float) -> float:
-        return max(_TAIL * math.exp(max(log_delta, -650.0)) / self._num_steps, 1e-300)
+        return max(TAIL * math.exp(max(log_delta, -650.0)) / self._num_steps, 1e-300)
 
-    def _compose(self, grid: Grid, *, lower: bool) -> tuple[Callable[[float], float], Grid]:
+    def _compose(self, grid: Grid, place: _Placement) -> tuple[Callable[[float], float], Grid]:
         """Return a function that bounds delta at an epsilon, and the grid, coarser if memory asked for it."""
         while True:
-            placed = [_on_grid(pair, count, grid, lower=lower) for pair, count in self._parts]
+            placed = [place(pair, count, grid) for pair, count in self._parts]
             lattice = [part for part in placed if part is not None and part.atoms.masses.any()]
             if len(lattice) < len(placed):
                 return (lambda epsilon: 0.0), grid  # only from below: nothing could be said
-            composed = spectrum(lattice, grid.spacing, grid.tilt, grid.num_points, _MAX_POINTS)
+            composed = spectrum(lattice, grid.spacing, grid.tilt, grid.num_points, MAX_POINTS)
             if composed is not None:
                 break
             grid = grid.coarser()
         final = composed
-        if not lower:
+        if place is _above:
             return lambda epsilon: final.delta_bounds(epsilon)[1], grid
         aliases = _alias_bound(lattice, grid)
         return lambda epsilon: max(final.delta_bounds(epsilon)[0] - aliases(epsilon), 0.0), grid
@@ -394,21 +191,36 @@ def _distinguishable(pair: Pair) -> bool:
     return float(pair.forward.delta(np.zeros(1))[0]) > 0
 
 
-def _on_grid(pair: Pair, count: int, grid: Grid, *, lower: bool) -> LatticePart | None:
-    """Represent a pair on the grid, from above or from below (None if nothing can be said from below)."""
-    if not lower:
-        indices, losses, gaps = _points(grid, grid.indices(pair, count), 0.0)
-        return LatticePart(dominating(pair, losses, gaps), indices, count)
+# How a pair is represented on the grid, from above or from below; None if nothing can be said from below.
+_Placement = Callable[[Pair, int, Grid], LatticePart | None]
+
+
+def _above(pair: Pair, count: int, grid: Grid) -> LatticePart | None:
+    indices, losses, gaps = _points(grid, grid.indices(pair, count), 0.0)
+    return LatticePart(dominating(pair, losses, gaps), indices, count)
+
+
+def _below(pair: Pair, count: int, grid: Grid) -> LatticePart | None:
     # From below, what lies between two points goes down. Where sampling is rare almost everything lies next to the
     # smallest loss, which then should be a point. Of several lower bounds take the one with the largest moment.
-    offsets = [0.0] if grid.exact or not pair.backward.max_loss < math.inf else [0.0, -pair.backward.max_loss]
     found = []
-    for offset, whole in itertools.product(offsets, (False, True)):
+    for offset, whole in itertools.product({0.0, _least(pair, grid)}, (False, True)):
         indices, losses, gaps = _points(grid, grid.indices(pair, count, offset, whole=whole), offset)
         found += [
             LatticePart(atoms, indices, count, offset) for atoms in dominated(pair, losses, gaps, straight=grid.exact)
         ]
     return max(found, key=lambda part: _log_moment(part.atoms, grid.tilt), default=None)
+
+
+def _rounded_down(pair: Pair, count: int, grid: Grid) -> LatticePart | None:
+    offset = _least(pair, grid)
+    indices, losses, gaps = _points(grid, grid.indices(pair, count, offset, whole=True), offset)
+    return LatticePart(rounded_down(pair, losses, gaps), indices, count, offset)
+
+
+def _least(pair: Pair, grid: Grid) -> float:
+    """Return the smallest loss, or 0 where there is none or it is a lattice point."""
+    return 0.0 if grid.exact or not pair.backward.max_loss < math.inf else -pair.backward.max_loss
 
 
 def _points(grid: Grid, indices: Indices, offset: float) -> tuple[Indices, Array, Array]:
@@ -492,7 +304,9 @@ def _root(bound: Callable[[float], float], saddle: Saddle, log_delta: float, sta
         if abs(following - epsilon) <= 1e-8 * epsilon:
             following += math.copysign(hair * epsilon, value)
             hair *= 4
-        stuck = high < math.inf and attempt % 3 == 2  # whatever the bound's shape, halve now and then
+        # Whatever the bound's shape, halve now and then; but from below it may vanish far from its root (wrap-around is
+        # taken off it), so not before it was seen above delta.
+        stuck = high < math.inf and attempt % 3 == 2 and (upper or low > 0)
         if stuck or not low < following < high:
             following = 0.5 * (low + high) if high < math.inf else 2 * epsilon + 1 / rate
         epsilon = following
