@@ -1,0 +1,33 @@
+"""Randomness: the one source of noise.
+
+- Sources: `SystemSource` (ChaCha20 under keys from the operating system; `system_source` is this process's own) and
+  `TestSource` (repeatable; every guarantee made with it says so). `Source` is their contract.
+- Exact noise on the integers: `discrete_laplace`, `discrete_gaussian`, `floored_laplace`, `floored_gaussian`,
+  `geometric`; `Grid` turns it into noise on real numbers.
+- Exact choices: `uniform_below`, `bernoulli`, `flip`, `flip_exp`; `rank` (and `gap`), which order candidates by
+  real-valued `Noise`; `floored_cauchy`.
+- `standard_normal`: bulk Gaussian noise in single precision, for training.
+"""
+
+from hush.randomness._bulk import standard_normal as standard_normal
+from hush.randomness._choice import bernoulli as bernoulli
+from hush.randomness._choice import flip as flip
+from hush.randomness._choice import flip_exp as flip_exp
+from hush.randomness._choice import floored_cauchy as floored_cauchy
+from hush.randomness._choice import uniform_below as uniform_below
+from hush.randomness._exact import MAX_SCALE as MAX_SCALE
+from hush.randomness._exact import discrete_gaussian as discrete_gaussian
+from hush.randomness._exact import discrete_laplace as discrete_laplace
+from hush.randomness._exact import floored_gaussian as floored_gaussian
+from hush.randomness._exact import floored_laplace as floored_laplace
+from hush.randomness._exact import geometric as geometric
+from hush.randomness._grid import Grid as Grid
+from hush.randomness._ranking import Key as Key
+from hush.randomness._ranking import Noise as Noise
+from hush.randomness._ranking import gap as gap
+from hush.randomness._ranking import rank as rank
+from hush.randomness._source import Source as Source
+from hush.randomness._source import SystemSource as SystemSource
+from hush.randomness._source import TestSource as TestSource
+from hush.randomness._source import source_or_default as source_or_default
+from hush.randomness._source import system_source as system_source
