@@ -1,0 +1,99 @@
+"""Mechanisms: noise, selection and the rest, each with its event, its guarantee and its accuracy.
+
+A mechanism is configured with public numbers; data are arguments of `release`, which returns a `Release`: the value,
+its `Guarantee`, and the mechanism. `compose` makes the event of several for an accountant.
+
+- Numbers: `Laplace`, `Gaussian`, `DiscreteLaplace`, `DiscreteGaussian`, `Staircase`; `VectorMeanL1`, `VectorMeanL2`.
+- Choices: `ExponentialMechanism`, `PermuteAndFlip`, `ReportNoisyMax`, `ReportNoisyMaxWithGap`; `OneShotTopK`,
+  `IteratedTopK`.
+- Streams of queries: `AboveThreshold`, `NumericSparseVector`.
+- Local model: `RandomizedResponse`.
+- Less noise where the data allow it: `SmoothCauchy`, `SmoothLaplace`, `ProposeTestRelease` (with `median_distance`),
+  `NoisyLocalSensitivity`, `StableValue`; `SubsampleAggregate` with `MeanOfResults`, `MedianOfResults`,
+  `MostCommonResult`.
+- `sensitivity` of standard queries: `Count`, `Counts`, `Histogram`, `Sum`, `Mean`, `Variance`, `Quantile`, `VectorSum`.
+"""
+
+from hush.mechanisms._mechanism import Mechanism as Mechanism
+from hush.mechanisms._mechanism import Release as Release
+from hush.mechanisms._mechanism import SensitivityType as SensitivityType
+from hush.mechanisms._mechanism import compose as compose
+from hush.mechanisms.local import RandomizedResponse as RandomizedResponse
+from hush.mechanisms.noise import DiscreteGaussian as DiscreteGaussian
+from hush.mechanisms.noise import DiscreteLaplace as DiscreteLaplace
+from hush.mechanisms.noise import Gaussian as Gaussian
+from hush.mechanisms.noise import Laplace as Laplace
+from hush.mechanisms.noise import Staircase as Staircase
+from hush.mechanisms.selection import ExponentialMechanism as ExponentialMechanism
+from hush.mechanisms.selection import IteratedTopK as IteratedTopK
+from hush.mechanisms.selection import OneShotTopK as OneShotTopK
+from hush.mechanisms.selection import PermuteAndFlip as PermuteAndFlip
+from hush.mechanisms.selection import ReportNoisyMax as ReportNoisyMax
+from hush.mechanisms.selection import ReportNoisyMaxWithGap as ReportNoisyMaxWithGap
+from hush.mechanisms.sensitivity import Count as Count
+from hush.mechanisms.sensitivity import Counts as Counts
+from hush.mechanisms.sensitivity import Histogram as Histogram
+from hush.mechanisms.sensitivity import Mean as Mean
+from hush.mechanisms.sensitivity import Quantile as Quantile
+from hush.mechanisms.sensitivity import Sensitivity as Sensitivity
+from hush.mechanisms.sensitivity import Sum as Sum
+from hush.mechanisms.sensitivity import Variance as Variance
+from hush.mechanisms.sensitivity import VectorSum as VectorSum
+from hush.mechanisms.sensitivity import sensitivity as sensitivity
+from hush.mechanisms.smooth import SmoothCauchy as SmoothCauchy
+from hush.mechanisms.smooth import SmoothLaplace as SmoothLaplace
+from hush.mechanisms.sparse_vector import AboveThreshold as AboveThreshold
+from hush.mechanisms.sparse_vector import NumericSparseVector as NumericSparseVector
+from hush.mechanisms.stability import NoisyLocalSensitivity as NoisyLocalSensitivity
+from hush.mechanisms.stability import ProposeTestRelease as ProposeTestRelease
+from hush.mechanisms.stability import StableValue as StableValue
+from hush.mechanisms.stability import median_distance as median_distance
+from hush.mechanisms.subsample import MeanOfResults as MeanOfResults
+from hush.mechanisms.subsample import MedianOfResults as MedianOfResults
+from hush.mechanisms.subsample import MostCommonResult as MostCommonResult
+from hush.mechanisms.subsample import SubsampleAggregate as SubsampleAggregate
+from hush.mechanisms.vector_mean import VectorMeanL1 as VectorMeanL1
+from hush.mechanisms.vector_mean import VectorMeanL2 as VectorMeanL2
+
+__all__ = [
+    "AboveThreshold",
+    "Count",
+    "Counts",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "ExponentialMechanism",
+    "Gaussian",
+    "Histogram",
+    "IteratedTopK",
+    "Laplace",
+    "Mean",
+    "MeanOfResults",
+    "Mechanism",
+    "MedianOfResults",
+    "MostCommonResult",
+    "NoisyLocalSensitivity",
+    "NumericSparseVector",
+    "OneShotTopK",
+    "PermuteAndFlip",
+    "ProposeTestRelease",
+    "Quantile",
+    "RandomizedResponse",
+    "Release",
+    "ReportNoisyMax",
+    "ReportNoisyMaxWithGap",
+    "Sensitivity",
+    "SensitivityType",
+    "SmoothCauchy",
+    "SmoothLaplace",
+    "StableValue",
+    "Staircase",
+    "SubsampleAggregate",
+    "Sum",
+    "Variance",
+    "VectorMeanL1",
+    "VectorMeanL2",
+    "VectorSum",
+    "compose",
+    "median_distance",
+    "sensitivity",
+]

@@ -1,0 +1,410 @@
+"""Noise on numbers: Laplace and Gaussian on a grid, their discrete kin on the integers, and the staircase."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from hush.accounting import PldAccountant, RdpAccountant, calibrate_noise, events
+from hush.errors import InvalidArgument, check_count, check_positive, check_probability
+from hush.guarantee import Guarantee, Relation
+from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, down, integers, numbers, up
+from hush.randomness import (
+    MAX_SCALE,
+    Grid,
+    Source,
+    discrete_gaussian,
+    discrete_laplace,
+    flip_exp,
+    floored_gaussian,
+    floored_laplace,
+    geometric,
+    source_or_default,
+    uniform_below,
+)
+
+
+def check_confidence(confidence: float) -> float:
+    """Return the probability of being wrong, 1 - confidence."""
+    if not 0 < check_probability("confidence", confidence) < 1:
+        raise InvalidArgument("confidence", confidence, "a number in (0, 1)", "Nothing is certain here")
+    return 1 - confidence
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Additive(Mechanism):
+    """A mechanism that adds noise to ``size`` numbers."""
+
+    size: int = 1
+
+    @abstractmethod
+    def _noisy(self, value: Any, source: Source) -> Any:
+        """Return the value with noise."""
+
+    @abstractmethod
+    def _tail(self, probability: float) -> float:
+        """Return what one coordinate's error exceeds with at most this probability."""
+
+    def release(self, value: Any, source: Source | None = None) -> Release[Any]:
+        """Return the value with noise: a number for a number, an array for an array of ``size`` elements.
+
+        NaN counts as 0, infinity as the largest number: no value raises an exception from within.
+        """
+        chosen = source_or_default(source)
+        return self._released(self._noisy(value, chosen), chosen)
+
+    def accuracy(self, confidence: float = 0.95) -> float:
+        """Return what, with this confidence, no coordinate's error exceeds."""
+        return self._tail(check_confidence(confidence) / self.size)
+
+    def interval(self, release: Release[Any], confidence: float = 0.95) -> tuple[Any, Any]:
+        """Return the confidence interval (for all coordinates together) around a released value."""
+        reach = self.accuracy(confidence)
+        return release.value - reach, release.value + reach
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        if math.prod(shape) != self.size:
+            raise InvalidArgument("value.shape", shape, f"{self.size} numbers, as configured", "Set size accordingly")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OnGrid(_Additive):
+    """Floored continuous noise on the multiples of a power of two near scale / 2^40."""
+
+    noise_scale: float = field(init=False, repr=False, compare=False)
+    _grid: Grid = field(init=False, repr=False, compare=False)
+
+    def _noisy(self, value: Any, source: Source) -> Any:
+        scalar = isinstance(value, (float, int))
+        exact = numbers("value", value)
+        self._check_shape(exact.shape)
+        noise = self._draw(source).reshape(exact.shape)
+        released = self._grid.real(self._grid.integers(exact) + noise)
+        return float(released) if scalar or exact.ndim == 0 else released
+
+    @abstractmethod
+    def _draw(self, source: Source) -> NDArray[np.int64]:
+        """Return noise for every coordinate, in units of the grid."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laplace(_OnGrid):
+    """Laplace noise of scale ``sensitivity / epsilon`` on ``size`` real numbers.
+
+    The value is rounded to a grid (the multiples of a power of two, about 2^-40 of the scale), and the floor of a real
+    Laplace variable, sampled exactly, is added: the result is the floor of the continuous mechanism's, and its lowest
+    bits tell nothing. What rounding adds to the sensitivity is inside the scale.
+
+    >>> from hush.randomness import TestSource
+    >>> release = Laplace(epsilon=1.0, sensitivity=1.0).release(100.0, TestSource(1))
+    >>> abs(release.value - 100) < release.mechanism.accuracy(0.9999)
+    True
+
+    Guarantee:
+        epsilon-differential privacy, delta = 0.
+
+    Assumes:
+        The value moves by at most ``sensitivity`` in L1 norm between neighbours (the caller's duty). The number of
+        coordinates is public (checked here).
+
+    References:
+        Dwork, McSherry, Nissim & Smith 2006, Proposition 1; Mironov 2012 (why a grid).
+    """
+
+    sensitivity_type = SensitivityType.L1
+
+    epsilon: float
+    sensitivity: float
+    _effective: float = field(init=False, repr=False, compare=False)
+
+    def _prepare(self) -> None:
+        epsilon, sensitivity = check_positive("epsilon", self.epsilon), check_positive("sensitivity", self.sensitivity)
+        size = check_count("size", self.size)
+        events.Laplace(1 / epsilon)  # refuses an epsilon beyond what can be accounted for
+        grid = Grid.for_scale(sensitivity / epsilon)
+        effective = up(sensitivity + size * grid.spacing)
+        scale = up(effective / epsilon)
+        self._set(_grid=grid, noise_scale=scale, _effective=effective)
+
+    def _promise(self) -> Guarantee:
+        return self._claim(self.epsilon, 0.0, "Laplace mechanism", *_assumed("L1", self.sensitivity))
+
+    def _describe(self) -> events.Event:
+        return events.Laplace(down(self.noise_scale / self._effective) * _doubled(self.relation))
+
+    def _draw(self, source: Source) -> NDArray[np.int64]:
+        return floored_laplace(source, self.noise_scale / self._grid.spacing, self.size)
+
+    def _tail(self, probability: float) -> float:
+        return -self.noise_scale * math.log(probability) + 2 * self._grid.spacing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gaussian(_OnGrid):
+    """Gaussian noise on ``size`` real numbers, of the smallest standard deviation that (epsilon, delta) allows.
+
+    Rounded and sampled as in `Laplace`. `classic` takes the textbook formula instead.
+
+    Guarantee:
+        (epsilon, delta)-differential privacy.
+
+    Assumes:
+        The value moves by at most ``sensitivity`` in L2 norm between neighbours (the caller's duty). A given
+        ``noise_multiplier`` is enough for (epsilon, delta) (checked here).
+
+    References:
+        Balle & Wang 2018, Theorem 8 (the analytic Gaussian mechanism: the exact condition).
+    """
+
+    sensitivity_type = SensitivityType.L2
+
+    epsilon: float
+    delta: float
+    sensitivity: float
+    noise_multiplier: float | None = None
+    _multiplier: float = field(init=False, repr=False, compare=False)
+
+    @classmethod
+    def classic(cls, *, epsilon: float, delta: float, sensitivity: float, **settings: Any) -> Gaussian:
+        """Return the mechanism with sqrt(2 ln(1.25 / delta)) / epsilon, proven for epsilon < 1 only."""
+        if not check_positive("epsilon", epsilon) < 1:
+            raise InvalidArgument(
+                "epsilon",
+                epsilon,
+                "a number in (0, 1)",
+                "The classic formula is proven there only",
+                "Use Gaussian(...)",
+            )
+        multiplier = up(math.sqrt(2 * math.log(1.25 / check_probability("delta", delta))) / epsilon)
+        return cls(epsilon=epsilon, delta=delta, sensitivity=sensitivity, noise_multiplier=multiplier, **settings)
+
+    def _prepare(self) -> None:
+        check_positive("epsilon", self.epsilon)
+        check_positive("sensitivity", self.sensitivity)
+        if not check_probability("delta", self.delta) < 1:
+            raise InvalidArgument("delta", self.delta, "a number in (0, 1)", "With 1 nothing is protected")
+        size, smallest = check_count("size", self.size), _gaussian_multiplier(float(self.epsilon), float(self.delta))
+        given = self.noise_multiplier
+        multiplier = smallest if given is None else check_positive("noise_multiplier", given)
+        if not multiplier >= smallest:
+            raise InvalidArgument(
+                "noise_multiplier", self.noise_multiplier, f"at least {smallest:.6g}", "Less noise promises less"
+            )
+        grid = Grid.for_scale(multiplier * self.sensitivity)
+        effective = up(self.sensitivity + up(math.sqrt(size)) * grid.spacing)
+        self._set(_grid=grid, noise_scale=up(multiplier * effective), _multiplier=multiplier)
+
+    def _promise(self) -> Guarantee:
+        method = "Gaussian mechanism" if self.noise_multiplier is None else "Gaussian mechanism, noise given"
+        return self._claim(self.epsilon, self.delta, method, *_assumed("L2", self.sensitivity))
+
+    def _describe(self) -> events.Event:
+        return events.Gaussian(self._multiplier * _doubled(self.relation))
+
+    def _draw(self, source: Source) -> NDArray[np.int64]:
+        return floored_gaussian(source, self.noise_scale / self._grid.spacing, self.size)
+
+    def _tail(self, probability: float) -> float:
+        return -self.noise_scale * float(ndtri(probability / 2)) + 2 * self._grid.spacing
+
+
+@lru_cache(maxsize=256)
+def _gaussian_multiplier(epsilon: float, delta: float) -> float:
+    return calibrate_noise(epsilon=epsilon, delta=delta)
+
+
+def _doubled(relation: Relation) -> int:
+    """Return 2 under replacement: events state noise relative to one record's share, and replacing moves two."""
+    return 2 if relation is Relation.REPLACE else 1
+
+
+def _assumed(norm: str, sensitivity: float) -> tuple[str, ...]:
+    return (f"between neighbours the value moves by at most {sensitivity:.6g} in {norm} norm",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OnIntegers(_Additive):
+    noise_scale: float = field(init=False, repr=False, compare=False)
+
+    def _noisy(self, value: Any, source: Source) -> Any:
+        scalar = isinstance(value, int)
+        exact = integers("value", value)
+        self._check_shape(exact.shape)
+        noisy = exact + self._draw(source).reshape(exact.shape)
+        return int(noisy) if scalar or exact.ndim == 0 else noisy
+
+    @abstractmethod
+    def _draw(self, source: Source) -> NDArray[np.int64]:
+        """Return noise for every coordinate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteLaplace(_OnIntegers):
+    """Two-sided geometric noise on ``size`` integers: P(k) ~ e^(-|k| epsilon / sensitivity), exactly.
+
+    Guarantee:
+        epsilon-differential privacy, delta = 0.
+
+    Assumes:
+        The value moves by at most the integer ``sensitivity`` in L1 norm between neighbours (the caller's duty).
+
+    References:
+        Ghosh, Roughgarden & Sundararajan 2009 (the geometric mechanism); Canonne, Kamath & Steinke 2020, Section 5.
+    """
+
+    sensitivity_type = SensitivityType.L1
+
+    epsilon: float
+    sensitivity: int = 1
+
+    def _prepare(self) -> None:
+        scale = up(check_count("sensitivity", self.sensitivity) / check_positive("epsilon", self.epsilon))
+        check_count("size", self.size)
+        check_integer_scale(scale)
+        events.Laplace(1 / self.epsilon)
+        self._set(noise_scale=scale)
+
+    def _promise(self) -> Guarantee:
+        return self._claim(self.epsilon, 0.0, "discrete Laplace mechanism", *_assumed("L1", self.sensitivity))
+
+    def _describe(self) -> events.Event:
+        if self.relation is Relation.REPLACE:  # half a step of an integer is no event
+            return events.ApproximateDP(self.epsilon)
+        return events.DiscreteLaplace(self.noise_scale, self.sensitivity)
+
+    def _draw(self, source: Source) -> NDArray[np.int64]:
+        return discrete_laplace(source, self.noise_scale, self.size)
+
+    def _tail(self, probability: float) -> float:
+        # P(|k| >= m) = 2 e^(-m / t) / (1 + e^(-1 / t)), so one less is not exceeded.
+        share = probability * (1 + math.exp(-1 / self.noise_scale)) / 2
+        return max(math.ceil(-self.noise_scale * math.log(share)) - 1, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteGaussian(_OnIntegers):
+    """Gaussian noise on ``size`` integers: P(k) ~ e^(-k^2 / (2 sigma^2)), exactly.
+
+    Guarantee:
+        (epsilon, delta)-differential privacy. For one integer by the discrete Gaussian's own profile; for several by
+        concentrated differential privacy, which holds in any dimension as for the continuous Gaussian.
+
+    Assumes:
+        The value moves by at most ``sensitivity``, an integer, in L2 norm between neighbours (the caller's duty).
+
+    References:
+        Canonne, Kamath & Steinke 2020, Theorems 4 (concentrated), 7 (approximate).
+    """
+
+    sensitivity_type = SensitivityType.L2
+
+    epsilon: float
+    delta: float
+    sensitivity: int = 1
+    _multiplier: float = field(init=False, repr=False, compare=False)
+
+    def _prepare(self) -> None:
+        check_positive("epsilon", self.epsilon)
+        size, step = check_count("size", self.size), check_count("sensitivity", self.sensitivity)
+        check_integer_scale(step)
+        multiplier = _discrete_multiplier(float(self.epsilon), float(self.delta), step, size == 1)
+        scale = up(multiplier * step)
+        check_integer_scale(scale)
+        self._set(noise_scale=scale, _multiplier=multiplier)
+
+    def _promise(self) -> Guarantee:
+        return self._claim(self.epsilon, self.delta, "discrete Gaussian mechanism", *_assumed("L2", self.sensitivity))
+
+    def _describe(self) -> events.Event:
+        if self.size == 1 and self.relation is not Relation.REPLACE:
+            return events.DiscreteGaussian(self.noise_scale, self.sensitivity)
+        return events.ZeroConcentratedDP(up(0.5 * self._multiplier**-2))
+
+    def _draw(self, source: Source) -> NDArray[np.int64]:
+        return discrete_gaussian(source, self.noise_scale, self.size)
+
+    def _tail(self, probability: float) -> float:
+        # The discrete tail is below the continuous one: P(k >= m) <= P(X >= m - 1) (CKS 2020, Proposition 25).
+        return math.floor(-self.noise_scale * float(ndtri(probability / 2))) + 1
+
+
+@lru_cache(maxsize=256)
+def _discrete_multiplier(epsilon: float, delta: float, step: int, single: bool) -> float:
+    def template(multiplier: float) -> events.Event:
+        if single:
+            return events.DiscreteGaussian(multiplier * step, step)
+        return events.ZeroConcentratedDP(0.5 * multiplier**-2)
+
+    accountant = PldAccountant if single else RdpAccountant
+    return calibrate_noise(epsilon=epsilon, delta=delta, template=template, accountant=accountant)
+
+
+def check_integer_scale(scale: float) -> None:
+    """Refuse noise that would not fit into 64-bit integers."""
+    if not scale <= MAX_SCALE:
+        raise InvalidArgument(
+            "noise_scale", float(scale), "at most 2^50", "Use Laplace or Gaussian, whose grid follows"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staircase(_OnGrid):
+    """Staircase noise on one real number: the smallest expected error of all epsilon-private noise.
+
+    Better than `Laplace` by a factor that grows with epsilon (about e^(epsilon / 2) / epsilon times in expectation).
+
+    Guarantee:
+        epsilon-differential privacy, delta = 0.
+
+    Assumes:
+        The value moves by at most ``sensitivity`` between neighbours (the caller's duty).
+
+    References:
+        Geng & Viswanath 2014, Theorem 4 and Algorithm 1, with the step that minimises the expected size.
+    """
+
+    sensitivity_type = SensitivityType.L1
+
+    epsilon: float
+    sensitivity: float
+    _period: int = field(init=False, repr=False, compare=False)
+    _step: int = field(init=False, repr=False, compare=False)
+
+    def _prepare(self) -> None:
+        epsilon, sensitivity = check_positive("epsilon", self.epsilon), check_positive("sensitivity", self.sensitivity)
+        if check_count("size", self.size) != 1:
+            raise InvalidArgument("size", self.size, "1", "For several numbers use Laplace, or one staircase each")
+        events.Laplace(1 / epsilon)
+        grid = Grid.for_scale(sensitivity)
+        period = math.ceil(sensitivity / grid.spacing) + 1
+        step = min(max(round(period / (1 + math.exp(epsilon / 2))), 1), period - 1)
+        self._set(_grid=grid, noise_scale=up(1 / epsilon), _period=period, _step=step)
+
+    def _promise(self) -> Guarantee:
+        return self._claim(self.epsilon, 0.0, "staircase mechanism", *_assumed("L1", self.sensitivity))
+
+    def _describe(self) -> events.Event:
+        return events.ApproximateDP(self.epsilon)
+
+    def _draw(self, source: Source) -> NDArray[np.int64]:
+        period, step = self._period, self._step
+        exponent = 1 / Fraction(self.noise_scale)  # not above epsilon
+        block = int(geometric(source, self.noise_scale, 1)[0])
+        while True:  # the part of a block beyond the step is lower by e^-epsilon
+            place = int(uniform_below(source, period, 1)[0])
+            if place < step or flip_exp(source, np.array([float(exponent)]), lambda index: exponent)[0]:
+                break
+        size = block * period + place
+        return np.array([~size if source.word() & 1 else size])
+
+    def _tail(self, probability: float) -> float:
+        blocks = math.ceil(-math.log(probability) * self.noise_scale)
+        return max(blocks, 1) * self._period * self._grid.spacing

@@ -1,0 +1,193 @@
+"""The sparse vector technique: which of a stream of queries are above a threshold, paying for those that are.
+
+The correct algorithm, with every share of the budget in its place. Published variants that are not private (Lyu, Su &
+Li 2017, Algorithms 3 to 6) forget to scale the queries' noise, or to add any, or release the noisy value for free; the
+tests break each of them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from hush.accounting import events
+from hush.errors import BudgetExceeded, InvalidArgument, Unsupported, check_count, check_positive
+from hush.guarantee import Guarantee
+from hush.mechanisms._mechanism import Mechanism, SensitivityType, numbers, up
+from hush.mechanisms.noise import check_confidence, check_integer_scale
+from hush.randomness import Grid, Source, discrete_laplace, source_or_default
+
+
+@dataclass(frozen=True, kw_only=True)
+class AboveThreshold(Mechanism):
+    """Say of each query whether its value is above a threshold, until ``count`` of them were.
+
+    `start` opens a session, which costs epsilon as a whole however many queries are asked. Queries may depend on the
+    answers so far; each has a sensitivity of at most ``sensitivity``.
+
+    >>> session = AboveThreshold(epsilon=100.0, count=2).start(threshold=10.0)
+    >>> session.ask(3.0), session.ask(25.0), session.remaining
+    (False, True, 1)
+
+    Guarantee:
+        epsilon-differential privacy, delta = 0, for the whole session.
+
+    Assumes:
+        Every query's value moves by at most ``sensitivity`` between neighbours, for ``monotone`` those of all queries
+        in the same direction (the caller's duty). Thresholds are public (the caller's duty). No more than ``count``
+        answers are positive (checked here: the session ends).
+
+    References:
+        Dwork & Roth 2014, Algorithm 2; Lyu, Su & Li 2017, Algorithm 7 and Theorem 4 (monotone: 5), with the
+        allocation of their Section 4.2, on the integers of a grid with discrete Laplace noise.
+    """
+
+    sensitivity_type = SensitivityType.LINF
+
+    epsilon: float
+    sensitivity: float = 1.0
+    count: int = 1
+    monotone: bool = False
+    _grid: Grid = field(init=False, repr=False, compare=False)
+    _scales: tuple[float, float, float] = field(init=False, repr=False, compare=False)
+
+    def _prepare(self) -> None:
+        check_positive("epsilon", self.epsilon)
+        check_positive("sensitivity", self.sensitivity)
+        check_count("count", self.count)
+        if not isinstance(self.monotone, bool):
+            raise InvalidArgument("monotone", self.monotone, "True or False")
+        events.Laplace(1 / self.epsilon)
+        factor = self.count if self.monotone else 2 * self.count
+        compare = self.epsilon * (1 - self._numeric_share())
+        for_threshold = compare / (1 + factor ** (2 / 3))
+        for_queries = compare - for_threshold
+        grid = Grid.for_scale(factor * self.sensitivity / for_queries)
+        step = math.ceil(self.sensitivity / grid.spacing) + 1  # rounding a query adds one
+        numeric = self.count * step / (self.epsilon * self._numeric_share()) if self._numeric_share() else 0.0
+        scales = (up(step / for_threshold), up(factor * step / for_queries), up(numeric))
+        check_integer_scale(max(scales))
+        self._set(_grid=grid, _scales=scales)
+
+    def _numeric_share(self) -> float:
+        return 0.0
+
+    def _promise(self) -> Guarantee:
+        moves = "by at most" if not self.monotone else "in one direction by at most"
+        return self._claim(
+            self.epsilon,
+            0.0,
+            "sparse vector technique",
+            f"between neighbours every query's value moves {moves} {self.sensitivity:.6g}",
+        )
+
+    def _describe(self) -> events.Event:
+        return events.ApproximateDP(self.epsilon)
+
+    def start(self, threshold: float, source: Source | None = None) -> ThresholdSession:
+        """Open a session; the threshold's noise is drawn once, here."""
+        return ThresholdSession(self, threshold, source_or_default(source))
+
+    def accuracy(self, num_queries: int, confidence: float = 0.95) -> float:
+        """Return a margin: with this confidence, values further than it from the threshold are judged rightly."""
+        share = check_confidence(confidence) / (check_count("num_queries", num_queries) + 1)
+        # P(|k| >= m) <= 2 / (1 + e^(-1/t)) e^(-m / t) <= 2 e^(-m / t) for each of the noises
+        threshold, query, _ = self._scales
+        return (math.log(2 / share) * (threshold + query) + 3) * self._grid.spacing
+
+
+class ThresholdSession:
+    """A running `AboveThreshold`: it remembers the noisy threshold and how many positive answers are left.
+
+    It belongs to one process and cannot be copied: two copies would give twice as many positive answers.
+    """
+
+    def __init__(self, mechanism: AboveThreshold, threshold: float, source: Source) -> None:
+        """Draw the threshold's noise; `AboveThreshold.start` is the way to get a session."""
+        self.mechanism = mechanism
+        self.remaining = mechanism.count
+        self.guarantee = mechanism.guarantee(source)
+        self._source, self._process = source, os.getpid()
+        self._threshold = self._public(threshold)
+        self._noise = int(discrete_laplace(source, mechanism._scales[0], 1)[0])
+
+    def ask(self, value: Any, threshold: float | None = None) -> Any:
+        """Return whether the noisy value is at least the noisy threshold (its own, if one is given).
+
+        Raises `BudgetExceeded` once ``count`` answers were positive. NaN counts as 0.
+        """
+        if self._process != os.getpid():
+            raise Unsupported("a session of another process: it would answer twice", "Start one session here")
+        if not self.remaining > 0:
+            raise BudgetExceeded(
+                f"count={self.mechanism.count} positive answers were given: the session is over", "Start another one"
+            )
+        grid, scales = self.mechanism._grid, self.mechanism._scales
+        limit = self._threshold if threshold is None else self._public(threshold)
+        exact = float(grid.integers(numbers("value", value, ())))
+        noise = int(discrete_laplace(self._source, scales[1], 1)[0])
+        if not int(exact) + noise >= int(limit) + self._noise:  # of Python's integers: nothing is rounded
+            return self._negative()
+        self.remaining -= 1
+        return self._positive(exact)
+
+    def _public(self, threshold: float) -> float:
+        value = numbers("threshold", threshold, ())
+        if not abs(float(value)) < math.inf:
+            raise InvalidArgument("threshold", float(value), "a finite number")
+        return float(self.mechanism._grid.integers(value))
+
+    def _negative(self) -> Any:
+        return False
+
+    def _positive(self, exact: float) -> Any:
+        return True
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied."""
+        raise Unsupported("a sparse vector session cannot be copied or pickled: a copy would answer twice")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumericSparseVector(AboveThreshold):
+    """`AboveThreshold` that also tells the value, with fresh noise, of each of the ``count`` queries above.
+
+    That costs more: ``numeric_share`` of epsilon goes to these values.
+
+    Guarantee:
+        epsilon-differential privacy, delta = 0, for all answers and values of the session.
+
+    Assumes:
+        As for `AboveThreshold` (the caller's duty; the number of answers is checked here).
+
+    References:
+        Dwork & Roth 2014, Algorithm 3 (NumericSparse); Lyu, Su & Li 2017, Algorithm 7 with epsilon_3.
+    """
+
+    numeric_share: float = 0.5
+
+    def _numeric_share(self) -> float:
+        if not 0 < check_positive("numeric_share", self.numeric_share) < 1:
+            raise InvalidArgument("numeric_share", self.numeric_share, "a number in (0, 1)")
+        return self.numeric_share
+
+    def start(self, threshold: float, source: Source | None = None) -> NumericSession:
+        """Open a session; the threshold's noise is drawn once, here."""
+        return NumericSession(self, threshold, source_or_default(source))
+
+    def value_accuracy(self, confidence: float = 0.95) -> float:
+        """Return what, with this confidence, the error of one released value does not exceed."""
+        return (math.log(1 / check_confidence(confidence)) * self._scales[2] + 1) * self._grid.spacing
+
+
+class NumericSession(ThresholdSession):
+    """A running `NumericSparseVector`: `ask` returns the noisy value, or None for a query below the threshold."""
+
+    def _negative(self) -> Any:
+        return None
+
+    def _positive(self, exact: float) -> Any:
+        noise = int(discrete_laplace(self._source, self.mechanism._scales[2], 1)[0])
+        return (exact + noise) * self.mechanism._grid.spacing
