@@ -9,10 +9,10 @@ BENCHMARK_INSTALLED := .venv-benchmark/.installed
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check format benchmark
+.PHONY: help demo test test-slow check format benchmark benchmark-mechanisms
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED) ## Plan a private training: how much noise, what it costs, what that means
 	$(BIN)/hush plan --examples 60000 --batch-size 256 --epochs 15 --epsilon 3 --delta 1e-5
@@ -37,6 +37,9 @@ format: $(INSTALLED) ## Format the code and fix what the linter can
 benchmark: $(BENCHMARK_INSTALLED) ## Compare accuracy and speed with other accountants, in an environment of its own
 	$(BENCHMARK_BIN)/python benchmarks/accounting.py
 
+benchmark-mechanisms: $(BENCHMARK_INSTALLED) .venv-diffprivlib/.installed ## Compare the speed of mechanisms with other libraries'
+	$(BENCHMARK_BIN)/python benchmarks/mechanisms.py
+
 # The stamps are newer than what they were installed from. An environment made by other means is completed, not replaced.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(call ensure_venv,.venv)
@@ -44,10 +47,17 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-$(BENCHMARK_INSTALLED): pyproject.toml benchmarks/requirements.txt
+$(BENCHMARK_INSTALLED): pyproject.toml benchmarks/requirements.txt benchmarks/mechanisms_requirements.txt
 	$(call ensure_venv,.venv-benchmark)
-	@echo "Installing hush and the accountants it is compared with into .venv-benchmark (once; some minutes) ..."
-	@$(BENCHMARK_BIN)/python $(PIP_INSTALL) --requirement benchmarks/requirements.txt --editable .
+	@echo "Installing hush and the packages it is compared with into .venv-benchmark (once; some minutes) ..."
+	@$(BENCHMARK_BIN)/python $(PIP_INSTALL) --requirement benchmarks/requirements.txt \
+		--requirement benchmarks/mechanisms_requirements.txt --editable .
+	@touch $@
+
+.venv-diffprivlib/.installed: benchmarks/diffprivlib_requirements.txt
+	$(call ensure_venv,.venv-diffprivlib)
+	@echo "Installing diffprivlib, which needs an older scikit-learn, into .venv-diffprivlib (once) ..."
+	@.venv-diffprivlib/bin/python $(PIP_INSTALL) --requirement benchmarks/diffprivlib_requirements.txt
 	@touch $@
 
 define ensure_venv

@@ -6,6 +6,8 @@ What is where:
   give its two numbers a meaning. Home: `hush.guarantee`.
 - `accounting`: events (what was run) and accountants (what it cost); `accounting.epsilon` and
   `accounting.calibrate_noise` are the two calls that everybody needs. Loaded on first use.
+- `mechanisms`: noise, selection and the rest, which turn data into private answers. Loaded on first use.
+- ``hush.randomness``: the one source of noise.
 - `HushError`: the base of everything that hush raises on purpose. Home: `hush.errors`.
 - ``hush.cli``: the command line, ``hush plan`` and ``hush account``.
 
@@ -24,13 +26,14 @@ from hush.guarantee import Unit as Unit
 
 if TYPE_CHECKING:
     from hush import accounting as accounting
+    from hush import mechanisms as mechanisms
 
-__all__ = ["Bound", "Guarantee", "HushError", "Relation", "Unit", "__version__", "accounting"]
+__all__ = ["Bound", "Guarantee", "HushError", "Relation", "Unit", "__version__", "accounting", "mechanisms"]
 
 __version__ = "0.1.0"
 
 # Subpackages that are public at the root but too heavy to load before they are needed.
-_LAZY = frozenset({"accounting"})
+_LAZY = frozenset({"accounting", "mechanisms"})
 
 
 if not TYPE_CHECKING:  # a type checker that saw this would take every misspelt name for a module

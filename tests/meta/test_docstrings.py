@@ -10,20 +10,26 @@ from typing import Any
 
 import pytest
 
+from hush.mechanisms import Mechanism
+
 SECTIONS = ("Guarantee", "Assumes", "References")
 
 # A public name with one of these endings, or that calibrates, makes a claim; every such name in `__all__` is enrolled.
 CLAIMING = ("Accountant", "Filter", "Odometer", "_composition", "_amplification", "_rate", "epsilon", "filter_for")
 
 # Layers whose names are examined; each is enrolled as soon as it exists.
-LAYERS = ("hush.accounting",)
+LAYERS = ("hush.accounting", "hush.mechanisms")
+
+
+def is_mechanism(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, Mechanism)
 
 
 def public(layer: ModuleType) -> list[str]:
     return [
         name
         for name in getattr(layer, "__all__", ())
-        if name.endswith(CLAIMING) or name.startswith("calibrate_")
+        if name.endswith(CLAIMING) or name.startswith("calibrate_") or is_mechanism(getattr(layer, name))
         if not inspect.isabstract(getattr(layer, name))
     ]
 

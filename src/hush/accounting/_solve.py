@@ -94,7 +94,9 @@ class ComposedLoss:
         if not self._parts:
             return 0.0, 0.0
         if delta <= self._unbounded * (1 + 8 * ULP):
-            epsilon = self.max_loss if delta == self._unbounded == 0 else math.inf
+            # A single step's own failure probability is known as it is; that of several was rounded.
+            known = self._parts[0][0].forward.failure if self._num_steps == 1 else 0.0
+            epsilon = self.max_loss if delta == known and (known > 0 or self._unbounded == 0) else math.inf
             return epsilon, epsilon
         if self._num_steps == 1:
             profile = self._parts[0][0].forward

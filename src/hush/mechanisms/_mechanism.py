@@ -112,7 +112,7 @@ def compose(*parts: Mechanism | Release[Any]) -> Composed:
     >>> from hush.mechanisms import Gaussian, Laplace
     >>> event = compose(Laplace(epsilon=0.5, sensitivity=1), Gaussian(epsilon=0.5, delta=1e-6, sensitivity=1))
     >>> round(PldAccountant().compose(event).epsilon(1e-6), 3)
-    0.889
+    0.981
     """
     mechanisms = [part.mechanism if isinstance(part, Release) else part for part in parts]
     for mechanism in mechanisms:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, down
 from hush.mechanisms.noise import check_confidence
 from hush.randomness import Grid, Noise, Source, flip_exp, gap, rank, source_or_default, uniform_below
 
-_LARGEST = np.finfo(np.float64).max
+_LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +207,7 @@ class ReportNoisyMaxWithGap(ReportNoisyMax):
         first, second = rank(chosen, Noise.LAPLACE, deficits, exact, 2)
         grid = Grid.for_scale(1 / self._rate)
         lead = gap(first, second, 1 / (Fraction(self._rate) * Fraction(grid.spacing)))
-        return self._released((first.index, lead * grid.spacing), chosen)
+        return self._released((first.index, float(min(lead * Fraction(grid.spacing), _LARGEST))), chosen)
 
     def _method(self) -> str:
         return "report noisy max with gap"

@@ -179,6 +179,8 @@ class SubsampleAggregate(Mechanism):
     def release(self, records: Any, source: Source | None = None) -> Release[Any]:
         """Return the private aggregate of the function's results on the blocks; ``records`` is any sequence."""
         chosen = source_or_default(source)
+        if not isinstance(records, (Sequence, np.ndarray)):
+            raise InvalidArgument("records", type(records).__name__, "a list or an array of records")
         blocks = uniform_below(chosen, self.num_blocks, len(records))
         order = np.argsort(blocks, kind="stable")
         edges = np.searchsorted(blocks[order], np.arange(1, self.num_blocks))

@@ -20,7 +20,7 @@ class Grid:
 
     >>> grid = Grid.for_scale(3.0)
     >>> grid.spacing == 2.0**-39, float(grid.real(grid.integers([0.1]))[0])
-    (True, 0.10000000000036380)
+    (True, 0.1000000000003638)
     """
 
     spacing: float

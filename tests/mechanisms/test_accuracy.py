@@ -1,0 +1,121 @@
+"""Accuracy statements hold as often as they say, and say no more than twice what is needed where they can be tight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hush import mechanisms as m
+from hush.guarantee import Relation
+from hush.randomness import TestSource
+
+CONFIDENCE = 0.9
+ROUNDS = 1500
+# Ten times less often wrong than the slack of five standard deviations would notice: a false alarm in 10^6 at most.
+SLACK = 5 * math.sqrt(CONFIDENCE * (1 - CONFIDENCE) / ROUNDS)
+SCORES = np.array([5.0, 4.0, 3.0, 0.0, 0.0, 4.5])
+
+
+def left_out(scores: Any, chosen: list[int]) -> float:
+    """By how much the best candidate left out is better than the worst chosen one."""
+    rest = np.delete(scores, chosen)
+    return float(rest.max() - scores[chosen].min())
+
+
+def of_choice(mechanism: Any, source: TestSource) -> bool:
+    value = mechanism.release(SCORES, source).value
+    chosen = [value[0]] if isinstance(value, tuple) else value if isinstance(value, list) else [value]
+    return left_out(SCORES, chosen) <= mechanism.accuracy(len(SCORES), CONFIDENCE)
+
+
+def of_number(mechanism: Any, source: TestSource) -> bool:
+    return abs(mechanism.release(7, source).value - 7) <= mechanism.accuracy(CONFIDENCE)
+
+
+def of_thresholds(mechanism: Any, source: TestSource) -> bool:
+    margin = mechanism.accuracy(20, CONFIDENCE)
+    session = mechanism.start(0.0, source)
+    return all(session.ask(-margin) in (False, None) for _ in range(19)) and session.ask(margin) not in (False, None)
+
+
+def of_values(mechanism: Any, source: TestSource) -> bool:
+    value = mechanism.start(-1e6, source).ask(7.0)
+    return value is not None and abs(value - 7.0) <= mechanism.value_accuracy(CONFIDENCE)
+
+
+def of_told(mechanism: Any, source: TestSource) -> bool:
+    records = np.repeat(np.arange(mechanism.num_values), [300, 50, 0])
+    estimate = mechanism.estimate(mechanism.release(records, source).value)
+    return bool(np.abs(estimate - [300, 50, 0]).max() <= mechanism.accuracy(350, CONFIDENCE))
+
+
+def of_smooth(mechanism: Any, source: TestSource) -> bool:
+    return abs(mechanism.release(500.0, 1.0, source).value - 500.0) <= mechanism.accuracy(1.0, CONFIDENCE)
+
+
+def of_proposal(mechanism: Any, source: TestSource) -> bool:
+    return abs(mechanism.release(7.0, 1e6, source).value - 7.0) <= mechanism.accuracy(CONFIDENCE)
+
+
+def of_noisy_bound(mechanism: Any, source: TestSource) -> bool:
+    value, bound = mechanism.release(7.0, 3.0, source).value
+    return abs(value - 7.0) <= mechanism.accuracy(bound, CONFIDENCE)
+
+
+def of_mean(mechanism: Any, source: TestSource) -> bool:
+    rows = np.full((200, 4), 0.25)
+    value = mechanism.release(rows, source).value
+    return bool(np.abs(value - 0.25).max() <= mechanism.accuracy(200, CONFIDENCE))
+
+
+CASES: dict[str, tuple[Any, Callable[[Any, TestSource], bool]]] = {
+    "laplace": (m.Laplace(epsilon=1.0, sensitivity=1.0), of_number),
+    "gaussian": (m.Gaussian(epsilon=1.0, delta=1e-5, sensitivity=1.0), of_number),
+    "discrete-laplace": (m.DiscreteLaplace(epsilon=0.4), of_number),
+    "discrete-gaussian": (m.DiscreteGaussian(epsilon=1.0, delta=1e-5), of_number),
+    "staircase": (m.Staircase(epsilon=2.0, sensitivity=1.0), of_number),
+    "exponential": (m.ExponentialMechanism(epsilon=2.0), of_choice),
+    "permute-and-flip": (m.PermuteAndFlip(epsilon=2.0), of_choice),
+    "noisy-max": (m.ReportNoisyMax(epsilon=3.0), of_choice),
+    "noisy-max-gap": (m.ReportNoisyMaxWithGap(epsilon=3.0), of_choice),
+    "one-shot-top-k": (m.OneShotTopK(epsilon=9.0, k=2), of_choice),
+    "iterated-top-k": (m.IteratedTopK(epsilon=6.0, k=2), of_choice),
+    "above-threshold": (m.AboveThreshold(epsilon=1.0), of_thresholds),
+    "numeric-threshold": (m.NumericSparseVector(epsilon=1.0), of_thresholds),
+    "numeric-value": (m.NumericSparseVector(epsilon=1.0), of_values),
+    "randomized-response": (m.RandomizedResponse(epsilon=1.0, num_values=3), of_told),
+    "smooth-cauchy": (m.SmoothCauchy(epsilon=1.0, bounds=(0, 1000)), of_smooth),
+    "smooth-laplace": (m.SmoothLaplace(epsilon=1.0, delta=1e-6, bounds=(0, 1000)), of_smooth),
+    "propose-test-release": (m.ProposeTestRelease(epsilon=1.0, delta=1e-6, proposed_bound=1.0), of_proposal),
+    "noisy-local-sensitivity": (
+        m.NoisyLocalSensitivity(epsilon=1.0, delta=1e-6, bound_sensitivity=1.0),
+        of_noisy_bound,
+    ),
+    "vector-mean-l2": (m.VectorMeanL2(epsilon=1.0, delta=1e-6, clip_norm=1.0, dimension=4), of_mean),
+    "vector-mean-l1": (
+        m.VectorMeanL1(epsilon=1.0, clip_norm=2.0, dimension=4, relation=Relation.REPLACE),
+        of_mean,
+    ),
+}
+TIGHT = (
+    "laplace",
+    "gaussian",
+    "discrete-laplace",
+    "smooth-cauchy",
+    "smooth-laplace",
+    "propose-test-release",
+)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_statements_hold_as_often_as_they_say(name: str) -> None:
+    mechanism, holds = CASES[name]
+    source = TestSource(f"accuracy of {name}")
+    share = sum(holds(mechanism, source) for _ in range(ROUNDS)) / ROUNDS
+    assert share >= CONFIDENCE - SLACK
+    if name in TIGHT:
+        assert share <= CONFIDENCE + 0.05, "a bound much larger than needed would always hold"

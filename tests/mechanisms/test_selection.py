@@ -1,0 +1,144 @@
+"""Choices follow exactly the law that their theorem is about."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hush.errors import InvalidArgument
+from hush.mechanisms import (
+    ExponentialMechanism,
+    IteratedTopK,
+    OneShotTopK,
+    PermuteAndFlip,
+    ReportNoisyMax,
+    ReportNoisyMaxWithGap,
+)
+from hush.randomness import TestSource
+
+SCORES = [2.0, 1.0, 0.5, -1.0]
+FALSE_ALARM = 1e-8
+
+
+def drawn(mechanism: Any, scores: Any, count: int, seed: int) -> Counter[Any]:
+    source = TestSource(seed)
+    values = (mechanism.release(scores, source).value for _ in range(count))
+    return Counter(tuple(value) if isinstance(value, list) else value for value in values)
+
+
+def fits(counts: Counter[Any], law: dict[Any, float]) -> bool:
+    total = counts.total()
+    assert set(counts) <= set(law)
+    observed = [counts[outcome] for outcome in law]
+    expected = [total * probability for probability in law.values()]
+    return bool(stats.chisquare(observed, expected).pvalue > FALSE_ALARM)
+
+
+def softmax(rate: float, scores: Any = SCORES) -> dict[int, float]:
+    weights = np.exp(rate * np.array(scores))
+    return dict(enumerate(weights / weights.sum()))
+
+
+def flips(rate: float) -> dict[int, float]:
+    """Permute-and-flip as it is written: every order of the candidates, every coin."""
+    best, law = max(SCORES), dict.fromkeys(range(len(SCORES)), 0.0)
+    for order in itertools.permutations(range(len(SCORES))):
+        left = 1.0
+        for candidate in order:
+            taken = math.exp(rate * (SCORES[candidate] - best))
+            law[candidate] += left * taken / math.factorial(len(SCORES))
+            left *= 1 - taken
+    return law
+
+
+def noisy_max(rate: float) -> dict[int, float]:
+    """P(i wins) = integral of i's density times the others' distribution functions."""
+    grid = np.linspace(-60, 60, 400_001)
+    law = {}
+    for candidate, score in enumerate(SCORES):
+        product = stats.laplace.pdf(grid, loc=rate * score)
+        for other, other_score in enumerate(SCORES):
+            if other != candidate:
+                product = product * stats.laplace.cdf(grid, loc=rate * other_score)
+        law[candidate] = float(product.sum() * (grid[1] - grid[0]))
+    return law
+
+
+@pytest.mark.parametrize(
+    ("kind", "law"), [(ExponentialMechanism, softmax), (PermuteAndFlip, flips), (ReportNoisyMax, noisy_max)]
+)
+@pytest.mark.parametrize("monotone", [False, True])
+def test_the_law_is_the_theorems(kind: Any, law: Any, monotone: bool) -> None:
+    counts = drawn(kind(epsilon=1.5, sensitivity=2.0, monotone=monotone), SCORES, 15_000, 1)
+    rate = 1.5 / 2 * (1.0 if monotone else 0.5)
+    assert fits(counts, law(rate))
+    assert not fits(counts, law(1.25 * rate)), "too little noise must be noticed"
+    assert not fits(counts, law(0.75 * rate)), "too much noise must be noticed"
+
+
+def test_iterated_top_k_is_the_exponential_mechanism_again_and_again() -> None:
+    mechanism = IteratedTopK(epsilon=3.0, k=2)
+    law = {}
+    for first, p in softmax(0.75).items():
+        others = [i for i in range(len(SCORES)) if i != first]
+        rest = softmax(0.75, [SCORES[i] for i in others])
+        law.update({(first, other): p * rest[place] for place, other in enumerate(others)})
+    assert fits(drawn(mechanism, SCORES, 20_000, 2), law)
+    assert not fits(drawn(IteratedTopK(epsilon=5.0, k=2), SCORES, 20_000, 2), law)
+
+
+def test_more_of_a_budget_is_left_to_each_choice_with_a_delta() -> None:
+    each = [IteratedTopK(epsilon=1.0, k=20, delta=delta)._each for delta in (0.0, 1e-6)]
+    assert each[0] == pytest.approx(0.05)
+    assert each[1] > 1.7 * each[0]
+
+
+def test_one_shot_top_k_orders_by_noisy_score() -> None:
+    assert OneShotTopK(epsilon=1e3, k=3).release([5.0, 900.0, 20.0, 300.0]).value == [1, 3, 2]
+    assert sorted(OneShotTopK(epsilon=1.0, k=9).release([1.0, 2.0]).value) == [0, 1], "all, if there are fewer"
+    spread = drawn(OneShotTopK(epsilon=1.0, k=1), SCORES, 15_000, 3)
+    assert fits(spread, {(i,): p for i, p in noisy_max(0.5).items()}), "for k = 1 it is report noisy max"
+
+
+def test_the_gap_is_that_of_laplace_noise() -> None:
+    source = TestSource(4)
+    mechanism = ReportNoisyMaxWithGap(epsilon=1.0, sensitivity=1.0)
+    results = [mechanism.release([0.0, 0.0], source).value for _ in range(4000)]
+    # The gap of two Laplace variables of scale 2: |difference| has the density (1 + x / 2) e^(-x / 2) / 4.
+    gaps = np.array([gap for _, gap in results])
+    assert (gaps >= 0).all()
+
+    def law(x: Any, scale: float = 2.0) -> Any:
+        return 1 - (1 + x / (2 * scale)) * np.exp(-x / scale)
+
+    assert stats.kstest(gaps, law).pvalue > FALSE_ALARM
+    assert stats.kstest(gaps, lambda x: law(x, 1.7)).pvalue < FALSE_ALARM
+    with pytest.raises(InvalidArgument, match="^scores.shape="):
+        mechanism.release([1.0])
+
+
+def test_large_scores_lose_no_accuracy() -> None:
+    """1e15 and 1e15 + 1 differ by one: so much that the exponential mechanism sees it."""
+    mechanism = ExponentialMechanism(epsilon=2.0)
+    counts = drawn(mechanism, [1e15, 1e15 + 1], 8000, 5)
+    assert fits(counts, softmax(1.0, [0.0, 1.0]))
+
+
+@pytest.mark.parametrize("scores", [[], [[1.0, 2.0]], 5.0])
+def test_scores_are_a_list(scores: Any) -> None:
+    for kind in (ExponentialMechanism, PermuteAndFlip, ReportNoisyMax):
+        with pytest.raises(InvalidArgument, match="^scores.shape="):
+            kind(epsilon=1.0).release(scores)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, None])
+def test_k_is_a_count(wrong: Any) -> None:
+    for kind in (OneShotTopK, IteratedTopK):
+        with pytest.raises(InvalidArgument, match="^k="):
+            kind(epsilon=1.0, k=wrong)
