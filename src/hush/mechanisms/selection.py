@@ -207,7 +207,7 @@ class ReportNoisyMaxWithGap(ReportNoisyMax):
         first, second = rank(chosen, Noise.LAPLACE, deficits, exact, 2)
         grid = Grid.for_scale(1 / self._rate)
         lead = gap(first, second, 1 / (Fraction(self._rate) * Fraction(grid.spacing)))
-        return self._released((first.index, float(min(lead * Fraction(grid.spacing), _LARGEST))), chosen)
+        return self._released((first.index, float(min(lead * Fraction(grid.spacing), Fraction(_LARGEST)))), chosen)
 
     def _method(self) -> str:
         return "report noisy max with gap"
