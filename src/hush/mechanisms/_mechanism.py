@@ -137,7 +137,7 @@ def numbers(name: str, values: object, shape: tuple[int, ...] | None = None) -> 
         raise InvalidArgument(f"{name}.dtype", str(array.dtype), "real numbers")
     if shape is not None and array.shape != shape:
         raise InvalidArgument(f"{name}.shape", array.shape, str(shape), "Shapes are public: they come with the query")
-    return array.astype(np.float64)
+    return array.astype(np.float64, copy=False)  # never written to
 
 
 def integers(name: str, values: object) -> NDArray[np.int64]:

@@ -81,10 +81,12 @@ class _Selection(Mechanism):
         array = numbers("scores", scores)
         if array.ndim != 1 or array.size == 0:
             raise InvalidArgument("scores.shape", array.shape, "a list of at least one score")
-        array = np.nan_to_num(array, nan=-_LARGEST, posinf=_LARGEST, neginf=-_LARGEST)
+        if not (np.isfinite(array.min()) and np.isfinite(array.max())):
+            array = np.nan_to_num(array, nan=-_LARGEST, posinf=_LARGEST, neginf=-_LARGEST)
         best, rate = float(array.max()), self._rate
         with np.errstate(over="ignore"):
-            deficits = (best - array) * rate
+            deficits = best - array
+            deficits *= rate
         return deficits, lambda index: (Fraction(best) - Fraction(float(array[index]))) * Fraction(rate)
 
 

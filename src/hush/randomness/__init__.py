@@ -1,7 +1,8 @@
 """Randomness: the one source of noise.
 
-- Sources: `SystemSource` (ChaCha20 under keys from the operating system; `system_source` is this process's own) and
-  `TestSource` (repeatable; every guarantee made with it says so). `Source` is their contract.
+- Sources: `SystemSource` (ChaCha20 under keys from the operating system; `system_source` is this process's own),
+  `KeyedSource` (a function of a secret key and a number, for what must be resumed) and `TestSource` (repeatable; every
+  guarantee made with it says so). `Source` is their contract.
 - Exact noise on the integers: `discrete_laplace`, `discrete_gaussian`, `floored_laplace`, `floored_gaussian`,
   `geometric`; `Grid` turns it into noise on real numbers.
 - Exact choices: `uniform_below`, `bernoulli`, `flip`, `flip_exp`; `rank` (and `gap`), which order candidates by
@@ -26,6 +27,7 @@ from hush.randomness._ranking import Key as Key
 from hush.randomness._ranking import Noise as Noise
 from hush.randomness._ranking import gap as gap
 from hush.randomness._ranking import rank as rank
+from hush.randomness._source import KeyedSource as KeyedSource
 from hush.randomness._source import Source as Source
 from hush.randomness._source import SystemSource as SystemSource
 from hush.randomness._source import TestSource as TestSource

@@ -16,6 +16,7 @@ from hush.randomness._source import Source
 Enclosure = Callable[[int, int], Interval]
 
 _ERROR = 1e-13
+_CHUNK = 1 << 14
 
 
 def uniform_below(source: Source, bound: int, size: int) -> NDArray[np.int64]:
@@ -32,11 +33,14 @@ def uniform_below(source: Source, bound: int, size: int) -> NDArray[np.int64]:
 
 def flip(source: Source, approximate: NDArray[np.float64], enclosure: Enclosure) -> NDArray[np.bool_]:
     """Flip one coin for each probability, known approximately (to within 1e-13) and, where that decides, exactly."""
-    words = source.words(len(approximate))
-    gaps = approximate - words.astype(np.float64) * 2.0**-64
-    result = gaps > 0
-    for index in np.flatnonzero(~(np.abs(gaps) >= _ERROR)).tolist():
-        result[index] = _below(Uniform(source, int(words[index]), 64), index, enclosure)
+    result = np.empty(len(approximate), dtype=np.bool_)
+    for start in range(0, len(approximate), _CHUNK):
+        part = approximate[start : start + _CHUNK]
+        words = source.words(len(part))
+        gaps = part - words.astype(np.float64) * 2.0**-64
+        np.greater(gaps, 0, out=result[start : start + _CHUNK])
+        for index in np.flatnonzero(~(np.abs(gaps) >= _ERROR)).tolist():
+            result[start + index] = _below(Uniform(source, int(words[index]), 64), start + index, enclosure)
     return result
 
 

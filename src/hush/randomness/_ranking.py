@@ -23,6 +23,9 @@ from hush.randomness._source import Source, Words
 Floats = NDArray[np.float64]
 
 _LARGEST = 1e300
+_CHUNK = 1 << 14
+_MARGIN = 1e-6  # 2^-53 / 2^-28 where ln(1 - u) is least precise, and then some
+_FEW_BITS = np.uint64(1 << 36)
 
 
 class Noise(Enum):
@@ -82,25 +85,85 @@ def rank(source: Source, noise: Noise, deficits: Floats, exact: Callable[[int], 
         exact: d_i exactly, asked for few i.
         count: How many to return; all if there are fewer.
     """
-    deficits = np.minimum(deficits, _LARGEST)
-    words = source.words(len(deficits))
-    keys, errors = (_gumbel if noise is Noise.GUMBEL else _laplace)(words)
-    keys -= deficits
-    errors += 1e-14 * (np.abs(keys) + deficits)
-    count = min(count, len(keys))
-    low = keys - errors
-    limit = np.partition(low, len(low) - count)[len(low) - count]
-    possible = np.flatnonzero(keys + errors >= limit)
-    possible = possible[np.argsort(-keys[possible], kind="stable")]
-    bits, shift = (64, 0) if noise is Noise.GUMBEL else (63, 1)
+    count = min(count, len(deficits))
+    best: _Candidates | None = None
+    for start in range(0, len(deficits), _CHUNK):  # parts that fit into the cache, of which few candidates remain
+        part = _candidates(source, noise, deficits[start : start + _CHUNK], start, count)
+        best = (part if best is None else best.joined(part)).of_the_best(count)
+    assert best is not None
+    order = np.argsort(-best.keys, kind="stable")
+    shift = 0 if noise is Noise.GUMBEL else 1
     found = [
-        Key(i, noise, Uniform(source, int(words[i]) >> shift, bits), bool(words[i] & np.uint64(1)), exact(i))
-        for i in possible.tolist()
+        Key(index, noise, Uniform(source, word >> shift, 64 - shift), bool(word & 1), exact(index))
+        for index, word in zip(best.indices[order].tolist(), best.words[order].tolist(), strict=True)
     ]
-    clear = keys[possible[:-1]] - errors[possible[:-1]] > (keys + errors)[possible[1:]]
-    if not clear.all():
+    low, high = (best.keys - best.errors)[order], (best.keys + best.errors)[order]
+    if not (low[:-1] > high[1:]).all():
         found.sort(key=cmp_to_key(compare))
     return found[:count]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Keys, known up to errors, and the words that they came from."""
+
+    indices: NDArray[np.int64]
+    words: Words
+    keys: Floats
+    errors: Floats
+
+    def joined(self, other: _Candidates) -> _Candidates:
+        return _Candidates(
+            np.concatenate([self.indices, other.indices]),
+            np.concatenate([self.words, other.words]),
+            np.concatenate([self.keys, other.keys]),
+            np.concatenate([self.errors, other.errors]),
+        )
+
+    def of_the_best(self, count: int) -> _Candidates:
+        """Leave out those that cannot be among the ``count`` best."""
+        if len(self.keys) <= count:
+            return self
+        low = self.keys - self.errors
+        limit = low.max() if count == 1 else np.partition(low, len(low) - count)[len(low) - count]
+        possible = np.flatnonzero(self.keys + self.errors >= limit)
+        return _Candidates(self.indices[possible], self.words[possible], self.keys[possible], self.errors[possible])
+
+
+def _candidates(source: Source, noise: Noise, deficits: Floats, start: int, count: int) -> _Candidates:
+    """Return those of a part that may be among its ``count`` best: by rough keys first, then with error bounds."""
+    words = source.words(len(deficits))
+    deficits = np.minimum(deficits, _LARGEST)
+    rough = _rough_keys(noise, words)
+    rough -= deficits
+    # Words near either end (the difference wraps around) have few known bits: always kept, and no standard for others.
+    unclear = words - _FEW_BITS > np.uint64(2**64 - 1) - 2 * _FEW_BITS
+    rough[unclear] = -np.inf
+    count = min(count, len(rough))
+    best = rough.max() if count == 1 else np.partition(rough, len(rough) - count)[len(rough) - count]
+    # All other rough keys are off by less than the margin, relative to themselves and to their deficits; and a key near
+    # the best has a deficit of about the same size.
+    possible = unclear | (rough >= best - _MARGIN * (1 + abs(best)))
+    kept = np.flatnonzero(possible)
+    keys, errors = (_gumbel if noise is Noise.GUMBEL else _laplace)(words[kept])
+    keys -= deficits[kept]
+    errors += 1e-14 * (np.abs(keys) + deficits[kept])
+    return _Candidates(kept + start, words[kept], keys, errors)
+
+
+def _rough_keys(noise: Noise, words: Words) -> Floats:
+    uniform = words.astype(np.float64)
+    uniform *= 2.0**-64
+    with np.errstate(divide="ignore"):
+        if noise is Noise.GUMBEL:
+            np.negative(uniform, out=uniform)
+            np.log1p(uniform, out=uniform)
+            np.negative(uniform, out=uniform)
+            np.log(uniform, out=uniform)
+            return np.negative(uniform, out=uniform)
+        np.log(uniform, out=uniform)
+    uniform *= (words & np.uint64(1)).view(np.int64) * 2 - 1  # an odd word is negative: ln u itself
+    return uniform
 
 
 def gap(first: Key, second: Key, scale: Fraction) -> int:

@@ -32,9 +32,9 @@ _ZEROS = bytes(1 << 20)
 _live: weakref.WeakSet[Source] = weakref.WeakSet()
 
 
-def chacha20(key: bytes) -> CipherContext:
-    """Return the keystream of a key from counter 0 on: what it adds to zeros."""
-    return Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+def chacha20(key: bytes, nonce: int = 0) -> CipherContext:
+    """Return the keystream of a key from counter 0 on, what it adds to zeros; another one for every nonce."""
+    return Cipher(ChaCha20(key, bytes(4) + nonce.to_bytes(12, "little")), mode=None).encryptor()
 
 
 class Source(ABC):
@@ -172,6 +172,40 @@ class TestSource(Source):
     def __repr__(self) -> str:
         """Say what it is, not where it stands."""
         return "TestSource(...)"
+
+
+class KeyedSource(Source):
+    """The stream of a secret key and a public number, the same whenever it is asked for.
+
+    For computations that must be resumed exactly: noise is a function of (key, number of the step). Two uses of one
+    number would repeat it; whoever counts must never count back, other than to redo the very same step.
+    """
+
+    def __init__(self, key: bytes, number: int, *, assumptions: tuple[str, ...] = ()) -> None:
+        """Start the stream of a 32-byte key and a number from 0 to 2^96 - 1."""
+        if not isinstance(key, bytes):  # a message must not show it
+            raise InvalidArgument("key", type(key).__name__, "32 secret bytes")
+        if len(key) != 32:
+            raise InvalidArgument("key", f"{len(key)} bytes", "32 secret bytes")
+        if not check_count("number", number, minimum=0) < 1 << 96:
+            raise InvalidArgument("number", number, "less than 2^96")
+        self.assumptions = assumptions
+        self._keystream = chacha20(key, number)
+        self._dead = False
+        super().__init__()
+
+    def _stream(self, count: int) -> CipherContext:
+        if self._dead:
+            raise Unsupported("a keyed stream in a forked process: it would be repeated", "Draw where it was made")
+        return self._keystream
+
+    def _forked(self) -> None:
+        super()._forked()
+        self._dead = True
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied or pickled."""
+        raise Unsupported("a keyed stream cannot be copied or pickled: a copy would repeat it")
 
 
 _system = SystemSource()
