@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from hush import mechanisms
-from hush.accounting import Event, PldAccountant, RdpAccountant
+from hush.accounting import Event, PldAccountant, PureFilter, RdpAccountant, ZcdpFilter
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Relation, Unit
 from hush.mechanisms import Gaussian, Laplace, Mechanism, compose
-from hush.randomness import SystemSource, TestSource
+from hush.randomness import KeyedSource, Source, SystemSource, TestSource
+from hush.randomness._source import chacha20
 from mechanism_tables import ROWS, Row
 
 EACH = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
@@ -105,10 +106,64 @@ def test_no_message_tells_the_data(row: Row, data: Any) -> None:
         assert "48151623" not in text
 
 
+@EACH
+def test_accountants_of_another_relation_refuse(row: Row) -> None:
+    """Half the cost would be claimed, or a claim taken for one about other neighbours."""
+    for relation in set(Relation) - {row.mechanism.relation}:
+        assert not PldAccountant(relation=relation).supports(row.mechanism.event)
+        with pytest.raises(HushError, match="stated under"):
+            RdpAccountant(relation=relation).compose(row.mechanism.event)
+        with pytest.raises(HushError, match="stated under"):
+            ZcdpFilter(epsilon=9.0, delta=1e-6, relation=relation).spend(row.mechanism.event)
+
+
+def test_marks_survive_composition() -> None:
+    release = Laplace(epsilon=1.0, sensitivity=1.0).release(3.0, TestSource(1))
+    event = compose(release, Laplace(epsilon=1.0, sensitivity=1.0))
+    accountant = PldAccountant().compose(event).compose(release.event)
+    assert "test randomness" in accountant.guarantee(0.0).assumptions
+    budget = PureFilter(epsilon=9.0)
+    budget.spend(Event.from_json(event.to_json()))
+    assert "test randomness" in budget.guarantee().assumptions
+
+
+def test_marks_cannot_be_taken_off() -> None:
+    class Quiet(TestSource):
+        assumptions: tuple[str, ...] = ()
+
+    class Other(Source):
+        def _stream(self, count: int) -> Any:
+            return chacha20(bytes(32))
+
+    mechanism = Laplace(epsilon=1.0, sensitivity=1.0)
+    assert "test randomness" in mechanism.release(1.0, Quiet(1)).guarantee.assumptions
+    assert "unverified randomness" in mechanism.release(1.0, Other()).guarantee.assumptions
+    assert any("keyed" in one for one in mechanism.release(1.0, KeyedSource(bytes(32), 0)).guarantee.assumptions)
+
+
+@EACH
+@pytest.mark.parametrize("unit", [Unit.user(), Unit.example().group(50)])
+def test_units_are_only_promised_what_is_done_for_them(row: Row, unit: Unit) -> None:
+    if row.mechanism.sensitivity_type.name not in ("RECORD", "CLIPPED", "SMOOTH"):
+        return
+    if unit.group_size > 1:
+        with pytest.raises(InvalidArgument, match="^unit="):
+            dataclasses.replace(row.mechanism, unit=unit)
+    else:
+        assert "each user has one record" in dataclasses.replace(row.mechanism, unit=unit).guarantee().assumptions
+
+
+@EACH
+def test_numpy_settings_do_not_make_releases_talk(row: Row) -> None:
+    with np.errstate(all="raise"):
+        for data in (row.data, *row.hostile):
+            row.run(row.mechanism, data, None)
+
+
 def test_composition_refuses_different_neighbours_and_units() -> None:
     one = Laplace(epsilon=1.0, sensitivity=1.0)
     event = compose(one, one.release(3.0), Gaussian(epsilon=1.0, delta=1e-6, sensitivity=1.0))
-    assert len(event.events) == 3
+    assert len(event.event.events) == 3  # type: ignore[attr-defined]
     for other in ({"relation": Relation.REPLACE}, {"unit": Unit.user()}):
         with pytest.raises(HushError, match="^parts"):
             compose(one, Laplace(epsilon=1.0, sensitivity=1.0, **other))  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ def test_replacement_is_accounted_for_as_such() -> None:
 def test_several_discrete_gaussians_rest_on_concentrated_privacy() -> None:
     mechanism = DiscreteGaussian(epsilon=1.0, delta=1e-6, sensitivity=3, size=100)
     rho = 9 / (2 * mechanism.noise_scale**2)
-    assert mechanism.event.rho >= rho  # type: ignore[attr-defined]
+    assert mechanism.event.event.rho >= rho  # type: ignore[attr-defined]
     assert ZcdpAccountant().compose(mechanism.event).epsilon(1e-6) <= 1.05
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Self
 
-from hush.accounting.events import Event, SelfComposed
+from hush.accounting.events import Event, SelfComposed, plain_event
 from hush.errors import InvalidArgument, Unsupported, check_count, check_delta, check_epsilon, check_instance
 from hush.guarantee import Bound, Guarantee, Relation, Unit
 
@@ -40,21 +40,29 @@ class Accountant(ABC):
         """Return an accountant that has seen ``event``, ``count`` times, after all that this one has seen."""
         check_instance("event", event, Event)
         check_count("count", count, minimum=0)
-        appended = event if count == 1 else SelfComposed(event, count)
+        plain, assumed = self._plain(event)
+        appended = plain if count == 1 else SelfComposed(plain, count)
         self._checked(appended)
         result = type(self)(relation=self.relation, unit=self.unit)
         result.__dict__.update(self._settings())
         result.events = (*self.events, appended)
+        result.assumptions = tuple(dict.fromkeys((*self.assumptions, *assumed)))
         return result
 
     def supports(self, event: Event) -> bool:
         """Say whether `compose` would take the event."""
         check_instance("event", event, Event)
         try:
-            self._checked(event)
+            self._checked(self._plain(event)[0])
         except Unsupported:
             return False
         return True
+
+    def _plain(self, event: Event) -> tuple[Event, tuple[str, ...]]:
+        try:
+            return plain_event(event, self.relation)
+        except RecursionError:
+            return event, ()  # nested too deeply: `_checked` says so
 
     def _checked(self, event: Event) -> None:
         try:

@@ -14,11 +14,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar
 
 from hush.errors import (
     InvalidArgument,
+    Unsupported,
     check_count,
     check_delta,
     check_epsilon,
@@ -26,6 +27,7 @@ from hush.errors import (
     check_positive,
     check_probability,
 )
+from hush.guarantee import Relation
 from hush.strict_json import parse
 
 SCHEMA = "hush.event/1"
@@ -335,6 +337,54 @@ class RepeatPoisson(Event):
         self._set(mean=check_positive("mean", self.mean))
 
 
+@dataclass(frozen=True, slots=True)
+class Qualified(Event):
+    """``event``, stated under one neighbouring relation, and with assumptions that a guarantee about it must repeat.
+
+    Mechanisms make these: their sensitivity is meant under their relation, and an accountant of another one refuses.
+    """
+
+    kind: ClassVar[str] = "qualified"
+    event: Event
+    relation: str
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        check_instance("event", self.event, Event)
+        names = [relation.value for relation in Relation]
+        if self.relation not in names:
+            raise InvalidArgument("relation", self.relation, " or ".join(names))
+        check_instance("assumptions", self.assumptions, tuple, "Pass a tuple of sentences, or () for none")
+        for sentence in self.assumptions:
+            check_instance("assumptions", sentence, str)
+
+
+def plain_event(event: Event, relation: Relation) -> tuple[Event, tuple[str, ...]]:
+    """Return an event without qualifications, and the assumptions that they stated; refuse one of another relation."""
+    if isinstance(event, Qualified):
+        if event.relation != relation.value:
+            raise Unsupported(
+                f"{event.event.kind}: stated under {event.relation}, and this accounts for {relation.value}",
+                "Configure the mechanism, or the accountant, with the other's relation",
+            )
+        inner, assumptions = plain_event(event.event, relation)
+        return inner, (*event.assumptions, *assumptions)
+    changed: dict[str, Any] = {}
+    found: tuple[str, ...] = ()
+    for field in fields(event):  # type: ignore[arg-type]
+        value = getattr(event, field.name)
+        if isinstance(value, Event):
+            changed[field.name], more = plain_event(value, relation)
+            found += more
+        elif isinstance(value, tuple) and value and isinstance(value[0], Event):
+            pairs = [plain_event(part, relation) for part in value]
+            changed[field.name] = tuple(part for part, _ in pairs)
+            found += tuple(one for _, more in pairs for one in more)
+    same = all(getattr(event, name) is value or getattr(event, name) == value for name, value in changed.items())
+    return (event if same else replace(event, **changed)), tuple(dict.fromkeys(found))  # type: ignore[type-var]
+
+
 def encode_event(event: Event) -> dict[str, Any]:
     """Return an event as plain values for JSON."""
     data: dict[str, Any] = {"kind": event.kind}
@@ -343,7 +393,7 @@ def encode_event(event: Event) -> dict[str, Any]:
         if isinstance(value, Event):
             value = encode_event(value)
         elif isinstance(value, tuple):
-            value = [encode_event(part) for part in value]
+            value = [encode_event(part) if isinstance(part, Event) else part for part in value]
         data[field.name] = value
     return data
 
@@ -368,6 +418,9 @@ def decode_event(data: object) -> Event:
     if "events" in given:
         check_instance("events", given["events"], list)
         given["events"] = tuple(decode_event(part) for part in given["events"])
+    if "assumptions" in given:
+        check_instance("assumptions", given["assumptions"], list)
+        given["assumptions"] = tuple(given["assumptions"])
     return cls(**given)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from hush.accounting._pairs import changes
 from hush.accounting.accountant import Accountant, check_accountant
 from hush.accounting.classic import BasicAccountant, claims
-from hush.accounting.events import Event
+from hush.accounting.events import Event, plain_event
 from hush.accounting.pld import PldAccountant
 from hush.accounting.rdp import RdpAccountant, renyi_bound
 from hush.accounting.zcdp import ZcdpAccountant, epsilon_to_rho, rho_bound
@@ -52,6 +52,7 @@ class PrivacyFilter(ABC):
         self.unit = Unit.example() if unit is None else unit
         check_instance("unit", self.unit, Unit)
         self._spent = Fraction(0)
+        self._assumed: tuple[str, ...] = ()
 
     @property
     def spent(self) -> float:
@@ -81,6 +82,7 @@ class PrivacyFilter(ABC):
                 "Nothing was charged; stop here, or use more noise",
             )
         self._spent = after
+        self._assumed = tuple(dict.fromkeys((*self._assumed, *plain_event(event, self.relation)[1])))
 
     def guarantee(self) -> Guarantee:
         """Return what holds however the budget is spent."""
@@ -90,13 +92,13 @@ class PrivacyFilter(ABC):
             unit=self.unit,
             relation=self.relation,
             method=f"{self.method} filter",
-            assumptions=(_ADAPTIVE,),
+            assumptions=(_ADAPTIVE, *self._assumed),
         )
 
     def _after(self, event: Event) -> Fraction | None:
         """Return the exact total after a charge, or None where that would be infinite."""
         check_instance("event", event, Event)
-        cost = self.cost(event)
+        cost = self.cost(plain_event(event, self.relation)[0])
         if not cost >= 0:
             raise InvalidArgument("event", event, "a cost >= 0")
         return self._spent + exactly(cost) if cost < math.inf else None
@@ -150,7 +152,8 @@ class PureFilter(PrivacyFilter):
         self._spent_delta += exactly(self._claim(event)[1])
 
     def _claim(self, event: Event) -> tuple[float, float]:
-        each = [claims(event, change) for change in changes(self.relation)]
+        plain = plain_event(event, self.relation)[0]
+        each = [claims(plain, change) for change in changes(self.relation)]
         epsilon = max(math.fsum(count * claim[0] for claim, count in parts) for parts in each)
         return epsilon, max(math.fsum(count * claim[1] for claim, count in parts) for parts in each)
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from numbers import Integral, Real
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import Composed, Event
+from hush.accounting import Composed, Event, events
 from hush.errors import InvalidArgument, Unsupported, check_instance
-from hush.guarantee import Guarantee, Relation, Unit
-from hush.randomness import Source, source_or_default
+from hush.guarantee import Guarantee, Relation, Unit, UnitKind
+from hush.randomness import Source, assumptions_of, source_or_default
 
 T_co = TypeVar("T_co", covariant=True)
+
+# NumPy's warnings would depend on the data: releases are silent.
+silent = np.errstate(all="ignore")
+_EXACT = 1 << 53
 
 
 class SensitivityType(Enum):
@@ -28,6 +33,9 @@ class SensitivityType(Enum):
     LOCAL = "how far the data are from where the value is unstable, or the local sensitivity itself"
     RECORD = "nothing: every record is perturbed by itself"
     CLIPPED = "nothing: every record is clipped here"
+
+
+_BY_RECORD = (SensitivityType.RECORD, SensitivityType.CLIPPED, SensitivityType.SMOOTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +73,18 @@ class Mechanism(ABC):
         """Check what all mechanisms have; each then checks and derives its own."""
         check_instance("relation", self.relation, Relation)
         check_instance("unit", self.unit, Unit)
+        if self.sensitivity_type in _BY_RECORD and self.unit.group_size > 1:
+            raise InvalidArgument(
+                "unit",
+                str(self.unit),
+                "one example or user",
+                "Records are treated one by one: see Guarantee.for_group",
+            )
         self._prepare()
-        self._set(_guarantee=self._promise(), event=self._describe())
+        stated = self._promise()
+        if self.sensitivity_type in _BY_RECORD and self.unit.kind is not UnitKind.EXAMPLE:
+            stated = replace(stated, assumptions=(*stated.assumptions, f"each {self.unit} has one record"))
+        self._set(_guarantee=stated, event=events.Qualified(self._describe(), self.relation.value))
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -82,7 +100,7 @@ class Mechanism(ABC):
 
     def guarantee(self, source: Source | None = None) -> Guarantee:
         """Return what one release with noise from this source costs."""
-        assumptions = source_or_default(source).assumptions
+        assumptions = assumptions_of(source_or_default(source))
         stated = self._guarantee
         return replace(stated, assumptions=stated.assumptions + assumptions) if assumptions else stated
 
@@ -105,8 +123,10 @@ class Mechanism(ABC):
             object.__setattr__(self, name, value)
 
 
-def compose(*parts: Mechanism | Release[Any]) -> Composed:
-    """Return the event of several mechanisms, or of their releases, on the same data, for an accountant.
+def compose(*parts: Any) -> Event:
+    """Return the event of several mechanisms, or of their releases or sessions, on the same data, for an accountant.
+
+    It says under which relation it holds, and whether test randomness was used: the accountant's guarantee repeats it.
 
     >>> from hush.accounting import PldAccountant
     >>> from hush.mechanisms import Gaussian, Laplace
@@ -114,27 +134,30 @@ def compose(*parts: Mechanism | Release[Any]) -> Composed:
     >>> round(PldAccountant().compose(event).epsilon(1e-6), 3)
     0.981
     """
-    mechanisms = [part.mechanism if isinstance(part, Release) else part for part in parts]
+    mechanisms = [getattr(part, "mechanism", part) for part in parts]
     for mechanism in mechanisms:
         check_instance("parts", mechanism, Mechanism)
-    if len({(mechanism.relation, mechanism.unit) for mechanism in mechanisms}) > 1:
+    if len({(mechanism.relation, mechanism.unit) for mechanism in mechanisms}) != 1:
         raise Unsupported(
             "parts: they protect different units or know different neighbours, and do not add up",
             "Configure all of them with one relation and one unit",
         )
-    return Composed(tuple(mechanism.event for mechanism in mechanisms))
+    made = (part.guarantee for part in parts if not isinstance(part, Mechanism))
+    assumptions = tuple(dict.fromkeys(one for guarantee in made for one in guarantee.assumptions))
+    combined = Composed(tuple(mechanism.event for mechanism in mechanisms))
+    return events.Qualified(combined, mechanisms[0].relation.value, assumptions)
 
 
 def numbers(name: str, values: object, shape: tuple[int, ...] | None = None) -> NDArray[np.float64]:
-    """Return values as floats, whatever they are; messages tell their type and shape, never the values."""
-    if isinstance(values, int) and not isinstance(values, bool):
-        values = float(max(min(values, 10**300), -(10**300)))
-    try:
-        array = np.asarray(values)
-    except ValueError:  # ragged lists
-        raise InvalidArgument(name, type(values).__name__, "numbers in a regular shape") from None
-    if array.dtype.kind not in "biuf":
-        raise InvalidArgument(f"{name}.dtype", str(array.dtype), "real numbers")
+    """Return values as floats, whatever they are; messages tell their type and shape, never the values.
+
+    Integers beyond 2^53 count as 2^53: rounding them to floats would move neighbours apart, clamping does not.
+    """
+    array = _as_array(name, values)
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
+        array = np.clip(array, -_EXACT if array.dtype.kind == "i" else 0, _EXACT)
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise InvalidArgument(f"{name}.dtype", str(array.dtype), "real numbers of at most 64 bits")
     if shape is not None and array.shape != shape:
         raise InvalidArgument(f"{name}.shape", array.shape, str(shape), "Shapes are public: they come with the query")
     return array.astype(np.float64, copy=False)  # never written to
@@ -143,14 +166,46 @@ def numbers(name: str, values: object, shape: tuple[int, ...] | None = None) -> 
 def integers(name: str, values: object) -> NDArray[np.int64]:
     """Return whole numbers as 64-bit integers, those beyond 2^61 as 2^61."""
     limit = 1 << 61
-    if isinstance(values, int) and not isinstance(values, bool):
-        values = max(min(values, limit), -limit)
-    array = np.asarray(values)
+    array = _as_array(name, values, whole=limit)
     if array.dtype.kind not in "biu":
         raise InvalidArgument(
             f"{name}.dtype", str(array.dtype), "integers", "For real numbers take Laplace or Gaussian"
         )
-    return np.clip(array, -limit, limit).astype(np.int64) if array.dtype.kind != "b" else array.astype(np.int64)
+    if array.dtype.kind == "b":
+        return array.astype(np.int64)
+    clamped: NDArray[np.int64] = np.clip(array, 0 if array.dtype.kind == "u" else -limit, limit).astype(np.int64)
+    return clamped
+
+
+def _as_array(name: str, values: object, whole: int | None = None) -> NDArray[Any]:
+    """Return an array; lists that NumPy would take for objects or round (large integers, None) number by number.
+
+    With ``whole``, lists of integers are clamped to it in size; else None counts as NaN.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise InvalidArgument(name, "a masked array", "an ordinary one", "Fill it: what is masked would be used")
+    try:
+        array = np.asarray(values)
+        if isinstance(values, (list, tuple)) and array.dtype.kind == "f" and bool((np.abs(array) >= _EXACT).any()):
+            array = np.asarray(values, dtype=object)  # integers may have been rounded to floats
+    except ValueError:  # ragged lists
+        raise InvalidArgument(name, type(values).__name__, "numbers in a regular shape") from None
+    if array.dtype.kind != "O":
+        return array
+    flat = array.ravel().tolist()
+    if whole is not None and all(isinstance(one, Integral) for one in flat):
+        return np.array([max(min(int(one), whole), -whole) for one in flat], dtype=np.int64).reshape(array.shape)
+    if not all(one is None or isinstance(one, Real) for one in flat):
+        raise InvalidArgument(f"{name}.dtype", "object", "real numbers")
+    return np.array([_as_float(one) for one in flat], dtype=np.float64).reshape(array.shape)
+
+
+def _as_float(value: Any) -> float:
+    if value is None:
+        return float("nan")
+    if isinstance(value, Integral):
+        return float(max(min(int(value), _EXACT), -_EXACT))
+    return float(value)
 
 
 def down(value: float) -> float:

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from hush.accounting import events
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.guarantee import Guarantee, Relation
-from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, numbers
+from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, numbers, silent
 from hush.mechanisms.noise import check_confidence
-from hush.randomness import Source, flip, source_or_default, uniform_below
-from hush.randomness._resolve import Interval, exp_interval
+from hush.randomness import Interval, Source, exp_interval, flip, source_or_default, uniform_below
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +65,7 @@ class RandomizedResponse(Mechanism):
         """With what probability the true value is told."""
         return 1 / (1 + (self.num_values - 1) * math.exp(-self.epsilon))
 
+    @silent
     def release(self, records: Any, source: Source | None = None) -> Release[NDArray[np.int64]]:
         """Return what each person tells, for records that are values 0, .., num_values - 1.
 
@@ -85,6 +85,7 @@ class RandomizedResponse(Mechanism):
         shift = np.where(truthful, 0, 1 + uniform_below(chosen, others, values.size))
         return self._released((values + shift) % self.num_values, chosen)
 
+    @silent
     def estimate(self, told: Any) -> NDArray[np.float64]:
         """Return unbiased estimates of how many people have each value, from what was told."""
         counts = np.bincount(np.asarray(told, dtype=np.int64), minlength=self.num_values).astype(np.float64)

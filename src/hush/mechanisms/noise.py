@@ -16,14 +16,15 @@ from scipy.special import ndtri
 from hush.accounting import PldAccountant, RdpAccountant, calibrate_noise, events
 from hush.errors import InvalidArgument, check_count, check_positive, check_probability
 from hush.guarantee import Guarantee, Relation
-from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, down, integers, numbers, up
+from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, down, integers, numbers, silent, up
 from hush.randomness import (
     MAX_SCALE,
     Grid,
     Source,
     discrete_gaussian,
     discrete_laplace,
-    flip_exp,
+    exp_interval,
+    flip,
     floored_gaussian,
     floored_laplace,
     geometric,
@@ -37,6 +38,14 @@ def check_confidence(confidence: float) -> float:
     if not 0 < check_probability("confidence", confidence) < 1:
         raise InvalidArgument("confidence", confidence, "a number in (0, 1)", "Nothing is certain here")
     return 1 - confidence
+
+
+def check_monotone(monotone: Any, relation: Relation) -> None:
+    """Refuse what is not True or False, and True where a record that is replaced moves one score up, another down."""
+    if not isinstance(monotone, bool):
+        raise InvalidArgument("monotone", monotone, "True or False")
+    if monotone and relation is Relation.REPLACE:
+        raise InvalidArgument("monotone", monotone, "False", "A replacement moves some scores up and others down")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +62,7 @@ class _Additive(Mechanism):
     def _tail(self, probability: float) -> float:
         """Return what one coordinate's error exceeds with at most this probability."""
 
+    @silent
     def release(self, value: Any, source: Source | None = None) -> Release[Any]:
         """Return the value with noise: a number for a number, an array for an array of ``size`` elements.
 
@@ -383,7 +393,7 @@ class Staircase(_OnGrid):
         if check_count("size", self.size) != 1:
             raise InvalidArgument("size", self.size, "1", "For several numbers use Laplace, or one staircase each")
         events.Laplace(1 / epsilon)
-        grid = Grid.for_scale(sensitivity)
+        grid = Grid.for_scale(sensitivity * max(1.0, 1 / epsilon))  # of the noise: it stays far below 2^53 steps
         period = math.ceil(sensitivity / grid.spacing) + 1
         step = min(max(round(period / (1 + math.exp(epsilon / 2))), 1), period - 1)
         self._set(_grid=grid, noise_scale=up(1 / epsilon), _period=period, _step=step)
@@ -398,10 +408,15 @@ class Staircase(_OnGrid):
         period, step = self._period, self._step
         exponent = 1 / Fraction(self.noise_scale)  # not above epsilon
         block = int(geometric(source, self.noise_scale, 1)[0])
-        while True:  # the part of a block beyond the step is lower by e^-epsilon
-            place = int(uniform_below(source, period, 1)[0])
-            if place < step or flip_exp(source, np.array([float(exponent)]), lambda index: exponent)[0]:
-                break
+        outer = period - step  # this part of a block is lower by e^-epsilon
+
+        def enclosure(index: int, digits: int) -> tuple[Fraction, Fraction]:
+            low, high = exp_interval((-exponent, -exponent), digits)
+            return step / (step + outer * high), step / (step + outer * low)
+
+        about = step / (step + outer * math.exp(-float(exponent)))
+        inner = flip(source, np.array([about]), enclosure)[0]
+        place = int(uniform_below(source, step if inner else outer, 1)[0]) + (0 if inner else step)
         size = block * period + place
         return np.array([~size if source.word() & 1 else size])
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from hush.accounting import calibrate_noise, events
 from hush.errors import InvalidArgument, check_count, check_delta, check_positive
 from hush.guarantee import Guarantee
-from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, down, numbers
-from hush.mechanisms.noise import check_confidence
+from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, down, numbers, silent
+from hush.mechanisms.noise import check_confidence, check_monotone
 from hush.randomness import Grid, Noise, Source, flip_exp, gap, rank, source_or_default, uniform_below
 
 _LARGEST = sys.float_info.max
@@ -44,10 +44,12 @@ class _Selection(Mechanism):
     def _prepare(self) -> None:
         check_positive("epsilon", self.epsilon)
         check_positive("sensitivity", self.sensitivity)
-        if not isinstance(self.monotone, bool):
-            raise InvalidArgument("monotone", self.monotone, "True or False")
+        check_monotone(self.monotone, self.relation)
         events.ExponentialMechanism(self._epsilon_each())
-        self._set(_rate=down(self._epsilon_each() / self.sensitivity) * (1.0 if self.monotone else 0.5))
+        rate = down(self._epsilon_each() / self.sensitivity) * (1.0 if self.monotone else 0.5)
+        if not 1e-190 < rate < 1e190:
+            raise InvalidArgument("sensitivity", self.sensitivity, "between 1e-180 and 1e180", "Use another unit")
+        self._set(_rate=rate)
 
     def _epsilon_each(self) -> float:
         return self.epsilon
@@ -73,8 +75,8 @@ class _Selection(Mechanism):
     def _reach(self) -> float:
         return 1.0
 
-    def _deficits(self, scores: Any) -> tuple[NDArray[np.float64], Callable[[int], Fraction]]:
-        """Return how far each score is below the best, in units of the noise: about, and exactly.
+    def _deficits(self, scores: Any, count: int = 1) -> tuple[NDArray[np.float64], Callable[[int], Fraction]]:
+        """Return how far each score is below the ``count``-th best, in units of the noise: about, and exactly.
 
         NaN counts as the worst possible score, infinity as the largest number.
         """
@@ -83,10 +85,10 @@ class _Selection(Mechanism):
             raise InvalidArgument("scores.shape", array.shape, "a list of at least one score")
         if not (np.isfinite(array.min()) and np.isfinite(array.max())):
             array = np.nan_to_num(array, nan=-_LARGEST, posinf=_LARGEST, neginf=-_LARGEST)
-        best, rate = float(array.max()), self._rate
-        with np.errstate(over="ignore"):
-            deficits = best - array
-            deficits *= rate
+        place = max(array.size - count, 0)
+        best, rate = float(array.max() if count == 1 else np.partition(array, place)[place]), self._rate
+        deficits = best - array
+        deficits *= rate
         return deficits, lambda index: (Fraction(best) - Fraction(float(array[index]))) * Fraction(rate)
 
 
@@ -112,6 +114,7 @@ class ExponentialMechanism(_Selection):
         Theorem 8.
     """
 
+    @silent
     def release(self, scores: Any, source: Source | None = None) -> Release[int]:
         """Return the index of the chosen candidate."""
         chosen = source_or_default(source)
@@ -143,6 +146,7 @@ class PermuteAndFlip(_Selection):
         McKenna & Sheldon 2020, Theorems 1 and 2; Ding et al. 2021 (the equivalence).
     """
 
+    @silent
     def release(self, scores: Any, source: Source | None = None) -> Release[int]:
         """Return the index of the chosen candidate."""
         chosen = source_or_default(source)
@@ -171,6 +175,7 @@ class ReportNoisyMax(_Selection):
         Dwork & Roth 2014, Claim 3.9 (monotone counts, scale 1 / epsilon); Ding, Wang, Zhang & Kifer 2019, Theorem 2.
     """
 
+    @silent
     def release(self, scores: Any, source: Source | None = None) -> Release[int]:
         """Return the index of the candidate with the largest noisy score."""
         chosen = source_or_default(source)
@@ -200,16 +205,21 @@ class ReportNoisyMaxWithGap(ReportNoisyMax):
         Ding, Wang, Zhang & Kifer 2019, Theorem 2 (free gap information), with k = 1.
     """
 
+    @silent
     def release(self, scores: Any, source: Source | None = None) -> Release[Any]:
         """Return (index, gap): the winner, and its noisy lead."""
         chosen = source_or_default(source)
-        deficits, exact = self._deficits(scores)
+        deficits, exact = self._deficits(scores, 2)
         if len(deficits) < 2:
             raise InvalidArgument("scores.shape", deficits.shape, "at least two scores", "One has no runner-up")
         first, second = rank(chosen, Noise.LAPLACE, deficits, exact, 2)
         grid = Grid.for_scale(1 / self._rate)
         lead = gap(first, second, 1 / (Fraction(self._rate) * Fraction(grid.spacing)))
         return self._released((first.index, float(min(lead * Fraction(grid.spacing), Fraction(_LARGEST)))), chosen)
+
+    def gap_accuracy(self, num_candidates: int, confidence: float = 0.95) -> float:
+        """Return what, with this confidence, the gap is off the difference of the two candidates' scores by at most."""
+        return self.accuracy(num_candidates, confidence)  # each of the two noises is below half of that
 
     def _method(self) -> str:
         return "report noisy max with gap"
@@ -237,10 +247,11 @@ class OneShotTopK(_Selection):
     def _epsilon_each(self) -> float:
         return check_positive("epsilon", self.epsilon) / check_count("k", self.k)
 
+    @silent
     def release(self, scores: Any, source: Source | None = None) -> Release[list[int]]:
         """Return the indices of the k best candidates, best first; all, if there are fewer."""
         chosen = source_or_default(source)
-        deficits, exact = self._deficits(scores)
+        deficits, exact = self._deficits(scores, self.k)
         return self._released([key.index for key in rank(chosen, Noise.LAPLACE, deficits, exact, self.k)], chosen)
 
     def _method(self) -> str:
@@ -284,10 +295,11 @@ class IteratedTopK(_Selection):
     def _describe(self) -> events.Event:
         return events.SelfComposed(events.ExponentialMechanism(self._each), self.k)
 
+    @silent
     def release(self, scores: Any, source: Source | None = None) -> Release[list[int]]:
         """Return the indices of the k best candidates, best first; all, if there are fewer."""
         chosen = source_or_default(source)
-        deficits, exact = self._deficits(scores)
+        deficits, exact = self._deficits(scores, self.k)
         return self._released([key.index for key in rank(chosen, Noise.GUMBEL, deficits, exact, self.k)], chosen)
 
     def _method(self) -> str:

@@ -86,7 +86,10 @@ class Histogram(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sum(Query):
-    """The sum of values within bounds."""
+    """The sum of values within bounds, as real numbers: sums of floats round, and can move further.
+
+    `hush.mechanisms.VectorMeanL1` shows how to avoid that: it sums integers of a fixed-point grid.
+    """
 
     bounds: tuple[float, float]
 
@@ -114,7 +117,7 @@ class Mean(Query):
 
     def _change(self, relation: Relation) -> tuple[float, float, float]:
         _fixed_number(relation, "mean")
-        change = (self.bounds[1] - self.bounds[0]) / self.num_records
+        change = _width(self.bounds, relation) / self.num_records
         return change, change, change
 
 
@@ -133,7 +136,7 @@ class Variance(Query):
     def _change(self, relation: Relation) -> tuple[float, float, float]:
         _fixed_number(relation, "variance")
         n = self.num_records
-        change = (self.bounds[1] - self.bounds[0]) ** 2 * (n - 1) / n**2
+        change = _width(self.bounds, relation) ** 2 * (n - 1) / n**2
         return change, change, change
 
 
@@ -148,7 +151,7 @@ class Quantile(Query):
         object.__setattr__(self, "bounds", check_bounds(self.bounds))
 
     def _change(self, relation: Relation) -> tuple[float, float, float]:
-        change = self.bounds[1] - self.bounds[0]
+        change = _width(self.bounds, relation)
         return change, change, change
 
 
@@ -170,6 +173,13 @@ class VectorSum(Query):
     def _change(self, relation: Relation) -> tuple[float, float, float]:
         size = self.clip_norm * (2 if relation is Relation.REPLACE else 1)
         return (size, size, size) if self.order == 1 else (size * math.sqrt(self.dimension), size, size)
+
+
+def _width(bounds: tuple[float, float], relation: Relation) -> float:
+    """Return how far apart two values of a record can be: a record that is zeroed out may be outside the bounds."""
+    if relation is Relation.ZERO_OUT:
+        return max(bounds[1], 0.0) - min(bounds[0], 0.0)
+    return bounds[1] - bounds[0]
 
 
 def _fixed_number(relation: Relation, what: str) -> None:

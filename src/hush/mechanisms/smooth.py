@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hush.accounting import events
 from hush.errors import InvalidArgument, check_positive, check_probability
 from hush.guarantee import Guarantee, Relation
-from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, numbers, up
+from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, numbers, silent, up
 from hush.mechanisms.noise import check_confidence
 from hush.randomness import MAX_SCALE, Grid, Source, floored_cauchy, floored_laplace, source_or_default
 
@@ -92,6 +92,7 @@ class _Smooth(Mechanism):
     def _noise(self, scale: Fraction, source: Source) -> int:
         """Return floored noise of a scale in units of the grid."""
 
+    @silent
     def release(self, value: float, smooth_bound: float, source: Source | None = None) -> Release[float]:
         """Return a value with noise in proportion to a ``beta``-smooth bound on its local sensitivity.
 
@@ -108,6 +109,7 @@ class _Smooth(Mechanism):
         noisy = float(self._grid.integers(exact)) + self._noise(scale, chosen)
         return self._released(min(max(noisy * self._grid.spacing, lower), upper), chosen)
 
+    @silent
     def median(self, records: Any, source: Source | None = None) -> Release[float]:
         """Return the median of records (the lower one of two), clamped to the bounds, NaN as the lower bound.
 
@@ -202,7 +204,8 @@ class SmoothLaplace(_Smooth):
         (the caller's duty in `release`; `median` computes it).
 
     References:
-        Nissim, Raskhodnikova & Smith 2007, Lemmas 2.5 and 2.9; median: Proposition 3.4.
+        Nissim, Raskhodnikova & Smith 2007, Lemmas 2.5 and 2.9 (for epsilon < 1; `beta` says what replaces them above);
+        median: Proposition 3.4.
     """
 
     delta: float
@@ -216,8 +219,23 @@ class SmoothLaplace(_Smooth):
 
     @property
     def beta(self) -> float:
-        """How smooth the bound must be."""
-        return self.epsilon / (2 * math.log(2 / self.delta)) * _A_LITTLE_LESS
+        """How smooth the bound must be: epsilon / (2 ln(2 / delta)), or less where epsilon is large.
+
+        A scale that is e^beta times larger makes |z| count e^beta - 1 more: a density ratio above e^(epsilon / 2) is
+        left to |z| > (epsilon / 2 + beta) / (e^beta - 1), which must have probability delta at most. The lemma's beta
+        is small enough for that if epsilon is below 1; for larger ones it may not be.
+        """
+        largest = min(self.epsilon / (2 * math.log(2 / self.delta)), self.epsilon / 2)
+        low, high = 0.0, largest
+        if not self._smooth_enough(largest):
+            while high - low > 1e-12 * largest:
+                middle = 0.5 * (low + high)
+                low, high = (middle, high) if self._smooth_enough(middle) else (low, middle)
+            largest = low
+        return largest * _A_LITTLE_LESS
+
+    def _smooth_enough(self, beta: float) -> bool:
+        return (self.epsilon / 2 + beta) / math.expm1(beta) >= -math.log(self.delta)
 
     @property
     def factor(self) -> float:

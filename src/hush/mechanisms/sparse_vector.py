@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from hush.accounting import events
 from hush.errors import BudgetExceeded, InvalidArgument, Unsupported, check_count, check_positive
 from hush.guarantee import Guarantee
-from hush.mechanisms._mechanism import Mechanism, SensitivityType, numbers, up
-from hush.mechanisms.noise import check_confidence, check_integer_scale
+from hush.mechanisms._mechanism import Mechanism, SensitivityType, numbers, silent, up
+from hush.mechanisms.noise import check_confidence, check_integer_scale, check_monotone
 from hush.randomness import Grid, Source, discrete_laplace, source_or_default
 
 
@@ -57,8 +58,7 @@ class AboveThreshold(Mechanism):
         check_positive("epsilon", self.epsilon)
         check_positive("sensitivity", self.sensitivity)
         check_count("count", self.count)
-        if not isinstance(self.monotone, bool):
-            raise InvalidArgument("monotone", self.monotone, "True or False")
+        check_monotone(self.monotone, self.relation)
         events.Laplace(1 / self.epsilon)
         factor = self.count if self.monotone else 2 * self.count
         compare = self.epsilon * (1 - self._numeric_share())
@@ -109,10 +109,11 @@ class ThresholdSession:
         self.mechanism = mechanism
         self.remaining = mechanism.count
         self.guarantee = mechanism.guarantee(source)
-        self._source, self._process = source, os.getpid()
+        self._source, self._process, self._lock = source, os.getpid(), threading.Lock()
         self._threshold = self._public(threshold)
         self._noise = int(discrete_laplace(source, mechanism._scales[0], 1)[0])
 
+    @silent
     def ask(self, value: Any, threshold: float | None = None) -> Any:
         """Return whether the noisy value is at least the noisy threshold (its own, if one is given).
 
@@ -120,6 +121,10 @@ class ThresholdSession:
         """
         if self._process != os.getpid():
             raise Unsupported("a session of another process: it would answer twice", "Start one session here")
+        with self._lock:  # between the check and the count nobody else may ask
+            return self._answer(value, threshold)
+
+    def _answer(self, value: Any, threshold: float | None) -> Any:
         if not self.remaining > 0:
             raise BudgetExceeded(
                 f"count={self.mechanism.count} positive answers were given: the session is over", "Start another one"
@@ -131,7 +136,7 @@ class ThresholdSession:
         if not int(exact) + noise >= int(limit) + self._noise:  # of Python's integers: nothing is rounded
             return self._negative()
         self.remaining -= 1
-        return self._positive(exact)
+        return self._positive(int(exact))
 
     def _public(self, threshold: float) -> float:
         value = numbers("threshold", threshold, ())
@@ -142,7 +147,7 @@ class ThresholdSession:
     def _negative(self) -> Any:
         return False
 
-    def _positive(self, exact: float) -> Any:
+    def _positive(self, exact: int) -> Any:
         return True
 
     def __reduce__(self) -> NoReturn:
@@ -188,6 +193,6 @@ class NumericSession(ThresholdSession):
     def _negative(self) -> Any:
         return None
 
-    def _positive(self, exact: float) -> Any:
+    def _positive(self, exact: int) -> Any:
         noise = int(discrete_laplace(self._source, self.mechanism._scales[2], 1)[0])
-        return (exact + noise) * self.mechanism._grid.spacing
+        return float(exact + noise) * self.mechanism._grid.spacing  # rounded once, after the sum

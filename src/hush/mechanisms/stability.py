@@ -16,7 +16,7 @@ import numpy as np
 from hush.accounting import events
 from hush.errors import InvalidArgument, check_positive, check_probability
 from hush.guarantee import Guarantee
-from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, down, numbers, up
+from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, down, numbers, silent, up
 from hush.mechanisms.noise import Laplace, check_confidence
 from hush.mechanisms.smooth import check_bounds, clamped_and_sorted, jumps
 from hush.randomness import Source, discrete_laplace, source_or_default
@@ -102,6 +102,7 @@ class ProposeTestRelease(_Tested):
             "the distance is at most that to data of a local sensitivity above the proposed bound",
         )
 
+    @silent
     def release(self, value: float, distance: float, source: Source | None = None) -> Release[float | None]:
         """Return the value with noise, or None if the test fails."""
         chosen = source_or_default(source)
@@ -136,6 +137,7 @@ class StableValue(_Tested):
             "the distance is at most that to data of another value",
         )
 
+    @silent
     def release(self, value: Any, distance: float, source: Source | None = None) -> Release[Any]:
         """Return the value itself, of whatever type, or None if the test fails."""
         chosen = source_or_default(source)
@@ -197,6 +199,7 @@ class NoisyLocalSensitivity(Mechanism):
     def _describe(self) -> events.Event:
         return events.ApproximateDP(self.epsilon, self.delta)
 
+    @silent
     def release(
         self, value: float, local_sensitivity: float, source: Source | None = None
     ) -> Release[tuple[float, float]]:
@@ -206,7 +209,9 @@ class NoisyLocalSensitivity(Mechanism):
         bound = self._first.release(float(numbers("local_sensitivity", local_sensitivity, ())), chosen).value
         bound = min(max(bound + self._margin, smallest), 1e150)
         second = Laplace(epsilon=self.epsilon / 2, sensitivity=bound, relation=self.relation, unit=self.unit)
-        return self._released((second.release(float(numbers("value", value, ())), chosen).value, bound), chosen)
+        # Of a bound that was capped, too, the value moves by no more than it says.
+        exact = min(max(float(np.nan_to_num(numbers("value", value, ()))), -4e149), 4e149)
+        return self._released((second.release(exact, chosen).value, bound), chosen)
 
     def accuracy(self, bound: float, confidence: float = 0.95) -> float:
         """Return what, with this confidence, the error of a value released with this bound does not exceed."""

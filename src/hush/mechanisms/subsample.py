@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hush.accounting import events
 from hush.errors import InvalidArgument, check_count, check_instance
 from hush.guarantee import Guarantee, Relation
-from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, up
+from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, silent, up
 from hush.mechanisms.noise import Laplace
 from hush.mechanisms.selection import ReportNoisyMax
 from hush.mechanisms.smooth import SmoothCauchy, SmoothLaplace, check_bounds
@@ -45,9 +45,13 @@ class MeanOfResults:
     epsilon: float
     bounds: tuple[float, float]
 
+    def __post_init__(self) -> None:
+        """Check the bounds, and keep them as they are now."""
+        object.__setattr__(self, "bounds", check_bounds(self.bounds))
+
     def mechanism(self, num_blocks: int) -> Mechanism:
         """Return Laplace noise for a mean of which one term may change."""
-        lower, upper = check_bounds(self.bounds)
+        lower, upper = self.bounds
         # Each result is rounded, and so is their sum: a few units in the last place of the widest.
         slack = 4 * 2.0**-52 * (abs(lower) + abs(upper))
         return Laplace(
@@ -56,7 +60,7 @@ class MeanOfResults:
 
     def clean(self, result: Any) -> float:
         """Clamp to the bounds; the middle for what is no number."""
-        return _number_within(result, check_bounds(self.bounds))
+        return _number_within(result, self.bounds)
 
     def aggregate(self, mechanism: Any, results: NDArray[np.float64], source: Source) -> Any:
         """Return the noisy mean."""
@@ -74,6 +78,10 @@ class MedianOfResults:
     bounds: tuple[float, float]
     delta: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Check the bounds, and keep them as they are now."""
+        object.__setattr__(self, "bounds", check_bounds(self.bounds))
+
     def mechanism(self, num_blocks: int) -> Mechanism:
         """Return the smooth sensitivity mechanism."""
         if self.delta == 0:
@@ -82,7 +90,7 @@ class MedianOfResults:
 
     def clean(self, result: Any) -> float:
         """Clamp to the bounds; the middle for what is no number."""
-        return _number_within(result, check_bounds(self.bounds))
+        return _number_within(result, self.bounds)
 
     def aggregate(self, mechanism: Any, results: NDArray[np.float64], source: Source) -> Any:
         """Return the noisy median."""
@@ -95,6 +103,10 @@ class MostCommonResult:
 
     epsilon: float
     values: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        """Keep the values as they are now."""
+        object.__setattr__(self, "values", tuple(self.values))
 
     def mechanism(self, num_blocks: int) -> Mechanism:
         """Return report noisy max over the counts, of which one falls by 1 and another one grows by 1."""
@@ -176,16 +188,25 @@ class SubsampleAggregate(Mechanism):
         guarantee: Guarantee = self._inner.guarantee()
         return guarantee
 
+    @silent
     def release(self, records: Any, source: Source | None = None) -> Release[Any]:
         """Return the private aggregate of the function's results on the blocks; ``records`` is any sequence."""
         chosen = source_or_default(source)
-        if not isinstance(records, (Sequence, np.ndarray)):
+        if not isinstance(records, (Sequence, np.ndarray)) or (isinstance(records, np.ndarray) and records.ndim == 0):
             raise InvalidArgument("records", type(records).__name__, "a list or an array of records")
         blocks = uniform_below(chosen, self.num_blocks, len(records))
         order = np.argsort(blocks, kind="stable")
         edges = np.searchsorted(blocks[order], np.arange(1, self.num_blocks))
         results = np.array([self._result(records, part) for part in np.split(order, edges)])
         return self._released(self.aggregator.aggregate(self._inner, results, chosen), chosen)
+
+    def accuracy(self, *args: Any, **settings: Any) -> float:
+        """Return how far off the exact aggregate of the blocks' results the release is, as its mechanism says.
+
+        For `MeanOfResults` as `Laplace.accuracy`, for `MedianOfResults` as `SmoothCauchy.accuracy`, for
+        `MostCommonResult` (in blocks) as `ReportNoisyMax.accuracy`.
+        """
+        return float(self._inner.accuracy(*args, **settings))
 
     def _result(self, records: Any, indices: NDArray[np.int64]) -> float:
         block = records[indices] if isinstance(records, np.ndarray) else [records[i] for i in indices.tolist()]
@@ -194,5 +215,5 @@ class SubsampleAggregate(Mechanism):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return self.aggregator.clean(self.function(block))
-        except Exception:
+        except (Exception, SystemExit):
             return self.aggregator.clean(math.nan)

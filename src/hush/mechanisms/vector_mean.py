@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hush.accounting import events
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.guarantee import Guarantee, Relation
-from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, down, numbers
+from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, down, numbers, silent
 from hush.mechanisms.noise import DiscreteLaplace, Gaussian, Laplace, check_integer_scale
 from hush.randomness import Source, floored_gaussian, floored_laplace, source_or_default
 
@@ -74,10 +74,13 @@ class _VectorMean(Mechanism):
             return self._sum.event
         return events.Composed((self._sum.event, self._count.event))
 
+    @silent
     def release(self, records: Any, source: Source | None = None) -> Release[NDArray[np.float64]]:
-        """Return the mean of the rows; its norm is at most the clip norm, and no number of rows is too small."""
+        """Return the mean of the rows; no coordinate exceeds the clip norm, and no number of rows is too small."""
         chosen = source_or_default(source)
         vectors = numbers("records", records)
+        if vectors.size == 0:
+            vectors = vectors.reshape(0, self.dimension)  # no rows have no shape
         if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
             raise InvalidArgument(
                 "records.shape", ("any", *vectors.shape[1:]), f"rows of {self.dimension} numbers, as configured"
@@ -89,16 +92,15 @@ class _VectorMean(Mechanism):
         else:
             total = max(int(self._count.release(len(vectors), chosen).value), 1)
         noisy = self._noisy_sum(vectors, chosen) * (self.clip_norm / _STEPS)
-        return self._released(clip((noisy / total)[None, :], self.clip_norm, self._order())[0], chosen)
+        # No coordinate of the exact mean is beyond the clip norm; cutting each one off only brings it closer.
+        return self._released(np.clip(noisy / total, -self.clip_norm, self.clip_norm), chosen)
 
     def _noisy_sum(self, vectors: NDArray[np.float64], source: Source) -> NDArray[np.float64]:
         """Sum on a fixed-point grid, where no rounding can widen a record's share, and add integer noise."""
         total = np.zeros(self.dimension, dtype=np.int64)
         for start in range(0, len(vectors), _CHUNK):
             # A hair below the norm, then towards zero: what rounding adds cannot lead beyond it.
-            with np.errstate(over="ignore"):
-                relative = vectors[start : start + _CHUNK] / self.clip_norm
-            steps = clip(relative, 1 - 1e-9, self._order()) * _STEPS
+            steps = clip(vectors[start : start + _CHUNK] / self.clip_norm, 1 - 1e-9, self._order()) * _STEPS
             total += np.trunc(steps).astype(np.int64).sum(axis=0)
         draw = floored_laplace if self._order() == 1 else floored_gaussian
         return (total + draw(source, self._sum.noise_scale, self.dimension)).astype(np.float64)

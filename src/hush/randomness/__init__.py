@@ -27,9 +27,12 @@ from hush.randomness._ranking import Key as Key
 from hush.randomness._ranking import Noise as Noise
 from hush.randomness._ranking import gap as gap
 from hush.randomness._ranking import rank as rank
+from hush.randomness._resolve import Interval as Interval
+from hush.randomness._resolve import exp_interval as exp_interval
 from hush.randomness._source import KeyedSource as KeyedSource
 from hush.randomness._source import Source as Source
 from hush.randomness._source import SystemSource as SystemSource
 from hush.randomness._source import TestSource as TestSource
+from hush.randomness._source import assumptions_of as assumptions_of
 from hush.randomness._source import source_or_default as source_or_default
 from hush.randomness._source import system_source as system_source

@@ -22,7 +22,8 @@ _CHUNK = 1 << 14
 def uniform_below(source: Source, bound: int, size: int) -> NDArray[np.int64]:
     """Return ``size`` integers, uniform on 0, .., bound - 1."""
     check_count("size", size, minimum=0)
-    if not check_count("bound", bound) <= 1 << 63:
+    bound = check_count("bound", bound)
+    if not bound <= 1 << 63:
         raise InvalidArgument("bound", bound, "at most 2^63")
     last = (1 << 64) - (1 << 64) % bound - 1  # words above it would favour the small remainders
     words = source.words(size)

@@ -13,16 +13,19 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cmp_to_key
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hush.errors import check_count
 from hush.randomness._resolve import Interval, Uniform, log_interval
 from hush.randomness._source import Source, Words
 
 Floats = NDArray[np.float64]
 
 _LARGEST = 1e300
+_FAR = Fraction(10**300)
 _CHUNK = 1 << 14
 _MARGIN = 1e-6  # 2^-53 / 2^-28 where ln(1 - u) is least precise, and then some
 _FEW_BITS = np.uint64(1 << 36)
@@ -44,6 +47,8 @@ class Key:
     uniform: Uniform
     negative: bool
     deficit: Fraction
+    about: float  # the noise, up to ``error``
+    error: float
 
     def interval(self) -> Interval:
         """Return two fractions between which the key lies."""
@@ -65,6 +70,9 @@ class Key:
 
 def compare(one: Key, other: Key) -> int:
     """Return -1 if the first key is larger, 1 if the second one is."""
+    lead = float(max(min(other.deficit - one.deficit, _FAR), -_FAR)) + (one.about - other.about)
+    if abs(lead) > one.error + other.error + 1e-12 * (1 + abs(lead) + abs(one.about) + abs(other.about)):
+        return -1 if lead > 0 else 1
     while True:
         (low, high), (other_low, other_high) = one.interval(), other.interval()
         if low > other_high:
@@ -81,11 +89,11 @@ def rank(source: Source, noise: Noise, deficits: Floats, exact: Callable[[int], 
     Args:
         source: Where the noise comes from.
         noise: Its law.
-        deficits: d_i, to a relative error of 2^-50.
+        deficits: d_i, to a relative error of 2^-50; relative to any score, best that of the ``count``-th best.
         exact: d_i exactly, asked for few i.
         count: How many to return; all if there are fewer.
     """
-    count = min(count, len(deficits))
+    count = min(check_count("count", count), len(deficits))
     best: _Candidates | None = None
     for start in range(0, len(deficits), _CHUNK):  # parts that fit into the cache, of which few candidates remain
         part = _candidates(source, noise, deficits[start : start + _CHUNK], start, count)
@@ -94,8 +102,8 @@ def rank(source: Source, noise: Noise, deficits: Floats, exact: Callable[[int], 
     order = np.argsort(-best.keys, kind="stable")
     shift = 0 if noise is Noise.GUMBEL else 1
     found = [
-        Key(index, noise, Uniform(source, word >> shift, 64 - shift), bool(word & 1), exact(index))
-        for index, word in zip(best.indices[order].tolist(), best.words[order].tolist(), strict=True)
+        Key(index, noise, Uniform(source, word >> shift, 64 - shift), bool(word & 1), exact(index), about, error)
+        for index, word, about, error in zip(*best.described(noise, order), strict=True)
     ]
     low, high = (best.keys - best.errors)[order], (best.keys + best.errors)[order]
     if not (low[:-1] > high[1:]).all():
@@ -120,6 +128,11 @@ class _Candidates:
             np.concatenate([self.errors, other.errors]),
         )
 
+    def described(self, noise: Noise, order: NDArray[np.int64]) -> tuple[list[Any], ...]:
+        """Return indices, words, and the noise by itself with its errors."""
+        about, errors = (_gumbel if noise is Noise.GUMBEL else _laplace)(self.words[order])
+        return self.indices[order].tolist(), self.words[order].tolist(), about.tolist(), errors.tolist()
+
     def of_the_best(self, count: int) -> _Candidates:
         """Leave out those that cannot be among the ``count`` best."""
         if len(self.keys) <= count:
@@ -133,7 +146,7 @@ class _Candidates:
 def _candidates(source: Source, noise: Noise, deficits: Floats, start: int, count: int) -> _Candidates:
     """Return those of a part that may be among its ``count`` best: by rough keys first, then with error bounds."""
     words = source.words(len(deficits))
-    deficits = np.minimum(deficits, _LARGEST)
+    deficits = np.clip(deficits, -_LARGEST, _LARGEST)
     rough = _rough_keys(noise, words)
     rough -= deficits
     # Words near either end (the difference wraps around) have few known bits: always kept, and no standard for others.
@@ -147,7 +160,7 @@ def _candidates(source: Source, noise: Noise, deficits: Floats, start: int, coun
     kept = np.flatnonzero(possible)
     keys, errors = (_gumbel if noise is Noise.GUMBEL else _laplace)(words[kept])
     keys -= deficits[kept]
-    errors += 1e-14 * (np.abs(keys) + deficits[kept])
+    errors += 1e-14 * (np.abs(keys) + np.abs(deficits[kept]))
     return _Candidates(kept + start, words[kept], keys, errors)
 
 

@@ -43,8 +43,10 @@ class Uniform:
 
 
 def exp_interval(exponent: Interval, digits: int) -> Interval:
-    """Enclose e^x for x in an interval."""
-    return _outward(exponent[0], digits, "exp")[0], _outward(exponent[1], digits, "exp")[1]
+    """Enclose e^x for x <= 0 in an interval; of a tiny number it is enough to know how small it is."""
+    smallest = -4 * digits
+    low = Fraction(0) if exponent[0] < smallest else _outward(exponent[0], digits, "exp")[0]
+    return low, _outward(max(exponent[1], Fraction(smallest)), digits, "exp")[1]
 
 
 def log_interval(argument: Interval, digits: int) -> Interval:
@@ -56,7 +58,7 @@ def _outward(x: Fraction, digits: int, function: str) -> Interval:
     context = Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN)
     rounded = context.divide(Decimal(x.numerator), Decimal(x.denominator))
     value = Fraction(getattr(context, function)(rounded))
-    relative = Fraction(4, 10**digits)
+    relative = Fraction(12, 10**digits)  # two roundings of half a unit, which is up to 5 / 10^digits
     # The argument was rounded, relatively: e^x changes by the factor e^(x relative), ln x by relative.
     error = abs(value) * relative * (1 + abs(x)) if function == "exp" else (abs(value) + 1) * relative
     return value - error, value + error

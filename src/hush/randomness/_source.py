@@ -40,9 +40,6 @@ def chacha20(key: bytes, nonce: int = 0) -> CipherContext:
 class Source(ABC):
     """Uniform random bits, each given out once."""
 
-    #: What a guarantee that rests on this source must say.
-    assumptions: tuple[str, ...] = ()
-
     def __init__(self) -> None:
         """Start an empty buffer."""
         self._lock = threading.Lock()
@@ -93,9 +90,11 @@ class Source(ABC):
         self._position += ready
         rest = target[ready:]
         if 0 < len(rest) < _BUFFER:
-            self._buffer, self._position = bytearray(_BUFFER), len(rest)
-            _write(self._stream(_BUFFER), memoryview(self._buffer))
-            rest[:] = memoryview(self._buffer)[: len(rest)]
+            # Only a buffer that is full of keystream replaces the old one: whatever interrupts this, no zeros are left.
+            fresh = bytearray(_BUFFER)
+            _write(self._stream(_BUFFER), memoryview(fresh))
+            self._buffer, self._position = fresh, len(rest)
+            rest[:] = memoryview(fresh)[: len(rest)]
         elif rest:
             _write(self._stream(len(rest)), rest)
 
@@ -133,11 +132,10 @@ class TestSource(Source):
     """The same bits for the same seed: for tests only. Every guarantee made with it says ``test randomness``.
 
     Whoever knows the seed can subtract the noise. A test source cannot be pickled or copied, and stops working in a
-    forked child, where it would repeat itself: give each process its own `spawn`.
+    forked child, where it would repeat itself: give each process a seed of its own.
     """
 
     __test__ = False  # its name is not that of a test case
-    assumptions = ("test randomness",)
 
     def __init__(self, seed: int | str) -> None:
         """Start the stream that belongs to the seed."""
@@ -153,12 +151,18 @@ class TestSource(Source):
 
     def spawn(self) -> TestSource:
         """Return a source with a stream of its own, which depends on the seed and on how many were spawned before."""
-        self._children += 1
-        return TestSource(f"{self._key.hex()} {self._children}")
+        with self._lock:
+            self._check_process()
+            self._refuse_if_dead()
+            self._children += 1
+            return TestSource(f"{self._key.hex()} {self._children}")
+
+    def _refuse_if_dead(self) -> None:
+        if self._dead:
+            raise Unsupported("a test source in a forked process: it would repeat its stream", "Give it its own seed")
 
     def _stream(self, count: int) -> CipherContext:
-        if self._dead:
-            raise Unsupported("a test source in a forked process: it would repeat its stream", "Pass it a spawn()")
+        self._refuse_if_dead()
         return self._keystream
 
     def _forked(self) -> None:
@@ -181,7 +185,7 @@ class KeyedSource(Source):
     number would repeat it; whoever counts must never count back, other than to redo the very same step.
     """
 
-    def __init__(self, key: bytes, number: int, *, assumptions: tuple[str, ...] = ()) -> None:
+    def __init__(self, key: bytes, number: int) -> None:
         """Start the stream of a 32-byte key and a number from 0 to 2^96 - 1."""
         if not isinstance(key, bytes):  # a message must not show it
             raise InvalidArgument("key", type(key).__name__, "32 secret bytes")
@@ -189,7 +193,6 @@ class KeyedSource(Source):
             raise InvalidArgument("key", f"{len(key)} bytes", "32 secret bytes")
         if not check_count("number", number, minimum=0) < 1 << 96:
             raise InvalidArgument("number", number, "less than 2^96")
-        self.assumptions = assumptions
         self._keystream = chacha20(key, number)
         self._dead = False
         super().__init__()
@@ -214,6 +217,17 @@ _system = SystemSource()
 def system_source() -> Source:
     """Return this process's source, which everything uses that is not given another one."""
     return _system
+
+
+def assumptions_of(source: Source) -> tuple[str, ...]:
+    """Return what a guarantee that rests on this source must say; decided by its class, so nobody can take it off."""
+    if type(source) is SystemSource:
+        return ()
+    if isinstance(source, TestSource):
+        return ("test randomness",)
+    if type(source) is KeyedSource:
+        return ("keyed randomness: the key is secret, and no number of it is used twice",)
+    return ("unverified randomness",)
 
 
 def source_or_default(source: Source | None) -> Source:

@@ -1,0 +1,235 @@
+"""Broken twins: mistakes that were published or shipped. The tester refutes each claim, and none that is true."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from black_box.tester import Batched, find_violation, support_test
+from hush.guarantee import Relation
+from hush.mechanisms import SmoothCauchy
+from hush.mechanisms import noise as hush
+from hush.randomness import Grid, Source, TestSource
+
+Rows = NDArray[Any]
+
+
+def generator(source: Source) -> np.random.Generator:
+    """Return a fast generator for twins, keyed by the source."""
+    return np.random.default_rng(source.words(4))
+
+
+def shared(mechanism: Callable[[int], Any]) -> Batched:
+    """Return hush's own mechanism: ``size`` independent coordinates are that many releases of one number."""
+    return Batched(lambda data, source, count: mechanism(count).release(np.full(count, data), source).value)
+
+
+def test_the_tester_is_sharp_and_honest() -> None:
+    # Laplace noise spends all of its epsilon: what is certified comes close to it from below.
+    mechanism = shared(lambda count: hush.Laplace(epsilon=1.0, sensitivity=1.0, size=count))
+    found = find_violation(mechanism, 0.0, 1.0, epsilon=1.0, samples=100_000, source=TestSource("sharp"))
+    assert 0.9 < found.epsilon <= 1.0
+    assert not found.violated
+    # A claim that is 10 % too low is refuted with the same samples.
+    assert found.epsilon > 0.9 * found.claimed
+
+
+@pytest.mark.parametrize("honest", [0.5, 2.0])
+def test_the_tester_never_certifies_more_than_there_is(honest: float) -> None:
+    # Randomised response, whose epsilon is known: 40 searches, none above it.
+    def response(bit: int, source: Source, count: int) -> Rows:
+        truthful = generator(source).random(count) < 1 / (1 + math.exp(-honest))
+        return np.where(truthful, bit, 1 - bit)
+
+    for seed in range(40):
+        found = find_violation(Batched(response), 0, 1, epsilon=honest, samples=4_000, source=TestSource(seed))
+        assert 0.5 * honest < found.epsilon <= honest
+
+
+def noisy_max(scores: Rows, source: Source, count: int, *, value: bool) -> Rows:
+    """Lap(1 / epsilon) at epsilon 0.5 on monotone counts: the index is private, and the value with it is not."""
+    noisy = scores + generator(source).laplace(scale=1 / 0.5, size=(count, len(scores)))
+    index = noisy.argmax(axis=1)
+    return np.column_stack([index, noisy.max(axis=1)]) if value else index
+
+
+def test_noisy_max_with_its_value() -> None:
+    neighbours = np.zeros(10), np.ones(10)
+
+    def violated(*, value: bool) -> bool:
+        draw = Batched(lambda scores, source, count: noisy_max(scores, source, count, value=value))
+        return find_violation(draw, *neighbours, epsilon=0.5, samples=50_000, source=TestSource("max")).violated
+
+    assert not violated(value=False)
+    assert violated(value=True)
+
+
+def sparse_vector(
+    queries: Rows, source: Source, count: int, *, threshold_scale: float, query_scale: float, most: int | None
+) -> tuple[Rows, Rows]:
+    """Return answers (1 above, 0 below, NaN not asked any more) and noisy values, for the threshold 0."""
+    rng = generator(source)
+    limit = rng.laplace(scale=threshold_scale, size=(count, 1))
+    noisy = queries + (rng.laplace(scale=query_scale, size=(count, len(queries))) if query_scale else 0.0)
+    noisy = np.broadcast_to(noisy, (count, len(queries)))
+    above = (noisy >= limit).astype(np.float64)
+    if most is not None:
+        above = np.where(np.cumsum(above, axis=1) - above >= most, np.nan, above)
+    return above, noisy
+
+
+def algorithm_1(queries: Rows, source: Source, count: int) -> Rows:
+    """The correct one, for epsilon 2 and 3 positive answers."""
+    return sparse_vector(queries, source, count, threshold_scale=1.0, query_scale=6.0, most=3)[0]
+
+
+def algorithm_3(queries: Rows, source: Source, count: int) -> Rows:
+    """Roth 2011: the noisy value that was compared is released."""
+    above, noisy = sparse_vector(queries, source, count, threshold_scale=1.0, query_scale=1.0, most=1)
+    first = np.where((above == 1).any(axis=1), np.nanargmax(above, axis=1), len(queries))
+    values = np.column_stack([noisy, np.zeros(count)])[np.arange(count), first]
+    return np.column_stack([first, values])
+
+
+def algorithm_4(queries: Rows, source: Source, count: int) -> Rows:
+    """Lee & Clifton 2014: the queries' noise does not grow with the number of positive answers."""
+    return sparse_vector(queries, source, count, threshold_scale=2.0, query_scale=1 / 1.5, most=3)[0]
+
+
+def algorithm_5(queries: Rows, source: Source, count: int) -> Rows:
+    """Stoddard, Chen & Machanavajjhala 2014: no noise on the queries, and no limit."""
+    return sparse_vector(queries, source, count, threshold_scale=1.0, query_scale=0.0, most=None)[0]
+
+
+def algorithm_6(queries: Rows, source: Source, count: int) -> Rows:
+    """Chen et al. 2015: no limit to the number of positive answers."""
+    return sparse_vector(queries, source, count, threshold_scale=1.0, query_scale=1.0, most=None)[0]
+
+
+# Answers to queries on two neighbours; all claim epsilon 2.
+LAST_ABOVE = np.array([0.0] * 5 + [1.0]), np.array([1.0] * 5 + [0.0])
+OPPOSED = np.array([0.0] * 5 + [1.0] * 3), np.array([1.0] * 5 + [0.0] * 3)
+SWAPPED = np.array([0.0, 1.0]), np.array([1.0, 0.0])
+MANY = np.array([0.0] * 8 + [1.0] * 8), np.array([1.0] * 8 + [0.0] * 8)
+
+
+@pytest.mark.parametrize(
+    ("twin", "neighbours", "samples"),
+    [
+        (algorithm_3, LAST_ABOVE, 300_000),
+        (algorithm_4, OPPOSED, 50_000),
+        (algorithm_5, SWAPPED, 10_000),
+        (algorithm_6, MANY, 20_000),
+    ],
+)
+def test_sparse_vectors_that_are_not_private(
+    twin: Callable[[Rows, Source, int], Rows], neighbours: tuple[Rows, Rows], samples: int
+) -> None:
+    # Lyu, Su & Li 2017, Algorithms 3 to 6; on the same queries the correct Algorithm 1 has nothing to show.
+    found = find_violation(Batched(twin), *neighbours, epsilon=2.0, samples=samples, source=TestSource(twin.__name__))
+    assert found.violated
+    correct = find_violation(Batched(algorithm_1), *neighbours, epsilon=2.0, samples=20_000, source=TestSource(1))
+    assert not correct.violated
+
+
+def inverse_cdf(value: float, source: Source, count: int) -> Rows:
+    """The textbook's sampler: -sign ln(1 - 2 |u|) of a double-precision uniform, added in double precision."""
+    uniform = generator(source).random(count) - 0.5
+    return value - np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
+
+
+@pytest.mark.parametrize(("first", "second"), [(0.0, 1.0), (7.0, 8.0), (-0.5, 0.5), (0.3, 1.3)])
+def test_naive_floating_point(first: float, second: float) -> None:
+    def violated(mechanism: Batched) -> bool:
+        return support_test(mechanism, first, second, epsilon=1.0, samples=100_000, source=TestSource("bits")).violated
+
+    assert not violated(shared(lambda count: hush.Laplace(epsilon=1.0, sensitivity=1.0, size=count)))
+    assert violated(Batched(inverse_cdf))
+    # Seen as numbers, its values are nothing out of the ordinary: only the bits give it away.
+    plain = find_violation(
+        Batched(inverse_cdf), first, second, epsilon=1.01, samples=20_000, source=TestSource("plain")
+    )
+    assert not plain.violated
+
+
+def median_release(records: tuple[float, ...], source: Source, count: int, *, scale: float | None) -> Rows:
+    """The median of records in [0, 1]; without a scale, with noise of its local sensitivity (and never none)."""
+    ordered = np.sort(records)
+    middle = len(ordered) // 2
+    local = max(ordered[middle + 1] - ordered[middle], ordered[middle] - ordered[middle - 1], 1e-3)
+    return ordered[middle] + generator(source).laplace(scale=local if scale is None else scale, size=count)
+
+
+def test_local_sensitivity_instead_of_global() -> None:
+    calm, neighbour = (0.0, 0.0, 0.0, 1.0, 1.0), (0.0, 0.0, 0.0, 0.0, 1.0)
+
+    def violated(scale: float | None) -> bool:
+        draw = Batched(lambda records, source, count: median_release(records, source, count, scale=scale))
+        return find_violation(draw, calm, neighbour, epsilon=1.0, samples=20_000, source=TestSource("local")).violated
+
+    assert not violated(1.0)
+    assert violated(None)
+
+
+def test_a_smooth_bound_that_is_cut_off() -> None:
+    # Terms below the grid's spacing may be left out only if the bound stays above it: else it jumps from 0 to 1 there.
+    mechanism = SmoothCauchy(epsilon=0.1, bounds=(0.0, 100.0), relation=Relation.REPLACE)
+    spacing = Grid.for_scale(100.0).spacing
+    terms = math.ceil(math.log(100 / spacing) / mechanism.beta)
+    calm = np.full(2 * terms + 3, 50.0)
+    neighbour = np.append(calm[1:], 100.0)
+    cut_off = 0.0, math.exp(-mechanism.beta * terms) * 100
+    kept = tuple(mechanism.smooth_bound_of_median(records) for records in (calm, neighbour))
+
+    def violated(bounds: tuple[float, ...]) -> bool:
+        scales = [mechanism.factor * (bound + spacing) for bound in bounds]
+        draw = Batched(lambda scale, source, count: scale * generator(source).standard_cauchy(count))
+        return find_violation(draw, *scales, epsilon=0.1, samples=50_000, source=TestSource("cut")).violated
+
+    assert not violated(kept)
+    assert violated(cut_off)
+
+
+def test_the_classic_gaussian_beyond_its_range() -> None:
+    # sqrt(2 ln(1.25 / delta)) / epsilon is proven for epsilon < 1; at 10 it adds too little.
+    epsilon, delta = 10.0, 0.05
+    stddev = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+    analytic = hush.Gaussian(epsilon=epsilon, delta=delta, sensitivity=1.0).noise_scale
+    assert stddev < analytic
+
+    def violated(scale: float, samples: int) -> bool:
+        draw = Batched(lambda value, source, count: value + scale * generator(source).standard_normal(count))
+        return find_violation(
+            draw, 0.0, 1.0, epsilon=epsilon, delta=delta, samples=samples, source=TestSource("classic")
+        ).violated
+
+    assert not violated(analytic, 1_000_000)
+    assert violated(stddev, 6_000_000)
+
+
+def test_noise_drawn_twice_from_one_key() -> None:
+    # Two numbers about the same people, released under one seed: their difference has no noise at all.
+    mechanism = hush.Laplace(epsilon=0.5, sensitivity=1.0)
+
+    def difference(data: tuple[float, float], source: Source, *, fresh: bool) -> float:
+        seed = source.word()
+        noisy = [mechanism.release(value, TestSource(seed + fresh * i)).value for i, value in enumerate(data)]
+        return float(noisy[0] - noisy[1])
+
+    def violated(*, fresh: bool) -> bool:
+        return find_violation(
+            lambda data, source: difference(data, source, fresh=fresh),
+            (40.0, 17.0),
+            (40.0, 18.0),
+            epsilon=1.0,
+            samples=1_000,
+            source=TestSource("twice"),
+        ).violated
+
+    assert not violated(fresh=True)
+    assert violated(fresh=False)

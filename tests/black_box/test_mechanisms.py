@@ -1,0 +1,246 @@
+"""Every shipped mechanism against the black-box tester, at the epsilon and delta that it claims."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from black_box.tester import Batched, Finding, find_violation
+from hush import mechanisms as hush
+from hush.errors import BudgetExceeded
+from hush.guarantee import Relation
+from hush.randomness import Source, TestSource
+
+SAMPLES = 500
+MANY = 40_000  # of what is drawn in batches
+
+
+@dataclass(frozen=True)
+class Case:
+    """A mechanism, how to run it, and pairs of neighbouring inputs."""
+
+    mechanism: hush.Mechanism
+    neighbours: tuple[tuple[Any, Any], ...]
+    run: Callable[[Any, Source], Any] | Batched
+
+    def test(self, pair: int, samples: int) -> Finding:
+        claim = self.mechanism.guarantee()
+        return find_violation(
+            self.run,
+            *self.neighbours[pair],
+            epsilon=claim.epsilon,
+            delta=claim.delta,
+            samples=samples * (MANY // SAMPLES) if isinstance(self.run, Batched) else samples,
+            source=TestSource(f"{type(self.mechanism).__name__} {pair}"),
+        )
+
+
+def released(mechanism: Any, *neighbours: tuple[Any, Any]) -> Case:
+    """Release the input as it is."""
+    return Case(mechanism, neighbours, lambda data, source: mechanism.release(data, source).value)
+
+
+def spread(mechanism: Any, *neighbours: tuple[Any, Any]) -> Case:
+    """Release an input of several arguments."""
+    return Case(mechanism, neighbours, lambda data, source: mechanism.release(*data, source).value)
+
+
+def in_batches(kind: Callable[..., Any], *neighbours: tuple[Any, Any], **settings: Any) -> Case:
+    """Release one number many times, as coordinates: their noise is independent and each spends all of epsilon."""
+
+    def draw(data: Any, source: Source, count: int) -> Any:
+        return kind(size=count, **settings).release(np.full(count, data), source).value
+
+    return Case(kind(**settings), neighbours, Batched(draw))
+
+
+def responses(mechanism: hush.RandomizedResponse, *neighbours: tuple[int, int]) -> Case:
+    def draw(record: int, source: Source, count: int) -> Any:
+        return mechanism.release(np.full(count, record), source).value
+
+    return Case(mechanism, neighbours, Batched(draw))
+
+
+def asked(mechanism: hush.AboveThreshold, *neighbours: tuple[Any, Any]) -> Case:
+    """Ask queries, given by their values, until the session ends."""
+
+    def run(queries: Any, source: Source) -> tuple[Any, ...]:
+        session, answers = mechanism.start(threshold=0.0, source=source), []
+        for value in queries:
+            try:
+                answers.append(session.ask(value))
+            except BudgetExceeded:
+                break
+        return tuple(answers)
+
+    return Case(mechanism, neighbours, run)
+
+
+def medians(mechanism: Any, *neighbours: tuple[Any, Any]) -> Case:
+    return Case(mechanism, neighbours, lambda data, source: mechanism.median(data, source).value)
+
+
+SCORES = ((1.0, 0.0, 0.0), (0.0, 1.0, 1.0)), ((0.5, 0.5, 0.5), (0.5, 1.5, -0.5))
+COUNTS = ((0.0, 0.0, 0.0), (1.0, 0.0, 1.0)), ((2.0, 1.0, 2.0), (2.0, 2.0, 3.0))
+QUERIES = ((0.0, 0.0, 0.0, 1.0), (1.0, 1.0, 1.0, 0.0)), ((0.0, 0.5, -0.5, 1.0, 1.0), (1.0, -0.5, 0.5, 0.0, 0.0))
+GROWING = ((0.0,) * 5, (1.0,) * 5), ((-1.0, 0.0, 1.0, 0.0), (0.0, 0.0, 2.0, 1.0))
+BITS = ((0.0,) * 3 + (1.0,) * 2, (0.0,) * 2 + (1.0,) * 3), ((0.0,) * 9, (0.0,) * 8 + (1.0,))
+VECTORS = (np.zeros((2, 2)), np.array([[0.0, 0.0], [0.0, 0.0], [3.0, 4.0]])), (np.zeros((0, 2)), np.ones((1, 2)))
+REPLACED = (np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [-1.0, 0.0]])), (VECTORS[0][1], np.ones((3, 2)))
+RECORDS = np.arange(12) / 12, np.append(np.arange(11) / 12, 50.0)
+FIXED = Relation.REPLACE
+
+# One row per mechanism; `test_every_mechanism_is_enrolled` notices a missing one.
+TABLE: dict[type[hush.Mechanism], list[Case]] = {
+    hush.Laplace: [
+        in_batches(hush.Laplace, (0.0, 1.0), (1e6, 1e6 + 1), (-0.3, 0.7), epsilon=1.0, sensitivity=1.0),
+        released(hush.Laplace(epsilon=0.5, sensitivity=3.0, size=3), (np.zeros(3), np.ones(3))),
+    ],
+    hush.Gaussian: [
+        in_batches(hush.Gaussian, (0.0, 2.0), (5.5, 3.5), epsilon=1.0, delta=0.01, sensitivity=2.0),
+        released(hush.Gaussian(epsilon=0.5, delta=1e-3, sensitivity=2.0, size=4), (np.zeros(4), np.ones(4))),
+    ],
+    hush.DiscreteLaplace: [in_batches(hush.DiscreteLaplace, (0, 2), (7, 6), epsilon=1.5, sensitivity=2)],
+    hush.DiscreteGaussian: [
+        in_batches(hush.DiscreteGaussian, (0, 1), (4, 3), epsilon=1.0, delta=0.01),
+        released(
+            hush.DiscreteGaussian(epsilon=1.0, delta=0.01, sensitivity=2, size=4), (np.zeros(4, int), np.ones(4, int))
+        ),
+    ],
+    hush.Staircase: [released(hush.Staircase(epsilon=2.0, sensitivity=1.0), (0.0, 1.0), (0.4, 0.0), (3.2, 2.5))],
+    hush.ExponentialMechanism: [
+        released(hush.ExponentialMechanism(epsilon=1.0), *SCORES),
+        released(hush.ExponentialMechanism(epsilon=1.0, monotone=True), *COUNTS),
+    ],
+    hush.PermuteAndFlip: [
+        released(hush.PermuteAndFlip(epsilon=1.0), *SCORES),
+        released(hush.PermuteAndFlip(epsilon=1.0, monotone=True), *COUNTS),
+    ],
+    hush.ReportNoisyMax: [
+        released(hush.ReportNoisyMax(epsilon=1.0), *SCORES),
+        released(hush.ReportNoisyMax(epsilon=1.0, monotone=True), *COUNTS),
+    ],
+    hush.ReportNoisyMaxWithGap: [
+        released(hush.ReportNoisyMaxWithGap(epsilon=1.0), SCORES[0]),
+        released(hush.ReportNoisyMaxWithGap(epsilon=1.0, monotone=True), COUNTS[0]),
+    ],
+    hush.OneShotTopK: [
+        released(hush.OneShotTopK(epsilon=1.0, k=2), *SCORES),
+        released(hush.OneShotTopK(epsilon=1.0, k=2, monotone=True), *COUNTS),
+    ],
+    hush.IteratedTopK: [
+        released(hush.IteratedTopK(epsilon=1.0, k=2, delta=0.01), *SCORES),
+        released(hush.IteratedTopK(epsilon=1.0, k=2, monotone=True), *COUNTS),
+    ],
+    hush.AboveThreshold: [
+        asked(hush.AboveThreshold(epsilon=2.0, count=2), *QUERIES),
+        asked(hush.AboveThreshold(epsilon=1.0, count=2, monotone=True), *GROWING),
+    ],
+    hush.NumericSparseVector: [
+        asked(hush.NumericSparseVector(epsilon=2.0), *QUERIES),
+        asked(hush.NumericSparseVector(epsilon=1.0, count=2, monotone=True), *GROWING),
+    ],
+    hush.RandomizedResponse: [
+        responses(hush.RandomizedResponse(epsilon=1.0), (0, 1)),
+        responses(hush.RandomizedResponse(epsilon=2.0, num_values=5), (0, 4), (2, 3)),
+    ],
+    hush.SmoothCauchy: [medians(hush.SmoothCauchy(epsilon=1.0, bounds=(0, 1), relation=FIXED), *BITS)],
+    hush.SmoothLaplace: [medians(hush.SmoothLaplace(epsilon=1.0, delta=0.01, bounds=(0, 1), relation=FIXED), *BITS)],
+    hush.ProposeTestRelease: [
+        spread(
+            hush.ProposeTestRelease(epsilon=2.0, delta=0.02, proposed_bound=1.0),
+            ((0.0, 3), (1.0, 4)),
+            ((0.0, 0), (1.0, 1)),
+            ((0.0, 0), (500.0, 0)),
+        )
+    ],
+    hush.StableValue: [
+        spread(hush.StableValue(epsilon=1.0, delta=0.02), (("a", 1), ("b", 1)), (("a", 4), ("a", 5)), ((7, 1), (7, 2)))
+    ],
+    hush.NoisyLocalSensitivity: [
+        spread(
+            hush.NoisyLocalSensitivity(epsilon=2.0, delta=0.02, bound_sensitivity=1.0),
+            ((0.0, 1.0), (1.0, 2.0)),
+            ((0.0, 0.0), (0.0, 1.0)),
+        )
+    ],
+    hush.SubsampleAggregate: [
+        released(hush.SubsampleAggregate(function=np.mean, num_blocks=3, aggregator=aggregator), RECORDS)
+        for aggregator in (
+            hush.MeanOfResults(epsilon=1.0, bounds=(0, 1)),
+            hush.MedianOfResults(epsilon=1.0, bounds=(0, 1)),
+            hush.MedianOfResults(epsilon=1.0, bounds=(0, 1), delta=0.01),
+        )
+    ]
+    + [
+        released(
+            hush.SubsampleAggregate(
+                function=lambda block: block[-1] > 1,
+                num_blocks=3,
+                aggregator=hush.MostCommonResult(epsilon=1.0, values=(True, False)),
+            ),
+            RECORDS,
+        )
+    ],
+    hush.VectorMeanL1: [
+        released(hush.VectorMeanL1(epsilon=1.0, clip_norm=1.0, dimension=2), *VECTORS),
+        released(hush.VectorMeanL1(epsilon=1.0, clip_norm=1.0, dimension=2, relation=FIXED), *REPLACED),
+    ],
+    hush.VectorMeanL2: [
+        released(hush.VectorMeanL2(epsilon=1.0, delta=0.01, clip_norm=1.0, dimension=2), *VECTORS),
+        released(hush.VectorMeanL2(epsilon=1.0, delta=0.01, clip_norm=1.0, dimension=2, relation=FIXED), *REPLACED),
+    ],
+}
+
+ROWS = [
+    pytest.param(case, pair, id=f"{kind.__name__}-{number}-{pair}")
+    for kind, cases in TABLE.items()
+    for number, case in enumerate(cases)
+    for pair in range(len(case.neighbours))
+]
+
+
+@pytest.mark.parametrize(("case", "pair"), ROWS)
+def test_claims_hold(case: Case, pair: int) -> None:
+    found = case.test(pair, SAMPLES)
+    assert not found.violated, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "pair"), ROWS)
+def test_claims_hold_with_more_samples(case: Case, pair: int) -> None:
+    found = case.test(pair, 10 * SAMPLES)
+    assert not found.violated, found
+
+
+@pytest.mark.parametrize(
+    "kind", [hush.Laplace, hush.DiscreteLaplace, hush.RandomizedResponse], ids=lambda k: k.__name__
+)
+def test_tight_claims_are_nearly_reached(kind: type[hush.Mechanism]) -> None:
+    # Else the tester would not be looking: of these epsilons an attack can show nearly all.
+    found = TABLE[kind][0].test(0, 2 * SAMPLES)
+    assert 0.9 * found.claimed < found.epsilon <= found.claimed
+
+
+@pytest.mark.parametrize(
+    "kind", [hush.ExponentialMechanism, hush.PermuteAndFlip, hush.RandomizedResponse], ids=lambda k: k.__name__
+)
+def test_the_whole_epsilon_is_counted(kind: type[hush.Mechanism]) -> None:
+    # A tenth of the claim is refuted for each of these.
+    assert max(TABLE[kind][0].test(0, 6 * SAMPLES).epsilon, 0.0) > 0.1 * TABLE[kind][0].mechanism.guarantee().epsilon
+
+
+def test_every_mechanism_is_enrolled() -> None:
+    public = [getattr(hush, name) for name in hush.__all__]
+    concrete = {
+        kind
+        for kind in public
+        if inspect.isclass(kind) and issubclass(kind, hush.Mechanism) and not inspect.isabstract(kind)
+    }
+    assert concrete == set(TABLE)
+    assert all(type(case.mechanism) is kind for kind, cases in TABLE.items() for case in cases)

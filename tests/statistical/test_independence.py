@@ -1,0 +1,73 @@
+"""Noise does not depend on the noise next to it, nor on that of the same place in another chunk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from hush import randomness as hush
+from hush.randomness import Source, TestSource
+from statistical.budget import COMPARISONS, THRESHOLD
+
+SIZE = 300_000
+LAGS = (1, 2, 8, 1 << 13, 1 << 14)
+
+DRAWS: dict[str, Callable[[Source], NDArray[np.float64]]] = {
+    "discrete Laplace": lambda source: hush.discrete_laplace(source, 20.0, SIZE),
+    "discrete Gaussian": lambda source: hush.discrete_gaussian(source, 20.0, SIZE),
+    "floored Laplace": lambda source: hush.floored_laplace(source, 2.0**40, SIZE),
+    "floored Gaussian": lambda source: hush.floored_gaussian(source, 2.0**40, SIZE),
+    "bulk normal": lambda source: hush.standard_normal(source, SIZE),
+}
+
+
+def p_value(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """Return the p-value of the correlation; tails are cut so that it is close to Gaussian."""
+    one, other = (np.clip(part, *np.quantile(part, [0.001, 0.999])) for part in (one, other))
+    return 2 * float(norm.sf(abs(np.corrcoef(one, other)[0, 1]) * math.sqrt(len(one))))
+
+
+def p_values(noise: NDArray[np.float64]) -> list[float]:
+    """Return those of the noise and of its size, at every lag."""
+    noise = noise.astype(np.float64)
+    return [p_value(part[:-lag], part[lag:]) for part in (noise, np.abs(noise)) for lag in LAGS]
+
+
+def halves(noise: NDArray[np.float64]) -> list[float]:
+    """Return those of the two halves, which are the cosines and the sines of the same angles."""
+    first, second = np.split(noise.astype(np.float64), 2)
+    return [p_value(first, second), p_value(first**2, second**2), p_value(first, second**2), p_value(first**2, second)]
+
+
+def test_comparisons_are_counted() -> None:
+    assert len(DRAWS) * 2 * len(LAGS) + 4 + 1 <= COMPARISONS["independence"]
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_no_serial_correlation(name: str) -> None:
+    noise = DRAWS[name](TestSource(name))
+    assert min(p_values(noise)) > THRESHOLD
+    # Controls: 2 % of what came before; the size, but not the sign, of what came before.
+    scaled = noise / noise.std()
+    assert min(p_values(scaled[1:] + 0.02 * scaled[:-1])) < THRESHOLD
+    assert min(p_values(scaled[1:] * (1 + 0.02 * np.abs(scaled[:-1])))) < THRESHOLD
+
+
+def test_cosines_and_sines_are_independent() -> None:
+    noise = DRAWS["bulk normal"](TestSource("halves"))
+    assert min(halves(noise)) > THRESHOLD
+    # Control: the sines of one draw of four use the radius of the wrong half, so that both grow together.
+    first, second = np.split(noise.astype(np.float64), 2)
+    assert min(halves(np.concatenate([first, second * (0.98 + 0.02 * first**2)]))) < THRESHOLD
+
+
+def test_two_sources_are_independent() -> None:
+    # The same seed would give the correlation 1, another one gives none.
+    one, other = (hush.standard_normal(TestSource(seed), SIZE).astype(np.float64) for seed in (1, 2))
+    assert p_value(one, other) > THRESHOLD
+    assert p_value(one, hush.standard_normal(TestSource(1), SIZE).astype(np.float64)) < THRESHOLD

@@ -1,0 +1,113 @@
+"""Every sampler follows its law; noise with a scale that is 2 % off, to either side, does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import kstest, norm
+
+from hush import randomness as hush
+from hush.randomness import Source, TestSource
+from statistical import laws
+from statistical.budget import COMPARISONS, THRESHOLD
+from statistical.budget import test_budget as test_budget
+
+Noise = NDArray[Any]
+FEW = 8  # what the samplers draw one by one
+
+
+def in_one(sampler: Callable[[Source, float, int], Noise]) -> Callable[[Source, float, int], Noise]:
+    return sampler
+
+
+def by_eight(sampler: Callable[[Source, float, int], Noise]) -> Callable[[Source, float, int], Noise]:
+    """Draw as often as it takes, few values at a time: the path without NumPy."""
+    return lambda source, scale, size: np.concatenate([sampler(source, scale, FEW) for _ in range(size // FEW)])
+
+
+def cauchy(source: Source, scale: float, size: int) -> Noise:
+    return np.array([hush.floored_cauchy(source, Fraction(scale)) for _ in range(size)], dtype=np.float64)
+
+
+def uniform(source: Source, scale: float, size: int) -> Noise:
+    return hush.uniform_below(source, round(scale), size)
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    draw: Callable[[Source, float, int], Noise]
+    law: laws.Law
+    scale: float
+    size: int
+    wrong: float = 0.02  # the controls' error
+
+    def p_value(self, factor: float = 1.0) -> float:
+        sample = self.draw(TestSource(f"{self.name} {factor}"), self.scale * factor, self.size)
+        return min(laws.p_values(sample, self.law, self.scale))
+
+
+SAMPLERS: list[tuple[Any, laws.Law, list[float]]] = [
+    (hush.discrete_laplace, laws.discrete_laplace, [0.4, 1.0, 5.0, 16.0, 33.3, 1e5]),
+    (hush.discrete_gaussian, laws.discrete_gaussian, [0.4, 1.0, 5.0, 16.0, 33.3, 1e5]),
+    (hush.floored_laplace, laws.floored_laplace, [1.0, 17.0, 1e6, 2.0**40, 1.1e15]),
+    (hush.floored_gaussian, laws.floored_gaussian, [1.1e6, 1e9, 2.0**40, 1.1e15]),
+    (hush.geometric, laws.geometric, [0.5, 3.0, 100.0, 2.0**40]),
+]
+
+CASES = [
+    Case(f"{sampler.__name__} {path.__name__} {scale:.4g}", path(sampler), law, scale, size)
+    for sampler, law, scales in SAMPLERS
+    for path, size in ((in_one, 250_000), (by_eight, 90_000 if "gaussian" in sampler.__name__ else 200_000))
+    for scale in (scales if path is in_one else scales[2:3])
+] + [
+    # One at a time, and slow: fewer draws, so that a smaller error would stay in the dark.
+    Case("floored_cauchy 2^40", cauchy, laws.floored_cauchy, 2.0**40, 16_000, wrong=0.1),
+    Case("uniform_below 50", uniform, laws.uniform_below, 50.0, 100_000),
+    Case("uniform_below 2^60", uniform, laws.uniform_below, 2.0**60, 100_000),
+]
+
+
+def test_comparisons_are_counted() -> None:
+    # Two for each case, and two for the normal distribution.
+    assert 2 * len(CASES) + 2 <= COMPARISONS["laws"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_law_is_met(case: Case) -> None:
+    assert case.p_value() > THRESHOLD
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("side", [-1, 1], ids=["less", "more"])
+def test_a_wrong_scale_is_noticed(case: Case, side: int) -> None:
+    assert case.p_value(1 + side * case.wrong) < THRESHOLD
+
+
+def normal_p_values(sample: Noise) -> list[float]:
+    """Return the p-values of a Kolmogorov-Smirnov test, and of the variance."""
+    score = (np.mean(sample.astype(np.float64) ** 2) - 1) * np.sqrt(len(sample) / 2)
+    return [float(kstest(sample.astype(np.float64), "norm").pvalue), 2 * float(norm.sf(abs(score)))]
+
+
+def test_bulk_normals() -> None:
+    sample = hush.standard_normal(TestSource("bulk"), 1_000_001)
+    assert sample.dtype == np.float32
+    assert sample.shape == (1_000_001,)
+    assert min(normal_p_values(sample)) > THRESHOLD
+    for factor in (0.98, 1.02):
+        assert min(normal_p_values(sample * factor)) < THRESHOLD
+
+
+def test_bulk_normals_of_any_size() -> None:
+    for size in (0, 1, 2, 3, (1 << 14) - 1, 1 << 14, (1 << 14) + 1, 50_001):
+        sample = hush.standard_normal(TestSource(size), size)
+        assert sample.shape == (size,)
+        assert np.isfinite(sample).all()
+        assert len(np.unique(sample)) >= 0.99 * size
