@@ -305,7 +305,8 @@ class ZcdpOdometer:
     def spend(self, event: Event) -> None:
         """Record an event that is about to be run."""
         check_instance("event", event, Event)
-        cost = max(rho_bound(event, change) for change in changes(self.relation))
+        plain = plain_event(event, self.relation)[0]
+        cost = max(rho_bound(plain, change) for change in changes(self.relation))
         self.rho = math.nextafter(self.rho + cost, math.inf)
 
     @property
