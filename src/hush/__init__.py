@@ -7,6 +7,7 @@ What is where:
 - `accounting`: events (what was run) and accountants (what it cost); `accounting.epsilon` and
   `accounting.calibrate_noise` are the two calls that everybody needs. Loaded on first use.
 - `mechanisms`: noise, selection and the rest, which turn data into private answers. Loaded on first use.
+- `privatize`, `fit`: private training of PyTorch models. Home: `training`, loaded on first use; needs ``hush[torch]``.
 - ``hush.randomness``: the one source of noise.
 - `HushError`: the base of everything that hush raises on purpose. Home: `hush.errors`.
 - ``hush.cli``: the command line, ``hush plan`` and ``hush account``.
@@ -27,13 +28,29 @@ from hush.guarantee import Unit as Unit
 if TYPE_CHECKING:
     from hush import accounting as accounting
     from hush import mechanisms as mechanisms
+    from hush import training as training
+    from hush.training import fit as fit
+    from hush.training import privatize as privatize
 
-__all__ = ["Bound", "Guarantee", "HushError", "Relation", "Unit", "__version__", "accounting", "mechanisms"]
+__all__ = [
+    "Bound",
+    "Guarantee",
+    "HushError",
+    "Relation",
+    "Unit",
+    "__version__",
+    "accounting",
+    "fit",
+    "mechanisms",
+    "privatize",
+    "training",
+]
 
 __version__ = "0.1.0"
 
 # Subpackages that are public at the root but too heavy to load before they are needed.
-_LAZY = frozenset({"accounting", "mechanisms"})
+_LAZY = frozenset({"accounting", "mechanisms", "training"})
+_FROM_TRAINING = frozenset({"fit", "privatize"})
 
 
 if not TYPE_CHECKING:  # a type checker that saw this would take every misspelt name for a module
@@ -43,8 +60,12 @@ if not TYPE_CHECKING:  # a type checker that saw this would take every misspelt 
             from importlib import import_module
 
             return import_module(f"{__name__}.{name}")
+        if name in _FROM_TRAINING:
+            from hush import training
+
+            return getattr(training, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_FROM_TRAINING})

@@ -1,0 +1,33 @@
+"""Private training on PyTorch.
+
+- `privatize`: three added lines in an ordinary loop; `fit`: no loop at all. Both return a `PrivateTraining`.
+- `Plan`: what was agreed on: sampling, clipping, noise, normaliser, event.
+- `check`, `clipped_sum`: per-example norms and clipped sums for inspection, compared with a plain loop (`looped_sum`).
+- `replace_batchnorm`: makes models with batch statistics trainable.
+"""
+
+from hush.training._check import check as check
+from hush.training._check import clipped_sum as clipped_sum
+from hush.training._check import looped_sum as looped_sum
+from hush.training._engine import ClippedSum as ClippedSum
+from hush.training._fit import fit as fit
+from hush.training._fit import replace_batchnorm as replace_batchnorm
+from hush.training._plan import Plan as Plan
+from hush.training._sampling import Loader as Loader
+from hush.training._session import PrivateTraining as PrivateTraining
+from hush.training._session import Step as Step
+from hush.training._session import privatize as privatize
+
+__all__ = [
+    "ClippedSum",
+    "Loader",
+    "Plan",
+    "PrivateTraining",
+    "Step",
+    "check",
+    "clipped_sum",
+    "fit",
+    "looped_sum",
+    "privatize",
+    "replace_batchnorm",
+]

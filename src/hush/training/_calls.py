@@ -1,0 +1,370 @@
+"""Calls: what one use of a layer's parameters needs to find per-example gradients, exactly, from one backward.
+
+A call remembers the layer's input; in the backward pass it receives the gradient of the layer's output. Its parameters
+are not part of autograd's graph, so that no weight gradient is computed to be thrown away. From the two it knows, for
+every example i in the batch (always the first dimension):
+
+- ``square_norms``: the squared norm of example i's gradient, usually without computing that gradient;
+- ``clipped_sum``: the sum over i of factor_i times gradient i;
+- ``per_example``: the gradients themselves, for parameters that are used more than once, where norms do not add up.
+
+Shapes: B examples, T positions (of a sequence or an image), d inputs, p outputs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_CACHED = 1 << 18  # numbers of patches to copy at once: 1 MiB
+
+
+class Call(ABC):
+    """One use of a layer's parameters on a batch."""
+
+    def __init__(self, name: str, params: dict[str, Tensor]) -> None:
+        """Take the layer's name and those of its parameters that are trained."""
+        self.name = name
+        self.params = params
+        self.gradient: Tensor | None = None
+        self.output: Tensor | None = None
+        self.result: Tensor | None = None  # the output in autograd's graph
+
+    @property
+    def g(self) -> Tensor:
+        """The gradient of the output; zero if the output had no part in the losses."""
+        if self.gradient is None:
+            assert self.output is not None
+            return torch.zeros_like(self.output)
+        return self.gradient
+
+    @abstractmethod
+    def input_gradient(self, g: Tensor) -> Tensor:
+        """Return the gradient of the input, from that of the output."""
+
+    @abstractmethod
+    def square_norms(self) -> Tensor:
+        """Return the squared norm of each example's gradient over this call's parameters, in fp32."""
+
+    @abstractmethod
+    def per_example(self) -> dict[str, Tensor]:
+        """Return each example's gradient of each parameter: [B, *shape]."""
+
+    @abstractmethod
+    def clipped_sum(self, factors: Tensor) -> dict[str, Tensor]:
+        """Return the sum of the examples' gradients, each times its factor."""
+
+    def drop(self, bad: Tensor) -> None:
+        """Forget everything about examples whose gradient is not finite: 0 times NaN is not 0."""
+        if self.gradient is not None:
+            self.gradient = self.gradient.masked_fill(_over(bad, self.gradient), 0.0)
+
+
+def _over(rows: Tensor, like: Tensor) -> Tensor:
+    return rows.view(-1, *([1] * (like.dim() - 1)))
+
+
+class Trap(torch.autograd.Function):
+    """The identity on a layer's output, which hands the gradient to the call; `probe` keeps it in the graph."""
+
+    @staticmethod
+    def forward(ctx: Any, probe: Tensor, call: Call, x: Tensor, y: Tensor) -> Tensor:
+        """Return the output that was computed without autograd."""
+        ctx.call = call
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        """Store the gradient of the output; return that of the input."""
+        call: Call = ctx.call
+        call.gradient = g
+        return g.new_zeros(()), None, call.input_gradient(g) if ctx.needs_input_grad[2] else None, None
+
+
+class LinearCall(Call):
+    """y = x W^T + b, with any number of positions between the batch and the features.
+
+    ``rows`` says which rows of a larger parameter W or b are (`nn.MultiheadAttention`); ``transposed`` that W is stored
+    as [d, p] (Hugging Face's Conv1D).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        params: dict[str, Tensor],
+        x: Tensor,
+        weight: Tensor,
+        *,
+        rows: dict[str, tuple[int, int]] | None = None,
+        transposed: bool = False,
+    ) -> None:
+        super().__init__(name, params)
+        self.x, self.weight, self.transposed = x.detach(), weight.detach(), transposed
+        self.rows = rows or {}
+        self._whole: Tensor | None = None
+
+    def input_gradient(self, g: Tensor) -> Tensor:
+        return g @ (self.weight.T if self.transposed else self.weight).to(g.dtype)
+
+    def _folded(self) -> tuple[Tensor, Tensor]:
+        """Return x [B, T, d] and g [B, T, p]."""
+        x, g = self.x, self.g
+        size = len(x)
+        return x.reshape(size, -1, x.shape[-1]).to(g.dtype), g.reshape(size, -1, g.shape[-1])
+
+    def square_norms(self) -> Tensor:
+        x, g = self._folded()
+        total = torch.zeros(len(g), device=g.device)
+        positions, inputs, outputs = x.shape[1], x.shape[2], g.shape[2]
+        if "weight" in self.params:
+            if positions == 1:
+                total += _squares(x) * _squares(g)
+            elif 2 * positions * positions <= inputs * outputs:
+                gram_x, gram_g = torch.bmm(x, x.mT).float(), torch.bmm(g, g.mT).float()
+                total += (gram_x * gram_g).sum((1, 2))
+            else:
+                self._whole = torch.bmm(g.mT, x)  # [B, p, d]: the gradients are smaller than their Gram matrices
+                total += _squares(self._whole)
+        if "bias" in self.params:
+            total += _squares(g.sum(1, dtype=torch.float32))
+        return total
+
+    def _gradients(self) -> Tensor:
+        x, g = self._folded()
+        whole = self._whole if self._whole is not None else torch.bmm(g.mT, x)
+        return whole.mT if self.transposed else whole
+
+    def per_example(self) -> dict[str, Tensor]:
+        found = {}
+        if "weight" in self.params:
+            found["weight"] = self._gradients()
+        if "bias" in self.params:
+            found["bias"] = self._folded()[1].sum(1)
+        return {key: self._in_place(key, value) for key, value in found.items()}
+
+    def clipped_sum(self, factors: Tensor) -> dict[str, Tensor]:
+        x, g = self._folded()
+        found = {}
+        if self._whole is not None:
+            weight = (factors.to(self._whole.dtype) @ self._whole.flatten(1)).view(self._whole.shape[1:])
+            found["weight"] = weight.mT if self.transposed else weight
+        scaled = g * factors.to(g.dtype).view(-1, 1, 1)
+        if "weight" in self.params and self._whole is None:
+            flat_x, flat_g = x.flatten(0, 1), scaled.flatten(0, 1)
+            found["weight"] = flat_x.T @ flat_g if self.transposed else flat_g.T @ flat_x
+        if "bias" in self.params:
+            found["bias"] = scaled.sum((0, 1), dtype=torch.float32)
+        return {key: self._in_place(key, value[None])[0] for key, value in found.items()}
+
+    def _in_place(self, key: str, values: Tensor) -> Tensor:
+        """Put the gradient of some rows where they are in the whole parameter."""
+        if key not in self.rows:
+            return values
+        whole = values.new_zeros(len(values), *self.params[key].shape)
+        whole[:, self.rows[key][0] : self.rows[key][1]] = values
+        return whole
+
+    def drop(self, bad: Tensor) -> None:
+        super().drop(bad)
+        self.x = self.x.masked_fill(_over(bad, self.x), 0.0)
+        if self._whole is not None:
+            self._whole = self._whole.masked_fill(_over(bad, self._whole), 0.0)
+
+
+def _squares(values: Tensor) -> Tensor:
+    """Return the squared norm of each example's part, in fp32 whatever the dtype."""
+    kind = None if values.dtype is torch.float64 else torch.float32
+    norms: Tensor = torch.linalg.vector_norm(values.flatten(1), dim=1, dtype=kind)
+    return norms.square().float()
+
+
+class InstantiatedCall(Call):
+    """A call that computes every example's gradient at once, because those are small."""
+
+    def __init__(self, name: str, params: dict[str, Tensor]) -> None:
+        super().__init__(name, params)
+        self._found: dict[str, Tensor] | None = None
+
+    @abstractmethod
+    def _instantiate(self) -> dict[str, Tensor]:
+        """Return each example's gradient of each parameter."""
+
+    def per_example(self) -> dict[str, Tensor]:
+        if self._found is None:
+            self._found = self._instantiate()
+        return self._found
+
+    def square_norms(self) -> Tensor:
+        found = self.per_example()
+        first = next(iter(found.values()))
+        return sum((_squares(each) for each in found.values()), torch.zeros(len(first), device=first.device))
+
+    def clipped_sum(self, factors: Tensor) -> dict[str, Tensor]:
+        return {
+            key: (factors.to(each.dtype) @ each.flatten(1)).view(each.shape[1:])
+            for key, each in self.per_example().items()
+        }
+
+    def drop(self, bad: Tensor) -> None:
+        super().drop(bad)
+        found = self.per_example()
+        self._found = {key: each.masked_fill(_over(bad, each), 0.0) for key, each in found.items()}
+
+
+class ConvCall(InstantiatedCall):
+    """A convolution of any dimension, stride, dilation and number of groups, without padding modes of its own."""
+
+    def __init__(
+        self, name: str, params: dict[str, Tensor], x: Tensor, weight: Tensor, settings: tuple[Any, Any, Any, int]
+    ) -> None:
+        """Take the input and (stride, padding, dilation, groups)."""
+        super().__init__(name, params)
+        self.x, self.weight, self.settings = x.detach(), weight.detach(), settings
+
+    def input_gradient(self, g: Tensor) -> Tensor:
+        return self._backward(g, self.x, self.weight, self.settings[3], (True, False, False))[0]
+
+    def _backward(
+        self, g: Tensor, x: Tensor, weight: Tensor, groups: int, mask: tuple[bool, bool, bool]
+    ) -> tuple[Tensor, ...]:
+        stride, padding, dilation, _ = self.settings
+        zeros = [0] * len(stride)
+        found: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
+            g, x.to(g.dtype), weight.to(g.dtype), None, stride, padding, dilation, False, zeros, groups, list(mask)
+        )
+        return found
+
+    def _instantiate(self) -> dict[str, Tensor]:
+        g, found = self.g, {}
+        if "weight" in self.params:
+            found["weight"] = self._unfolded(g) if g.dim() <= 4 else self._grouped(g)
+        if "bias" in self.params:
+            found["bias"] = g.flatten(2).sum(2)
+        return found
+
+    def _unfolded(self, g: Tensor) -> Tensor:
+        """Multiply the patches that each output saw with its gradient; for one and two dimensions.
+
+        Patches are a view; they are copied for so many examples at a time that they stay in the cache.
+        """
+        stride, padding, dilation, groups = self.settings
+        x, weight = self.x.to(g.dtype), self.weight
+        if g.dim() == 3:
+            x, g, weight = x.unsqueeze(2), g.unsqueeze(2), weight.unsqueeze(2)
+            stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
+        x = torch.nn.functional.pad(x, (padding[1], padding[1], padding[0], padding[0]))
+        size, outputs, height, width = g.shape
+        inputs, tall, wide = weight.shape[1:]
+        rows, columns = x.stride(2), x.stride(3)
+        patches = x.as_strided(
+            (size, groups, height, width, inputs, tall, wide),
+            (
+                x.stride(0),
+                inputs * x.stride(1),
+                rows * stride[0],
+                columns * stride[1],
+                x.stride(1),
+                rows * dilation[0],
+                columns * dilation[1],
+            ),
+        )
+        positions, features = height * width, inputs * tall * wide
+        some = max(_CACHED // max(groups * positions * features, 1), 1)
+        found = g.new_empty(size * groups, outputs // groups, features)
+        gradients = g.reshape(size * groups, outputs // groups, positions)
+        for start in range(0, size, some):
+            here = slice(start * groups, min(start + some, size) * groups)
+            copied = patches[start : start + some].reshape(-1, positions, features)
+            torch.bmm(gradients[here], copied, out=found[here])
+        return found.view(size, *self.weight.shape)
+
+    def _grouped(self, g: Tensor) -> Tensor:
+        """Treat the examples as groups of one large convolution."""
+        size, groups = len(g), self.settings[3]
+        x, outputs = self.x.reshape(1, -1, *self.x.shape[2:]), g.reshape(1, -1, *g.shape[2:])
+        weight = self.weight.repeat(size, *([1] * (self.weight.dim() - 1)))
+        found = self._backward(outputs, x, weight, size * groups, (False, True, False))[1]
+        return found.view(size, *self.weight.shape)
+
+
+class AffineCall(InstantiatedCall):
+    """y = x w + b with w and b along some dimensions of x: what remains of a norm layer after normalising."""
+
+    def __init__(self, name: str, params: dict[str, Tensor], x: Tensor, weight: Tensor, dims: tuple[int, ...]) -> None:
+        """Take the normalised input and the dimensions (after the batch) over which w and b are shared."""
+        super().__init__(name, params)
+        self.x, self.weight, self.dims = x.detach(), weight.detach(), dims
+
+    def input_gradient(self, g: Tensor) -> Tensor:
+        return (g * self.weight).to(self.x.dtype)
+
+    def _instantiate(self) -> dict[str, Tensor]:
+        g, found = self.g.float(), {}
+        shape = next(iter(self.params.values())).shape
+        if "weight" in self.params:
+            found["weight"] = self._summed(g * self.x.float()).reshape(len(g), *shape)
+        if "bias" in self.params:
+            found["bias"] = self._summed(g).reshape(len(g), *shape)
+        return found
+
+    def _summed(self, values: Tensor) -> Tensor:
+        return values.sum(self.dims) if self.dims else values
+
+
+class EmbeddingCall(Call):
+    """Rows of a table; the same row used twice by an example adds up before it is squared."""
+
+    def __init__(
+        self, name: str, params: dict[str, Tensor], indices: Tensor, num_rows: int, padding_idx: int | None
+    ) -> None:
+        """Take the indices [B, ...]."""
+        super().__init__(name, params)
+        self.indices, self.num_rows, self.padding_idx = indices.reshape(len(indices), -1), num_rows, padding_idx
+
+    def input_gradient(self, g: Tensor) -> Tensor:
+        raise AssertionError("indices have no gradient")
+
+    def _folded(self) -> Tensor:
+        g = self.g.reshape(*self.indices.shape, -1)
+        if self.padding_idx is None:
+            return g
+        return g.masked_fill((self.indices == self.padding_idx).unsqueeze(-1), 0.0)
+
+    def square_norms(self) -> Tensor:
+        g = self._folded().float()
+        size = len(g)
+        rows = torch.arange(size, device=g.device).unsqueeze(1)
+        keys, where = torch.unique(rows * self.num_rows + self.indices, return_inverse=True)
+        sums = g.new_zeros(len(keys), g.shape[2]).index_add_(0, where.flatten(), g.flatten(0, 1))
+        return g.new_zeros(size).index_add_(0, keys // self.num_rows, _squares(sums))
+
+    def per_example(self) -> dict[str, Tensor]:
+        g = self._folded()
+        found = g.new_zeros(len(g), self.num_rows, g.shape[2])
+        return {"weight": found.scatter_add_(1, self.indices.unsqueeze(-1).expand_as(g), g)}
+
+    def clipped_sum(self, factors: Tensor) -> dict[str, Tensor]:
+        g = self._folded().float() * factors.view(-1, 1, 1)
+        found = g.new_zeros(self.num_rows, g.shape[2])
+        return {"weight": found.index_add_(0, self.indices.flatten(), g.flatten(0, 1))}
+
+
+class ExpandedCall(InstantiatedCall):
+    """Any module, run by `vmap` with a copy of its parameters for every example; autograd finds their gradients."""
+
+    def __init__(self, name: str, params: dict[str, Tensor], copies: dict[str, Tensor]) -> None:
+        super().__init__(name, params)
+        self.copies = copies
+        self.gradients: dict[str, Tensor | None] = {}
+
+    def input_gradient(self, g: Tensor) -> Tensor:
+        raise AssertionError("autograd finds it")
+
+    def _instantiate(self) -> dict[str, Tensor]:
+        return {
+            key: torch.zeros_like(copy) if (found := self.gradients.get(key)) is None else found
+            for key, copy in self.copies.items()
+        }

@@ -1,0 +1,121 @@
+"""Checks that per-example gradients are what they should be: against a plain loop, and against coupled losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hush.errors import InvalidArgument, Unsupported, check_positive
+from hush.training._calls import ExpandedCall
+from hush.training._engine import ClippedSum, Engine, check_losses
+
+# From a model and a batch to one loss per example.
+Loss = Callable[[nn.Module, Any], Tensor]
+
+
+def refuse_coupled_losses(engine: Engine, losses: Tensor) -> None:
+    """Refuse losses of which one depends on several examples: their gradients cannot be told apart.
+
+    The gradient of one example's loss is followed back to every layer: in the rows of other examples it must be 0.
+    """
+    assert engine.batch_size is not None
+    check_losses(losses, engine.batch_size)
+    watched = [(call.name, call.result) for call in engine.calls if call.result is not None]
+    for call in engine.calls:
+        if isinstance(call, ExpandedCall):
+            watched += [(f"{call.name}.{key}", copy) for key, copy in call.copies.items()]
+    for index in {0, engine.batch_size - 1}:
+        found: tuple[Tensor | None, ...] = torch.autograd.grad(
+            losses[index], [value for _, value in watched], retain_graph=True, allow_unused=True
+        )
+        others = torch.arange(engine.batch_size, device=losses.device) != index
+        for (name, _), gradient in zip(watched, found, strict=True):
+            if gradient is not None and bool(torch.nan_to_num(gradient[others]).any()):
+                raise Unsupported(
+                    f"losses: that of one example depends on another one, through {name}",
+                    "Per-example gradients need a loss for each example by itself; batch statistics, contrastive "
+                    "losses and means over the batch have none",
+                )
+    for call in engine.calls:
+        call.gradient = None
+
+
+def clipped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) -> ClippedSum:
+    """Return the noiseless clipped sum and every example's norm, for inspection: neither is private.
+
+    Args:
+        model: The model; if it is in a private run already, use that run's own `step`.
+        batch: Whatever ``loss`` takes; its first tensor's first dimension is the batch.
+        loss: From (model, batch) to one loss per example.
+        clip_norm: To what norm gradients are clipped.
+    """
+    check_positive("clip_norm", clip_norm)
+    engine = Engine(model)
+    try:
+        with engine.batch(_size(batch)):
+            engine.backward(loss(model, batch))
+            return engine.clipped_sum(clip_norm)
+    finally:
+        engine.detach()
+
+
+def looped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) -> ClippedSum:
+    """Return the same by a plain loop over the examples, with autograd's own gradients: the oracle."""
+    check_positive("clip_norm", clip_norm)
+    params = {name: param for name, param in model.named_parameters() if param.requires_grad}
+    totals = {name: torch.zeros_like(param, dtype=torch.float32) for name, param in params.items()}
+    norms = []
+    for index in range(_size(batch)):
+        losses = loss(model, _example(batch, index))
+        check_losses(losses, 1)
+        found: tuple[Tensor | None, ...] = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True)
+        gradients = {name: one.float() for name, one in zip(params, found, strict=True) if one is not None}
+        square = sum((one.square().sum() for one in gradients.values()), torch.zeros(()))
+        norm = torch.sqrt(torch.as_tensor(square))
+        norms.append(norm if torch.isfinite(norm) else torch.full_like(norm, torch.nan))
+        if torch.isfinite(norm):
+            factor = min(1.0, clip_norm / max(float(norm), 1e-30))
+            for name, one in gradients.items():
+                totals[name] += factor * one
+    return ClippedSum(totals, torch.stack(norms))
+
+
+def check(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float = 1.0, tolerance: float = 1e-3) -> None:
+    """Compare norms and clipped sum with a plain loop; name every parameter that differs.
+
+    Use a few examples, in evaluation mode or without dropout: the loop draws its own.
+    """
+    fast, plain = (way(model, batch, loss, clip_norm=clip_norm) for way in (clipped_sum, looped_sum))
+    largest = max((float(value.abs().max()) for value in plain.gradients.values()), default=0.0)
+    wrong = []
+    for name, value in plain.gradients.items():
+        other = fast.gradients.get(name, torch.zeros_like(value))
+        if not float((other - value).abs().max()) <= tolerance * max(largest, 1e-12):
+            wrong.append(name)
+    if wrong:
+        raise Unsupported(
+            f"{', '.join(wrong)}: the clipped sum differs from that of a loop over the examples",
+            "Is some example's result dependent on another's, or on random numbers?",
+        )
+    if not torch.allclose(fast.norms, plain.norms.to(fast.norms), rtol=tolerance, equal_nan=True):
+        raise Unsupported("norms differ from those of a loop over the examples")
+
+
+def _size(batch: Any) -> int:
+    for value in torch.utils._pytree.tree_leaves(batch):
+        if isinstance(value, Tensor) and value.dim():
+            return len(value)
+    raise InvalidArgument("batch", type(batch).__name__, "something with a tensor in it")
+
+
+def _example(batch: Any, index: int) -> Any:
+    size = _size(batch)
+
+    def part(value: Any) -> Any:
+        of_batch = isinstance(value, Tensor) and value.dim() > 0 and len(value) == size
+        return value[index : index + 1] if of_batch else value
+
+    return torch.utils._pytree.tree_map(part, batch)

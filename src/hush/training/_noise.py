@@ -1,0 +1,42 @@
+"""Gaussian noise for a step, as a function of a key, the step and the element.
+
+The law of `hush.randomness.standard_normal`, sums of two Box-Muller draws from ChaCha20's stream (see there why),
+computed by torch, on all of its threads.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hush.randomness import KeyedSource
+
+_DRAWS = 2
+_CHUNK = 1 << 16
+_FEW_BITS = 1 << 10
+
+
+def gaussian(key: bytes, step: int, size: int) -> Tensor:
+    """Return ``size`` values of mean 0 and variance 1 in single precision."""
+    source = KeyedSource(key, step)
+    half = (size + 1) // 2
+    result = torch.empty(2 * half)
+    for start in range(0, half, _CHUNK):
+        count = min(_CHUNK, half - start)
+        words = source.words(_DRAWS * count).view(np.uint32)
+        part = torch.from_numpy(words.view(np.int32)).view(2, _DRAWS, count).float()
+        # Signed words: uniform on (0, 1) and on half a turn to either side.
+        radii = part[0].add_(2.0**31 + 0.5)
+        few = np.flatnonzero(words[: _DRAWS * count] - np.uint32(1 << 31) < _FEW_BITS)
+        if few.size:
+            more = source.words(few.size).astype(np.float64) * 2.0**-64
+            exact = (words[few] - np.uint32(1 << 31)) + more
+            radii.view(-1)[torch.from_numpy(few)] = torch.from_numpy(exact).float()
+        radii = radii.mul_(2.0**-32).log_().mul_(-2 / _DRAWS).clamp_(min=0).sqrt_()
+        angles = part[1].mul_(2 * math.pi * 2.0**-32)
+        torch.sum(torch.sin(angles).mul_(radii), 0, out=result[half + start : half + start + count])
+        torch.sum(angles.cos_().mul_(radii), 0, out=result[start : start + count])
+    return result[:size]

@@ -1,0 +1,142 @@
+"""The plan: everything that decides what a training run promises, fixed before it starts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from hush.accounting import (
+    Event,
+    Gaussian,
+    PldAccountant,
+    PoissonSampled,
+    SelfComposed,
+    calibrate_noise,
+    calibrate_steps,
+)
+from hush.errors import InvalidArgument, check_count, check_instance, check_positive, check_probability
+from hush.guarantee import Guarantee, Relation, Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Noisy, clipped gradient descent on Poisson samples; with a sampling rate of 1 on all examples (DP-GD).
+
+    In every step each example takes part by itself with probability ``sampling_rate``; the gradients of those that do
+    are clipped to ``clip_norm`` and summed; noise of standard deviation ``noise_multiplier * clip_norm`` is added once;
+    and the sum is divided by ``batch_size``, the expected number, which is public, whatever the number really was.
+
+    Attributes:
+        sampling_rate, batch_size, num_steps, clip_norm, noise_multiplier: as above.
+        delta: For which delta the guarantee is stated.
+        physical_batch_size: How many examples go through the model at once: memory, nothing else.
+        relation, unit: What the guarantee is about.
+    """
+
+    sampling_rate: float
+    batch_size: int
+    num_steps: int
+    clip_norm: float
+    noise_multiplier: float
+    delta: float
+    physical_batch_size: int
+    relation: Relation = Relation.ADD_OR_REMOVE
+    unit: Unit = Unit.example()
+
+    def __post_init__(self) -> None:
+        """Check all of it."""
+        check_probability("sampling_rate", self.sampling_rate)
+        check_positive("clip_norm", self.clip_norm)
+        check_positive("noise_multiplier", self.noise_multiplier)
+        check_probability("delta", self.delta)
+        for name in ("batch_size", "num_steps", "physical_batch_size"):
+            check_count(name, getattr(self, name))
+        check_instance("relation", self.relation, Relation)
+        check_instance("unit", self.unit, Unit)
+
+    def event(self, num_steps: int | None = None) -> Event:
+        """Return the event of the first steps, or of all."""
+        steps = self.num_steps if num_steps is None else num_steps
+        return SelfComposed(one_step(self.noise_multiplier, self.sampling_rate), steps)
+
+    def guarantee(self, num_steps: int | None = None, assumptions: tuple[str, ...] = ()) -> Guarantee:
+        """Return what the first steps, or all, promise."""
+        accountant = PldAccountant(relation=self.relation, unit=self.unit).compose(self.event(num_steps))
+        stated = accountant.guarantee(self.delta)
+        public = ("the sampling rate was chosen without looking at the data",)
+        return Guarantee(
+            epsilon=stated.epsilon,
+            delta=stated.delta,
+            unit=stated.unit,
+            relation=stated.relation,
+            method=f"{'DP-GD' if self.sampling_rate == 1 else 'DP-SGD'}, {stated.method}",
+            assumptions=(*public, *assumptions),
+        )
+
+
+def _one_batch(expected: int, num_examples: int) -> int:
+    """Return a size that nearly always holds a whole sample: two standard deviations above its mean."""
+    return min(math.ceil(expected + 2 * math.sqrt(expected * (1 - expected / num_examples))), num_examples)
+
+
+def one_step(noise_multiplier: float, sampling_rate: float) -> Event:
+    """Return the event of one step."""
+    noise = Gaussian(noise_multiplier)
+    return noise if sampling_rate == 1 else PoissonSampled(noise, sampling_rate)
+
+
+def make_plan(
+    *,
+    num_examples: int,
+    delta: float,
+    clip_norm: float,
+    batch_size: int | None,
+    epsilon: float | None,
+    noise_multiplier: float | None,
+    epochs: float | None,
+    num_steps: int | None,
+    physical_batch_size: int | None,
+    **settings: Any,
+) -> Plan:
+    """Fill in what follows: the sampling rate, the number of steps, the noise; without a batch size, take all examples.
+
+    With ``epsilon`` alone the noise is calibrated to it. With ``noise_multiplier`` as well, training ends before the
+    step that would exceed epsilon.
+    """
+    if epsilon is None and noise_multiplier is None:
+        raise InvalidArgument("epsilon", None, "a number > 0", "Say epsilon=..., or noise_multiplier=...")
+    if (epochs is None) == (num_steps is None):
+        raise InvalidArgument("epochs", epochs, "a number", "Say epochs=... or num_steps=..., one of the two")
+    expected = (
+        check_count("num_examples", num_examples) if batch_size is None else check_count("batch_size", batch_size)
+    )
+    if not expected <= num_examples:
+        raise InvalidArgument("batch_size", expected, f"at most the {num_examples} examples")
+    rate = expected / num_examples
+    if num_steps is None:
+        num_steps = max(math.ceil(check_positive("epochs", epochs) / rate - 1e-9), 1)
+    steps = check_count("num_steps", num_steps)
+    relation = settings.get("relation", Relation.ADD_OR_REMOVE)
+    if noise_multiplier is None:
+        target = check_positive("epsilon", epsilon)
+        noise_multiplier = calibrate_noise(
+            epsilon=target, delta=delta, sampling_rate=rate, num_steps=steps, relation=relation
+        )
+    elif epsilon is not None:
+        affordable = calibrate_steps(
+            epsilon=epsilon, delta=delta, noise_multiplier=noise_multiplier, sampling_rate=rate, relation=relation
+        )
+        if affordable == 0:
+            raise InvalidArgument("noise_multiplier", noise_multiplier, f"enough for one step within epsilon={epsilon}")
+        steps = min(steps, affordable)
+    return Plan(
+        sampling_rate=rate,
+        batch_size=expected,
+        num_steps=steps,
+        clip_norm=clip_norm,
+        noise_multiplier=noise_multiplier,
+        delta=delta,
+        physical_batch_size=_one_batch(expected, num_examples) if physical_batch_size is None else physical_batch_size,
+        **settings,
+    )

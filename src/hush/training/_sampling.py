@@ -1,0 +1,115 @@
+"""Poisson samples, as a function of a key and the number of the step, and the loader that serves them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import TensorDataset, default_collate
+
+from hush.errors import InvalidArgument
+from hush.randomness import KeyedSource, geometric
+
+
+def poisson_sample(key: bytes, step: int, num_examples: int, sampling_rate: float) -> NDArray[np.int64]:
+    """Return the indices of the examples that take part in a step: each by itself, with the same probability.
+
+    Gaps between them are geometric, sampled exactly; the rate is rounded down, by less than 1e-15 of itself.
+    """
+    if sampling_rate == 1:
+        return np.arange(num_examples)
+    source = KeyedSource(key, step)
+    scale = -1 / math.log1p(-sampling_rate) * (1 + 2.0**-50)
+    parts: list[NDArray[np.int64]] = []
+    last = -1
+    while last < num_examples:
+        expected = (num_examples - last) * sampling_rate
+        gaps = geometric(source, scale, math.ceil(expected + 4 * math.sqrt(expected)) + 16)
+        parts.append(last + np.cumsum(gaps + 1))
+        last = int(parts[-1][-1])
+    indices = np.concatenate(parts)
+    return indices[indices < num_examples]
+
+
+@dataclass(frozen=True, slots=True)
+class Micro:
+    """A physical batch: which examples, which of them count, and whether it ends the logical batch."""
+
+    indices: NDArray[np.int64]
+    weights: NDArray[np.bool_]
+    ends: bool
+
+
+def micro_batches(sample: NDArray[np.int64], size: int) -> list[Micro]:
+    """Cut a sample into batches of one size; the last one is filled up with the first example, of weight 0.
+
+    An empty sample is one batch of padding: its step takes place, and takes its noise.
+    """
+    count = max(-(-len(sample) // size), 1)
+    padded = np.zeros(count * size, dtype=np.int64)
+    padded[: len(sample)] = sample
+    weights = np.arange(count * size) < len(sample)
+    return [
+        Micro(padded[i * size : (i + 1) * size], weights[i * size : (i + 1) * size], i == count - 1)
+        for i in range(count)
+    ]
+
+
+def fetcher(dataset: Any) -> tuple[int, Callable[[NDArray[np.int64]], Any]]:
+    """Return the number of examples and a function that collates some of them."""
+    if isinstance(dataset, TensorDataset):
+        dataset = dataset.tensors
+    if isinstance(dataset, (tuple, list)) and dataset and all(isinstance(part, Tensor) for part in dataset):
+        tensors = tuple(dataset)
+        if len({len(part) for part in tensors}) != 1:
+            raise InvalidArgument("dataset", [len(part) for part in tensors], "tensors of one length")
+
+        def rows(indices: NDArray[np.int64]) -> tuple[Tensor, ...]:
+            return tuple(part[torch.from_numpy(indices).to(part.device)] for part in tensors)
+
+        return len(tensors[0]), rows
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        raise InvalidArgument("dataset", type(dataset).__name__, "tensors, or a Dataset with a length")
+    return len(dataset), lambda indices: default_collate([dataset[int(i)] for i in indices])
+
+
+class Loader:
+    """The physical batches of all steps that are left, each of one size.
+
+    ``len`` is exact: how many batches are left to serve, before the budget or the plan ends.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[NDArray[np.int64]], Any],
+        sample: Callable[[int], NDArray[np.int64]],
+        size: int,
+        next_step: Callable[[], int],
+        num_steps: int,
+        serve: Callable[[Micro], None],
+    ) -> None:
+        """Take what it needs to know of the training run."""
+        self._fetch, self._sample, self._size = fetch, sample, size
+        self._next_step, self._num_steps, self._serve = next_step, num_steps, serve
+
+    def __len__(self) -> int:
+        """Count the batches of the steps that are left, by drawing their samples."""
+        steps = range(self._next_step(), self._num_steps)
+        return sum(max(-(-len(self._sample(step)) // self._size), 1) for step in steps)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Serve them; each must be answered by a step."""
+        while (step := self._next_step()) < self._num_steps:
+            batches: Sequence[Micro] = micro_batches(self._sample(step), self._size)
+            for batch in batches:
+                fetched = self._fetch(batch.indices)
+                self._serve(batch)
+                yield fetched
+            if self._next_step() != step + 1:
+                raise InvalidArgument("step", "not called", "one private.step(losses) for every batch of the loader")
