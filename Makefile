@@ -14,8 +14,8 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(INSTALLED) ## Plan a private training: how much noise, what it costs, what that means
-	$(BIN)/hush plan --examples 60000 --batch-size 256 --epochs 15 --epsilon 3 --delta 1e-5
+demo: $(INSTALLED) ## Train a network on handwritten digits, privately, and say what that gives away
+	$(BIN)/python examples/digits.py
 
 test: $(INSTALLED) ## Run the tests, doctests and README blocks, without those marked slow
 	$(BIN)/python -m pytest -m "not slow"
@@ -43,7 +43,7 @@ benchmark-mechanisms: $(BENCHMARK_INSTALLED) .venv-diffprivlib/.installed ## Com
 # The stamps are newer than what they were installed from. An environment made by other means is completed, not replaced.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(call ensure_venv,.venv)
-	@echo "Installing hush and its tools into .venv (once; about a minute) ..."
+	@echo "Installing hush and its tools into .venv (once; some minutes) ..."
 	@$(BIN)/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
