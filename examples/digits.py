@@ -38,7 +38,7 @@ def main() -> None:
         nn.Linear(32 * 4 * 4, 10),
     )
     nn.init.zeros_(model[-1].weight)  # a head that starts at zero spends no noise on unlearning
-    print(f"Training on {len(training)} digits until epsilon = {options.epsilon:g} is spent; {len(held_out)} are held out.")
+    print(f"Training on {len(training)} digits until epsilon = {options.epsilon:g} is spent; {len(held_out)} held out.")
     private = hush.fit(
         model,
         (x[training], y[training]),
