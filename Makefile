@@ -9,7 +9,7 @@ BENCHMARK_INSTALLED := .venv-benchmark/.installed
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check format benchmark benchmark-mechanisms
+.PHONY: help demo test test-slow check format benchmark benchmark-mechanisms benchmark-training
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ benchmark: $(BENCHMARK_INSTALLED) ## Compare accuracy and speed with other accou
 
 benchmark-mechanisms: $(BENCHMARK_INSTALLED) .venv-diffprivlib/.installed ## Compare the speed of mechanisms with other libraries'
 	$(BENCHMARK_BIN)/python benchmarks/mechanisms.py
+
+benchmark-training: $(BENCHMARK_INSTALLED) ## Compare the time of a private training step with others'
+	$(BENCHMARK_BIN)/python benchmarks/training.py
 
 # The stamps are newer than what they were installed from. An environment made by other means is completed, not replaced.
 $(INSTALLED): pyproject.toml constraints.txt

@@ -15,10 +15,20 @@ from hush.mechanisms import Mechanism
 SECTIONS = ("Guarantee", "Assumes", "References")
 
 # A public name with one of these endings, or that calibrates, makes a claim; every such name in `__all__` is enrolled.
-CLAIMING = ("Accountant", "Filter", "Odometer", "_composition", "_amplification", "_rate", "epsilon", "filter_for")
+CLAIMING = (
+    "Accountant",
+    "Filter",
+    "Odometer",
+    "_composition",
+    "_amplification",
+    "_rate",
+    "epsilon",
+    "filter_for",
+    "Training",
+)
 
 # Layers whose names are examined; each is enrolled as soon as it exists.
-LAYERS = ("hush.accounting", "hush.mechanisms")
+LAYERS = ("hush.accounting", "hush.mechanisms", "hush.training")
 
 
 def is_mechanism(thing: Any) -> bool:

@@ -242,6 +242,22 @@ def test_coupled_losses_are_refused(kind: str) -> None:
         private.step(losses)
 
 
+def test_parameters_used_behind_a_layers_back_are_refused() -> None:
+    class Sneaky(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(6, 6)
+            self.outer = nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.outer(F.linear(self.inner(x), self.inner.weight))
+
+    private = run(model=Sneaky())
+    x, y = next(iter(private.loader))
+    with pytest.raises(Unsupported, match=r"^inner\.weight"):
+        private.step(F.cross_entropy(private.model(x), y, reduction="none"))
+
+
 def test_every_batch_is_answered_once() -> None:
     private = run(physical_batch_size=10)
     with pytest.raises(InvalidArgument, match="^losses=.*out of turn"):

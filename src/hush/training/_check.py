@@ -16,13 +16,24 @@ from hush.training._engine import ClippedSum, Engine, check_losses
 Loss = Callable[[nn.Module, Any], Tensor]
 
 
-def refuse_coupled_losses(engine: Engine, losses: Tensor) -> None:
-    """Refuse losses of which one depends on several examples: their gradients cannot be told apart.
+def check_first_batch(engine: Engine, losses: Tensor) -> None:
+    """Refuse losses of which one depends on several examples, and parameters that are used behind the layers' backs.
 
-    The gradient of one example's loss is followed back to every layer: in the rows of other examples it must be 0.
+    The gradient of one example's loss is followed back to every layer: in the rows of other examples it must be 0. And
+    it must not lead to a parameter itself: what a model does with a parameter outside of its module is not recorded.
     """
     assert engine.batch_size is not None
     check_losses(losses, engine.batch_size)
+    params = {name: param for name, param in engine.model.named_parameters() if param.requires_grad}
+    direct: tuple[Tensor | None, ...] = torch.autograd.grad(
+        losses.sum(), list(params.values()), retain_graph=True, allow_unused=True
+    )
+    outside = [name for name, gradient in zip(params, direct, strict=True) if gradient is not None]
+    if outside:
+        raise Unsupported(
+            f"{', '.join(outside)}: used outside of the forward of the module that owns it",
+            "Call the module, or move the computation into its forward",
+        )
     watched = [(call.name, call.result) for call in engine.calls if call.result is not None]
     for call in engine.calls:
         if isinstance(call, ExpandedCall):

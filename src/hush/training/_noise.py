@@ -30,10 +30,11 @@ def gaussian(key: bytes, step: int, size: int) -> Tensor:
         part = torch.from_numpy(words.view(np.int32)).view(2, _DRAWS, count).float()
         # Signed words: uniform on (0, 1) and on half a turn to either side.
         radii = part[0].add_(2.0**31 + 0.5)
-        few = np.flatnonzero(words[: _DRAWS * count] - np.uint32(1 << 31) < _FEW_BITS)
-        if few.size:
+        signed = words.view(np.int32)[: _DRAWS * count]
+        if signed.min() < _FEW_BITS - (1 << 31):
+            few = np.flatnonzero(signed < _FEW_BITS - (1 << 31))
             more = source.words(few.size).astype(np.float64) * 2.0**-64
-            exact = (words[few] - np.uint32(1 << 31)) + more
+            exact = signed[few].astype(np.float64) + 2.0**31 + more
             radii.view(-1)[torch.from_numpy(few)] = torch.from_numpy(exact).float()
         radii = radii.mul_(2.0**-32).log_().mul_(-2 / _DRAWS).clamp_(min=0).sqrt_()
         angles = part[1].mul_(2 * math.pi * 2.0**-32)

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.randomness import Source, assumptions_of, source_or_default
-from hush.training._check import refuse_coupled_losses
+from hush.training._check import check_first_batch
 from hush.training._engine import Engine
 from hush.training._noise import gaussian
 from hush.training._plan import Plan, make_plan
@@ -85,7 +85,7 @@ class PrivateTraining:
         if batch is None:
             raise InvalidArgument("losses", "out of turn", "one call of step for each batch of private.loader")
         if not self._checked:
-            refuse_coupled_losses(self._engine, losses)
+            check_first_batch(self._engine, losses)
             self._checked = True
         self._engine.backward(losses)
         weights = torch.from_numpy(batch.weights).to(losses.device)
