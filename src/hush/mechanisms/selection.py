@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -75,21 +74,14 @@ class _Selection(Mechanism):
     def _reach(self) -> float:
         return 1.0
 
-    def _deficits(self, scores: Any, count: int = 1) -> tuple[NDArray[np.float64], Callable[[int], Fraction]]:
-        """Return how far each score is below the ``count``-th best, in units of the noise: about, and exactly.
-
-        NaN counts as the worst possible score, infinity as the largest number.
-        """
+    def _scores(self, scores: Any) -> NDArray[np.float64]:
+        """Return finite scores: NaN counts as the worst possible one, infinity as the largest number."""
         array = numbers("scores", scores)
         if array.ndim != 1 or array.size == 0:
             raise InvalidArgument("scores.shape", array.shape, "a list of at least one score")
         if not (np.isfinite(array.min()) and np.isfinite(array.max())):
             array = np.nan_to_num(array, nan=-_LARGEST, posinf=_LARGEST, neginf=-_LARGEST)
-        place = max(array.size - count, 0)
-        best, rate = float(array.max() if count == 1 else np.partition(array, place)[place]), self._rate
-        deficits = best - array
-        deficits *= rate
-        return deficits, lambda index: (Fraction(best) - Fraction(float(array[index]))) * Fraction(rate)
+        return array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +110,7 @@ class ExponentialMechanism(_Selection):
     def release(self, scores: Any, source: Source | None = None) -> Release[int]:
         """Return the index of the chosen candidate."""
         chosen = source_or_default(source)
-        deficits, exact = self._deficits(scores)
-        return self._released(rank(chosen, Noise.GUMBEL, deficits, exact, 1)[0].index, chosen)
+        return self._released(rank(chosen, Noise.GUMBEL, self._scores(scores), self._rate, 1)[0].index, chosen)
 
     def _method(self) -> str:
         return "exponential mechanism"
@@ -150,7 +141,14 @@ class PermuteAndFlip(_Selection):
     def release(self, scores: Any, source: Source | None = None) -> Release[int]:
         """Return the index of the chosen candidate."""
         chosen = source_or_default(source)
-        deficits, exact = self._deficits(scores)
+        array, rate = self._scores(scores), self._rate
+        best = float(array.max())
+        deficits = best - array
+        deficits *= rate
+
+        def exact(index: int) -> Fraction:
+            return (Fraction(best) - Fraction(float(array[index]))) * Fraction(rate)
+
         taken = np.flatnonzero(flip_exp(chosen, deficits, exact))
         return self._released(int(taken[uniform_below(chosen, taken.size, 1)[0]]), chosen)
 
@@ -179,8 +177,7 @@ class ReportNoisyMax(_Selection):
     def release(self, scores: Any, source: Source | None = None) -> Release[int]:
         """Return the index of the candidate with the largest noisy score."""
         chosen = source_or_default(source)
-        deficits, exact = self._deficits(scores)
-        return self._released(rank(chosen, Noise.LAPLACE, deficits, exact, 1)[0].index, chosen)
+        return self._released(rank(chosen, Noise.LAPLACE, self._scores(scores), self._rate, 1)[0].index, chosen)
 
     def _method(self) -> str:
         return "report noisy max"
@@ -209,10 +206,10 @@ class ReportNoisyMaxWithGap(ReportNoisyMax):
     def release(self, scores: Any, source: Source | None = None) -> Release[Any]:
         """Return (index, gap): the winner, and its noisy lead."""
         chosen = source_or_default(source)
-        deficits, exact = self._deficits(scores, 2)
-        if len(deficits) < 2:
-            raise InvalidArgument("scores.shape", deficits.shape, "at least two scores", "One has no runner-up")
-        first, second = rank(chosen, Noise.LAPLACE, deficits, exact, 2)
+        array = self._scores(scores)
+        if len(array) < 2:
+            raise InvalidArgument("scores.shape", array.shape, "at least two scores", "One has no runner-up")
+        first, second = rank(chosen, Noise.LAPLACE, array, self._rate, 2)
         grid = Grid.for_scale(1 / self._rate)
         lead = gap(first, second, 1 / (Fraction(self._rate) * Fraction(grid.spacing)))
         return self._released((first.index, float(min(lead * Fraction(grid.spacing), Fraction(_LARGEST)))), chosen)
@@ -251,8 +248,8 @@ class OneShotTopK(_Selection):
     def release(self, scores: Any, source: Source | None = None) -> Release[list[int]]:
         """Return the indices of the k best candidates, best first; all, if there are fewer."""
         chosen = source_or_default(source)
-        deficits, exact = self._deficits(scores, self.k)
-        return self._released([key.index for key in rank(chosen, Noise.LAPLACE, deficits, exact, self.k)], chosen)
+        found = rank(chosen, Noise.LAPLACE, self._scores(scores), self._rate, self.k)
+        return self._released([key.index for key in found], chosen)
 
     def _method(self) -> str:
         return "one-shot top k"
@@ -299,8 +296,8 @@ class IteratedTopK(_Selection):
     def release(self, scores: Any, source: Source | None = None) -> Release[list[int]]:
         """Return the indices of the k best candidates, best first; all, if there are fewer."""
         chosen = source_or_default(source)
-        deficits, exact = self._deficits(scores, self.k)
-        return self._released([key.index for key in rank(chosen, Noise.GUMBEL, deficits, exact, self.k)], chosen)
+        found = rank(chosen, Noise.GUMBEL, self._scores(scores), self._rate, self.k)
+        return self._released([key.index for key in found], chosen)
 
     def _method(self) -> str:
         return "iterated exponential mechanism"

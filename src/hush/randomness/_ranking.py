@@ -8,7 +8,6 @@ scores: their relative error is that of one subtraction, so large scores cost no
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -83,24 +82,32 @@ def compare(one: Key, other: Key) -> int:
         other.uniform.refine()
 
 
-def rank(source: Source, noise: Noise, deficits: Floats, exact: Callable[[int], Fraction], count: int) -> list[Key]:
+def rank(source: Source, noise: Noise, scores: Floats, rate: float, count: int) -> list[Key]:
     """Return the keys of the ``count`` best candidates, best first.
 
     Args:
         source: Where the noise comes from.
         noise: Its law.
-        deficits: d_i, to a relative error of 2^-50; relative to any score, best that of the ``count``-th best.
-        exact: d_i exactly, asked for few i.
+        scores: Finite numbers; the larger, the better.
+        rate: One over the noise's scale.
         count: How many to return; all if there are fewer.
     """
-    count = min(check_count("count", count), len(deficits))
+    count = min(check_count("count", count), len(scores))
+    # Deficits from the ``count``-th best: where the order is decided they are small, and their errors, too.
+    reference = float(scores.max() if count == 1 else np.partition(scores, len(scores) - count)[len(scores) - count])
     best: _Candidates | None = None
-    for start in range(0, len(deficits), _CHUNK):  # parts that fit into the cache, of which few candidates remain
-        part = _candidates(source, noise, deficits[start : start + _CHUNK], start, count)
+    for start in range(0, len(scores), _CHUNK):  # parts that fit into the cache, of which few candidates remain
+        deficits = reference - scores[start : start + _CHUNK]
+        deficits *= rate
+        part = _candidates(source, noise, deficits, start, count)
         best = (part if best is None else best.joined(part)).of_the_best(count)
     assert best is not None
     order = np.argsort(-best.keys, kind="stable")
     shift = 0 if noise is Noise.GUMBEL else 1
+
+    def exact(index: int) -> Fraction:
+        return (Fraction(reference) - Fraction(float(scores[index]))) * Fraction(rate)
+
     found = [
         Key(index, noise, Uniform(source, word >> shift, 64 - shift), bool(word & 1), exact(index), about, error)
         for index, word, about, error in zip(*best.described(noise, order), strict=True)
@@ -146,7 +153,7 @@ class _Candidates:
 def _candidates(source: Source, noise: Noise, deficits: Floats, start: int, count: int) -> _Candidates:
     """Return those of a part that may be among its ``count`` best: by rough keys first, then with error bounds."""
     words = source.words(len(deficits))
-    deficits = np.clip(deficits, -_LARGEST, _LARGEST)
+    np.clip(deficits, -_LARGEST, _LARGEST, out=deficits)
     rough = _rough_keys(noise, words)
     rough -= deficits
     # Words near either end (the difference wraps around) have few known bits: always kept, and no standard for others.
