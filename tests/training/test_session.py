@@ -401,6 +401,12 @@ def test_batch_norms_are_replaced_with_their_weights() -> None:
     )
 
 
+def test_units_are_only_promised_what_is_done_for_them() -> None:
+    assert "each user has one example" in run(unit=hush.Unit.user()).guarantee().assumptions
+    with pytest.raises(InvalidArgument, match="^unit="):
+        run(unit=hush.Unit.example().group(5))
+
+
 def test_a_run_explains_itself() -> None:
     text = train(run()).guarantee().explain()
     assert "test randomness" in text

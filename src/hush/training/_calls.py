@@ -149,11 +149,11 @@ class LinearCall(Call):
         x, g = self._folded()
         found = {}
         if self._whole is not None:
-            weight = (factors.to(self._whole.dtype) @ self._whole.flatten(1)).view(self._whole.shape[1:])
+            weight = weighted_sum(factors, self._whole)
             found["weight"] = weight.mT if self.transposed else weight
-        scaled = g * factors.to(g.dtype).view(-1, 1, 1)
+        scaled = g.float() * factors.view(-1, 1, 1)
         if "weight" in self.params and self._whole is None:
-            flat_x, flat_g = x.flatten(0, 1), scaled.flatten(0, 1)
+            flat_x, flat_g = x.flatten(0, 1).float(), scaled.flatten(0, 1)
             found["weight"] = flat_x.T @ flat_g if self.transposed else flat_g.T @ flat_x
         if "bias" in self.params:
             found["bias"] = scaled.sum((0, 1), dtype=torch.float32)
@@ -181,6 +181,14 @@ def _squares(values: Tensor) -> Tensor:
     return norms.square().float()
 
 
+def weighted_sum(factors: Tensor, each: Tensor) -> Tensor:
+    """Return the sum over examples of factor times gradient.
+
+    In fp32: a sum that is rounded more coarsely would change by its own rounding, too, when an example comes or goes.
+    """
+    return (factors @ each.flatten(1).float()).view(each.shape[1:])
+
+
 class InstantiatedCall(Call):
     """A call that computes every example's gradient at once, because those are small."""
 
@@ -203,10 +211,7 @@ class InstantiatedCall(Call):
         return sum((_squares(each) for each in found.values()), torch.zeros(len(first), device=first.device))
 
     def clipped_sum(self, factors: Tensor) -> dict[str, Tensor]:
-        return {
-            key: (factors.to(each.dtype) @ each.flatten(1)).view(each.shape[1:])
-            for key, each in self.per_example().items()
-        }
+        return {key: weighted_sum(factors, each) for key, each in self.per_example().items()}
 
     def drop(self, bad: Tensor) -> None:
         super().drop(bad)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported
 from hush.training import _sequence_rules as _sequence_rules
-from hush.training._calls import Call, ExpandedCall
+from hush.training._calls import Call, ExpandedCall, weighted_sum
 from hush.training._rules import attach
 
 # What rounding can add to a clipped gradient's norm, by the precision that it was computed in.
@@ -139,9 +139,13 @@ class Engine:
         for call_ in self.calls:
             call_.result = None  # the graph is not needed any more
 
-    def clipped_sum(self, clip_norm: float, weights: Tensor | None = None) -> ClippedSum:
-        """Return the clipped sum of what was recorded; ``weights`` (0 or 1) leave examples out."""
-        with torch.no_grad():
+    def clipped_sum(self, clip_norm: float, weights: Tensor | None = None, num_summed: int = 0) -> ClippedSum:
+        """Return the clipped sum of what was recorded; ``weights`` (0 or 1) leave examples out.
+
+        ``num_summed`` is about how many examples are added up in all: the more, the coarser the sum's own rounding.
+        """
+        # Whatever precision the caller runs the model in, norms and sums are computed as they are written here.
+        with torch.no_grad(), torch.autocast(self.probe.device.type, enabled=False):
             shared = self._shared()
             squares, summed = self._square_norms(shared)
             bad = ~torch.isfinite(squares)
@@ -152,7 +156,7 @@ class Engine:
                     key: each.masked_fill(bad.view(-1, *[1] * (each.dim() - 1)), 0.0) for key, each in summed.items()
                 }
             norms = squares.sqrt()
-            target = clip_norm * (1 - self._slack())
+            target = clip_norm * (1 - self._slack(num_summed))
             factors = torch.clamp(target / norms.clamp_min(1e-30), max=1.0)
             factors = factors.masked_fill(bad, 0.0)
             if weights is not None:
@@ -163,7 +167,7 @@ class Engine:
                     for key, value in call.clipped_sum(factors).items():
                         totals[self.names[id(call.params[key])]] = value.float()
             for name, each in summed.items():
-                totals[name] = (factors @ each.flatten(1)).view(each.shape[1:])
+                totals[name] = weighted_sum(factors, each)
             return ClippedSum(totals, norms.masked_fill(bad, torch.nan))
 
     def _shared(self) -> set[int]:
@@ -195,9 +199,12 @@ class Engine:
             total += each.flatten(1).square().sum(1)
         return total, summed
 
-    def _slack(self) -> float:
+    def _slack(self, num_summed: int) -> float:
+        """Return the share of the clip norm that is left to rounding: of one gradient, and of sums of many in fp32."""
+        assert self.batch_size is not None
         kinds = {call.gradient.dtype for call in self.calls if call.gradient is not None} | {torch.float32}
-        return max(_SLACK.get(kind, 1e-4) for kind in kinds)
+        of_sums = (num_summed or self.batch_size) * 2.0**-21
+        return min(max(_SLACK.get(kind, 1e-4) for kind in kinds) + of_sums, 0.5)
 
 
 def _nothing() -> None:

@@ -16,7 +16,7 @@ from hush.accounting import (
     calibrate_steps,
 )
 from hush.errors import InvalidArgument, check_count, check_instance, check_positive, check_probability
-from hush.guarantee import Guarantee, Relation, Unit
+from hush.guarantee import Guarantee, Relation, Unit, UnitKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,8 @@ class Plan:
             check_count(name, getattr(self, name))
         check_instance("relation", self.relation, Relation)
         check_instance("unit", self.unit, Unit)
+        if self.unit.group_size > 1:
+            raise InvalidArgument("unit", str(self.unit), "one example or user", "See Guarantee.for_group")
 
     def event(self, num_steps: int | None = None) -> Event:
         """Return the event of the first steps, or of all."""
@@ -64,7 +66,9 @@ class Plan:
         """Return what the first steps, or all, promise."""
         accountant = PldAccountant(relation=self.relation, unit=self.unit).compose(self.event(num_steps))
         stated = accountant.guarantee(self.delta)
-        public = ("the sampling rate was chosen without looking at the data",)
+        public: tuple[str, ...] = ("the sampling rate was chosen without looking at the data",)
+        if self.unit.kind is not UnitKind.EXAMPLE:
+            public += (f"each {self.unit} has one example",)
         return Guarantee(
             epsilon=stated.epsilon,
             delta=stated.delta,

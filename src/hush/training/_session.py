@@ -89,7 +89,8 @@ class PrivateTraining:
             self._checked = True
         self._engine.backward(losses)
         weights = torch.from_numpy(batch.weights).to(losses.device)
-        for name, value in self._engine.clipped_sum(self.plan.clip_norm, weights).gradients.items():
+        found = self._engine.clipped_sum(self.plan.clip_norm, weights, num_summed=2 * self.plan.batch_size)
+        for name, value in found.gradients.items():
             self._totals[name] = self._totals[name].add_(value) if name in self._totals else value
         self._engine.end()
         self._current = None
