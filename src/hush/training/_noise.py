@@ -19,8 +19,15 @@ _CHUNK = 1 << 16
 _FEW_BITS = 1 << 10
 
 
-def gaussian(key: bytes, step: int, size: int) -> Tensor:
-    """Return ``size`` values of mean 0 and variance 1 in single precision."""
+def gaussian(key: bytes, step: int, size: int, device: torch.device | None = None) -> Tensor:
+    """Return ``size`` values of mean 0 and variance 1 in single precision, made where they are needed.
+
+    On a GPU by a kernel of its own, from the same stream but in another order: other numbers, the same law.
+    """
+    if device is not None and device.type == "cuda":
+        from hush.training._noise_cuda import gaussian as on_gpu
+
+        return on_gpu(key, step, size, device)
     source = KeyedSource(key, step)
     half = (size + 1) // 2
     result = torch.empty(2 * half)

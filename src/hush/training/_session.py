@@ -168,7 +168,8 @@ class PrivateTraining:
         plan = self.plan
         params = {name: param for name, param in self.model.named_parameters() if param.requires_grad}
         sizes = [param.numel() for param in params.values()]
-        noise = gaussian(self._key_for("noise"), self.steps_taken, sum(sizes))
+        device = next(iter(params.values())).device
+        noise = gaussian(self._key_for("noise"), self.steps_taken, sum(sizes), device)
         noise.mul_(plan.noise_multiplier * plan.clip_norm / plan.batch_size)
         for (name, param), part in zip(params.items(), torch.split(noise, sizes), strict=True):
             noisy = part.to(param.device).view_as(param)
