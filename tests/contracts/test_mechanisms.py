@@ -115,13 +115,15 @@ def test_accountants_of_another_relation_refuse(row: Row) -> None:
             RdpAccountant(relation=relation).compose(row.mechanism.event)
         with pytest.raises(HushError, match="stated under"):
             ZcdpFilter(epsilon=9.0, delta=1e-6, relation=relation).spend(row.mechanism.event)
+    other = PldAccountant(relation=row.mechanism.relation, unit=Unit.user())
+    assert not other.supports(row.mechanism.event), "a claim about examples is none about users"
 
 
 def test_marks_survive_composition() -> None:
     release = Laplace(epsilon=1.0, sensitivity=1.0).release(3.0, TestSource(1))
     event = compose(release, Laplace(epsilon=1.0, sensitivity=1.0))
-    accountant = PldAccountant().compose(event).compose(release.event)
-    assert "test randomness" in accountant.guarantee(0.0).assumptions
+    for marked in (event, release.event):
+        assert "test randomness" in PldAccountant().compose(marked).guarantee(0.0).assumptions
     budget = PureFilter(epsilon=9.0)
     budget.spend(Event.from_json(event.to_json()))
     assert "test randomness" in budget.guarantee().assumptions
@@ -163,7 +165,7 @@ def test_numpy_settings_do_not_make_releases_talk(row: Row) -> None:
 def test_composition_refuses_different_neighbours_and_units() -> None:
     one = Laplace(epsilon=1.0, sensitivity=1.0)
     event = compose(one, one.release(3.0), Gaussian(epsilon=1.0, delta=1e-6, sensitivity=1.0))
-    assert len(event.event.events) == 3  # type: ignore[attr-defined]
+    assert len(event.events) == 3
     for other in ({"relation": Relation.REPLACE}, {"unit": Unit.user()}):
         with pytest.raises(HushError, match="^parts"):
             compose(one, Laplace(epsilon=1.0, sensitivity=1.0, **other))  # type: ignore[arg-type]

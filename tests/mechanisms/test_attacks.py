@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -157,9 +158,9 @@ def test_means_of_vectors_are_as_accurate_as_they_say_in_many_dimensions() -> No
 def test_neighbours_of_nothing_are_answered_alike() -> None:
     mechanism = VectorMeanL2(epsilon=1.0, delta=1e-6, clip_norm=1.0, dimension=2)
     assert mechanism.release([]).value.shape == mechanism.release([[1.0, 2.0]]).value.shape
-    for values in ([2**64, 1], [2**63, -1], [1, None]):
+    for values in ([2**64, 1], [2**63, -1], [1, None], [Fraction(10**400), 1], [Fraction(-(10**400)), 1]):
         assert np.isfinite(Laplace(epsilon=1.0, sensitivity=1.0, size=2).release(values).value).all()
-    for whole in ([2**63, 1], [2**62, -1], [2**70, -(2**70)]):
+    for whole in ([2**63, 1], [2**62, -1], [2**70, -(2**70)], [None, 1]):
         DiscreteLaplace(epsilon=1.0, size=2).release(whole)
 
 

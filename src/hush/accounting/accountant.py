@@ -60,7 +60,7 @@ class Accountant(ABC):
 
     def _plain(self, event: Event) -> tuple[Event, tuple[str, ...]]:
         try:
-            return plain_event(event, self.relation)
+            return plain_event(event, self.relation, self.unit)
         except RecursionError:
             return event, ()  # nested too deeply: `_checked` says so
 

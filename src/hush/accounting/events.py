@@ -27,7 +27,7 @@ from hush.errors import (
     check_positive,
     check_probability,
 )
-from hush.guarantee import Relation
+from hush.guarantee import Relation, Unit
 from hush.strict_json import parse
 
 SCHEMA = "hush.event/1"
@@ -339,14 +339,15 @@ class RepeatPoisson(Event):
 
 @dataclass(frozen=True, slots=True)
 class Qualified(Event):
-    """``event``, stated under one neighbouring relation, and with assumptions that a guarantee about it must repeat.
+    """``event``, stated for one neighbouring relation and unit, with assumptions that guarantees about it must repeat.
 
-    Mechanisms make these: their sensitivity is meant under their relation, and an accountant of another one refuses.
+    Mechanisms make these: their sensitivity is meant so, and an accountant of another relation or unit refuses.
     """
 
     kind: ClassVar[str] = "qualified"
     event: Event
     relation: str
+    unit: str
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -355,30 +356,32 @@ class Qualified(Event):
         names = [relation.value for relation in Relation]
         if self.relation not in names:
             raise InvalidArgument("relation", self.relation, " or ".join(names))
+        check_instance("unit", self.unit, str, "As Unit prints: example, user, ...")
         check_instance("assumptions", self.assumptions, tuple, "Pass a tuple of sentences, or () for none")
         for sentence in self.assumptions:
             check_instance("assumptions", sentence, str)
 
 
-def plain_event(event: Event, relation: Relation) -> tuple[Event, tuple[str, ...]]:
-    """Return an event without qualifications, and the assumptions that they stated; refuse one of another relation."""
+def plain_event(event: Event, relation: Relation, unit: Unit) -> tuple[Event, tuple[str, ...]]:
+    """Return an event without qualifications, and what they assume; refuse one of another relation or unit."""
     if isinstance(event, Qualified):
-        if event.relation != relation.value:
+        if (event.relation, event.unit) != (relation.value, str(unit)):
             raise Unsupported(
-                f"{event.event.kind}: stated under {event.relation}, and this accounts for {relation.value}",
-                "Configure the mechanism, or the accountant, with the other's relation",
+                f"{event.event.kind}: stated under {event.relation} per {event.unit}, and this accounts for "
+                f"{relation.value} per {unit}",
+                "Configure the mechanism, or the accountant, with the other's relation and unit",
             )
-        inner, assumptions = plain_event(event.event, relation)
+        inner, assumptions = plain_event(event.event, relation, unit)
         return inner, (*event.assumptions, *assumptions)
     changed: dict[str, Any] = {}
     found: tuple[str, ...] = ()
     for field in fields(event):  # type: ignore[arg-type]
         value = getattr(event, field.name)
         if isinstance(value, Event):
-            changed[field.name], more = plain_event(value, relation)
+            changed[field.name], more = plain_event(value, relation, unit)
             found += more
         elif isinstance(value, tuple) and value and isinstance(value[0], Event):
-            pairs = [plain_event(part, relation) for part in value]
+            pairs = [plain_event(part, relation, unit) for part in value]
             changed[field.name] = tuple(part for part, _ in pairs)
             found += tuple(one for _, more in pairs for one in more)
     same = all(getattr(event, name) is value or getattr(event, name) == value for name, value in changed.items())

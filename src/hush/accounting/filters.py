@@ -82,7 +82,7 @@ class PrivacyFilter(ABC):
                 "Nothing was charged; stop here, or use more noise",
             )
         self._spent = after
-        self._assumed = tuple(dict.fromkeys((*self._assumed, *plain_event(event, self.relation)[1])))
+        self._assumed = tuple(dict.fromkeys((*self._assumed, *plain_event(event, self.relation, self.unit)[1])))
 
     def guarantee(self) -> Guarantee:
         """Return what holds however the budget is spent."""
@@ -98,7 +98,7 @@ class PrivacyFilter(ABC):
     def _after(self, event: Event) -> Fraction | None:
         """Return the exact total after a charge, or None where that would be infinite."""
         check_instance("event", event, Event)
-        cost = self.cost(plain_event(event, self.relation)[0])
+        cost = self.cost(plain_event(event, self.relation, self.unit)[0])
         if not cost >= 0:
             raise InvalidArgument("event", event, "a cost >= 0")
         return self._spent + exactly(cost) if cost < math.inf else None
@@ -152,7 +152,7 @@ class PureFilter(PrivacyFilter):
         self._spent_delta += exactly(self._claim(event)[1])
 
     def _claim(self, event: Event) -> tuple[float, float]:
-        plain = plain_event(event, self.relation)[0]
+        plain = plain_event(event, self.relation, self.unit)[0]
         each = [claims(plain, change) for change in changes(self.relation)]
         epsilon = max(math.fsum(count * claim[0] for claim, count in parts) for parts in each)
         return epsilon, max(math.fsum(count * claim[1] for claim, count in parts) for parts in each)
@@ -295,8 +295,10 @@ class ZcdpOdometer:
         rhos, each 2^(1/4) times the one before, with delta shared out as 6 / (pi^2 (1 + |i|)^2) / 2 over its rungs.
     """
 
-    def __init__(self, *, delta: float, relation: Relation = Relation.ADD_OR_REMOVE) -> None:
+    def __init__(self, *, delta: float, relation: Relation = Relation.ADD_OR_REMOVE, unit: Unit | None = None) -> None:
         """Start with nothing spent; ``delta`` is for the whole time."""
+        self.unit = Unit.example() if unit is None else unit
+        check_instance("unit", self.unit, Unit)
         self.delta = check_positive("delta", check_delta("delta", delta))
         check_instance("relation", relation, Relation)
         self.relation = relation
@@ -305,7 +307,7 @@ class ZcdpOdometer:
     def spend(self, event: Event) -> None:
         """Record an event that is about to be run."""
         check_instance("event", event, Event)
-        plain = plain_event(event, self.relation)[0]
+        plain = plain_event(event, self.relation, self.unit)[0]
         cost = max(rho_bound(plain, change) for change in changes(self.relation))
         self.rho = math.nextafter(self.rho + cost, math.inf)
 

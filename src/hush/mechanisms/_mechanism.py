@@ -48,8 +48,8 @@ class Release(Generic[T_co]):
 
     @property
     def event(self) -> Event:
-        """What an accountant is told."""
-        return self.mechanism.event
+        """What an accountant is told: what was done, and what its guarantee rests on."""
+        return self.mechanism.qualified(self.guarantee.assumptions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +68,7 @@ class Mechanism(ABC):
     unit: Unit = Unit.example()
     event: Event = field(init=False, repr=False, compare=False)
     _guarantee: Guarantee = field(init=False, repr=False, compare=False)
+    _event: Event = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check what all mechanisms have; each then checks and derives its own."""
@@ -84,7 +85,12 @@ class Mechanism(ABC):
         stated = self._promise()
         if self.sensitivity_type in _BY_RECORD and self.unit.kind is not UnitKind.EXAMPLE:
             stated = replace(stated, assumptions=(*stated.assumptions, f"each {self.unit} has one record"))
-        self._set(_guarantee=stated, event=events.Qualified(self._describe(), self.relation.value))
+        self._set(_guarantee=stated, _event=self._describe())
+        self._set(event=self.qualified(stated.assumptions))
+
+    def qualified(self, assumptions: tuple[str, ...]) -> Event:
+        """Return the event of one release that rests on these assumptions."""
+        return events.Qualified(self._event, self.relation.value, str(self.unit), assumptions)
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -123,7 +129,7 @@ class Mechanism(ABC):
             object.__setattr__(self, name, value)
 
 
-def compose(*parts: Any) -> Event:
+def compose(*parts: Any) -> Composed:
     """Return the event of several mechanisms, or of their releases or sessions, on the same data, for an accountant.
 
     It says under which relation it holds, and whether test randomness was used: the accountant's guarantee repeats it.
@@ -142,10 +148,11 @@ def compose(*parts: Any) -> Event:
             "parts: they protect different units or know different neighbours, and do not add up",
             "Configure all of them with one relation and one unit",
         )
-    made = (part.guarantee for part in parts if not isinstance(part, Mechanism))
-    assumptions = tuple(dict.fromkeys(one for guarantee in made for one in guarantee.assumptions))
-    combined = Composed(tuple(mechanism.event for mechanism in mechanisms))
-    return events.Qualified(combined, mechanisms[0].relation.value, assumptions)
+    each = tuple(
+        part.event if isinstance(part, Mechanism) else part.mechanism.qualified(part.guarantee.assumptions)
+        for part in parts
+    )
+    return Composed(each)
 
 
 def numbers(name: str, values: object, shape: tuple[int, ...] | None = None) -> NDArray[np.float64]:
@@ -180,7 +187,7 @@ def integers(name: str, values: object) -> NDArray[np.int64]:
 def _as_array(name: str, values: object, whole: int | None = None) -> NDArray[Any]:
     """Return an array; lists that NumPy would take for objects or round (large integers, None) number by number.
 
-    With ``whole``, lists of integers are clamped to it in size; else None counts as NaN.
+    With ``whole``, lists of integers are clamped to it in size, and None counts as 0; else as NaN.
     """
     if isinstance(values, np.ma.MaskedArray):
         raise InvalidArgument(name, "a masked array", "an ordinary one", "Fill it: what is masked would be used")
@@ -193,8 +200,9 @@ def _as_array(name: str, values: object, whole: int | None = None) -> NDArray[An
     if array.dtype.kind != "O":
         return array
     flat = array.ravel().tolist()
-    if whole is not None and all(isinstance(one, Integral) for one in flat):
-        return np.array([max(min(int(one), whole), -whole) for one in flat], dtype=np.int64).reshape(array.shape)
+    if whole is not None and all(one is None or isinstance(one, Integral) for one in flat):
+        clamped = [0 if one is None else max(min(int(one), whole), -whole) for one in flat]
+        return np.array(clamped, dtype=np.int64).reshape(array.shape)
     if not all(one is None or isinstance(one, Real) for one in flat):
         raise InvalidArgument(f"{name}.dtype", "object", "real numbers")
     return np.array([_as_float(one) for one in flat], dtype=np.float64).reshape(array.shape)
@@ -205,7 +213,10 @@ def _as_float(value: Any) -> float:
         return float("nan")
     if isinstance(value, Integral):
         return float(max(min(int(value), _EXACT), -_EXACT))
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a fraction beyond the range of floats
+        return float("inf") if value > 0 else float("-inf")
 
 
 def down(value: float) -> float:

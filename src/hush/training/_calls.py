@@ -19,6 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hush.errors import Unsupported
+
+_CANCELLED = 1e-4  # of its largest possible size: a smaller squared norm is left to the gradients themselves
 _CACHED = 1 << 18  # numbers of patches to copy at once: 1 MiB
 
 
@@ -31,7 +34,19 @@ class Call(ABC):
         self.params = params
         self.gradient: Tensor | None = None
         self.output: Tensor | None = None
+        self._kept: list[tuple[Tensor, int]] = []
         self.result: Tensor | None = None  # the output in autograd's graph
+
+    def keep(self, x: Tensor) -> Tensor:
+        """Remember an input, and which version of it."""
+        kept = x.detach()
+        self._kept.append((kept, kept._version))
+        return kept
+
+    def refuse_if_overwritten(self) -> None:
+        """Refuse inputs that were changed in place since: gradients would be those of other numbers."""
+        if any(tensor._version != version for tensor, version in self._kept):
+            raise Unsupported(f"{self.name}: its input was changed in place afterwards", "Write x = x + y, not x += y")
 
     @property
     def g(self) -> Tensor:
@@ -71,17 +86,18 @@ class Trap(torch.autograd.Function):
     """The identity on a layer's output, which hands the gradient to the call; `probe` keeps it in the graph."""
 
     @staticmethod
-    def forward(ctx: Any, probe: Tensor, call: Call, x: Tensor, y: Tensor) -> Tensor:
-        """Return the output that was computed without autograd."""
+    def forward(ctx: Any, probe: Tensor, call: Call, x: Tensor) -> Tensor:
+        """Return the output that was computed without autograd; it is no view, and may be changed in place."""
         ctx.call = call
-        return y.view_as(y)
+        assert call.output is not None
+        return call.output
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         """Store the gradient of the output; return that of the input."""
         call: Call = ctx.call
         call.gradient = g
-        return g.new_zeros(()), None, call.input_gradient(g) if ctx.needs_input_grad[2] else None, None
+        return g.new_zeros(()), None, call.input_gradient(g) if ctx.needs_input_grad[2] else None
 
 
 class LinearCall(Call):
@@ -102,7 +118,7 @@ class LinearCall(Call):
         transposed: bool = False,
     ) -> None:
         super().__init__(name, params)
-        self.x, self.weight, self.transposed = x.detach(), weight.detach(), transposed
+        self.x, self.weight, self.transposed = self.keep(x), weight.detach(), transposed
         self.rows = rows or {}
         self._whole: Tensor | None = None
 
@@ -117,20 +133,32 @@ class LinearCall(Call):
 
     def square_norms(self) -> Tensor:
         x, g = self._folded()
-        total = torch.zeros(len(g), device=g.device)
+        total = torch.zeros(len(g), device=g.device, dtype=torch.float64)
         positions, inputs, outputs = x.shape[1], x.shape[2], g.shape[2]
         if "weight" in self.params:
             if positions == 1:
                 total += _squares(x) * _squares(g)
-            elif 2 * positions * positions <= inputs * outputs:
-                gram_x, gram_g = torch.bmm(x, x.mT).float(), torch.bmm(g, g.mT).float()
-                total += (gram_x * gram_g).sum((1, 2))
             else:
-                self._whole = torch.bmm(g.mT, x)  # [B, p, d]: the gradients are smaller than their Gram matrices
-                total += _squares(self._whole)
+                squares = self._by_gram(x, g) if 2 * positions * positions <= inputs * outputs else None
+                if squares is None:
+                    self._whole = torch.bmm(g.mT, x)  # [B, p, d]
+                    squares = _squares(self._whole)
+                total += squares
         if "bias" in self.params:
             total += _squares(g.sum(1, dtype=torch.float32))
         return total
+
+    def _by_gram(self, x: Tensor, g: Tensor) -> Tensor | None:
+        """Return squared norms from T x T products; None where some example's positions cancel.
+
+        Then the products are larger than what they add up to: their rounding would decide. And the clipped sum, which
+        adds up positions of all examples in one go, would lose the others' share beside them. The gradients themselves,
+        added up per example first, are as they are.
+        """
+        x, g = x.double(), g.double()
+        squares = (torch.bmm(x, x.mT) * torch.bmm(g, g.mT)).sum((1, 2))
+        largest = (torch.linalg.vector_norm(x, dim=2) * torch.linalg.vector_norm(g, dim=2)).sum(1).square()
+        return squares if bool((squares >= _CANCELLED * largest).all()) else None
 
     def _gradients(self) -> Tensor:
         x, g = self._folded()
@@ -151,12 +179,12 @@ class LinearCall(Call):
         if self._whole is not None:
             weight = weighted_sum(factors, self._whole)
             found["weight"] = weight.mT if self.transposed else weight
-        scaled = g.float() * factors.view(-1, 1, 1)
         if "weight" in self.params and self._whole is None:
+            scaled = g.float() * factors.view(-1, 1, 1)
             flat_x, flat_g = x.flatten(0, 1).float(), scaled.flatten(0, 1)
             found["weight"] = flat_x.T @ flat_g if self.transposed else flat_g.T @ flat_x
         if "bias" in self.params:
-            found["bias"] = scaled.sum((0, 1), dtype=torch.float32)
+            found["bias"] = weighted_sum(factors, g.sum(1, dtype=torch.float32))
         return {key: self._in_place(key, value[None])[0] for key, value in found.items()}
 
     def _in_place(self, key: str, values: Tensor) -> Tensor:
@@ -175,10 +203,9 @@ class LinearCall(Call):
 
 
 def _squares(values: Tensor) -> Tensor:
-    """Return the squared norm of each example's part, in fp32 whatever the dtype."""
-    kind = None if values.dtype is torch.float64 else torch.float32
-    norms: Tensor = torch.linalg.vector_norm(values.flatten(1), dim=1, dtype=kind)
-    return norms.square().float()
+    """Return the squared norm of each example's part; in fp64, where squares neither overflow nor vanish."""
+    norms: Tensor = torch.linalg.vector_norm(values.flatten(1), dim=1, dtype=torch.float64)
+    return norms.square()
 
 
 def weighted_sum(factors: Tensor, each: Tensor) -> Tensor:
@@ -208,7 +235,8 @@ class InstantiatedCall(Call):
     def square_norms(self) -> Tensor:
         found = self.per_example()
         first = next(iter(found.values()))
-        return sum((_squares(each) for each in found.values()), torch.zeros(len(first), device=first.device))
+        zero = torch.zeros(len(first), device=first.device, dtype=torch.float64)
+        return sum((_squares(each) for each in found.values()), zero)
 
     def clipped_sum(self, factors: Tensor) -> dict[str, Tensor]:
         return {key: weighted_sum(factors, each) for key, each in self.per_example().items()}
@@ -227,7 +255,7 @@ class ConvCall(InstantiatedCall):
     ) -> None:
         """Take the input and (stride, padding, dilation, groups)."""
         super().__init__(name, params)
-        self.x, self.weight, self.settings = x.detach(), weight.detach(), settings
+        self.x, self.weight, self.settings = self.keep(x), weight.detach(), settings
 
     def input_gradient(self, g: Tensor) -> Tensor:
         return self._backward(g, self.x, self.weight, self.settings[3], (True, False, False))[0]
@@ -301,7 +329,7 @@ class AffineCall(InstantiatedCall):
     def __init__(self, name: str, params: dict[str, Tensor], x: Tensor, weight: Tensor, dims: tuple[int, ...]) -> None:
         """Take the normalised input and the dimensions (after the batch) over which w and b are shared."""
         super().__init__(name, params)
-        self.x, self.weight, self.dims = x.detach(), weight.detach(), dims
+        self.x, self.weight, self.dims = self.keep(x), weight.detach(), dims
 
     def input_gradient(self, g: Tensor) -> Tensor:
         return (g * self.weight).to(self.x.dtype)
@@ -328,6 +356,7 @@ class EmbeddingCall(Call):
         """Take the indices [B, ...]."""
         super().__init__(name, params)
         self.indices, self.num_rows, self.padding_idx = indices.reshape(len(indices), -1), num_rows, padding_idx
+        self._found: tuple[Tensor, Tensor] | None = None
 
     def input_gradient(self, g: Tensor) -> Tensor:
         raise AssertionError("indices have no gradient")
@@ -338,23 +367,36 @@ class EmbeddingCall(Call):
             return g
         return g.masked_fill((self.indices == self.padding_idx).unsqueeze(-1), 0.0)
 
+    def _rows(self) -> tuple[Tensor, Tensor]:
+        """Return (example * rows of the table + row, gradient) for each row that an example uses, added up."""
+        if self._found is None:
+            g = self._folded().float()
+            examples = torch.arange(len(g), device=g.device).unsqueeze(1)
+            keys, where = torch.unique(examples * self.num_rows + self.indices, return_inverse=True)
+            sums = g.new_zeros(len(keys), g.shape[2]).index_add_(0, where.flatten(), g.flatten(0, 1))
+            self._found = keys, sums
+        return self._found
+
     def square_norms(self) -> Tensor:
-        g = self._folded().float()
-        size = len(g)
-        rows = torch.arange(size, device=g.device).unsqueeze(1)
-        keys, where = torch.unique(rows * self.num_rows + self.indices, return_inverse=True)
-        sums = g.new_zeros(len(keys), g.shape[2]).index_add_(0, where.flatten(), g.flatten(0, 1))
-        return g.new_zeros(size).index_add_(0, keys // self.num_rows, _squares(sums))
+        keys, sums = self._rows()
+        squares = _squares(sums)
+        return squares.new_zeros(len(self.indices)).index_add_(0, keys // self.num_rows, squares)
 
     def per_example(self) -> dict[str, Tensor]:
-        g = self._folded()
-        found = g.new_zeros(len(g), self.num_rows, g.shape[2])
-        return {"weight": found.scatter_add_(1, self.indices.unsqueeze(-1).expand_as(g), g)}
+        keys, sums = self._rows()
+        found = sums.new_zeros(len(self.indices) * self.num_rows, sums.shape[1])
+        found[keys] = sums
+        return {"weight": found.view(len(self.indices), self.num_rows, -1)}
 
     def clipped_sum(self, factors: Tensor) -> dict[str, Tensor]:
-        g = self._folded().float() * factors.view(-1, 1, 1)
-        found = g.new_zeros(self.num_rows, g.shape[2])
-        return {"weight": found.index_add_(0, self.indices.flatten(), g.flatten(0, 1))}
+        keys, sums = self._rows()
+        found = sums.new_zeros(self.num_rows, sums.shape[1])
+        scaled = sums * factors[keys // self.num_rows].unsqueeze(1)
+        return {"weight": found.index_add_(0, keys % self.num_rows, scaled)}
+
+    def drop(self, bad: Tensor) -> None:
+        keys, sums = self._rows()
+        self._found = keys, sums.masked_fill(bad[keys // self.num_rows].unsqueeze(1), 0.0)
 
 
 class ExpandedCall(InstantiatedCall):

@@ -16,11 +16,12 @@ from hush.training._engine import ClippedSum, Engine, check_losses
 Loss = Callable[[nn.Module, Any], Tensor]
 
 
-def check_first_batch(engine: Engine, losses: Tensor) -> None:
+def check_batch(engine: Engine, losses: Tensor) -> None:
     """Refuse losses of which one depends on several examples, and parameters that are used behind the layers' backs.
 
-    The gradient of one example's loss is followed back to every layer: in the rows of other examples it must be 0. And
-    it must not lead to a parameter itself: what a model does with a parameter outside of its module is not recorded.
+    The gradient of some examples' losses is followed back to every layer: in the rows of others it must be 0. And it
+    must not lead to a parameter itself: what a model does with a parameter outside of its module is not recorded.
+    Couplings through inputs, or through values that were detached, cannot be seen; they are the caller's duty.
     """
     assert engine.batch_size is not None
     check_losses(losses, engine.batch_size)
@@ -38,13 +39,16 @@ def check_first_batch(engine: Engine, losses: Tensor) -> None:
     for call in engine.calls:
         if isinstance(call, ExpandedCall):
             watched += [(f"{call.name}.{key}", copy) for key, copy in call.copies.items()]
-    for index in {0, engine.batch_size - 1}:
+    size = engine.batch_size
+    chance = torch.Generator().manual_seed(size)  # the splits need not be secret, and leave torch's own numbers alone
+    splits = [torch.arange(size) == index for index in {0, size - 1}]
+    splits += [torch.rand(size, generator=chance) < 0.5 for _ in range(4)]
+    for chosen in (split.to(losses.device) for split in splits):
         found: tuple[Tensor | None, ...] = torch.autograd.grad(
-            losses[index], [value for _, value in watched], retain_graph=True, allow_unused=True
+            losses[chosen].sum(), [value for _, value in watched], retain_graph=True, allow_unused=True
         )
-        others = torch.arange(engine.batch_size, device=losses.device) != index
         for (name, _), gradient in zip(watched, found, strict=True):
-            if gradient is not None and bool(torch.nan_to_num(gradient[others]).any()):
+            if gradient is not None and bool(torch.nan_to_num(gradient[~chosen]).any()):
                 raise Unsupported(
                     f"losses: that of one example depends on another one, through {name}",
                     "Per-example gradients need a loss for each example by itself; batch statistics, contrastive "
@@ -83,12 +87,12 @@ def looped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) ->
         losses = loss(model, _example(batch, index))
         check_losses(losses, 1)
         found: tuple[Tensor | None, ...] = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True)
-        gradients = {name: one.float() for name, one in zip(params, found, strict=True) if one is not None}
+        gradients = {name: one.double() for name, one in zip(params, found, strict=True) if one is not None}
         square = sum((one.square().sum() for one in gradients.values()), torch.zeros(()))
         norm = torch.sqrt(torch.as_tensor(square))
         norms.append(norm if torch.isfinite(norm) else torch.full_like(norm, torch.nan))
         if torch.isfinite(norm):
-            factor = min(1.0, clip_norm / max(float(norm), 1e-30))
+            factor = min(1.0, clip_norm / max(float(norm), 1e-300))
             for name, one in gradients.items():
                 totals[name] += factor * one
     return ClippedSum(totals, torch.stack(norms))

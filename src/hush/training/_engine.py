@@ -45,6 +45,7 @@ class Engine:
         self._modules = {id(module): name or "the model" for name, module in model.named_modules()}
         self.batch_size: int | None = None
         self.calls: list[Call] = []
+        self._buffers: dict[str, int] = {}
         self.probe = torch.zeros((), requires_grad=True)
         self._attached = attach(model, self)
 
@@ -87,12 +88,26 @@ class Engine:
     def begin(self, size: int) -> None:
         """Record from now on, for a batch of this size."""
         self.batch_size, self.calls = size, []
+        self._buffers = {name: buffer._version for name, buffer in self.model.named_buffers()}
         device = next((param.device for param in self.model.parameters()), torch.device("cpu"))
         self.probe = torch.zeros((), requires_grad=True, device=device)
 
     def end(self) -> None:
         """Stop recording, and forget."""
         self.batch_size, self.calls = None, []
+
+    def refuse_changed_buffers(self) -> None:
+        """Refuse a model that keeps something of the data in its buffers: they would be released without noise."""
+        changed = [name for name, buffer in self.model.named_buffers() if buffer._version != self._buffers.get(name)]
+        if changed:
+            raise Unsupported(
+                f"{', '.join(changed)}: the forward pass writes something of the data into these buffers",
+                "They are part of the model, and get no noise: switch their statistics off",
+            )
+
+    def signature(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Return which layers were called on what shapes."""
+        return tuple((call.name, () if call.output is None else tuple(call.output.shape)) for call in self.calls)
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
@@ -124,6 +139,8 @@ class Engine:
         if size is None:
             raise InvalidArgument("losses", "out of turn", "losses of a batch that the loader gave")
         check_losses(losses, size)
+        for call in self.calls:
+            call.gradient = None  # whatever another backward left there
         if not self.calls:
             raise InvalidArgument("losses", "unrelated", "losses of the private model's output", "Run it on the batch")
         expanded = [
@@ -146,19 +163,20 @@ class Engine:
         """
         # Whatever precision the caller runs the model in, norms and sums are computed as they are written here.
         with torch.no_grad(), torch.autocast(self.probe.device.type, enabled=False):
+            for call in self.calls:
+                call.refuse_if_overwritten()
             shared = self._shared()
             squares, summed = self._square_norms(shared)
-            bad = ~torch.isfinite(squares)
+            bad = ~(torch.isfinite(squares) & (squares >= 0))
             if bad.any():
                 for call in self.calls:
                     call.drop(bad)
                 summed = {
                     key: each.masked_fill(bad.view(-1, *[1] * (each.dim() - 1)), 0.0) for key, each in summed.items()
                 }
-            norms = squares.sqrt()
+            norms = squares.masked_fill(bad, 0.0).sqrt()
             target = clip_norm * (1 - self._slack(num_summed))
-            factors = torch.clamp(target / norms.clamp_min(1e-30), max=1.0)
-            factors = factors.masked_fill(bad, 0.0)
+            factors = torch.clamp(target / norms.clamp_min(1e-300), max=1.0).masked_fill(bad, 0.0).float()
             if weights is not None:
                 factors = factors * weights.to(factors)
             totals: dict[str, Tensor] = {}
@@ -168,7 +186,7 @@ class Engine:
                         totals[self.names[id(call.params[key])]] = value.float()
             for name, each in summed.items():
                 totals[name] = weighted_sum(factors, each)
-            return ClippedSum(totals, norms.masked_fill(bad, torch.nan))
+            return ClippedSum(totals, norms.masked_fill(bad, torch.nan).float())
 
     def _shared(self) -> set[int]:
         """Return the parameters that are used by more than one call: their norms have cross terms."""
@@ -186,7 +204,7 @@ class Engine:
     def _square_norms(self, shared: set[int]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return squared norms over all parameters, and the summed gradients of those that are shared."""
         assert self.batch_size is not None
-        total = torch.zeros(self.batch_size, device=self.probe.device)
+        total = torch.zeros(self.batch_size, device=self.probe.device, dtype=torch.float64)
         summed: dict[str, Tensor] = {}
         for call in self.calls:
             if not self._is_shared(call, shared):
@@ -196,13 +214,14 @@ class Engine:
                 name = self.names[id(call.params[key])]
                 summed[name] = summed[name] + each.float() if name in summed else each.float()
         for each in summed.values():
-            total += each.flatten(1).square().sum(1)
+            total += each.flatten(1).double().square().sum(1)
         return total, summed
 
     def _slack(self, num_summed: int) -> float:
         """Return the share of the clip norm that is left to rounding: of one gradient, and of sums of many in fp32."""
         assert self.batch_size is not None
-        kinds = {call.gradient.dtype for call in self.calls if call.gradient is not None} | {torch.float32}
+        kinds = {call.g.dtype for call in self.calls if call.output is not None} | {torch.float32}
+        kinds |= {param.dtype for call in self.calls for param in call.params.values()}
         of_sums = (num_summed or self.batch_size) * 2.0**-21
         return min(max(_SLACK.get(kind, 1e-4) for kind in kinds) + of_sums, 0.5)
 

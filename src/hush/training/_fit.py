@@ -48,7 +48,7 @@ def fit(
     for x, y in private.loader:
         if private.steps_taken == 0 and bar is not None:
             bar.show(0.0)
-        if private.plan.num_steps and not private._checked:
+        if not private._checked:
             _check_rules(private, x, y, per_example)
         if private.step(per_example(private.model(x), y)).complete and bar is not None:
             bar.update()

@@ -34,17 +34,16 @@ def gaussian(key: bytes, step: int, size: int, device: torch.device | None = Non
     for start in range(0, half, _CHUNK):
         count = min(_CHUNK, half - start)
         words = source.words(_DRAWS * count).view(np.uint32)
-        part = torch.from_numpy(words.view(np.int32)).view(2, _DRAWS, count).float()
-        # Signed words: uniform on (0, 1) and on half a turn to either side.
-        radii = part[0].add_(2.0**31 + 0.5)
-        signed = words.view(np.int32)[: _DRAWS * count]
-        if signed.min() < _FEW_BITS - (1 << 31):
-            few = np.flatnonzero(signed < _FEW_BITS - (1 << 31))
-            more = source.words(few.size).astype(np.float64) * 2.0**-64
-            exact = signed[few].astype(np.float64) + 2.0**31 + more
-            radii.view(-1)[torch.from_numpy(few)] = torch.from_numpy(exact).float()
-        radii = radii.mul_(2.0**-32).log_().mul_(-2 / _DRAWS).clamp_(min=0).sqrt_()
-        angles = part[1].mul_(2 * math.pi * 2.0**-32)
+        part = torch.from_numpy(words.view(np.int32)).view(2, _DRAWS, count)
+        # Signed words: the sign folded in, 31 bits that are exact where they are few; and half a turn to either side.
+        folded = part[0] ^ (part[0] >> 31)
+        radii = folded.float().add_(0.5)
+        few = torch.nonzero(folded.view(-1) < _FEW_BITS).view(-1)
+        if len(few):
+            more = torch.from_numpy(source.words(len(few)).astype(np.float64) * 2.0**-64)
+            radii.view(-1)[few] = (folded.view(-1)[few] + more).float()
+        radii = radii.mul_(2.0**-31).log_().mul_(-2 / _DRAWS).clamp_(min=0).sqrt_()
+        angles = part[1].float().mul_(2 * math.pi * 2.0**-32)
         torch.sum(torch.sin(angles).mul_(radii), 0, out=result[half + start : half + start + count])
         torch.sum(angles.cos_().mul_(radii), 0, out=result[start : start + count])
     return result[:size]

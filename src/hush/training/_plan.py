@@ -52,6 +52,11 @@ class Plan:
         check_probability("delta", self.delta)
         for name in ("batch_size", "num_steps", "physical_batch_size"):
             check_count(name, getattr(self, name))
+        one_step(self.noise_multiplier, self.sampling_rate)  # refuses noise beyond what can be accounted for
+        if not 1e-12 <= self.clip_norm <= 1e12:
+            raise InvalidArgument("clip_norm", self.clip_norm, "between 1e-12 and 1e12", "Scale the loss instead")
+        if not self.delta < 1:
+            raise InvalidArgument("delta", self.delta, "a number in (0, 1)")
         check_instance("relation", self.relation, Relation)
         check_instance("unit", self.unit, Unit)
         if self.unit.group_size > 1:
@@ -66,7 +71,10 @@ class Plan:
         """Return what the first steps, or all, promise."""
         accountant = PldAccountant(relation=self.relation, unit=self.unit).compose(self.event(num_steps))
         stated = accountant.guarantee(self.delta)
-        public: tuple[str, ...] = ("the sampling rate was chosen without looking at the data",)
+        public: tuple[str, ...] = (
+            "the sampling rate was chosen without looking at the data",
+            "the loss of an example depends on that example only",
+        )
         if self.unit.kind is not UnitKind.EXAMPLE:
             public += (f"each {self.unit} has one example",)
         return Guarantee(

@@ -58,7 +58,8 @@ def attach(model: nn.Module, engine: Engine) -> list[nn.Module]:
         )
     attached: list[nn.Module] = []
     for module, way in _ways(model):
-        if "forward" in module.__dict__:
+        present = module.__dict__.get("forward")
+        if present is not None and not (isinstance(present, _Forward) and present.engine is None):
             raise Unsupported(f"{engine.name(module)}: its forward was replaced already", "Privatize a model once")
         object.__setattr__(module, "forward", _Forward(module, engine, way))
         attached.append(module)
@@ -108,9 +109,14 @@ def trained(**params: Tensor | None) -> dict[str, Tensor]:
 
 def trap(engine: Engine, call: Call, x: Tensor, y: Tensor) -> Tensor:
     """Record a call, and put its output into the graph."""
+    for key, param in call.params.items():
+        if id(param) not in engine.names:
+            raise Unsupported(
+                f"{call.name}.{key}: no parameter, but computed by a hook", "Use torch's parametrizations"
+            )
     call.output = y
     engine.calls.append(call)
-    result: Tensor = Trap.apply(engine.probe, call, x, y)  # type: ignore[no-untyped-call]
+    result: Tensor = Trap.apply(engine.probe, call, x)  # type: ignore[no-untyped-call]
     call.result = result
     return result
 
@@ -301,6 +307,12 @@ def expand(engine: Engine, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
     dims = tuple(0 if own_ else None for own_ in mapped)
     with engine.suspended():
-        result = torch.func.vmap(one, in_dims=(0, *dims), randomness="different")(copies, *flat)
+        try:
+            result = torch.func.vmap(one, in_dims=(0, *dims), randomness="different")(copies, *flat)
+        except RuntimeError as error:
+            kind = type(module).__name__
+            raise Unsupported(
+                f"{name} ({kind}): it has no rule, and vmap cannot run it on one example", "Use layers that have a rule"
+            ) from error
     engine.calls.append(ExpandedCall(name, used, copies))
     return result

@@ -39,14 +39,16 @@ def poisson_sample(key: bytes, step: int, num_examples: int, sampling_rate: floa
 
 @dataclass(frozen=True, slots=True)
 class Micro:
-    """A physical batch: which examples, which of them count, and whether it ends the logical batch."""
+    """A physical batch: which examples, which of them count, and where it stands in which logical batch."""
 
     indices: NDArray[np.int64]
     weights: NDArray[np.bool_]
+    step: int
+    position: int
     ends: bool
 
 
-def micro_batches(sample: NDArray[np.int64], size: int) -> list[Micro]:
+def micro_batches(sample: NDArray[np.int64], size: int, step: int = 0) -> list[Micro]:
     """Cut a sample into batches of one size; the last one is filled up with the first example, of weight 0.
 
     An empty sample is one batch of padding: its step takes place, and takes its noise.
@@ -56,7 +58,7 @@ def micro_batches(sample: NDArray[np.int64], size: int) -> list[Micro]:
     padded[: len(sample)] = sample
     weights = np.arange(count * size) < len(sample)
     return [
-        Micro(padded[i * size : (i + 1) * size], weights[i * size : (i + 1) * size], i == count - 1)
+        Micro(padded[i * size : (i + 1) * size], weights[i * size : (i + 1) * size], step, i, i == count - 1)
         for i in range(count)
     ]
 
@@ -106,7 +108,7 @@ class Loader:
     def __iter__(self) -> Iterator[Any]:
         """Serve them; each must be answered by a step."""
         while (step := self._next_step()) < self._num_steps:
-            batches: Sequence[Micro] = micro_batches(self._sample(step), self._size)
+            batches: Sequence[Micro] = micro_batches(self._sample(step), self._size, step)
             for batch in batches:
                 fetched = self._fetch(batch.indices)
                 self._serve(batch)

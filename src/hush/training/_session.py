@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +17,7 @@ from torch.optim import Optimizer
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.randomness import Source, assumptions_of, source_or_default
-from hush.training._check import check_first_batch
+from hush.training._check import check_batch
 from hush.training._engine import Engine
 from hush.training._noise import gaussian
 from hush.training._plan import Plan, make_plan
@@ -45,9 +47,10 @@ class PrivateTraining:
         is computed from the weights alone.
 
     Assumes:
-        The loss of an example depends on that example only (checked here, on the first batch, by the gradients of two
-        losses). Nothing else of the data is released: losses and accuracies on training data are not private (the
-        caller's duty). The sampling rate is public (the caller's duty).
+        The loss of an example depends on that example only (checked here, for every new shape of batch, as far as
+        gradients show it; the caller's duty where inputs or detached values couple examples). Nothing else of the data
+        is released: losses and accuracies on training data are not private (the caller's duty). The sampling rate is
+        public (the caller's duty).
 
     References:
         Abadi et al. 2016, Algorithm 1, with the lots drawn by Poisson sampling, and the noisy sum divided by the
@@ -65,12 +68,13 @@ class PrivateTraining:
         self.model, self.optimizer, self.plan = model, optimizer, plan
         self.steps_taken = 0
         self._num_examples, fetch = fetcher(dataset)
-        self._key = chosen.words(4).tobytes()
+        self._key = self._noise_key = chosen.words(4).tobytes()
         self._assumptions = assumptions_of(chosen)
         self._engine = Engine(model)
         self._totals: dict[str, Tensor] = {}
         self._current: Micro | None = None
-        self._checked = False
+        self._position = 0  # of the next physical batch within the logical one
+        self._checked: set[Any] = set()
         self.loader = Loader(
             fetch, self._sample, plan.physical_batch_size, lambda: self.steps_taken, plan.num_steps, self._begin
         )
@@ -84,16 +88,17 @@ class PrivateTraining:
         batch = self._current
         if batch is None:
             raise InvalidArgument("losses", "out of turn", "one call of step for each batch of private.loader")
-        if not self._checked:
-            check_first_batch(self._engine, losses)
-            self._checked = True
+        self._engine.refuse_changed_buffers()
+        if (signature := self._engine.signature()) not in self._checked:
+            check_batch(self._engine, losses)
+            self._checked.add(signature)
         self._engine.backward(losses)
         weights = torch.from_numpy(batch.weights).to(losses.device)
         found = self._engine.clipped_sum(self.plan.clip_norm, weights, num_summed=2 * self.plan.batch_size)
         for name, value in found.gradients.items():
             self._totals[name] = self._totals[name].add_(value) if name in self._totals else value
         self._engine.end()
-        self._current = None
+        self._current, self._position = None, self._position + 1
         if batch.ends:
             self._update()
         return Step(self.steps_taken, batch.ends)
@@ -109,9 +114,9 @@ class PrivateTraining:
         return self.model
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that resumes the run exactly, from the beginning of the current step.
+        """Return a copy of all that resumes the run, from the beginning of the current step.
 
-        It contains the key of the noise: whoever has it can subtract the noise. Keep it as safe as the data.
+        It contains the key of samples and noise: whoever has it can subtract the noise. Keep it as safe as the data.
         """
         return {
             "schema": "hush.training/1",
@@ -120,12 +125,18 @@ class PrivateTraining:
             "steps_taken": self.steps_taken,
             "key": self._key,
             "assumptions": self._assumptions,
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "model": copy.deepcopy(self.model.state_dict()),
+            "optimizer": copy.deepcopy(self.optimizer.state_dict()),
+            "random": [torch.get_rng_state(), *torch.cuda.get_rng_state_all()],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume; the plan must be the same, and steps that were taken here already cannot be taken back."""
+        """Resume; the plan must be the same, and steps that were taken here already cannot be taken back.
+
+        The same examples are sampled as the run would have sampled. Noise is drawn under a new key, unless it is a
+        test's: of two runs that go on from one state, say with different learning rates, the difference must not be
+        bare. Both are releases: what is published of more than one such run adds up.
+        """
         check_instance("state", state, dict)
         if state.get("schema") != "hush.training/1":
             raise InvalidArgument("schema", state.get("schema"), "what state_dict returned")
@@ -143,42 +154,53 @@ class PrivateTraining:
         self.optimizer.load_state_dict(state["optimizer"])
         self.steps_taken, self._key = state["steps_taken"], state["key"]
         self._assumptions = tuple(state["assumptions"])
+        self._noise_key = self._key if "test randomness" in self._assumptions else os.urandom(32)
+        torch.set_rng_state(state["random"][0])
+        for device, numbers in enumerate(state["random"][1:][: torch.cuda.device_count()]):
+            torch.cuda.set_rng_state(numbers, device)
         self._abandon()
 
     def _sample(self, step: int) -> NDArray[np.int64]:
         return poisson_sample(self._key_for("sampling"), step, self._num_examples, self.plan.sampling_rate)
 
     def _key_for(self, purpose: str) -> bytes:
-        return hashlib.sha256(self._key + purpose.encode()).digest()
+        key = self._noise_key if purpose == "noise" else self._key
+        return hashlib.sha256(key + purpose.encode()).digest()
 
     def _begin(self, batch: Micro) -> None:
-        if self._current is not None:
+        if batch.position == 0:
+            self._abandon()  # a loop that was left half-way, and begins the step anew
+        unanswered = self._current is not None
+        if unanswered or (batch.step, batch.position) != (self.steps_taken, self._position):
             self._abandon()
-            raise InvalidArgument("step", "not called", "one private.step(losses) for every batch of the loader")
+            raise InvalidArgument("step", "out of turn", "one loop over private.loader, and a step for each batch")
         self._current = batch
         self._engine.begin(len(batch.indices))
 
     def _abandon(self) -> None:
         """Forget an unfinished logical batch."""
-        self._current, self._totals = None, {}
+        self._current, self._totals, self._position = None, {}, 0
         self._engine.end()
 
     def _update(self) -> None:
         """Add the noise to the clipped sum, once; divide by the public batch size; let the optimizer step."""
-        plan = self.plan
+        plan, totals, step = self.plan, self._totals, self.steps_taken
+        # Counted before anything is drawn or changed: a crash in between wastes a step, and never repeats its noise.
+        self.steps_taken += 1
+        self._abandon()
         params = {name: param for name, param in self.model.named_parameters() if param.requires_grad}
         sizes = [param.numel() for param in params.values()]
         device = next(iter(params.values())).device
-        noise = gaussian(self._key_for("noise"), self.steps_taken, sum(sizes), device)
+        noise = gaussian(self._key_for("noise"), step, sum(sizes), device)
         noise.mul_(plan.noise_multiplier * plan.clip_norm / plan.batch_size)
         for (name, param), part in zip(params.items(), torch.split(noise, sizes), strict=True):
             noisy = part.to(param.device).view_as(param)
-            if name in self._totals:
-                noisy.add_(self._totals[name], alpha=1 / plan.batch_size)
+            if name in totals:
+                noisy.add_(totals[name], alpha=1 / plan.batch_size)
             param.grad = noisy.to(param.dtype)
-        # Counted before the weights change: a crash in between may waste a step, never give one away.
-        self.steps_taken += 1
-        self._totals = {}
+        for param in self.model.parameters():
+            if not param.requires_grad:
+                param.grad = None  # whatever is there is not private
         self.optimizer.step()
 
 
