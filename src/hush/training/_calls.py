@@ -203,8 +203,16 @@ class LinearCall(Call):
 
 
 def _squares(values: Tensor) -> Tensor:
-    """Return the squared norm of each example's part; in fp64, where squares neither overflow nor vanish."""
-    norms: Tensor = torch.linalg.vector_norm(values.flatten(1), dim=1, dtype=torch.float64)
+    """Return the squared norm of each example's part, in fp64.
+
+    Found in fp32, and again in fp64 for examples so small or large that squares vanish or overflow.
+    """
+    flat = values.flatten(1)
+    kind = None if flat.dtype is torch.float64 else torch.float32
+    norms: Tensor = torch.linalg.vector_norm(flat, dim=1, dtype=kind).double()
+    odd = ~((norms > 1e-15) & (norms < 1e15))
+    if bool(odd.any()):
+        norms[odd] = torch.linalg.vector_norm(flat[odd].double(), dim=1)
     return norms.square()
 
 
