@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import math
 import pickle
+import weakref
 from typing import Any
 
 import numpy as np
@@ -411,3 +413,18 @@ def test_a_run_explains_itself() -> None:
     text = train(run()).guarantee().explain()
     assert "test randomness" in text
     assert "sampling rate" in text
+
+
+def test_steps_leave_nothing_behind() -> None:
+    """A call that kept its output kept the graph that led to it, and with it the memory of every step."""
+    private = run()
+    gc.disable()
+    try:
+        for x, y in private.loader:
+            losses = F.cross_entropy(private.model(x), y, reduction="none")
+            calls = [weakref.ref(call) for call in private._engine.calls]
+            private.step(losses)
+            del losses
+            assert all(call() is None for call in calls)
+    finally:
+        gc.enable()

@@ -33,7 +33,8 @@ class Call(ABC):
         self.name = name
         self.params = params
         self.gradient: Tensor | None = None
-        self.output: Tensor | None = None
+        self.pending: Tensor | None = None  # the output, until it is in autograd's graph
+        self.like: Tensor | None = None  # its shape and dtype, without memory
         self._kept: list[tuple[Tensor, int]] = []
         self.result: Tensor | None = None  # the output in autograd's graph
 
@@ -52,8 +53,8 @@ class Call(ABC):
     def g(self) -> Tensor:
         """The gradient of the output; zero if the output had no part in the losses."""
         if self.gradient is None:
-            assert self.output is not None
-            return torch.zeros_like(self.output)
+            assert self.like is not None
+            return torch.zeros_like(self.like)
         return self.gradient
 
     @abstractmethod
@@ -89,8 +90,9 @@ class Trap(torch.autograd.Function):
     def forward(ctx: Any, probe: Tensor, call: Call, x: Tensor) -> Tensor:
         """Return the output that was computed without autograd; it is no view, and may be changed in place."""
         ctx.call = call
-        assert call.output is not None
-        return call.output
+        output, call.pending = call.pending, None  # kept, it would keep the graph that leads to it, and that the call
+        assert output is not None
+        return output
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:

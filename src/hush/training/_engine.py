@@ -87,13 +87,16 @@ class Engine:
 
     def begin(self, size: int) -> None:
         """Record from now on, for a batch of this size."""
-        self.batch_size, self.calls = size, []
+        self.end()
+        self.batch_size = size
         self._buffers = {name: buffer._version for name, buffer in self.model.named_buffers()}
         device = next((param.device for param in self.model.parameters()), torch.device("cpu"))
         self.probe = torch.zeros((), requires_grad=True, device=device)
 
     def end(self) -> None:
         """Stop recording, and forget."""
+        for call in self.calls:
+            call.result = None  # it leads to the graph, and that to the call
         self.batch_size, self.calls = None, []
 
     def refuse_changed_buffers(self) -> None:
@@ -107,7 +110,7 @@ class Engine:
 
     def signature(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """Return which layers were called on what shapes."""
-        return tuple((call.name, () if call.output is None else tuple(call.output.shape)) for call in self.calls)
+        return tuple((call.name, () if call.like is None else tuple(call.like.shape)) for call in self.calls)
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
@@ -220,7 +223,7 @@ class Engine:
     def _slack(self, num_summed: int) -> float:
         """Return the share of the clip norm that is left to rounding: of one gradient, and of sums of many in fp32."""
         assert self.batch_size is not None
-        kinds = {call.g.dtype for call in self.calls if call.output is not None} | {torch.float32}
+        kinds = {call.like.dtype for call in self.calls if call.like is not None} | {torch.float32}
         kinds |= {param.dtype for call in self.calls for param in call.params.values()}
         of_sums = (num_summed or self.batch_size) * 2.0**-21
         return min(max(_SLACK.get(kind, 1e-4) for kind in kinds) + of_sums, 0.5)

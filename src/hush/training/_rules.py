@@ -114,7 +114,7 @@ def trap(engine: Engine, call: Call, x: Tensor, y: Tensor) -> Tensor:
             raise Unsupported(
                 f"{call.name}.{key}: no parameter, but computed by a hook", "Use torch's parametrizations"
             )
-    call.output = y
+    call.pending, call.like = y, y.new_empty(()).expand(y.shape)
     engine.calls.append(call)
     result: Tensor = Trap.apply(engine.probe, call, x)  # type: ignore[no-untyped-call]
     call.result = result
