@@ -93,6 +93,8 @@ class _OnGrid(_Additive):
     _grid: Grid = field(init=False, repr=False, compare=False)
 
     def _noisy(self, value: Any, source: Source) -> Any:
+        if type(value) is float and self.size == 1:
+            return (self._grid.integer(value) + int(self._draw(source)[0])) * self._grid.spacing
         scalar = isinstance(value, (float, int))
         exact = numbers("value", value)
         self._check_shape(exact.shape)

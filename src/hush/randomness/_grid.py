@@ -48,6 +48,11 @@ class Grid:
         limit = min(_MAX_INTEGER * self.spacing, 1e300)
         return np.rint(np.clip(numbers, -limit, limit) / self.spacing)
 
+    def integer(self, value: float) -> float:
+        """Return the same for one number, without NumPy."""
+        limit = min(_MAX_INTEGER * self.spacing, 1e300)
+        return 0.0 if value != value else float(round(min(max(value, -limit), limit) / self.spacing))
+
     def real(self, integers: ArrayLike) -> NDArray[np.float64]:
         """Return the numbers that counted multiples stand for."""
         return np.asarray(integers, dtype=np.float64) * self.spacing

@@ -28,6 +28,7 @@ _FAR = Fraction(10**300)
 _CHUNK = 1 << 14
 _MARGIN = 1e-6  # 2^-53 / 2^-28 where ln(1 - u) is least precise, and then some
 _FEW_BITS = np.uint64(1 << 36)
+_MANY_BITS = np.uint64((1 << 64) - (1 << 36))
 
 
 class Noise(Enum):
@@ -156,14 +157,18 @@ def _candidates(source: Source, noise: Noise, deficits: Floats, start: int, coun
     np.clip(deficits, -_LARGEST, _LARGEST, out=deficits)
     rough = _rough_keys(noise, words)
     rough -= deficits
-    # Words near either end (the difference wraps around) have few known bits: always kept, and no standard for others.
-    unclear = words - _FEW_BITS > np.uint64(2**64 - 1) - 2 * _FEW_BITS
-    rough[unclear] = -np.inf
+    # Words near either end have few known bits: always kept, and no standard for others.
+    unclear = None
+    if words.min() < _FEW_BITS or words.max() > _MANY_BITS:
+        unclear = (words < _FEW_BITS) | (words > _MANY_BITS)
+        rough[unclear] = -np.inf
     count = min(count, len(rough))
     best = rough.max() if count == 1 else np.partition(rough, len(rough) - count)[len(rough) - count]
     # All other rough keys are off by less than the margin, relative to themselves and to their deficits; and a key near
     # the best has a deficit of about the same size.
-    possible = unclear | (rough >= best - _MARGIN * (1 + abs(best)))
+    possible = rough >= best - _MARGIN * (1 + abs(best))
+    if unclear is not None:
+        possible |= unclear
     kept = np.flatnonzero(possible)
     keys, errors = (_gumbel if noise is Noise.GUMBEL else _laplace)(words[kept])
     keys -= deficits[kept]
@@ -182,8 +187,10 @@ def _rough_keys(noise: Noise, words: Words) -> Floats:
             np.log(uniform, out=uniform)
             return np.negative(uniform, out=uniform)
         np.log(uniform, out=uniform)
-    uniform *= (words & np.uint64(1)).view(np.int64) * 2 - 1  # an odd word is negative: ln u itself
-    return uniform
+    signs = ~words
+    signs <<= np.uint64(63)
+    signs ^= uniform.view(np.uint64)  # an odd word is negative: ln u itself; of an even one the sign is turned
+    return signs.view(np.float64)
 
 
 def gap(first: Key, second: Key, scale: Fraction) -> int:
