@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -10,12 +13,16 @@ from torch import nn
 
 from hush.randomness import KeyedSource, TestSource
 from hush.training import clipped_sum, looped_sum, privatize
+from hush.training._engine import Engine
+from hush.training._gram import gram
 from hush.training._noise import gaussian
-from training.models import MODELS, losses
+from hush.training._update import Updater
+from training.models import BATCH, MODELS, losses
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
 KEY = bytes(range(32))
+TILE = 4096
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "positions"])  # that one makes its own, on the CPU
@@ -30,19 +37,90 @@ def test_norms_and_sums_are_those_of_a_loop(name: str) -> None:
         assert float((fast.gradients.get(key, torch.zeros_like(each)) - each).abs().max()) <= 3e-4 * largest, key
 
 
+@pytest.mark.parametrize("name", ["mlp", "conv2d", "tied", "transformer", "layer-norm", "four-times", "linear-gram"])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
+def test_compiled_steps_are_the_same_and_stay_within_the_clip_norm(name: str, kind: torch.dtype) -> None:
+    torch.manual_seed(4)
+    model, x = MODELS[name]()
+    model, x = model.cuda(), x.cuda()
+    engines = Engine(model, backend="inductor")
+    found = []
+    for one in (0, 1, 2, 2):
+        with engines.batch(BATCH):
+            with torch.autocast("cuda", dtype=kind, enabled=kind is not torch.float32):
+                each = losses(model, x).float()
+            engines.backward(each)
+            found.append(engines.clipped_sum(0.1, (torch.arange(BATCH) == one).float()))
+        size = torch.sqrt(sum(each.double().square().sum() for each in found[-1].gradients.values()))
+        assert 0.09 * min(1.0, float(found[-1].norms[one]) / 0.1) <= float(size) <= 0.1
+    tolerance = 1e-4 if kind is torch.float32 else 0.05
+    engines.detach()
+    with torch.autocast("cuda", dtype=kind, enabled=kind is not torch.float32):
+        eager = clipped_sum(model, x, lambda module, batch: losses(module, batch).float(), clip_norm=0.1)
+    assert torch.allclose(found[1].norms, found[2].norms, rtol=tolerance)
+    assert torch.allclose(eager.norms, found[2].norms, rtol=tolerance)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(3, 5, 7, 9), (2, 64, 64, 32), (4, 197, 96, 130), (2, 300, 768, 70)])
+def test_gram_kernel(shape: tuple[int, int, int, int], kind: torch.dtype) -> None:
+    size, positions, inputs, outputs = shape
+    x = torch.randn(size, positions, inputs, device="cuda").to(kind)
+    g = torch.randn(size, positions, outputs, device="cuda").to(kind) * 0.1
+    for found, expected in zip(gram(x, g), gram(x.cpu(), g.cpu()), strict=True):
+        assert torch.allclose(found.cpu(), expected, rtol=1e-4)
+
+
+OPTIMIZERS: dict[str, Any] = {
+    "sgd": lambda params: torch.optim.SGD(params, lr=0.1),
+    "momentum": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9, weight_decay=0.01, dampening=0.2),
+    "nesterov": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9, nesterov=True),
+    "adam": lambda params: torch.optim.Adam(params, lr=0.01, weight_decay=0.1),
+    "adamw": lambda params: torch.optim.AdamW(params, lr=0.01, weight_decay=0.1, fused=True),
+    "adamw, two groups": lambda params: torch.optim.AdamW(
+        [{"params": (every := list(params))[:2]}, {"params": every[2:], "lr": 0.1, "weight_decay": 0.0}], lr=0.01
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_fused_updates_are_torchs_own(name: str) -> None:
+    """Three steps in one pass each, and by torch, with the noise that the tiles of the stream say."""
+    torch.manual_seed(5)
+    ours = nn.Sequential(nn.Linear(70, 90), nn.Linear(90, 3)).cuda()
+    theirs = copy.deepcopy(ours)
+    one, other = (OPTIMIZERS[name](model.parameters()) for model in (ours, theirs))
+    updater = Updater(ours, [one])
+    sizes = {key: param.numel() for key, param in ours.named_parameters()}
+    for step in range(3):
+        totals = {key: torch.randn_like(param) for key, param in ours.named_parameters()}
+        tiles = sum(-(-size // TILE) for size in sizes.values())
+        values = gaussian(KEY, step, tiles * TILE, torch.device("cuda"))
+        at = 0
+        for key, param in theirs.named_parameters():
+            noise = values[at : at + sizes[key]].view_as(param)
+            param.grad = (totals[key] + 0.5 * noise) / 8
+            at += -(-sizes[key] // TILE) * TILE
+        other.step()
+        updater(KEY, step, totals, 0.5, 8)
+    for mine, yours in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.allclose(mine, yours, rtol=1e-4, atol=1e-6)
+    states = [optimizer.state_dict()["state"] for optimizer in (one, other)]
+    for key, state in states[1].items():
+        for entry, value in state.items():
+            assert value is None or torch.allclose(states[0][key][entry].cpu(), value.cpu(), rtol=1e-4, atol=1e-6)
+
+
 def test_noise_is_made_from_the_keys_stream() -> None:
     """Against NumPy, from the words of OpenSSL's ChaCha20."""
-    lanes, count = 256, 3 * 256 * 8 - 100
-    words = KeyedSource(KEY, 7).words(8 * 3 * lanes).view(np.uint32).reshape(3, lanes, 16).astype(np.float64)
-    expected = np.empty((3, 8, lanes))
-    for pair in range(4):
-        r1, a1, r2, a2 = (words[:, :, 4 * pair + place] for place in range(4))
-        sums = np.zeros((2, 3, lanes))
-        for radius, angle in ((r1, a1), (r2, a2)):
-            uniform = (radius + (angle % 256 + 0.5) / 256) / 2**32
-            turn = np.floor(angle / 256) * 2 * np.pi / 2**24
-            sums += np.sqrt(-np.log(uniform)) * np.stack([np.cos(turn), np.sin(turn)])
-        expected[:, 2 * pair], expected[:, 2 * pair + 1] = sums
+    lanes, count = 256, 3 * 256 * 16 - 100
+    words = KeyedSource(KEY, 7).words(8 * 3 * lanes).view(np.uint32).reshape(3, lanes, 2, 4, 2).astype(np.float64)
+    radius, angle = words[..., 0], words[..., 1]
+    uniform = (radius + (angle % 256 + 0.5) / 256) / 2**32
+    turn = np.floor(angle / 256) * 2 * np.pi / 2**24
+    pairs = np.sqrt(-2 * np.log(uniform)) * np.stack([np.cos(turn), np.sin(turn)])  # [2, 3, lanes, 2, 4]
+    signs = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]) / 2
+    expected = np.einsum("ctlgp,qp->tgcql", pairs, signs)
     found = gaussian(KEY, 7, count, torch.device("cuda")).cpu().numpy()
     assert np.abs(found - expected.reshape(-1)[:count]).max() < 1e-4
 
@@ -53,14 +131,25 @@ def test_noise_is_gaussian() -> None:
     assert moments == pytest.approx([0, 1, 3, 15], abs=0.03, rel=0.005)
 
 
-def test_a_run_on_a_gpu() -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.RMSprop])
+def test_a_run_on_a_gpu(compiled: bool, kind: Any) -> None:
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).cuda()
     data = (torch.randn(300, 6).cuda(), torch.randint(0, 3, (300,)).cuda())
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    data[0][5] = torch.nan
     private = privatize(
-        model, optimizer, data, noise_multiplier=1.0, delta=1e-5, num_steps=5, batch_size=40, source=TestSource(1)
+        model,
+        kind(model.parameters(), lr=0.01),
+        data,
+        noise_multiplier=1.0,
+        delta=1e-5,
+        num_steps=8,
+        batch_size=150,
+        compile=compiled,
+        source=TestSource(1),
     )
     for x, y in private.loader:
         private.step(F.cross_entropy(private.model(x), y, reduction="none"))
-    assert private.steps_taken == 5
+    assert private.steps_taken == 8
+    assert all(torch.isfinite(param).all() for param in model.parameters())

@@ -416,15 +416,16 @@ def test_a_run_explains_itself() -> None:
 
 
 def test_steps_leave_nothing_behind() -> None:
-    """A call that kept its output kept the graph that led to it, and with it the memory of every step."""
+    """A tap that is kept keeps the graph that it is part of, and with it the memory of every step."""
     private = run()
     gc.disable()
     try:
         for x, y in private.loader:
             losses = F.cross_entropy(private.model(x), y, reduction="none")
-            calls = [weakref.ref(call) for call in private._engine.calls]
+            taps = [weakref.ref(tap) for tap in private._engine.layout.taps]
+            assert taps
             private.step(losses)
             del losses
-            assert all(call() is None for call in calls)
+            assert all(tap() is None for tap in taps)
     finally:
         gc.enable()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported, check_positive
-from hush.training._calls import ExpandedCall
 from hush.training._engine import ClippedSum, Engine, check_losses
 
 # From a model and a batch to one loss per example.
@@ -35,10 +35,8 @@ def check_batch(engine: Engine, losses: Tensor) -> None:
             f"{', '.join(outside)}: used outside of the forward of the module that owns it",
             "Call the module, or move the computation into its forward",
         )
-    watched = [(call.name, call.result) for call in engine.calls if call.result is not None]
-    for call in engine.calls:
-        if isinstance(call, ExpandedCall):
-            watched += [(f"{call.name}.{key}", copy) for key, copy in call.copies.items()]
+    taps = [(use.layer, tap) for use in engine.layout.uses for tap in use.taps if tap not in engine.layout.inputs]
+    watched = [(layer, engine.layout.taps[tap]) for layer, tap in taps]
     size = engine.batch_size
     chance = torch.Generator().manual_seed(size)  # the splits need not be secret, and leave torch's own numbers alone
     splits = [torch.arange(size) == index for index in {0, size - 1}]
@@ -54,8 +52,59 @@ def check_batch(engine: Engine, losses: Tensor) -> None:
                     "Per-example gradients need a loss for each example by itself; batch statistics, contrastive "
                     "losses and means over the batch have none",
                 )
-    for call in engine.calls:
-        call.gradient = None
+
+
+def check_calls(engine: Engine) -> None:
+    """Compare with a plain loop what the model does with two examples of the calls that were recorded.
+
+    Outside the run, without dropout, for a loss of its own. Models that cannot run on single examples are not compared.
+    """
+    size = engine.batch_size
+    modes = [(module, module.training) for module in engine.model.modules()]
+    calls = [_some(call, size, slice(0, 2)) for call in engine.called]
+    engine.detach()
+    engine.model.eval()
+    try:
+        for args, kwargs in calls:
+            with torch.random.fork_rng(devices=[]), _precisely():
+                for backend in {None, engine.backend and "aot_eager"}:  # what dynamo traces is compared, too
+                    fast = _clipped_sum(engine.model, (args, kwargs), _own_loss, 1e12, backend)
+                    plain = looped_sum(engine.model, (args, kwargs), _own_loss, clip_norm=1e12)
+                    _compare(fast, plain, _tolerance(engine.model))
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        engine.attach()
+
+
+@contextmanager
+def _precisely() -> Iterator[None]:
+    """Multiply without TensorFloat32, whose rounding is larger than what is looked for."""
+    switches: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [switch.allow_tf32 for switch in switches]
+    for switch in switches:
+        switch.allow_tf32 = False
+    try:
+        yield
+    finally:
+        for switch, value in zip(switches, before, strict=True):
+            switch.allow_tf32 = value
+
+
+def _own_loss(model: nn.Module, batch: Any) -> Tensor:
+    """Weigh all numbers that the model returns for an example."""
+    args, kwargs = batch
+    size, outputs = _size(batch), torch.utils._pytree.tree_leaves(model(*args, **kwargs))
+    total = torch.zeros(size, device=next(model.parameters()).device)
+    for output in outputs:
+        if isinstance(output, Tensor) and output.is_floating_point() and output.dim() and len(output) == size:
+            values = output.reshape(size, -1).float()
+            total = total + (values * torch.cos(torch.arange(values.shape[1], device=values.device) + 0.5)).sum(1)
+    return total
+
+
+def _tolerance(model: nn.Module) -> float:
+    return max(2e-3 if param.dtype in (torch.float32, torch.float64) else 0.1 for param in model.parameters())
 
 
 def clipped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) -> ClippedSum:
@@ -67,12 +116,17 @@ def clipped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) -
         loss: From (model, batch) to one loss per example.
         clip_norm: To what norm gradients are clipped.
     """
-    check_positive("clip_norm", clip_norm)
-    engine = Engine(model)
+    return _clipped_sum(model, batch, loss, check_positive("clip_norm", clip_norm))
+
+
+def _clipped_sum(model: nn.Module, batch: Any, loss: Loss, clip_norm: float, backend: str | None = None) -> ClippedSum:
+    engine = Engine(model, backend=backend)
     try:
-        with engine.batch(_size(batch)):
-            engine.backward(loss(model, batch))
-            return engine.clipped_sum(clip_norm)
+        for _ in range(1 if backend is None else 2):  # the first time, taps are found out
+            with engine.batch(_size(batch)):
+                engine.backward(loss(model, batch))
+                found = engine.clipped_sum(clip_norm)
+        return found
     finally:
         engine.detach()
 
@@ -83,8 +137,9 @@ def looped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) ->
     params = {name: param for name, param in model.named_parameters() if param.requires_grad}
     totals = {name: torch.zeros_like(param, dtype=torch.float32) for name, param in params.items()}
     norms = []
-    for index in range(_size(batch)):
-        losses = loss(model, _example(batch, index))
+    size = _size(batch)
+    for index in range(size):
+        losses = loss(model, _some(batch, size, slice(index, index + 1)))
         check_losses(losses, 1)
         found: tuple[Tensor | None, ...] = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True)
         gradients = {name: one.double() for name, one in zip(params, found, strict=True) if one is not None}
@@ -104,6 +159,10 @@ def check(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float = 1.0, t
     Use a few examples, in evaluation mode or without dropout: the loop draws its own.
     """
     fast, plain = (way(model, batch, loss, clip_norm=clip_norm) for way in (clipped_sum, looped_sum))
+    _compare(fast, plain, tolerance)
+
+
+def _compare(fast: ClippedSum, plain: ClippedSum, tolerance: float) -> None:
     largest = max((float(value.abs().max()) for value in plain.gradients.values()), default=0.0)
     wrong = []
     for name, value in plain.gradients.items():
@@ -126,11 +185,10 @@ def _size(batch: Any) -> int:
     raise InvalidArgument("batch", type(batch).__name__, "something with a tensor in it")
 
 
-def _example(batch: Any, index: int) -> Any:
-    size = _size(batch)
+def _some(batch: Any, size: int | None, which: slice) -> Any:
+    """Return some examples of a batch."""
 
     def part(value: Any) -> Any:
-        of_batch = isinstance(value, Tensor) and value.dim() > 0 and len(value) == size
-        return value[index : index + 1] if of_batch else value
+        return value[which] if isinstance(value, Tensor) and value.dim() > 0 and len(value) == size else value
 
     return torch.utils._pytree.tree_map(part, batch)

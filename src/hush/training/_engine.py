@@ -3,13 +3,16 @@
 `attach` gives every module that owns trained parameters a private way forward: by its rule (`_rules`), or, for modules
 without a rule, by `vmap` on that module alone. The module objects, their types, names and parameters stay as they are;
 outside a private step, under ``no_grad`` and in copies, modules do what they always did.
+
+Compiled, a model runs twice in its own Python: once for a new kind of batch, to find out which taps its layers want
+(and to be checked), and once while torch.compile traces it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,11 +20,12 @@ from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported
 from hush.training import _sequence_rules as _sequence_rules
-from hush.training._calls import Call, ExpandedCall, weighted_sum
+from hush.training._gradients import Gradient, Patches, Products, Whole, clip_factors, dense_squares, dense_sums, merged
 from hush.training._rules import attach
 
-# What rounding can add to a clipped gradient's norm, by the precision that it was computed in.
-_SLACK = {torch.float64: 1e-6, torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 4e-3}
+# What rounding in fp32 can add to a clipped gradient's norm; norms are those of the very numbers that are summed.
+_SLACK = 1e-4
+_FP16_SCALE = 2.0**10  # small gradients vanish in fp16; all that comes of the losses is scaled, and scaled back
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,33 +39,79 @@ class ClippedSum:
     norms: Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One use of a parameter in a forward pass.
+
+    Attributes:
+        layer: The layer's name.
+        param: The parameter's name.
+        taps: Which taps bring out what belongs to it.
+        form: What makes a `Gradient` of that.
+        rows: Which rows of the parameter were used, if not all.
+    """
+
+    layer: str
+    param: str
+    taps: tuple[int, ...]
+    form: Callable[..., Gradient]
+    rows: tuple[int, int] | None = None
+
+
+# A parameter's shape, and its uses.
+Group = tuple[tuple[int, ...], tuple[Use, ...]]
+
+
+@dataclass(slots=True)
+class _Layout:
+    """The taps of one call of the model, and the uses of parameters that they belong to."""
+
+    taps: list[Tensor] = field(default_factory=list)
+    inputs: set[int] = field(default_factory=set)
+    uses: list[Use] = field(default_factory=list)
+
+
 class Engine:
     """Records what a private forward needs, and turns it into clipped sums."""
 
-    def __init__(self, model: nn.Module) -> None:
-        """Attach to a model; see `attach` for what is refused."""
+    def __init__(self, model: nn.Module, *, backend: str | None = None) -> None:
+        """Attach to a model; see `attach` for what is refused. With a backend of torch.compile, use it."""
         self.model = model
-        self.names = {id(param): name for name, param in model.named_parameters()}
+        self._run: Callable[..., Any] = model._call_impl
+        self.backend = backend
+        self._params = dict(model.named_parameters())
+        self.names = {id(param): name for name, param in self._params.items()}
+        every = [id(param) for _, param in model.named_parameters(remove_duplicate=False)]
+        self.tied = {param for param in every if every.count(param) > 1} if len(every) > len(self.names) else set()
         self._modules = {id(module): name or "the model" for name, module in model.named_modules()}
         self.batch_size: int | None = None
-        self.calls: list[Call] = []
+        self.layout = _Layout()
+        self.position = 0  # of the next tap
+        self.replaying = False  # whether taps are there already
+        self.called: list[tuple[Any, Any]] = []  # with what the model was called
+        self.values: list[Tensor | None] = []
+        self._scale = 1.0
         self._buffers: dict[str, int] = {}
-        self.probe = torch.zeros((), requires_grad=True)
-        self._attached = attach(model, self)
+        self._layouts: dict[Any, _Layout] = {}
+        self._attached: list[nn.Module] = []
+        self._forward: Callable[..., Any] | None = None
+        self.attach()
 
     def name(self, module: nn.Module) -> str:
         """Return a module's name within the model."""
         return self._modules[id(module)]
 
+    def attach(self) -> None:
+        """Give modules their private way forward."""
+        self._attached = attach(self.model, self)
+        self.model._compiled_call_impl = _Entry(self)
+
     def detach(self) -> None:
         """Give every module its ordinary way forward back."""
         for module in self._attached:
             module.__dict__.pop("forward", None)
+        self.model._compiled_call_impl = None
         self._attached = []
-
-    def attach(self) -> None:
-        """Take it away again."""
-        self._attached = attach(self.model, self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
         """A copy of a model is an ordinary model."""
@@ -90,14 +140,11 @@ class Engine:
         self.end()
         self.batch_size = size
         self._buffers = {name: buffer._version for name, buffer in self.model.named_buffers()}
-        device = next((param.device for param in self.model.parameters()), torch.device("cpu"))
-        self.probe = torch.zeros((), requires_grad=True, device=device)
 
     def end(self) -> None:
         """Stop recording, and forget."""
-        for call in self.calls:
-            call.result = None  # it leads to the graph, and that to the call
-        self.batch_size, self.calls = None, []
+        self.batch_size, self.position, self.replaying = None, 0, False
+        self.layout, self.called, self.values = _Layout(), [], []
 
     def refuse_changed_buffers(self) -> None:
         """Refuse a model that keeps something of the data in its buffers: they would be released without noise."""
@@ -108,9 +155,9 @@ class Engine:
                 "They are part of the model, and get no noise: switch their statistics off",
             )
 
-    def signature(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    def signature(self) -> tuple[Any, ...]:
         """Return which layers were called on what shapes."""
-        return tuple((call.name, () if call.like is None else tuple(call.like.shape)) for call in self.calls)
+        return tuple(tuple(tap.shape) for tap in self.layout.taps)
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
@@ -120,6 +167,36 @@ class Engine:
             yield
         finally:
             self.batch_size = size
+
+    def tap(
+        self, shape: tuple[int, ...], like: Tensor, *, of_input: bool = False, base: Tensor | None = None
+    ) -> Tensor:
+        """Return the next tap: zeros, or a parameter, for every example."""
+        if not self.replaying:
+            kind = like.dtype
+            made = torch.zeros((), dtype=kind, device=like.device) if base is None else base.detach()
+            if of_input:
+                self.layout.inputs.add(self.position)
+            self.layout.taps.append(made.expand(shape).requires_grad_())
+        tap = self.layout.taps[self.position]
+        self.position += 1
+        return tap
+
+    def used(
+        self,
+        layer: str,
+        param: Tensor,
+        taps: int,
+        form: Callable[..., Gradient],
+        rows: tuple[int, int] | None = None,
+    ) -> None:
+        """Say that the last taps belong to a use of this parameter."""
+        if self.replaying:
+            return
+        if id(param) not in self.names:
+            raise Unsupported(f"{layer}: a parameter that is computed by a hook", "Use torch's parametrizations")
+        last = tuple(range(self.position - taps, self.position))
+        self.layout.uses.append(Use(layer, self.names[id(param)], last, form, rows))
 
     def batched(self, x: Tensor, name: str, *, vectors: bool = False) -> Tensor:
         """Return an input whose first dimension is the batch; one that is the same for all is repeated for each."""
@@ -136,97 +213,188 @@ class Engine:
             "Keep examples in the first dimension, or evaluate under torch.no_grad()",
         )
 
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the model: privately in a private step, compiled if that is wanted and its taps are known."""
+        if not self.recording:
+            return self._run(*args, **kwargs)
+        self.called.append((args, kwargs))
+        if self.backend is None:
+            return self._run(*args, **kwargs)
+        start, key = len(self.layout.taps), self._kind_of(args, kwargs)
+        known = self._layouts.get(key)
+        if known is None:
+            result = self._run(*args, **kwargs)
+            self._layouts[key] = _Layout(list(self.layout.taps), set(self.layout.inputs), list(self.layout.uses))
+            return result
+        assert start == self.position
+        self.layout = _Layout(list(known.taps), set(known.inputs), list(known.uses))
+        self.replaying = True
+        try:
+            result = self._compiled()(*args, **kwargs)
+        finally:
+            self.replaying = False
+        if self.position != len(known.taps):
+            raise Unsupported("the model: what its layers are called on depends on data", "Say compile=False")
+        return result
+
+    def _compiled(self) -> Callable[..., Any]:
+        if self._forward is None:
+            assert self.backend is not None
+            run = self._run
+
+            def forward(*args: Any, **kwargs: Any) -> Any:
+                return run(*args, **kwargs)  # inlined; by itself, torch's own code is not compiled
+
+            self._forward = torch.compile(forward, dynamic=False, backend=self.backend)
+        return self._forward
+
+    def _kind_of(self, args: Any, kwargs: Any) -> Any:
+        """Return what decides which taps a call wants."""
+        leaves, structure = torch.utils._pytree.tree_flatten((args, kwargs))
+        kinds = tuple(
+            (tuple(leaf.shape), leaf.dtype, leaf.device, leaf.requires_grad)
+            if isinstance(leaf, Tensor)
+            else leaf
+            if isinstance(leaf, (int, float, str, type(None)))
+            else type(leaf)
+            for leaf in leaves
+        )
+        trained = tuple(param.requires_grad for param in self.model.parameters())
+        autocast = tuple(
+            torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None for kind in ("cpu", "cuda")
+        )
+        return len(self.layout.taps), self.batch_size, kinds, str(structure), trained, autocast, self.model.training
+
     def backward(self, losses: Tensor, *, keep_graph: bool = False) -> None:
         """Run one backward from one loss per example."""
         size = self.batch_size
         if size is None:
             raise InvalidArgument("losses", "out of turn", "losses of a batch that the loader gave")
         check_losses(losses, size)
-        for call in self.calls:
-            call.gradient = None  # whatever another backward left there
-        if not self.calls:
+        if not self.layout.taps:
             raise InvalidArgument("losses", "unrelated", "losses of the private model's output", "Run it on the batch")
-        expanded = [
-            (call, key, copy)
-            for call in self.calls
-            if isinstance(call, ExpandedCall)
-            for key, copy in call.copies.items()
-        ]
-        inputs = [self.probe, *(copy for _, _, copy in expanded)]
-        found = torch.autograd.grad(losses.sum(), inputs, allow_unused=True, retain_graph=keep_graph)
-        for (call, key, _), gradient in zip(expanded, found[1:], strict=True):
-            call.gradients[key] = gradient
-        for call_ in self.calls:
-            call_.result = None  # the graph is not needed any more
+        half = any(tap.dtype is torch.float16 for tap in self.layout.taps)
+        self._scale = _FP16_SCALE if half else 1.0
+        total = losses.sum() if not half else losses.float().sum() * self._scale
+        self.values = list(torch.autograd.grad(total, self.layout.taps, allow_unused=True, retain_graph=keep_graph))
 
     def clipped_sum(self, clip_norm: float, weights: Tensor | None = None, num_summed: int = 0) -> ClippedSum:
         """Return the clipped sum of what was recorded; ``weights`` (0 or 1) leave examples out.
 
         ``num_summed`` is about how many examples are added up in all: the more, the coarser the sum's own rounding.
         """
+        assert self.batch_size is not None
+        uses: dict[str, list[Use]] = {}
+        for use in self.layout.uses:
+            if all(self.values[tap] is not None for tap in use.taps):
+                uses.setdefault(use.param, []).append(use)
+        values: list[Any] = self.values
+        self.values = []
+        device = self.layout.taps[0].device
+        chosen = torch.ones(self.batch_size, device=device) if weights is None else weights.to(device).float()
+        slack = min(_SLACK + (num_summed or self.batch_size) * 2.0**-21, 0.5)
+        target = clip_norm * (1 - slack)
         # Whatever precision the caller runs the model in, norms and sums are computed as they are written here.
-        with torch.no_grad(), torch.autocast(self.probe.device.type, enabled=False):
-            for call in self.calls:
-                call.refuse_if_overwritten()
-            shared = self._shared()
-            squares, summed = self._square_norms(shared)
-            bad = ~(torch.isfinite(squares) & (squares >= 0))
-            if bad.any():
-                for call in self.calls:
-                    call.drop(bad)
-                summed = {
-                    key: each.masked_fill(bad.view(-1, *[1] * (each.dim() - 1)), 0.0) for key, each in summed.items()
-                }
-            norms = squares.masked_fill(bad, 0.0).sqrt()
-            target = clip_norm * (1 - self._slack(num_summed))
-            factors = torch.clamp(target / norms.clamp_min(1e-300), max=1.0).masked_fill(bad, 0.0).float()
-            if weights is not None:
-                factors = factors * weights.to(factors)
-            totals: dict[str, Tensor] = {}
-            for call in self.calls:
-                if not self._is_shared(call, shared):
-                    for key, value in call.clipped_sum(factors).items():
-                        totals[self.names[id(call.params[key])]] = value.float()
-            for name, each in summed.items():
-                totals[name] = weighted_sum(factors, each)
-            return ClippedSum(totals, norms.masked_fill(bad, torch.nan).float())
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            groups = [(tuple(self._params[name].shape), tuple(group)) for name, group in uses.items()]
+            sums, norms = _finish(groups, target, self._scale, values, chosen)
+            if self._may_leak(device) and bool((bad := torch.isnan(norms)).any()):
+                sums, _ = _finish(groups, target, self._scale, values, chosen, bad)
+        return ClippedSum(dict(zip(uses, sums, strict=True)), norms)
 
-    def _shared(self) -> set[int]:
-        """Return the parameters that are used by more than one call: their norms have cross terms."""
-        seen: set[int] = set()
-        shared: set[int] = set()
-        for call in self.calls:
-            for param in call.params.values():
-                (shared if id(param) in seen else seen).add(id(param))
-        return shared
+    def _may_leak(self, device: torch.device) -> bool:
+        """Say whether a factor of 0 may not be enough to leave an example out that is not finite.
 
-    @staticmethod
-    def _is_shared(call: Call, shared: set[int]) -> bool:
-        return any(id(param) in shared for param in call.params.values())
+        Where it is multiplied with it, it must be asked for and masked. On GPUs, that means to wait for them; dense
+        parts pass over it instead.
+        """
+        if device.type == "cpu":
+            return True
+        products = [use for use in self.layout.uses if getattr(use.form, "func", None) in (Products, Patches)]
+        return any(self.layout.taps[use.taps[0]].shape[1] > 1 for use in products)
 
-    def _square_norms(self, shared: set[int]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return squared norms over all parameters, and the summed gradients of those that are shared."""
-        assert self.batch_size is not None
-        total = torch.zeros(self.batch_size, device=self.probe.device, dtype=torch.float64)
-        summed: dict[str, Tensor] = {}
-        for call in self.calls:
-            if not self._is_shared(call, shared):
-                total += call.square_norms()
-                continue
-            for key, each in call.per_example().items():
-                name = self.names[id(call.params[key])]
-                summed[name] = summed[name] + each.float() if name in summed else each.float()
-        for each in summed.values():
-            total += each.flatten(1).double().square().sum(1)
-        return total, summed
 
-    def _slack(self, num_summed: int) -> float:
-        """Return the share of the clip norm that is left to rounding: of one gradient, and of sums of many in fp32."""
-        assert self.batch_size is not None
-        kinds = {call.like.dtype for call in self.calls if call.like is not None} | {torch.float32}
-        kinds |= {param.dtype for call in self.calls for param in call.params.values()}
-        of_sums = (num_summed or self.batch_size) * 2.0**-21
-        return min(max(_SLACK.get(kind, 1e-4) for kind in kinds) + of_sums, 0.5)
+class _Entry:
+    """What a call of the model itself does, in place of torch's own."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.engine.call(args, kwargs)
+
+
+def _finish(
+    groups: list[Group],
+    target: float,
+    scale: float,
+    values: list[Tensor],
+    chosen: Tensor,
+    bad: Tensor | None = None,
+) -> tuple[list[Tensor], Tensor]:
+    """Return clipped sums, and norms, which are NaN for examples that are not finite; ``bad`` ones are left out."""
+    pieces = [_pieces(shape, group, values) for shape, group in groups]
+    if bad is not None:
+        pieces = [[(gradient.without(bad), rows) for gradient, rows in piece] for piece in pieces]
+        chosen = chosen * ~bad
+    everything = [gradient for piece in pieces for gradient, _ in piece]
+    dense = [gradient.dense for gradient in everything if gradient.dense is not None]
+    squares = dense_squares(dense) if dense else torch.zeros(len(chosen), device=chosen.device, dtype=torch.float64)
+    doubts: Tensor | None = None
+    roundings: Tensor | None = None
+    for gradient in everything:
+        if (measure := gradient.measure()) is None:
+            continue
+        squares = squares + measure.squares
+        doubts = _added(doubts, measure.doubt)
+        roundings = _added(roundings, measure.rounding)
+    factors, norms = clip_factors(squares, doubts, roundings, chosen, target, scale)
+    ready = iter(dense_sums(dense, factors)) if dense else iter(())
+    sums = []
+    for (shape, _), piece in zip(groups, pieces, strict=True):
+        parts = [(_summed(gradient, factors, ready), rows) for gradient, rows in piece]
+        if parts[0][1] is None:
+            sums.append(parts[0][0].reshape(shape))
+            continue
+        total = torch.zeros(shape, device=chosen.device)
+        for part, rows in parts:
+            assert rows is not None
+            total[rows[0] : rows[1]] = part.reshape(-1, *shape[1:])
+        sums.append(total)
+    return sums, norms
+
+
+def _added(total: Tensor | None, more: Tensor | None) -> Tensor | None:
+    return more if total is None else total if more is None else total + more
+
+
+def _summed(gradient: Gradient, factors: Tensor, ready: Iterator[Tensor]) -> Tensor:
+    rest = gradient.weighted_sum(factors)
+    if gradient.dense is None:
+        assert rest is not None
+        return rest
+    dense = next(ready)
+    return dense if rest is None else dense + rest
+
+
+def _pieces(
+    shape: tuple[int, ...], group: tuple[Use, ...], values: list[Tensor]
+) -> list[tuple[Gradient, tuple[int, int] | None]]:
+    """Return the gradients of disjoint parts of a parameter, each with all of its uses added up."""
+    by_rows: dict[tuple[int, int] | None, list[Gradient]] = {}
+    for use in group:
+        by_rows.setdefault(use.rows, []).append(use.form(*(values[tap] for tap in use.taps)))
+    if None in by_rows and len(by_rows) > 1:
+        whole = by_rows.pop(None)
+        for rows, uses in by_rows.items():
+            assert rows is not None
+            part = merged(uses).whole()
+            each = part.new_zeros(len(part), *shape)
+            each[:, rows[0] : rows[1]] = part
+            whole.append(Whole(each))
+        by_rows = {None: whole}
+    return [(merged(uses), rows) for rows, uses in by_rows.items()]
 
 
 def _nothing() -> None:

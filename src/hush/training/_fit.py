@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hush.training._check import check
 from hush.training._session import PrivateTraining, privatize
 
 
@@ -48,8 +47,6 @@ def fit(
     for x, y in private.loader:
         if private.steps_taken == 0 and bar is not None:
             bar.show(0.0)
-        if not private._checked:
-            _check_rules(private, x, y, per_example)
         if private.step(per_example(private.model(x), y)).complete and bar is not None:
             bar.update()
     if bar is not None:
@@ -60,18 +57,6 @@ def fit(
 
 def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(outputs, targets, reduction="none")
-
-
-def _check_rules(private: PrivateTraining, x: Any, y: Any, loss: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """Compare the first two examples with a plain loop, without dropout, outside the run."""
-    model, mode = private.model, private.model.training
-    private._engine.detach()
-    model.eval()
-    try:
-        check(model, (x[:2], y[:2]), lambda module, batch: loss(module(batch[0]), batch[1]))
-    finally:
-        model.train(mode)
-        private._engine.attach()
 
 
 class _Bar:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from hush.errors import Unsupported
-from hush.training._calls import AffineCall, Call, ConvCall, EmbeddingCall, ExpandedCall, LinearCall, Trap
+from hush.training._functions import Affine, Convolution, Linear, Lookup
+from hush.training._gradients import ConvShape, Patches, Products, Whole, add_up_rows, prefers_products
 
 if TYPE_CHECKING:
     from hush.training._engine import Engine
@@ -107,18 +110,19 @@ def trained(**params: Tensor | None) -> dict[str, Tensor]:
     return {name: param for name, param in params.items() if param is not None and param.requires_grad}
 
 
-def trap(engine: Engine, call: Call, x: Tensor, y: Tensor) -> Tensor:
-    """Record a call, and put its output into the graph."""
-    for key, param in call.params.items():
-        if id(param) not in engine.names:
-            raise Unsupported(
-                f"{call.name}.{key}: no parameter, but computed by a hook", "Use torch's parametrizations"
-            )
-    call.pending, call.like = y, y.new_empty(()).expand(y.shape)
-    engine.calls.append(call)
-    result: Tensor = Trap.apply(engine.probe, call, x)  # type: ignore[no-untyped-call]
-    call.result = result
-    return result
+def _turned(each: Tensor, *, by: bool) -> Whole:
+    return Whole(each.mT if by else each)
+
+
+def _cast(*values: Tensor | None) -> tuple[Any, ...]:
+    """Convert to the precision that autocast wants, as it would do itself: what is kept is what was used."""
+    first = values[0]
+    assert first is not None
+    kind = first.device.type
+    if not torch.is_autocast_enabled(kind) or first.dtype is torch.float64:
+        return values
+    wanted = torch.get_autocast_dtype(kind)
+    return tuple(None if value is None else value.to(wanted) for value in values)
 
 
 def linear(
@@ -138,9 +142,24 @@ def linear(
     if not used:
         return F.linear(x, plain, bias)
     x = engine.batched(x, name)
-    with torch.no_grad():
-        y = F.linear(x, plain, bias)
-    return trap(engine, LinearCall(name, used, x, weight, rows=rows, transposed=transposed), x, y)
+    inputs, outputs, size = plain.shape[1], plain.shape[0], len(x)
+    x, plain, bias = _cast(x, plain.detach(), None if bias is None else bias.detach())
+    taps: list[Tensor | None] = [None] * 4
+    places = rows or {}
+    if "weight" in used:
+        folded = (size, x.numel() // (size * inputs), inputs)
+        if prefers_products(folded, outputs, x) and not (id(used["weight"]) in engine.tied and folded[1] > 1):
+            taps[0] = engine.tap(folded, x, of_input=True)
+            taps[1] = engine.tap((*folded[:2], outputs), x)
+            engine.used(name, used["weight"], 2, partial(Products, transposed=transposed), places.get("weight"))
+        else:
+            taps[2] = engine.tap((size, outputs, inputs), x)
+            engine.used(name, used["weight"], 1, partial(_turned, by=transposed), places.get("weight"))
+    if "bias" in used:
+        taps[3] = engine.tap((size, outputs), x)
+        engine.used(name, used["bias"], 1, Whole, places.get("bias"))
+    result: Tensor = Linear.apply(name, x, plain, bias, *taps)  # type: ignore[no-untyped-call]
+    return result
 
 
 @rule(nn.Linear)
@@ -167,19 +186,26 @@ def _conv(engine: Engine, module: Any, input: Tensor) -> Tensor:  # noqa: A002
         mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
         x = F.pad(x, module._reversed_padding_repeated_twice, mode=mode)
         padding = (0,) * len(module.stride)
-    settings = (module.stride, padding, module.dilation, module.groups)
-    with torch.no_grad():
-        y = module._conv_forward.__func__(_Unpadded(module, padding), x, module.weight, module.bias)
-    return trap(engine, ConvCall(name, used, x, module.weight, settings), x, y)
-
-
-class _Unpadded:
-    """What `_conv_forward` reads of a convolution, with zeros as padding only."""
-
-    padding_mode = "zeros"
-
-    def __init__(self, module: Any, padding: Any) -> None:
-        self.stride, self.padding, self.dilation, self.groups = module.stride, padding, module.dilation, module.groups
+    shape = ConvShape(module.stride, padding, module.dilation, module.groups, tuple(module.weight.shape))
+    bias = None if module.bias is None else module.bias.detach()
+    x, weight, bias = _cast(x, module.weight.detach(), bias)
+    taps: list[Tensor | None] = [None] * 4
+    size, outputs = len(x), len(weight)
+    if "weight" in used:
+        after = shape.output(x)
+        folded = (size * shape.groups, math.prod(after), weight[0].numel())
+        if x.is_cuda and len(after) < 3 and prefers_products(folded, outputs // shape.groups, x):
+            taps[0] = engine.tap(tuple(x.shape), x, of_input=True)
+            taps[1] = engine.tap((size, outputs, *after), x)
+            engine.used(name, used["weight"], 2, partial(Patches, shape=shape))
+        else:
+            taps[2] = engine.tap((size, *weight.shape), x)
+            engine.used(name, used["weight"], 1, Whole)
+    if "bias" in used:
+        taps[3] = engine.tap((size, outputs), x)
+        engine.used(name, used["bias"], 1, Whole)
+    result: Tensor = Convolution.apply(name, shape, x, weight, bias, *taps)  # type: ignore[no-untyped-call]
+    return result
 
 
 @rule(nn.Embedding)
@@ -195,11 +221,12 @@ def _embedding(engine: Engine, module: nn.Embedding, input: Tensor) -> Tensor:  
 
 def embed(engine: Engine, name: str, indices: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
     """Return rows of a table, recorded."""
-    with torch.no_grad():
-        y = F.embedding(indices, weight)
-    return trap(
-        engine, EmbeddingCall(name, {"weight": weight}, indices, len(weight), padding_idx), engine.probe.detach(), y
-    )
+    folded = (len(indices), indices.numel() // len(indices))
+    wide = torch.empty((), device=weight.device)
+    taps = [engine.tap(folded, wide.double(), of_input=True), engine.tap((*folded, weight.shape[1]), wide)]
+    engine.used(name, weight, 2, partial(add_up_rows, num_rows=len(weight)))
+    result: Tensor = Lookup.apply(name, indices, weight.detach(), padding_idx, *taps)  # type: ignore[no-untyped-call]
+    return result
 
 
 @rule(nn.EmbeddingBag)
@@ -241,13 +268,19 @@ def affine(
     if weight is None and bias is None:
         return x
     used = trained(weight=weight, bias=bias)
-    plain = torch.ones((), device=x.device) if weight is None else weight.view(shape)
-    if not used:
-        return (x * plain + (0 if bias is None else bias.view(shape))).to(x.dtype)
-    x = engine.batched(x, name)
-    with torch.no_grad():
-        y = x * plain + (0 if bias is None else bias.view(shape))
-    return trap(engine, AffineCall(name, used, x, plain, dims), x, y.to(x.dtype))
+    plain = [None if param is None else param.detach().view(shape) for param in (weight, bias)]
+    if used:
+        x = engine.batched(x, name)
+    wide = torch.empty((), device=x.device)
+    taps: list[Tensor | None] = []
+    for key, param in (("weight", weight), ("bias", bias)):
+        if key not in used or param is None:
+            taps.append(None)
+            continue
+        taps.append(engine.tap((len(x), param.numel()), wide))
+        engine.used(name, param, 1, Whole)
+    result: Tensor = Affine.apply(name, dims, x, *plain, *taps)  # type: ignore[no-untyped-call]
+    return result
 
 
 @rule(nn.LayerNorm)
@@ -292,7 +325,10 @@ def expand(engine: Engine, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     size = engine.batch_size
     assert size is not None
     name = engine.name(module)
-    copies = {key: param.detach().expand(size, *param.shape).requires_grad_() for key, param in used.items()}
+    copies = {}
+    for key, param in used.items():
+        copies[key] = engine.tap((size, *param.shape), param, base=param)
+        engine.used(name, param, 1, Whole)
     fixed = {key: param for key, param in own.items() if key not in used} | dict(module.named_buffers())
     flat, structure = torch.utils._pytree.tree_flatten((args, kwargs))
     mapped = [isinstance(value, Tensor) and value.dim() > 0 and len(value) == size for value in flat]
@@ -314,5 +350,4 @@ def expand(engine: Engine, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             raise Unsupported(
                 f"{name} ({kind}): it has no rule, and vmap cannot run it on one example", "Use layers that have a rule"
             ) from error
-    engine.calls.append(ExpandedCall(name, used, copies))
     return result

@@ -63,6 +63,12 @@ def micro_batches(sample: NDArray[np.int64], size: int, step: int = 0) -> list[M
     ]
 
 
+def moved(values: NDArray[Any], device: torch.device) -> Tensor:
+    """Bring something small to a device, without waiting for what that is doing."""
+    there = torch.from_numpy(values)
+    return there.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else there.to(device)
+
+
 def fetcher(dataset: Any) -> tuple[int, Callable[[NDArray[np.int64]], Any]]:
     """Return the number of examples and a function that collates some of them."""
     if isinstance(dataset, TensorDataset):
@@ -73,7 +79,8 @@ def fetcher(dataset: Any) -> tuple[int, Callable[[NDArray[np.int64]], Any]]:
             raise InvalidArgument("dataset", [len(part) for part in tensors], "tensors of one length")
 
         def rows(indices: NDArray[np.int64]) -> tuple[Tensor, ...]:
-            return tuple(part[torch.from_numpy(indices).to(part.device)] for part in tensors)
+            there = {device: moved(indices, device) for device in {part.device for part in tensors}}
+            return tuple(part[there[part.device]] for part in tensors)
 
         return len(tensors[0]), rows
     if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):

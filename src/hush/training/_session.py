@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,11 +18,11 @@ from torch.optim import Optimizer
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.randomness import Source, assumptions_of, source_or_default
-from hush.training._check import check_batch
+from hush.training._check import check_batch, check_calls
 from hush.training._engine import Engine
-from hush.training._noise import gaussian
 from hush.training._plan import Plan, make_plan
-from hush.training._sampling import Loader, Micro, fetcher, poisson_sample
+from hush.training._sampling import Loader, Micro, fetcher, moved, poisson_sample
+from hush.training._update import Updater
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class PrivateTraining:
 
     Attributes:
         model: The caller's own model.
-        optimizer: The caller's own optimizer.
+        optimizer: The caller's own optimizer, or optimizers.
         loader: Physical batches; iterate over it once, calling `step` for each.
         plan: What was agreed on.
         steps_taken: How many noisy steps the weights have seen.
@@ -58,19 +59,34 @@ class PrivateTraining:
     """
 
     def __init__(
-        self, model: nn.Module, optimizer: Optimizer, dataset: Any, plan: Plan, *, source: Source | None = None
+        self,
+        model: nn.Module,
+        optimizer: Optimizer | Sequence[Optimizer],
+        dataset: Any,
+        plan: Plan,
+        *,
+        compile: bool | str | None = None,  # noqa: A002
+        source: Source | None = None,
     ) -> None:
         """Attach to the model; `hush.privatize` makes the plan, too."""
         check_instance("model", model, nn.Module)
-        check_instance("optimizer", optimizer, Optimizer, "Such as torch.optim.SGD(model.parameters(), lr=0.1)")
-        _check_optimizer(model, optimizer)
+        if isinstance(model, torch._dynamo.OptimizedModule):
+            raise InvalidArgument("model", "compiled", "the model itself", "compile=True compiles it with its privacy")
+        optimizers = tuple(optimizer) if isinstance(optimizer, (list, tuple)) else (optimizer,)
+        for one in optimizers:
+            check_instance("optimizer", one, Optimizer, "Such as torch.optim.SGD(model.parameters(), lr=0.1)")
+            _check_optimizer(model, one)
         chosen = source_or_default(source)
         self.model, self.optimizer, self.plan = model, optimizer, plan
         self.steps_taken = 0
+        self._optimizers = optimizers
         self._num_examples, fetch = fetcher(dataset)
         self._key = self._noise_key = chosen.words(4).tobytes()
         self._assumptions = assumptions_of(chosen)
-        self._engine = Engine(model)
+        if compile is None:
+            compile = next(model.parameters()).is_cuda  # noqa: A001
+        self._engine = Engine(model, backend="inductor" if compile is True else compile or None)
+        self._updater = Updater(model, optimizers)
         self._totals: dict[str, Tensor] = {}
         self._current: Micro | None = None
         self._position = 0  # of the next physical batch within the logical one
@@ -91,9 +107,11 @@ class PrivateTraining:
         self._engine.refuse_changed_buffers()
         if (signature := self._engine.signature()) not in self._checked:
             check_batch(self._engine, losses)
+            if not self._checked:
+                check_calls(self._engine)
             self._checked.add(signature)
         self._engine.backward(losses)
-        weights = torch.from_numpy(batch.weights).to(losses.device)
+        weights = moved(batch.weights, losses.device)
         found = self._engine.clipped_sum(self.plan.clip_norm, weights, num_summed=2 * self.plan.batch_size)
         for name, value in found.gradients.items():
             self._totals[name] = self._totals[name].add_(value) if name in self._totals else value
@@ -126,7 +144,7 @@ class PrivateTraining:
             "key": self._key,
             "assumptions": self._assumptions,
             "model": copy.deepcopy(self.model.state_dict()),
-            "optimizer": copy.deepcopy(self.optimizer.state_dict()),
+            "optimizers": [copy.deepcopy(one.state_dict()) for one in self._optimizers],
             "random": [torch.get_rng_state(), *torch.cuda.get_rng_state_all()],
         }
 
@@ -151,7 +169,8 @@ class PrivateTraining:
                 "The same noise on other weights would show their difference",
             )
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for one, stored in zip(self._optimizers, state["optimizers"], strict=True):
+            one.load_state_dict(stored)
         self.steps_taken, self._key = state["steps_taken"], state["key"]
         self._assumptions = tuple(state["assumptions"])
         self._noise_key = self._key if "test randomness" in self._assumptions else os.urandom(32)
@@ -183,25 +202,12 @@ class PrivateTraining:
         self._engine.end()
 
     def _update(self) -> None:
-        """Add the noise to the clipped sum, once; divide by the public batch size; let the optimizer step."""
+        """Add the noise to the clipped sum, once; divide by the public batch size; let the optimizers step."""
         plan, totals, step = self.plan, self._totals, self.steps_taken
         # Counted before anything is drawn or changed: a crash in between wastes a step, and never repeats its noise.
         self.steps_taken += 1
         self._abandon()
-        params = {name: param for name, param in self.model.named_parameters() if param.requires_grad}
-        sizes = [param.numel() for param in params.values()]
-        device = next(iter(params.values())).device
-        noise = gaussian(self._key_for("noise"), step, sum(sizes), device)
-        noise.mul_(plan.noise_multiplier * plan.clip_norm / plan.batch_size)
-        for (name, param), part in zip(params.items(), torch.split(noise, sizes), strict=True):
-            noisy = part.to(param.device).view_as(param)
-            if name in totals:
-                noisy.add_(totals[name], alpha=1 / plan.batch_size)
-            param.grad = noisy.to(param.dtype)
-        for param in self.model.parameters():
-            if not param.requires_grad:
-                param.grad = None  # whatever is there is not private
-        self.optimizer.step()
+        self._updater(self._key_for("noise"), step, totals, plan.noise_multiplier * plan.clip_norm, plan.batch_size)
 
 
 def _plan_state(plan: Plan) -> dict[str, Any]:
@@ -221,7 +227,7 @@ def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
 
 def privatize(
     model: nn.Module,
-    optimizer: Optimizer,
+    optimizer: Optimizer | Sequence[Optimizer],
     dataset: Any,
     *,
     delta: float,
@@ -234,13 +240,14 @@ def privatize(
     physical_batch_size: int | None = None,
     relation: Relation = Relation.ADD_OR_REMOVE,
     unit: Unit | None = None,
+    compile: bool | str | None = None,  # noqa: A002
     source: Source | None = None,
 ) -> PrivateTraining:
     """Prepare a model for private training: three lines more in an ordinary loop.
 
     Args:
         model: Any module that treats examples, in the first dimension, one by one. It stays the caller's own.
-        optimizer: Any of torch's over the model's parameters.
+        optimizer: Any of torch's over the model's parameters, or several.
         dataset: Tensors of one length (as a tuple, or a TensorDataset), or a Dataset with a length.
         delta: The delta of the guarantee; less than one over the number of examples.
         clip_norm: To what norm each example's gradient is clipped.
@@ -252,6 +259,8 @@ def privatize(
         physical_batch_size: How many examples go through the model at once; only memory and speed depend on it.
         relation: What neighbouring datasets are.
         unit: What is protected.
+        compile: Whether torch.compile is to speed up the model and the clipping, or by which of its backends; without
+            it, on a GPU only. The numbers are the same within rounding.
         source: Where the secret key comes from; for tests, a TestSource.
 
     Returns:
@@ -281,4 +290,4 @@ def privatize(
         physical_batch_size=physical_batch_size,
         **settings,
     )
-    return PrivateTraining(model, optimizer, dataset, plan, source=source)
+    return PrivateTraining(model, optimizer, dataset, plan, compile=compile, source=source)

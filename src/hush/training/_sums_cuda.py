@@ -1,0 +1,188 @@
+"""Norms and weighted sums of many parameters' gradients in one pass each, on a GPU.
+
+Tensors [B, n] of any number and size are read by address: one kernel for all of them instead of some for each.
+"""
+
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_WIDTH = 4096  # numbers of a row that a program squares
+_COLUMNS = 1024  # numbers of all rows that a program sums
+_BUSY = 1024  # programs that keep the device busy
+
+_KINDS = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
+
+
+@lru_cache(maxsize=64)
+def _tiles(sizes: tuple[int, ...], width: int, device: torch.device) -> Tensor:
+    """Return, for each tile: whose it is, where in a row it begins, and where among the rows of all."""
+    tiles, before = [], 0
+    for number, size in enumerate(sizes):
+        tiles += [(number, start, before + start) for start in range(0, size, width)]
+        before += size
+    return torch.tensor(tiles, dtype=torch.int64, device=device)
+
+
+@lru_cache(maxsize=64)
+def table(rows: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
+    """Return addresses and sizes on the device; the allocator mostly gives the same ones again."""
+    return torch.tensor(rows, dtype=torch.int64).pin_memory().to(device, non_blocking=True)
+
+
+def _pointers(tensors: list[Tensor]) -> Tensor:
+    return table(tuple((each.data_ptr(), each.shape[1]) for each in tensors), tensors[0].device)
+
+
+def _in_order(each: Tensor) -> Tensor:
+    """Return the rows as they lie in memory, [B, n], without a copy if each is a block of its own in any order."""
+    length = each[0].numel()
+    expected = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(each.stride(), each.shape, strict=True)):
+        expected = expected * size if stride == expected or size == 1 else 0
+    if expected == each.numel() and (each.stride(0) == length or len(each) == 1):
+        return each.as_strided((len(each), length), (length, 1))
+    return each.contiguous().view(len(each), length)
+
+
+def _by_kind(tensors: list[Tensor]) -> list[tuple[torch.dtype, list[int]]]:
+    kinds: dict[torch.dtype, list[int]] = {}
+    for number, tensor in enumerate(tensors):
+        kinds.setdefault(tensor.dtype, []).append(number)
+    return list(kinds.items())
+
+
+def squares(tensors: list[Tensor]) -> Tensor:
+    """Return the sum of the squares of each example's part of all tensors, in fp64: [B]."""
+    size, device = len(tensors[0]), tensors[0].device
+    groups = [(kind, [_in_order(tensors[number]) for number in numbers]) for kind, numbers in _by_kind(tensors)]
+    tiles = [_tiles(tuple(each.shape[1] for each in some), _WIDTH, device) for _, some in groups]
+    parts = torch.empty(sum(len(each) for each in tiles), size, device=device)
+    with torch.cuda.device(device):
+        start = 0
+        for (kind, some), own in zip(groups, tiles, strict=True):
+            _squares[(len(own), size)](own, _pointers(some), parts[start:], size, KIND=_KINDS[kind], WIDTH=_WIDTH)
+            start += len(own)
+    return parts.sum(0, dtype=torch.float64)
+
+
+def factors(
+    squares: Tensor, doubts: Tensor | None, roundings: Tensor | None, chosen: Tensor, target: float, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Return by what each example's gradient is multiplied, and its norm: NaN where that is not finite."""
+    size, device = len(squares), squares.device
+    found, norms = torch.empty(size, device=device), torch.empty(size, device=device)
+    with torch.cuda.device(device):
+        _factors[(triton.cdiv(size, 128),)](
+            squares,
+            squares if doubts is None else doubts,
+            squares if roundings is None else roundings,
+            chosen,
+            found,
+            norms,
+            target,
+            scale,
+            size,
+            DOUBTS=doubts is not None,
+            ROUNDINGS=roundings is not None,
+        )
+    return found, norms
+
+
+def weighted_sums(tensors: list[Tensor], factors: Tensor) -> list[Tensor]:
+    """Return the sum over examples of factor times row, for each tensor, in fp32; rows of factor 0 are passed over."""
+    sums: list[Tensor] = [factors] * len(tensors)
+    size, device = len(factors), factors.device
+    for kind, numbers in _by_kind(tensors):
+        some = [_in_order(tensors[number]) for number in numbers]
+        sizes = tuple(each.shape[1] for each in some)
+        tiles = _tiles(sizes, _COLUMNS, device)
+        splits = max(min(_BUSY // len(tiles), size // 8), 1)
+        parts = torch.empty(splits, sum(sizes), device=device)
+        with torch.cuda.device(device):
+            _weighted_sums[(len(tiles), splits)](
+                tiles,
+                _pointers(some),
+                factors,
+                parts,
+                parts.stride(0),
+                size,
+                triton.cdiv(size, splits),
+                KIND=_KINDS[kind],
+                COLUMNS=_COLUMNS,
+            )
+        total = parts[0] if splits == 1 else parts.sum(0)
+        for number, each, value in zip(numbers, some, total.split(sizes), strict=True):
+            one = tensors[number][0]
+            kept = each.data_ptr() == tensors[number].data_ptr()
+            sums[number] = value.as_strided(one.shape, one.stride()) if kept else value.view(one.shape)
+    return sums
+
+
+@triton.jit
+def _factors(
+    squares,
+    doubts,
+    roundings,
+    chosen,
+    factors,
+    norms,
+    target,
+    scale,
+    size,
+    DOUBTS: tl.constexpr,
+    ROUNDINGS: tl.constexpr,
+):
+    at = tl.program_id(0) * 128 + tl.arange(0, 128)
+    inside = at < size
+    square = tl.maximum(tl.load(squares + at, mask=inside, other=0.0), 0.0, propagate_nan=tl.PropagateNan.ALL)
+    bound = square
+    if DOUBTS:
+        bound += tl.load(doubts + at, mask=inside, other=0.0)
+    bound = tl.sqrt(bound)
+    if ROUNDINGS:
+        bound += tl.sqrt(tl.load(roundings + at, mask=inside, other=0.0))
+    finite = bound < float("inf")  # and no NaN
+    weight = tl.load(chosen + at, mask=inside, other=0.0)
+    factor = tl.minimum(target * scale / tl.maximum(bound, 1e-300), 1.0) / scale
+    tl.store(factors + at, tl.where(finite & (weight > 0), factor, 0.0).to(tl.float32), mask=inside)
+    tl.store(norms + at, tl.where(finite, tl.sqrt(square) / scale, float("nan")).to(tl.float32), mask=inside)
+
+
+@triton.jit
+def _squares(tiles, pointers, parts, size, KIND: tl.constexpr, WIDTH: tl.constexpr):
+    place = tiles + tl.program_id(0).to(tl.int64) * 3
+    row = pointers + tl.load(place) * 2
+    start = tl.load(place + 1)
+    length = tl.load(row + 1)
+    example = tl.program_id(1).to(tl.int64)
+    values = tl.load(row).to(tl.pointer_type(KIND)) + example * length
+    at = start + tl.arange(0, WIDTH)
+    value = tl.load(values + at, mask=at < length, other=0.0).to(tl.float32)
+    tl.store(parts + tl.program_id(0).to(tl.int64) * size + example, tl.sum(value * value))
+
+
+@triton.jit
+def _weighted_sums(tiles, pointers, factors, parts, stride, size, some, KIND: tl.constexpr, COLUMNS: tl.constexpr):
+    place = tiles + tl.program_id(0).to(tl.int64) * 3
+    row = pointers + tl.load(place) * 2
+    length = tl.load(row + 1)
+    at = tl.load(place + 1) + tl.arange(0, COLUMNS)
+    inside = at < length
+    values = tl.load(row).to(tl.pointer_type(KIND)) + at
+    total = tl.zeros((COLUMNS,), tl.float32)
+    first = tl.program_id(1) * some
+    for example in range(first, tl.minimum(first + some, size)):
+        factor = tl.load(factors + example)
+        value = tl.load(values + example * length, mask=inside & (factor > 0), other=0.0).to(tl.float32)
+        total += factor * value
+    tl.store(
+        parts + tl.program_id(1).to(tl.int64) * stride + tl.load(place + 2) + tl.arange(0, COLUMNS), total, mask=inside
+    )
