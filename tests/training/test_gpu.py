@@ -67,7 +67,7 @@ def test_gram_kernel(shape: tuple[int, int, int, int], kind: torch.dtype) -> Non
     size, positions, inputs, outputs = shape
     x = torch.randn(size, positions, inputs, device="cuda").to(kind)
     g = torch.randn(size, positions, outputs, device="cuda").to(kind) * 0.1
-    for found, expected in zip(gram(x, g), gram(x.cpu(), g.cpu()), strict=True):
+    for found, expected in zip(gram([(x, g)] * 2), gram([(x.cpu(), g.cpu())] * 2), strict=True):
         assert torch.allclose(found.cpu(), expected, rtol=1e-4)
 
 

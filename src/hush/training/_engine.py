@@ -20,7 +20,18 @@ from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported
 from hush.training import _sequence_rules as _sequence_rules
-from hush.training._gradients import Gradient, Patches, Products, Whole, clip_factors, dense_squares, dense_sums, merged
+from hush.training._gradients import (
+    Gradient,
+    Measure,
+    Patches,
+    Products,
+    Whole,
+    clip_factors,
+    dense_squares,
+    dense_sums,
+    measure_products,
+    merged,
+)
 from hush.training._rules import attach
 
 # What rounding in fp32 can add to a clipped gradient's norm; norms are those of the very numbers that are summed.
@@ -340,12 +351,14 @@ def _finish(
         chosen = chosen * ~bad
     everything = [gradient for piece in pieces for gradient, _ in piece]
     dense = [gradient.dense for gradient in everything if gradient.dense is not None]
-    squares = dense_squares(dense) if dense else torch.zeros(len(chosen), device=chosen.device, dtype=torch.float64)
-    doubts: Tensor | None = None
-    roundings: Tensor | None = None
-    for gradient in everything:
-        if (measure := gradient.measure()) is None:
-            continue
+    products = [pair for gradient in everything if (pair := gradient.product()) is not None]
+    measures = [measure for gradient in everything if (measure := gradient.measure()) is not None]
+    if dense:
+        measures.append(Measure(dense_squares(dense)))
+    if products:
+        measures.append(measure_products(products, len(chosen)))
+    squares, doubts, roundings = measures[0].squares, measures[0].doubt, measures[0].rounding
+    for measure in measures[1:]:
         squares = squares + measure.squares
         doubts = _added(doubts, measure.doubt)
         roundings = _added(roundings, measure.rounding)

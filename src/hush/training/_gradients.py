@@ -50,8 +50,9 @@ class Measure:
 class Gradient(ABC):
     """Every example's gradient of one parameter, or of some of its rows.
 
-    A form may have a ``dense`` part [B, ...], gradients themselves. Then ``measure`` and ``weighted_sum`` are about the
-    rest, if there is any: dense parts of all parameters are measured and summed together.
+    A form may have a ``dense`` part [B, ...], gradients themselves, and a ``product`` part, x and g. Then ``measure``
+    is about the rest, if there is any: such parts of all parameters are measured together; dense ones are also summed
+    together, and ``weighted_sum`` is about the rest.
     """
 
     @property
@@ -59,9 +60,16 @@ class Gradient(ABC):
         """The dense part."""
         return None
 
-    @abstractmethod
+    def product(self) -> tuple[Tensor, Tensor] | None:
+        """Return x [B, T, d] and g [B, T, p], if the norm is to be found from their products.
+
+        There may be several of them, one after the other, for each example.
+        """
+        return None
+
     def measure(self) -> Measure | None:
-        """Return squared norms, or what is to be added to those of the dense part."""
+        """Return squared norms, or what is to be added to those of the other parts."""
+        return None
 
     @abstractmethod
     def whole(self) -> Tensor:
@@ -157,9 +165,6 @@ class Whole(Gradient):
     def dense(self) -> Tensor:
         return self.each
 
-    def measure(self) -> None:
-        return None
-
     def whole(self) -> Tensor:
         return self.each
 
@@ -178,18 +183,14 @@ class Products(Gradient):
     g: Tensor
     transposed: bool = False
 
-    def measure(self) -> Measure:
-        if self.x.shape[1] == 1:
-            squares = (_length(self.x) * _length(self.g)).square()
-            return Measure(squares, None, squares * _coarseness(self.g) ** 2)
-        if not prefers_gram(self.x.shape, self.g.shape[-1], self.g):
-            return Measure(torch.cat([dense_squares([each]) for each, _ in self._chunks()]))
-        squares, largest, spread = gram(self.x, self.g)
-        # Where positions cancel, products are larger than what they add up to: their rounding would decide. And a sum
-        # over the positions of all examples would lose the others' share beside them. So the norm of such an example
-        # counts as larger than it is.
-        doubt = largest * 2.0**-16 if self.g.is_cuda else (largest * _CANCELLED - squares).clamp_min(0)
-        return Measure(squares, doubt, spread * _coarseness(self.g) ** 2)
+    def product(self) -> tuple[Tensor, Tensor] | None:
+        gram_ = self.x.shape[1] == 1 or prefers_gram(self.x.shape, self.g.shape[-1], self.g)
+        return (self.x, self.g) if gram_ else None
+
+    def measure(self) -> Measure | None:
+        if self.product() is not None:
+            return None
+        return Measure(torch.cat([dense_squares([each]) for each, _ in self._chunks()]))
 
     def _chunks(self) -> list[tuple[Tensor, slice]]:
         """Return the gradients of a few examples at a time."""
@@ -203,7 +204,7 @@ class Products(Gradient):
         return each.mT if self.transposed else each
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        if self.x.shape[1] > 1 and not prefers_gram(self.x.shape, self.g.shape[-1], self.g):
+        if self.product() is None:
             total = sum(dense_sums([each], factors[part])[0] for each, part in self._chunks())
             assert isinstance(total, Tensor)
             return total.mT if self.transposed else total
@@ -212,14 +213,44 @@ class Products(Gradient):
             x = torch.where(factors > 0, x, 0.0)  # few: no need to ask whether one is not finite
             g = torch.where(factors > 0, g, 0.0)
         half = g.is_cuda and g.dtype is torch.bfloat16
-        kind = g.dtype if half else torch.float32
-        scaled = torch.mul(g, factors, out=torch.empty_like(g, dtype=kind)).flatten(0, 1)  # in fp32, and one pass
-        x = x.flatten(0, 1).to(kind)
-        left, right = (x, scaled) if self.transposed else (scaled, x)
-        return torch.mm(left.mT, right, out_dtype=torch.float32) if half else left.mT @ right
+        if half:
+            from hush.training._sums_cuda import scaled
+
+            g = scaled(g, factors)
+        else:
+            x, g = x.float(), g.float() * factors
+        left, right = (x, g) if self.transposed else (g, x)
+        left, right = left.flatten(0, 1).mT, right.flatten(0, 1)
+        return torch.mm(left, right, out_dtype=torch.float32) if half else left @ right
 
     def without(self, bad: Tensor) -> Products:
         return replace(self, x=_masked(self.x, bad), g=_masked(self.g, bad))
+
+
+def measure_products(pairs: list[tuple[Tensor, Tensor]], size: int) -> Measure:
+    """Return the squared norms of sums of products over all layers, for so many examples.
+
+    Where positions cancel, products are larger than what they add up to: their rounding would decide. And a sum over
+    the positions of all examples would lose the others' share beside them. So the norm of such an example counts as
+    larger than it is.
+    """
+    squares = torch.zeros(size, device=pairs[0][0].device, dtype=torch.float64)
+    doubt, rounding = squares, squares
+    several: dict[int, list[tuple[Tensor, Tensor]]] = {}
+    for x, g in pairs:
+        if x.shape[1] > 1:
+            several.setdefault(len(x), []).append((x, g))
+            continue
+        found = (_length(x) * _length(g)).square().view(size, -1).sum(1)
+        squares, rounding = squares + found, rounding + found * _coarseness(g) ** 2
+    for some in several.values():
+        found, largest, spread = (each.view(len(some), size, -1).sum(2) for each in gram(some))
+        cuda = found.is_cuda
+        doubts = largest * 2.0**-16 if cuda else (largest * _CANCELLED - found).clamp_min(0)
+        squares, doubt = squares + found.sum(0), doubt + doubts.sum(0)
+        kinds = {_coarseness(g) for _, g in some}
+        rounding = rounding + spread.sum(0) * max(kinds) ** 2
+    return Measure(squares, doubt, rounding)
 
 
 def _coarseness(like: Tensor) -> float:
@@ -299,27 +330,17 @@ class ConvShape:
         """Return what each position saw: [B, groups, d, T]."""
         if len(self.stride) == 1:
             return replace(self, **self._flattened()).patches(x.unsqueeze(2))
-        height, width = self.output(x)
-        view = self._view(x, height, width).permute(0, 1, 4, 5, 6, 2, 3)
-        return view.reshape(len(x), self.groups, -1, height * width)
+        view = self._view(x).permute(0, 1, 4, 5, 6, 2, 3)
+        return view.reshape(len(x), self.groups, -1, math.prod(self.output(x)))
 
-    def _view(self, x: Tensor, height: int, width: int) -> Tensor:
+    def _view(self, x: Tensor) -> Tensor:
         """Return the same without a copy: [B, groups, height, width, inputs, kernel height, kernel width]."""
-        x = F.pad(x, (self.padding[1], self.padding[1], self.padding[0], self.padding[0])).contiguous()
-        inputs, tall, wide = self.weight[1:]
-        example, channel, row, column = x.stride()
-        return x.as_strided(
-            (len(x), self.groups, height, width, inputs, tall, wide),
-            (
-                example,
-                inputs * channel,
-                row * self.stride[0],
-                column * self.stride[1],
-                channel,
-                row * self.dilation[0],
-                column * self.dilation[1],
-            ),
-        )
+        view = F.pad(x, (self.padding[1], self.padding[1], self.padding[0], self.padding[0]))
+        for dim in range(2):
+            extent = self.dilation[dim] * (self.weight[2 + dim] - 1) + 1
+            view = view.unfold(2 + dim, extent, self.stride[dim])[..., :: self.dilation[dim]]
+        view = view.reshape(len(view), self.groups, -1, *view.shape[2:])  # a view: channels are split in two
+        return view.permute(0, 1, 3, 4, 2, 5, 6)
 
     def _flattened(self) -> dict[str, Any]:
         return {
@@ -353,7 +374,7 @@ class ConvShape:
         """
         size, outputs, height, width = g.shape
         groups, features = self.groups, math.prod(self.weight[1:])
-        patches = self._view(x, height, width)
+        patches = self._view(x)
         positions = height * width
         some = max(_CACHED // max(groups * positions * features, 1), 1)
         found = g.new_empty(size * groups, outputs // groups, features)
@@ -381,18 +402,9 @@ class Patches(Gradient):
     g: Tensor
     shape: ConvShape
 
-    def measure(self) -> Measure:
+    def product(self) -> tuple[Tensor, Tensor]:
         patches = self.shape.patches(self.x).flatten(0, 1).mT  # [B groups, T, d]
-        g = self.g.reshape(len(patches), -1, patches.shape[1]).mT
-        found = Products(patches, g).measure()
-        size = len(self.x)
-
-        def over_groups(values: Tensor | None) -> Tensor | None:
-            return None if values is None else values.view(size, -1).sum(1)
-
-        squares = over_groups(found.squares)
-        assert squares is not None
-        return Measure(squares, over_groups(found.doubt), over_groups(found.rounding))
+        return patches, self.g.reshape(len(patches), -1, patches.shape[1]).mT
 
     def whole(self) -> Tensor:
         return self.shape.per_example(self.x, self.g)
@@ -458,8 +470,8 @@ class Tied(Gradient):
         return self.each
 
     def measure(self) -> Measure:
-        size, width = len(self.each), self.each.shape[-1]
-        met = self.each.reshape(-1, width)[self.table.places()].view(size, -1, width)
+        examples = torch.arange(len(self.each), device=self.each.device).unsqueeze(1)
+        met = self.each[examples, self.table.rows]
         kind = torch.float64 if self.each.dtype is torch.float64 else torch.float32
         crossed = (met.to(kind) * self.table.g).sum((1, 2)).double()
         own = _squares(self.table.g)

@@ -10,37 +10,24 @@ import torch
 from torch import Tensor
 
 
-def gram(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return three squares for each example, in fp64: [B].
+def gram(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return three squares for each layer's pair x [B, T, d], g [B, T, p] and each example, in fp64: [layers, B].
 
     The norm itself; the largest that it could be, if no position cancelled another: the sum of |x_t| |g_t|; and what
     bounds the norm of a sum in which every g_t is replaced by something smaller in all its elements, that is |g| times
     the largest singular value of x, which is at most the fourth root of the sum over s and t of <x_s, x_t>^2.
     """
-    if x.is_cuda:
-        found: tuple[Tensor, Tensor, Tensor] = torch.ops.hush.gram(x, g)
-        return found
-    return _plain(x, g)
+    if pairs[0][0].is_cuda:
+        from hush.training._gram_cuda import gram as on_gpu
+
+        return on_gpu(pairs)
+    found = [_plain(x.double(), g.double()) for x, g in pairs]
+    squares, largest, spread = (torch.stack(part) for part in zip(*found, strict=True))
+    return squares, largest, spread
 
 
 def _plain(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    x, g = x.double(), g.double()
     of_x, of_g = torch.bmm(x, x.mT), torch.bmm(g, g.mT)
     lengths = [product.diagonal(dim1=1, dim2=2).clamp_min(0) for product in (of_x, of_g)]
     largest = (lengths[0].sqrt() * lengths[1].sqrt()).sum(1).square()
     return (of_x * of_g).sum((1, 2)), largest, lengths[1].sum(1) * of_x.square().sum((1, 2)).sqrt()
-
-
-@torch.library.custom_op("hush::gram", mutates_args=())
-def _gram(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    if not x.is_cuda:
-        return _plain(x, g)
-    from hush.training._gram_cuda import gram as on_gpu
-
-    return on_gpu(x, g)
-
-
-@_gram.register_fake
-def _(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    like = x.new_empty(len(x), dtype=torch.float64)
-    return like, torch.empty_like(like), torch.empty_like(like)

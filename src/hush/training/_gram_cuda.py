@@ -10,38 +10,47 @@ import triton.language as tl
 from torch import Tensor
 
 
-def gram(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `_gram.gram` says."""
-    size, positions, inputs = x.shape
-    outputs = g.shape[2]
-    tile = 32 if positions <= 32 else 64 if positions <= 64 else 128
-    tiles = triton.cdiv(positions, tile)
-    pairs = tiles * (tiles + 1) // 2
-    half = x.dtype in (torch.bfloat16, torch.float16) and g.dtype == x.dtype
-    if not half:
-        x, g = x.float(), g.float()
-    products = torch.empty(2, size, pairs, device=x.device)
-    lengths = torch.empty(2, size, tiles, device=x.device)
-    with torch.cuda.device(x.device):
-        _gram_kernel[(pairs, size)](
-            x,
-            g,
-            *products,
-            *lengths,
-            positions,
-            inputs,
-            outputs,
-            *x.stride(),
-            *g.stride(),
-            TILE=tile,
-            DEPTH=64 if half else 32,
-            PRECISION="tf32" if half else "tf32x3",
-            num_warps=8 if tile == 128 else 4,
-            num_stages=3,
-        )
-    squares, of_x = products.double().sum(2)
-    largest, of_g = lengths.double().sum(2)
+def gram(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what `_gram.gram` says, of layers with equally many examples: one kernel for each, few for all."""
+    size, device = len(pairs[0][0]), pairs[0][0].device
+    tiles = [triton.cdiv(x.shape[1], _tile(x.shape[1])) for x, _ in pairs]
+    most = max(tiles)
+    products = torch.zeros(2, len(pairs), size, most * (most + 1) // 2, device=device)
+    lengths = torch.zeros(2, len(pairs), size, most, device=device)
+    with torch.cuda.device(device):
+        for layer, (x, g) in enumerate(pairs):
+            positions, inputs, outputs = *x.shape[1:], g.shape[2]
+            tile = _tile(positions)
+            half = x.dtype in (torch.bfloat16, torch.float16) and g.dtype == x.dtype
+            if not half:
+                x, g = x.float(), g.float()
+            _gram_kernel[(tiles[layer] * (tiles[layer] + 1) // 2, size)](
+                x,
+                g,
+                products[0, layer],
+                products[1, layer],
+                lengths[0, layer],
+                lengths[1, layer],
+                products.shape[3],
+                most,
+                positions,
+                inputs,
+                outputs,
+                *x.stride(),
+                *g.stride(),
+                TILE=tile,
+                DEPTH=64 if half else 32,
+                PRECISION="tf32" if half else "tf32x3",
+                num_warps=8 if tile == 128 else 4,
+                num_stages=3,
+            )
+    squares, of_x = products.sum(3, dtype=torch.float64)
+    largest, of_g = lengths.sum(3, dtype=torch.float64)
     return squares, largest.square(), of_g * of_x.sqrt()
+
+
+def _tile(positions: int) -> int:
+    return 32 if positions <= 32 else 64 if positions <= 64 else 128
 
 
 @triton.jit
@@ -76,6 +85,8 @@ def _gram_kernel(
     squares_of_x,
     lengths,
     lengths_of_g,
+    room,
+    room_of_lengths,
     positions,
     inputs,
     outputs,
@@ -100,13 +111,11 @@ def _gram_kernel(
     of_x = _product(x + example * x_example, i, j, inputs, x_position, x_feature, positions, TILE, DEPTH, PRECISION)
     of_g = _product(g + example * g_example, i, j, outputs, g_position, g_feature, positions, TILE, DEPTH, PRECISION)
     twice = tl.where(row == column, 1.0, 2.0)
-    pairs = tl.num_programs(0)
-    tl.store(products + example * pairs + pair, tl.sum(of_x * of_g) * twice)
-    tl.store(squares_of_x + example * pairs + pair, tl.sum(of_x * of_x) * twice)
+    tl.store(products + example * room + pair, tl.sum(of_x * of_g) * twice)
+    tl.store(squares_of_x + example * room + pair, tl.sum(of_x * of_x) * twice)
     if row == column:
         own = i[:, None] == j[None, :]
         of_x = tl.where(own, tl.maximum(of_x, 0.0), 0.0)
         of_g = tl.where(own, tl.maximum(of_g, 0.0), 0.0)
-        tiles = tl.cdiv(positions, TILE)
-        tl.store(lengths + example * tiles + row, tl.sum(tl.sqrt(of_x) * tl.sqrt(of_g)))
-        tl.store(lengths_of_g + example * tiles + row, tl.sum(of_g))
+        tl.store(lengths + example * room_of_lengths + row, tl.sum(tl.sqrt(of_x) * tl.sqrt(of_g)))
+        tl.store(lengths_of_g + example * room_of_lengths + row, tl.sum(of_g))

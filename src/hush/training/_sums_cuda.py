@@ -14,8 +14,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_WIDTH = 4096  # numbers of a row that a program squares
+_WIDTH = 2048  # numbers of a row that a program takes at once
+_TIMES = 8  # and how often, to square them
 _COLUMNS = 1024  # numbers of all rows that a program sums
+_ROWS = 8  # of how many examples at once
 _BUSY = 1024  # programs that keep the device busy
 
 _KINDS = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
@@ -38,18 +40,17 @@ def table(rows: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
 
 
 def _pointers(tensors: list[Tensor]) -> Tensor:
-    return table(tuple((each.data_ptr(), each.shape[1]) for each in tensors), tensors[0].device)
+    return table(tuple((each.data_ptr(), each.shape[1], each.stride(0)) for each in tensors), tensors[0].device)
 
 
 def _in_order(each: Tensor) -> Tensor:
     """Return the rows as they lie in memory, [B, n], without a copy if each is a block of its own in any order."""
-    length = each[0].numel()
-    expected = 1
-    for stride, size in sorted((stride, size) for stride, size in zip(each.stride(), each.shape, strict=True)):
-        expected = expected * size if stride == expected or size == 1 else 0
-    if expected == each.numel() and (each.stride(0) == length or len(each) == 1):
-        return each.as_strided((len(each), length), (length, 1))
-    return each.contiguous().view(len(each), length)
+    one, expected = each[0], 1
+    for stride, size in sorted(zip(one.stride(), one.shape, strict=True)):
+        if size > 1 and stride != expected:
+            return each.contiguous().view(len(each), -1)
+        expected *= size
+    return each.as_strided((len(each), one.numel()), (each.stride(0), 1))
 
 
 def _by_kind(tensors: list[Tensor]) -> list[tuple[torch.dtype, list[int]]]:
@@ -63,12 +64,14 @@ def squares(tensors: list[Tensor]) -> Tensor:
     """Return the sum of the squares of each example's part of all tensors, in fp64: [B]."""
     size, device = len(tensors[0]), tensors[0].device
     groups = [(kind, [_in_order(tensors[number]) for number in numbers]) for kind, numbers in _by_kind(tensors)]
-    tiles = [_tiles(tuple(each.shape[1] for each in some), _WIDTH, device) for _, some in groups]
+    tiles = [_tiles(tuple(each.shape[1] for each in some), _WIDTH * _TIMES, device) for _, some in groups]
     parts = torch.empty(sum(len(each) for each in tiles), size, device=device)
     with torch.cuda.device(device):
         start = 0
         for (kind, some), own in zip(groups, tiles, strict=True):
-            _squares[(len(own), size)](own, _pointers(some), parts[start:], size, KIND=_KINDS[kind], WIDTH=_WIDTH)
+            _squares[(len(own), size)](
+                own, _pointers(some), parts[start:], size, KIND=_KINDS[kind], WIDTH=_WIDTH, TIMES=_TIMES
+            )
             start += len(own)
     return parts.sum(0, dtype=torch.float64)
 
@@ -117,6 +120,7 @@ def weighted_sums(tensors: list[Tensor], factors: Tensor) -> list[Tensor]:
                 triton.cdiv(size, splits),
                 KIND=_KINDS[kind],
                 COLUMNS=_COLUMNS,
+                ROWS=_ROWS,
             )
         total = parts[0] if splits == 1 else parts.sum(0)
         for number, each, value in zip(numbers, some, total.split(sizes), strict=True):
@@ -156,33 +160,69 @@ def _factors(
     tl.store(norms + at, tl.where(finite, tl.sqrt(square) / scale, float("nan")).to(tl.float32), mask=inside)
 
 
+def scaled(values: Tensor, factors: Tensor) -> Tensor:
+    """Return values times factors, multiplied in fp32, in the type of the values: [B, ...]."""
+    values = values.contiguous()
+    result, length = torch.empty_like(values), values[0].numel()
+    with torch.cuda.device(values.device):
+        _scaled[(triton.cdiv(length, _WIDTH), len(values))](values, factors, result, length, WIDTH=_WIDTH)
+    return result
+
+
 @triton.jit
-def _squares(tiles, pointers, parts, size, KIND: tl.constexpr, WIDTH: tl.constexpr):
+def _scaled(values, factors, result, length, WIDTH: tl.constexpr):
+    example = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
+    inside = at < length
+    value = tl.load(values + example * length + at, mask=inside, other=0.0).to(tl.float32)
+    product = value * tl.load(factors + example)
+    tl.store(result + example * length + at, product.to(result.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _squares(tiles, pointers, parts, size, KIND: tl.constexpr, WIDTH: tl.constexpr, TIMES: tl.constexpr):
     place = tiles + tl.program_id(0).to(tl.int64) * 3
-    row = pointers + tl.load(place) * 2
+    row = pointers + tl.load(place) * 3
     start = tl.load(place + 1)
     length = tl.load(row + 1)
     example = tl.program_id(1).to(tl.int64)
-    values = tl.load(row).to(tl.pointer_type(KIND)) + example * length
-    at = start + tl.arange(0, WIDTH)
-    value = tl.load(values + at, mask=at < length, other=0.0).to(tl.float32)
-    tl.store(parts + tl.program_id(0).to(tl.int64) * size + example, tl.sum(value * value))
+    values = tl.load(row).to(tl.pointer_type(KIND)) + example * tl.load(row + 2)
+    total = tl.zeros((WIDTH,), tl.float32)
+    for turn in tl.static_range(TIMES):
+        at = start + turn * WIDTH + tl.arange(0, WIDTH)
+        value = tl.load(values + at, mask=at < length, other=0.0).to(tl.float32)
+        total += value * value
+    tl.store(parts + tl.program_id(0).to(tl.int64) * size + example, tl.sum(total))
 
 
 @triton.jit
-def _weighted_sums(tiles, pointers, factors, parts, stride, size, some, KIND: tl.constexpr, COLUMNS: tl.constexpr):
+def _weighted_sums(
+    tiles,
+    pointers,
+    factors,
+    parts,
+    stride,
+    size,
+    some,
+    KIND: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    ROWS: tl.constexpr,
+):
     place = tiles + tl.program_id(0).to(tl.int64) * 3
-    row = pointers + tl.load(place) * 2
+    row = pointers + tl.load(place) * 3
     length = tl.load(row + 1)
+    step = tl.load(row + 2)
     at = tl.load(place + 1) + tl.arange(0, COLUMNS)
     inside = at < length
-    values = tl.load(row).to(tl.pointer_type(KIND)) + at
-    total = tl.zeros((COLUMNS,), tl.float32)
+    values = tl.load(row).to(tl.pointer_type(KIND)) + at[None, :]
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
     first = tl.program_id(1) * some
-    for example in range(first, tl.minimum(first + some, size)):
-        factor = tl.load(factors + example)
-        value = tl.load(values + example * length, mask=inside & (factor > 0), other=0.0).to(tl.float32)
-        total += factor * value
-    tl.store(
-        parts + tl.program_id(1).to(tl.int64) * stride + tl.load(place + 2) + tl.arange(0, COLUMNS), total, mask=inside
-    )
+    last = tl.minimum(first + some, size)
+    for start in range(first, last, ROWS):
+        example = start + tl.arange(0, ROWS)
+        factor = tl.load(factors + example, mask=example < last, other=0.0)
+        wanted = inside[None, :] & (factor > 0)[:, None]
+        value = tl.load(values + example[:, None].to(tl.int64) * step, mask=wanted, other=0.0).to(tl.float32)
+        total += factor[:, None] * value
+    out = parts + tl.program_id(1).to(tl.int64) * stride + tl.load(place + 2) + tl.arange(0, COLUMNS)
+    tl.store(out, tl.sum(total, 0), mask=inside)
