@@ -106,9 +106,15 @@ def _squares(values: Tensor) -> Tensor:
 
 
 def _length(values: Tensor) -> Tensor:
-    """Return the norm of each example's part, in fp64: a product of two may be large where one of them is tiny."""
-    found: Tensor = torch.linalg.vector_norm(values.flatten(1), dim=1, dtype=torch.float64)
-    return found
+    """Return the norm of each example's part, and no less: squares below 1e-45 vanish in fp32, and are added back.
+
+    For a product of two may be large where one of them is tiny.
+    """
+    flat = values.flatten(1)
+    if flat.dtype is torch.float64:
+        return torch.linalg.vector_norm(flat, dim=1)
+    found: Tensor = torch.linalg.vector_norm(flat, dim=1, dtype=torch.float32).double()
+    return found + flat.shape[1] ** 0.5 * 2.0**-74
 
 
 def dense_squares(values: list[Tensor]) -> Tensor:
@@ -209,7 +215,7 @@ class Products(Gradient):
             assert isinstance(total, Tensor)
             return total.mT if self.transposed else total
         x, g, factors = self.x, self.g, factors.view(-1, 1, 1)
-        if x.shape[1] == 1:
+        if x.shape[1] == 1 and x.is_cuda:
             x = torch.where(factors > 0, x, 0.0)  # few: no need to ask whether one is not finite
             g = torch.where(factors > 0, g, 0.0)
         half = g.is_cuda and g.dtype is torch.bfloat16

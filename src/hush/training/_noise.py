@@ -19,15 +19,15 @@ _CHUNK = 1 << 16
 _FEW_BITS = 1 << 10
 
 
-def gaussian(key: bytes, step: int, size: int, device: torch.device | None = None) -> Tensor:
-    """Return ``size`` values of mean 0 and variance 1 in single precision, made where they are needed.
+def gaussian(key: bytes, step: int, size: int, device: torch.device | None = None, *, scale: float = 1.0) -> Tensor:
+    """Return ``size`` values of mean 0 and this standard deviation in single precision, made where they are needed.
 
     On a GPU by a kernel of its own, from the same stream but in another order: other numbers, the same law.
     """
     if device is not None and device.type == "cuda":
         from hush.training._noise_cuda import gaussian as on_gpu
 
-        return on_gpu(key, step, size, device)
+        return on_gpu(key, step, size, device).mul_(scale)
     source = KeyedSource(key, step)
     columns = -(-size // (2 * _MIXED))
     result = torch.empty(2 * _MIXED * columns)
@@ -38,13 +38,15 @@ def gaussian(key: bytes, step: int, size: int, device: torch.device | None = Non
         # Signed words: the sign folded in, 31 bits that are exact where they are few; and half a turn to either side.
         folded = part[0] ^ (part[0] >> 31)
         radii = folded.float().add_(0.5)
-        few = torch.nonzero(folded.view(-1) < _FEW_BITS).view(-1)
-        if len(few):
+        if int(folded.min()) < _FEW_BITS:
+            few = torch.nonzero(folded.view(-1) < _FEW_BITS).view(-1)
             more = torch.from_numpy(source.words(len(few)).astype(np.float64) * 2.0**-64)
             radii.view(-1)[few] = (folded.view(-1)[few] + more).float()
-        radii = radii.mul_(2.0**-31).log_().mul_(-2 / _MIXED).clamp_(min=0).sqrt_()
+        radii.mul_(2.0**-31).log_().mul_(-2 / _MIXED).sqrt_().mul_(scale)
         angles = part[1].float().mul_(2 * math.pi * 2.0**-32)
-        drawn = torch.stack((torch.cos(angles), angles.sin_())).mul_(radii)
+        drawn = angles.new_empty(2, _MIXED, count)
+        torch.mul(torch.cos(angles), radii, out=drawn[0])
+        torch.mul(angles.sin_(), radii, out=drawn[1])
         place = 2 * _MIXED * start
         _mix(drawn, out=result[place : place + 2 * _MIXED * count].view(2, _MIXED, count))
     return result[:size]

@@ -38,7 +38,7 @@ class Updater:
             return
         sizes = [param.numel() for param in params.values()]
         device = next(iter(params.values())).device
-        values = gaussian(key, step, sum(sizes), device).mul_(noise / batch_size)
+        values = gaussian(key, step, sum(sizes), device, scale=noise / batch_size)
         for (name, param), part in zip(params.items(), torch.split(values, sizes), strict=True):
             noisy = part.to(param.device).view_as(param)
             if name in totals:
