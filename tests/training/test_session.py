@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gc
 import io
 import math
@@ -21,7 +22,7 @@ import hush
 from hush.accounting import epsilon as accounted
 from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
-from hush.training import PrivateTraining, fit, privatize, replace_batchnorm
+from hush.training import Plan, PrivateTraining, fit, privatize, replace_batchnorm
 from hush.training._noise import gaussian
 from hush.training._sampling import micro_batches, poisson_sample
 
@@ -154,6 +155,64 @@ def test_padding_contributes_nothing() -> None:
     assert [batch.ends for batch in batches] == [False, True]
     assert [int(batch.weights.sum()) for batch in batches] == [4, 1]
     assert [int(batch.weights.sum()) for batch in micro_batches(np.arange(0), 4)] == [0]
+
+
+def test_a_limit_on_batches_makes_all_steps_alike_and_costs_delta() -> None:
+    settings: dict[str, Any] = {"batch_size": 40, "num_steps": 30, "noise_multiplier": 2.0}
+    private = run(max_batch_size=75, physical_batch_size=25, **settings)
+    assert len(private.loader) == 30 * 3
+    assert sum(1 for _ in _answered(private)) == 30 * 3
+    plain = run(**settings)
+    generous = run(max_batch_size=300, **settings)
+    costs = [one.plan.guarantee().epsilon for one in (plain, generous, private)]
+    assert costs[0] <= costs[1] * (1 + 1e-9) <= costs[2] * (1 + 1e-9)
+    assert costs[2] > costs[0] * 1.0001
+    assert private.plan.guarantee().delta == 1e-5
+    with pytest.raises(InvalidArgument, match="^max_batch_size=41"):
+        run(batch_size=40, max_batch_size=41).plan.guarantee()
+    with pytest.raises(InvalidArgument, match="^max_batch_size=41"):
+        run(batch_size=40, max_batch_size=41, noise_multiplier=None, epsilon=1.0)
+    target = run(batch_size=40, max_batch_size=80, noise_multiplier=None, epsilon=1.0)
+    assert 0.999 < target.plan.guarantee().epsilon <= 1.0 + 1e-9
+
+
+def test_samples_beyond_the_limit_are_dropped() -> None:
+    batches = micro_batches(np.arange(9), 4, limit=6)
+    assert [int(batch.weights.sum()) for batch in batches] == [4, 2]
+    assert [int(batch.weights.sum()) for batch in micro_batches(np.arange(1), 4, limit=6)] == [1, 0]
+
+
+@pytest.mark.parametrize("limit", [2, 3])
+@pytest.mark.parametrize("delta", [0.03, 0.05])
+def test_dropping_is_paid_for(limit: int, delta: float) -> None:
+    """One step on examples that all contribute 1: the exact divergence between three of them and two."""
+    rate, noise = 0.1, 0.8
+    grid = np.linspace(-8, 12, 200_001)
+
+    def law(count: int) -> Any:
+        sizes = np.arange(count + 1)
+        weights = stats.binom.pmf(sizes, count, rate)
+        return sum(
+            weight * stats.norm.pdf(grid, min(size, limit), noise) for size, weight in zip(sizes, weights, strict=True)
+        )
+
+    plan = Plan(
+        sampling_rate=rate,
+        batch_size=1,
+        num_steps=1,
+        clip_norm=1.0,
+        noise_multiplier=noise,
+        delta=delta,
+        physical_batch_size=4,
+        max_batch_size=limit,
+        num_examples=3,
+    )
+    promised = plan.guarantee()
+    for one, other in ((law(3), law(2)), (law(2), law(3))):
+        exact = float(np.maximum(one - math.exp(promised.epsilon) * other, 0).sum() * (grid[1] - grid[0]))
+        assert exact <= promised.delta == delta
+    plain = dataclasses.replace(plan, max_batch_size=None).guarantee()
+    assert promised.epsilon > plain.epsilon
 
 
 def test_samples_are_poisson() -> None:
@@ -322,6 +381,44 @@ def test_two_models_with_their_own_optimizers() -> None:
         second.step(F.cross_entropy(second.model(u), v, reduction="none"))
     assert first.steps_taken
     assert second.steps_taken
+
+
+def test_one_model_with_two_optimizers() -> None:
+    """As with one optimizer for both halves; and both are part of the state."""
+    runs = []
+    for halves in (False, True):
+        model = network()
+        first, last = list(model.parameters())[:2], list(model.parameters())[2:]
+        kind = torch.optim.SGD
+        optimizers = [kind(first, lr=0.1), kind(last, lr=0.1)] if halves else kind(model.parameters(), lr=0.1)
+        settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "num_steps": 4, "batch_size": 40}
+        runs.append(train(privatize(model, optimizers, data(), source=TestSource(3), **settings)))
+    assert torch.equal(*(weights(private) for private in runs))
+    assert len(runs[1].state_dict()["optimizers"]) == 2
+
+
+def test_a_private_discriminator_and_an_ordinary_generator() -> None:
+    """Two losses on one model in a step, added up; and gradients through it to another model, between steps."""
+    torch.manual_seed(6)
+    real = torch.randn(200, 6) + 3
+    generator = nn.Linear(4, 6)
+    own = torch.optim.SGD(generator.parameters(), lr=0.05)
+    model = nn.Sequential(nn.Linear(6, 8), nn.LeakyReLU(), nn.Linear(8, 1))
+    judge = torch.optim.SGD(model.parameters(), lr=0.2)
+    private = privatize(model, judge, (real,), noise_multiplier=0.5, delta=1e-5, num_steps=30, batch_size=50)
+    before = generator.bias.detach().clone()
+    for (x,) in private.loader:
+        fake = generator(torch.randn(len(x), 4)).detach()
+        losses = F.softplus(-private.model(x)) + F.softplus(private.model(fake))
+        with pytest.raises(InvalidArgument, match="shape"):
+            private.step(losses)
+        if private.step(losses.squeeze(1)).complete:
+            with pytest.raises(InvalidArgument, match="out of turn"):
+                private.step(losses.squeeze(1))
+            own.zero_grad()
+            F.softplus(-private.model(generator(torch.randn(50, 4)))).mean().backward()
+            own.step()
+    assert (generator.bias.detach() - before).mean() > 0.1, "it moves towards the data"
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad])

@@ -111,10 +111,9 @@ def _length(values: Tensor) -> Tensor:
     For a product of two may be large where one of them is tiny.
     """
     flat = values.flatten(1)
-    if flat.dtype is torch.float64:
-        return torch.linalg.vector_norm(flat, dim=1)
-    found: Tensor = torch.linalg.vector_norm(flat, dim=1, dtype=torch.float32).double()
-    return found + flat.shape[1] ** 0.5 * 2.0**-74
+    wide = flat.dtype is torch.float64
+    found: Tensor = torch.linalg.vector_norm(flat, dim=1, dtype=flat.dtype if wide else torch.float32).double()
+    return found if wide else found.add_(flat.shape[1] ** 0.5 * 2.0**-74)
 
 
 def dense_squares(values: list[Tensor]) -> Tensor:

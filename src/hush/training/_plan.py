@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from scipy.stats import binom
+
 from hush.accounting import (
     Event,
     Gaussian,
@@ -27,9 +29,16 @@ class Plan:
     are clipped to ``clip_norm`` and summed; noise of standard deviation ``noise_multiplier * clip_norm`` is added once;
     and the sum is divided by ``batch_size``, the expected number, which is public, whatever the number really was.
 
+    With a ``max_batch_size`` no more examples than that take part in a step, so that all steps have one shape; the rest
+    of a larger sample is dropped. That changes a step with the probability t of such a sample, so that (epsilon, delta)
+    becomes (epsilon, delta + (1 + e^epsilon) T t) for T steps (Chua et al. 2024, Theorem 3.3: from outputs to outputs
+    without dropping, to those of the neighbour, and back).
+
     Attributes:
         sampling_rate, batch_size, num_steps, clip_norm, noise_multiplier: as above.
         delta: For which delta the guarantee is stated.
+        max_batch_size: As above; None for no limit.
+        num_examples: How many examples there are, if there is a limit.
         physical_batch_size: How many examples go through the model at once: memory, nothing else.
         relation, unit: What the guarantee is about.
     """
@@ -41,6 +50,8 @@ class Plan:
     noise_multiplier: float
     delta: float
     physical_batch_size: int
+    max_batch_size: int | None = None
+    num_examples: int | None = None
     relation: Relation = Relation.ADD_OR_REMOVE
     unit: Unit = Unit.example()
 
@@ -52,6 +63,9 @@ class Plan:
         check_probability("delta", self.delta)
         for name in ("batch_size", "num_steps", "physical_batch_size"):
             check_count(name, getattr(self, name))
+        if self.max_batch_size is not None:
+            check_count("max_batch_size", self.max_batch_size)
+            check_count("num_examples", self.num_examples)
         one_step(self.noise_multiplier, self.sampling_rate)  # refuses noise beyond what can be accounted for
         if not 1e-12 <= self.clip_norm <= 1e12:
             raise InvalidArgument("clip_norm", self.clip_norm, "between 1e-12 and 1e12", "Scale the loss instead")
@@ -70,21 +84,57 @@ class Plan:
     def guarantee(self, num_steps: int | None = None, assumptions: tuple[str, ...] = ()) -> Guarantee:
         """Return what the first steps, or all, promise."""
         accountant = PldAccountant(relation=self.relation, unit=self.unit).compose(self.event(num_steps))
-        stated = accountant.guarantee(self.delta)
+        stated = self._truncated(accountant, self.num_steps if num_steps is None else num_steps)
         public: tuple[str, ...] = (
             "the sampling rate was chosen without looking at the data",
             "the loss of an example depends on that example only",
         )
+        if self.max_batch_size is not None:
+            public += (f"there are at most {self.num_examples} examples",)
         if self.unit.kind is not UnitKind.EXAMPLE:
             public += (f"each {self.unit} has one example",)
         return Guarantee(
             epsilon=stated.epsilon,
-            delta=stated.delta,
+            delta=stated.delta if self.max_batch_size is None else self.delta,
             unit=stated.unit,
             relation=stated.relation,
             method=f"{'DP-GD' if self.sampling_rate == 1 else 'DP-SGD'}, {stated.method}",
             assumptions=(*public, *assumptions),
         )
+
+    def _truncated(self, accountant: PldAccountant, steps: int) -> Guarantee:
+        """Return a guarantee that leaves enough of delta to dropped examples: a larger epsilon needs more of it."""
+        stated = accountant.guarantee(self.delta)
+        if self.max_batch_size is None or steps == 0:
+            return stated
+        chance = steps * _overflow(self.max_batch_size, self.num_examples, self.sampling_rate)
+        for _ in range(100):
+            left = self.delta - (1 + math.exp(min(stated.epsilon, 700.0))) * chance
+            if not left > 0:
+                raise _too_small("max_batch_size", self.max_batch_size)
+            found = accountant.guarantee(left)
+            if found.epsilon <= stated.epsilon * (1 + 1e-12):
+                return found
+            stated = Guarantee(
+                epsilon=found.epsilon * (1 + 1e-6),
+                delta=left,
+                unit=found.unit,
+                relation=found.relation,
+                method=found.method,
+            )
+        raise _too_small("max_batch_size", self.max_batch_size)
+
+
+def _too_small(name: str, value: int) -> InvalidArgument:
+    return InvalidArgument(
+        name, value, "so large that delta is not used up by dropped examples", "Six deviations above batch_size do"
+    )
+
+
+def _overflow(limit: int, num_examples: int | None, rate: float) -> float:
+    """Return the probability that a sample exceeds the limit, of a neighbour with one example more."""
+    assert num_examples is not None
+    return float(binom.sf(limit, num_examples + 1, rate)) * (1 + 1e-9)
 
 
 def _one_batch(expected: int, num_examples: int) -> int:
@@ -109,6 +159,7 @@ def make_plan(
     epochs: float | None,
     num_steps: int | None,
     physical_batch_size: int | None,
+    max_batch_size: int | None,
     **settings: Any,
 ) -> Plan:
     """Fill in what follows: the sampling rate, the number of steps, the noise; without a batch size, take all examples.
@@ -130,18 +181,26 @@ def make_plan(
         num_steps = max(math.ceil(check_positive("epochs", epochs) / rate - 1e-9), 1)
     steps = check_count("num_steps", num_steps)
     relation = settings.get("relation", Relation.ADD_OR_REMOVE)
+    left = delta
+    if max_batch_size is not None and epsilon is not None:
+        chance = _overflow(check_count("max_batch_size", max_batch_size), num_examples, rate)
+        left = delta - (1 + math.exp(min(check_positive("epsilon", epsilon), 700.0))) * steps * chance
+        if not left > 0:
+            raise _too_small("max_batch_size", max_batch_size)
     if noise_multiplier is None:
         target = check_positive("epsilon", epsilon)
         noise_multiplier = calibrate_noise(
-            epsilon=target, delta=delta, sampling_rate=rate, num_steps=steps, relation=relation
+            epsilon=target, delta=left, sampling_rate=rate, num_steps=steps, relation=relation
         )
     elif epsilon is not None:
         affordable = calibrate_steps(
-            epsilon=epsilon, delta=delta, noise_multiplier=noise_multiplier, sampling_rate=rate, relation=relation
+            epsilon=epsilon, delta=left, noise_multiplier=noise_multiplier, sampling_rate=rate, relation=relation
         )
         if affordable == 0:
             raise InvalidArgument("noise_multiplier", noise_multiplier, f"enough for one step within epsilon={epsilon}")
         steps = min(steps, affordable)
+    if physical_batch_size is None:
+        physical_batch_size = _one_batch(expected, num_examples) if max_batch_size is None else max_batch_size
     return Plan(
         sampling_rate=rate,
         batch_size=expected,
@@ -149,6 +208,8 @@ def make_plan(
         clip_norm=clip_norm,
         noise_multiplier=noise_multiplier,
         delta=delta,
-        physical_batch_size=_one_batch(expected, num_examples) if physical_batch_size is None else physical_batch_size,
+        physical_batch_size=physical_batch_size,
+        max_batch_size=max_batch_size,
+        num_examples=None if max_batch_size is None else num_examples,
         **settings,
     )

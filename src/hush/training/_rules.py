@@ -315,6 +315,7 @@ def _by_channel(engine: Engine, module: Any, x: Tensor) -> Tensor:
     return affine(engine, engine.name(module), x, module.weight, module.bias, shape, dims)
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # it would break the graph half-way
 def expand(engine: Engine, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     """Run any module by `vmap`, with a copy of its parameters for every example."""
     own: dict[str, Tensor] = dict(module.named_parameters())

@@ -48,12 +48,14 @@ class Micro:
     ends: bool
 
 
-def micro_batches(sample: NDArray[np.int64], size: int, step: int = 0) -> list[Micro]:
+def micro_batches(sample: NDArray[np.int64], size: int, step: int = 0, limit: int | None = None) -> list[Micro]:
     """Cut a sample into batches of one size; the last one is filled up with the first example, of weight 0.
 
-    An empty sample is one batch of padding: its step takes place, and takes its noise.
+    An empty sample is one batch of padding: its step takes place, and takes its noise. With a limit, what exceeds it is
+    dropped, and there are always as many batches as the limit fills.
     """
-    count = max(-(-len(sample) // size), 1)
+    count = max(-(-(len(sample) if limit is None else limit) // size), 1)
+    sample = sample[:limit]
     padded = np.zeros(count * size, dtype=np.int64)
     padded[: len(sample)] = sample
     weights = np.arange(count * size) < len(sample)
@@ -99,23 +101,26 @@ class Loader:
         fetch: Callable[[NDArray[np.int64]], Any],
         sample: Callable[[int], NDArray[np.int64]],
         size: int,
+        limit: int | None,
         next_step: Callable[[], int],
         num_steps: int,
         serve: Callable[[Micro], None],
     ) -> None:
         """Take what it needs to know of the training run."""
-        self._fetch, self._sample, self._size = fetch, sample, size
+        self._fetch, self._sample, self._size, self._limit = fetch, sample, size, limit
         self._next_step, self._num_steps, self._serve = next_step, num_steps, serve
 
     def __len__(self) -> int:
-        """Count the batches of the steps that are left, by drawing their samples."""
+        """Count the batches of the steps that are left, by drawing their samples, where their sizes vary."""
         steps = range(self._next_step(), self._num_steps)
+        if self._limit is not None:
+            return len(steps) * -(-self._limit // self._size)
         return sum(max(-(-len(self._sample(step)) // self._size), 1) for step in steps)
 
     def __iter__(self) -> Iterator[Any]:
         """Serve them; each must be answered by a step."""
         while (step := self._next_step()) < self._num_steps:
-            batches: Sequence[Micro] = micro_batches(self._sample(step), self._size, step)
+            batches: Sequence[Micro] = micro_batches(self._sample(step), self._size, step, self._limit)
             for batch in batches:
                 fetched = self._fetch(batch.indices)
                 self._serve(batch)

@@ -96,6 +96,7 @@ def _mask(module: Any, padding: Tensor | None, attention: Tensor | None, like: T
 
 
 @rule(nn.LSTM, nn.GRU, nn.RNN)
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # which knows no recurrent layers
 def _recurrent(engine: Engine, module: Any, input: Any, hx: Any = None) -> Any:  # noqa: A002
     name = engine.name(module)
     if isinstance(input, PackedSequence) or module.proj_size or input.dim() != 3:

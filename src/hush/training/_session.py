@@ -92,7 +92,13 @@ class PrivateTraining:
         self._position = 0  # of the next physical batch within the logical one
         self._checked: set[Any] = set()
         self.loader = Loader(
-            fetch, self._sample, plan.physical_batch_size, lambda: self.steps_taken, plan.num_steps, self._begin
+            fetch,
+            self._sample,
+            plan.physical_batch_size,
+            plan.max_batch_size,
+            lambda: self.steps_taken,
+            plan.num_steps,
+            self._begin,
         )
 
     def step(self, losses: Tensor) -> Step:
@@ -238,6 +244,7 @@ def privatize(
     epochs: float | None = None,
     num_steps: int | None = None,
     physical_batch_size: int | None = None,
+    max_batch_size: int | None = None,
     relation: Relation = Relation.ADD_OR_REMOVE,
     unit: Unit | None = None,
     compile: bool | str | None = None,  # noqa: A002
@@ -257,6 +264,8 @@ def privatize(
         epochs: How many times an example is seen on average.
         num_steps: Or how many steps are taken.
         physical_batch_size: How many examples go through the model at once; only memory and speed depend on it.
+        max_batch_size: How many examples take part in a step at most, so that all steps have one shape and cost the
+            same; what that changes is part of delta. Without it, a large sample takes one more physical batch.
         relation: What neighbouring datasets are.
         unit: What is protected.
         compile: Whether torch.compile is to speed up the model and the clipping, or by which of its backends; without
@@ -288,6 +297,7 @@ def privatize(
         epochs=epochs,
         num_steps=num_steps,
         physical_batch_size=physical_batch_size,
+        max_batch_size=max_batch_size,
         **settings,
     )
     return PrivateTraining(model, optimizer, dataset, plan, compile=compile, source=source)

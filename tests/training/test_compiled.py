@@ -1,0 +1,116 @@
+"""Compiled, a private step gives the same numbers. By dynamo and AOTAutograd; with a compiler, in the slow suite."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hush.errors import InvalidArgument, Unsupported
+from hush.randomness import TestSource
+from hush.training import PrivateTraining, _functions, privatize
+from hush.training._engine import Engine
+from training.models import BATCH, MODELS, losses
+
+# torch warns of its own ways, where a graph breaks.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+
+
+def compare(name: str, backend: str) -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(3)
+    model, x = MODELS[name]()
+    engine = Engine(model, backend=backend)
+    found = []
+    for _ in range(2):
+        with engine.batch(BATCH):
+            engine.backward(losses(model, x))
+            found.append(engine.clipped_sum(0.5))
+    eager, compiled = found
+    assert torch.allclose(eager.norms, compiled.norms, rtol=1e-4)
+    for key, each in eager.gradients.items():
+        assert torch.allclose(each, compiled.gradients[key], rtol=1e-3, atol=1e-5), key
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_traced_steps_are_the_same(name: str) -> None:
+    compare(name, "aot_eager")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a compiler")
+def test_compiled_steps_are_the_same(name: str) -> None:
+    compare(name, "inductor")
+
+
+def run(model: nn.Module, compiled: bool | str, **settings: Any) -> PrivateTraining:
+    torch.manual_seed(1)
+    data = torch.randn(60, 6), torch.randint(0, 3, (60,))
+    chosen: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "num_steps": 4, "batch_size": 20} | settings
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return privatize(model, optimizer, data, compile=compiled, source=TestSource(5), **chosen)
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def train(private: PrivateTraining) -> Tensor:
+    for x, y in private.loader:
+        private.step(F.cross_entropy(private.model(x), y, reduction="none"))
+    return torch.cat([param.detach().flatten() for param in private.model.parameters()])
+
+
+def test_runs_are_the_same() -> None:
+    torch._dynamo.reset()
+    assert torch.allclose(train(run(network(), False)), train(run(network(), "aot_eager")), atol=1e-6)
+
+
+def test_a_parameter_frozen_half_way_is_noticed() -> None:
+    torch._dynamo.reset()
+    model = network()
+    private = run(model, "aot_eager", num_steps=6)
+    for x, y in private.loader:
+        private.step(F.cross_entropy(private.model(x), y, reduction="none"))
+        if private.steps_taken == 3:
+            model[0].weight.requires_grad_(False)
+            before = model[0].weight.detach().clone()
+    assert torch.equal(model[0].weight, before)
+
+
+def test_evaluation_and_copies_are_ordinary() -> None:
+    torch._dynamo.reset()
+    private = run(network(), "aot_eager")
+    train(private)
+    x = torch.randn(3, 6)
+    with torch.no_grad():
+        expected = private.model(x)
+    model = private.close()
+    assert model._compiled_call_impl is None
+    assert torch.allclose(model(x), expected)
+
+
+def test_compiled_models_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match="^model="):
+        run(torch.compile(network()), True)  # type: ignore[arg-type]
+
+
+def test_what_dynamo_gets_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch 2.11 did: the compiled function loses gradients. The first step compares."""
+    torch._dynamo.reset()
+    honest = _functions._summed
+
+    def lossy(values: Tensor, dims: tuple[int, ...]) -> Tensor:
+        found = honest(values, dims)
+        return found * 0 if torch.compiler.is_compiling() else found
+
+    monkeypatch.setattr(_functions, "_summed", lossy)
+    with pytest.raises(Unsupported, match="1.weight, 1.bias"):
+        train(run(network(), "aot_eager"))
