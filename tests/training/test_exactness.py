@@ -61,32 +61,61 @@ def test_no_example_contributes_more_than_the_clip_norm(name: str) -> None:
             assert size_of(change) <= clip_norm
 
 
+@pytest.mark.parametrize("name", ["linear-3d", "linear-4d", "transformer", "hugging-face-conv1d", "conv2d"])
+def test_little_memory_gives_the_same(name: str) -> None:
+    torch.manual_seed(4)
+    model, x = MODELS[name]()
+    found = []
+    for memory in (1, None):
+        engine = Engine(model, memory=memory)
+        with engine.batch(BATCH):
+            engine.backward(losses(model, x))
+            found.append(engine.clipped_sum(CLIP))
+        engine.detach()
+    assert torch.allclose(found[0].norms, found[1].norms, rtol=1e-4)
+    for key, each in found[0].gradients.items():
+        assert torch.allclose(each, found[1].gradients[key], rtol=1e-3, atol=1e-5), key
+
+
 @contextmanager
-def half_precision() -> Iterator[None]:
-    """bfloat16 as autocast has it, by torch's own kernels: oneDNN's use instructions that some CPUs lack, and crash."""
+def half_precision(kind: torch.dtype = torch.bfloat16) -> Iterator[None]:
+    """What autocast does, by torch's own kernels: oneDNN's use instructions that some CPUs lack, and crash."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about other makers' hardware
         flags = torch.backends.mkldnn.flags(enabled=False)
         flags.__enter__()
     try:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cpu", dtype=kind):
             yield
     finally:
         flags.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize("name", ["mlp", "conv2d", "transformer", "layer-norm", "lstm"])
-def test_mixed_precision_stays_within_the_clip_norm(name: str) -> None:
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["mlp", "conv2d", "transformer", "layer-norm", "lstm", "tied", "linear-gram"])
+def test_mixed_precision_stays_within_the_clip_norm(name: str, kind: torch.dtype) -> None:
     torch.manual_seed(5)
     model, x = MODELS[name]()
     engine = Engine(model)
-    with half_precision():
+    with half_precision(kind):
         for one in range(BATCH):
             with engine.batch(BATCH):
                 engine.backward(losses(model, x).float())
                 found = engine.clipped_sum(0.3, (torch.arange(BATCH) == one).float())
             assert size_of(found.gradients) <= 0.3
             assert size_of(found.gradients) >= 0.2 * min(1.0, float(found.norms[one]) / 0.3)
+
+
+def test_small_gradients_do_not_vanish_in_half_precision() -> None:
+    """Gradients of 1e-7 are below what fp16 can say; losses are scaled, and what comes of them is scaled back."""
+    torch.manual_seed(5)
+    model, x = nn.Linear(6, 3, bias=False), torch.randn(BATCH, 6)
+    with half_precision(torch.float16):
+        found = clipped_sum(model, x, lambda module, batch: module(batch).float().sum(1) * 3e-8, clip_norm=1.0)
+    expected = x.norm(dim=1) * 3**0.5 * 3e-8
+    assert torch.allclose(found.norms, expected, rtol=0.05)
+    total = (x.sum(0) * 3e-8).expand(3, -1)
+    assert torch.allclose(found.gradients["weight"], total, rtol=0.05, atol=1e-9)
 
 
 def test_sums_of_many_do_not_round_further_than_the_clip_norm() -> None:

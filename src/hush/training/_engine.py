@@ -10,6 +10,7 @@ Compiled, a model runs twice in its own Python: once for a new kind of batch, to
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -85,10 +86,17 @@ class _Layout:
 class Engine:
     """Records what a private forward needs, and turns it into clipped sums."""
 
-    def __init__(self, model: nn.Module, *, backend: str | None = None) -> None:
-        """Attach to a model; see `attach` for what is refused. With a backend of torch.compile, use it."""
+    def __init__(self, model: nn.Module, *, backend: str | None = None, memory: int | None = None) -> None:
+        """Attach to a model; see `attach` for what is refused.
+
+        Args:
+            model: The model.
+            backend: A backend of torch.compile, to use it.
+            memory: How many bytes all examples' gradients of one parameter may take; an eighth of the device's memory.
+        """
         self.model = model
         self._run: Callable[..., Any] = model._call_impl
+        self.memory = _share_of_memory(model) if memory is None else memory
         self.backend = backend
         self._params = dict(model.named_parameters())
         self.names = {id(param): name for name, param in self._params.items()}
@@ -408,6 +416,13 @@ def _pieces(
             whole.append(Whole(each))
         by_rows = {None: whole}
     return [(merged(uses), rows) for rows, uses in by_rows.items()]
+
+
+def _share_of_memory(model: nn.Module) -> int:
+    device = next((param.device for param in model.parameters()), torch.device("cpu"))
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory) // 8
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
 
 
 def _nothing() -> None:

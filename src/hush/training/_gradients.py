@@ -268,15 +268,20 @@ def _coarseness(like: Tensor) -> float:
     return 2.0**-22 if precise else 2.0**-10
 
 
-def prefers_products(shape: tuple[int, int, int], outputs: int, like: Tensor) -> bool:
+def prefers_products(shape: tuple[int, int, int], outputs: int, like: Tensor, memory: int) -> bool:
     """Say whether to leave products undone, for inputs of shape [B, T, d].
 
-    One position: always, except that a GPU writes and reads a few gradients faster than it starts more kernels.
+    One position: always, except that a GPU writes and reads a few gradients faster than it starts more kernels. With
+    several: if norms are cheaper that way; or if whole gradients take more than so many bytes, and more than products
+    do. Then they are computed a few at a time, and twice.
     """
-    few = shape[0] * shape[2] * outputs * like.element_size() <= _FEW
-    if like.is_cuda and few:
+    size, positions, inputs = shape
+    whole = size * inputs * outputs * like.element_size()
+    if like.is_cuda and whole <= min(_FEW, memory):
         return False
-    return shape[1] == 1 or prefers_gram(shape, outputs, like)
+    if positions == 1 or prefers_gram(shape, outputs, like):
+        return True
+    return whole > memory and positions * (inputs + outputs) < inputs * outputs
 
 
 def prefers_gram(shape: tuple[int, ...], outputs: int, like: Tensor) -> bool:

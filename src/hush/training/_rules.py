@@ -125,6 +125,11 @@ def _cast(*values: Tensor | None) -> tuple[Any, ...]:
     return tuple(None if value is None else value.to(wanted) for value in values)
 
 
+def _is_tied_table(engine: Engine, weight: Tensor, shape: tuple[int, ...]) -> bool:
+    """Say whether a weight may be an embedding's table, too: then whole gradients are needed, to add rows to them."""
+    return id(weight) in engine.tied and shape[1] > 1
+
+
 def linear(
     engine: Engine,
     name: str,
@@ -148,7 +153,7 @@ def linear(
     places = rows or {}
     if "weight" in used:
         folded = (size, x.numel() // (size * inputs), inputs)
-        if prefers_products(folded, outputs, x) and not (id(used["weight"]) in engine.tied and folded[1] > 1):
+        if prefers_products(folded, outputs, x, engine.memory) and not _is_tied_table(engine, used["weight"], folded):
             taps[0] = engine.tap(folded, x, of_input=True)
             taps[1] = engine.tap((*folded[:2], outputs), x)
             engine.used(name, used["weight"], 2, partial(Products, transposed=transposed), places.get("weight"))
@@ -194,7 +199,7 @@ def _conv(engine: Engine, module: Any, input: Tensor) -> Tensor:  # noqa: A002
     if "weight" in used:
         after = shape.output(x)
         folded = (size * shape.groups, math.prod(after), weight[0].numel())
-        if x.is_cuda and len(after) < 3 and prefers_products(folded, outputs // shape.groups, x):
+        if x.is_cuda and len(after) < 3 and prefers_products(folded, outputs // shape.groups, x, engine.memory):
             taps[0] = engine.tap(tuple(x.shape), x, of_input=True)
             taps[1] = engine.tap((size, outputs, *after), x)
             engine.used(name, used["weight"], 2, partial(Patches, shape=shape))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hush.errors import InvalidArgument, Unsupported, check_instance
+from hush.errors import InvalidArgument, Unsupported, check_count, check_instance
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.randomness import Source, assumptions_of, source_or_default
 from hush.training._check import check_batch, check_calls
@@ -66,6 +66,7 @@ class PrivateTraining:
         plan: Plan,
         *,
         compile: bool | str | None = None,  # noqa: A002
+        memory_limit: int | None = None,
         source: Source | None = None,
     ) -> None:
         """Attach to the model; `hush.privatize` makes the plan, too."""
@@ -85,7 +86,9 @@ class PrivateTraining:
         self._assumptions = assumptions_of(chosen)
         if compile is None:
             compile = next(model.parameters()).is_cuda  # noqa: A001
-        self._engine = Engine(model, backend="inductor" if compile is True else compile or None)
+        if memory_limit is not None:
+            check_count("memory_limit", memory_limit)
+        self._engine = Engine(model, backend="inductor" if compile is True else compile or None, memory=memory_limit)
         self._updater = Updater(model, optimizers)
         self._totals: dict[str, Tensor] = {}
         self._current: Micro | None = None
@@ -248,6 +251,7 @@ def privatize(
     relation: Relation = Relation.ADD_OR_REMOVE,
     unit: Unit | None = None,
     compile: bool | str | None = None,  # noqa: A002
+    memory_limit: int | None = None,
     source: Source | None = None,
 ) -> PrivateTraining:
     """Prepare a model for private training: three lines more in an ordinary loop.
@@ -270,6 +274,8 @@ def privatize(
         unit: What is protected.
         compile: Whether torch.compile is to speed up the model and the clipping, or by which of its backends; without
             it, on a GPU only. The numbers are the same within rounding.
+        memory_limit: How many bytes all examples' gradients of one parameter may take; beyond it they are computed a
+            few at a time, and twice. An eighth of the device's memory, unless given.
         source: Where the secret key comes from; for tests, a TestSource.
 
     Returns:
@@ -300,4 +306,4 @@ def privatize(
         max_batch_size=max_batch_size,
         **settings,
     )
-    return PrivateTraining(model, optimizer, dataset, plan, compile=compile, source=source)
+    return PrivateTraining(model, optimizer, dataset, plan, compile=compile, memory_limit=memory_limit, source=source)
