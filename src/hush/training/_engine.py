@@ -32,6 +32,7 @@ from hush.training._gradients import (
     dense_sums,
     measure_products,
     merged,
+    scale_products,
 )
 from hush.training._rules import attach
 
@@ -372,9 +373,10 @@ def _finish(
         roundings = _added(roundings, measure.rounding)
     factors, norms = clip_factors(squares, doubts, roundings, chosen, target, scale)
     ready = iter(dense_sums(dense, factors)) if dense else iter(())
+    scaled = iter(scale_products(everything, factors))
     sums = []
     for (shape, _), piece in zip(groups, pieces, strict=True):
-        parts = [(_summed(gradient, factors, ready), rows) for gradient, rows in piece]
+        parts = [(_summed(next(scaled), factors, ready), rows) for _, rows in piece]
         if parts[0][1] is None:
             sums.append(parts[0][0].reshape(shape))
             continue

@@ -187,6 +187,7 @@ class Products(Gradient):
     x: Tensor
     g: Tensor
     transposed: bool = False
+    scaled: bool = False  # whether g has its factors already
 
     def product(self) -> tuple[Tensor, Tensor] | None:
         gram_ = self.x.shape[1] == 1 or prefers_gram(self.x.shape, self.g.shape[-1], self.g)
@@ -217,16 +218,11 @@ class Products(Gradient):
         if x.shape[1] == 1 and x.is_cuda:
             x = torch.where(factors > 0, x, 0.0)  # few: no need to ask whether one is not finite
             g = torch.where(factors > 0, g, 0.0)
-        half = g.is_cuda and g.dtype is torch.bfloat16
-        if half:
-            from hush.training._sums_cuda import scaled
-
-            g = scaled(g, factors)
-        else:
+        if not self.scaled:
             x, g = x.float(), g.float() * factors
         left, right = (x, g) if self.transposed else (g, x)
         left, right = left.flatten(0, 1).mT, right.flatten(0, 1)
-        return torch.mm(left, right, out_dtype=torch.float32) if half else left @ right
+        return torch.mm(left, right, out_dtype=torch.float32) if self.scaled else left @ right
 
     def without(self, bad: Tensor) -> Products:
         return replace(self, x=_masked(self.x, bad), g=_masked(self.g, bad))
@@ -266,6 +262,23 @@ def _coarseness(like: Tensor) -> float:
         return 2.0**-8 if like.dtype is torch.bfloat16 else 2.0**-10
     precise = not (torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32)
     return 2.0**-22 if precise else 2.0**-10
+
+
+def scale_products(gradients: list[Gradient], factors: Tensor) -> list[Gradient]:
+    """Multiply products in bf16 on a GPU with their factors, all together; the sums are then products of bf16."""
+    halves = [
+        (place, use)
+        for place, use in enumerate(gradients)
+        if isinstance(use, Products) and use.g.is_cuda and use.g.dtype is torch.bfloat16 and use.product() is not None
+    ]
+    if not halves:
+        return gradients
+    from hush.training._sums_cuda import scaled
+
+    found = list(gradients)
+    for (place, use), g in zip(halves, scaled([use.g for _, use in halves], factors), strict=True):
+        found[place] = replace(use, g=g, scaled=True)
+    return found
 
 
 def prefers_products(shape: tuple[int, int, int], outputs: int, like: Tensor, memory: int) -> bool:

@@ -4,40 +4,45 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from hush.training._sums_cuda import KINDS, table
+
 
 def gram(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `_gram.gram` says, of layers with equally many examples: one kernel for each, few for all."""
+    """Return what `_gram.gram` says, of layers with equally many examples: one kernel for layers of one shape."""
     size, device = len(pairs[0][0]), pairs[0][0].device
-    tiles = [triton.cdiv(x.shape[1], _tile(x.shape[1])) for x, _ in pairs]
-    most = max(tiles)
-    products = torch.zeros(2, len(pairs), size, most * (most + 1) // 2, device=device)
-    lengths = torch.zeros(2, len(pairs), size, most, device=device)
+    ready = [_alike(x, g) for x, g in pairs]
+    most = max(triton.cdiv(x.shape[1], _tile(x.shape[1])) for x, _ in ready)
+    products = torch.zeros(2, len(ready), size, most * (most + 1) // 2, device=device)
+    lengths = torch.zeros(2, len(ready), size, most, device=device)
+    groups: dict[Any, list[int]] = {}
+    for layer, (x, g) in enumerate(ready):
+        groups.setdefault((x.shape, x.stride(), g.shape, g.stride(), x.dtype), []).append(layer)
     with torch.cuda.device(device):
-        for layer, (x, g) in enumerate(pairs):
-            positions, inputs, outputs = *x.shape[1:], g.shape[2]
-            tile = _tile(positions)
-            half = x.dtype in (torch.bfloat16, torch.float16) and g.dtype == x.dtype
-            if not half:
-                x, g = x.float(), g.float()
-            _gram_kernel[(tiles[layer] * (tiles[layer] + 1) // 2, size)](
-                x,
-                g,
-                products[0, layer],
-                products[1, layer],
-                lengths[0, layer],
-                lengths[1, layer],
+        for (shape, x_stride, g_shape, g_stride, kind), layers in groups.items():
+            tile = _tile(shape[1])
+            tiles = triton.cdiv(shape[1], tile)
+            half = kind in (torch.bfloat16, torch.float16)
+            rows = tuple((ready[layer][0].data_ptr(), ready[layer][1].data_ptr(), layer) for layer in layers)
+            _gram_kernel[(tiles * (tiles + 1) // 2, size, len(layers))](
+                table(rows, device),
+                *products,
+                *lengths,
+                size,
                 products.shape[3],
                 most,
-                positions,
-                inputs,
-                outputs,
-                *x.stride(),
-                *g.stride(),
+                shape[1],
+                shape[2],
+                g_shape[2],
+                *x_stride,
+                *g_stride,
+                KIND=KINDS[kind],
                 TILE=tile,
                 DEPTH=64 if half else 32,
                 PRECISION="tf32" if half else "tf32x3",
@@ -47,6 +52,13 @@ def gram(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
     squares, of_x = products.sum(3, dtype=torch.float64)
     largest, of_g = lengths.sum(3, dtype=torch.float64)
     return squares, largest.square(), of_g * of_x.sqrt()
+
+
+def _alike(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both in one type that the kernel knows."""
+    if x.dtype == g.dtype and x.dtype in KINDS:
+        return x, g
+    return x.float(), g.float()
 
 
 def _tile(positions: int) -> int:
@@ -79,12 +91,12 @@ def _product(
 
 @triton.jit
 def _gram_kernel(
-    x,
-    g,
+    pointers,
     products,
     squares_of_x,
     lengths,
     lengths_of_g,
+    size,
     room,
     room_of_lengths,
     positions,
@@ -96,12 +108,17 @@ def _gram_kernel(
     g_example,
     g_position,
     g_feature,
+    KIND: tl.constexpr,
     TILE: tl.constexpr,
     DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     pair = tl.program_id(0)
     example = tl.program_id(1).to(tl.int64)
+    place = pointers + tl.program_id(2) * 3
+    x = tl.load(place).to(tl.pointer_type(KIND))
+    g = tl.load(place + 1).to(tl.pointer_type(KIND))
+    row_of_layer = tl.load(place + 2) * size + example
     row = ((tl.sqrt(8.0 * pair + 1.0) - 1.0) * 0.5).to(tl.int32)
     row = tl.where(row * (row + 1) // 2 > pair, row - 1, row)
     row = tl.where((row + 1) * (row + 2) // 2 <= pair, row + 1, row)
@@ -111,11 +128,11 @@ def _gram_kernel(
     of_x = _product(x + example * x_example, i, j, inputs, x_position, x_feature, positions, TILE, DEPTH, PRECISION)
     of_g = _product(g + example * g_example, i, j, outputs, g_position, g_feature, positions, TILE, DEPTH, PRECISION)
     twice = tl.where(row == column, 1.0, 2.0)
-    tl.store(products + example * room + pair, tl.sum(of_x * of_g) * twice)
-    tl.store(squares_of_x + example * room + pair, tl.sum(of_x * of_x) * twice)
+    tl.store(products + row_of_layer * room + pair, tl.sum(of_x * of_g) * twice)
+    tl.store(squares_of_x + row_of_layer * room + pair, tl.sum(of_x * of_x) * twice)
     if row == column:
         own = i[:, None] == j[None, :]
         of_x = tl.where(own, tl.maximum(of_x, 0.0), 0.0)
         of_g = tl.where(own, tl.maximum(of_g, 0.0), 0.0)
-        tl.store(lengths + example * room_of_lengths + row, tl.sum(tl.sqrt(of_x) * tl.sqrt(of_g)))
-        tl.store(lengths_of_g + example * room_of_lengths + row, tl.sum(of_g))
+        tl.store(lengths + row_of_layer * room_of_lengths + row, tl.sum(tl.sqrt(of_x) * tl.sqrt(of_g)))
+        tl.store(lengths_of_g + row_of_layer * room_of_lengths + row, tl.sum(of_g))

@@ -20,7 +20,7 @@ _COLUMNS = 1024  # numbers of all rows that a program sums
 _ROWS = 8  # of how many examples at once
 _BUSY = 1024  # programs that keep the device busy
 
-_KINDS = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
+KINDS = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
 
 @lru_cache(maxsize=64)
@@ -70,7 +70,7 @@ def squares(tensors: list[Tensor]) -> Tensor:
         start = 0
         for (kind, some), own in zip(groups, tiles, strict=True):
             _squares[(len(own), size)](
-                own, _pointers(some), parts[start:], size, KIND=_KINDS[kind], WIDTH=_WIDTH, TIMES=_TIMES
+                own, _pointers(some), parts[start:], size, KIND=KINDS[kind], WIDTH=_WIDTH, TIMES=_TIMES
             )
             start += len(own)
     return parts.sum(0, dtype=torch.float64)
@@ -118,7 +118,7 @@ def weighted_sums(tensors: list[Tensor], factors: Tensor) -> list[Tensor]:
                 parts.stride(0),
                 size,
                 triton.cdiv(size, splits),
-                KIND=_KINDS[kind],
+                KIND=KINDS[kind],
                 COLUMNS=_COLUMNS,
                 ROWS=_ROWS,
             )
@@ -160,23 +160,40 @@ def _factors(
     tl.store(norms + at, tl.where(finite, tl.sqrt(square) / scale, float("nan")).to(tl.float32), mask=inside)
 
 
-def scaled(values: Tensor, factors: Tensor) -> Tensor:
-    """Return values times factors, multiplied in fp32, in the type of the values: [B, ...]."""
-    values = values.contiguous()
-    result, length = torch.empty_like(values), values[0].numel()
-    with torch.cuda.device(values.device):
-        _scaled[(triton.cdiv(length, _WIDTH), len(values))](values, factors, result, length, WIDTH=_WIDTH)
-    return result
+def scaled(tensors: list[Tensor], factors: Tensor) -> list[Tensor]:
+    """Return tensors [B, ...] times factors, multiplied in fp32, each in its own type; one kernel for each size."""
+    results: list[Tensor] = [factors] * len(tensors)
+    groups: dict[tuple[int, torch.dtype], list[int]] = {}
+    for number, each in enumerate(tensors):
+        groups.setdefault((each[0].numel(), each.dtype), []).append(number)
+    size, device = len(factors), factors.device
+    for (length, kind), numbers in groups.items():
+        some = [tensors[number].contiguous() for number in numbers]
+        found = torch.empty(len(some), size, length, device=device, dtype=kind)
+        with torch.cuda.device(device):
+            _scaled[(triton.cdiv(length, _WIDTH), size, len(some))](
+                _pointers([each.view(size, length) for each in some]),
+                factors,
+                found,
+                size,
+                length,
+                KIND=KINDS[kind],
+                WIDTH=_WIDTH,
+            )
+        for number, each, result in zip(numbers, some, found, strict=True):
+            results[number] = result.view(each.shape)
+    return results
 
 
 @triton.jit
-def _scaled(values, factors, result, length, WIDTH: tl.constexpr):
+def _scaled(pointers, factors, result, size, length, KIND: tl.constexpr, WIDTH: tl.constexpr):
+    layer = tl.program_id(2).to(tl.int64)
     example = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
     inside = at < length
-    value = tl.load(values + example * length + at, mask=inside, other=0.0).to(tl.float32)
-    product = value * tl.load(factors + example)
-    tl.store(result + example * length + at, product.to(result.dtype.element_ty), mask=inside)
+    values = tl.load(pointers + layer * 3).to(tl.pointer_type(KIND)) + example * length
+    product = tl.load(values + at, mask=inside, other=0.0).to(tl.float32) * tl.load(factors + example)
+    tl.store(result + (layer * size + example) * length + at, product.to(KIND), mask=inside)
 
 
 @triton.jit
