@@ -30,7 +30,8 @@ assert torch.allclose(squares, expected, rtol=1e-5, equal_nan=True)
 
 chosen = torch.ones(size)
 chosen[2] = 0
-factors, norms = _sums_cuda.factors(squares, torch.full_like(squares, 3), torch.full_like(squares, 2), chosen, 10.0, 4.0)
+doubts, roundings = torch.full_like(squares, 3), torch.full_like(squares, 2)
+factors, norms = _sums_cuda.factors(squares, doubts, roundings, chosen, 10.0, 4.0)
 bounds = (expected + 3).sqrt() + 2**0.5
 right = (40 / bounds).clamp(max=1) / 4 * chosen
 right[3] = 0
