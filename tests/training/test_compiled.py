@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
 from hush.training import PrivateTraining, _functions, privatize
+from hush.training._clipping import Flat
 from hush.training._engine import Engine
 from training.models import BATCH, MODELS, losses
 
@@ -30,7 +31,7 @@ def compare(name: str, backend: str) -> None:
     for _ in range(2):
         with engine.batch(BATCH):
             engine.backward(losses(model, x))
-            found.append(engine.clipped_sum(0.5))
+            found.append(engine.clipped_sum(Flat(0.5)))
     eager, compiled = found
     assert torch.allclose(eager.norms, compiled.norms, rtol=1e-4)
     for key, each in eager.gradients.items():

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from hush.errors import Unsupported
 from hush.training import check, clipped_sum, looped_sum
+from hush.training._clipping import Flat
 from hush.training._engine import Engine
 from training.models import BATCH, MODELS, losses
 
@@ -56,7 +57,7 @@ def test_no_example_contributes_more_than_the_clip_norm(name: str) -> None:
             for weights in (torch.ones(BATCH), torch.arange(BATCH) != left_out):
                 with engine.batch(BATCH):
                     engine.backward(losses(model, x))
-                    sums.append(engine.clipped_sum(clip_norm, weights.float()).gradients)
+                    sums.append(engine.clipped_sum(Flat(clip_norm), weights.float()).gradients)
             change = {key: sums[0][key].double() - sums[1][key].double() for key in sums[0]}
             assert size_of(change) <= clip_norm
 
@@ -70,7 +71,7 @@ def test_little_memory_gives_the_same(name: str) -> None:
         engine = Engine(model, memory=memory)
         with engine.batch(BATCH):
             engine.backward(losses(model, x))
-            found.append(engine.clipped_sum(CLIP))
+            found.append(engine.clipped_sum(Flat(CLIP)))
         engine.detach()
     assert torch.allclose(found[0].norms, found[1].norms, rtol=1e-4)
     for key, each in found[0].gradients.items():
@@ -101,7 +102,7 @@ def test_mixed_precision_stays_within_the_clip_norm(name: str, kind: torch.dtype
         for one in range(BATCH):
             with engine.batch(BATCH):
                 engine.backward(losses(model, x).float())
-                found = engine.clipped_sum(0.3, (torch.arange(BATCH) == one).float())
+                found = engine.clipped_sum(Flat(0.3), (torch.arange(BATCH) == one).float())
             assert size_of(found.gradients) <= 0.3
             assert size_of(found.gradients) >= 0.2 * min(1.0, float(found.norms[one]) / 0.3)
 
@@ -129,7 +130,7 @@ def test_sums_of_many_do_not_round_further_than_the_clip_norm() -> None:
         for weights in (torch.ones(4000), torch.arange(4000) != 17):
             with engine.batch(4000):
                 engine.backward(losses(model, x).float())
-                sums.append(engine.clipped_sum(1.0, weights.float()).gradients)
+                sums.append(engine.clipped_sum(Flat(1.0), weights.float()).gradients)
     change = size_of({key: sums[0][key].double() - sums[1][key].double() for key in sums[0]})
     assert 0.8 <= change <= 1.0
 

@@ -13,6 +13,7 @@ from torch import nn
 
 from hush.randomness import KeyedSource, TestSource
 from hush.training import clipped_sum, looped_sum, privatize
+from hush.training._clipping import Flat
 from hush.training._engine import Engine
 from hush.training._gram import gram
 from hush.training._noise import gaussian
@@ -50,7 +51,7 @@ def test_compiled_steps_are_the_same_and_stay_within_the_clip_norm(name: str, ki
             with torch.autocast("cuda", dtype=kind, enabled=kind is not torch.float32):
                 each = losses(model, x).float()
             engines.backward(each)
-            found.append(engines.clipped_sum(0.1, (torch.arange(BATCH) == one).float()))
+            found.append(engines.clipped_sum(Flat(0.1), (torch.arange(BATCH) == one).float()))
         size = torch.sqrt(sum(each.double().square().sum() for each in found[-1].gradients.values()))
         assert 0.09 * min(1.0, float(found[-1].norms[one]) / 0.1) <= float(size) <= 0.1
     tolerance = 1e-4 if kind is torch.float32 else 0.05

@@ -22,7 +22,7 @@ import hush
 from hush.accounting import epsilon as accounted
 from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
-from hush.training import Plan, PrivateTraining, fit, privatize, replace_batchnorm
+from hush.training import Flat, Plan, PrivateTraining, fit, privatize, replace_batchnorm
 from hush.training._noise import gaussian
 from hush.training._sampling import micro_batches, poisson_sample
 
@@ -200,7 +200,7 @@ def test_dropping_is_paid_for(limit: int, delta: float) -> None:
         sampling_rate=rate,
         batch_size=1,
         num_steps=1,
-        clip_norm=1.0,
+        clipping=Flat(1.0),
         noise_multiplier=noise,
         delta=delta,
         physical_batch_size=4,

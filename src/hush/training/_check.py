@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported, check_positive
+from hush.training._clipping import Flat
 from hush.training._engine import ClippedSum, Engine, check_losses
 
 # From a model and a batch to one loss per example.
@@ -125,7 +126,7 @@ def _clipped_sum(model: nn.Module, batch: Any, loss: Loss, clip_norm: float, bac
         for _ in range(1 if backend is None else 2):  # the first time, taps are found out
             with engine.batch(_size(batch)):
                 engine.backward(loss(model, batch))
-                found = engine.clipped_sum(clip_norm)
+                found = engine.clipped_sum(Flat(clip_norm))
         return found
     finally:
         engine.detach()

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported
 from hush.training import _sequence_rules as _sequence_rules
+from hush.training._clipping import Clipping
 from hush.training._gradients import (
     Gradient,
     Measure,
@@ -71,8 +72,34 @@ class Use:
     rows: tuple[int, int] | None = None
 
 
-# A parameter's shape, and its uses.
-Group = tuple[tuple[int, ...], tuple[Use, ...]]
+@dataclass(frozen=True, slots=True)
+class Group:
+    """All uses of a parameter.
+
+    Attributes:
+        shape: The parameter's shape.
+        place: With which others it is clipped.
+        uses: Its uses.
+    """
+
+    shape: tuple[int, ...]
+    place: int
+    uses: list[Use]
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """How to clip.
+
+    Attributes:
+        clipping: The way.
+        targets: To what norm, for each group of parameters that are clipped together.
+        scale: By how much gradients are too large.
+    """
+
+    clipping: Clipping
+    targets: list[float]
+    scale: float
 
 
 @dataclass(slots=True)
@@ -298,7 +325,7 @@ class Engine:
         total = losses.sum() if not half else losses.float().sum() * self._scale
         self.values = list(torch.autograd.grad(total, self.layout.taps, allow_unused=True, retain_graph=keep_graph))
 
-    def clipped_sum(self, clip_norm: float, weights: Tensor | None = None, num_summed: int = 0) -> ClippedSum:
+    def clipped_sum(self, clipping: Clipping, weights: Tensor | None = None, num_summed: int = 0) -> ClippedSum:
         """Return the clipped sum of what was recorded; ``weights`` (0 or 1) leave examples out.
 
         ``num_summed`` is about how many examples are added up in all: the more, the coarser the sum's own rounding.
@@ -313,16 +340,19 @@ class Engine:
         device = self.layout.taps[0].device
         chosen = torch.ones(self.batch_size, device=device) if weights is None else weights.to(device).float()
         slack = min(_SLACK + (num_summed or self.batch_size) * 2.0**-21, 0.5)
-        target = clip_norm * (1 - slack)
+        sizes = {name: param.numel() for name, param in self._params.items() if param.requires_grad}
+        places, shares = clipping.groups.of(sizes)
+        place_of = dict(zip(sizes, places, strict=True))
+        clip = Clip(clipping, [clipping.clip_norm * (1 - slack) * share for share in shares], self._scale)
         # Whatever precision the caller runs the model in, norms and sums are computed as they are written here.
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
-            groups = [(tuple(self._params[name].shape), tuple(group)) for name, group in uses.items()]
-            sums, norms = _finish(groups, target, self._scale, values, chosen)
-            if self._may_leak(device) and bool((bad := torch.isnan(norms)).any()):
-                sums, _ = _finish(groups, target, self._scale, values, chosen, bad)
+            groups = [Group(tuple(self._params[name].shape), place_of[name], group) for name, group in uses.items()]
+            sums, norms = _finish(groups, clip, values, chosen)
+            if self._may_leak(device, uses) and bool((bad := torch.isnan(norms)).any()):
+                sums, _ = _finish(groups, clip, values, chosen, bad)
         return ClippedSum(dict(zip(uses, sums, strict=True)), norms)
 
-    def _may_leak(self, device: torch.device) -> bool:
+    def _may_leak(self, device: torch.device, uses: dict[str, list[Use]]) -> bool:
         """Say whether a factor of 0 may not be enough to leave an example out that is not finite.
 
         Where it is multiplied with it, it must be asked for and masked. On GPUs, that means to wait for them; dense
@@ -330,8 +360,12 @@ class Engine:
         """
         if device.type == "cpu":
             return True
-        products = [use for use in self.layout.uses if getattr(use.form, "func", None) in (Products, Patches)]
-        return any(self.layout.taps[use.taps[0]].shape[1] > 1 for use in products)
+        return any(
+            getattr(use.form, "func", None) in (Products, Patches)
+            and (len(group) > 1 or self.layout.taps[use.taps[0]].shape[1] > 1)
+            for group in uses.values()
+            for use in group
+        )
 
 
 class _Entry:
@@ -346,50 +380,52 @@ class _Entry:
 
 
 def _finish(
-    groups: list[Group],
-    target: float,
-    scale: float,
-    values: list[Tensor],
-    chosen: Tensor,
-    bad: Tensor | None = None,
+    groups: list[Group], clip: Clip, values: list[Tensor], chosen: Tensor, bad: Tensor | None = None
 ) -> tuple[list[Tensor], Tensor]:
     """Return clipped sums, and norms, which are NaN for examples that are not finite; ``bad`` ones are left out."""
-    pieces = [_pieces(shape, group, values) for shape, group in groups]
+    pieces = [_pieces(group, values) for group in groups]
     if bad is not None:
         pieces = [[(gradient.without(bad), rows) for gradient, rows in piece] for piece in pieces]
         chosen = chosen * ~bad
     everything = [gradient for piece in pieces for gradient, _ in piece]
-    dense = [gradient.dense for gradient in everything if gradient.dense is not None]
-    products = [pair for gradient in everything if (pair := gradient.product()) is not None]
-    measures = [measure for gradient in everything if (measure := gradient.measure()) is not None]
-    if dense:
-        measures.append(Measure(dense_squares(dense)))
-    if products:
-        measures.append(measure_products(products, len(chosen)))
-    squares, doubts, roundings = measures[0].squares, measures[0].doubt, measures[0].rounding
-    for measure in measures[1:]:
-        squares = squares + measure.squares
-        doubts = _added(doubts, measure.doubt)
-        roundings = _added(roundings, measure.rounding)
-    factors, norms = clip_factors(squares, doubts, roundings, chosen, target, scale)
-    ready = iter(dense_sums(dense, factors)) if dense else iter(())
-    scaled = iter(scale_products(everything, factors))
+    places = [group.place for group, piece in zip(groups, pieces, strict=True) for _ in piece]
+    factors, norms = _factors(everything, places, clip, chosen)
+    dense = [(part, place) for each, place in zip(everything, places, strict=True) if (part := each.dense) is not None]
+    ready = iter(dense_sums([part for part, _ in dense], [place for _, place in dense], factors))
+    scaled = iter(scale_products(everything, places, factors))
     sums = []
-    for (shape, _), piece in zip(groups, pieces, strict=True):
-        parts = [(_summed(next(scaled), factors, ready), rows) for _, rows in piece]
+    for group, piece in zip(groups, pieces, strict=True):
+        own = factors[group.place]
+        parts = [(_summed(next(scaled), own, ready), rows) for _, rows in piece]
         if parts[0][1] is None:
-            sums.append(parts[0][0].reshape(shape))
+            sums.append(parts[0][0].reshape(group.shape))
             continue
-        total = torch.zeros(shape, device=chosen.device)
+        total = torch.zeros(group.shape, device=chosen.device)
         for part, rows in parts:
             assert rows is not None
-            total[rows[0] : rows[1]] = part.reshape(-1, *shape[1:])
+            total[rows[0] : rows[1]] = part.reshape(-1, *group.shape[1:])
         sums.append(total)
     return sums, norms
 
 
-def _added(total: Tensor | None, more: Tensor | None) -> Tensor | None:
-    return more if total is None else total if more is None else total + more
+def _factors(everything: list[Gradient], places: list[int], clip: Clip, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Return by what gradients are multiplied, [groups, B], and the norms of all of each example's gradient."""
+    placed = list(zip(everything, places, strict=True))
+    dense = [(values, place) for each, place in placed if (values := each.dense) is not None]
+    products = [(pair, place) for each, place in placed if (pair := each.product()) is not None]
+    count, size = len(clip.targets), len(chosen)
+    total = Measure(torch.zeros(count, size, device=chosen.device, dtype=torch.float64))
+    if dense:
+        total = total.plus(
+            Measure(dense_squares([values for values, _ in dense], [place for _, place in dense], count))
+        )
+    if products:
+        pairs, where = [pair for pair, _ in products], [place for _, place in products]
+        total = total.plus(measure_products(pairs, where, count, size))
+    for gradient, place in placed:
+        if (rest := gradient.measure()) is not None:
+            total = total.plus(rest.at(place, count))
+    return clip_factors(total, chosen, clip.clipping, clip.targets, clip.scale)
 
 
 def _summed(gradient: Gradient, factors: Tensor, ready: Iterator[Tensor]) -> Tensor:
@@ -401,19 +437,17 @@ def _summed(gradient: Gradient, factors: Tensor, ready: Iterator[Tensor]) -> Ten
     return dense if rest is None else dense + rest
 
 
-def _pieces(
-    shape: tuple[int, ...], group: tuple[Use, ...], values: list[Tensor]
-) -> list[tuple[Gradient, tuple[int, int] | None]]:
+def _pieces(group: Group, values: list[Tensor]) -> list[tuple[Gradient, tuple[int, int] | None]]:
     """Return the gradients of disjoint parts of a parameter, each with all of its uses added up."""
     by_rows: dict[tuple[int, int] | None, list[Gradient]] = {}
-    for use in group:
+    for use in group.uses:
         by_rows.setdefault(use.rows, []).append(use.form(*(values[tap] for tap in use.taps)))
     if None in by_rows and len(by_rows) > 1:
         whole = by_rows.pop(None)
         for rows, uses in by_rows.items():
             assert rows is not None
             part = merged(uses).whole()
-            each = part.new_zeros(len(part), *shape)
+            each = part.new_zeros(len(part), *group.shape)
             each[:, rows[0] : rows[1]] = part
             whole.append(Whole(each))
         by_rows = {None: whole}

@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hush.training._clipping import Clipping, Flat
 from hush.training._gram import gram
 
 _CANCELLED = 1e-4  # of its largest possible size: a smaller squared norm is left to the gradients themselves
@@ -45,6 +46,30 @@ class Measure:
     squares: Tensor
     doubt: Tensor | None = None
     rounding: Tensor | None = None
+
+    def plus(self, other: Measure) -> Measure:
+        """Return those of both together."""
+        return Measure(
+            self.squares + other.squares, _added(self.doubt, other.doubt), _added(self.rounding, other.rounding)
+        )
+
+    def at(self, place: int, count: int) -> Measure:
+        """Return this as one of so many rows, of which the others are 0."""
+
+        def row(values: Tensor | None) -> Tensor | None:
+            if values is None or count == 1:
+                return None if values is None else values.unsqueeze(0)
+            rows = values.new_zeros(count, len(values))
+            rows[place] = values
+            return rows
+
+        squares = row(self.squares)
+        assert squares is not None
+        return Measure(squares, row(self.doubt), row(self.rounding))
+
+
+def _added(total: Tensor | None, more: Tensor | None) -> Tensor | None:
+    return more if total is None else total if more is None else total + more
 
 
 class Gradient(ABC):
@@ -116,48 +141,61 @@ def _length(values: Tensor) -> Tensor:
     return found if wide else found.add_(flat.shape[1] ** 0.5 * 2.0**-74)
 
 
-def dense_squares(values: list[Tensor]) -> Tensor:
-    """Return the squared norm of each example's dense parts."""
-    if values[0].is_cuda and values[0].dtype is not torch.float64:
+def dense_squares(values: list[Tensor], places: list[int], count: int) -> Tensor:
+    """Return the squared norms of each example's dense parts, in so many groups: [groups, B]."""
+    if _on_gpu(values[0]):
         from hush.training._sums_cuda import squares
 
-        return squares(values)
-    total = _squares(values[0])
-    for each in values[1:]:
-        total += _squares(each)
+        return squares(values, places, count)
+    total = torch.zeros(count, len(values[0]), dtype=torch.float64)
+    for each, place in zip(values, places, strict=True):
+        total[place] += _squares(each)
     return total
 
 
-def dense_sums(values: list[Tensor], factors: Tensor) -> list[Tensor]:
-    """Return the weighted sums of dense parts.
+def dense_sums(values: list[Tensor], places: list[int], factors: Tensor) -> list[Tensor]:
+    """Return the weighted sums of dense parts, each with the factors of its group.
 
     In fp32: a sum that is rounded more coarsely would change by that, too, when an example comes or goes.
     """
-    if values[0].is_cuda and values[0].dtype is not torch.float64:
+    if values and _on_gpu(values[0]):
         from hush.training._sums_cuda import weighted_sums
 
-        return weighted_sums(values, factors)
-    return [(factors @ each.flatten(1).float()).view(each.shape[1:]) for each in values]
+        return weighted_sums(values, places, factors)
+    return [
+        (factors[place] @ each.flatten(1).float()).view(each.shape[1:])
+        for each, place in zip(values, places, strict=True)
+    ]
+
+
+def _row_squares(each: Tensor) -> Tensor:
+    return dense_squares([each], [0], 1)[0]
+
+
+def _on_gpu(values: Tensor) -> bool:
+    return values.is_cuda and values.dtype is not torch.float64
 
 
 def clip_factors(
-    squares: Tensor, doubts: Tensor | None, roundings: Tensor | None, chosen: Tensor, target: float, scale: float
+    measure: Measure, chosen: Tensor, clipping: Clipping, targets: list[float], scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Return by what each gradient is to be multiplied so that none exceeds the target, and its norm.
+    """Return by what each gradient is to be multiplied so that none exceeds its group's target, and its norm.
 
-    Both are of gradients that were ``scale`` times too large. Of an example that is not finite the factor is 0, and the
-    norm NaN; of one that is not ``chosen`` (0, not 1) the factor is 0, too.
+    Both are of gradients that were ``scale`` times too large. Of an example that is not finite the factors are 0, and
+    the norm NaN; of one that is not ``chosen`` (0, not 1) the factors are 0, too.
     """
-    if squares.is_cuda:
+    if measure.squares.is_cuda and len(targets) == 1 and type(clipping) is Flat:
         from hush.training._sums_cuda import factors
 
-        return factors(squares, doubts, roundings, chosen, target, scale)
-    squares = squares.clamp_min(0)
-    bounds = squares.sqrt() if doubts is None else (squares + doubts).sqrt()
-    bounds = bounds if roundings is None else bounds + roundings.sqrt()
-    bad = ~torch.isfinite(bounds)
-    found = torch.clamp(target * scale / bounds.clamp_min(1e-300), max=1.0).masked_fill(bad, 0.0) / scale
-    return found.float() * chosen, (squares.sqrt() / scale).masked_fill(bad, torch.nan).float()
+        return factors(measure, chosen, targets[0], scale)
+    squares = measure.squares.clamp_min(0)
+    bounds = squares.sqrt() if measure.doubt is None else (squares + measure.doubt).sqrt()
+    bounds = (bounds if measure.rounding is None else bounds + measure.rounding.sqrt()) / scale
+    finite = torch.isfinite(bounds).all(0)
+    bounds_of_groups = torch.tensor(targets, device=bounds.device, dtype=bounds.dtype).unsqueeze(1)
+    found = torch.where(finite, clipping.factors(bounds, bounds_of_groups), 0.0) / scale
+    norms = (squares.sum(0).sqrt() / scale).masked_fill(~finite, torch.nan)
+    return found.float() * chosen, norms.float()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +234,7 @@ class Products(Gradient):
     def measure(self) -> Measure | None:
         if self.product() is not None:
             return None
-        return Measure(torch.cat([dense_squares([each]) for each, _ in self._chunks()]))
+        return Measure(torch.cat([_row_squares(each) for each, _ in self._chunks()]))
 
     def _chunks(self) -> list[tuple[Tensor, slice]]:
         """Return the gradients of a few examples at a time."""
@@ -211,7 +249,7 @@ class Products(Gradient):
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         if self.product() is None:
-            total = sum(dense_sums([each], factors[part])[0] for each, part in self._chunks())
+            total = sum(dense_sums([each], [0], factors[None, part])[0] for each, part in self._chunks())
             assert isinstance(total, Tensor)
             return total.mT if self.transposed else total
         x, g, factors = self.x, self.g, factors.view(-1, 1, 1)
@@ -228,30 +266,33 @@ class Products(Gradient):
         return replace(self, x=_masked(self.x, bad), g=_masked(self.g, bad))
 
 
-def measure_products(pairs: list[tuple[Tensor, Tensor]], size: int) -> Measure:
-    """Return the squared norms of sums of products over all layers, for so many examples.
+def measure_products(pairs: list[tuple[Tensor, Tensor]], places: list[int], count: int, size: int) -> Measure:
+    """Return the squared norms of sums of products, for so many examples, in so many groups: [groups, B].
 
     Where positions cancel, products are larger than what they add up to: their rounding would decide. And a sum over
     the positions of all examples would lose the others' share beside them. So the norm of such an example counts as
     larger than it is.
     """
-    squares = torch.zeros(size, device=pairs[0][0].device, dtype=torch.float64)
-    doubt, rounding = squares, squares
-    several: dict[int, list[tuple[Tensor, Tensor]]] = {}
-    for x, g in pairs:
+    squares = torch.zeros(count, size, device=pairs[0][0].device, dtype=torch.float64)
+    doubts, roundings = torch.zeros_like(squares), torch.zeros_like(squares)
+    several: dict[int, list[int]] = {}
+    for number, (x, g) in enumerate(pairs):
         if x.shape[1] > 1:
-            several.setdefault(len(x), []).append((x, g))
+            several.setdefault(len(x), []).append(number)
             continue
         found = (_length(x) * _length(g)).square().view(size, -1).sum(1)
-        squares, rounding = squares + found, rounding + found * _coarseness(g) ** 2
-    for some in several.values():
+        squares[places[number]] += found
+        roundings[places[number]] += found * _coarseness(g) ** 2
+    for numbers in several.values():
+        some = [pairs[number] for number in numbers]
         found, largest, spread = (each.view(len(some), size, -1).sum(2) for each in gram(some))
-        cuda = found.is_cuda
-        doubts = largest * 2.0**-16 if cuda else (largest * _CANCELLED - found).clamp_min(0)
-        squares, doubt = squares + found.sum(0), doubt + doubts.sum(0)
-        kinds = {_coarseness(g) for _, g in some}
-        rounding = rounding + spread.sum(0) * max(kinds) ** 2
-    return Measure(squares, doubt, rounding)
+        doubt = largest * 2.0**-16 if found.is_cuda else (largest * _CANCELLED - found).clamp_min(0)
+        coarse = torch.tensor([_coarseness(g) ** 2 for _, g in some], device=found.device, dtype=found.dtype)
+        where = torch.tensor([places[number] for number in numbers], device=found.device)
+        squares.index_add_(0, where, found)
+        doubts.index_add_(0, where, doubt)
+        roundings.index_add_(0, where, spread * coarse.unsqueeze(1))
+    return Measure(squares, doubts, roundings)
 
 
 def _coarseness(like: Tensor) -> float:
@@ -264,11 +305,11 @@ def _coarseness(like: Tensor) -> float:
     return 2.0**-22 if precise else 2.0**-10
 
 
-def scale_products(gradients: list[Gradient], factors: Tensor) -> list[Gradient]:
+def scale_products(gradients: list[Gradient], places: list[int], factors: Tensor) -> list[Gradient]:
     """Multiply products in bf16 on a GPU with their factors, all together; the sums are then products of bf16."""
     halves = [
-        (place, use)
-        for place, use in enumerate(gradients)
+        (number, use)
+        for number, use in enumerate(gradients)
         if isinstance(use, Products) and use.g.is_cuda and use.g.dtype is torch.bfloat16 and use.product() is not None
     ]
     if not halves:
@@ -276,8 +317,9 @@ def scale_products(gradients: list[Gradient], factors: Tensor) -> list[Gradient]
     from hush.training._sums_cuda import scaled
 
     found = list(gradients)
-    for (place, use), g in zip(halves, scaled([use.g for _, use in halves], factors), strict=True):
-        found[place] = replace(use, g=g, scaled=True)
+    ready = scaled([use.g for _, use in halves], [places[number] for number, _ in halves], factors)
+    for (number, use), g in zip(halves, ready, strict=True):
+        found[number] = replace(use, g=g, scaled=True)
     return found
 
 

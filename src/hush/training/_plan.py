@@ -19,6 +19,7 @@ from hush.accounting import (
 )
 from hush.errors import InvalidArgument, check_count, check_instance, check_positive, check_probability
 from hush.guarantee import Guarantee, Relation, Unit, UnitKind
+from hush.training._clipping import Clipping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class Plan:
     """Noisy, clipped gradient descent on Poisson samples; with a sampling rate of 1 on all examples (DP-GD).
 
     In every step each example takes part by itself with probability ``sampling_rate``; the gradients of those that do
-    are clipped to ``clip_norm`` and summed; noise of standard deviation ``noise_multiplier * clip_norm`` is added once;
+    are clipped and summed; noise of standard deviation ``noise_multiplier`` times the clip norm is added once;
     and the sum is divided by ``batch_size``, the expected number, which is public, whatever the number really was.
 
     With a ``max_batch_size`` no more examples than that take part in a step, so that all steps have one shape; the rest
@@ -35,7 +36,8 @@ class Plan:
     without dropping, to those of the neighbour, and back).
 
     Attributes:
-        sampling_rate, batch_size, num_steps, clip_norm, noise_multiplier: as above.
+        sampling_rate, batch_size, num_steps, noise_multiplier: as above.
+        clipping: How gradients are clipped; its clip norm is the largest contribution of an example.
         delta: For which delta the guarantee is stated.
         max_batch_size: As above; None for no limit.
         num_examples: How many examples there are, if there is a limit.
@@ -46,7 +48,7 @@ class Plan:
     sampling_rate: float
     batch_size: int
     num_steps: int
-    clip_norm: float
+    clipping: Clipping
     noise_multiplier: float
     delta: float
     physical_batch_size: int
@@ -58,7 +60,7 @@ class Plan:
     def __post_init__(self) -> None:
         """Check all of it."""
         check_probability("sampling_rate", self.sampling_rate)
-        check_positive("clip_norm", self.clip_norm)
+        check_instance("clipping", self.clipping, Clipping, "Such as Flat(clip_norm=1.0)")
         check_positive("noise_multiplier", self.noise_multiplier)
         check_probability("delta", self.delta)
         for name in ("batch_size", "num_steps", "physical_batch_size"):
@@ -67,8 +69,6 @@ class Plan:
             check_count("max_batch_size", self.max_batch_size)
             check_count("num_examples", self.num_examples)
         one_step(self.noise_multiplier, self.sampling_rate)  # refuses noise beyond what can be accounted for
-        if not 1e-12 <= self.clip_norm <= 1e12:
-            raise InvalidArgument("clip_norm", self.clip_norm, "between 1e-12 and 1e12", "Scale the loss instead")
         if not self.delta < 1:
             raise InvalidArgument("delta", self.delta, "a number in (0, 1)")
         check_instance("relation", self.relation, Relation)
@@ -152,7 +152,7 @@ def make_plan(
     *,
     num_examples: int,
     delta: float,
-    clip_norm: float,
+    clipping: Clipping,
     batch_size: int | None,
     epsilon: float | None,
     noise_multiplier: float | None,
@@ -205,7 +205,7 @@ def make_plan(
         sampling_rate=rate,
         batch_size=expected,
         num_steps=steps,
-        clip_norm=clip_norm,
+        clipping=clipping,
         noise_multiplier=noise_multiplier,
         delta=delta,
         physical_batch_size=physical_batch_size,

@@ -19,6 +19,7 @@ from hush.errors import InvalidArgument, Unsupported, check_count, check_instanc
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.randomness import Source, assumptions_of, source_or_default
 from hush.training._check import check_batch, check_calls
+from hush.training._clipping import Clipping, Flat
 from hush.training._engine import Engine
 from hush.training._plan import Plan, make_plan
 from hush.training._sampling import Loader, Micro, fetcher, moved, poisson_sample
@@ -121,7 +122,7 @@ class PrivateTraining:
             self._checked.add(signature)
         self._engine.backward(losses)
         weights = moved(batch.weights, losses.device)
-        found = self._engine.clipped_sum(self.plan.clip_norm, weights, num_summed=2 * self.plan.batch_size)
+        found = self._engine.clipped_sum(self.plan.clipping, weights, num_summed=2 * self.plan.batch_size)
         for name, value in found.gradients.items():
             self._totals[name] = self._totals[name].add_(value) if name in self._totals else value
         self._engine.end()
@@ -216,11 +217,13 @@ class PrivateTraining:
         # Counted before anything is drawn or changed: a crash in between wastes a step, and never repeats its noise.
         self.steps_taken += 1
         self._abandon()
-        self._updater(self._key_for("noise"), step, totals, plan.noise_multiplier * plan.clip_norm, plan.batch_size)
+        self._updater(
+            self._key_for("noise"), step, totals, plan.noise_multiplier * plan.clipping.clip_norm, plan.batch_size
+        )
 
 
 def _plan_state(plan: Plan) -> dict[str, Any]:
-    return asdict(plan) | {"relation": plan.relation.value, "unit": str(plan.unit)}
+    return asdict(plan) | {"relation": plan.relation.value, "unit": str(plan.unit), "clipping": repr(plan.clipping)}
 
 
 def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
@@ -234,13 +237,22 @@ def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
         raise InvalidArgument("model", type(model).__name__, "at least one parameter that is trained")
 
 
+def _clipping(clip_norm: float | None, clipping: Clipping | None) -> Clipping:
+    if clipping is None:
+        return Flat(1.0 if clip_norm is None else clip_norm)
+    if clip_norm is not None:
+        raise InvalidArgument("clip_norm", clip_norm, "nothing, beside clipping=...", "It has a clip norm of its own")
+    return clipping
+
+
 def privatize(
     model: nn.Module,
     optimizer: Optimizer | Sequence[Optimizer],
     dataset: Any,
     *,
     delta: float,
-    clip_norm: float = 1.0,
+    clip_norm: float | None = None,
+    clipping: Clipping | None = None,
     batch_size: int | None = None,
     epsilon: float | None = None,
     noise_multiplier: float | None = None,
@@ -261,7 +273,8 @@ def privatize(
         optimizer: Any of torch's over the model's parameters, or several.
         dataset: Tensors of one length (as a tuple, or a TensorDataset), or a Dataset with a length.
         delta: The delta of the guarantee; less than one over the number of examples.
-        clip_norm: To what norm each example's gradient is clipped.
+        clip_norm: To what norm each example's gradient is clipped; 1, if nothing is said.
+        clipping: Or how it is clipped, such as ``Automatic()`` or ``Flat(groups=PerLayer())``.
         batch_size: How many examples are in a batch on average; without it, all are in every batch (DP-GD).
         epsilon: What the whole run may cost; the noise is calibrated to it.
         noise_multiplier: The noise instead; with epsilon as well, the run ends before it would cost more.
@@ -296,7 +309,7 @@ def privatize(
     plan = make_plan(
         num_examples=fetcher(dataset)[0],
         delta=delta,
-        clip_norm=clip_norm,
+        clipping=_clipping(clip_norm, clipping),
         batch_size=batch_size,
         epsilon=epsilon,
         noise_multiplier=noise_multiplier,

@@ -8,11 +8,15 @@ Tensors [B, n] of any number and size are read by address: one kernel for all of
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from hush.training._gradients import Measure
 
 _WIDTH = 2048  # numbers of a row that a program takes at once
 _TIMES = 8  # and how often, to square them
@@ -39,8 +43,19 @@ def table(rows: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
     return torch.tensor(rows, dtype=torch.int64).pin_memory().to(device, non_blocking=True)
 
 
-def _pointers(tensors: list[Tensor]) -> Tensor:
-    return table(tuple((each.data_ptr(), each.shape[1], each.stride(0)) for each in tensors), tensors[0].device)
+def _pointers(tensors: list[Tensor], places: list[int]) -> Tensor:
+    """Return, for each tensor [B, n]: its address, n, the distance of its rows, and its group."""
+    rows = zip(tensors, places, strict=True)
+    return table(
+        tuple((each.data_ptr(), each.shape[1], each.stride(0), place) for each, place in rows), tensors[0].device
+    )
+
+
+@lru_cache(maxsize=64)
+def _groups_of_tiles(sizes: tuple[int, ...], places: tuple[int, ...], width: int, device: torch.device) -> Tensor:
+    """Return the group of each tile."""
+    counts = [-(-size // width) for size in sizes]
+    return torch.tensor(places).repeat_interleave(torch.tensor(counts)).to(device)
 
 
 def _in_order(each: Tensor) -> Tensor:
@@ -60,28 +75,31 @@ def _by_kind(tensors: list[Tensor]) -> list[tuple[torch.dtype, list[int]]]:
     return list(kinds.items())
 
 
-def squares(tensors: list[Tensor]) -> Tensor:
-    """Return the sum of the squares of each example's part of all tensors, in fp64: [B]."""
+def squares(tensors: list[Tensor], places: list[int], count: int) -> Tensor:
+    """Return the sums of the squares of each example's parts, by group, in fp64: [groups, B]."""
     size, device = len(tensors[0]), tensors[0].device
-    groups = [(kind, [_in_order(tensors[number]) for number in numbers]) for kind, numbers in _by_kind(tensors)]
-    tiles = [_tiles(tuple(each.shape[1] for each in some), _WIDTH * _TIMES, device) for _, some in groups]
-    parts = torch.empty(sum(len(each) for each in tiles), size, device=device)
-    with torch.cuda.device(device):
-        start = 0
-        for (kind, some), own in zip(groups, tiles, strict=True):
-            _squares[(len(own), size)](
-                own, _pointers(some), parts[start:], size, KIND=KINDS[kind], WIDTH=_WIDTH, TIMES=_TIMES
+    total = torch.zeros(count, size, device=device, dtype=torch.float64)
+    for kind, numbers in _by_kind(tensors):
+        some, own = [_in_order(tensors[number]) for number in numbers], [places[number] for number in numbers]
+        sizes = tuple(each.shape[1] for each in some)
+        tiles = _tiles(sizes, _WIDTH * _TIMES, device)
+        parts = torch.empty(len(tiles), size, device=device)
+        with torch.cuda.device(device):
+            _squares[(len(tiles), size)](
+                tiles, _pointers(some, own), parts, size, KIND=KINDS[kind], WIDTH=_WIDTH, TIMES=_TIMES
             )
-            start += len(own)
-    return parts.sum(0, dtype=torch.float64)
+        if count == 1:
+            total += parts.sum(0, dtype=torch.float64)
+        else:
+            total.index_add_(0, _groups_of_tiles(sizes, tuple(own), _WIDTH * _TIMES, device), parts.double())
+    return total
 
 
-def factors(
-    squares: Tensor, doubts: Tensor | None, roundings: Tensor | None, chosen: Tensor, target: float, scale: float
-) -> tuple[Tensor, Tensor]:
-    """Return by what each example's gradient is multiplied, and its norm: NaN where that is not finite."""
-    size, device = len(squares), squares.device
-    found, norms = torch.empty(size, device=device), torch.empty(size, device=device)
+def factors(measure: Measure, chosen: Tensor, target: float, scale: float) -> tuple[Tensor, Tensor]:
+    """Return by what each example's gradient is multiplied, [1, B], and its norm: NaN where that is not finite."""
+    squares, doubts, roundings = measure.squares, measure.doubt, measure.rounding
+    size, device = len(chosen), chosen.device
+    found, norms = torch.empty(1, size, device=device), torch.empty(size, device=device)
     with torch.cuda.device(device):
         _factors[(triton.cdiv(size, 128),)](
             squares,
@@ -99,10 +117,10 @@ def factors(
     return found, norms
 
 
-def weighted_sums(tensors: list[Tensor], factors: Tensor) -> list[Tensor]:
+def weighted_sums(tensors: list[Tensor], places: list[int], factors: Tensor) -> list[Tensor]:
     """Return the sum over examples of factor times row, for each tensor, in fp32; rows of factor 0 are passed over."""
     sums: list[Tensor] = [factors] * len(tensors)
-    size, device = len(factors), factors.device
+    size, device, factors = factors.shape[1], factors.device, factors.contiguous()
     for kind, numbers in _by_kind(tensors):
         some = [_in_order(tensors[number]) for number in numbers]
         sizes = tuple(each.shape[1] for each in some)
@@ -112,7 +130,7 @@ def weighted_sums(tensors: list[Tensor], factors: Tensor) -> list[Tensor]:
         with torch.cuda.device(device):
             _weighted_sums[(len(tiles), splits)](
                 tiles,
-                _pointers(some),
+                _pointers(some, [places[number] for number in numbers]),
                 factors,
                 parts,
                 parts.stride(0),
@@ -160,19 +178,19 @@ def _factors(
     tl.store(norms + at, tl.where(finite, tl.sqrt(square) / scale, float("nan")).to(tl.float32), mask=inside)
 
 
-def scaled(tensors: list[Tensor], factors: Tensor) -> list[Tensor]:
+def scaled(tensors: list[Tensor], places: list[int], factors: Tensor) -> list[Tensor]:
     """Return tensors [B, ...] times factors, multiplied in fp32, each in its own type; one kernel for each size."""
     results: list[Tensor] = [factors] * len(tensors)
     groups: dict[tuple[int, torch.dtype], list[int]] = {}
     for number, each in enumerate(tensors):
         groups.setdefault((each[0].numel(), each.dtype), []).append(number)
-    size, device = len(factors), factors.device
+    size, device, factors = factors.shape[1], factors.device, factors.contiguous()
     for (length, kind), numbers in groups.items():
         some = [tensors[number].contiguous() for number in numbers]
         found = torch.empty(len(some), size, length, device=device, dtype=kind)
         with torch.cuda.device(device):
             _scaled[(triton.cdiv(length, _WIDTH), size, len(some))](
-                _pointers([each.view(size, length) for each in some]),
+                _pointers([each.view(size, length) for each in some], [places[number] for number in numbers]),
                 factors,
                 found,
                 size,
@@ -191,15 +209,16 @@ def _scaled(pointers, factors, result, size, length, KIND: tl.constexpr, WIDTH: 
     example = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
     inside = at < length
-    values = tl.load(pointers + layer * 3).to(tl.pointer_type(KIND)) + example * length
-    product = tl.load(values + at, mask=inside, other=0.0).to(tl.float32) * tl.load(factors + example)
+    values = tl.load(pointers + layer * 4).to(tl.pointer_type(KIND)) + example * length
+    factor = tl.load(factors + tl.load(pointers + layer * 4 + 3) * size + example)
+    product = tl.load(values + at, mask=inside, other=0.0).to(tl.float32) * factor
     tl.store(result + (layer * size + example) * length + at, product.to(KIND), mask=inside)
 
 
 @triton.jit
 def _squares(tiles, pointers, parts, size, KIND: tl.constexpr, WIDTH: tl.constexpr, TIMES: tl.constexpr):
     place = tiles + tl.program_id(0).to(tl.int64) * 3
-    row = pointers + tl.load(place) * 3
+    row = pointers + tl.load(place) * 4
     start = tl.load(place + 1)
     length = tl.load(row + 1)
     example = tl.program_id(1).to(tl.int64)
@@ -226,9 +245,10 @@ def _weighted_sums(
     ROWS: tl.constexpr,
 ):
     place = tiles + tl.program_id(0).to(tl.int64) * 3
-    row = pointers + tl.load(place) * 3
+    row = pointers + tl.load(place) * 4
     length = tl.load(row + 1)
     step = tl.load(row + 2)
+    own = factors + tl.load(row + 3) * size
     at = tl.load(place + 1) + tl.arange(0, COLUMNS)
     inside = at < length
     values = tl.load(row).to(tl.pointer_type(KIND)) + at[None, :]
@@ -237,7 +257,7 @@ def _weighted_sums(
     last = tl.minimum(first + some, size)
     for start in range(first, last, ROWS):
         example = start + tl.arange(0, ROWS)
-        factor = tl.load(factors + example, mask=example < last, other=0.0)
+        factor = tl.load(own + example, mask=example < last, other=0.0)
         wanted = inside[None, :] & (factor > 0)[:, None]
         value = tl.load(values + example[:, None].to(tl.int64) * step, mask=wanted, other=0.0).to(tl.float32)
         total += factor[:, None] * value

@@ -1,0 +1,150 @@
+"""Ways to clip: factors as the papers say, and no contribution larger than the clip norm, whatever the way."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from hush.errors import InvalidArgument
+from hush.randomness import TestSource
+from hush.training import Automatic, ByName, Clipping, Flat, Global, Normalized, PerLayer, Together, privatize
+from hush.training._engine import Engine
+from training.models import BATCH, MODELS, losses
+
+WAYS: dict[str, Any] = {
+    "flat": Flat,
+    "automatic": Automatic,
+    "normalized": Normalized,
+    "global": Global,
+    "global, scaled": lambda clip_norm, groups: Global(clip_norm, groups, threshold=7 * clip_norm),
+}
+GROUPS: dict[str, Any] = {
+    "together": Together(),
+    "per layer": PerLayer(),
+    "per layer, by size": PerLayer(by_size=True),
+}
+SOME = ["mlp", "conv2d", "embedding", "layer-norm", "tied", "four-times", "raw-parameter", "lstm", "attention-cross"]
+
+
+def total(gradients: dict[str, Tensor]) -> Tensor:
+    return torch.cat([each.double().flatten() for each in gradients.values()])
+
+
+def contribution(engine: Engine, x: Tensor, clipping: Clipping, one: int) -> tuple[Tensor, float]:
+    """Return an example's share of the sum, measured by leaving it out, and its norm before."""
+    sums = []
+    for weights in (torch.ones(BATCH), torch.arange(BATCH) != one):
+        with engine.batch(BATCH):
+            engine.backward(losses(engine.model, x))
+            found = engine.clipped_sum(clipping, weights.float())
+            sums.append(total(found.gradients))
+    return sums[0] - sums[1], float(found.norms[one])
+
+
+@pytest.mark.parametrize(("way", "groups", "name"), list(product(WAYS, GROUPS, SOME)))
+def test_no_example_contributes_more_than_the_clip_norm(way: str, groups: str, name: str) -> None:
+    torch.manual_seed(4)
+    model, x = MODELS[name]()
+    engine = Engine(model)
+    for clip_norm in (0.05, 20.0):
+        clipping = WAYS[way](clip_norm, GROUPS[groups])
+        assert float(contribution(engine, x, clipping, 2)[0].norm()) <= clip_norm
+
+
+def expected(way: str, norm: float, clip_norm: float) -> float:
+    return {
+        "flat": min(norm, clip_norm),
+        "automatic": norm * clip_norm / (norm + 0.01),
+        "normalized": clip_norm,
+        "global": norm if norm <= clip_norm else 0.0,
+        "global, scaled": norm / 7 if norm <= 7 * clip_norm else 0.0,
+    }[way]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_contributions_are_as_long_as_the_papers_say(way: str) -> None:
+    torch.manual_seed(5)
+    model = nn.Linear(6, 3)
+    x = torch.randn(BATCH, 6) * torch.tensor([1e-4, 0.1, 1.0, 3.0, 100.0]).unsqueeze(1)
+    engine = Engine(model)
+    for one, clip_norm in product(range(BATCH), (1.0, 3.0)):
+        share, norm = contribution(engine, x, WAYS[way](clip_norm, Together()), one)
+        assert float(share.norm()) == pytest.approx(expected(way, norm, clip_norm), rel=2e-3, abs=2e-3)
+
+
+def test_groups_are_clipped_each_to_its_share() -> None:
+    torch.manual_seed(6)
+    model = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
+    x = torch.randn(BATCH, 6) * 100
+    engine = Engine(model)
+    wanted = {
+        PerLayer(): (math.sqrt(0.5), math.sqrt(0.5)),
+        PerLayer(by_size=True): (math.sqrt(28 / 43), math.sqrt(15 / 43)),
+        ByName({"0.": 1, "": 3}): (0.5, math.sqrt(0.75)),
+    }
+    for groups, shares in wanted.items():
+        with engine.batch(BATCH):
+            engine.backward(losses(model, x) * 1e3)
+            found = engine.clipped_sum(Normalized(2.0, groups), (torch.arange(BATCH) == 1).float()).gradients
+        for layer, share in zip(("0", "2"), shares, strict=True):
+            norm = total({key: each for key, each in found.items() if key.startswith(layer)}).norm()
+            assert float(norm) == pytest.approx(2 * share, rel=1e-3)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("groups", GROUPS)
+def test_an_example_that_is_not_finite_contributes_nothing(way: str, groups: str) -> None:
+    torch.manual_seed(6)
+    model, x = MODELS["transformer"]()
+    factors = torch.ones(BATCH)
+    factors[1] = torch.nan
+    engine = Engine(model)
+    sums = []
+    for one in (factors, torch.ones(BATCH)):
+        with engine.batch(BATCH):
+            engine.backward(losses(model, x) * one)
+            weights = (torch.arange(BATCH) != 1).float() if one is not factors else None
+            sums.append(total(engine.clipped_sum(WAYS[way](1.0, GROUPS[groups]), weights).gradients))
+    assert torch.allclose(sums[0], sums[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_with_each_way(way: str) -> None:
+    torch.manual_seed(7)
+    data = torch.randn(100, 6), torch.randint(0, 3, (100,))
+    model = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "num_steps": 3, "batch_size": 20}
+    clipping = WAYS[way](0.5, PerLayer())
+    private = privatize(model, optimizer, data, clipping=clipping, source=TestSource(1), **settings)
+    for x, y in private.loader:
+        private.step(nn.functional.cross_entropy(private.model(x), y, reduction="none"))
+    assert private.guarantee().epsilon > 0
+    other = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
+    resumed = privatize(other, torch.optim.SGD(other.parameters(), lr=0.1), data, clip_norm=0.5, **settings)
+    with pytest.raises(InvalidArgument, match="^plan="):
+        resumed.load_state_dict(private.state_dict())
+
+
+def test_numbers_are_checked() -> None:
+    for wrong in (0.0, -1.0, math.nan, math.inf, 1e-13):
+        with pytest.raises(InvalidArgument, match="^clip_norm="):
+            Flat(wrong)
+    with pytest.raises(InvalidArgument, match="^stability="):
+        Automatic(stability=0.0)
+    with pytest.raises(InvalidArgument, match="^threshold="):
+        Global(threshold=-1.0)
+    with pytest.raises(InvalidArgument, match="^groups="):
+        Flat(groups="layers")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="^groups='0.weight'"):
+        ByName({"1.": 1}).of({"0.weight": 3})
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "num_steps": 3}
+    with pytest.raises(InvalidArgument, match="^clip_norm="):
+        privatize(model, optimizer, (torch.randn(9, 3),), clip_norm=1.0, clipping=Flat(), **settings)
