@@ -12,12 +12,27 @@ from torch import Tensor, nn
 
 from hush.errors import InvalidArgument
 from hush.randomness import TestSource
-from hush.training import Automatic, ByName, Clipping, Flat, Global, Normalized, PerLayer, Together, privatize
+from hush.training import (
+    Adaptive,
+    Automatic,
+    ByName,
+    Clipping,
+    Flat,
+    Global,
+    Normalized,
+    PerLayer,
+    PrivateTraining,
+    Together,
+    clipped_sum,
+    privatize,
+)
 from hush.training._engine import Engine
+from hush.training._noise import gaussian
 from training.models import BATCH, MODELS, losses
 
 WAYS: dict[str, Any] = {
     "flat": Flat,
+    "adaptive": Adaptive,
     "automatic": Automatic,
     "normalized": Normalized,
     "global": Global,
@@ -59,6 +74,7 @@ def test_no_example_contributes_more_than_the_clip_norm(way: str, groups: str, n
 def expected(way: str, norm: float, clip_norm: float) -> float:
     return {
         "flat": min(norm, clip_norm),
+        "adaptive": min(norm, clip_norm),
         "automatic": norm * clip_norm / (norm + 0.01),
         "normalized": clip_norm,
         "global": norm if norm <= clip_norm else 0.0,
@@ -129,6 +145,75 @@ def test_a_run_with_each_way(way: str) -> None:
     resumed = privatize(other, torch.optim.SGD(other.parameters(), lr=0.1), data, clip_norm=0.5, **settings)
     with pytest.raises(InvalidArgument, match="^plan="):
         resumed.load_state_dict(private.state_dict())
+
+
+def adaptive_run(seed: int, **settings: Any) -> PrivateTraining:
+    torch.manual_seed(8)
+    data = (torch.randn(400, 6), torch.randint(0, 3, (400,)))
+    model = nn.Linear(6, 3)
+    chosen: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "num_steps": 60, "batch_size": 100} | settings
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    return privatize(model, optimizer, data, source=TestSource(seed), **chosen)
+
+
+def train(private: PrivateTraining, until: int = 10**9) -> list[float]:
+    norms = []
+    for x, y in private.loader:
+        if private.step(nn.functional.cross_entropy(private.model(x), y, reduction="none")).complete:
+            norms.append(private.clipping.clip_norm)
+            if private.steps_taken >= until:
+                break
+    return norms
+
+
+@pytest.mark.parametrize("quantile", [0.2, 0.5, 0.9])
+def test_the_clip_norm_finds_the_quantile(quantile: float) -> None:
+    private = adaptive_run(3, clipping=Adaptive(0.5, quantile=quantile))
+    found = train(private)[-1]
+    x, y = torch.randn(2000, 6), torch.randint(0, 3, (2000,))
+    norms = clipped_sum(
+        private.close(),
+        (x, y),
+        lambda model, batch: nn.functional.cross_entropy(model(batch[0]), batch[1], reduction="none"),
+        clip_norm=1.0,
+    ).norms
+    assert abs(float((norms <= found).float().mean()) - quantile) < 0.12
+
+
+def test_noise_is_shared_between_sum_and_count() -> None:
+    """Both together are one Gaussian release: squared distances over variances add up."""
+    for count_noise in (None, 3.0, 0.6):
+        plan = adaptive_run(1, clipping=Adaptive(2.0, count_noise=count_noise)).plan
+        way = plan.clipping
+        assert isinstance(way, Adaptive)
+        count = way.noise_on_count(plan.noise_multiplier, plan.batch_size)
+        assert plan.noise_on_sum**-2 + (0.5 / count) ** 2 == pytest.approx(plan.noise_multiplier**-2)
+    with pytest.raises(InvalidArgument, match="^count_noise=0.5"):
+        adaptive_run(1, clipping=Adaptive(2.0, count_noise=0.5))
+
+
+def test_the_sum_gets_its_noise_at_the_clip_norm_of_the_step() -> None:
+    private = adaptive_run(2, clipping=Adaptive(0.5, rate=1.0), num_steps=2)
+    model = private.model
+    for x, _ in private.loader:
+        clip_norm = private.clipping.clip_norm
+        outputs = private.model(x)
+        private.step((outputs * 0.0).sum(1))
+        noise = gaussian(private._key_for("noise"), private.steps_taken - 1, 21)
+        expected_gradient = noise * private.plan.noise_on_sum * clip_norm / 100
+        found = torch.cat([param.grad.flatten() for param in model.parameters() if param.grad is not None])
+        assert torch.allclose(found, expected_gradient, rtol=1e-4)
+    assert private.clipping.clip_norm < 0.5, "nothing was clipped"
+
+
+def test_adaptive_runs_resume() -> None:
+    whole = adaptive_run(4, clipping=Adaptive(0.1), num_steps=8)
+    norms = train(whole)
+    first = adaptive_run(4, clipping=Adaptive(0.1), num_steps=8)
+    train(first, 3)
+    second = adaptive_run(9, clipping=Adaptive(0.1), num_steps=8)
+    second.load_state_dict(first.state_dict())
+    assert train(second) == norms[3:]
 
 
 def test_numbers_are_checked() -> None:

@@ -3,13 +3,14 @@
 - `privatize`: three added lines in an ordinary loop; `fit`: no loop at all. Both return a `PrivateTraining`.
 - `Plan`: what was agreed on: sampling, clipping, noise, normaliser, event.
 - `check`, `clipped_sum`: per-example norms and clipped sums for inspection, compared with a plain loop (`looped_sum`).
-- `Flat`, `Automatic`, `Normalized`, `Global`: ways to clip; `PerLayer`, `ByName`: what is clipped together.
+- `Flat`, `Automatic`, `Normalized`, `Global`, `Adaptive`: ways to clip; `PerLayer`, `ByName`: what is clipped together.
 - `replace_batchnorm`: makes models with batch statistics trainable.
 """
 
 from hush.training._check import check as check
 from hush.training._check import clipped_sum as clipped_sum
 from hush.training._check import looped_sum as looped_sum
+from hush.training._clipping import Adaptive as Adaptive
 from hush.training._clipping import Automatic as Automatic
 from hush.training._clipping import ByName as ByName
 from hush.training._clipping import Clipping as Clipping
@@ -29,6 +30,7 @@ from hush.training._session import Step as Step
 from hush.training._session import privatize as privatize
 
 __all__ = [
+    "Adaptive",
     "Automatic",
     "ByName",
     "ClippedSum",

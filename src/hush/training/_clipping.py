@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from hush.errors import InvalidArgument, check_instance, check_positive
+from hush.errors import InvalidArgument, check_instance, check_positive, check_probability
 
 
 class Groups(ABC):
@@ -176,3 +176,58 @@ class Global(Clipping):
         """Return C / Z up to Z, and 0 beyond; Z is split among groups as C is."""
         share = 1.0 if self.threshold is None else self.threshold / self.clip_norm
         return torch.where(norms <= targets * share, 1.0 / share, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptive(Clipping):
+    """Flat clipping whose norm follows a quantile of the gradients' norms (Andrew et al. 2021, Algorithm 1).
+
+    After each step the clip norm is multiplied with exp(-rate (b - quantile)), where b is the share of examples that
+    were not clipped, with noise: the number of those, less half of all, changes by 1/2 when an example comes or goes.
+    The plan's noise multiplier z is that of both releases together: the sum gets (z^-2 - (2 s)^-2)^(-1/2) for noise of
+    standard deviation s on the number (Theorem 1 there).
+
+    Attributes:
+        clip_norm: With which to begin.
+        quantile: What share of the examples should not be clipped.
+        rate: How fast the clip norm moves.
+        count_noise: The standard deviation s; without it, a twentieth of the batch, or twice z if that is more.
+    """
+
+    quantile: float = 0.5
+    rate: float = 0.2
+    count_noise: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        Clipping.__post_init__(self)
+        check_probability("quantile", self.quantile)
+        check_positive("rate", self.rate)
+        if self.count_noise is not None:
+            check_positive("count_noise", self.count_noise)
+
+    def factors(self, norms: Tensor, targets: Tensor) -> Tensor:
+        """Return min(1, C / norm)."""
+        return torch.clamp(targets / norms.clamp_min(1e-300), max=1.0)
+
+    def noise_on_count(self, noise_multiplier: float, batch_size: int) -> float:
+        """Return the standard deviation of the noise on the number of examples."""
+        return max(batch_size / 20, 2 * noise_multiplier) if self.count_noise is None else self.count_noise
+
+    def noise_on_sum(self, noise_multiplier: float, batch_size: int) -> float:
+        """Return the noise multiplier that is left for the sum."""
+        count = self.noise_on_count(noise_multiplier, batch_size)
+        left = noise_multiplier**-2 - (2 * count) ** -2
+        if not left > 0:
+            raise InvalidArgument(
+                "count_noise",
+                count,
+                f"more than {noise_multiplier / 2:.4g}",
+                "Half the noise multiplier is all there is",
+            )
+        return float(left**-0.5)
+
+    def moved(self, share: float) -> Adaptive:
+        """Return the way to clip after a step in which about this share of the examples was not clipped."""
+        clip_norm = self.clip_norm * math.exp(-self.rate * (min(max(share, -2.0), 3.0) - self.quantile))
+        return replace(self, clip_norm=min(max(clip_norm, 1e-12), 1e12))

@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hush.training._clipping import Clipping, Flat
+from hush.training._clipping import Adaptive, Clipping, Flat
 from hush.training._gram import gram
 
 _CANCELLED = 1e-4  # of its largest possible size: a smaller squared norm is left to the gradients themselves
@@ -184,7 +184,7 @@ def clip_factors(
     Both are of gradients that were ``scale`` times too large. Of an example that is not finite the factors are 0, and
     the norm NaN; of one that is not ``chosen`` (0, not 1) the factors are 0, too.
     """
-    if measure.squares.is_cuda and len(targets) == 1 and type(clipping) is Flat:
+    if measure.squares.is_cuda and len(targets) == 1 and type(clipping) in (Flat, Adaptive):
         from hush.training._sums_cuda import factors
 
         return factors(measure, chosen, targets[0], scale)

@@ -19,7 +19,7 @@ from hush.accounting import (
 )
 from hush.errors import InvalidArgument, check_count, check_instance, check_positive, check_probability
 from hush.guarantee import Guarantee, Relation, Unit, UnitKind
-from hush.training._clipping import Clipping
+from hush.training._clipping import Adaptive, Clipping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +69,20 @@ class Plan:
             check_count("max_batch_size", self.max_batch_size)
             check_count("num_examples", self.num_examples)
         one_step(self.noise_multiplier, self.sampling_rate)  # refuses noise beyond what can be accounted for
+        _ = self.noise_on_sum
         if not self.delta < 1:
             raise InvalidArgument("delta", self.delta, "a number in (0, 1)")
         check_instance("relation", self.relation, Relation)
         check_instance("unit", self.unit, Unit)
         if self.unit.group_size > 1:
             raise InvalidArgument("unit", str(self.unit), "one example or user", "See Guarantee.for_group")
+
+    @property
+    def noise_on_sum(self) -> float:
+        """The noise on the clipped sum, in multiples of the clip norm; more than the plan's if it shares it."""
+        if isinstance(self.clipping, Adaptive):
+            return self.clipping.noise_on_sum(self.noise_multiplier, self.batch_size)
+        return self.noise_multiplier
 
     def event(self, num_steps: int | None = None) -> Event:
         """Return the event of the first steps, or of all."""

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from hush.errors import InvalidArgument, Unsupported, check_count, check_instanc
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.randomness import Source, assumptions_of, source_or_default
 from hush.training._check import check_batch, check_calls
-from hush.training._clipping import Clipping, Flat
+from hush.training._clipping import Adaptive, Clipping, Flat
 from hush.training._engine import Engine
+from hush.training._noise import gaussian
 from hush.training._plan import Plan, make_plan
 from hush.training._sampling import Loader, Micro, fetcher, moved, poisson_sample
 from hush.training._update import Updater
@@ -42,6 +43,7 @@ class PrivateTraining:
         optimizer: The caller's own optimizer, or optimizers.
         loader: Physical batches; iterate over it once, calling `step` for each.
         plan: What was agreed on.
+        clipping: How gradients are clipped now: as the plan says, or as an adaptive way has moved since.
         steps_taken: How many noisy steps the weights have seen.
 
     Guarantee:
@@ -91,7 +93,9 @@ class PrivateTraining:
             check_count("memory_limit", memory_limit)
         self._engine = Engine(model, backend="inductor" if compile is True else compile or None, memory=memory_limit)
         self._updater = Updater(model, optimizers)
+        self.clipping = plan.clipping
         self._totals: dict[str, Tensor] = {}
+        self._unclipped: Tensor | float = 0.0  # how many examples, less half of all
         self._current: Micro | None = None
         self._position = 0  # of the next physical batch within the logical one
         self._checked: set[Any] = set()
@@ -122,7 +126,10 @@ class PrivateTraining:
             self._checked.add(signature)
         self._engine.backward(losses)
         weights = moved(batch.weights, losses.device)
-        found = self._engine.clipped_sum(self.plan.clipping, weights, num_summed=2 * self.plan.batch_size)
+        found = self._engine.clipped_sum(self.clipping, weights, num_summed=2 * self.plan.batch_size)
+        if isinstance(self.clipping, Adaptive):
+            signs = torch.where(found.norms <= self.clipping.clip_norm, 0.5, -0.5).masked_fill(found.norms.isnan(), 0.0)
+            self._unclipped = self._unclipped + (signs * weights).sum()
         for name, value in found.gradients.items():
             self._totals[name] = self._totals[name].add_(value) if name in self._totals else value
         self._engine.end()
@@ -152,6 +159,7 @@ class PrivateTraining:
             "num_examples": self._num_examples,
             "steps_taken": self.steps_taken,
             "key": self._key,
+            "clip_norm": self.clipping.clip_norm,
             "assumptions": self._assumptions,
             "model": copy.deepcopy(self.model.state_dict()),
             "optimizers": [copy.deepcopy(one.state_dict()) for one in self._optimizers],
@@ -182,6 +190,7 @@ class PrivateTraining:
         for one, stored in zip(self._optimizers, state["optimizers"], strict=True):
             one.load_state_dict(stored)
         self.steps_taken, self._key = state["steps_taken"], state["key"]
+        self.clipping = replace(self.plan.clipping, clip_norm=state["clip_norm"])
         self._assumptions = tuple(state["assumptions"])
         self._noise_key = self._key if "test randomness" in self._assumptions else os.urandom(32)
         torch.set_rng_state(state["random"][0])
@@ -193,7 +202,7 @@ class PrivateTraining:
         return poisson_sample(self._key_for("sampling"), step, self._num_examples, self.plan.sampling_rate)
 
     def _key_for(self, purpose: str) -> bytes:
-        key = self._noise_key if purpose == "noise" else self._key
+        key = self._noise_key if purpose.startswith("noise") else self._key
         return hashlib.sha256(key + purpose.encode()).digest()
 
     def _begin(self, batch: Micro) -> None:
@@ -208,18 +217,22 @@ class PrivateTraining:
 
     def _abandon(self) -> None:
         """Forget an unfinished logical batch."""
-        self._current, self._totals, self._position = None, {}, 0
+        self._current, self._totals, self._position, self._unclipped = None, {}, 0, 0.0
         self._engine.end()
 
     def _update(self) -> None:
         """Add the noise to the clipped sum, once; divide by the public batch size; let the optimizers step."""
-        plan, totals, step = self.plan, self._totals, self.steps_taken
+        plan, totals, step, unclipped = self.plan, self._totals, self.steps_taken, self._unclipped
+        clipping = self.clipping
         # Counted before anything is drawn or changed: a crash in between wastes a step, and never repeats its noise.
         self.steps_taken += 1
         self._abandon()
-        self._updater(
-            self._key_for("noise"), step, totals, plan.noise_multiplier * plan.clipping.clip_norm, plan.batch_size
-        )
+        noise = plan.noise_on_sum * clipping.clip_norm
+        if isinstance(clipping, Adaptive):
+            scale = clipping.noise_on_count(plan.noise_multiplier, plan.batch_size)
+            more = float(gaussian(self._key_for("noise of the count"), step, 1, scale=scale))
+            self.clipping = clipping.moved((float(unclipped) + more) / plan.batch_size + 0.5)
+        self._updater(self._key_for("noise"), step, totals, noise, plan.batch_size)
 
 
 def _plan_state(plan: Plan) -> dict[str, Any]:
