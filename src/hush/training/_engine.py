@@ -138,7 +138,7 @@ class Engine:
         self.called: list[tuple[Any, Any]] = []  # with what the model was called
         self.values: list[Tensor | None] = []
         self._scale = 1.0
-        self._buffers: dict[str, int] = {}
+        self._buffers: dict[str, tuple[Tensor, int]] = {}
         self._layouts: dict[Any, _Layout] = {}
         self._attached: list[nn.Module] = []
         self._forward: Callable[..., Any] | None = None
@@ -186,7 +186,7 @@ class Engine:
         """Record from now on, for a batch of this size."""
         self.end()
         self.batch_size = size
-        self._buffers = {name: buffer._version for name, buffer in self.model.named_buffers()}
+        self._buffers = {name: (buffer, buffer._version) for name, buffer in self.model.named_buffers()}
 
     def end(self) -> None:
         """Stop recording, and forget."""
@@ -195,7 +195,11 @@ class Engine:
 
     def refuse_changed_buffers(self) -> None:
         """Refuse a model that keeps something of the data in its buffers: they would be released without noise."""
-        changed = [name for name, buffer in self.model.named_buffers() if buffer._version != self._buffers.get(name)]
+        changed = []
+        for name, buffer in self.model.named_buffers():
+            before, version = self._buffers.get(name, (None, 0))
+            if before is not buffer or version != buffer._version:
+                changed.append(name)
         if changed:
             raise Unsupported(
                 f"{', '.join(changed)}: the forward pass writes something of the data into these buffers",
@@ -338,7 +342,9 @@ class Engine:
         values: list[Any] = self.values
         self.values = []
         device = self.layout.taps[0].device
-        chosen = torch.ones(self.batch_size, device=device) if weights is None else weights.to(device).float()
+        kind = torch.float64 if any(tap.dtype is torch.float64 for tap in self.layout.taps) else torch.float32
+        ones = torch.ones(self.batch_size, device=device) if weights is None else weights.to(device)
+        chosen = ones.to(kind)
         slack = min(_SLACK + (num_summed or self.batch_size) * 2.0**-21, 0.5)
         sizes = {name: param.numel() for name, param in self._params.items() if param.requires_grad}
         places, shares = clipping.groups.of(sizes)

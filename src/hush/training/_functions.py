@@ -174,7 +174,8 @@ class Lookup(Function):
         """Return what the taps take."""
         (indices,) = _saved(ctx)
         indices = indices.reshape(len(indices), -1)
-        g = g.reshape(*indices.shape, -1).float()
+        g = g.reshape(*indices.shape, -1)
+        g = g if g.dtype is torch.float64 else g.float()
         if ctx.padding is not None:
             g = g.masked_fill((indices == ctx.padding).unsqueeze(-1), 0.0)
         return None, None, None, None, indices.double(), g

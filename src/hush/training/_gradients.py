@@ -30,6 +30,8 @@ _CACHED = 1 << 18  # numbers of patches to copy at once: 1 MiB
 _COPIED = 1 << 25  # numbers of patches to copy at once on a GPU
 _MANY = 1 << 27  # numbers of instantiated gradients at once, where only their norms are wanted
 _FEW = 1 << 25  # bytes of gradients that a GPU writes and reads in no time
+_LEAST = 1e-30  # a factor below this would be rounded coarsely: such an example counts as not finite
+_FAR = 1e30  # so do inputs beyond this, whose products with tiny gradients would be
 _HALF = (torch.bfloat16, torch.float16)
 
 
@@ -114,9 +116,10 @@ def _masked(values: Tensor, bad: Tensor) -> Tensor:
 
 
 def _scaled(values: Tensor, factors: Tensor) -> Tensor:
-    """Return values times factors in fp32; where the factor is 0, 0, even if the value is not finite."""
-    factors = factors.view(-1, *([1] * (values.dim() - 1)))
-    return torch.where(factors > 0, values.float() * factors, 0.0)
+    """Return values times factors; where the factor is 0, 0, even if the value is not finite."""
+    kind = _work(values)
+    factors = factors.to(kind).view(-1, *([1] * (values.dim() - 1)))
+    return torch.where(factors > 0, values.to(kind) * factors, 0.0)
 
 
 def _squares(values: Tensor) -> Tensor:
@@ -138,7 +141,7 @@ def _length(values: Tensor) -> Tensor:
     flat = values.flatten(1)
     wide = flat.dtype is torch.float64
     found: Tensor = torch.linalg.vector_norm(flat, dim=1, dtype=flat.dtype if wide else torch.float32).double()
-    return found if wide else found.add_(flat.shape[1] ** 0.5 * 2.0**-74)
+    return found if wide else found.add_(flat.shape[1] ** 0.5 * 2.0**-74).masked_fill_(found > _FAR, torch.inf)
 
 
 def dense_squares(values: list[Tensor], places: list[int], count: int) -> Tensor:
@@ -162,10 +165,18 @@ def dense_sums(values: list[Tensor], places: list[int], factors: Tensor) -> list
         from hush.training._sums_cuda import weighted_sums
 
         return weighted_sums(values, places, factors)
-    return [
-        (factors[place] @ each.flatten(1).float()).view(each.shape[1:])
-        for each, place in zip(values, places, strict=True)
-    ]
+    return [_wide_sum(each, factors[place]) for each, place in zip(values, places, strict=True)]
+
+
+def _wide_sum(each: Tensor, factors: Tensor) -> Tensor:
+    kind = _work(each)
+    total: Tensor = (factors.to(kind) @ each.flatten(1).to(kind)).float()
+    return total.view(each.shape[1:])
+
+
+def _work(values: Tensor) -> torch.dtype:
+    """Return in what type to compute: fp64 for those that may not fit into fp32."""
+    return torch.float64 if values.dtype is torch.float64 else torch.float32
 
 
 def _row_squares(each: Tensor) -> Tensor:
@@ -191,11 +202,12 @@ def clip_factors(
     squares = measure.squares.clamp_min(0)
     bounds = squares.sqrt() if measure.doubt is None else (squares + measure.doubt).sqrt()
     bounds = (bounds if measure.rounding is None else bounds + measure.rounding.sqrt()) / scale
-    finite = torch.isfinite(bounds).all(0)
+    finite = (bounds < 1.0 / _LEAST).all(0)  # and no NaN
     bounds_of_groups = torch.tensor(targets, device=bounds.device, dtype=bounds.dtype).unsqueeze(1)
     found = torch.where(finite, clipping.factors(bounds, bounds_of_groups), 0.0) / scale
+    found = torch.where(found >= _LEAST, found, 0.0)
     norms = (squares.sum(0).sqrt() / scale).masked_fill(~finite, torch.nan)
-    return found.float() * chosen, norms.float()
+    return found * chosen, norms.to(chosen.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,10 +269,11 @@ class Products(Gradient):
             x = torch.where(factors > 0, x, 0.0)  # few: no need to ask whether one is not finite
             g = torch.where(factors > 0, g, 0.0)
         if not self.scaled:
-            x, g = x.float(), g.float() * factors
+            kind = _work(x)
+            x, g = x.to(kind), g.to(kind) * factors.to(kind)
         left, right = (x, g) if self.transposed else (g, x)
         left, right = left.flatten(0, 1).mT, right.flatten(0, 1)
-        return torch.mm(left, right, out_dtype=torch.float32) if self.scaled else left @ right
+        return torch.mm(left, right, out_dtype=torch.float32) if self.scaled else (left @ right).float()
 
     def without(self, bad: Tensor) -> Products:
         return replace(self, x=_masked(self.x, bad), g=_masked(self.g, bad))
@@ -477,7 +490,7 @@ class Patches(Gradient):
     def weighted_sum(self, factors: Tensor) -> Tensor:
         scaled = _scaled(self.g, factors)
         weight = scaled.new_empty(self.shape.weight)
-        return self.shape.backward(scaled, self.x.float(), weight, of_input=False)
+        return self.shape.backward(scaled, self.x.to(scaled.dtype), weight, of_input=False).float()
 
     def without(self, bad: Tensor) -> Patches:
         return replace(self, x=_masked(self.x, bad), g=_masked(self.g, bad))
@@ -506,7 +519,7 @@ class Rows(Gradient):
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         scaled = _scaled(self.g, factors).flatten(0, 1)
-        return scaled.new_zeros(self.num_rows, scaled.shape[1]).index_add_(0, self.rows.flatten(), scaled)
+        return scaled.new_zeros(self.num_rows, scaled.shape[1]).index_add_(0, self.rows.flatten(), scaled).float()
 
     def without(self, bad: Tensor) -> Rows:
         return replace(self, g=_masked(self.g, bad))
@@ -519,7 +532,7 @@ def add_up_rows(indices: Tensor, g: Tensor, num_rows: int) -> Rows:
     new[:, 1:] = indices[:, 1:] != indices[:, :-1]
     place = new.cumsum(1) - 1
     back = torch.empty_like(place).scatter(1, order, place).unsqueeze(-1).expand_as(g)
-    sums = torch.zeros_like(g, dtype=torch.float32).scatter_add(1, back, g.float())
+    sums = torch.zeros_like(g, dtype=_work(g)).scatter_add(1, back, g.to(_work(g)))
     return Rows(torch.zeros_like(indices).scatter(1, place, indices), sums, num_rows)
 
 

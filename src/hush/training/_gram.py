@@ -30,4 +30,6 @@ def _plain(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     of_x, of_g = torch.bmm(x, x.mT), torch.bmm(g, g.mT)
     lengths = [product.diagonal(dim1=1, dim2=2).clamp_min(0) for product in (of_x, of_g)]
     largest = (lengths[0].sqrt() * lengths[1].sqrt()).sum(1).square()
-    return (of_x * of_g).sum((1, 2)), largest, lengths[1].sum(1) * of_x.square().sum((1, 2)).sqrt()
+    squares = (of_x * of_g).sum((1, 2))
+    far = (lengths[0] > 1e60).any(1)  # see `_gradients._FAR`
+    return squares.masked_fill(far, torch.inf), largest, lengths[1].sum(1) * of_x.square().sum((1, 2)).sqrt()

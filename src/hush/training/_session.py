@@ -131,7 +131,8 @@ class PrivateTraining:
             signs = torch.where(found.norms <= self.clipping.clip_norm, 0.5, -0.5).masked_fill(found.norms.isnan(), 0.0)
             self._unclipped = self._unclipped + (signs * weights).sum()
         for name, value in found.gradients.items():
-            self._totals[name] = self._totals[name].add_(value) if name in self._totals else value
+            # In fp64 over physical batches: in fp32, an example could push a sum to where others are rounded away.
+            self._totals[name] = self._totals[name].double().add_(value) if name in self._totals else value
         self._engine.end()
         self._current, self._position = None, self._position + 1
         if batch.ends:

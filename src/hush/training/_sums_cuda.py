@@ -171,7 +171,7 @@ def _factors(
     bound = tl.sqrt(bound)
     if ROUNDINGS:
         bound += tl.sqrt(tl.load(roundings + at, mask=inside, other=0.0))
-    finite = bound < float("inf")  # and no NaN
+    finite = bound / scale < 1e30  # and no NaN; beyond, factors would be rounded coarsely
     weight = tl.load(chosen + at, mask=inside, other=0.0)
     factor = tl.minimum(target * scale / tl.maximum(bound, 1e-300), 1.0) / scale
     tl.store(factors + at, tl.where(finite & (weight > 0), factor, 0.0).to(tl.float32), mask=inside)

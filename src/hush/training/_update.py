@@ -31,6 +31,7 @@ class Updater:
     def __call__(self, key: bytes, step: int, totals: dict[str, Tensor], noise: float, batch_size: int) -> None:
         """Add ``noise`` (its standard deviation) to the totals, divide by the batch size, and step."""
         params = {name: param for name, param in self._params.items() if param.requires_grad}
+        totals = {name: total.float() for name, total in totals.items()}
         for param in self._params.values():
             param.grad = None  # whatever is there is not private
         if all(_can_fuse(optimizer) for optimizer in self._optimizers) and _are_plain(params):
