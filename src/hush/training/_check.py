@@ -51,31 +51,84 @@ def check_batch(engine: Engine, losses: Tensor) -> None:
                 raise Unsupported(
                     f"losses: that of one example depends on another one, through {name}",
                     "Per-example gradients need a loss for each example by itself; batch statistics, contrastive "
-                    "losses and means over the batch have none",
+                    "losses and means over the batch have none. Inputs that are the same for all need a first "
+                    "dimension of 1, such as positions.unsqueeze(0)",
                 )
 
 
 def check_calls(engine: Engine) -> None:
     """Compare with a plain loop what the model does with two examples of the calls that were recorded.
 
-    Outside the run, without dropout, for a loss of its own. Models that cannot run on single examples are not compared.
+    Outside the run, for a loss of its own, in the model's own mode, or, where that is random (dropout), in evaluation
+    mode. What is random even then, cannot run on two examples, or returns no numbers for them, is not compared.
     """
-    size = engine.batch_size
-    modes = [(module, module.training) for module in engine.model.modules()]
-    calls = [_some(call, size, slice(0, 2)) for call in engine.called]
+    model, device = engine.model, engine.layout.taps[0].device
+    modes = [(module, module.training) for module in model.modules()]
+    calls = [_some(call, engine.batch_size, slice(0, 2)) for call in engine.called]
+    count = min(engine.batch_size or 0, 2)
     engine.detach()
-    engine.model.eval()
+    fast_path = torch.backends.mha.get_fastpath_enabled()
     try:
-        for args, kwargs in calls:
-            with torch.random.fork_rng(devices=[]), _precisely():
-                for backend in {None, engine.backend and "aot_eager"}:  # what dynamo traces is compared, too
-                    fast = _clipped_sum(engine.model, (args, kwargs), _own_loss, 1e12, backend)
-                    plain = looped_sum(engine.model, (args, kwargs), _own_loss, clip_norm=1e12)
-                    _compare(fast, plain, _tolerance(engine.model))
+        torch.backends.mha.set_fastpath_enabled(False)
+        with (
+            torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
+            torch.autocast(device.type, enabled=False),
+            _precisely(),
+        ):
+            for call in calls:
+                expected = _outputs(model, call, count)
+                if expected is None:
+                    model.eval()
+                    expected = _outputs(model, call, count)
+                if expected:
+                    _check_call(engine, call, count, expected)
     finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
         for module, mode in modes:
             module.training = mode
         engine.attach()
+
+
+def _check_call(engine: Engine, call: Any, count: int, expected: list[Tensor]) -> None:
+    model = engine.model
+    tolerance = _tolerance(model)
+    other = Engine(model)
+    try:
+        with other.batch(count):
+            found = _numbers(model(*call[0], **call[1]), count)
+    finally:
+        other.detach()
+    for one, two in zip(found, expected, strict=True):
+        if not torch.allclose(
+            one.detach(), two, rtol=tolerance, atol=tolerance * float(two.abs().max()), equal_nan=True
+        ):
+            raise Unsupported(
+                "the model: it computes something else for one example than for a batch",
+                "Does a module without a rule of its own mix examples?",
+            )
+    for backend in {None, engine.backend and "aot_eager"}:  # what dynamo traces is compared, too
+        fast = _clipped_sum(model, call, _own_loss(count), 1e12, backend, count)
+        plain = _looped_sum(model, call, _own_loss(1), 1e12, count)
+        _compare(fast, plain, tolerance)
+
+
+def _outputs(model: nn.Module, call: Any, count: int) -> list[Tensor] | None:
+    """Return what the model says of so many examples; None if that is random, or it cannot run on them."""
+    try:
+        with torch.no_grad():
+            one, two = (_numbers(model(*call[0], **call[1]), count) for _ in range(2))
+    except (RuntimeError, ValueError, IndexError, TypeError, AssertionError):
+        return []
+    return one if all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(one, two, strict=True)) else None
+
+
+def _numbers(outputs: Any, count: int) -> list[Tensor]:
+    """Return the numbers of each example among what a model returned."""
+    return [
+        each
+        for each in torch.utils._pytree.tree_leaves(outputs)
+        if isinstance(each, Tensor) and each.is_floating_point() and each.dim() and len(each) == count
+    ]
 
 
 @contextmanager
@@ -92,16 +145,17 @@ def _precisely() -> Iterator[None]:
             switch.allow_tf32 = value
 
 
-def _own_loss(model: nn.Module, batch: Any) -> Tensor:
+def _own_loss(count: int) -> Loss:
     """Weigh all numbers that the model returns for an example."""
-    args, kwargs = batch
-    size, outputs = _size(batch), torch.utils._pytree.tree_leaves(model(*args, **kwargs))
-    total = torch.zeros(size, device=next(model.parameters()).device)
-    for output in outputs:
-        if isinstance(output, Tensor) and output.is_floating_point() and output.dim() and len(output) == size:
-            values = output.reshape(size, -1).float()
+
+    def loss(model: nn.Module, call: Any) -> Tensor:
+        total = torch.zeros(count, device=next(model.parameters()).device, dtype=torch.float32)
+        for output in _numbers(model(*call[0], **call[1]), count):
+            values = output.reshape(count, -1).float()
             total = total + (values * torch.cos(torch.arange(values.shape[1], device=values.device) + 0.5)).sum(1)
-    return total
+        return total
+
+    return loss
 
 
 def _tolerance(model: nn.Module) -> float:
@@ -117,14 +171,16 @@ def clipped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) -
         loss: From (model, batch) to one loss per example.
         clip_norm: To what norm gradients are clipped.
     """
-    return _clipped_sum(model, batch, loss, check_positive("clip_norm", clip_norm))
+    return _clipped_sum(model, batch, loss, check_positive("clip_norm", clip_norm), None, _size(batch))
 
 
-def _clipped_sum(model: nn.Module, batch: Any, loss: Loss, clip_norm: float, backend: str | None = None) -> ClippedSum:
+def _clipped_sum(
+    model: nn.Module, batch: Any, loss: Loss, clip_norm: float, backend: str | None, size: int
+) -> ClippedSum:
     engine = Engine(model, backend=backend)
     try:
         for _ in range(1 if backend is None else 2):  # the first time, taps are found out
-            with engine.batch(_size(batch)):
+            with engine.batch(size):
                 engine.backward(loss(model, batch))
                 found = engine.clipped_sum(Flat(clip_norm))
         return found
@@ -134,11 +190,13 @@ def _clipped_sum(model: nn.Module, batch: Any, loss: Loss, clip_norm: float, bac
 
 def looped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) -> ClippedSum:
     """Return the same by a plain loop over the examples, with autograd's own gradients: the oracle."""
-    check_positive("clip_norm", clip_norm)
+    return _looped_sum(model, batch, loss, check_positive("clip_norm", clip_norm), _size(batch))
+
+
+def _looped_sum(model: nn.Module, batch: Any, loss: Loss, clip_norm: float, size: int) -> ClippedSum:
     params = {name: param for name, param in model.named_parameters() if param.requires_grad}
     totals = {name: torch.zeros_like(param, dtype=torch.float32) for name, param in params.items()}
     norms = []
-    size = _size(batch)
     for index in range(size):
         losses = loss(model, _some(batch, size, slice(index, index + 1)))
         check_losses(losses, 1)

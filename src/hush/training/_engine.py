@@ -11,9 +11,10 @@ Compiled, a model runs twice in its own Python: once for a new kind of batch, to
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -70,6 +71,14 @@ class Use:
     taps: tuple[int, ...]
     form: Callable[..., Gradient]
     rows: tuple[int, int] | None = None
+
+    def moved(self, by: int) -> Use:
+        """Return the same, with taps so many places later."""
+        return replace(self, taps=tuple(tap + by for tap in self.taps))
+
+
+class _Stale(Exception):
+    """What a compiled call does is not what was found out about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +137,21 @@ class Engine:
         self.backend = backend
         self._params = dict(model.named_parameters())
         self.names = {id(param): name for name, param in self._params.items()}
-        every = [id(param) for _, param in model.named_parameters(remove_duplicate=False)]
-        self.tied = {param for param in every if every.count(param) > 1} if len(every) > len(self.names) else set()
+        uses = Counter(id(param) for _, param in model.named_parameters(remove_duplicate=False))
+        self.tied = {param for param, count in uses.items() if count > 1}
         self._modules = {id(module): name or "the model" for name, module in model.named_modules()}
         self.batch_size: int | None = None
         self.layout = _Layout()
         self.position = 0  # of the next tap
+        self.place = 0  # of the next use
+        self.watching = True  # whether contents of buffers are compared, too
+        self._in_backward = False
         self.replaying = False  # whether taps are there already
         self.called: list[tuple[Any, Any]] = []  # with what the model was called
         self.values: list[Tensor | None] = []
         self._scale = 1.0
         self._buffers: dict[str, tuple[Tensor, int]] = {}
+        self._contents: dict[str, Tensor] = {}
         self._layouts: dict[Any, _Layout] = {}
         self._attached: list[nn.Module] = []
         self._forward: Callable[..., Any] | None = None
@@ -187,10 +200,18 @@ class Engine:
         self.end()
         self.batch_size = size
         self._buffers = {name: (buffer, buffer._version) for name, buffer in self.model.named_buffers()}
+        self._contents = self._fingerprints() if self.watching else {}
+
+    def _fingerprints(self) -> dict[str, Tensor]:
+        """Return numbers that show whether buffers and frozen parameters have changed."""
+        frozen = [(name, param) for name, param in self._params.items() if not param.requires_grad]
+        with torch.no_grad():
+            kept = [(name, each.detach().double().flatten()) for name, each in (*self.model.named_buffers(), *frozen)]
+            return {name: torch.stack([each.sum(), each.square().sum()]) for name, each in kept}
 
     def end(self) -> None:
         """Stop recording, and forget."""
-        self.batch_size, self.position, self.replaying = None, 0, False
+        self.batch_size, self.position, self.place, self.replaying = None, 0, 0, False
         self.layout, self.called, self.values = _Layout(), [], []
 
     def refuse_changed_buffers(self) -> None:
@@ -200,10 +221,20 @@ class Engine:
             before, version = self._buffers.get(name, (None, 0))
             if before is not buffer or version != buffer._version:
                 changed.append(name)
+        if self.watching:
+            now = self._fingerprints()
+            for name, numbers in self._contents.items():
+                if (
+                    name in now
+                    and name not in changed
+                    and not torch.equal(numbers.nan_to_num(), now[name].nan_to_num())
+                ):
+                    changed.append(name)
         if changed:
             raise Unsupported(
                 f"{', '.join(changed)}: the forward pass writes something of the data into these buffers",
-                "They are part of the model, and get no noise: switch their statistics off",
+                "They are part of the model, and get no noise: switch their statistics off. What does not depend on "
+                "data is there after one run of the model before",
             )
 
     def signature(self) -> tuple[Any, ...]:
@@ -223,13 +254,18 @@ class Engine:
         self, shape: tuple[int, ...], like: Tensor, *, of_input: bool = False, base: Tensor | None = None
     ) -> Tensor:
         """Return the next tap: zeros, or a parameter, for every example."""
+        if self._in_backward:
+            raise Unsupported("checkpointing: layers are run again in the backward pass", "Use physical_batch_size")
         if not self.replaying:
-            kind = like.dtype
-            made = torch.zeros((), dtype=kind, device=like.device) if base is None else base.detach()
+            made = torch.zeros((), dtype=like.dtype, device=like.device) if base is None else base.detach()
             if of_input:
                 self.layout.inputs.add(self.position)
             self.layout.taps.append(made.expand(shape).requires_grad_())
+        elif base is not None:  # not compiled; and the parameter may be in another place now
+            self.layout.taps[self.position] = base.detach().expand(shape).requires_grad_()
         tap = self.layout.taps[self.position]
+        if self.replaying and tuple(tap.shape) != tuple(shape):
+            raise _Stale
         self.position += 1
         return tap
 
@@ -243,7 +279,11 @@ class Engine:
     ) -> None:
         """Say that the last taps belong to a use of this parameter."""
         if self.replaying:
+            if self.place >= len(self.layout.uses) or self.layout.uses[self.place].layer != layer:
+                raise _Stale
+            self.place += 1
             return
+        self.place += 1
         if id(param) not in self.names:
             raise Unsupported(f"{layer}: a parameter that is computed by a hook", "Use torch's parametrizations")
         last = tuple(range(self.position - taps, self.position))
@@ -271,21 +311,31 @@ class Engine:
         self.called.append((args, kwargs))
         if self.backend is None:
             return self._run(*args, **kwargs)
-        start, key = len(self.layout.taps), self._kind_of(args, kwargs)
+        key = self._kind_of(args, kwargs)
         known = self._layouts.get(key)
-        if known is None:
-            result = self._run(*args, **kwargs)
-            self._layouts[key] = _Layout(list(self.layout.taps), set(self.layout.inputs), list(self.layout.uses))
-            return result
-        assert start == self.position
-        self.layout = _Layout(list(known.taps), set(known.inputs), list(known.uses))
-        self.replaying = True
-        try:
-            result = self._compiled()(*args, **kwargs)
-        finally:
-            self.replaying = False
-        if self.position != len(known.taps):
-            raise Unsupported("the model: what its layers are called on depends on data", "Say compile=False")
+        first_tap, first_use = len(self.layout.taps), len(self.layout.uses)
+        if known is not None:
+            self.layout.taps.extend(known.taps)
+            self.layout.inputs |= {first_tap + tap for tap in known.inputs}
+            self.layout.uses.extend(use.moved(first_tap) for use in known.uses)
+            self.replaying = True
+            try:
+                result = self._compiled()(*args, **kwargs)
+                if (self.position, self.place) == (len(self.layout.taps), len(self.layout.uses)):
+                    return result
+            except _Stale:  # other layers than last time: their taps have to be found out again
+                pass
+            finally:
+                self.replaying = False
+            del self._layouts[key], self.layout.taps[first_tap:], self.layout.uses[first_use:]
+            self.layout.inputs = {tap for tap in self.layout.inputs if tap < first_tap}
+            self.position, self.place = first_tap, first_use
+        result = self._run(*args, **kwargs)
+        self._layouts[key] = _Layout(
+            self.layout.taps[first_tap:],
+            {tap - first_tap for tap in self.layout.inputs if tap >= first_tap},
+            [use.moved(-first_tap) for use in self.layout.uses[first_use:]],
+        )
         return result
 
     def _compiled(self) -> Callable[..., Any]:
@@ -327,7 +377,11 @@ class Engine:
         half = any(tap.dtype is torch.float16 for tap in self.layout.taps)
         self._scale = _FP16_SCALE if half else 1.0
         total = losses.sum() if not half else losses.float().sum() * self._scale
-        self.values = list(torch.autograd.grad(total, self.layout.taps, allow_unused=True, retain_graph=keep_graph))
+        self._in_backward = True
+        try:
+            self.values = list(torch.autograd.grad(total, self.layout.taps, allow_unused=True, retain_graph=keep_graph))
+        finally:
+            self._in_backward = False
 
     def clipped_sum(self, clipping: Clipping, weights: Tensor | None = None, num_summed: int = 0) -> ClippedSum:
         """Return the clipped sum of what was recorded; ``weights`` (0 or 1) leave examples out.
@@ -343,7 +397,7 @@ class Engine:
         self.values = []
         device = self.layout.taps[0].device
         kind = torch.float64 if any(tap.dtype is torch.float64 for tap in self.layout.taps) else torch.float32
-        ones = torch.ones(self.batch_size, device=device) if weights is None else weights.to(device)
+        ones = torch.ones(self.batch_size, device=device, dtype=kind) if weights is None else weights.to(device)
         chosen = ones.to(kind)
         slack = min(_SLACK + (num_summed or self.batch_size) * 2.0**-21, 0.5)
         sizes = {name: param.numel() for name, param in self._params.items() if param.requires_grad}
@@ -367,8 +421,11 @@ class Engine:
         if device.type == "cpu":
             return True
         return any(
-            getattr(use.form, "func", None) in (Products, Patches)
-            and (len(group) > 1 or self.layout.taps[use.taps[0]].shape[1] > 1)
+            getattr(use.form, "func", None) is Patches
+            or (
+                getattr(use.form, "func", None) is Products
+                and (len(group) > 1 or self.layout.taps[use.taps[0]].shape[1] > 1)
+            )
             for group in uses.values()
             for use in group
         )
@@ -406,7 +463,7 @@ def _finish(
         if parts[0][1] is None:
             sums.append(parts[0][0].reshape(group.shape))
             continue
-        total = torch.zeros(group.shape, device=chosen.device)
+        total = torch.zeros(group.shape, device=chosen.device, dtype=torch.float32)
         for part, rows in parts:
             assert rows is not None
             total[rows[0] : rows[1]] = part.reshape(-1, *group.shape[1:])

@@ -27,6 +27,10 @@ Gradients = tuple[Tensor | None, ...]
 def _saved(ctx: Any) -> tuple[Tensor, ...]:
     if torch.compiler.is_compiling():
         return tuple(ctx.saved_tensors)
+    if torch.is_grad_enabled():
+        raise Unsupported(
+            f"{ctx.layer}: gradients of gradients (create_graph=True)", "Penalties on gradients have no private way yet"
+        )
     try:
         return tuple(ctx.saved_tensors)
     except RuntimeError as error:

@@ -26,6 +26,7 @@ from hush.training._clipping import Adaptive, Clipping, Flat
 from hush.training._gram import gram
 
 _CANCELLED = 1e-4  # of its largest possible size: a smaller squared norm is left to the gradients themselves
+_PIECE = 1 << 13  # numbers to square and add up in fp32
 _CACHED = 1 << 18  # numbers of patches to copy at once: 1 MiB
 _COPIED = 1 << 25  # numbers of patches to copy at once on a GPU
 _MANY = 1 << 27  # numbers of instantiated gradients at once, where only their norms are wanted
@@ -128,9 +129,21 @@ def _squares(values: Tensor) -> Tensor:
     In fp32: squares vanish below 1e-23 an element, far below any clip norm that a plan admits; beyond 1e19 they
     overflow, and the example counts as not finite.
     """
-    kind = torch.float64 if values.dtype is torch.float64 else torch.float32
-    norms: Tensor = torch.linalg.vector_norm(values.flatten(1), dim=1, dtype=kind).double()
-    return norms.square()
+    return _norms(values.flatten(1)).square()
+
+
+def _norms(flat: Tensor) -> Tensor:
+    """Return the norm of each row, found in pieces: torch's own sum of many equal squares in fp32 is too small."""
+    pieces = flat.shape[1] // _PIECE
+    if flat.dtype is torch.float64 or pieces < 2 or not flat.is_contiguous():
+        wide = torch.float64 if flat.dtype is torch.float64 or pieces >= 2 else torch.float32
+        found: Tensor = torch.linalg.vector_norm(flat, dim=1, dtype=wide).double()
+        return found
+    most = flat[:, : pieces * _PIECE].view(len(flat), pieces, _PIECE)
+    norms = torch.linalg.vector_norm(most, dim=2, dtype=torch.float32).double()
+    rest = torch.linalg.vector_norm(flat[:, pieces * _PIECE :], dim=1, dtype=torch.float32).double()
+    found = torch.linalg.vector_norm(torch.cat([norms, rest.unsqueeze(1)], 1), dim=1)
+    return found
 
 
 def _length(values: Tensor) -> Tensor:
@@ -139,9 +152,12 @@ def _length(values: Tensor) -> Tensor:
     For a product of two may be large where one of them is tiny.
     """
     flat = values.flatten(1)
-    wide = flat.dtype is torch.float64
-    found: Tensor = torch.linalg.vector_norm(flat, dim=1, dtype=flat.dtype if wide else torch.float32).double()
-    return found if wide else found.add_(flat.shape[1] ** 0.5 * 2.0**-74).masked_fill_(found > _FAR, torch.inf)
+    found = _norms(flat)
+    return (
+        found
+        if flat.dtype is torch.float64
+        else found.add_(flat.shape[1] ** 0.5 * 2.0**-74).masked_fill_(found > _FAR, torch.inf)
+    )
 
 
 def dense_squares(values: list[Tensor], places: list[int], count: int) -> Tensor:
@@ -311,7 +327,7 @@ def measure_products(pairs: list[tuple[Tensor, Tensor]], places: list[int], coun
 def _coarseness(like: Tensor) -> float:
     """Return how coarsely a factor times a gradient is rounded when it is multiplied with an input."""
     if not like.is_cuda:
-        return 2.0**-23
+        return 2.0**-23 if torch.get_float32_matmul_precision() == "highest" else 2.0**-8
     if like.dtype in _HALF:
         return 2.0**-8 if like.dtype is torch.bfloat16 else 2.0**-10
     precise = not (torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32)

@@ -30,7 +30,7 @@ def gram(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
             tiles = triton.cdiv(shape[1], tile)
             half = kind in (torch.bfloat16, torch.float16)
             rows = tuple((ready[layer][0].data_ptr(), ready[layer][1].data_ptr(), layer) for layer in layers)
-            _gram_kernel[(tiles * (tiles + 1) // 2, size, len(layers))](
+            _gram_kernel[(tiles * (tiles + 1) // 2 * size, len(layers))](
                 table(rows, device),
                 *products,
                 *lengths,
@@ -51,7 +51,11 @@ def gram(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
             )
     squares, of_x = products.sum(3, dtype=torch.float64)
     largest, of_g = lengths.sum(3, dtype=torch.float64)
-    return squares, largest.square(), of_g * of_x.sqrt()
+    # Squares below 1e-45 vanish: at most so many, beside what is there of the other factor.
+    counts = [(x.shape[1], x.shape[2], g.shape[2]) for x, g in ready]
+    positions, inputs, outputs = torch.tensor(counts, device=device, dtype=torch.float64).T.unsqueeze(2)
+    lost = (of_g * positions * inputs + (positions * of_x).sqrt() * positions * outputs) * 2.0**-148
+    return squares, largest.square() + lost * 2.0**16, of_g * of_x.sqrt()
 
 
 def _alike(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -113,9 +117,9 @@ def _gram_kernel(
     DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    pair = tl.program_id(0)
-    example = tl.program_id(1).to(tl.int64)
-    place = pointers + tl.program_id(2) * 3
+    pair = tl.program_id(0) // size
+    example = (tl.program_id(0) % size).to(tl.int64)
+    place = pointers + tl.program_id(1) * 3
     x = tl.load(place).to(tl.pointer_type(KIND))
     g = tl.load(place + 1).to(tl.pointer_type(KIND))
     row_of_layer = tl.load(place + 2) * size + example

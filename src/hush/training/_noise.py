@@ -30,7 +30,7 @@ def gaussian(key: bytes, step: int, size: int, device: torch.device | None = Non
         return on_gpu(key, step, size, device).mul_(scale)
     source = KeyedSource(key, step)
     columns = -(-size // (2 * _MIXED))
-    result = torch.empty(2 * _MIXED * columns)
+    result = torch.empty(2 * _MIXED * columns, dtype=torch.float32)
     for start in range(0, columns, _CHUNK):
         count = min(_CHUNK, columns - start)
         words = source.words(_MIXED * count).view(np.uint32)

@@ -74,7 +74,8 @@ def _mixing(model: nn.Module) -> list[tuple[str, nn.Module]]:
     def mixes(module: nn.Module) -> bool:
         if isinstance(module, nn.modules.instancenorm._InstanceNorm):
             return bool(module.track_running_stats)
-        return isinstance(module, _MIXING)
+        fixed = type(module) in RULES and not module.training and getattr(module, "running_var", None) is not None
+        return isinstance(module, _MIXING) and not fixed
 
     return [(name, module) for name, module in model.named_modules() if mixes(module)]
 
@@ -227,8 +228,9 @@ def _embedding(engine: Engine, module: nn.Embedding, input: Tensor) -> Tensor:  
 def embed(engine: Engine, name: str, indices: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
     """Return rows of a table, recorded."""
     folded = (len(indices), indices.numel() // len(indices))
-    wide = torch.empty((), device=weight.device)
-    taps = [engine.tap(folded, wide.double(), of_input=True), engine.tap((*folded, weight.shape[1]), wide)]
+    exact = torch.empty((), device=weight.device, dtype=torch.float64)
+    wide = exact if weight.dtype is torch.float64 else exact.float()
+    taps = [engine.tap(folded, exact, of_input=True), engine.tap((*folded, weight.shape[1]), wide)]
     engine.used(name, weight, 2, partial(add_up_rows, num_rows=len(weight)))
     result: Tensor = Lookup.apply(name, indices, weight.detach(), padding_idx, *taps)  # type: ignore[no-untyped-call]
     return result
@@ -276,7 +278,7 @@ def affine(
     plain = [None if param is None else param.detach().view(shape) for param in (weight, bias)]
     if used:
         x = engine.batched(x, name)
-    wide = torch.empty((), device=x.device)
+    wide = torch.empty((), device=x.device, dtype=torch.float32)
     taps: list[Tensor | None] = []
     for key, param in (("weight", weight), ("bias", bias)):
         if key not in used or param is None:
@@ -307,6 +309,14 @@ def _rms_norm(engine: Engine, module: nn.RMSNorm, input: Tensor) -> Tensor:  # n
 def _group_norm(engine: Engine, module: nn.GroupNorm, input: Tensor) -> Tensor:  # noqa: A002
     x = F.group_norm(input, module.num_groups, None, None, module.eps)
     return _by_channel(engine, module, x)
+
+
+@rule(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+def _fixed_batch_norm(engine: Engine, module: Any, input: Tensor) -> Tensor:  # noqa: A002
+    """A batch norm in evaluation mode: its statistics are numbers from elsewhere, and mix nothing."""
+    if module.training or module.running_var is None:
+        raise Unsupported(f"{engine.name(module)}: batch statistics mix examples", "Keep it in evaluation mode")
+    return _by_channel(engine, module, F.batch_norm(input, module.running_mean, module.running_var, eps=module.eps))
 
 
 @rule(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)

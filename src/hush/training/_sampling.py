@@ -49,7 +49,7 @@ class Micro:
 
 
 def micro_batches(sample: NDArray[np.int64], size: int, step: int = 0, limit: int | None = None) -> list[Micro]:
-    """Cut a sample into batches of one size; the last one is filled up with the first example, of weight 0.
+    """Cut a sample into batches of one size; the last one is filled up with places of weight 0.
 
     An empty sample is one batch of padding: its step takes place, and takes its noise. With a limit, what exceeds it is
     dropped, and there are always as many batches as the limit fills.
@@ -75,7 +75,7 @@ def fetcher(dataset: Any) -> tuple[int, Callable[[NDArray[np.int64]], Any]]:
     """Return the number of examples and a function that collates some of them."""
     if isinstance(dataset, TensorDataset):
         dataset = dataset.tensors
-    if isinstance(dataset, (tuple, list)) and dataset and all(isinstance(part, Tensor) for part in dataset):
+    if isinstance(dataset, tuple) and dataset and all(isinstance(part, Tensor) for part in dataset):
         tensors = tuple(dataset)
         if len({len(part) for part in tensors}) != 1:
             raise InvalidArgument("dataset", [len(part) for part in tensors], "tensors of one length")
@@ -88,6 +88,20 @@ def fetcher(dataset: Any) -> tuple[int, Callable[[NDArray[np.int64]], Any]]:
     if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
         raise InvalidArgument("dataset", type(dataset).__name__, "tensors, or a Dataset with a length")
     return len(dataset), lambda indices: default_collate([dataset[int(i)] for i in indices])
+
+
+def _blank(fetched: Any, batch: Micro) -> Any:
+    """Put zeros where a batch is filled up: nobody's data, whatever a caller does with the batch's order."""
+    if bool(batch.weights.all()):
+        return fetched
+
+    def blank(value: Any) -> Any:
+        if not (isinstance(value, Tensor) and value.dim() and len(value) == len(batch.weights)):
+            return value
+        keep = moved(batch.weights, value.device).view(-1, *([1] * (value.dim() - 1)))
+        return torch.where(keep, value, torch.zeros((), dtype=value.dtype, device=value.device))
+
+    return torch.utils._pytree.tree_map(blank, fetched)
 
 
 class Loader:
@@ -122,7 +136,7 @@ class Loader:
         while (step := self._next_step()) < self._num_steps:
             batches: Sequence[Micro] = micro_batches(self._sample(step), self._size, step, self._limit)
             for batch in batches:
-                fetched = self._fetch(batch.indices)
+                fetched = _blank(self._fetch(batch.indices), batch)
                 self._serve(batch)
                 yield fetched
             if self._next_step() != step + 1:

@@ -87,6 +87,8 @@ class PrivateTraining:
         self._num_examples, fetch = fetcher(dataset)
         self._key = self._noise_key = chosen.words(4).tobytes()
         self._assumptions = assumptions_of(chosen)
+        if isinstance(compile, str) and compile not in torch.compiler.list_backends(exclude_tags=()):
+            raise InvalidArgument("compile", compile, "True, False or a backend", *torch.compiler.list_backends())
         if compile is None:
             compile = next(model.parameters()).is_cuda  # noqa: A001
         if memory_limit is not None:
@@ -98,6 +100,7 @@ class PrivateTraining:
         self._unclipped: Tensor | float = 0.0  # how many examples, less half of all
         self._current: Micro | None = None
         self._position = 0  # of the next physical batch within the logical one
+        self._random: list[Tensor] = []  # torch's own numbers at the beginning of the step
         self._checked: set[Any] = set()
         self.loader = Loader(
             fetch,
@@ -119,11 +122,12 @@ class PrivateTraining:
         if batch is None:
             raise InvalidArgument("losses", "out of turn", "one call of step for each batch of private.loader")
         self._engine.refuse_changed_buffers()
-        if (signature := self._engine.signature()) not in self._checked:
+        if self._is_to_be_checked():
             check_batch(self._engine, losses)
             if not self._checked:
                 check_calls(self._engine)
-            self._checked.add(signature)
+            self._checked.add(self._engine.signature())
+            self._engine.watching = False
         self._engine.backward(losses)
         weights = moved(batch.weights, losses.device)
         found = self._engine.clipped_sum(self.clipping, weights, num_summed=2 * self.plan.batch_size)
@@ -138,6 +142,21 @@ class PrivateTraining:
         if batch.ends:
             self._update()
         return Step(self.steps_taken, batch.ends)
+
+    def _is_to_be_checked(self) -> bool:
+        """New shapes are checked; and, where it is not compiled, steps 1, 2, 4, 8, ...: losses may change."""
+        again = (
+            self._engine.backend is None and self._position == 0 and (self.steps_taken & (self.steps_taken - 1)) == 0
+        )
+        return again or self._engine.signature() not in self._checked
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """Refuse: two runs with one key would use their noise twice."""
+        raise Unsupported("a copy of a run would use its noise twice", "Copy private.model, or use state_dict()")
+
+    def __reduce__(self) -> Any:
+        """Refuse that, too."""
+        raise Unsupported("a pickled run would use its noise twice", "Store private.state_dict()")
 
     def guarantee(self) -> Guarantee:
         """Return what the weights, as they are now, give away."""
@@ -164,15 +183,15 @@ class PrivateTraining:
             "assumptions": self._assumptions,
             "model": copy.deepcopy(self.model.state_dict()),
             "optimizers": [copy.deepcopy(one.state_dict()) for one in self._optimizers],
-            "random": [torch.get_rng_state(), *torch.cuda.get_rng_state_all()],
+            "random": self._random if self._position else _random_state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume; the plan must be the same, and steps that were taken here already cannot be taken back.
 
-        The same examples are sampled as the run would have sampled. Noise is drawn under a new key, unless it is a
-        test's: of two runs that go on from one state, say with different learning rates, the difference must not be
-        bare. Both are releases: what is published of more than one such run adds up.
+        Samples and noise are drawn under a new key, unless it is a test's: of two runs that go on from one state, say
+        with different learning rates, the difference must not be bare, nor rest on the same samples. Both are
+        releases: what is published of more than one such run adds up.
         """
         check_instance("state", state, dict)
         if state.get("schema") != "hush.training/1":
@@ -187,17 +206,17 @@ class PrivateTraining:
                 f"at least the {self.steps_taken} of this run",
                 "The same noise on other weights would show their difference",
             )
+        self._abandon()
+        self.steps_taken = state["steps_taken"]  # first of all: should loading fail half-way, this is not too little
         self.model.load_state_dict(state["model"])
         for one, stored in zip(self._optimizers, state["optimizers"], strict=True):
             one.load_state_dict(stored)
-        self.steps_taken, self._key = state["steps_taken"], state["key"]
         self.clipping = replace(self.plan.clipping, clip_norm=state["clip_norm"])
         self._assumptions = tuple(state["assumptions"])
-        self._noise_key = self._key if "test randomness" in self._assumptions else os.urandom(32)
+        self._key = self._noise_key = state["key"] if "test randomness" in self._assumptions else os.urandom(32)
         torch.set_rng_state(state["random"][0])
         for device, numbers in enumerate(state["random"][1:][: torch.cuda.device_count()]):
             torch.cuda.set_rng_state(numbers, device)
-        self._abandon()
 
     def _sample(self, step: int) -> NDArray[np.int64]:
         return poisson_sample(self._key_for("sampling"), step, self._num_examples, self.plan.sampling_rate)
@@ -209,6 +228,7 @@ class PrivateTraining:
     def _begin(self, batch: Micro) -> None:
         if batch.position == 0:
             self._abandon()  # a loop that was left half-way, and begins the step anew
+            self._random = _random_state()
         unanswered = self._current is not None
         if unanswered or (batch.step, batch.position) != (self.steps_taken, self._position):
             self._abandon()
@@ -225,6 +245,8 @@ class PrivateTraining:
         """Add the noise to the clipped sum, once; divide by the public batch size; let the optimizers step."""
         plan, totals, step, unclipped = self.plan, self._totals, self.steps_taken, self._unclipped
         clipping = self.clipping
+        for one in self._optimizers:
+            _check_optimizer(self.model, one)  # groups may have been added
         # Counted before anything is drawn or changed: a crash in between wastes a step, and never repeats its noise.
         self.steps_taken += 1
         self._abandon()
@@ -234,6 +256,10 @@ class PrivateTraining:
             more = float(gaussian(self._key_for("noise of the count"), step, 1, scale=scale))
             self.clipping = clipping.moved((float(unclipped) + more) / plan.batch_size + 0.5)
         self._updater(self._key_for("noise"), step, totals, noise, plan.batch_size)
+
+
+def _random_state() -> list[Tensor]:
+    return [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
 
 
 def _plan_state(plan: Plan) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def squares(tensors: list[Tensor], places: list[int], count: int) -> Tensor:
         tiles = _tiles(sizes, _WIDTH * _TIMES, device)
         parts = torch.empty(len(tiles), size, device=device)
         with torch.cuda.device(device):
-            _squares[(len(tiles), size)](
+            _squares[(len(tiles) * size,)](
                 tiles, _pointers(some, own), parts, size, KIND=KINDS[kind], WIDTH=_WIDTH, TIMES=_TIMES
             )
         if count == 1:
@@ -189,7 +189,7 @@ def scaled(tensors: list[Tensor], places: list[int], factors: Tensor) -> list[Te
         some = [tensors[number].contiguous() for number in numbers]
         found = torch.empty(len(some), size, length, device=device, dtype=kind)
         with torch.cuda.device(device):
-            _scaled[(triton.cdiv(length, _WIDTH), size, len(some))](
+            _scaled[(triton.cdiv(length, _WIDTH) * size, len(some))](
                 _pointers([each.view(size, length) for each in some], [places[number] for number in numbers]),
                 factors,
                 found,
@@ -205,9 +205,9 @@ def scaled(tensors: list[Tensor], places: list[int], factors: Tensor) -> list[Te
 
 @triton.jit
 def _scaled(pointers, factors, result, size, length, KIND: tl.constexpr, WIDTH: tl.constexpr):
-    layer = tl.program_id(2).to(tl.int64)
-    example = tl.program_id(1).to(tl.int64)
-    at = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
+    layer = tl.program_id(1).to(tl.int64)
+    example = (tl.program_id(0) % size).to(tl.int64)
+    at = (tl.program_id(0) // size) * WIDTH + tl.arange(0, WIDTH)
     inside = at < length
     values = tl.load(pointers + layer * 4).to(tl.pointer_type(KIND)) + example * length
     factor = tl.load(factors + tl.load(pointers + layer * 4 + 3) * size + example)
@@ -217,18 +217,19 @@ def _scaled(pointers, factors, result, size, length, KIND: tl.constexpr, WIDTH: 
 
 @triton.jit
 def _squares(tiles, pointers, parts, size, KIND: tl.constexpr, WIDTH: tl.constexpr, TIMES: tl.constexpr):
-    place = tiles + tl.program_id(0).to(tl.int64) * 3
+    tile = (tl.program_id(0) // size).to(tl.int64)
+    example = (tl.program_id(0) % size).to(tl.int64)
+    place = tiles + tile * 3
     row = pointers + tl.load(place) * 4
     start = tl.load(place + 1)
     length = tl.load(row + 1)
-    example = tl.program_id(1).to(tl.int64)
     values = tl.load(row).to(tl.pointer_type(KIND)) + example * tl.load(row + 2)
     total = tl.zeros((WIDTH,), tl.float32)
     for turn in tl.static_range(TIMES):
         at = start + turn * WIDTH + tl.arange(0, WIDTH)
         value = tl.load(values + at, mask=at < length, other=0.0).to(tl.float32)
         total += value * value
-    tl.store(parts + tl.program_id(0).to(tl.int64) * size + example, tl.sum(total))
+    tl.store(parts + tile * size + example, tl.sum(total))
 
 
 @triton.jit

@@ -107,7 +107,12 @@ class Updater:
         self, optimizer: Optimizer, group: dict[str, Any], params: Mapping[str, Tensor]
     ) -> list[tuple[bool, dict[str, Tensor]]]:
         """Return parameters that begin, and those that have a state already; the new ones get one, as torch has it."""
-        new = {name: param for name, param in params.items() if not optimizer.state[param]}
+        momentum = isinstance(optimizer, SGD) and group["momentum"] != 0
+        new = {
+            name: param
+            for name, param in params.items()
+            if not (state := optimizer.state[param]) or (momentum and state.get("momentum_buffer") is None)
+        }
         old = {name: param for name, param in params.items() if name not in new}
         for param in new.values():
             state = optimizer.state[param]
@@ -144,7 +149,7 @@ class Updater:
         self._counted |= {id(count): (age, count._version) for count in counts}
         first, second = group["betas"]
         corrections = {"correct1": 1 - first**age, "correct2": math.sqrt(1 - second**age)}
-        kind = "adamw" if isinstance(optimizer, AdamW) else "adam"
+        kind = "adamw" if group.get("decoupled_weight_decay", isinstance(optimizer, AdamW)) else "adam"
         return common | {"first": first, "second": second, "eps": group["eps"]} | corrections, kind
 
 
