@@ -92,16 +92,11 @@ def fetcher(dataset: Any) -> tuple[int, Callable[[NDArray[np.int64]], Any]]:
 
 def _blank(fetched: Any, batch: Micro) -> Any:
     """Put zeros where a batch is filled up: nobody's data, whatever a caller does with the batch's order."""
-    if bool(batch.weights.all()):
-        return fetched
-
-    def blank(value: Any) -> Any:
-        if not (isinstance(value, Tensor) and value.dim() and len(value) == len(batch.weights)):
-            return value
-        keep = moved(batch.weights, value.device).view(-1, *([1] * (value.dim() - 1)))
-        return torch.where(keep, value, torch.zeros((), dtype=value.dtype, device=value.device))
-
-    return torch.utils._pytree.tree_map(blank, fetched)
+    real = int(batch.weights.sum())  # they come first
+    for value in torch.utils._pytree.tree_leaves(fetched):
+        if isinstance(value, Tensor) and value.dim() and len(value) == len(batch.weights):
+            value[real:] = 0  # in place: whatever was fetched was made for this batch
+    return fetched
 
 
 class Loader:
