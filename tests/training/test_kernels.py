@@ -18,7 +18,7 @@ import torch
 torch.cuda.device = lambda device: contextlib.nullcontext()
 torch.Tensor.pin_memory = lambda tensor: tensor
 from hush.training import _gram, _gram_cuda, _sums_cuda
-from hush.training._gradients import Measure
+from hush.training._measure import Measure
 
 torch.manual_seed(0)
 size = 11

@@ -20,7 +20,6 @@ from hush.training._clipping import Groups as Groups
 from hush.training._clipping import Normalized as Normalized
 from hush.training._clipping import PerLayer as PerLayer
 from hush.training._clipping import Together as Together
-from hush.training._engine import ClippedSum as ClippedSum
 from hush.training._fit import fit as fit
 from hush.training._fit import replace_batchnorm as replace_batchnorm
 from hush.training._plan import Plan as Plan
@@ -28,6 +27,7 @@ from hush.training._sampling import Loader as Loader
 from hush.training._session import PrivateTraining as PrivateTraining
 from hush.training._session import Step as Step
 from hush.training._session import privatize as privatize
+from hush.training._sum import ClippedSum as ClippedSum
 
 __all__ = [
     "Adaptive",

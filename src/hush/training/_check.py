@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported, check_positive
 from hush.training._clipping import Flat
-from hush.training._engine import ClippedSum, Engine, check_losses
+from hush.training._engine import Engine, check_losses
+from hush.training._sum import ClippedSum
 
 # From a model and a batch to one loss per example.
 Loss = Callable[[nn.Module, Any], Tensor]

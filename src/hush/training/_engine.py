@@ -14,7 +14,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,92 +23,18 @@ from torch import Tensor, nn
 from hush.errors import InvalidArgument, Unsupported
 from hush.training import _sequence_rules as _sequence_rules
 from hush.training._clipping import Clipping
-from hush.training._gradients import (
-    Gradient,
-    Measure,
-    Patches,
-    Products,
-    Whole,
-    clip_factors,
-    dense_squares,
-    dense_sums,
-    measure_products,
-    merged,
-    scale_products,
-)
+from hush.training._convolution import Patches
+from hush.training._gradients import Gradient, Products
 from hush.training._rules import attach
+from hush.training._sum import Clip, ClippedSum, Group, Use, finish
 
 # What rounding in fp32 can add to a clipped gradient's norm; norms are those of the very numbers that are summed.
 _SLACK = 1e-4
 _FP16_SCALE = 2.0**10  # small gradients vanish in fp16; all that comes of the losses is scaled, and scaled back
 
 
-@dataclass(frozen=True, slots=True)
-class ClippedSum:
-    """The sum of clipped gradients, by parameter name, and the norm that each example's gradient had before.
-
-    A norm of an example that was not finite is NaN; it contributed nothing.
-    """
-
-    gradients: dict[str, Tensor]
-    norms: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """One use of a parameter in a forward pass.
-
-    Attributes:
-        layer: The layer's name.
-        param: The parameter's name.
-        taps: Which taps bring out what belongs to it.
-        form: What makes a `Gradient` of that.
-        rows: Which rows of the parameter were used, if not all.
-    """
-
-    layer: str
-    param: str
-    taps: tuple[int, ...]
-    form: Callable[..., Gradient]
-    rows: tuple[int, int] | None = None
-
-    def moved(self, by: int) -> Use:
-        """Return the same, with taps so many places later."""
-        return replace(self, taps=tuple(tap + by for tap in self.taps))
-
-
 class _Stale(Exception):
     """What a compiled call does is not what was found out about it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """All uses of a parameter.
-
-    Attributes:
-        shape: The parameter's shape.
-        place: With which others it is clipped.
-        uses: Its uses.
-    """
-
-    shape: tuple[int, ...]
-    place: int
-    uses: list[Use]
-
-
-@dataclass(frozen=True, slots=True)
-class Clip:
-    """How to clip.
-
-    Attributes:
-        clipping: The way.
-        targets: To what norm, for each group of parameters that are clipped together.
-        scale: By how much gradients are too large.
-    """
-
-    clipping: Clipping
-    targets: list[float]
-    scale: float
 
 
 @dataclass(slots=True)
@@ -407,9 +333,9 @@ class Engine:
         # Whatever precision the caller runs the model in, norms and sums are computed as they are written here.
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             groups = [Group(tuple(self._params[name].shape), place_of[name], group) for name, group in uses.items()]
-            sums, norms = _finish(groups, clip, values, chosen)
+            sums, norms = finish(groups, clip, values, chosen)
             if self._may_leak(device, uses) and bool((bad := torch.isnan(norms)).any()):
-                sums, _ = _finish(groups, clip, values, chosen, bad)
+                sums, _ = finish(groups, clip, values, chosen, bad)
         return ClippedSum(dict(zip(uses, sums, strict=True)), norms)
 
     def _may_leak(self, device: torch.device, uses: dict[str, list[Use]]) -> bool:
@@ -440,81 +366,6 @@ class _Entry:
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.engine.call(args, kwargs)
-
-
-def _finish(
-    groups: list[Group], clip: Clip, values: list[Tensor], chosen: Tensor, bad: Tensor | None = None
-) -> tuple[list[Tensor], Tensor]:
-    """Return clipped sums, and norms, which are NaN for examples that are not finite; ``bad`` ones are left out."""
-    pieces = [_pieces(group, values) for group in groups]
-    if bad is not None:
-        pieces = [[(gradient.without(bad), rows) for gradient, rows in piece] for piece in pieces]
-        chosen = chosen * ~bad
-    everything = [gradient for piece in pieces for gradient, _ in piece]
-    places = [group.place for group, piece in zip(groups, pieces, strict=True) for _ in piece]
-    factors, norms = _factors(everything, places, clip, chosen)
-    dense = [(part, place) for each, place in zip(everything, places, strict=True) if (part := each.dense) is not None]
-    ready = iter(dense_sums([part for part, _ in dense], [place for _, place in dense], factors))
-    scaled = iter(scale_products(everything, places, factors))
-    sums = []
-    for group, piece in zip(groups, pieces, strict=True):
-        own = factors[group.place]
-        parts = [(_summed(next(scaled), own, ready), rows) for _, rows in piece]
-        if parts[0][1] is None:
-            sums.append(parts[0][0].reshape(group.shape))
-            continue
-        total = torch.zeros(group.shape, device=chosen.device, dtype=torch.float32)
-        for part, rows in parts:
-            assert rows is not None
-            total[rows[0] : rows[1]] = part.reshape(-1, *group.shape[1:])
-        sums.append(total)
-    return sums, norms
-
-
-def _factors(everything: list[Gradient], places: list[int], clip: Clip, chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Return by what gradients are multiplied, [groups, B], and the norms of all of each example's gradient."""
-    placed = list(zip(everything, places, strict=True))
-    dense = [(values, place) for each, place in placed if (values := each.dense) is not None]
-    products = [(pair, place) for each, place in placed if (pair := each.product()) is not None]
-    count, size = len(clip.targets), len(chosen)
-    total = Measure(torch.zeros(count, size, device=chosen.device, dtype=torch.float64))
-    if dense:
-        total = total.plus(
-            Measure(dense_squares([values for values, _ in dense], [place for _, place in dense], count))
-        )
-    if products:
-        pairs, where = [pair for pair, _ in products], [place for _, place in products]
-        total = total.plus(measure_products(pairs, where, count, size))
-    for gradient, place in placed:
-        if (rest := gradient.measure()) is not None:
-            total = total.plus(rest.at(place, count))
-    return clip_factors(total, chosen, clip.clipping, clip.targets, clip.scale)
-
-
-def _summed(gradient: Gradient, factors: Tensor, ready: Iterator[Tensor]) -> Tensor:
-    rest = gradient.weighted_sum(factors)
-    if gradient.dense is None:
-        assert rest is not None
-        return rest
-    dense = next(ready)
-    return dense if rest is None else dense + rest
-
-
-def _pieces(group: Group, values: list[Tensor]) -> list[tuple[Gradient, tuple[int, int] | None]]:
-    """Return the gradients of disjoint parts of a parameter, each with all of its uses added up."""
-    by_rows: dict[tuple[int, int] | None, list[Gradient]] = {}
-    for use in group.uses:
-        by_rows.setdefault(use.rows, []).append(use.form(*(values[tap] for tap in use.taps)))
-    if None in by_rows and len(by_rows) > 1:
-        whole = by_rows.pop(None)
-        for rows, uses in by_rows.items():
-            assert rows is not None
-            part = merged(uses).whole()
-            each = part.new_zeros(len(part), *group.shape)
-            each[:, rows[0] : rows[1]] = part
-            whole.append(Whole(each))
-        by_rows = {None: whole}
-    return [(merged(uses), rows) for rows, uses in by_rows.items()]
 
 
 def _share_of_memory(model: nn.Module) -> int:

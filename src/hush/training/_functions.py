@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from hush.errors import Unsupported
-from hush.training._gradients import ConvShape
+from hush.training._convolution import ConvShape
 
 Gradients = tuple[Tensor | None, ...]
 

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from hush.errors import Unsupported
+from hush.training._convolution import ConvShape, Patches
 from hush.training._functions import Affine, Convolution, Linear, Lookup
-from hush.training._gradients import ConvShape, Patches, Products, Whole, add_up_rows, prefers_products
+from hush.training._gradients import Products, Whole, add_up_rows, prefers_products
 
 if TYPE_CHECKING:
     from hush.training._engine import Engine

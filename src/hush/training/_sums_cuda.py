@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from hush.training._gradients import Measure
+    from hush.training._measure import Measure
 
 _WIDTH = 2048  # numbers of a row that a program takes at once
 _TIMES = 8  # and how often, to square them
