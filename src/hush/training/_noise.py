@@ -19,10 +19,19 @@ _CHUNK = 1 << 16
 _FEW_BITS = 1 << 10
 
 
-def gaussian(key: bytes, step: int, size: int, device: torch.device | None = None, *, scale: float = 1.0) -> Tensor:
+def gaussian(
+    key: bytes,
+    step: int,
+    size: int,
+    device: torch.device | None = None,
+    *,
+    scale: float = 1.0,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``size`` values of mean 0 and this standard deviation in single precision, made where they are needed.
 
-    On a GPU by a kernel of its own, from the same stream but in another order: other numbers, the same law.
+    On a GPU by a kernel of its own, from the same stream but in another order: other numbers, the same law. On a CPU,
+    the memory of an earlier result may be given, to be used again.
     """
     if device is not None and device.type == "cuda":
         from hush.training._noise_cuda import gaussian as on_gpu
@@ -30,7 +39,11 @@ def gaussian(key: bytes, step: int, size: int, device: torch.device | None = Non
         return on_gpu(key, step, size, device).mul_(scale)
     source = KeyedSource(key, step)
     columns = -(-size // (2 * _MIXED))
-    result = torch.empty(2 * _MIXED * columns, dtype=torch.float32)
+    length = 2 * _MIXED * columns
+    if out is not None and out.untyped_storage().nbytes() >= 4 * length:
+        result = out.as_strided((length,), (1,))
+    else:
+        result = torch.empty(length, dtype=torch.float32)
     for start in range(0, columns, _CHUNK):
         count = min(_CHUNK, columns - start)
         words = source.words(_MIXED * count).view(np.uint32)

@@ -27,6 +27,7 @@ class Updater:
         self._params, self._optimizers = dict(model.named_parameters()), optimizers
         self._tables: dict[Any, Tensor] = {}
         self._counted: dict[int, tuple[int, int]] = {}
+        self._noise: Tensor | None = None
 
     def __call__(self, key: bytes, step: int, totals: dict[str, Tensor], noise: float, batch_size: int) -> None:
         """Add ``noise`` (its standard deviation) to the totals, divide by the batch size, and step."""
@@ -39,7 +40,8 @@ class Updater:
             return
         sizes = [param.numel() for param in params.values()]
         device = next(iter(params.values())).device
-        values = gaussian(key, step, sum(sizes), device, scale=noise / batch_size)
+        values = gaussian(key, step, sum(sizes), device, scale=noise / batch_size, out=self._noise)
+        self._noise = values
         for (name, param), part in zip(params.items(), torch.split(values, sizes), strict=True):
             noisy = part.to(param.device).view_as(param)
             if name in totals:
