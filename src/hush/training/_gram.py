@@ -6,8 +6,17 @@ kernel keeps both products in registers, computes one half of the symmetric matr
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Any
+
 import torch
 from torch import Tensor
+
+
+@lru_cache(maxsize=256)
+def constant(values: Any, kind: torch.dtype, device: torch.device) -> Tensor:
+    """Return a tensor of numbers (tuples of them); brought to a device once, since it would have to be waited for."""
+    return torch.tensor(values, dtype=kind, device=device)
 
 
 def gram(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from hush.training._gram import constant
 from hush.training._sums_cuda import KINDS, table
 
 
@@ -52,8 +53,8 @@ def gram(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
     squares, of_x = products.sum(3, dtype=torch.float64)
     largest, of_g = lengths.sum(3, dtype=torch.float64)
     # Squares below 1e-45 vanish: at most so many, beside what is there of the other factor.
-    counts = [(x.shape[1], x.shape[2], g.shape[2]) for x, g in ready]
-    positions, inputs, outputs = torch.tensor(counts, device=device, dtype=torch.float64).T.unsqueeze(2)
+    counts = tuple((x.shape[1], x.shape[2], g.shape[2]) for x, g in ready)
+    positions, inputs, outputs = constant(counts, torch.float64, device).T.unsqueeze(2)
     lost = (of_g * positions * inputs + (positions * of_x).sqrt() * positions * outputs) * 2.0**-148
     return squares, largest.square() + lost * 2.0**16, of_g * of_x.sqrt()
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hush.training._clipping import Adaptive, Clipping, Flat
-from hush.training._gram import gram
+from hush.training._gram import constant, gram
 
 _CANCELLED = 1e-4  # of its largest possible size: a smaller squared norm is left to the gradients themselves
 _PIECE = 1 << 13  # numbers to square and add up in fp32
@@ -166,7 +166,7 @@ def clip_factors(
     bounds = squares.sqrt() if measure.doubt is None else (squares + measure.doubt).sqrt()
     bounds = (bounds if measure.rounding is None else bounds + measure.rounding.sqrt()) / scale
     finite = (bounds < 1.0 / _LEAST).all(0)  # and no NaN
-    bounds_of_groups = torch.tensor(targets, device=bounds.device, dtype=bounds.dtype).unsqueeze(1)
+    bounds_of_groups = constant(tuple(targets), bounds.dtype, bounds.device).unsqueeze(1)
     found = torch.where(finite, clipping.factors(bounds, bounds_of_groups), 0.0) / scale
     found = torch.where(found >= _LEAST, found, 0.0)
     norms = (squares.sum(0).sqrt() / scale).masked_fill(~finite, torch.nan)
@@ -194,8 +194,8 @@ def measure_products(pairs: list[tuple[Tensor, Tensor]], places: list[int], coun
         some = [pairs[number] for number in numbers]
         found, largest, spread = (each.view(len(some), size, -1).sum(2) for each in gram(some))
         doubt = largest * 2.0**-16 if found.is_cuda else (largest * _CANCELLED - found).clamp_min(0)
-        coarse = torch.tensor([coarseness(g) ** 2 for _, g in some], device=found.device, dtype=found.dtype)
-        where = torch.tensor([places[number] for number in numbers], device=found.device)
+        coarse = constant(tuple(coarseness(g) ** 2 for _, g in some), found.dtype, found.device)
+        where = constant(tuple(places[number] for number in numbers), torch.int64, found.device)
         squares.index_add_(0, where, found)
         doubts.index_add_(0, where, doubt)
         roundings.index_add_(0, where, spread * coarse.unsqueeze(1))
