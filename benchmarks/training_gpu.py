@@ -36,6 +36,7 @@ from torch import Tensor, nn
 
 import hush
 from hush.training._noise import gaussian
+from training import cnn  # beside this file
 
 ROOT = Path(__file__).resolve().parents[1]
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -155,21 +156,6 @@ def resnet(width: int, blocks: int) -> nn.Module:
             layers.append(Residual(inputs, outputs, 2 if stage and block == 0 else 1))
             inputs = outputs
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 10))
-
-
-def cnn() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 8, 2, padding=3),
-        nn.ReLU(),
-        nn.MaxPool2d(2, 1),
-        nn.Conv2d(16, 32, 4, 2),
-        nn.ReLU(),
-        nn.MaxPool2d(2, 1),
-        nn.Flatten(),
-        nn.Linear(32 * 4 * 4, 32),
-        nn.ReLU(),
-        nn.Linear(32, 10),
-    )
 
 
 def text(vocabulary: int, length: int) -> Callable[[int], Data]:

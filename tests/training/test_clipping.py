@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
@@ -233,3 +234,25 @@ def test_numbers_are_checked() -> None:
     settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "num_steps": 3}
     with pytest.raises(InvalidArgument, match="^clip_norm="):
         privatize(model, optimizer, (torch.randn(9, 3),), clip_norm=1.0, clipping=Flat(), **settings)
+
+
+class Greedy(PerLayer):
+    """A broken twin: every group is clipped to the whole clip norm."""
+
+    def of(self, sizes: Mapping[str, int]) -> tuple[list[int], list[float]]:
+        places, shares = PerLayer().of(sizes)
+        return places, [1.0] * len(shares)
+
+
+class Generous(Flat):
+    """A broken twin: gradients keep a little more than the clip norm."""
+
+    def factors(self, norms: Tensor, targets: Tensor) -> Tensor:
+        return torch.clamp(1.01 * targets / norms.clamp_min(1e-300), max=1.0)
+
+
+@pytest.mark.parametrize("clipping", [Flat(0.05, Greedy()), Generous(0.05)])
+def test_broken_twins_are_caught(clipping: Clipping) -> None:
+    torch.manual_seed(4)
+    model, x = MODELS["mlp"]()
+    assert float(contribution(Engine(model), x, clipping, 2)[0].norm()) > 0.05

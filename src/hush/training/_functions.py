@@ -2,9 +2,8 @@
 
 Parameters take no part in autograd. Instead, a function takes *taps*, expanded zeros that require a gradient; in the
 backward pass it returns, as the "gradient" of a tap, what the clipped sum needs: every example's gradient, or the
-layer's input and the gradient of its output, from which norms and sums can be found. Nothing is stored by side effect,
-so that torch.compile sees one graph (the technique of the "probe" that ghost clipping needs a second backward for;
-Li et al. 2022, Bu et al. 2023).
+layer's input and the gradient of its output, from which norms and sums can be found (as in ghost clipping, Li et al.
+2022, and book-keeping, Bu et al. 2023). Nothing is stored by side effect, so that torch.compile sees one graph.
 
 Shapes: B examples, T positions, d inputs, p outputs.
 """

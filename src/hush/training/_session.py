@@ -85,7 +85,7 @@ class PrivateTraining:
         self.steps_taken = 0
         self._optimizers = optimizers
         self._num_examples, fetch = fetcher(dataset)
-        self._key = self._noise_key = chosen.words(4).tobytes()
+        self._key = chosen.words(4).tobytes()
         self._assumptions = assumptions_of(chosen)
         if isinstance(compile, str) and compile not in torch.compiler.list_backends(exclude_tags=()):
             raise InvalidArgument("compile", compile, "True, False or a backend", *torch.compiler.list_backends())
@@ -174,7 +174,7 @@ class PrivateTraining:
         It contains the key of samples and noise: whoever has it can subtract the noise. Keep it as safe as the data.
         """
         return {
-            "schema": "hush.training/1",
+            "schema": "hush.training/2",
             "plan": _plan_state(self.plan),
             "num_examples": self._num_examples,
             "steps_taken": self.steps_taken,
@@ -194,7 +194,7 @@ class PrivateTraining:
         releases: what is published of more than one such run adds up.
         """
         check_instance("state", state, dict)
-        if state.get("schema") != "hush.training/1":
+        if state.get("schema") != "hush.training/2":
             raise InvalidArgument("schema", state.get("schema"), "what state_dict returned")
         for name, own in (("plan", _plan_state(self.plan)), ("num_examples", self._num_examples)):
             if state[name] != own:
@@ -213,7 +213,7 @@ class PrivateTraining:
             one.load_state_dict(stored)
         self.clipping = replace(self.plan.clipping, clip_norm=state["clip_norm"])
         self._assumptions = tuple(state["assumptions"])
-        self._key = self._noise_key = state["key"] if "test randomness" in self._assumptions else os.urandom(32)
+        self._key = state["key"] if "test randomness" in self._assumptions else os.urandom(32)
         torch.set_rng_state(state["random"][0])
         for device, numbers in enumerate(state["random"][1:][: torch.cuda.device_count()]):
             torch.cuda.set_rng_state(numbers, device)
@@ -222,8 +222,7 @@ class PrivateTraining:
         return poisson_sample(self._key_for("sampling"), step, self._num_examples, self.plan.sampling_rate)
 
     def _key_for(self, purpose: str) -> bytes:
-        key = self._noise_key if purpose.startswith("noise") else self._key
-        return hashlib.sha256(key + purpose.encode()).digest()
+        return hashlib.sha256(self._key + purpose.encode()).digest()
 
     def _begin(self, batch: Micro) -> None:
         if batch.position == 0:
