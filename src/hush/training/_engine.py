@@ -333,9 +333,7 @@ class Engine:
         # Whatever precision the caller runs the model in, norms and sums are computed as they are written here.
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             groups = [Group(tuple(self._params[name].shape), place_of[name], group) for name, group in uses.items()]
-            sums, norms = finish(groups, clip, values, chosen)
-            if self._may_leak(device, uses) and bool((bad := torch.isnan(norms)).any()):
-                sums, _ = finish(groups, clip, values, chosen, bad)
+            sums, norms = finish(groups, clip, values, chosen, may_leak=self._may_leak(device, uses))
         return ClippedSum(dict(zip(uses, sums, strict=True)), norms)
 
     def _may_leak(self, device: torch.device, uses: dict[str, list[Use]]) -> bool:

@@ -14,7 +14,9 @@ Shapes: B examples, T positions (of a sequence or an image), d inputs, p outputs
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -31,6 +33,7 @@ from hush.training._measure import (
 )
 
 _MANY = 1 << 27  # numbers of instantiated gradients at once, where only their norms are wanted
+_COPIED = 1 << 28  # bytes of copies, at least, to make at once
 _FEW = 1 << 25  # bytes of gradients that a GPU writes and reads in no time
 
 
@@ -140,22 +143,36 @@ class Products(Gradient):
         return replace(self, x=masked(self.x, bad), g=masked(self.g, bad))
 
 
-def scale_products(gradients: list[Gradient], places: list[int], factors: Tensor) -> list[Gradient]:
-    """Multiply products in bf16 on a GPU with their factors, all together; the sums are then products of bf16."""
-    halves = [
-        (number, use)
-        for number, use in enumerate(gradients)
-        if isinstance(use, Products) and use.g.is_cuda and use.g.dtype is torch.bfloat16 and use.product() is not None
-    ]
-    if not halves:
-        return gradients
+def scale_products(gradients: list[Gradient], places: list[int], factors: Tensor) -> Iterator[Gradient]:
+    """Multiply products in bf16 on a GPU with their factors, some together; the sums are then products of bf16."""
+    ready: dict[int, Tensor] = {}
+    for number, one in enumerate(gradients):
+        if not _is_scaled(one):
+            yield one
+            continue
+        if not ready:
+            ready = _next_scaled(gradients, number, places, factors)
+        yield replace(one, g=ready.pop(number), scaled=True)
+
+
+def _is_scaled(use: Gradient) -> TypeGuard[Products]:
+    return isinstance(use, Products) and use.g.is_cuda and use.g.dtype is torch.bfloat16 and use.product() is not None
+
+
+def _next_scaled(gradients: list[Gradient], first: int, places: list[int], factors: Tensor) -> dict[int, Tensor]:
+    """Return the scaled products of the next gradients, so many that their copies take little memory."""
     from hush.training._sums_cuda import scaled
 
-    found = list(gradients)
-    ready = scaled([use.g for _, use in halves], [places[number] for number, _ in halves], factors)
-    for (number, use), g in zip(halves, ready, strict=True):
-        found[number] = replace(use, g=g, scaled=True)
-    return found
+    some: list[tuple[int, Tensor]] = []
+    for number in range(first, len(gradients)):
+        use = gradients[number]
+        if _is_scaled(use):
+            some.append((number, use.g))
+            if sum(g.nbytes for _, g in some) >= _COPIED:
+                break
+    numbers = [number for number, _ in some]
+    found = scaled([g for _, g in some], [places[number] for number in numbers], factors)
+    return dict(zip(numbers, found, strict=True))
 
 
 def prefers_products(shape: tuple[int, int, int], outputs: int, like: Tensor, memory: int) -> bool:

@@ -24,9 +24,10 @@ def gram(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
     lengths = torch.zeros(2, len(ready), size, most, device=device)
     groups: dict[Any, list[int]] = {}
     for layer, (x, g) in enumerate(ready):
-        groups.setdefault((x.shape, x.stride(), g.shape, g.stride(), x.dtype), []).append(layer)
+        aligned = (x.data_ptr() | g.data_ptr()) % 16 == 0
+        groups.setdefault((x.shape, x.stride(), g.shape, g.stride(), x.dtype, aligned), []).append(layer)
     with torch.cuda.device(device):
-        for (shape, x_stride, g_shape, g_stride, kind), layers in groups.items():
+        for (shape, x_stride, g_shape, g_stride, kind, aligned), layers in groups.items():
             tile = _tile(shape[1])
             tiles = triton.cdiv(shape[1], tile)
             half = kind in (torch.bfloat16, torch.float16)
@@ -44,6 +45,7 @@ def gram(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
                 *x_stride,
                 *g_stride,
                 KIND=KINDS[kind],
+                ALIGNED=aligned,
                 TILE=tile,
                 DEPTH=64 if half else 32,
                 PRECISION="tf32" if half else "tf32x3",
@@ -114,6 +116,7 @@ def _gram_kernel(
     g_position,
     g_feature,
     KIND: tl.constexpr,
+    ALIGNED: tl.constexpr,
     TILE: tl.constexpr,
     DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -123,6 +126,9 @@ def _gram_kernel(
     place = pointers + tl.program_id(1) * 3
     x = tl.load(place).to(tl.pointer_type(KIND))
     g = tl.load(place + 1).to(tl.pointer_type(KIND))
+    if ALIGNED:  # a pointer from a table does not tell, and would be read two bytes at a time
+        x = tl.multiple_of(x, 16)
+        g = tl.multiple_of(g, 16)
     row_of_layer = tl.load(place + 2) * size + example
     row = ((tl.sqrt(8.0 * pair + 1.0) - 1.0) * 0.5).to(tl.int32)
     row = tl.where(row * (row + 1) // 2 > pair, row - 1, row)

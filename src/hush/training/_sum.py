@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from hush.training._clipping import Clipping
-from hush.training._gradients import Gradient, Whole, merged, scale_products
+from hush.training._gradients import Gradient, Products, Whole, merged, scale_products
 from hush.training._measure import Measure, clip_factors, dense_squares, dense_sums, measure_products
+
+_COPIED = 1 << 27  # bytes of copies, at least, to make at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +80,55 @@ class Clip:
 
 
 def finish(
-    groups: list[Group], clip: Clip, values: list[Tensor], chosen: Tensor, bad: Tensor | None = None
+    groups: list[Group], clip: Clip, values: list[Tensor], chosen: Tensor, *, may_leak: bool
 ) -> tuple[list[Tensor], Tensor]:
-    """Return clipped sums, and norms, which are NaN for examples that are not finite; ``bad`` ones are left out."""
+    """Return clipped sums, and norms, which are NaN for examples that are not finite; these contribute nothing.
+
+    Where a factor of 0 may not be enough for that, sums are found on trust, and again if there was such an example.
+    """
     pieces = [_pieces(group, values) for group in groups]
-    if bad is not None:
+    sums, norms, any_bad = _sums(groups, pieces, clip, chosen, may_leak=may_leak)
+    if any_bad:
+        bad = norms.isnan()
         pieces = [[(gradient.without(bad), rows) for gradient, rows in piece] for piece in pieces]
-        chosen = chosen * ~bad
+        sums, _, _ = _sums(groups, pieces, clip, chosen * ~bad, may_leak=False)
+    return sums, norms
+
+
+class _AnyNan:
+    """Whether one of some numbers is NaN: asked at once, answered when it is needed; a GPU goes on in between."""
+
+    def __init__(self, values: Tensor) -> None:
+        found = values.isnan().any()
+        self._event: torch.cuda.Event | None = None
+        if found.is_cuda:
+            found = torch.empty((), dtype=torch.bool, pin_memory=True).copy_(found, non_blocking=True)
+            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._event.record(torch.cuda.current_stream(values.device))
+        self._found = found
+
+    def __bool__(self) -> bool:
+        if self._event is not None:
+            self._event.synchronize()
+        return bool(self._found)
+
+
+def _sums(
+    groups: list[Group],
+    pieces: list[list[tuple[Gradient, tuple[int, int] | None]]],
+    clip: Clip,
+    chosen: Tensor,
+    *,
+    may_leak: bool,
+) -> tuple[list[Tensor], Tensor, _AnyNan | bool]:
+    """Return clipped sums, norms, and whether one of those is NaN, if that is of interest."""
     everything = [gradient for piece in pieces for gradient, _ in piece]
     places = [group.place for group, piece in zip(groups, pieces, strict=True) for _ in piece]
     factors, norms = _factors(everything, places, clip, chosen)
+    any_bad = may_leak and _AnyNan(norms)
     dense = [(part, place) for each, place in zip(everything, places, strict=True) if (part := each.dense) is not None]
     ready = iter(dense_sums([part for part, _ in dense], [place for _, place in dense], factors))
-    scaled = iter(scale_products(everything, places, factors))
+    scaled = scale_products(everything, places, factors)
     sums = []
     for group, piece in zip(groups, pieces, strict=True):
         own = factors[group.place]
@@ -103,27 +141,44 @@ def finish(
             assert rows is not None
             total[rows[0] : rows[1]] = part.reshape(-1, *group.shape[1:])
         sums.append(total)
-    return sums, norms
+    return sums, norms, any_bad
 
 
 def _factors(everything: list[Gradient], places: list[int], clip: Clip, chosen: Tensor) -> tuple[Tensor, Tensor]:
     """Return by what gradients are multiplied, [groups, B], and the norms of all of each example's gradient."""
     placed = list(zip(everything, places, strict=True))
     dense = [(values, place) for each, place in placed if (values := each.dense) is not None]
-    products = [(pair, place) for each, place in placed if (pair := each.product()) is not None]
     count, size = len(clip.targets), len(chosen)
     total = Measure(torch.zeros(count, size, device=chosen.device, dtype=torch.float64))
     if dense:
         total = total.plus(
             Measure(dense_squares([values for values, _ in dense], [place for _, place in dense], count))
         )
-    if products:
-        pairs, where = [pair for pair, _ in products], [place for _, place in products]
+    for pairs, where in _products(placed):
         total = total.plus(measure_products(pairs, where, count, size))
     for gradient, place in placed:
         if (rest := gradient.measure()) is not None:
             total = total.plus(rest.at(place, count))
     return clip_factors(total, chosen, clip.clipping, clip.targets, clip.scale)
+
+
+def _products(placed: list[tuple[Gradient, int]]) -> Iterator[tuple[list[tuple[Tensor, Tensor]], list[int]]]:
+    """Return factors of products, and groups: all at once, but copies only so many that they take little memory."""
+    pairs: list[tuple[Tensor, Tensor]] = []
+    places: list[int] = []
+    copied = 0
+    for gradient, place in placed:
+        pair = gradient.product()
+        if pair is None:
+            continue
+        pairs.append(pair)
+        places.append(place)
+        copied += 0 if isinstance(gradient, Products) else pair[0].nbytes
+        if copied >= _COPIED:
+            yield pairs, places
+            pairs, places, copied = [], [], 0
+    if pairs:
+        yield pairs, places
 
 
 def _summed(gradient: Gradient, factors: Tensor, ready: Iterator[Tensor]) -> Tensor:

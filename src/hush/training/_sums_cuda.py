@@ -44,11 +44,12 @@ def table(rows: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
 
 
 def _pointers(tensors: list[Tensor], places: list[int]) -> Tensor:
-    """Return, for each tensor [B, n]: its address, n, the distance of its rows, and its group."""
-    rows = zip(tensors, places, strict=True)
-    return table(
-        tuple((each.data_ptr(), each.shape[1], each.stride(0), place) for each, place in rows), tensors[0].device
-    )
+    """Return, for each tensor [B, n]: address, n, the distance of its rows, group, and whether it is aligned."""
+    rows = []
+    for each, place in zip(tensors, places, strict=True):
+        address, length, step = each.data_ptr(), each.shape[1], each.stride(0)
+        rows.append((address, length, step, place, int((address | length | step) % 16 == 0)))
+    return table(tuple(rows), tensors[0].device)
 
 
 @lru_cache(maxsize=64)
@@ -196,6 +197,7 @@ def scaled(tensors: list[Tensor], places: list[int], factors: Tensor) -> list[Te
                 size,
                 length,
                 KIND=KINDS[kind],
+                ALIGNED=all(each.data_ptr() % 16 == 0 for each in some),
                 WIDTH=_WIDTH,
             )
         for number, each, result in zip(numbers, some, found, strict=True):
@@ -204,14 +206,16 @@ def scaled(tensors: list[Tensor], places: list[int], factors: Tensor) -> list[Te
 
 
 @triton.jit
-def _scaled(pointers, factors, result, size, length, KIND: tl.constexpr, WIDTH: tl.constexpr):
+def _scaled(pointers, factors, result, size, length, KIND: tl.constexpr, ALIGNED: tl.constexpr, WIDTH: tl.constexpr):
     layer = tl.program_id(1).to(tl.int64)
     example = (tl.program_id(0) % size).to(tl.int64)
     at = (tl.program_id(0) // size) * WIDTH + tl.arange(0, WIDTH)
     inside = at < length
-    values = tl.load(pointers + layer * 4).to(tl.pointer_type(KIND)) + example * length
-    factor = tl.load(factors + tl.load(pointers + layer * 4 + 3) * size + example)
-    product = tl.load(values + at, mask=inside, other=0.0).to(tl.float32) * factor
+    values = tl.load(pointers + layer * 5).to(tl.pointer_type(KIND))
+    if ALIGNED:
+        values = tl.multiple_of(values, 16)
+    factor = tl.load(factors + tl.load(pointers + layer * 5 + 3) * size + example)
+    product = tl.load(values + example * length + at, mask=inside, other=0.0).to(tl.float32) * factor
     tl.store(result + (layer * size + example) * length + at, product.to(KIND), mask=inside)
 
 
@@ -220,16 +224,27 @@ def _squares(tiles, pointers, parts, size, KIND: tl.constexpr, WIDTH: tl.constex
     tile = (tl.program_id(0) // size).to(tl.int64)
     example = (tl.program_id(0) % size).to(tl.int64)
     place = tiles + tile * 3
-    row = pointers + tl.load(place) * 4
-    start = tl.load(place + 1)
-    length = tl.load(row + 1)
-    values = tl.load(row).to(tl.pointer_type(KIND)) + example * tl.load(row + 2)
+    row = pointers + tl.load(place) * 5
+    start = tl.multiple_of(tl.load(place + 1), WIDTH)
+    length, step = tl.load(row + 1), tl.load(row + 2)
+    values = tl.load(row).to(tl.pointer_type(KIND))
+    total = tl.zeros((WIDTH,), tl.float32)
+    if tl.load(row + 4) == 1:
+        values = tl.multiple_of(values, 16) + example * tl.multiple_of(step, 16)
+        total += _squared(values, start, tl.multiple_of(length, 16), WIDTH, TIMES)
+    else:
+        total += _squared(values + example * step, start, length, WIDTH, TIMES)
+    tl.store(parts + tile * size + example, tl.sum(total))
+
+
+@triton.jit
+def _squared(values, start, length, WIDTH: tl.constexpr, TIMES: tl.constexpr):
     total = tl.zeros((WIDTH,), tl.float32)
     for turn in tl.static_range(TIMES):
         at = start + turn * WIDTH + tl.arange(0, WIDTH)
         value = tl.load(values + at, mask=at < length, other=0.0).to(tl.float32)
         total += value * value
-    tl.store(parts + tile * size + example, tl.sum(total))
+    return total
 
 
 @triton.jit
@@ -246,21 +261,33 @@ def _weighted_sums(
     ROWS: tl.constexpr,
 ):
     place = tiles + tl.program_id(0).to(tl.int64) * 3
-    row = pointers + tl.load(place) * 4
-    length = tl.load(row + 1)
-    step = tl.load(row + 2)
+    row = pointers + tl.load(place) * 5
+    length, step = tl.load(row + 1), tl.load(row + 2)
     own = factors + tl.load(row + 3) * size
-    at = tl.load(place + 1) + tl.arange(0, COLUMNS)
-    inside = at < length
-    values = tl.load(row).to(tl.pointer_type(KIND)) + at[None, :]
-    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    start = tl.multiple_of(tl.load(place + 1), COLUMNS)
+    values = tl.load(row).to(tl.pointer_type(KIND))
     first = tl.program_id(1) * some
     last = tl.minimum(first + some, size)
-    for start in range(first, last, ROWS):
-        example = start + tl.arange(0, ROWS)
+    total = tl.zeros((COLUMNS,), tl.float32)
+    if tl.load(row + 4) == 1:
+        values, step, even = tl.multiple_of(values, 16), tl.multiple_of(step, 16), tl.multiple_of(length, 16)
+        total += _weighted(values, step, start, even, own, first, last, COLUMNS, ROWS)
+    else:
+        total += _weighted(values, step, start, length, own, first, last, COLUMNS, ROWS)
+    at = start + tl.arange(0, COLUMNS)
+    out = parts + tl.program_id(1).to(tl.int64) * stride + tl.load(place + 2) + tl.arange(0, COLUMNS)
+    tl.store(out, total, mask=at < length)
+
+
+@triton.jit
+def _weighted(values, step, start, length, own, first, last, COLUMNS: tl.constexpr, ROWS: tl.constexpr):
+    at = start + tl.arange(0, COLUMNS)
+    inside = at < length
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for begin in range(first, last, ROWS):
+        example = begin + tl.arange(0, ROWS)
         factor = tl.load(own + example, mask=example < last, other=0.0)
         wanted = inside[None, :] & (factor > 0)[:, None]
-        value = tl.load(values + example[:, None].to(tl.int64) * step, mask=wanted, other=0.0).to(tl.float32)
-        total += factor[:, None] * value
-    out = parts + tl.program_id(1).to(tl.int64) * stride + tl.load(place + 2) + tl.arange(0, COLUMNS)
-    tl.store(out, tl.sum(total, 0), mask=inside)
+        place = values + example[:, None].to(tl.int64) * step + at[None, :]
+        total += factor[:, None] * tl.load(place, mask=wanted, other=0.0).to(tl.float32)
+    return tl.sum(total, 0)
