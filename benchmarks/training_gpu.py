@@ -214,13 +214,13 @@ def adamw(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
 
-def plain(compiled: bool) -> Builder:
+def plain(compiled: bool, *, graphs: bool = False) -> Builder:
     def build(
         make_model: Callable[[], nn.Module], make_data: Callable[[int], Data], batch: int, autocast: bool
     ) -> Stepper:
         model = make_model()
         optimizer = adamw(model)
-        forward = torch.compile(model) if compiled else model
+        forward = torch.compile(model, options={"triton.cudagraphs": graphs}) if compiled else model
         x, y = make_data(batch)
 
         def step() -> None:
@@ -264,7 +264,11 @@ def ours(compiled: bool) -> Builder:
     return build
 
 
-CONTENDERS: dict[str, Builder] = {BASE: plain(True), "hush": ours(True)}
+CONTENDERS: dict[str, Builder] = {
+    BASE: plain(True),
+    f"{BASE}, CUDA graphs": plain(True, graphs=True),
+    "hush": ours(True),
+}
 EAGER: dict[str, Builder] = {f"{BASE}, eager": plain(False), "hush, eager": ours(False)}
 
 

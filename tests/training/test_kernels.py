@@ -23,13 +23,13 @@ from hush.training._measure import Measure
 torch.manual_seed(0)
 size = 11
 dense = [torch.randn(size, 70, 90), torch.randn(size, 5000).bfloat16(), torch.randn(size, 90, 33).mT,
-         torch.randn(size, 40, 64)[:, :33], torch.randn(size, 7)]
+         torch.randn(size, 40, 64)[:, :33], torch.randn(size, 7), torch.randn(size, 64, 48).bfloat16()]
 dense[1][3] = torch.nan
-places = [0, 1, 0, 1, 0]
+places = [0, 1, 0, 1, 0, 1]
 own = [each.flatten(1).double().square().sum(1) for each in dense]
-split = torch.stack([own[0] + own[2] + own[4], own[1] + own[3]])
+split = torch.stack([own[0] + own[2] + own[4], own[1] + own[3] + own[5]])
 assert torch.allclose(_sums_cuda.squares(dense, places, 2), split, rtol=1e-5, equal_nan=True)
-squares, expected = _sums_cuda.squares(dense, [0] * 5, 1), sum(own)
+squares, expected = _sums_cuda.squares(dense, [0] * 6, 1), sum(own)
 assert torch.allclose(squares[0], expected, rtol=1e-5, equal_nan=True)
 
 chosen = torch.ones(size)

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_map_only
 
 from hush.errors import InvalidArgument, Unsupported
 from hush.training import _sequence_rules as _sequence_rules
@@ -66,6 +67,7 @@ class Engine:
         uses = Counter(id(param) for _, param in model.named_parameters(remove_duplicate=False))
         self.tied = {param for param, count in uses.items() if count > 1}
         self._modules = {id(module): name or "the model" for name, module in model.named_modules()}
+        self._owners = list(model.named_modules())
         self.batch_size: int | None = None
         self.layout = _Layout()
         self.position = 0  # of the next tap
@@ -125,15 +127,22 @@ class Engine:
         """Record from now on, for a batch of this size."""
         self.end()
         self.batch_size = size
-        self._buffers = {name: (buffer, buffer._version) for name, buffer in self.model.named_buffers()}
+        self._buffers = {name: (buffer, buffer._version) for name, buffer in self._named_buffers()}
         self._contents = self._fingerprints() if self.watching else {}
 
     def _fingerprints(self) -> dict[str, Tensor]:
         """Return numbers that show whether buffers and frozen parameters have changed."""
         frozen = [(name, param) for name, param in self._params.items() if not param.requires_grad]
         with torch.no_grad():
-            kept = [(name, each.detach().double().flatten()) for name, each in (*self.model.named_buffers(), *frozen)]
+            kept = [(name, each.detach().double().flatten()) for name, each in (*self._named_buffers(), *frozen)]
             return {name: torch.stack([each.sum(), each.square().sum()]) for name, each in kept}
+
+    def _named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """Return what the model's own method would, faster: modules are those that it had at the beginning."""
+        for prefix, module in self._owners:
+            for name, buffer in module._buffers.items():
+                if buffer is not None:
+                    yield f"{prefix}.{name}" if prefix else name, buffer
 
     def end(self) -> None:
         """Stop recording, and forget."""
@@ -143,7 +152,7 @@ class Engine:
     def refuse_changed_buffers(self) -> None:
         """Refuse a model that keeps something of the data in its buffers: they would be released without noise."""
         changed = []
-        for name, buffer in self.model.named_buffers():
+        for name, buffer in self._named_buffers():
             before, version = self._buffers.get(name, (None, 0))
             if before is not buffer or version != buffer._version:
                 changed.append(name)
@@ -272,12 +281,21 @@ class Engine:
             def forward(*args: Any, **kwargs: Any) -> Any:
                 return run(*args, **kwargs)  # inlined; by itself, torch's own code is not compiled
 
-            self._forward = torch.compile(forward, dynamic=False, backend=self.backend)
+            # A GPU replays what it is told often; what it returns is its own memory, which the next call overwrites.
+            graphs = self.backend == "inductor" and torch.cuda.is_available()
+            options: Any = {"triton.cudagraphs": True} if graphs else None
+            compiled = torch.compile(forward, dynamic=False, backend=self.backend, options=options)
+
+            def copied(*args: Any, **kwargs: Any) -> Any:
+                found = compiled(*args, **kwargs)
+                return tree_map_only(Tensor, Tensor.clone, found) if graphs else found
+
+            self._forward = copied
         return self._forward
 
     def _kind_of(self, args: Any, kwargs: Any) -> Any:
         """Return what decides which taps a call wants."""
-        leaves, structure = torch.utils._pytree.tree_flatten((args, kwargs))
+        leaves, structure = tree_flatten((args, kwargs))
         kinds = tuple(
             (tuple(leaf.shape), leaf.dtype, leaf.device, leaf.requires_grad)
             if isinstance(leaf, Tensor)
@@ -286,7 +304,7 @@ class Engine:
             else type(leaf)
             for leaf in leaves
         )
-        trained = tuple(param.requires_grad for param in self.model.parameters())
+        trained = tuple(param.requires_grad for param in self._params.values())
         autocast = tuple(
             torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None for kind in ("cpu", "cuda")
         )

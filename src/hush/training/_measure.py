@@ -113,7 +113,7 @@ def dense_squares(values: list[Tensor], places: list[int], count: int) -> Tensor
         from hush.training._sums_cuda import squares
 
         return squares(values, places, count)
-    total = torch.zeros(count, len(values[0]), dtype=torch.float64)
+    total = torch.zeros(count, len(values[0]), dtype=torch.float64, device=values[0].device)
     for each, place in zip(values, places, strict=True):
         total[place] += square_norms(each)
     return total

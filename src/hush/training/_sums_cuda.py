@@ -7,6 +7,7 @@ Tensors [B, n] of any number and size are read by address: one kernel for all of
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -44,12 +45,11 @@ def table(rows: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
 
 
 def _pointers(tensors: list[Tensor], places: list[int]) -> Tensor:
-    """Return, for each tensor [B, n]: address, n, the distance of its rows, group, and whether it is aligned."""
-    rows = []
-    for each, place in zip(tensors, places, strict=True):
-        address, length, step = each.data_ptr(), each.shape[1], each.stride(0)
-        rows.append((address, length, step, place, int((address | length | step) % 16 == 0)))
-    return table(tuple(rows), tensors[0].device)
+    """Return, for each tensor [B, n]: its address, n, the distance of its rows, and its group."""
+    rows = zip(tensors, places, strict=True)
+    return table(
+        tuple((each.data_ptr(), each.shape[1], each.stride(0), place) for each, place in rows), tensors[0].device
+    )
 
 
 @lru_cache(maxsize=64)
@@ -61,33 +61,45 @@ def _groups_of_tiles(sizes: tuple[int, ...], places: tuple[int, ...], width: int
 
 def _in_order(each: Tensor) -> Tensor:
     """Return the rows as they lie in memory, [B, n], without a copy if each is a block of its own in any order."""
-    one, expected = each[0], 1
-    for stride, size in sorted(zip(one.stride(), one.shape, strict=True)):
-        if size > 1 and stride != expected:
-            return each.contiguous().view(len(each), -1)
+    shape, stride = each.shape, each.stride()
+    if not _is_block(shape[1:], stride[1:]):
+        return each.contiguous().view(len(each), -1)
+    return each.as_strided((shape[0], math.prod(shape[1:])), (stride[0], 1))
+
+
+@lru_cache(maxsize=4096)
+def _is_block(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+    """Say whether such a tensor lies in memory without gaps."""
+    expected = 1
+    for step, size in sorted(zip(stride, shape, strict=True)):
+        if size > 1 and step != expected:
+            return False
         expected *= size
-    return each.as_strided((len(each), one.numel()), (each.stride(0), 1))
+    return True
 
 
-def _by_kind(tensors: list[Tensor]) -> list[tuple[torch.dtype, list[int]]]:
-    kinds: dict[torch.dtype, list[int]] = {}
-    for number, tensor in enumerate(tensors):
-        kinds.setdefault(tensor.dtype, []).append(number)
-    return list(kinds.items())
+def _by_kind(tensors: list[Tensor]) -> list[tuple[torch.dtype, bool, list[int]]]:
+    """Return tensors [B, n] by their type and by whether their rows can be read 16 numbers at a time."""
+    kinds: dict[tuple[torch.dtype, bool], list[int]] = {}
+    for number, each in enumerate(tensors):
+        aligned = (each.data_ptr() | each.shape[1] | each.stride(0)) % 16 == 0
+        kinds.setdefault((each.dtype, aligned), []).append(number)
+    return [(kind, aligned, numbers) for (kind, aligned), numbers in kinds.items()]
 
 
 def squares(tensors: list[Tensor], places: list[int], count: int) -> Tensor:
     """Return the sums of the squares of each example's parts, by group, in fp64: [groups, B]."""
     size, device = len(tensors[0]), tensors[0].device
     total = torch.zeros(count, size, device=device, dtype=torch.float64)
-    for kind, numbers in _by_kind(tensors):
-        some, own = [_in_order(tensors[number]) for number in numbers], [places[number] for number in numbers]
+    rows = [_in_order(each) for each in tensors]
+    for kind, aligned, numbers in _by_kind(rows):
+        some, own = [rows[number] for number in numbers], [places[number] for number in numbers]
         sizes = tuple(each.shape[1] for each in some)
         tiles = _tiles(sizes, _WIDTH * _TIMES, device)
         parts = torch.empty(len(tiles), size, device=device)
         with torch.cuda.device(device):
             _squares[(len(tiles) * size,)](
-                tiles, _pointers(some, own), parts, size, KIND=KINDS[kind], WIDTH=_WIDTH, TIMES=_TIMES
+                tiles, _pointers(some, own), parts, size, KINDS[kind], ALIGNED=aligned, WIDTH=_WIDTH, TIMES=_TIMES
             )
         if count == 1:
             total += parts.sum(0, dtype=torch.float64)
@@ -122,8 +134,9 @@ def weighted_sums(tensors: list[Tensor], places: list[int], factors: Tensor) -> 
     """Return the sum over examples of factor times row, for each tensor, in fp32; rows of factor 0 are passed over."""
     sums: list[Tensor] = [factors] * len(tensors)
     size, device, factors = factors.shape[1], factors.device, factors.contiguous()
-    for kind, numbers in _by_kind(tensors):
-        some = [_in_order(tensors[number]) for number in numbers]
+    rows = [_in_order(each) for each in tensors]
+    for kind, aligned, numbers in _by_kind(rows):
+        some = [rows[number] for number in numbers]
         sizes = tuple(each.shape[1] for each in some)
         tiles = _tiles(sizes, _COLUMNS, device)
         splits = max(min(_BUSY // len(tiles), size // 8), 1)
@@ -138,6 +151,7 @@ def weighted_sums(tensors: list[Tensor], places: list[int], factors: Tensor) -> 
                 size,
                 triton.cdiv(size, splits),
                 KIND=KINDS[kind],
+                ALIGNED=aligned,
                 COLUMNS=_COLUMNS,
                 ROWS=_ROWS,
             )
@@ -211,40 +225,41 @@ def _scaled(pointers, factors, result, size, length, KIND: tl.constexpr, ALIGNED
     example = (tl.program_id(0) % size).to(tl.int64)
     at = (tl.program_id(0) // size) * WIDTH + tl.arange(0, WIDTH)
     inside = at < length
-    values = tl.load(pointers + layer * 5).to(tl.pointer_type(KIND))
+    values = tl.load(pointers + layer * 4).to(tl.pointer_type(KIND))
     if ALIGNED:
         values = tl.multiple_of(values, 16)
-    factor = tl.load(factors + tl.load(pointers + layer * 5 + 3) * size + example)
+    factor = tl.load(factors + tl.load(pointers + layer * 4 + 3) * size + example)
     product = tl.load(values + example * length + at, mask=inside, other=0.0).to(tl.float32) * factor
     tl.store(result + (layer * size + example) * length + at, product.to(KIND), mask=inside)
 
 
 @triton.jit
-def _squares(tiles, pointers, parts, size, KIND: tl.constexpr, WIDTH: tl.constexpr, TIMES: tl.constexpr):
-    tile = (tl.program_id(0) // size).to(tl.int64)
-    example = (tl.program_id(0) % size).to(tl.int64)
-    place = tiles + tile * 3
-    row = pointers + tl.load(place) * 5
-    start = tl.multiple_of(tl.load(place + 1), WIDTH)
-    length, step = tl.load(row + 1), tl.load(row + 2)
+def _start(pointers, place, KIND: tl.constexpr, ALIGNED: tl.constexpr, WIDTH: tl.constexpr):
+    """Return a tile's tensor: its row of the table, address, length, distance of rows; and where the tile begins."""
+    row = pointers + tl.load(place) * 4
     values = tl.load(row).to(tl.pointer_type(KIND))
-    total = tl.zeros((WIDTH,), tl.float32)
-    if tl.load(row + 4) == 1:
-        values = tl.multiple_of(values, 16) + example * tl.multiple_of(step, 16)
-        total += _squared(values, start, tl.multiple_of(length, 16), WIDTH, TIMES)
-    else:
-        total += _squared(values + example * step, start, length, WIDTH, TIMES)
-    tl.store(parts + tile * size + example, tl.sum(total))
+    length = tl.load(row + 1)
+    step = tl.load(row + 2)
+    if ALIGNED:  # numbers from a table do not tell, and memory would be read one element at a time
+        values = tl.multiple_of(values, 16)
+        length = tl.multiple_of(length, 16)
+        step = tl.multiple_of(step, 16)
+    return row, values, length, step, tl.multiple_of(tl.load(place + 1), WIDTH)
 
 
 @triton.jit
-def _squared(values, start, length, WIDTH: tl.constexpr, TIMES: tl.constexpr):
+def _squares(
+    tiles, pointers, parts, size, KIND: tl.constexpr, ALIGNED: tl.constexpr, WIDTH: tl.constexpr, TIMES: tl.constexpr
+):
+    tile = (tl.program_id(0) // size).to(tl.int64)
+    example = (tl.program_id(0) % size).to(tl.int64)
+    _, values, length, step, start = _start(pointers, tiles + tile * 3, KIND, ALIGNED, WIDTH)
     total = tl.zeros((WIDTH,), tl.float32)
     for turn in tl.static_range(TIMES):
         at = start + turn * WIDTH + tl.arange(0, WIDTH)
-        value = tl.load(values + at, mask=at < length, other=0.0).to(tl.float32)
+        value = tl.load(values + example * step + at, mask=at < length, other=0.0).to(tl.float32)
         total += value * value
-    return total
+    tl.store(parts + tile * size + example, tl.sum(total))
 
 
 @triton.jit
@@ -257,37 +272,23 @@ def _weighted_sums(
     size,
     some,
     KIND: tl.constexpr,
+    ALIGNED: tl.constexpr,
     COLUMNS: tl.constexpr,
     ROWS: tl.constexpr,
 ):
     place = tiles + tl.program_id(0).to(tl.int64) * 3
-    row = pointers + tl.load(place) * 5
-    length, step = tl.load(row + 1), tl.load(row + 2)
+    row, values, length, step, start = _start(pointers, place, KIND, ALIGNED, COLUMNS)
     own = factors + tl.load(row + 3) * size
-    start = tl.multiple_of(tl.load(place + 1), COLUMNS)
-    values = tl.load(row).to(tl.pointer_type(KIND))
-    first = tl.program_id(1) * some
-    last = tl.minimum(first + some, size)
-    total = tl.zeros((COLUMNS,), tl.float32)
-    if tl.load(row + 4) == 1:
-        values, step, even = tl.multiple_of(values, 16), tl.multiple_of(step, 16), tl.multiple_of(length, 16)
-        total += _weighted(values, step, start, even, own, first, last, COLUMNS, ROWS)
-    else:
-        total += _weighted(values, step, start, length, own, first, last, COLUMNS, ROWS)
-    at = start + tl.arange(0, COLUMNS)
-    out = parts + tl.program_id(1).to(tl.int64) * stride + tl.load(place + 2) + tl.arange(0, COLUMNS)
-    tl.store(out, total, mask=at < length)
-
-
-@triton.jit
-def _weighted(values, step, start, length, own, first, last, COLUMNS: tl.constexpr, ROWS: tl.constexpr):
     at = start + tl.arange(0, COLUMNS)
     inside = at < length
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    first = tl.program_id(1) * some
+    last = tl.minimum(first + some, size)
     for begin in range(first, last, ROWS):
         example = begin + tl.arange(0, ROWS)
         factor = tl.load(own + example, mask=example < last, other=0.0)
         wanted = inside[None, :] & (factor > 0)[:, None]
-        place = values + example[:, None].to(tl.int64) * step + at[None, :]
-        total += factor[:, None] * tl.load(place, mask=wanted, other=0.0).to(tl.float32)
-    return tl.sum(total, 0)
+        where = values + example[:, None].to(tl.int64) * step + at[None, :]
+        total += factor[:, None] * tl.load(where, mask=wanted, other=0.0).to(tl.float32)
+    out = parts + tl.program_id(1).to(tl.int64) * stride + tl.load(place + 2) + tl.arange(0, COLUMNS)
+    tl.store(out, tl.sum(total, 0), mask=inside)
