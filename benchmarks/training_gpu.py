@@ -305,10 +305,14 @@ def free() -> None:
 
 
 def peak() -> float:
-    """Return the most memory since the last call, in GiB; 0 without a GPU."""
+    """Return the most memory that was held since the last call, in GiB; 0 without a GPU.
+
+    Held, not in use: CUDA graphs keep what they work in.
+    """
     if DEVICE.type != "cuda":
         return 0.0
-    found = torch.cuda.max_memory_allocated() / GIB
+    found = torch.cuda.max_memory_reserved() / GIB
+    torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     return found
 

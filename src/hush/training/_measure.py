@@ -109,13 +109,15 @@ def _length(values: Tensor) -> Tensor:
 
 def dense_squares(values: list[Tensor], places: list[int], count: int) -> Tensor:
     """Return the squared norms of each example's dense parts, in so many groups: [groups, B]."""
-    if on_gpu(values[0]):
+    total = torch.zeros(count, len(values[0]), dtype=torch.float64, device=values[0].device)
+    there = [number for number, each in enumerate(values) if on_gpu(each)]
+    if there:
         from hush.training._sums_cuda import squares
 
-        return squares(values, places, count)
-    total = torch.zeros(count, len(values[0]), dtype=torch.float64, device=values[0].device)
+        total = squares([values[number] for number in there], [places[number] for number in there], count)
     for each, place in zip(values, places, strict=True):
-        total[place] += square_norms(each)
+        if not on_gpu(each):
+            total[place] += square_norms(each)
     return total
 
 
@@ -124,7 +126,7 @@ def dense_sums(values: list[Tensor], places: list[int], factors: Tensor) -> list
 
     In fp32: a sum that is rounded more coarsely would change by that, too, when an example comes or goes.
     """
-    if values and on_gpu(values[0]):
+    if values and all(on_gpu(each) for each in values):
         from hush.training._sums_cuda import weighted_sums
 
         return weighted_sums(values, places, factors)
@@ -132,6 +134,8 @@ def dense_sums(values: list[Tensor], places: list[int], factors: Tensor) -> list
 
 
 def _wide_sum(each: Tensor, factors: Tensor) -> Tensor:
+    if each.is_cuda:  # nobody asks there whether an example is not finite
+        return times(each, factors).sum(0).float()
     kind = work_type(each)
     total: Tensor = (factors.to(kind) @ each.flatten(1).to(kind)).float()
     return total.view(each.shape[1:])
