@@ -9,7 +9,7 @@ BENCHMARK_INSTALLED := .venv-benchmark/.installed
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check format benchmark benchmark-mechanisms benchmark-training
+.PHONY: help demo test test-slow check format benchmark benchmark-mechanisms benchmark-training benchmark-breadth
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ benchmark-mechanisms: $(BENCHMARK_INSTALLED) .venv-diffprivlib/.installed ## Com
 
 benchmark-training: $(BENCHMARK_INSTALLED) ## Compare the time of a private training step with others'
 	$(BENCHMARK_BIN)/python benchmarks/training.py
+
+benchmark-breadth: $(BENCHMARK_INSTALLED) ## Compare the time of every way to clip, sample and share with flat clipping
+	$(BENCHMARK_BIN)/python benchmarks/breadth.py
 
 # The stamps are newer than what they were installed from. An environment made by other means is completed, not replaced.
 $(INSTALLED): pyproject.toml constraints.txt

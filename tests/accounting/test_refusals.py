@@ -49,6 +49,12 @@ CALLS: dict[str, Call] = {
         hush.Gaussian, {"noise_multiplier": 1.0}, {"noise_multiplier": "number"}, {"noise_multiplier": [0, 1e-9, 1e9]}
     ),
     "Laplace": Call(hush.Laplace, {"scale": 1.0}, {"scale": "number"}, {"scale": [0, 1e-9, 1e9]}),
+    "ProjectedGaussian": Call(
+        hush.ProjectedGaussian,
+        {"noise_multiplier": 1.0, "projections": 20},
+        {"noise_multiplier": "number", "projections": "count"},
+        {"noise_multiplier": [0, 1e-9, 1e9], "projections": [0, 10**7]},
+    ),
     "DiscreteGaussian": Call(
         hush.DiscreteGaussian,
         {"sigma": 1.0, "sensitivity": 1},
@@ -85,6 +91,12 @@ CALLS: dict[str, Call] = {
         {"event": Gaussian(1.0), "batch_size": 2, "dataset_size": 9},
         {"event": "event", "batch_size": "count", "dataset_size": "count"},
         {"batch_size": [0, 10], "dataset_size": [0, 1]},
+    ),
+    "BallsInBins": Call(
+        hush.BallsInBins,
+        {"event": Gaussian(1.0), "num_bins": 9},
+        {"event": "event", "num_bins": "count"},
+        {"num_bins": [0, 10**7]},
     ),
     "Composed": Call(hush.Composed, {"events": (Gaussian(1.0),)}, {"events": "events"}),
     "SelfComposed": Call(hush.SelfComposed, {"event": Gaussian(1.0), "count": 2}, {"event": "event", "count": "count"}),

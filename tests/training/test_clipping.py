@@ -188,7 +188,7 @@ def test_noise_is_shared_between_sum_and_count() -> None:
         way = plan.clipping
         assert isinstance(way, Adaptive)
         count = way.noise_on_count(plan.noise_multiplier, plan.batch_size)
-        assert plan.noise_on_sum**-2 + (0.5 / count) ** 2 == pytest.approx(plan.noise_multiplier**-2)
+        assert plan.noise_on_sum(0) ** -2 + (0.5 / count) ** 2 == pytest.approx(plan.noise_multiplier**-2)
     with pytest.raises(InvalidArgument, match="^count_noise=0.5"):
         adaptive_run(1, clipping=Adaptive(2.0, count_noise=0.5))
 
@@ -201,7 +201,7 @@ def test_the_sum_gets_its_noise_at_the_clip_norm_of_the_step() -> None:
         outputs = private.model(x)
         private.step((outputs * 0.0).sum(1))
         noise = gaussian(private._key_for("noise"), private.steps_taken - 1, 21)
-        expected_gradient = noise * private.plan.noise_on_sum * clip_norm / 100
+        expected_gradient = noise * private.plan.noise_on_sum(0) * clip_norm / 100
         found = torch.cat([param.grad.flatten() for param in model.parameters() if param.grad is not None])
         assert torch.allclose(found, expected_gradient, rtol=1e-4)
     assert private.clipping.clip_norm < 0.5, "nothing was clipped"

@@ -23,8 +23,9 @@ from hush.accounting import epsilon as accounted
 from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
 from hush.training import Flat, Plan, PrivateTraining, fit, privatize, replace_batchnorm
+from hush.training._loader import micro_batches
 from hush.training._noise import gaussian
-from hush.training._sampling import micro_batches, poisson_sample
+from hush.training._samplers import Poisson, poisson_sample
 
 KEY = bytes(range(32))
 
@@ -182,10 +183,10 @@ def test_samples_beyond_the_limit_are_dropped() -> None:
     assert [int(batch.weights.sum()) for batch in micro_batches(np.arange(1), 4, limit=6)] == [1, 0]
 
 
-@pytest.mark.parametrize("limit", [2, 3])
+@pytest.mark.parametrize("limit", [4, 5])
 @pytest.mark.parametrize("delta", [0.03, 0.035])
 def test_dropping_is_paid_for(limit: int, delta: float) -> None:
-    """One step on examples that all contribute 1: the exact divergence between three of them and two."""
+    """One step on examples that all contribute 1: the exact divergence between ten of them and nine."""
     rate, noise = 0.1, 0.8
     grid = np.linspace(-8, 12, 200_001)
 
@@ -197,21 +198,19 @@ def test_dropping_is_paid_for(limit: int, delta: float) -> None:
         )
 
     plan = Plan(
-        sampling_rate=rate,
-        batch_size=1,
+        sampling=Poisson(1, limit),
+        num_units=10,
         num_steps=1,
         clipping=Flat(1.0),
         noise_multiplier=noise,
         delta=delta,
         physical_batch_size=4,
-        max_batch_size=limit,
-        num_examples=3,
     )
     promised = plan.guarantee()
-    for one, other in ((law(3), law(2)), (law(2), law(3))):
+    for one, other in ((law(10), law(9)), (law(9), law(10))):
         exact = float(np.maximum(one - math.exp(promised.epsilon) * other, 0).sum() * (grid[1] - grid[0]))
         assert exact <= promised.delta == delta
-    plain = dataclasses.replace(plan, max_batch_size=None).guarantee()
+    plain = dataclasses.replace(plan, sampling=Poisson(1)).guarantee()
     assert promised.epsilon > plain.epsilon
 
 

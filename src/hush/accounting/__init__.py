@@ -1,9 +1,10 @@
 """Accounting: what was given away, and what may still be.
 
 - One-liners: `epsilon`, `calibrate_noise`.
-- Events, what was run: `Gaussian`, `Laplace`, `DiscreteGaussian`, `DiscreteLaplace`, `ExponentialMechanism`,
-  `RandomizedResponse`, `ApproximateDP`, `ZeroConcentratedDP`; `PoissonSampled`, `FixedSizeSampled`; `Composed`,
-  `SelfComposed`, `Parallel`, `ParallelByIndex`; `RepeatNegativeBinomial`, `RepeatPoisson`; `Group`.
+- Events, what was run: `Gaussian`, `Laplace`, `DiscreteGaussian`, `DiscreteLaplace`, `ProjectedGaussian`,
+  `ExponentialMechanism`, `RandomizedResponse`, `ApproximateDP`, `ZeroConcentratedDP`; `PoissonSampled`,
+  `FixedSizeSampled`, `BallsInBins`; `Composed`, `SelfComposed`, `Parallel`, `ParallelByIndex`;
+  `RepeatNegativeBinomial`, `RepeatPoisson`; `Group`.
 - Accountants, one contract (`Accountant`): `PldAccountant` (default, certified), `RdpAccountant`, `ZcdpAccountant`,
   `GdpAccountant`, `BasicAccountant`, `AdvancedAccountant`.
 - Classic theorems: `basic_composition`, `advanced_composition`, `optimal_composition`, `sampling_amplification`,
@@ -31,6 +32,7 @@ from hush.accounting.curves import delta_curve as delta_curve
 from hush.accounting.curves import epsilon_curve as epsilon_curve
 from hush.accounting.curves import max_true_positive_rate as max_true_positive_rate
 from hush.accounting.events import ApproximateDP as ApproximateDP
+from hush.accounting.events import BallsInBins as BallsInBins
 from hush.accounting.events import Composed as Composed
 from hush.accounting.events import DiscreteGaussian as DiscreteGaussian
 from hush.accounting.events import DiscreteLaplace as DiscreteLaplace
@@ -43,6 +45,7 @@ from hush.accounting.events import Laplace as Laplace
 from hush.accounting.events import Parallel as Parallel
 from hush.accounting.events import ParallelByIndex as ParallelByIndex
 from hush.accounting.events import PoissonSampled as PoissonSampled
+from hush.accounting.events import ProjectedGaussian as ProjectedGaussian
 from hush.accounting.events import RandomizedResponse as RandomizedResponse
 from hush.accounting.events import RepeatNegativeBinomial as RepeatNegativeBinomial
 from hush.accounting.events import RepeatPoisson as RepeatPoisson
@@ -64,6 +67,7 @@ __all__ = [
     "Accountant",
     "AdvancedAccountant",
     "ApproximateDP",
+    "BallsInBins",
     "BasicAccountant",
     "Composed",
     "DiscreteGaussian",
@@ -80,6 +84,7 @@ __all__ = [
     "PldAccountant",
     "PoissonSampled",
     "PrivacyFilter",
+    "ProjectedGaussian",
     "PureFilter",
     "RandomizedResponse",
     "RdpAccountant",

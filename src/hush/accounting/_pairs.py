@@ -15,6 +15,7 @@ from enum import Enum
 from functools import singledispatch
 
 from hush.accounting import events as ev
+from hush.accounting._allocation import MIN_NOISE, AllocationProfile
 from hush.accounting._noise_profiles import (
     BoundedRangeProfile,
     DiscreteGaussianProfile,
@@ -24,6 +25,7 @@ from hush.accounting._noise_profiles import (
     RandomizedResponseProfile,
 )
 from hush.accounting._profile import Pair, PointwiseMax
+from hush.accounting._projected_profile import ProjectedGaussianProfile
 from hush.accounting._saddle import Part
 from hush.accounting._sampled_profiles import ReplacedSample, SampledAddition, SampledGroup, SampledRemoval
 from hush.errors import Unsupported
@@ -160,6 +162,16 @@ def _(event: ev.Gaussian, change: Change) -> Pair:
 
 
 @leaf_pair.register
+def _(event: ev.ProjectedGaussian, change: Change) -> Pair:
+    if change.relation is Relation.REPLACE or change.size > 1:
+        raise Unsupported(
+            f"{event.kind} under {change.describe()}: how the errors of several norms hang together is not known",
+            "Use Relation.ADD_OR_REMOVE and a group of 1",
+        )
+    return Pair.symmetric(ProjectedGaussianProfile(1 / event.noise_multiplier, event.projections))
+
+
+@leaf_pair.register
 def _(event: ev.Laplace, change: Change) -> Pair:
     return Pair.symmetric(LaplaceProfile(change.shift / event.scale))
 
@@ -223,6 +235,26 @@ def _(event: ev.FixedSizeSampled, change: Change) -> Pair:
         return base
     # Zhu, Dong & Wang 2022, Proposition 30: the sampled curve for e^eps >= 1, and its mirror image below 1.
     return Pair(SampledRemoval(base.forward, rate), SampledRemoval(base.backward, rate))
+
+
+@leaf_pair.register
+def _(event: ev.BallsInBins, change: Change) -> Pair:
+    base = event.event
+    if not isinstance(base, ev.Gaussian):
+        raise Unsupported(
+            f"balls-in-bins {base.kind}: its dominating pair is known for a Gaussian",
+            "Use one Gaussian on each batch, or PoissonSampled",
+        )
+    if change.direction is Direction.REPLACE or change.size > 1:
+        raise Unsupported(
+            f"balls-in-bins gaussian under {change.describe()}: no dominating pair is proven",
+            "Use Relation.ADD_OR_REMOVE and a group of 1, or PoissonSampled",
+        )
+    sigma, bins = base.noise_multiplier, event.num_bins
+    if bins == 1 or sigma < MIN_NOISE:
+        # A mixture stands out no more than its parts do: the profile is jointly convex.
+        return Pair.symmetric(GaussianProfile(1 / sigma))
+    return change.orient(Pair(AllocationProfile(sigma, bins), AllocationProfile(sigma, bins, reverse=True)))
 
 
 def _sampled_gaussian(event: ev.PoissonSampled, change: Change) -> Pair:

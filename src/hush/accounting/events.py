@@ -82,6 +82,28 @@ class Gaussian(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ProjectedGaussian(Event):
+    """Gaussian noise of standard deviation ``noise_multiplier * C`` on a sum, clipped by estimated norms.
+
+    The norm of a term g is estimated as ``M = sqrt(mean_j <g, v_j>^2)`` from ``projections`` public vectors v_j of
+    independent standard normals, the same for all terms and fresh each time; the term is g * min(1, C / M). Its norm
+    may exceed C: it is at most C sqrt(r / X), for an X that has the chi-square law with r = ``projections`` degrees of
+    freedom (Bu et al. 2021, "Fast and memory efficient differentially private SGD via JL projections").
+    """
+
+    kind: ClassVar[str] = "projected-gaussian"
+    noise_multiplier: float
+    projections: int
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        self._set(
+            noise_multiplier=_check_noise("noise_multiplier", self.noise_multiplier),
+            projections=_check_size("projections", self.projections, maximum=1_000_000),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Laplace(Event):
     """Laplace noise of scale ``scale * C`` on a sum whose terms have L1 norm at most C."""
 
@@ -220,6 +242,24 @@ class FixedSizeSampled(Event):
                 "batch_size", batch, f"at most dataset_size={whole}", "It is drawn without replacement"
             )
         self._set(batch_size=batch, dataset_size=whole)
+
+
+@dataclass(frozen=True, slots=True)
+class BallsInBins(Event):
+    """One epoch: ``event`` on each of ``num_bins`` batches, into one of which each record is put, by itself, at random.
+
+    All batches are equally likely. Their sizes vary and are not released. An epoch of shuffling, which cuts a random
+    order into batches of one size, is not described by this. Several epochs, each with new batches, are `SelfComposed`.
+    """
+
+    kind: ClassVar[str] = "balls-in-bins"
+    event: Event
+    num_bins: int
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        check_instance("event", self.event, Event)
+        self._set(num_bins=_check_size("num_bins", self.num_bins, maximum=10**6))
 
 
 @dataclass(frozen=True, slots=True)

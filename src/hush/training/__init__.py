@@ -4,9 +4,20 @@
 - `Plan`: what was agreed on: sampling, clipping, noise, normaliser, event.
 - `check`, `clipped_sum`: per-example norms and clipped sums for inspection, compared with a plain loop (`looped_sum`).
 - `Flat`, `Automatic`, `Normalized`, `Global`, `Adaptive`: ways to clip; `PerLayer`, `ByName`: what is clipped together.
+- `Poisson`, `Full`, `FixedSize`, `ShuffledEpochs`, `InOrder`, `BallsInBins`, `CyclicPoisson`: ways to sample.
+- `Users`, `UserGroups`: whose data is protected together; `compare_units`: which of the two costs less.
+- `PerExample`, `Augmented`, `Microbatches`, `Projected`: what is clipped.
+- `Schedule` of `Piecewise`, `Linear` and `Exponential` curves: noise, clip norm and batch size that change.
+- `Banded`, `BufferedToeplitz`: noise that is correlated over the steps. `Ball`: weights that stay within one.
+- `AdamBC`, `Lamb`: optimizers that torch does not have; `MovingAverage`, `TailAverage`: averages of the weights.
+- `freeze_except`, `replace_head`, `add_lora`, `merge_lora`: training a part of a model.
+- `pretrain`, `PublicPhase`: a phase on public data, which is not accounted for, and stated with the guarantee.
 - `replace_batchnorm`: makes models with batch statistics trainable.
+- ``hush.training.ntk``: a laboratory for what clipping and noise do to convergence.
 """
 
+from hush.training._averaging import MovingAverage as MovingAverage
+from hush.training._averaging import TailAverage as TailAverage
 from hush.training._check import check as check
 from hush.training._check import clipped_sum as clipped_sum
 from hush.training._check import looped_sum as looped_sum
@@ -20,35 +31,107 @@ from hush.training._clipping import Groups as Groups
 from hush.training._clipping import Normalized as Normalized
 from hush.training._clipping import PerLayer as PerLayer
 from hush.training._clipping import Together as Together
+from hush.training._contributions import Augmented as Augmented
+from hush.training._contributions import Contribution as Contribution
+from hush.training._contributions import Microbatches as Microbatches
+from hush.training._contributions import PerExample as PerExample
+from hush.training._contributions import Projected as Projected
+from hush.training._correlated import Banded as Banded
+from hush.training._correlated import BufferedToeplitz as BufferedToeplitz
+from hush.training._correlated import CorrelatedNoise as CorrelatedNoise
 from hush.training._fit import fit as fit
 from hush.training._fit import replace_batchnorm as replace_batchnorm
+from hush.training._loader import Loader as Loader
+from hush.training._lora import LoraLinear as LoraLinear
+from hush.training._lora import add_lora as add_lora
+from hush.training._lora import merge_lora as merge_lora
+from hush.training._optimizers import AdamBC as AdamBC
+from hush.training._optimizers import Lamb as Lamb
+from hush.training._phases import PublicPhase as PublicPhase
+from hush.training._phases import pretrain as pretrain
 from hush.training._plan import Plan as Plan
-from hush.training._sampling import Loader as Loader
+from hush.training._samplers import BallsInBins as BallsInBins
+from hush.training._samplers import CyclicPoisson as CyclicPoisson
+from hush.training._samplers import FixedSize as FixedSize
+from hush.training._samplers import Full as Full
+from hush.training._samplers import InOrder as InOrder
+from hush.training._samplers import Poisson as Poisson
+from hush.training._samplers import Sampling as Sampling
+from hush.training._samplers import ShuffledEpochs as ShuffledEpochs
+from hush.training._schedule import Curve as Curve
+from hush.training._schedule import Exponential as Exponential
+from hush.training._schedule import Linear as Linear
+from hush.training._schedule import Piecewise as Piecewise
+from hush.training._schedule import Schedule as Schedule
 from hush.training._session import PrivateTraining as PrivateTraining
 from hush.training._session import Step as Step
 from hush.training._session import privatize as privatize
 from hush.training._sum import ClippedSum as ClippedSum
+from hush.training._transfer import freeze_except as freeze_except
+from hush.training._transfer import replace_head as replace_head
+from hush.training._units import UnitComparison as UnitComparison
+from hush.training._units import UserGroups as UserGroups
+from hush.training._units import Users as Users
+from hush.training._units import compare_units as compare_units
+from hush.training._update import Ball as Ball
 
 __all__ = [
+    "AdamBC",
     "Adaptive",
+    "Augmented",
     "Automatic",
+    "Ball",
+    "BallsInBins",
+    "Banded",
+    "BufferedToeplitz",
     "ByName",
     "ClippedSum",
     "Clipping",
+    "Contribution",
+    "CorrelatedNoise",
+    "Curve",
+    "CyclicPoisson",
+    "Exponential",
+    "FixedSize",
     "Flat",
+    "Full",
     "Global",
     "Groups",
+    "InOrder",
+    "Lamb",
+    "Linear",
     "Loader",
+    "LoraLinear",
+    "Microbatches",
+    "MovingAverage",
     "Normalized",
+    "PerExample",
     "PerLayer",
+    "Piecewise",
     "Plan",
+    "Poisson",
     "PrivateTraining",
+    "Projected",
+    "PublicPhase",
+    "Sampling",
+    "Schedule",
+    "ShuffledEpochs",
     "Step",
+    "TailAverage",
     "Together",
+    "UnitComparison",
+    "UserGroups",
+    "Users",
+    "add_lora",
     "check",
     "clipped_sum",
+    "compare_units",
     "fit",
+    "freeze_except",
     "looped_sum",
+    "merge_lora",
+    "pretrain",
     "privatize",
     "replace_batchnorm",
+    "replace_head",
 ]

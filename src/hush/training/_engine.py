@@ -165,12 +165,7 @@ class Engine:
                     and not torch.equal(numbers.nan_to_num(), now[name].nan_to_num())
                 ):
                     changed.append(name)
-        if changed:
-            raise Unsupported(
-                f"{', '.join(changed)}: the forward pass writes something of the data into these buffers",
-                "They are part of the model, and get no noise: switch their statistics off. What does not depend on "
-                "data is there after one run of the model before",
-            )
+        refuse_buffers(changed)
 
     def signature(self) -> tuple[Any, ...]:
         """Return which layers were called on what shapes."""
@@ -310,8 +305,8 @@ class Engine:
         )
         return len(self.layout.taps), self.batch_size, kinds, str(structure), trained, autocast, self.model.training
 
-    def backward(self, losses: Tensor, *, keep_graph: bool = False) -> None:
-        """Run one backward from one loss per example."""
+    def backward(self, losses: Tensor, *, weights: Tensor | None = None, keep_graph: bool = False) -> None:
+        """Run one backward from one loss per example, each times its weight."""
         size = self.batch_size
         if size is None:
             raise InvalidArgument("losses", "out of turn", "losses of a batch that the loader gave")
@@ -320,17 +315,21 @@ class Engine:
             raise InvalidArgument("losses", "unrelated", "losses of the private model's output", "Run it on the batch")
         half = any(tap.dtype is torch.float16 for tap in self.layout.taps)
         self._scale = _FP16_SCALE if half else 1.0
-        total = losses.sum() if not half else losses.float().sum() * self._scale
+        weighted = losses if weights is None else torch.where(weights > 0, losses * weights.to(losses.dtype), 0.0)
+        total = weighted.sum() if not half else weighted.float().sum() * self._scale
         self._in_backward = True
         try:
             self.values = list(torch.autograd.grad(total, self.layout.taps, allow_unused=True, retain_graph=keep_graph))
         finally:
             self._in_backward = False
 
-    def clipped_sum(self, clipping: Clipping, weights: Tensor | None = None, num_summed: int = 0) -> ClippedSum:
-        """Return the clipped sum of what was recorded; ``weights`` (0 or 1) leave examples out.
+    def clipped_sum(
+        self, clipping: Clipping, weights: Tensor | None = None, num_summed: int = 0, rows: int = 1
+    ) -> ClippedSum:
+        """Return the clipped sum of what was recorded; ``weights`` (0 or 1) leave contributions out.
 
-        ``num_summed`` is about how many examples are added up in all: the more, the coarser the sum's own rounding.
+        ``num_summed`` is about how many contributions are added up in all: the more, the coarser the sum's own
+        rounding. Each contribution is the sum of so many ``rows``, examples one after the other.
         """
         assert self.batch_size is not None
         uses: dict[str, list[Use]] = {}
@@ -341,9 +340,9 @@ class Engine:
         self.values = []
         device = self.layout.taps[0].device
         kind = torch.float64 if any(tap.dtype is torch.float64 for tap in self.layout.taps) else torch.float32
-        ones = torch.ones(self.batch_size, device=device, dtype=kind) if weights is None else weights.to(device)
+        ones = torch.ones(self.batch_size // rows, device=device) if weights is None else weights.to(device)
         chosen = ones.to(kind)
-        slack = min(_SLACK + (num_summed or self.batch_size) * 2.0**-21, 0.5)
+        slack = rounding_slack(num_summed or self.batch_size)
         sizes = {name: param.numel() for name, param in self._params.items() if param.requires_grad}
         places, shares = clipping.groups.of(sizes)
         place_of = dict(zip(sizes, places, strict=True))
@@ -351,7 +350,7 @@ class Engine:
         # Whatever precision the caller runs the model in, norms and sums are computed as they are written here.
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             groups = [Group(tuple(self._params[name].shape), place_of[name], group) for name, group in uses.items()]
-            sums, norms = finish(groups, clip, values, chosen, may_leak=self._may_leak(device, uses))
+            sums, norms = finish(groups, clip, values, chosen, may_leak=self._may_leak(device, uses), rows=rows)
         return ClippedSum(dict(zip(uses, sums, strict=True)), norms)
 
     def _may_leak(self, device: torch.device, uses: dict[str, list[Use]]) -> bool:
@@ -393,6 +392,21 @@ def _share_of_memory(model: nn.Module) -> int:
 
 def _nothing() -> None:
     return None
+
+
+def rounding_slack(num_summed: int) -> float:
+    """Return by what share clipping must go below the clip norm, for a sum of about so many examples."""
+    return min(_SLACK + num_summed * 2.0**-21, 0.5)
+
+
+def refuse_buffers(changed: list[str]) -> None:
+    """Refuse, if there are any, buffers that a forward pass has changed."""
+    if changed:
+        raise Unsupported(
+            f"{', '.join(changed)}: the forward pass writes something of the data into these buffers",
+            "They are part of the model, and get no noise: switch their statistics off. What does not depend on "
+            "data is there after one run of the model before",
+        )
 
 
 def check_losses(losses: Any, size: int) -> None:

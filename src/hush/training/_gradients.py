@@ -73,6 +73,14 @@ class Gradient(ABC):
     def without(self, bad: Tensor) -> Gradient:
         """Forget everything about some examples: 0 times NaN is not 0."""
 
+    def joined(self, rows: int) -> Gradient:
+        """Return gradients of so many examples each, one after the other, added up."""
+        return Whole(_joined(self.whole(), rows))
+
+
+def _joined(each: Tensor, rows: int) -> Tensor:
+    return each.reshape(len(each) // rows, rows, *each.shape[1:]).sum(1, dtype=work_type(each))
+
 
 @dataclass(frozen=True, slots=True)
 class Whole(Gradient):
@@ -102,6 +110,10 @@ class Products(Gradient):
     g: Tensor
     transposed: bool = False
     scaled: bool = False  # whether g has its factors already
+
+    def joined(self, rows: int) -> Products:
+        x, g = (each.reshape(len(each) // rows, -1, each.shape[2]) for each in (self.x, self.g))
+        return replace(self, x=x, g=g)
 
     def product(self) -> tuple[Tensor, Tensor] | None:
         gram_ = self.x.shape[1] == 1 or prefers_gram(self.x.shape, self.g.shape[-1], self.g)
@@ -221,6 +233,10 @@ class Rows(Gradient):
         each = self.g.new_zeros(size * self.num_rows, width)
         return each.index_add_(0, self.places(), self.g.flatten(0, 1)).view(size, self.num_rows, width)
 
+    def joined(self, rows: int) -> Rows:
+        count = len(self.rows) // rows
+        return add_up_rows(self.rows.reshape(count, -1), self.g.reshape(count, -1, self.g.shape[2]), self.num_rows)
+
     def places(self) -> Tensor:
         """Return where the rows are among the rows of all examples, one after the other."""
         start = torch.arange(len(self.rows), device=self.rows.device) * self.num_rows
@@ -264,6 +280,9 @@ class Tied(Gradient):
         own = square_norms(self.table.g)
         # Where the two cancel, rounding decides; so the norm counts as larger.
         return Measure(own + 2 * crossed, own * 2.0**-16)
+
+    def joined(self, rows: int) -> Tied:
+        return Tied(_joined(self.each, rows), self.table.joined(rows))
 
     def whole(self) -> Tensor:
         return self.each + self.table.whole()

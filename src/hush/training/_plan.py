@@ -3,123 +3,207 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scipy.stats import binom
 
-from hush.accounting import (
-    Event,
-    Gaussian,
-    PldAccountant,
-    PoissonSampled,
-    SelfComposed,
-    calibrate_noise,
-    calibrate_steps,
-)
-from hush.errors import InvalidArgument, check_count, check_instance, check_positive, check_probability
+from hush.accounting import Composed, Event, Group, PldAccountant, calibrate_noise
+from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive, check_probability
 from hush.guarantee import Guarantee, Relation, Unit, UnitKind
-from hush.training._clipping import Adaptive, Clipping
+from hush.training._clipping import Adaptive, Clipping, Flat, Together
+from hush.training._contributions import Contribution, Microbatches, PerExample, Projected
+from hush.training._correlated import CorrelatedNoise, Factor
+from hush.training._phases import PublicPhase
+from hush.training._samplers import BallsInBins, Full, Poisson, Sampling, Setting
+from hush.training._schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Noisy, clipped gradient descent on Poisson samples; with a sampling rate of 1 on all examples (DP-GD).
+    """Noisy, clipped gradient descent on samples of units: of examples, or of users.
 
-    In every step each example takes part by itself with probability ``sampling_rate``; the gradients of those that do
-    are clipped and summed; noise of standard deviation ``noise_multiplier`` times the clip norm is added once;
-    and the sum is divided by ``batch_size``, the expected number, which is public, whatever the number really was.
+    In every step some units are sampled; the gradients of those are clipped and summed; noise of standard deviation
+    ``noise_multiplier`` times the clip norm (times what a contribution may move the sum, if that is more) is added
+    once; and the sum is divided by the expected batch size, which is public, whatever the number really was.
 
-    With a ``max_batch_size`` no more examples than that take part in a step, so that all steps have one shape; the rest
-    of a larger sample is dropped. That changes a step with the probability t of such a sample, so that (epsilon, delta)
-    becomes (epsilon, delta + (1 + e^epsilon) T t) for T steps (Chua et al. 2024, Theorem 3.3: from outputs to outputs
-    without dropping, to those of the neighbour, and back).
+    With a limit on Poisson samples no more units than that take part in a step, and the rest of a larger sample is
+    dropped. That changes a step with the probability t of such a sample, so that (epsilon, delta) becomes
+    (epsilon, delta + (1 + e^epsilon) T t) for T steps (Chua et al. 2024, Theorem 3.3: from outputs to outputs without
+    dropping, to those of the neighbour, and back).
 
     Attributes:
-        sampling_rate, batch_size, num_steps, noise_multiplier: as above.
-        clipping: How gradients are clipped; its clip norm is the largest contribution of an example.
+        sampling: How units are chosen.
+        num_units: How many there are.
+        num_steps, noise_multiplier: as above.
+        clipping: How gradients are clipped; its clip norm is the largest contribution.
         delta: For which delta the guarantee is stated.
-        max_batch_size: As above; None for no limit.
-        num_examples: How many examples there are, if there is a limit.
         physical_batch_size: How many examples go through the model at once: memory, nothing else.
+        contribution: What is clipped: a unit's own gradient, or something else.
+        schedule: How noise, clip norm and batch size change.
+        correlated: How noise is correlated over steps, if it is.
         relation, unit: What the guarantee is about.
+        max_examples: How many examples a unit has in a step.
+        group_size: As how many sampled units each protected one is accounted for.
+        starts_from: Where the starting weights come from, if they were trained on public data; it costs nothing, and
+            the guarantee assumes it.
     """
 
-    sampling_rate: float
-    batch_size: int
+    sampling: Sampling
+    num_units: int
     num_steps: int
     clipping: Clipping
     noise_multiplier: float
     delta: float
     physical_batch_size: int
-    max_batch_size: int | None = None
-    num_examples: int | None = None
+    contribution: Contribution = field(default_factory=PerExample)
+    schedule: Schedule | None = None
+    correlated: CorrelatedNoise | None = None
     relation: Relation = Relation.ADD_OR_REMOVE
     unit: Unit = Unit.example()
+    max_examples: int = 1
+    group_size: int = 1
+    starts_from: PublicPhase | None = None
 
     def __post_init__(self) -> None:
         """Check all of it."""
-        check_probability("sampling_rate", self.sampling_rate)
+        check_instance("sampling", self.sampling, Sampling, "Such as Poisson(512)")
         check_instance("clipping", self.clipping, Clipping, "Such as Flat(clip_norm=1.0)")
-        check_positive("noise_multiplier", self.noise_multiplier)
-        check_probability("delta", self.delta)
-        for name in ("batch_size", "num_steps", "physical_batch_size"):
-            check_count(name, getattr(self, name))
-        if self.max_batch_size is not None:
-            check_count("max_batch_size", self.max_batch_size)
-            check_count("num_examples", self.num_examples)
-        one_step(self.noise_multiplier, self.sampling_rate)  # refuses noise beyond what can be accounted for
-        _ = self.noise_on_sum
-        if not self.delta < 1:
-            raise InvalidArgument("delta", self.delta, "a number in (0, 1)")
+        check_instance("contribution", self.contribution, Contribution, "Such as PerExample()")
         check_instance("relation", self.relation, Relation)
         check_instance("unit", self.unit, Unit)
+        check_positive("noise_multiplier", self.noise_multiplier)
+        if not check_probability("delta", self.delta) < 1:
+            raise InvalidArgument("delta", self.delta, "a number in (0, 1)")
+        for name in ("num_units", "num_steps", "physical_batch_size", "max_examples", "group_size"):
+            check_count(name, getattr(self, name))
+        for name, kind in (("schedule", Schedule), ("correlated", CorrelatedNoise), ("starts_from", PublicPhase)):
+            if getattr(self, name) is not None:
+                check_instance(name, getattr(self, name), kind)
         if self.unit.group_size > 1:
             raise InvalidArgument("unit", str(self.unit), "one example or user", "See Guarantee.for_group")
+        self.sampling.check(self.num_units)
+        _refuse_combinations(self)
+        self.contribution.mechanism(self.noise_multiplier)  # refuses noise beyond what can be accounted for
+        self.noise_on_sum(0)
 
     @property
-    def noise_on_sum(self) -> float:
-        """The noise on the clipped sum, in multiples of the clip norm; more than the plan's if it shares it."""
+    def batch_size(self) -> int:
+        """How many units a batch has, on average."""
+        return self.sampling.size(self.num_units)
+
+    @property
+    def sampling_rate(self) -> float:
+        """With what probability a unit is in a batch."""
+        return self.batch_size / self.num_units
+
+    @property
+    def max_batch_size(self) -> int | None:
+        """How many units a batch may have, if that is limited."""
+        return self.sampling.max_batch_size if isinstance(self.sampling, Poisson) else None
+
+    def setting(self, step: int) -> Setting:
+        """Return the noise multiplier and the batch size of a step."""
+        if self.schedule is None:
+            return self.noise_multiplier, self.batch_size
+        size = max(round(self.batch_size * self.schedule.factor("batch_size", step)), 1)
+        return self.noise_multiplier * self.schedule.factor("noise_multiplier", step), min(size, self.num_units)
+
+    def clip_factor(self, step: int) -> float:
+        """Return by what the clip norm is multiplied in a step."""
+        return 1.0 if self.schedule is None else self.schedule.factor("clip_norm", step)
+
+    def noise_on_sum(self, step: int) -> float:
+        """Return the noise on the clipped sum, in clip norms; more than the plan's if it is shared, or has to be."""
+        noise, size = self.setting(step)
         if isinstance(self.clipping, Adaptive):
-            return self.clipping.noise_on_sum(self.noise_multiplier, self.batch_size)
-        return self.noise_multiplier
+            noise = self.clipping.noise_on_sum(noise, size)
+        return noise * self.contribution.sensitivity(self.relation)
+
+    def divisor(self, step: int) -> float:
+        """Return by what the sum of a step is divided: how many contributions it has, on average."""
+        return self.setting(step)[1] / self.contribution.examples
+
+    @property
+    def rows(self) -> int:
+        """How many examples a contribution has."""
+        return self.max_examples * self.contribution.copies * self.contribution.examples
+
+    def factor(self) -> Factor | None:
+        """Return how noise is correlated, for all steps."""
+        if self.correlated is None:
+            return None
+        return self.correlated.factor(self.num_steps, self.sampling.participation(self.num_units, self.num_steps))
 
     def event(self, num_steps: int | None = None) -> Event:
         """Return the event of the first steps, or of all."""
         steps = self.num_steps if num_steps is None else num_steps
-        return SelfComposed(one_step(self.noise_multiplier, self.sampling_rate), steps)
+        if steps == 0:
+            return Composed(())
+        factor = self.factor()
+        if factor is not None:
+            participation = self.sampling.participation(self.num_units, self.num_steps)
+            found = factor.event(self.noise_multiplier, participation, steps)
+        else:
+            settings = [self.setting(step) for step in range(steps)]
+            found = self.sampling.event(settings, self.num_units, self.contribution.mechanism)
+        return found if self.group_size == 1 else Group(found, self.group_size)
 
     def guarantee(self, num_steps: int | None = None, assumptions: tuple[str, ...] = ()) -> Guarantee:
         """Return what the first steps, or all, promise."""
         accountant = PldAccountant(relation=self.relation, unit=self.unit).compose(self.event(num_steps))
         stated = self._truncated(accountant, self.num_steps if num_steps is None else num_steps)
-        public: tuple[str, ...] = (
-            "the sampling rate was chosen without looking at the data",
-            "the loss of an example depends on that example only",
-        )
-        if self.max_batch_size is not None:
-            public += (f"there are at most {self.num_examples} examples",)
-        if self.unit.kind is not UnitKind.EXAMPLE:
-            public += (f"each {self.unit} has one example",)
         return Guarantee(
             epsilon=stated.epsilon,
             delta=stated.delta if self.max_batch_size is None else self.delta,
             unit=stated.unit,
             relation=stated.relation,
-            method=f"{'DP-GD' if self.sampling_rate == 1 else 'DP-SGD'}, {stated.method}",
-            assumptions=(*public, *assumptions),
+            method=", ".join([*self._manner(), stated.method]),
+            assumptions=(*self._assumptions(), *assumptions),
         )
+
+    def _manner(self) -> list[str]:
+        manner = [self.sampling.how]
+        if self.contribution.name:
+            manner.append(self.contribution.name)
+        if self.correlated is not None:
+            manner.append("correlated noise")
+        if self.group_size > 1:
+            manner.append(f"groups of {self.group_size} examples")
+        return manner
+
+    def _assumptions(self) -> tuple[str, ...]:
+        public = [self.sampling.assumption, "the loss of an example depends on that example only"]
+        if self.max_batch_size is not None:
+            public.append(f"there are at most {self.num_units} examples")
+        if self.unit.kind is not UnitKind.EXAMPLE:
+            labelled = self.max_examples > 1 or self.group_size > 1
+            public.append(
+                f"examples of one {self.unit} are labelled so" if labelled else f"each {self.unit} has one example"
+            )
+        if self.starts_from is not None:
+            public.append(self.starts_from.assumption)
+        return tuple(public)
+
+    def overflow(self, num_steps: int) -> float:
+        """Return a bound on the probability that any of the first samples exceeds the limit."""
+        limit = self.max_batch_size
+        if limit is None:
+            return 0.0
+        sizes = Counter(self.setting(step)[1] for step in range(num_steps))
+        return sum(count * _overflow(limit, self.num_units, size / self.num_units) for size, count in sizes.items())
 
     def _truncated(self, accountant: PldAccountant, steps: int) -> Guarantee:
         """Return a guarantee that leaves enough of delta to dropped examples: a larger epsilon needs more of it."""
         stated = accountant.guarantee(self.delta)
+        chance = self.overflow(steps)
         if self.max_batch_size is None or steps == 0:
             return stated
-        chance = steps * _overflow(self.max_batch_size, self.num_examples, self.sampling_rate)
         for _ in range(100):
             left = self.delta - (1 + math.exp(min(stated.epsilon, 700.0))) * chance
             if not left > 0:
-                raise _too_small("max_batch_size", self.max_batch_size)
+                raise _too_small(self.max_batch_size)
             found = accountant.guarantee(left)
             if found.epsilon <= stated.epsilon * (1 + 1e-12):
                 return found
@@ -130,47 +214,77 @@ class Plan:
                 relation=found.relation,
                 method=found.method,
             )
-        raise _too_small("max_batch_size", self.max_batch_size)
+        raise _too_small(self.max_batch_size)
 
 
-def _too_small(name: str, value: int) -> InvalidArgument:
+def _refuse_combinations(plan: Plan) -> None:
+    """Refuse, by name, what does not go together."""
+    sampling, contribution, schedule = plan.sampling, plan.contribution, plan.schedule
+    way = type(sampling).__name__
+    if plan.relation not in sampling.relations:
+        raise Unsupported(
+            f"{way} under the relation {plan.relation.value!r}: nothing is proven for it",
+            f"Use {' or '.join(f'Relation.{each.name}' for each in sampling.relations)}",
+        )
+    if isinstance(contribution, Microbatches):
+        if not sampling.keeps_places or plan.relation is Relation.ADD_OR_REMOVE:
+            raise Unsupported(
+                f"Microbatches with {way} under {plan.relation.value!r}: a unit that comes or goes moves the others "
+                "to other micro-batches",
+                "Use FixedSize, ShuffledEpochs, InOrder or Full, with Relation.ZERO_OUT or REPLACE",
+            )
+        if isinstance(plan.clipping, Adaptive) or plan.max_examples > 1:
+            raise Unsupported("Microbatches with Adaptive clipping or Users: two ways to share a contribution")
+    if isinstance(contribution, Projected):
+        if type(plan.clipping) is not Flat or not isinstance(plan.clipping.groups, Together):
+            raise Unsupported("Projected with other than Flat clipping of all parameters together")
+        if plan.max_examples > 1 or plan.group_size > 1:
+            raise Unsupported("Projected with users: its random sensitivity is accounted for one example")
+        if isinstance(sampling, BallsInBins) or plan.correlated is not None:
+            raise Unsupported("Projected with BallsInBins or correlated noise: no analysis is known", "Use Poisson")
+    if plan.group_size > 1 and not isinstance(sampling, (Poisson, Full)):
+        raise Unsupported(f"UserGroups with {way}: no analysis of groups is known", "Use Users, or Poisson")
+    if schedule is None:
+        return
+    if schedule.batch_size is not None and not sampling.varies:
+        raise Unsupported(f"a schedule of batch sizes with {way}", "Use Poisson or FixedSize")
+    if schedule.clip_norm is not None and isinstance(plan.clipping, Adaptive):
+        raise Unsupported("a schedule of clip norms with Adaptive clipping, which has its own")
+    if plan.correlated is not None:
+        raise Unsupported("a schedule with correlated noise: its correlation assumes equal steps")
+
+
+def _too_small(limit: int) -> InvalidArgument:
     return InvalidArgument(
-        name, value, "so large that delta is not used up by dropped examples", "Six deviations above batch_size do"
+        "max_batch_size",
+        limit,
+        "so large that delta is not used up by dropped examples",
+        "Six deviations above batch_size do",
     )
 
 
-def _overflow(limit: int, num_examples: int | None, rate: float) -> float:
-    """Return the probability that a sample exceeds the limit, of a neighbour with one example more."""
-    assert num_examples is not None
-    return float(binom.sf(limit, num_examples + 1, rate)) * (1 + 1e-9)
-
-
-def _one_batch(expected: int, num_examples: int) -> int:
-    """Return a size that nearly always holds a whole sample: two standard deviations above its mean."""
-    return min(math.ceil(expected + 2 * math.sqrt(expected * (1 - expected / num_examples))), num_examples)
-
-
-def one_step(noise_multiplier: float, sampling_rate: float) -> Event:
-    """Return the event of one step."""
-    noise = Gaussian(noise_multiplier)
-    return noise if sampling_rate == 1 else PoissonSampled(noise, sampling_rate)
+def _overflow(limit: int, num_units: int, rate: float) -> float:
+    """Return the probability that a sample exceeds the limit, of a neighbour with one unit more."""
+    return float(binom.sf(limit, num_units + 1, rate)) * (1 + 1e-9)
 
 
 def make_plan(
     *,
-    num_examples: int,
+    num_units: int,
     delta: float,
     clipping: Clipping,
+    sampling: Sampling | None,
     batch_size: int | None,
+    max_batch_size: int | None,
     epsilon: float | None,
     noise_multiplier: float | None,
     epochs: float | None,
     num_steps: int | None,
     physical_batch_size: int | None,
-    max_batch_size: int | None,
+    relation: Relation | None = None,
     **settings: Any,
 ) -> Plan:
-    """Fill in what follows: the sampling rate, the number of steps, the noise; without a batch size, take all examples.
+    """Fill in what follows: the sampling, the number of steps, the noise; without a batch size, take all units.
 
     With ``epsilon`` alone the noise is calibrated to it. With ``noise_multiplier`` as well, training ends before the
     step that would exceed epsilon.
@@ -179,45 +293,73 @@ def make_plan(
         raise InvalidArgument("epsilon", None, "a number > 0", "Say epsilon=..., or noise_multiplier=...")
     if (epochs is None) == (num_steps is None):
         raise InvalidArgument("epochs", epochs, "a number", "Say epochs=... or num_steps=..., one of the two")
-    expected = (
-        check_count("num_examples", num_examples) if batch_size is None else check_count("batch_size", batch_size)
-    )
-    if not expected <= num_examples:
-        raise InvalidArgument("batch_size", expected, f"at most the {num_examples} examples")
-    rate = expected / num_examples
+    check_count("num_units", num_units)
+    way = _sampling(sampling, batch_size, max_batch_size, num_units)
     if num_steps is None:
-        num_steps = max(math.ceil(check_positive("epochs", epochs) / rate - 1e-9), 1)
-    steps = check_count("num_steps", num_steps)
-    relation = settings.get("relation", Relation.ADD_OR_REMOVE)
-    left = delta
-    if max_batch_size is not None and epsilon is not None:
-        chance = _overflow(check_count("max_batch_size", max_batch_size), num_examples, rate)
-        left = delta - (1 + math.exp(min(check_positive("epsilon", epsilon), 700.0))) * steps * chance
-        if not left > 0:
-            raise _too_small("max_batch_size", max_batch_size)
-    if noise_multiplier is None:
-        target = check_positive("epsilon", epsilon)
-        noise_multiplier = calibrate_noise(
-            epsilon=target, delta=left, sampling_rate=rate, num_steps=steps, relation=relation
-        )
-    elif epsilon is not None:
-        affordable = calibrate_steps(
-            epsilon=epsilon, delta=left, noise_multiplier=noise_multiplier, sampling_rate=rate, relation=relation
-        )
-        if affordable == 0:
-            raise InvalidArgument("noise_multiplier", noise_multiplier, f"enough for one step within epsilon={epsilon}")
-        steps = min(steps, affordable)
-    if physical_batch_size is None:
-        physical_batch_size = _one_batch(expected, num_examples) if max_batch_size is None else max_batch_size
-    return Plan(
-        sampling_rate=rate,
-        batch_size=expected,
-        num_steps=steps,
+        num_steps = way.steps(check_positive("epochs", epochs), num_units)
+    draft = Plan(
+        sampling=way,
+        num_units=num_units,
+        num_steps=check_count("num_steps", num_steps),
         clipping=clipping,
-        noise_multiplier=noise_multiplier,
+        noise_multiplier=1e3 if noise_multiplier is None else noise_multiplier,
         delta=delta,
-        physical_batch_size=physical_batch_size,
-        max_batch_size=max_batch_size,
-        num_examples=None if max_batch_size is None else num_examples,
+        physical_batch_size=1 if physical_batch_size is None else physical_batch_size,
+        relation=way.relations[0] if relation is None else relation,
         **settings,
     )
+    if physical_batch_size is None:
+        room = -(-way.room(num_units) // draft.contribution.examples)
+        draft = replace(draft, physical_batch_size=room * draft.rows)
+    if epsilon is None:
+        return draft
+    left = delta - (1 + math.exp(min(check_positive("epsilon", epsilon), 700.0))) * draft.overflow(draft.num_steps)
+    if not left > 0:
+        assert draft.max_batch_size is not None
+        raise _too_small(draft.max_batch_size)
+    if noise_multiplier is None:
+        noise = calibrate_noise(
+            epsilon=epsilon,
+            delta=left,
+            relation=draft.relation,
+            template=lambda noise: replace(draft, noise_multiplier=noise, clipping=Flat()).event(),
+        )
+        return replace(draft, noise_multiplier=noise)
+    steps = _affordable(draft, epsilon, left)
+    while draft.correlated is not None and steps > 1 and not _fits(replace(draft, num_steps=steps), epsilon, left):
+        steps -= 1  # noise for fewer steps is correlated in another way
+    return replace(draft, num_steps=steps)
+
+
+def _sampling(
+    sampling: Sampling | None, batch_size: int | None, max_batch_size: int | None, num_units: int
+) -> Sampling:
+    if sampling is not None:
+        if batch_size is not None or max_batch_size is not None:
+            raise InvalidArgument("batch_size", batch_size, "nothing, beside sampling=...", "It has a size of its own")
+        check_instance("sampling", sampling, Sampling, "Such as Poisson(512)")
+        return sampling
+    if batch_size is None:
+        return Full()
+    if check_count("batch_size", batch_size) == num_units and max_batch_size is None:
+        return Full()
+    return Poisson(batch_size, max_batch_size)
+
+
+def _affordable(plan: Plan, epsilon: float, delta: float) -> int:
+    """Return how many steps of a plan cost no more than epsilon."""
+    if _fits(plan, epsilon, delta):
+        return plan.num_steps
+    low, high = 0, plan.num_steps
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _fits(plan, epsilon, delta, middle) else (low, middle)
+    if low == 0:
+        raise InvalidArgument(
+            "noise_multiplier", plan.noise_multiplier, f"enough for one step within epsilon={epsilon}"
+        )
+    return low
+
+
+def _fits(plan: Plan, epsilon: float, delta: float, num_steps: int | None = None) -> bool:
+    return PldAccountant(relation=plan.relation).compose(plan.event(num_steps)).epsilon(delta) <= epsilon

@@ -54,12 +54,7 @@ def attach(model: nn.Module, engine: Engine) -> list[nn.Module]:
 
     Raises `Unsupported`, with all offenders named, for modules that mix examples.
     """
-    offenders = [f"{name or 'the model'} ({type(module).__name__})" for name, module in _mixing(model)]
-    if offenders:
-        raise Unsupported(
-            f"{', '.join(offenders)}: batch statistics mix examples, so no example's gradient is its own",
-            "hush.training.replace_batchnorm(model) puts GroupNorm in their place and keeps the affine weights",
-        )
+    refuse_mixing(model)
     attached: list[nn.Module] = []
     for module, way in _ways(model):
         present = module.__dict__.get("forward")
@@ -69,6 +64,16 @@ def attach(model: nn.Module, engine: Engine) -> list[nn.Module]:
         attached.append(module)
 
     return attached
+
+
+def refuse_mixing(model: nn.Module) -> None:
+    """Refuse modules that mix examples, with all of them named."""
+    offenders = [f"{name or 'the model'} ({type(module).__name__})" for name, module in _mixing(model)]
+    if offenders:
+        raise Unsupported(
+            f"{', '.join(offenders)}: batch statistics mix examples, so no example's gradient is its own",
+            "hush.training.replace_batchnorm(model) puts GroupNorm in their place and keeps the affine weights",
+        )
 
 
 def _mixing(model: nn.Module) -> list[tuple[str, nn.Module]]:

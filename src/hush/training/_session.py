@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,23 @@ from torch.optim import Optimizer
 
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance
 from hush.guarantee import Guarantee, Relation, Unit
-from hush.randomness import Source, assumptions_of, source_or_default
+from hush.randomness import KeyedSource, Source, assumptions_of, source_or_default
 from hush.training._check import check_batch, check_calls
 from hush.training._clipping import Adaptive, Clipping, Flat
+from hush.training._contributions import Contribution, PerExample, Projected
+from hush.training._correlated import CorrelatedNoise
 from hush.training._engine import Engine
+from hush.training._loader import Loader, Micro, fetcher, micro_batches, moved
 from hush.training._noise import gaussian
+from hush.training._noise_stream import NoiseStream
+from hush.training._phases import PublicPhase
 from hush.training._plan import Plan, make_plan
-from hush.training._sampling import Loader, Micro, fetcher, moved, poisson_sample
-from hush.training._update import Updater
+from hush.training._projected import ProjectedClipping
+from hush.training._samplers import Indices, Sampling
+from hush.training._schedule import Schedule
+from hush.training._sum import ClippedSum
+from hush.training._units import UserGroups, Users, as_users, chosen, refuse_repeated_ids
+from hush.training._update import Ball, Updater
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,8 @@ class PrivateTraining:
         dataset: Any,
         plan: Plan,
         *,
+        users: Users | None = None,
+        projection: Ball | None = None,
         compile: bool | str | None = None,  # noqa: A002
         memory_limit: int | None = None,
         source: Source | None = None,
@@ -80,20 +91,31 @@ class PrivateTraining:
         for one in optimizers:
             check_instance("optimizer", one, Optimizer, "Such as torch.optim.SGD(model.parameters(), lr=0.1)")
             _check_optimizer(model, one)
-        chosen = source_or_default(source)
+            if plan.correlated is not None and hasattr(one, "noise_stddev"):
+                raise Unsupported(f"{type(one).__name__} with correlated noise, whose size changes from step to step")
+        own = source_or_default(source)
         self.model, self.optimizer, self.plan = model, optimizer, plan
         self.steps_taken = 0
         self._optimizers = optimizers
         self._num_examples, fetch = fetcher(dataset)
-        self._key = chosen.words(4).tobytes()
-        self._assumptions = assumptions_of(chosen)
+        self._keys = [(0, own.words(4).tobytes())]  # from which step on each holds
+        self._assumptions = assumptions_of(own)
+        self._owned = None if users is None else users.rows(dataset, self._num_examples)
+        self._are_groups = isinstance(users, UserGroups)
+        self._kept: Indices | None = None  # of groups: which examples there are
+        if projection is not None:
+            check_instance("projection", projection, Ball, "Such as Ball(radius=10.0)")
+        self._projection = projection
         if isinstance(compile, str) and compile not in torch.compiler.list_backends(exclude_tags=()):
             raise InvalidArgument("compile", compile, "True, False or a backend", *torch.compiler.list_backends())
         if compile is None:
             compile = next(model.parameters()).is_cuda  # noqa: A001
         if memory_limit is not None:
             check_count("memory_limit", memory_limit)
-        self._engine = Engine(model, backend="inductor" if compile is True else compile or None, memory=memory_limit)
+        backend = "inductor" if compile is True else compile or None
+        self._engine = Engine(model, backend=backend, memory=memory_limit)
+        if isinstance(plan.contribution, Projected):
+            self._engine.detach()  # it was refused there what cannot be private; everything else runs as it is
         self._updater = Updater(model, optimizers)
         self.clipping = plan.clipping
         self._totals: dict[str, Tensor] = {}
@@ -102,38 +124,29 @@ class PrivateTraining:
         self._position = 0  # of the next physical batch within the logical one
         self._random: list[Tensor] = []  # torch's own numbers at the beginning of the step
         self._checked: set[Any] = set()
+        factor = plan.factor()
+        self._recursion = None if factor is None else factor.recursion
+        self._stream: NoiseStream | None = None
+        self._projected: ProjectedClipping | None = None
         self.loader = Loader(
-            fetch,
-            self._sample,
-            plan.physical_batch_size,
-            plan.max_batch_size,
+            lambda indices: plan.contribution.change(fetch(indices)),
+            self._batches,
             lambda: self.steps_taken,
             plan.num_steps,
             self._begin,
         )
 
-    def step(self, losses: Tensor) -> Step:
+    def step(self, losses: Tensor | Callable[[], Tensor]) -> Step:
         """Take one loss per example of the batch that the loader gave; at the end of a logical batch, update.
 
         Backward, clipping and accumulation in every call; noise, the optimizer's step and accounting in the last of a
-        logical batch. An example whose gradient is not finite contributes nothing.
+        logical batch. An example whose gradient is not finite contributes nothing. For `Projected` contributions, take
+        a function that runs the model and returns the losses.
         """
         batch = self._current
         if batch is None:
             raise InvalidArgument("losses", "out of turn", "one call of step for each batch of private.loader")
-        self._engine.refuse_changed_buffers()
-        if self._is_to_be_checked():
-            check_batch(self._engine, losses)
-            if not self._checked:
-                check_calls(self._engine)
-            self._checked.add(self._engine.signature())
-            self._engine.watching = False
-        self._engine.backward(losses)
-        weights = moved(batch.weights, losses.device)
-        found = self._engine.clipped_sum(self.clipping, weights, num_summed=2 * self.plan.batch_size)
-        if isinstance(self.clipping, Adaptive):
-            signs = torch.where(found.norms <= self.clipping.clip_norm, 0.5, -0.5).masked_fill(found.norms.isnan(), 0.0)
-            self._unclipped = self._unclipped + (signs * weights).sum()
+        found = self._projected_sum(losses, batch) if self._is_projected else self._clipped_sum(losses, batch)
         for name, value in found.gradients.items():
             # In fp64 over physical batches: in fp32, an example could push a sum to where others are rounded away.
             self._totals[name] = self._totals[name].double().add_(value) if name in self._totals else value
@@ -142,6 +155,61 @@ class PrivateTraining:
         if batch.ends:
             self._update()
         return Step(self.steps_taken, batch.ends)
+
+    @property
+    def _is_projected(self) -> bool:
+        return isinstance(self.plan.contribution, Projected)
+
+    def _projected_sum(self, losses: Any, batch: Micro) -> ClippedSum:
+        contribution = self.plan.contribution
+        assert isinstance(contribution, Projected)
+        if isinstance(losses, Tensor) or not callable(losses):
+            raise InvalidArgument(
+                "losses",
+                type(losses).__name__,
+                "a function that computes them",
+                "Projections need several runs: private.step(lambda: loss(private.model(x), y))",
+            )
+        if self._projected is None:
+            key = self._key_for("projections")
+            self._projected = ProjectedClipping(self.model, projections=contribution.projections, key=key)
+        if not self._checked:
+            self._projected.refuse_coupled(losses, len(batch.weights))
+            self._checked.add(None)
+        return self._projected(
+            losses,
+            clip_norm=self._clipping_of(self.steps_taken).clip_norm,
+            weights=moved(batch.weights, next(self.model.parameters()).device),
+            step=self.steps_taken,
+            num_summed=2 * self.plan.batch_size,
+        )
+
+    def _clipped_sum(self, losses: Any, batch: Micro) -> ClippedSum:
+        plan = self.plan
+        self._engine.refuse_changed_buffers()
+        if self._is_to_be_checked():
+            check_batch(self._engine, losses)
+            if not self._checked:
+                check_calls(self._engine)
+            self._checked.add(self._engine.signature())
+            self._engine.watching = False
+        shares = None
+        if plan.rows > 1:
+            share = batch.real.astype(np.float32) / (plan.contribution.copies * plan.contribution.examples)
+            shares = moved(share, losses.device)
+        self._engine.backward(losses, weights=shares)
+        weights = moved(batch.weights, losses.device)
+        clipping = self._clipping_of(self.steps_taken)
+        found = self._engine.clipped_sum(clipping, weights, num_summed=2 * plan.batch_size, rows=plan.rows)
+        if isinstance(self.clipping, Adaptive):
+            signs = torch.where(found.norms <= self.clipping.clip_norm, 0.5, -0.5).masked_fill(found.norms.isnan(), 0.0)
+            self._unclipped = self._unclipped + (signs * weights).sum()
+        return found
+
+    def _clipping_of(self, step: int) -> Clipping:
+        """Return how gradients are clipped in a step; with the clip norm, the noise changes as well."""
+        factor = self.plan.clip_factor(step)
+        return self.clipping if factor == 1 else replace(self.clipping, clip_norm=self.clipping.clip_norm * factor)
 
     def _is_to_be_checked(self) -> bool:
         """New shapes are checked; and, where it is not compiled, steps 1, 2, 4, 8, ...: losses may change."""
@@ -174,11 +242,12 @@ class PrivateTraining:
         It contains the key of samples and noise: whoever has it can subtract the noise. Keep it as safe as the data.
         """
         return {
-            "schema": "hush.training/2",
-            "plan": _plan_state(self.plan),
+            "schema": "hush.training/3",
+            "plan": repr(self.plan),
             "num_examples": self._num_examples,
             "steps_taken": self.steps_taken,
-            "key": self._key,
+            "keys": list(self._keys),
+            "recursion": repr(self._recursion),
             "clip_norm": self.clipping.clip_norm,
             "assumptions": self._assumptions,
             "model": copy.deepcopy(self.model.state_dict()),
@@ -194,9 +263,10 @@ class PrivateTraining:
         releases: what is published of more than one such run adds up.
         """
         check_instance("state", state, dict)
-        if state.get("schema") != "hush.training/2":
+        if state.get("schema") != "hush.training/3":
             raise InvalidArgument("schema", state.get("schema"), "what state_dict returned")
-        for name, own in (("plan", _plan_state(self.plan)), ("num_examples", self._num_examples)):
+        agreed = {"plan": repr(self.plan), "num_examples": self._num_examples, "recursion": repr(self._recursion)}
+        for name, own in agreed.items():
             if state[name] != own:
                 raise InvalidArgument(name, state[name], f"{own}", "A run goes on under the plan that it began with")
         if not state["steps_taken"] >= self.steps_taken:
@@ -213,16 +283,60 @@ class PrivateTraining:
             one.load_state_dict(stored)
         self.clipping = replace(self.plan.clipping, clip_norm=state["clip_norm"])
         self._assumptions = tuple(state["assumptions"])
-        self._key = state["key"] if "test randomness" in self._assumptions else os.urandom(32)
+        self._keys = [(first, key) for first, key in state["keys"] if first < max(self.steps_taken, 1)]
+        if "test randomness" not in self._assumptions:
+            # What was drawn before stays under its keys, for later noise that is correlated with it.
+            self._keys = [*(pair for pair in self._keys if self.steps_taken), (self.steps_taken, os.urandom(32))]
+        self._stream = self._kept = self._projected = None
         torch.set_rng_state(state["random"][0])
         for device, numbers in enumerate(state["random"][1:][: torch.cuda.device_count()]):
             torch.cuda.set_rng_state(numbers, device)
 
-    def _sample(self, step: int) -> NDArray[np.int64]:
-        return poisson_sample(self._key_for("sampling"), step, self._num_examples, self.plan.sampling_rate)
+    def _sample(self, step: int) -> Indices:
+        """Return the units of a step."""
+        size = self.plan.setting(step)[1]
+        return self.plan.sampling.sample(self._key_for("sampling", step), step, self.plan.num_units, size)
 
-    def _key_for(self, purpose: str) -> bytes:
-        return hashlib.sha256(self._key + purpose.encode()).digest()
+    def _batches(self, step: int) -> list[Micro]:
+        """Return the physical batches of a step: contributions, each with its examples."""
+        plan, units = self.plan, self._sample(step)
+        rows: Indices = units.reshape(-1, 1)
+        real: NDArray[np.bool_] = np.ones(rows.shape, dtype=np.bool_)
+        if self._owned is not None and self._are_groups:
+            rows = self._kept_of(self._owned)[rows]
+        elif self._owned is not None:
+            rows, real = self._rows_of(self._owned, units, step)
+        if (together := plan.contribution.examples) > 1:
+            missing = -len(rows) % together
+            rows = np.concatenate([rows, np.zeros((missing, 1), dtype=np.int64)]).reshape(-1, together)
+            real = np.concatenate([real, np.zeros((missing, 1), dtype=np.bool_)]).reshape(-1, together)
+        if (copies := plan.contribution.copies) > 1:
+            rows, real = np.repeat(rows, copies, axis=1), np.repeat(real, copies, axis=1)
+        return micro_batches(rows, plan.physical_batch_size, step, plan.max_batch_size, real)
+
+    def _rows_of(self, owned: list[Indices], units: Indices, step: int) -> tuple[Indices, NDArray[np.bool_]]:
+        """Return the examples of users, and which places are taken."""
+        key, most = self._key_for("examples", step), self.plan.max_examples
+        rows = np.zeros((len(units), most), dtype=np.int64)
+        real = np.zeros((len(units), most), dtype=np.bool_)
+        for place, unit in enumerate(units.tolist()):
+            own = chosen(owned[unit], most, KeyedSource(key, (step << 48) + unit))
+            rows[place, : len(own)], real[place, : len(own)] = own, True
+        return rows, real
+
+    def _kept_of(self, owned: list[Indices]) -> Indices:
+        """Return which examples take part in the run, if no user may have more than a group; also when resumed."""
+        if self._kept is None:
+            key, most = self._key_for("examples kept", 0), self.plan.group_size
+            kept = [chosen(own, most, KeyedSource(key, unit)) for unit, own in enumerate(owned)]
+            self._kept = np.sort(np.concatenate(kept))
+        return self._kept
+
+    def _key_for(self, purpose: str, step: int | None = None) -> bytes:
+        """Return the key for a purpose in a step; the current one, if none is said."""
+        at = self.steps_taken if step is None else step
+        key = next(key for first, key in reversed(self._keys) if first <= at)
+        return hashlib.sha256(key + purpose.encode()).digest()
 
     def _begin(self, batch: Micro) -> None:
         if batch.position == 0:
@@ -233,7 +347,8 @@ class PrivateTraining:
             self._abandon()
             raise InvalidArgument("step", "out of turn", "one loop over private.loader, and a step for each batch")
         self._current = batch
-        self._engine.begin(len(batch.indices))
+        if not self._is_projected:
+            self._engine.begin(len(batch.indices))
 
     def _abandon(self) -> None:
         """Forget an unfinished logical batch."""
@@ -243,26 +358,41 @@ class PrivateTraining:
     def _update(self) -> None:
         """Add the noise to the clipped sum, once; divide by the public batch size; let the optimizers step."""
         plan, totals, step, unclipped = self.plan, self._totals, self.steps_taken, self._unclipped
-        clipping = self.clipping
+        clipping, key = self._clipping_of(step), self._key_for("noise")
         for one in self._optimizers:
             _check_optimizer(self.model, one)  # groups may have been added
         # Counted before anything is drawn or changed: a crash in between wastes a step, and never repeats its noise.
         self.steps_taken += 1
         self._abandon()
-        noise = plan.noise_on_sum * clipping.clip_norm
+        noise = plan.noise_on_sum(step) * clipping.clip_norm
         if isinstance(clipping, Adaptive):
-            scale = clipping.noise_on_count(plan.noise_multiplier, plan.batch_size)
-            more = float(gaussian(self._key_for("noise of the count"), step, 1, scale=scale))
-            self.clipping = clipping.moved((float(unclipped) + more) / plan.batch_size + 0.5)
-        self._updater(self._key_for("noise"), step, totals, noise, plan.batch_size)
+            multiplier, size = plan.setting(step)
+            scale = clipping.noise_on_count(multiplier, size)
+            more = float(gaussian(self._key_for("noise of the count", step), step, 1, scale=scale))
+            self.clipping = clipping.moved((float(unclipped) + more) / size + 0.5)
+        self._updater(key, step, totals, noise, plan.divisor(step), self._noise_stream())
+        if self._projection is not None:
+            self._projection.project(self.model.parameters())
+
+    def _noise_stream(self) -> NoiseStream | None:
+        """Return the noise of a plan whose noise is correlated."""
+        if self._recursion is None:
+            return None
+        if self._stream is None:
+            trained = [param for param in self.model.parameters() if param.requires_grad]
+            keys = [(first, self._key_for("noise", first)) for first, _ in self._keys]
+            self._stream = NoiseStream(
+                self._recursion,
+                keys,
+                sum(param.numel() for param in trained),
+                num_steps=self.plan.num_steps,
+                device=trained[0].device,
+            )
+        return self._stream
 
 
 def _random_state() -> list[Tensor]:
     return [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
-
-
-def _plan_state(plan: Plan) -> dict[str, Any]:
-    return asdict(plan) | {"relation": plan.relation.value, "unit": str(plan.unit), "clipping": repr(plan.clipping)}
 
 
 def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
@@ -299,8 +429,14 @@ def privatize(
     num_steps: int | None = None,
     physical_batch_size: int | None = None,
     max_batch_size: int | None = None,
-    relation: Relation = Relation.ADD_OR_REMOVE,
-    unit: Unit | None = None,
+    sampling: Sampling | None = None,
+    contribution: Contribution | None = None,
+    schedule: Schedule | None = None,
+    correlated: CorrelatedNoise | None = None,
+    projection: Ball | None = None,
+    relation: Relation | None = None,
+    unit: Any = None,
+    starts_from: PublicPhase | None = None,
     compile: bool | str | None = None,  # noqa: A002
     memory_limit: int | None = None,
     source: Source | None = None,
@@ -322,8 +458,16 @@ def privatize(
         physical_batch_size: How many examples go through the model at once; only memory and speed depend on it.
         max_batch_size: How many examples take part in a step at most, so that all steps have one shape and cost the
             same; what that changes is part of delta. Without it, a large sample takes one more physical batch.
-        relation: What neighbouring datasets are.
-        unit: What is protected.
+        sampling: How batches are drawn, instead of ``batch_size``: such as ``BallsInBins(512)`` or ``InOrder(512)``.
+        contribution: What is clipped, if it is not each example's own gradient: such as ``Augmented(8)``.
+        schedule: How noise, clip norm and batch size change over the steps.
+        correlated: How noise is correlated over the steps, such as ``BufferedToeplitz()`` with ``InOrder(512)``.
+        projection: A ball that the weights are kept in.
+        relation: What neighbouring datasets are; without it, the first that the sampling is proven for.
+        unit: What is protected: a column of the dataset with whose each example is, or an array of such ids, or
+            `Users` and `UserGroups` with more to say; without it, an example. A `Unit` names what one example stands
+            for.
+        starts_from: What `pretrain` returned, if the weights were trained on public data before; not accounted for.
         compile: Whether torch.compile is to speed up the model and the clipping, or by which of its backends; without
             it, on a GPU only. The numbers are the same within rounding.
         memory_limit: How many bytes all examples' gradients of one parameter may take; beyond it they are computed a
@@ -344,18 +488,47 @@ def privatize(
     >>> round(private.guarantee().epsilon, 3)
     3.0
     """
-    settings: dict[str, Any] = {"relation": relation, "unit": Unit.example() if unit is None else unit}
+    users = as_users(unit)
+    if unit is None:
+        refuse_repeated_ids(dataset)
+    num_units = num_examples = fetcher(dataset)[0]
+    settings: dict[str, Any] = {"unit": Unit.example() if unit is None else unit}
+    if users is not None:
+        owned = users.rows(dataset, num_examples)
+        settings = {"unit": users.unit}
+        if isinstance(users, UserGroups):
+            num_units = sum(min(len(own), users.max_examples) for own in owned)
+            settings["group_size"] = users.max_examples
+        else:
+            num_units = len(owned)
+            settings["max_examples"] = users.max_examples
     plan = make_plan(
-        num_examples=fetcher(dataset)[0],
+        num_units=num_units,
         delta=delta,
         clipping=_clipping(clip_norm, clipping),
+        sampling=sampling,
         batch_size=batch_size,
+        max_batch_size=max_batch_size,
         epsilon=epsilon,
         noise_multiplier=noise_multiplier,
         epochs=epochs,
         num_steps=num_steps,
         physical_batch_size=physical_batch_size,
-        max_batch_size=max_batch_size,
+        contribution=PerExample() if contribution is None else contribution,
+        schedule=schedule,
+        correlated=correlated,
+        relation=relation,
+        starts_from=starts_from,
         **settings,
     )
-    return PrivateTraining(model, optimizer, dataset, plan, compile=compile, memory_limit=memory_limit, source=source)
+    return PrivateTraining(
+        model,
+        optimizer,
+        dataset,
+        plan,
+        users=users,
+        projection=projection,
+        compile=compile,
+        memory_limit=memory_limit,
+        source=source,
+    )

@@ -80,13 +80,16 @@ class Clip:
 
 
 def finish(
-    groups: list[Group], clip: Clip, values: list[Tensor], chosen: Tensor, *, may_leak: bool
+    groups: list[Group], clip: Clip, values: list[Tensor], chosen: Tensor, *, may_leak: bool, rows: int = 1
 ) -> tuple[list[Tensor], Tensor]:
     """Return clipped sums, and norms, which are NaN for examples that are not finite; these contribute nothing.
 
+    With several ``rows``, as many examples, one after the other, are clipped as one.
     Where a factor of 0 may not be enough for that, sums are found on trust, and again if there was such an example.
     """
     pieces = [_pieces(group, values) for group in groups]
+    if rows > 1:
+        pieces = [[(gradient.joined(rows), part) for gradient, part in piece] for piece in pieces]
     sums, norms, any_bad = _sums(groups, pieces, clip, chosen, may_leak=may_leak)
     if any_bad:
         bad = norms.isnan()

@@ -7,16 +7,43 @@ optimizer's state where torch keeps it. Everything else gets the noisy gradient 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+from hush.errors import Unsupported, check_positive
 from hush.training._noise import gaussian
+from hush.training._noise_stream import NoiseStream
 
 _UNFUSED = ("maximize", "amsgrad", "capturable", "differentiable")
+
+
+@dataclass(frozen=True, slots=True)
+class Ball:
+    """Weights of norm at most ``radius``: projected to it after every step, they stay there (projected DP-GD).
+
+    Projecting looks at the weights alone, which are private already. For convex losses it bounds how far noise can
+    carry them (Bassily, Smith & Thakurta 2014).
+    """
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        """Check the radius."""
+        check_positive("radius", self.radius)
+
+    def project(self, params: Iterable[Tensor]) -> None:
+        """Bring all of these to the ball, together."""
+        trained = [param for param in params if param.requires_grad]
+        with torch.no_grad():
+            norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each.float()) for each in trained]))
+            factor = (self.radius / norm.clamp_min(1e-30)).clamp(max=1.0)
+            for each in trained:
+                each.mul_(factor.to(each))
 
 
 class Updater:
@@ -29,25 +56,39 @@ class Updater:
         self._counted: dict[int, tuple[int, int]] = {}
         self._noise: Tensor | None = None
 
-    def __call__(self, key: bytes, step: int, totals: dict[str, Tensor], noise: float, batch_size: int) -> None:
-        """Add ``noise`` (its standard deviation) to the totals, divide by the batch size, and step."""
+    def __call__(
+        self,
+        key: bytes,
+        step: int,
+        totals: dict[str, Tensor],
+        noise: float,
+        divisor: float,
+        stream: NoiseStream | None = None,
+    ) -> None:
+        """Add ``noise`` (its standard deviation) to the totals, divide, and step; a stream has noise of its own."""
         params = {name: param for name, param in self._params.items() if param.requires_grad}
         totals = {name: total.float() for name, total in totals.items()}
         for param in self._params.values():
             param.grad = None  # whatever is there is not private
-        if all(_can_fuse(optimizer) for optimizer in self._optimizers) and _are_plain(params):
-            self._fused(key, step, params, totals, noise, batch_size)
+        if stream is None and all(_can_fuse(optimizer) for optimizer in self._optimizers) and _are_plain(params):
+            self._fused(key, step, params, totals, noise, divisor)
             return
         sizes = [param.numel() for param in params.values()]
         device = next(iter(params.values())).device
-        values = gaussian(key, step, sum(sizes), device, scale=noise / batch_size, out=self._noise)
-        self._noise = values
+        if stream is None:
+            self._noise = values = gaussian(key, step, sum(sizes), device, scale=noise / divisor, out=self._noise)
+        else:
+            values = stream(step).mul_(noise / divisor)
+            if len(values) != sum(sizes):
+                raise Unsupported("correlated noise for parameters that were frozen, or freed, half-way")
         for (name, param), part in zip(params.items(), torch.split(values, sizes), strict=True):
             noisy = part.to(param.device).view_as(param)
             if name in totals:
-                noisy.add_(totals[name], alpha=1 / batch_size)
+                noisy.add_(totals[name], alpha=1 / divisor)
             param.grad = noisy.to(param.dtype)
         for optimizer in self._optimizers:
+            if hasattr(optimizer, "noise_stddev"):
+                optimizer.noise_stddev = noise / divisor  # for those that correct what it does
             optimizer.step()
 
     def _fused(
@@ -57,7 +98,7 @@ class Updater:
         params: Mapping[str, Tensor],
         totals: dict[str, Tensor],
         noise: float,
-        batch_size: int,
+        divisor: float,
     ) -> None:
         from hush.training._noise_cuda import TILE, key_words, update
         from hush.training._sums_cuda import table
@@ -86,8 +127,8 @@ class Updater:
                         self._tiles(places, TILE, device),
                         table(addresses, device),
                         words,
-                        1 / batch_size,
-                        noise / batch_size,
+                        1 / divisor,
+                        noise / divisor,
                         settings,
                         kind,
                     )

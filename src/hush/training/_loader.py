@@ -1,9 +1,8 @@
-"""Poisson samples, as a function of a key and the number of the step, and the loader that serves them."""
+"""From samples to physical batches, and the loader that serves them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,54 +13,48 @@ from torch import Tensor
 from torch.utils.data import TensorDataset, default_collate
 
 from hush.errors import InvalidArgument
-from hush.randomness import KeyedSource, geometric
-
-
-def poisson_sample(key: bytes, step: int, num_examples: int, sampling_rate: float) -> NDArray[np.int64]:
-    """Return the indices of the examples that take part in a step: each by itself, with the same probability.
-
-    Gaps between them are geometric, sampled exactly; the rate is rounded down, by less than 1e-15 of itself.
-    """
-    if sampling_rate == 1:
-        return np.arange(num_examples)
-    source = KeyedSource(key, step)
-    scale = -1 / math.log1p(-sampling_rate) * (1 + 2.0**-50)
-    parts: list[NDArray[np.int64]] = []
-    last = -1
-    while last < num_examples:
-        expected = (num_examples - last) * sampling_rate
-        gaps = geometric(source, scale, math.ceil(expected + 4 * math.sqrt(expected)) + 16)
-        parts.append(last + np.cumsum(gaps + 1))
-        last = int(parts[-1][-1])
-    indices = np.concatenate(parts)
-    return indices[indices < num_examples]
 
 
 @dataclass(frozen=True, slots=True)
 class Micro:
-    """A physical batch: which examples, which of them count, and where it stands in which logical batch."""
+    """A physical batch: which examples, which of them are real, which contributions count; and where it stands.
+
+    Each contribution has the same number of rows, one after the other.
+    """
 
     indices: NDArray[np.int64]
+    real: NDArray[np.bool_]
     weights: NDArray[np.bool_]
     step: int
     position: int
     ends: bool
 
 
-def micro_batches(sample: NDArray[np.int64], size: int, step: int = 0, limit: int | None = None) -> list[Micro]:
-    """Cut a sample into batches of one size; the last one is filled up with places of weight 0.
+def micro_batches(
+    indices: NDArray[np.int64],
+    size: int,
+    step: int = 0,
+    limit: int | None = None,
+    real: NDArray[np.bool_] | None = None,
+) -> list[Micro]:
+    """Cut contributions, each a row of ``indices`` (or one index), into batches of ``size`` examples at most.
 
-    An empty sample is one batch of padding: its step takes place, and takes its noise. With a limit, what exceeds it is
-    dropped, and there are always as many batches as the limit fills.
+    The last batch is filled up with contributions of weight 0, as a contribution is with examples that are not
+    ``real``. An empty sample is one batch of padding: its step takes place, and takes its noise. With a limit, what
+    exceeds it is dropped, and there are always as many batches as the limit fills.
     """
-    count = max(-(-(len(sample) if limit is None else limit) // size), 1)
-    sample = sample[:limit]
-    padded = np.zeros(count * size, dtype=np.int64)
-    padded[: len(sample)] = sample
-    weights = np.arange(count * size) < len(sample)
+    rows = indices if indices.ndim > 1 else indices.reshape(-1, 1)
+    filled = np.ones(rows.shape, dtype=np.bool_) if real is None else real
+    width = rows.shape[1]
+    some = max(size // width, 1)
+    count = max(-(-(len(rows) if limit is None else limit) // some), 1)
+    rows, filled = rows[:limit], filled[:limit]
+    padded = np.zeros((count * some, width), dtype=np.int64)
+    known = np.zeros((count * some, width), dtype=np.bool_)
+    padded[: len(rows)], known[: len(rows)] = rows, filled
     return [
-        Micro(padded[i * size : (i + 1) * size], weights[i * size : (i + 1) * size], step, i, i == count - 1)
-        for i in range(count)
+        Micro(padded[part].reshape(-1), known[part].reshape(-1), known[part].max(1), step, i, i == count - 1)
+        for i, part in enumerate(slice(start, start + some) for start in range(0, count * some, some))
     ]
 
 
@@ -85,6 +78,12 @@ def fetcher(dataset: Any) -> tuple[int, Callable[[NDArray[np.int64]], Any]]:
             return tuple(part[there[part.device]] for part in tensors)
 
         return len(tensors[0]), rows
+    if isinstance(dataset, Mapping):
+        columns = {name: column for name, column in dataset.items() if isinstance(column, Tensor)}
+        if not columns:
+            raise InvalidArgument("dataset", sorted(map(str, dataset)), "at least one column that is a tensor")
+        count, values = fetcher(tuple(columns.values()))
+        return count, lambda indices: dict(zip(columns, values(indices), strict=True))
     if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
         raise InvalidArgument("dataset", type(dataset).__name__, "tensors, or a Dataset with a length")
     return len(dataset), lambda indices: default_collate([dataset[int(i)] for i in indices])
@@ -92,10 +91,14 @@ def fetcher(dataset: Any) -> tuple[int, Callable[[NDArray[np.int64]], Any]]:
 
 def _blank(fetched: Any, batch: Micro) -> Any:
     """Put zeros where a batch is filled up: nobody's data, whatever a caller does with the batch's order."""
-    real = int(batch.weights.sum())  # they come first
+    if batch.real.all():
+        return fetched
+    first = int(np.argmin(batch.real))
+    tail = not batch.real[first:].any()
+    places: Any = slice(first, None) if tail else torch.from_numpy(np.flatnonzero(~batch.real))
     for value in torch.utils._pytree.tree_leaves(fetched):
-        if isinstance(value, Tensor) and value.dim() and len(value) == len(batch.weights):
-            value[real:] = 0  # in place: whatever was fetched was made for this batch
+        if isinstance(value, Tensor) and value.dim() and len(value) == len(batch.real):
+            value[places] = 0  # in place: whatever was fetched was made for this batch
     return fetched
 
 
@@ -108,29 +111,23 @@ class Loader:
     def __init__(
         self,
         fetch: Callable[[NDArray[np.int64]], Any],
-        sample: Callable[[int], NDArray[np.int64]],
-        size: int,
-        limit: int | None,
+        batches: Callable[[int], Sequence[Micro]],
         next_step: Callable[[], int],
         num_steps: int,
         serve: Callable[[Micro], None],
     ) -> None:
         """Take what it needs to know of the training run."""
-        self._fetch, self._sample, self._size, self._limit = fetch, sample, size, limit
+        self._fetch, self._batches = fetch, batches
         self._next_step, self._num_steps, self._serve = next_step, num_steps, serve
 
     def __len__(self) -> int:
-        """Count the batches of the steps that are left, by drawing their samples, where their sizes vary."""
-        steps = range(self._next_step(), self._num_steps)
-        if self._limit is not None:
-            return len(steps) * -(-self._limit // self._size)
-        return sum(max(-(-len(self._sample(step)) // self._size), 1) for step in steps)
+        """Count the batches of the steps that are left, by drawing their samples."""
+        return sum(len(self._batches(step)) for step in range(self._next_step(), self._num_steps))
 
     def __iter__(self) -> Iterator[Any]:
         """Serve them; each must be answered by a step."""
         while (step := self._next_step()) < self._num_steps:
-            batches: Sequence[Micro] = micro_batches(self._sample(step), self._size, step, self._limit)
-            for batch in batches:
+            for batch in self._batches(step):
                 fetched = _blank(self._fetch(batch.indices), batch)
                 self._serve(batch)
                 yield fetched

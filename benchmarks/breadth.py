@@ -1,0 +1,222 @@
+"""What does each way to clip, sample, share and correlate cost, over flat clipping of each example's own gradient?
+
+All ways train the same model on batches of the same expected size, steps taking turns, so that a busy machine slows all
+alike. And norms from random projections against exact ones, on an LSTM and a CNN: time, memory beyond the model's, and
+epsilon at equal noise. Writes benchmarks/results/breadth.json.
+
+    make benchmark-breadth                # or: python benchmarks/breadth.py [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import hush
+from hush.training import (
+    Adaptive,
+    Augmented,
+    Automatic,
+    BallsInBins,
+    Banded,
+    BufferedToeplitz,
+    CyclicPoisson,
+    FixedSize,
+    Flat,
+    Global,
+    InOrder,
+    Microbatches,
+    Normalized,
+    PerLayer,
+    Projected,
+    ShuffledEpochs,
+    Users,
+)
+from training import EXAMPLES, WORKLOADS, cnn, data, sgd  # beside this file
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "breadth.json"
+BASE = "flat"
+CLIPPING_BAR = 1.05
+Stepper = Callable[[], None]
+
+CLIPPINGS: dict[str, Any] = {
+    "flat, large threshold": {"clipping": Flat(1e6)},
+    "flat, per layer": {"clipping": Flat(groups=PerLayer())},
+    "automatic": {"clipping": Automatic()},
+    "automatic, per layer": {"clipping": Automatic(groups=PerLayer())},
+    "normalized": {"clipping": Normalized()},
+    "global": {"clipping": Global(threshold=10.0)},
+    "adaptive": {"clipping": Adaptive()},
+}
+
+
+def ways(batch: int) -> dict[str, dict[str, Any]]:
+    """Return settings by name: every clipping style, sampling, contribution and noise, on one expected batch size."""
+    return {
+        BASE: {"batch_size": batch},
+        **{name: {"batch_size": batch} | settings for name, settings in CLIPPINGS.items()},
+        "fixed size": {"sampling": FixedSize(batch)},
+        "shuffled epochs": {"sampling": ShuffledEpochs(batch)},
+        "in order": {"sampling": InOrder(batch)},
+        "balls in bins": {"sampling": BallsInBins(batch)},
+        "users of 4 examples": {"batch_size": batch // 4, "unit": Users(torch.arange(EXAMPLES) // 4, max_examples=4)},
+        "micro-batches of 8": {"sampling": FixedSize(batch), "contribution": Microbatches(8)},
+        "augmented, 4 times": {"batch_size": batch // 4, "contribution": Augmented(4)},
+        "projected, 5": {"batch_size": batch, "contribution": Projected(5)},
+        "banded noise, 4": {
+            "sampling": CyclicPoisson(min(batch, EXAMPLES // 4), parts=4),
+            "correlated": Banded(bands=4),
+        },
+        "buffered noise": {"sampling": InOrder(batch), "correlated": BufferedToeplitz()},
+    }
+
+
+def stepper(make: Callable[[], nn.Module], examples: tuple[Tensor, Tensor], settings: dict[str, Any]) -> Stepper:
+    """Return what takes one step in a run with these settings."""
+    model = make()
+    private = hush.privatize(model, sgd(model), examples, noise_multiplier=1.0, delta=1e-5, num_steps=400, **settings)
+    batches = iter(private.loader)
+    projected = isinstance(private.plan.contribution, Projected)
+
+    def step() -> None:
+        complete = False
+        while not complete:
+            x, y = next(batches)
+
+            def losses(x: Tensor = x, y: Tensor = y) -> Tensor:
+                return F.cross_entropy(private.model(x), y, reduction="none")
+
+            complete = private.step(losses if projected else losses()).complete
+
+    return step
+
+
+def measure(steppers: dict[str, Stepper], repetitions: int) -> dict[str, list[float]]:
+    """Return milliseconds per step for each, after two steps of warming up, taking turns."""
+    times: dict[str, list[float]] = {name: [] for name in steppers}
+    for turn in range(repetitions + 2):
+        for name, step in steppers.items():
+            start = time.perf_counter()
+            step()
+            if turn >= 2:
+                times[name].append((time.perf_counter() - start) * 1e3)
+    return times
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+class Lstm(nn.Module):
+    """Rows of an image, one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(28, 64, batch_first=True), nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.lstm(x.squeeze(1))[0][:, -1])
+
+
+def projections(repetitions: int) -> dict[str, Any]:
+    """Return time and epsilon of projected norms against exact ones, at equal noise."""
+    examples, batch, rows = data(), 256, {}
+    for title, make in {"CNN": cnn, "LSTM": Lstm}.items():
+        settings: dict[str, dict[str, Any]] = {"exact": {"batch_size": batch}}
+        settings |= {
+            f"{count} projections": {"batch_size": batch, "contribution": Projected(count)} for count in (1, 5, 20)
+        }
+        steppers = {name: stepper(make, examples, each) for name, each in settings.items()}
+        found = measure(steppers, repetitions)
+        rows[title] = {}
+        for name, each in settings.items():
+            model = make()
+            plan = hush.privatize(
+                model, sgd(model), examples, noise_multiplier=1.0, delta=1e-5, num_steps=1000, **each
+            ).plan
+            rows[title][name] = {
+                "milliseconds": spread(found[name]),
+                "over_exact": statistics.median(found[name]) / statistics.median(found["exact"]),
+                "epsilon of 1000 steps": plan.guarantee().epsilon,
+                "peak MiB of a step": statistics.median(peak(steppers[name]) for _ in range(3)),
+            }
+    return rows
+
+
+def peak(step: Stepper) -> float:
+    """Return how much more memory the process had at most, in MiB, while it took a step (Linux; else 0)."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return 0.0
+
+    def resident(key: str) -> float:
+        line = next(line for line in status.read_text().splitlines() if line.startswith(key))
+        return int(line.split()[1]) / 1024
+
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # forget the largest so far
+    before = resident("VmRSS")
+    step()
+    return max(resident("VmHWM") - before, 0.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--quick", action="store_true", help="few repetitions, nothing written")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(2)
+    repetitions = 3 if options.quick else options.repetitions
+    report: dict[str, Any] = {}
+    for title, (make, batch) in WORKLOADS.items():
+        print(f"  {title} ...", file=sys.stderr, flush=True)
+        examples = data()
+        times = measure({name: stepper(make, examples, each) for name, each in ways(batch).items()}, repetitions)
+        base = statistics.median(times[BASE])
+        report[title] = {
+            name: {"milliseconds": spread(values), "over_flat": statistics.median(values) / base}
+            for name, values in times.items()
+        }
+        print(f"{title}: flat {base:.1f} ms", flush=True)
+        for name, values in times.items():
+            bar = f" (must {CLIPPING_BAR})" if name in CLIPPINGS else ""
+            print(f"    {name:26} {statistics.median(values) / base:5.2f}x{bar}", flush=True)
+    print("  projections ...", file=sys.stderr, flush=True)
+    against = projections(repetitions)
+    for title, rows in against.items():
+        for name, row in rows.items():
+            memory, epsilon = row["peak MiB of a step"], row["epsilon of 1000 steps"]
+            print(f"{title}, {name}: {row['over_exact']:.2f}x, {memory:.0f} MiB, epsilon {epsilon:.3g}", flush=True)
+    if options.quick:
+        return
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    found = {
+        "commit": commit,
+        "machine": {"cpu": platform.processor() or platform.machine(), "threads": torch.get_num_threads()},
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "repetitions": repetitions,
+        "workloads": report,
+        "projections": against,
+    }
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    print(f"Written to {RESULTS.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""Whose data is protected together: a user, or a user within a time window.
+
+- `Users`: users are sampled; all of a user's gradients are added up and clipped as one.
+- `UserGroups`: examples are sampled, and the guarantee is that for a group of as many as a user may have.
+
+`compare_units` tells which of the two costs less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hush.accounting import Gaussian, Group, PldAccountant, PoissonSampled, SelfComposed
+from hush.errors import InvalidArgument, check_count, check_positive
+from hush.guarantee import Guarantee, Unit
+from hush.randomness import KeyedSource
+
+_LIKE_IDS = ("id", "user", "person", "patient", "customer", "client", "member")
+
+
+@dataclass(frozen=True, eq=False)
+class Users:
+    """Whose each example is; users are sampled, and a user's summed gradient is clipped.
+
+    Attributes:
+        ids: A column of the dataset (its name), or one id per example.
+        max_examples: How many of a user's examples take part in a step at most; others are drawn afresh in each.
+        times: When each example was made, for a window: a column or an array, in seconds or as datetimes.
+        window: The length of the time window; what a user does in one of them is protected together.
+    """
+
+    ids: Any
+    max_examples: int = 8
+    times: Any = None
+    window: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        """Check what can be."""
+        check_count("max_examples", self.max_examples)
+        if (self.times is None) != (self.window is None):
+            raise InvalidArgument("window", self.window, "a timedelta together with times, or neither")
+
+    @property
+    def unit(self) -> Unit:
+        """What the guarantee protects."""
+        return Unit.user() if self.window is None else Unit.user_window(self.window)
+
+    def rows(self, dataset: Any, num_examples: int) -> list[NDArray[np.int64]]:
+        """Return the examples of each unit."""
+        labels = _labels(_column(self.ids, dataset, "unit"), num_examples, "unit")
+        if self.window is not None:
+            seconds = _seconds(_column(self.times, dataset, "times"))
+            if seconds.shape != (num_examples,):
+                raise InvalidArgument("times", seconds.shape, f"one for each of the {num_examples} examples")
+            windows = np.floor_divide(seconds, self.window.total_seconds()).astype(np.int64)
+            labels = np.unique(np.stack([labels, windows], 1), axis=0, return_inverse=True)[1].reshape(-1)
+        order = np.argsort(labels, kind="stable")
+        return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class UserGroups(Users):
+    """The same promise, kept another way: examples are sampled, and accounted for in groups of ``max_examples``.
+
+    Examples of a user beyond that, drawn at random, take no part in the run at all.
+    """
+
+
+def chosen(rows: NDArray[np.int64], most: int, source: KeyedSource) -> NDArray[np.int64]:
+    """Return at most so many of a unit's examples, at random."""
+    if len(rows) <= most:
+        return rows
+    return np.sort(rows[np.argsort(source.words(len(rows)), kind="stable")[:most]])
+
+
+def as_users(unit: Any) -> Users | None:
+    """Return users, if that is what a unit is: a column's name and an array are, too."""
+    if unit is None or isinstance(unit, Unit):
+        return None
+    return unit if isinstance(unit, Users) else Users(unit)
+
+
+def refuse_repeated_ids(dataset: Any) -> None:
+    """Refuse a dataset with a column that looks like whose an example is, and repeats, where no unit is declared."""
+    if not isinstance(dataset, Mapping):
+        return
+    for name, column in dataset.items():
+        words = str(name).lower().replace("-", "_").split("_")
+        if not any(word in _LIKE_IDS for word in words):
+            continue
+        values = _plain(column)
+        if values.ndim == 1 and values.dtype.kind in "iuUSO" and len(np.unique(values)) < len(values):
+            raise InvalidArgument(
+                "unit",
+                None,
+                f"a unit: {name!r} repeats",
+                f'Say unit="{name}" to protect all that belongs together, or unit=Unit.example()',
+            )
+
+
+def _column(values: Any, dataset: Any, name: str) -> Any:
+    if not isinstance(values, str):
+        return values
+    if not isinstance(dataset, Mapping) or values not in dataset:
+        raise InvalidArgument(name, values, "a column of the dataset", "Or one id per example, as an array")
+    return dataset[values]
+
+
+def _plain(values: Any) -> NDArray[Any]:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def _labels(values: Any, count: int, name: str) -> NDArray[np.int64]:
+    ids = _plain(values)
+    if ids.shape != (count,):
+        raise InvalidArgument(name, ids.shape, f"one id for each of the {count} examples")
+    if ids.dtype.kind == "f" and not np.all(np.isfinite(ids)):
+        raise InvalidArgument(name, "not finite", "ids that can be told apart", "NaN is nobody, and nobody's own")
+    return np.unique(ids, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _seconds(values: Any) -> NDArray[np.float64]:
+    times = _plain(values)
+    if times.dtype.kind == "M":
+        times = (times - np.datetime64("1970-01-01")) / np.timedelta64(1, "s")
+    found = times.astype(np.float64)
+    if not np.all(np.isfinite(found)):
+        raise InvalidArgument("times", "not finite", "a time for every example")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class UnitComparison:
+    """What protecting users costs in two ways that add the same noise to the mean gradient.
+
+    Attributes:
+        users: With users sampled and their summed gradients clipped (`Users`).
+        groups: With examples sampled, accounted for in groups (`UserGroups`).
+    """
+
+    users: Guarantee
+    groups: Guarantee
+
+    @property
+    def recommended(self) -> type[Users]:
+        """The way with the smaller epsilon."""
+        return UserGroups if self.groups.epsilon < self.users.epsilon else Users
+
+    def __str__(self) -> str:
+        return (
+            f"Users: epsilon {self.users.epsilon:.3g}; UserGroups: epsilon {self.groups.epsilon:.3g}, "
+            f"both at delta {self.users.delta:.3g}. Use {self.recommended.__name__}."
+        )
+
+
+def compare_units(
+    *,
+    num_users: int,
+    examples_per_user: int,
+    batch_size: int,
+    noise_multiplier: float,
+    num_steps: int,
+    delta: float,
+) -> UnitComparison:
+    """Return what a user's protection costs in two ways, at the same noise on the mean gradient.
+
+    Sampling users, a batch is of ``batch_size`` users, with noise of ``noise_multiplier`` clip norms on the sum of
+    their contributions. Sampling examples at the same rate, a batch is of k times as many contributions for k examples
+    per user, so that k times the noise leaves the mean equally noisy. Which costs less depends on the numbers: a
+    group's examples are rarely all in one batch.
+
+    References:
+        Charles et al. 2024 compare the two ways for language models.
+
+    >>> print(compare_units(num_users=1000, examples_per_user=4, batch_size=50, noise_multiplier=1.0,
+    ...                     num_steps=100, delta=1e-5))
+    Users: epsilon 4.24; UserGroups: epsilon 1.9, both at delta 1e-05. Use UserGroups.
+    """
+    rate = check_count("batch_size", batch_size) / check_count("num_users", num_users)
+    if not rate <= 1:
+        raise InvalidArgument("batch_size", batch_size, f"at most the {num_users} users")
+    size, steps = check_count("examples_per_user", examples_per_user), check_count("num_steps", num_steps)
+    noise = check_positive("noise_multiplier", noise_multiplier)
+
+    def step(multiplier: float) -> SelfComposed:
+        one = Gaussian(multiplier)
+        return SelfComposed(one if rate == 1 else PoissonSampled(one, rate), steps)
+
+    accountant = PldAccountant(unit=Unit.user())
+    return UnitComparison(
+        users=accountant.compose(step(noise)).guarantee(delta),
+        groups=accountant.compose(Group(step(noise * size), size)).guarantee(delta),
+    )
