@@ -429,6 +429,30 @@ def test_correlated_noise_survives_a_resumption(correlated: Any) -> None:
     assert not torch.equal(old(5), new(5))
 
 
+@pytest.mark.parametrize("sampling", [ShuffledEpochs(8), BallsInBins(8)], ids=repr)
+def test_an_epoch_stays_one_when_it_is_resumed_under_a_new_key(sampling: Any) -> None:
+    x, y = data()
+
+    def start() -> PrivateTraining:
+        network = model()
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+        settings: dict[str, Any] = {"sampling": sampling, "noise_multiplier": 1.0, "delta": 1e-3, "num_steps": 10}
+        return hush.privatize(network, optimizer, (x, y), **settings)
+
+    private = start()
+    seen = [private._sample(step) for step in range(3)]
+    for inputs, targets in private.loader:
+        private.step(nn.functional.cross_entropy(private.model(inputs), targets, reduction="none"))
+        if private.steps_taken == 3:
+            break
+    resumed = start()
+    resumed.load_state_dict(private.state_dict())
+    seen += [resumed._sample(step) for step in range(3, 5)]
+    assert sorted(np.concatenate(seen).tolist()) == list(range(COUNT))
+    assert [first for first, _ in resumed._keys] == [0, 3]
+    assert not np.array_equal(resumed._sample(5), private._sample(5)), "the next epoch is a new one"
+
+
 # Each sampling against its accountant
 
 
@@ -451,7 +475,9 @@ def participations(sampling: Any) -> np.ndarray:
     for number in range(RUNS):
         key = source.words(4).tobytes()
         for step in range(STEPS):
-            found[number, step] = 5 in sampling.sample(key, step, UNITS_OF_TOY, sampling.size(UNITS_OF_TOY))
+            found[number, step] = 5 in sampling.sample(
+                lambda step, key=key: key, step, UNITS_OF_TOY, sampling.size(UNITS_OF_TOY)
+            )
     return found
 
 

@@ -504,7 +504,7 @@ def test_parts_take_turns() -> None:
     cyclic = CyclicPoisson(16, parts=3)  # of 96: a rate of a half
     counts, parts = np.zeros(96), np.full(96, -1)
     for step in range(300):
-        sample = cyclic.sample(KEY, step, 96, 16)
+        sample = cyclic.sample(lambda step: KEY, step, 96, 16)
         assert np.isin(parts[sample], (-1, step % 3)).all(), "everyone stays in one part"
         parts[sample] = step % 3
         counts[sample] += 1

@@ -28,6 +28,7 @@ from hush.training._correlated import Once, Participation, PoissonTurns, Separat
 Indices = NDArray[np.int64]
 Mechanism = Callable[[float], Event]  # from a noise multiplier to what is done with a sample
 Setting = tuple[float, int]  # a step's noise multiplier and batch size
+Keys = Callable[[int], bytes]  # from a step to the key that holds for it
 
 
 class Sampling(ABC):
@@ -44,8 +45,12 @@ class Sampling(ABC):
         """Return how many units a batch has, on average."""
 
     @abstractmethod
-    def sample(self, key: bytes, step: int, num_units: int, batch_size: int) -> Indices:
-        """Return the units of a step."""
+    def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
+        """Return the units of a step.
+
+        Keys may change when a run is resumed. What must stay the same for some steps, such as an epoch's order, is
+        drawn under the key of the first of them.
+        """
 
     @abstractmethod
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
@@ -105,8 +110,8 @@ class Poisson(Sampling):
     def size(self, num_units: int) -> int:
         return self.batch_size
 
-    def sample(self, key: bytes, step: int, num_units: int, batch_size: int) -> Indices:
-        return poisson_sample(key, step, num_units, min(batch_size / num_units, 1.0))
+    def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
+        return poisson_sample(keys(step), step, num_units, min(batch_size / num_units, 1.0))
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
         return composed([poisson_event(mechanism(noise), size / num_units) for noise, size in settings])
@@ -154,7 +159,7 @@ class Full(Sampling):
     def size(self, num_units: int) -> int:
         return num_units
 
-    def sample(self, key: bytes, step: int, num_units: int, batch_size: int) -> Indices:
+    def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
         return np.arange(num_units)
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
@@ -182,8 +187,8 @@ class FixedSize(Sampling):
     def size(self, num_units: int) -> int:
         return self.batch_size
 
-    def sample(self, key: bytes, step: int, num_units: int, batch_size: int) -> Indices:
-        return _shuffled(KeyedSource(key, step), num_units)[:batch_size]
+    def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
+        return _shuffled(KeyedSource(keys(step), step), num_units)[:batch_size]
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
         return composed([FixedSizeSampled(mechanism(noise), size, num_units) for noise, size in settings])
@@ -216,9 +221,9 @@ class _Epochs(Sampling):
     def steps(self, epochs: float, num_units: int) -> int:
         return max(math.ceil(epochs * self.per_epoch(num_units) - 1e-9), 1)
 
-    def sample(self, key: bytes, step: int, num_units: int, batch_size: int) -> Indices:
+    def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
         epoch, place = divmod(step, self.per_epoch(num_units))
-        return self._order(key, epoch, num_units)[place * batch_size : (place + 1) * batch_size]
+        return self._order(keys(step - place), epoch, num_units)[place * batch_size : (place + 1) * batch_size]
 
     @abstractmethod
     def _order(self, key: bytes, epoch: int, num_units: int) -> Indices:
@@ -282,9 +287,9 @@ class BallsInBins(Sampling):
     def steps(self, epochs: float, num_units: int) -> int:
         return max(math.ceil(epochs * self.bins(num_units) - 1e-9), 1)
 
-    def sample(self, key: bytes, step: int, num_units: int, batch_size: int) -> Indices:
+    def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
         epoch, place = divmod(step, self.bins(num_units))
-        return np.flatnonzero(_bins_of(key, epoch, num_units, self.bins(num_units)) == place)
+        return np.flatnonzero(_bins_of(keys(step - place), epoch, num_units, self.bins(num_units)) == place)
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
         bins = self.bins(num_units)
@@ -328,9 +333,9 @@ class CyclicPoisson(Sampling):
                 "batch_size", self.batch_size, f"at most a part, {num_units // self.parts} units", "Use fewer parts"
             )
 
-    def sample(self, key: bytes, step: int, num_units: int, batch_size: int) -> Indices:
-        own = np.flatnonzero(_bins_of(key, 1 << 64, num_units, self.parts) == step % self.parts)
-        return own[poisson_sample(key, step, len(own), self.rate(num_units))]
+    def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
+        own = np.flatnonzero(_bins_of(keys(0), 1 << 64, num_units, self.parts) == step % self.parts)
+        return own[poisson_sample(keys(step), step, len(own), self.rate(num_units))]
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
         rate = self.rate(num_units)

@@ -7,6 +7,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -260,7 +261,8 @@ class PrivateTraining:
 
         Samples and noise are drawn under a new key, unless it is a test's: of two runs that go on from one state, say
         with different learning rates, the difference must not be bare, nor rest on the same samples. Both are
-        releases: what is published of more than one such run adds up.
+        releases: what is published of more than one such run adds up. An epoch that has begun is finished in its own
+        order; so of runs in `BallsInBins`, which rely on that order, publish only one that goes on from a state.
         """
         check_instance("state", state, dict)
         if state.get("schema") != "hush.training/3":
@@ -295,7 +297,7 @@ class PrivateTraining:
     def _sample(self, step: int) -> Indices:
         """Return the units of a step."""
         size = self.plan.setting(step)[1]
-        return self.plan.sampling.sample(self._key_for("sampling", step), step, self.plan.num_units, size)
+        return self.plan.sampling.sample(partial(self._key_for, "sampling"), step, self.plan.num_units, size)
 
     def _batches(self, step: int) -> list[Micro]:
         """Return the physical batches of a step: contributions, each with its examples."""
