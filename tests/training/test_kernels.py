@@ -48,8 +48,9 @@ for each, place, total in zip(dense, places, _sums_cuda.weighted_sums(dense, pla
     assert torch.allclose(total, (torch.nan_to_num(each.float()) * weights).sum(0), rtol=1e-4, atol=1e-5)
 
 some = [torch.randn(size, 5, 33), torch.randn(size, 5, 33), torch.randn(size, 2, 3)]
+some[0][3] = torch.nan
 for each, place, result in zip(some, [1, 0, 1], _sums_cuda.scaled(some, [1, 0, 1], factors), strict=True):
-    assert torch.allclose(result, each * factors[place].view(-1, 1, 1))
+    assert torch.allclose(result, torch.nan_to_num(each) * factors[place].view(-1, 1, 1)), "0 where the factor is"
 
 pairs = [(torch.randn(3, 70, 20), torch.randn(3, 70, 9)), (torch.randn(3, 33, 5).mT, torch.randn(3, 5, 40)),
          (torch.randn(3, 130, 20), torch.randn(3, 130, 9)), (torch.randn(3, 70, 20), torch.randn(3, 70, 9))]

@@ -140,8 +140,8 @@ class Patches(Gradient):
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         scaled = times(self.g, factors)
-        weight = scaled.new_empty(self.shape.weight)
-        return self.shape.backward(scaled, self.x.to(scaled.dtype), weight, of_input=False).float()
+        x = times(self.x, factors > 0) if self.x.is_cuda else self.x.to(scaled.dtype)
+        return self.shape.backward(scaled, x, scaled.new_empty(self.shape.weight), of_input=False).float()
 
     def without(self, bad: Tensor) -> Patches:
         return replace(self, x=masked(self.x, bad), g=masked(self.g, bad))

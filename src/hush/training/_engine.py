@@ -24,8 +24,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 from hush.errors import InvalidArgument, Unsupported
 from hush.training import _sequence_rules as _sequence_rules
 from hush.training._clipping import Clipping
-from hush.training._convolution import Patches
-from hush.training._gradients import Gradient, Products
+from hush.training._gradients import Gradient
 from hush.training._rules import attach
 from hush.training._sum import Clip, ClippedSum, Group, Use, finish
 
@@ -350,26 +349,8 @@ class Engine:
         # Whatever precision the caller runs the model in, norms and sums are computed as they are written here.
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             groups = [Group(tuple(self._params[name].shape), place_of[name], group) for name, group in uses.items()]
-            sums, norms = finish(groups, clip, values, chosen, may_leak=self._may_leak(device, uses), rows=rows)
+            sums, norms = finish(groups, clip, values, chosen, rows=rows)
         return ClippedSum(dict(zip(uses, sums, strict=True)), norms)
-
-    def _may_leak(self, device: torch.device, uses: dict[str, list[Use]]) -> bool:
-        """Say whether a factor of 0 may not be enough to leave an example out that is not finite.
-
-        Where it is multiplied with it, it must be asked for and masked. On GPUs, that means to wait for them; dense
-        parts pass over it instead.
-        """
-        if device.type == "cpu":
-            return True
-        return any(
-            getattr(use.form, "func", None) is Patches
-            or (
-                getattr(use.form, "func", None) is Products
-                and (len(group) > 1 or self.layout.taps[use.taps[0]].shape[1] > 1)
-            )
-            for group in uses.values()
-            for use in group
-        )
 
 
 class _Entry:

@@ -33,7 +33,7 @@ from hush.training._measure import (
 )
 
 _MANY = 1 << 27  # numbers of instantiated gradients at once, where only their norms are wanted
-_COPIED = 1 << 28  # bytes of copies, at least, to make at once
+_COPIED = 1 << 29  # bytes of copies, at least, to make at once
 _FEW = 1 << 25  # bytes of gradients that a GPU writes and reads in no time
 
 
@@ -140,13 +140,10 @@ class Products(Gradient):
             total = sum(dense_sums([each], [0], factors[None, part])[0] for each, part in self._chunks())
             assert isinstance(total, Tensor)
             return total.mT if self.transposed else total
-        x, g, factors = self.x, self.g, factors.view(-1, 1, 1)
-        if x.shape[1] == 1 and x.is_cuda:
-            x = torch.where(factors > 0, x, 0.0)  # few: no need to ask whether one is not finite
-            g = torch.where(factors > 0, g, 0.0)
+        x, g = self.x, self.g
         if not self.scaled:
-            kind = work_type(x)
-            x, g = x.to(kind), g.to(kind) * factors.to(kind)
+            x = times(x, factors > 0) if x.is_cuda else x.to(work_type(x))  # nobody asks there what is not finite
+            g = times(g, factors)
         left, right = (x, g) if self.transposed else (g, x)
         left, right = left.flatten(0, 1).mT, right.flatten(0, 1)
         return torch.mm(left, right, out_dtype=torch.float32) if self.scaled else (left @ right).float()
@@ -157,34 +154,43 @@ class Products(Gradient):
 
 def scale_products(gradients: list[Gradient], places: list[int], factors: Tensor) -> Iterator[Gradient]:
     """Multiply products in bf16 on a GPU with their factors, some together; the sums are then products of bf16."""
-    ready: dict[int, Tensor] = {}
+    ready: dict[int, tuple[Tensor, Tensor]] = {}
     for number, one in enumerate(gradients):
         if not _is_scaled(one):
             yield one
             continue
         if not ready:
             ready = _next_scaled(gradients, number, places, factors)
-        yield replace(one, g=ready.pop(number), scaled=True)
+        x, g = ready.pop(number)
+        yield replace(one, x=x, g=g, scaled=True)
 
 
 def _is_scaled(use: Gradient) -> TypeGuard[Products]:
     return isinstance(use, Products) and use.g.is_cuda and use.g.dtype is torch.bfloat16 and use.product() is not None
 
 
-def _next_scaled(gradients: list[Gradient], first: int, places: list[int], factors: Tensor) -> dict[int, Tensor]:
-    """Return the scaled products of the next gradients, so many that their copies take little memory."""
+def _next_scaled(
+    gradients: list[Gradient], first: int, places: list[int], factors: Tensor
+) -> dict[int, tuple[Tensor, Tensor]]:
+    """Return inputs and scaled gradients of the next products, so many that their copies take little memory.
+
+    Both are 0 for examples of factor 0, which may be not finite.
+    """
     from hush.training._sums_cuda import scaled
 
-    some: list[tuple[int, Tensor]] = []
+    some: dict[int, Products] = {}
+    copied = 0
     for number in range(first, len(gradients)):
         use = gradients[number]
         if _is_scaled(use):
-            some.append((number, use.g))
-            if sum(g.nbytes for _, g in some) >= _COPIED:
+            some[number] = use
+            copied += use.x.nbytes + use.g.nbytes
+            if copied >= _COPIED:
                 break
-    numbers = [number for number, _ in some]
-    found = scaled([g for _, g in some], [places[number] for number in numbers], factors)
-    return dict(zip(numbers, found, strict=True))
+    own = [places[number] for number in some]
+    inputs = scaled([use.x for use in some.values()], own, (factors > 0).to(factors.dtype))
+    found = scaled([use.g for use in some.values()], own, factors)
+    return dict(zip(some, zip(inputs, found, strict=True), strict=True))
 
 
 def prefers_products(shape: tuple[int, int, int], outputs: int, like: Tensor, memory: int) -> bool:

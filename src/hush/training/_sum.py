@@ -80,40 +80,23 @@ class Clip:
 
 
 def finish(
-    groups: list[Group], clip: Clip, values: list[Tensor], chosen: Tensor, *, may_leak: bool, rows: int = 1
+    groups: list[Group], clip: Clip, values: list[Tensor], chosen: Tensor, *, rows: int = 1
 ) -> tuple[list[Tensor], Tensor]:
     """Return clipped sums, and norms, which are NaN for examples that are not finite; these contribute nothing.
 
     With several ``rows``, as many examples, one after the other, are clipped as one.
-    Where a factor of 0 may not be enough for that, sums are found on trust, and again if there was such an example.
+
+    On a CPU, where a factor of 0 is not enough for that, sums are found on trust, and again if there was such an
+    example. A GPU would have to be waited for: there, what has factor 0 is passed over, or replaced by 0.
     """
     pieces = [_pieces(group, values) for group in groups]
     if rows > 1:
         pieces = [[(gradient.joined(rows), part) for gradient, part in piece] for piece in pieces]
-    sums, norms, any_bad = _sums(groups, pieces, clip, chosen, may_leak=may_leak)
-    if any_bad:
-        bad = norms.isnan()
+    sums, norms = _sums(groups, pieces, clip, chosen)
+    if not norms.is_cuda and bool((bad := norms.isnan()).any()):
         pieces = [[(gradient.without(bad), rows) for gradient, rows in piece] for piece in pieces]
-        sums, _, _ = _sums(groups, pieces, clip, chosen * ~bad, may_leak=False)
+        sums, _ = _sums(groups, pieces, clip, chosen * ~bad)
     return sums, norms
-
-
-class _AnyNan:
-    """Whether one of some numbers is NaN: asked at once, answered when it is needed; a GPU goes on in between."""
-
-    def __init__(self, values: Tensor) -> None:
-        found = values.isnan().any()
-        self._event: torch.cuda.Event | None = None
-        if found.is_cuda:
-            found = torch.empty((), dtype=torch.bool, pin_memory=True).copy_(found, non_blocking=True)
-            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._event.record(torch.cuda.current_stream(values.device))
-        self._found = found
-
-    def __bool__(self) -> bool:
-        if self._event is not None:
-            self._event.synchronize()
-        return bool(self._found)
 
 
 def _sums(
@@ -121,14 +104,11 @@ def _sums(
     pieces: list[list[tuple[Gradient, tuple[int, int] | None]]],
     clip: Clip,
     chosen: Tensor,
-    *,
-    may_leak: bool,
-) -> tuple[list[Tensor], Tensor, _AnyNan | bool]:
-    """Return clipped sums, norms, and whether one of those is NaN, if that is of interest."""
+) -> tuple[list[Tensor], Tensor]:
+    """Return clipped sums and norms."""
     everything = [gradient for piece in pieces for gradient, _ in piece]
     places = [group.place for group, piece in zip(groups, pieces, strict=True) for _ in piece]
     factors, norms = _factors(everything, places, clip, chosen)
-    any_bad = may_leak and _AnyNan(norms)
     dense = [(part, place) for each, place in zip(everything, places, strict=True) if (part := each.dense) is not None]
     ready = iter(dense_sums([part for part, _ in dense], [place for _, place in dense], factors))
     scaled = scale_products(everything, places, factors)
@@ -144,7 +124,7 @@ def _sums(
             assert rows is not None
             total[rows[0] : rows[1]] = part.reshape(-1, *group.shape[1:])
         sums.append(total)
-    return sums, norms, any_bad
+    return sums, norms
 
 
 def _factors(everything: list[Gradient], places: list[int], clip: Clip, chosen: Tensor) -> tuple[Tensor, Tensor]:

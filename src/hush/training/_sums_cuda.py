@@ -230,6 +230,7 @@ def _scaled(pointers, factors, result, size, length, KIND: tl.constexpr, ALIGNED
         values = tl.multiple_of(values, 16)
     factor = tl.load(factors + tl.load(pointers + layer * 4 + 3) * size + example)
     product = tl.load(values + example * length + at, mask=inside, other=0.0).to(tl.float32) * factor
+    product = tl.where(factor > 0.0, product, 0.0)  # whatever is there
     tl.store(result + (layer * size + example) * length + at, product.to(KIND), mask=inside)
 
 
