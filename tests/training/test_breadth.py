@@ -176,7 +176,7 @@ def move(settings: dict[str, Any], relation: Relation) -> None:
     other[own] = 50.0 * torch.randn(len(own), 5) if relation is Relation.REPLACE else 0.0
     before, after = run(x, y, **settings), run(other, y, **settings)
     plan = before.plan
-    PldAccountant(relation=relation).compose(plan.event())  # it can be accounted for
+    PldAccountant(relation=relation, unit=plan.unit).compose(plan.event())  # it can be accounted for
     group = plan.group_size
     moved = False
     for step, ((one, noise, divisor), (two, _, _)) in enumerate(zip(sums(before), sums(after), strict=True)):
@@ -292,7 +292,7 @@ def test_columns_name_units_and_repeated_ids_are_not_overlooked() -> None:
         hush.privatize(model(), optimizer, dataset, unit="nobody", **settings)
     with pytest.raises(InvalidArgument, match="one id for each of the 40"):
         run(x, y, unit=np.arange(3), batch_size=5)
-    with pytest.raises(InvalidArgument, match="^unit='not finite'"):
+    with pytest.raises(InvalidArgument, match="^unit='missing'"):
         run(x, y, unit=np.full(COUNT, np.nan), batch_size=5)
 
 

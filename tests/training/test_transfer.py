@@ -402,7 +402,7 @@ def test_a_public_phase_trains_and_is_stated() -> None:
     freeze_except(model, "fc")
     private, plain = train(model, starts_from=phase), train(Tower(fc=nn.Linear(8, 2)))
     assert private.guarantee().epsilon == plain.guarantee().epsilon, "only the private phase is accounted for"
-    assert private.plan.event() == plain.plan.event()
+    assert private.plan._event() == plain.plan._event()
     assert any(WHY in each for each in private.guarantee().assumptions)
     assert WHY in " ".join(private.guarantee().explain().split())
     assert not any("public" in each for each in plain.guarantee().assumptions)

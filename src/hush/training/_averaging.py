@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hush.errors import InvalidArgument, check_count, check_instance
+from hush.errors import InvalidArgument, check_count, check_instance, check_positive
 
 _SCHEMA = "hush.average/1"
 
@@ -139,7 +139,7 @@ class MovingAverage(Average):
 
     def __init__(self, model: nn.Module, *, decay: float) -> None:
         """Begin an average."""
-        if not 0 < decay < 1:
+        if not 0 < check_positive("decay", decay) < 1:
             raise InvalidArgument("decay", decay, "a number in (0, 1)", "Such as 0.999")
         self.decay = decay
         super().__init__(model)

@@ -6,7 +6,7 @@ Each way says by how much the sum moves when a unit comes, goes or changes, and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from hush.accounting import Event, Gaussian, ProjectedGaussian
@@ -61,7 +61,7 @@ class Augmented(Contribution):
 
     name: ClassVar[str] = "augmented"
     times: int
-    transform: Callable[[Any], Any] | None = None
+    transform: Callable[[Any], Any] | None = field(default=None, repr=False)  # a run may be resumed with another object
 
     def __post_init__(self) -> None:
         """Check the number."""

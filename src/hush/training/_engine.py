@@ -333,7 +333,7 @@ class Engine:
         assert self.batch_size is not None
         uses: dict[str, list[Use]] = {}
         for use in self.layout.uses:
-            if all(self.values[tap] is not None for tap in use.taps):
+            if self._params[use.param].requires_grad and all(self.values[tap] is not None for tap in use.taps):
                 uses.setdefault(use.param, []).append(use)
         values: list[Any] = self.values
         self.values = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from hush.errors import InvalidArgument, Unsupported
+from hush.training._contributions import Projected
 from hush.training._session import PrivateTraining, privatize
 
 
@@ -24,6 +26,8 @@ def fit(
     optimizer: Optimizer | None = None,
     loss: Callable[[Tensor, Tensor], Tensor] | None = None,
     test: tuple[Tensor, Tensor] | None = None,
+    inputs: str | None = None,
+    target: str | None = None,
     progress: bool = True,
     **settings: Any,
 ) -> PrivateTraining:
@@ -31,11 +35,13 @@ def fit(
 
     Args:
         model: The model.
-        dataset: Examples and targets.
+        dataset: Examples and targets; or columns by name, see ``inputs`` and ``target``.
         delta: The delta of the guarantee.
         optimizer: SGD with momentum 0.9 and learning rate 0.5, if none is given.
         loss: From (outputs, targets) to one loss per example; cross entropy, if none is given.
         test: Public examples and targets, on which accuracy is shown while training goes on.
+        inputs: Which column the model is given, if examples have names.
+        target: And which one the loss is given.
         progress: Whether to show a bar, on a terminal's error stream.
         settings: epsilon, noise_multiplier, epochs, batch_size, clip_norm, ...
     """
@@ -44,15 +50,57 @@ def fit(
     private = privatize(model, chosen, dataset, delta=delta, **settings)
     bar = _Bar(private, test) if progress else None
     model.train()
-    for x, y in private.loader:
-        if private.steps_taken == 0 and bar is not None:
+    several = isinstance(private.plan.contribution, Projected)
+    for number, batch in enumerate(private.loader):
+        x, y = _parts(batch, inputs, target)
+        if number == 0:
+            _refuse_coupled(per_example, model, x, y)
+        if number == 0 and bar is not None:
             bar.show(0.0)
-        if private.step(per_example(private.model(x), y)).complete and bar is not None:
+
+        def losses(x: Any = x, y: Any = y) -> Tensor:
+            return per_example(private.model(x), y)
+
+        if private.step(losses if several else losses()).complete and bar is not None:
             bar.update()
     if bar is not None:
         bar.close()
     model.eval()
     return private
+
+
+def _parts(batch: Any, inputs: str | None, target: str | None) -> tuple[Any, Any]:
+    """Return what the model is given, and what the loss is."""
+    if isinstance(batch, Mapping):
+        if inputs not in batch or target not in batch:
+            raise InvalidArgument(
+                "inputs", inputs, f"one of the columns {', '.join(map(str, batch))}", "And target=... another"
+            )
+        return batch[inputs], batch[target]
+    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+        raise InvalidArgument("dataset", type(batch).__name__, "examples and targets", "Else write the loop yourself")
+    return batch[0], batch[1]
+
+
+def _refuse_coupled(loss: Callable[..., Tensor], model: nn.Module, x: Any, y: Any) -> None:
+    """Refuse a loss that says something else of an example alone than among others, for outputs that are invented."""
+    if not isinstance(y, Tensor) or not isinstance(x, Tensor):
+        return
+    with torch.no_grad():
+        outputs = model(x)
+        if not isinstance(outputs, Tensor) or len(outputs) != len(y) or not outputs.is_floating_point():
+            return
+        chance = torch.Generator().manual_seed(0)
+        invented = torch.randn(outputs.shape, generator=chance).to(outputs)
+        together = loss(invented, y)
+        if together.shape != (len(y),):
+            return  # refused elsewhere
+        alone = torch.cat([loss(invented[i : i + 1], y[i : i + 1]) for i in range(min(len(y), 2))])
+    if not torch.allclose(together[: len(alone)], alone, rtol=1e-3, atol=1e-5, equal_nan=True):
+        raise Unsupported(
+            "loss: that of an example depends on the others of its batch",
+            "Sums over the batch, such as the number of all tokens, must not be in it",
+        )
 
 
 def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -105,7 +153,8 @@ class _Bar:
 def replace_batchnorm(model: nn.Module) -> nn.Module:
     """Put GroupNorm in the place of every BatchNorm, with its affine weights, and return the model.
 
-    Groups are as many as divide the channels, 32 at most. The statistics that batch norm had collected are gone.
+    Groups are as many as divide the channels, 32 at most; in one dimension, where a group may be no more than a few
+    numbers, one. The statistics that batch norm had collected are gone.
     """
     if isinstance(model, nn.modules.batchnorm._BatchNorm):
         return _group_norm(model)
@@ -116,7 +165,8 @@ def replace_batchnorm(model: nn.Module) -> nn.Module:
 
 def _group_norm(norm: nn.modules.batchnorm._BatchNorm) -> nn.GroupNorm:
     channels = norm.num_features
-    groups = max(count for count in range(1, 33) if channels % count == 0)
+    flat = isinstance(norm, nn.BatchNorm1d)
+    groups = 1 if flat else max(count for count in range(1, 33) if channels % count == 0)
     device = norm.weight.device if norm.affine else None
     replacement = nn.GroupNorm(groups, channels, eps=norm.eps, affine=norm.affine, device=device)
     if norm.affine:

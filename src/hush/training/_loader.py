@@ -68,8 +68,8 @@ def fetcher(dataset: Any) -> tuple[int, Callable[[NDArray[np.int64]], Any]]:
     """Return the number of examples and a function that collates some of them."""
     if isinstance(dataset, TensorDataset):
         dataset = dataset.tensors
-    if isinstance(dataset, tuple) and dataset and all(isinstance(part, Tensor) for part in dataset):
-        tensors = tuple(dataset)
+    if isinstance(dataset, tuple) and dataset and all(isinstance(part, (Tensor, np.ndarray)) for part in dataset):
+        tensors = tuple(torch.as_tensor(part) for part in dataset)
         if len({len(part) for part in tensors}) != 1:
             raise InvalidArgument("dataset", [len(part) for part in tensors], "tensors of one length")
 
@@ -79,14 +79,18 @@ def fetcher(dataset: Any) -> tuple[int, Callable[[NDArray[np.int64]], Any]]:
 
         return len(tensors[0]), rows
     if isinstance(dataset, Mapping):
-        columns = {name: column for name, column in dataset.items() if isinstance(column, Tensor)}
+        columns = {name: column for name, column in dataset.items() if _is_numbers(column)}
         if not columns:
-            raise InvalidArgument("dataset", sorted(map(str, dataset)), "at least one column that is a tensor")
+            raise InvalidArgument("dataset", sorted(map(str, dataset)), "at least one column of numbers")
         count, values = fetcher(tuple(columns.values()))
         return count, lambda indices: dict(zip(columns, values(indices), strict=True))
     if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
         raise InvalidArgument("dataset", type(dataset).__name__, "tensors, or a Dataset with a length")
     return len(dataset), lambda indices: default_collate([dataset[int(i)] for i in indices])
+
+
+def _is_numbers(column: Any) -> bool:
+    return isinstance(column, Tensor) or (isinstance(column, np.ndarray) and column.dtype.kind in "biuf")
 
 
 def _blank(fetched: Any, batch: Micro) -> Any:
@@ -115,20 +119,27 @@ class Loader:
         next_step: Callable[[], int],
         num_steps: int,
         serve: Callable[[Micro], None],
+        change: Callable[[Any], Any],
+        count: Callable[[int], int],
+        generation: Callable[[], int],
     ) -> None:
         """Take what it needs to know of the training run."""
-        self._fetch, self._batches = fetch, batches
+        self._fetch, self._batches, self._change, self._count = fetch, batches, change, count
         self._next_step, self._num_steps, self._serve = next_step, num_steps, serve
+        self._generation = generation
 
     def __len__(self) -> int:
-        """Count the batches of the steps that are left, by drawing their samples."""
-        return sum(len(self._batches(step)) for step in range(self._next_step(), self._num_steps))
+        """Count the batches of the steps that are left; where their number varies, by drawing samples."""
+        return sum(self._count(step) for step in range(self._next_step(), self._num_steps))
 
     def __iter__(self) -> Iterator[Any]:
         """Serve them; each must be answered by a step."""
+        generation = self._generation()
         while (step := self._next_step()) < self._num_steps:
             for batch in self._batches(step):
-                fetched = _blank(self._fetch(batch.indices), batch)
+                fetched = self._change(_blank(self._fetch(batch.indices), batch))
+                if self._generation() != generation:
+                    raise InvalidArgument("loader", "an old loop", "a new loop after load_state_dict")
                 self._serve(batch)
                 yield fetched
             if self._next_step() != step + 1:

@@ -10,13 +10,14 @@ from typing import Any
 from scipy.stats import binom
 
 from hush.accounting import Composed, Event, Group, PldAccountant, calibrate_noise
+from hush.accounting.events import Qualified
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive, check_probability
 from hush.guarantee import Guarantee, Relation, Unit, UnitKind
 from hush.training._clipping import Adaptive, Clipping, Flat, Together
 from hush.training._contributions import Contribution, Microbatches, PerExample, Projected
 from hush.training._correlated import CorrelatedNoise, Factor
 from hush.training._phases import PublicPhase
-from hush.training._samplers import BallsInBins, Full, Poisson, Sampling, Setting
+from hush.training._samplers import BallsInBins, Full, InOrder, Poisson, Sampling, Setting
 from hush.training._schedule import Schedule
 
 
@@ -46,6 +47,7 @@ class Plan:
         relation, unit: What the guarantee is about.
         max_examples: How many examples a unit has in a step.
         group_size: As how many sampled units each protected one is accounted for.
+        labelled: Whether examples are labelled with whose they are.
         starts_from: Where the starting weights come from, if they were trained on public data; it costs nothing, and
             the guarantee assumes it.
     """
@@ -64,6 +66,7 @@ class Plan:
     unit: Unit = Unit.example()
     max_examples: int = 1
     group_size: int = 1
+    labelled: bool = False
     starts_from: PublicPhase | None = None
 
     def __post_init__(self) -> None:
@@ -86,7 +89,8 @@ class Plan:
         self.sampling.check(self.num_units)
         _refuse_combinations(self)
         self.contribution.mechanism(self.noise_multiplier)  # refuses noise beyond what can be accounted for
-        self.noise_on_sum(0)
+        for step in range(self.num_steps if self.schedule is not None else 1):
+            self.noise_on_sum(step)
 
     @property
     def batch_size(self) -> int:
@@ -137,7 +141,14 @@ class Plan:
         return self.correlated.factor(self.num_steps, self.sampling.participation(self.num_units, self.num_steps))
 
     def event(self, num_steps: int | None = None) -> Event:
-        """Return the event of the first steps, or of all."""
+        """Return the event of the first steps, or of all, for this plan's relation and unit."""
+        assumptions = self._assumptions()
+        if self.max_batch_size is not None:
+            chance = self.overflow(self.num_steps if num_steps is None else num_steps)
+            assumptions += (f"no sample exceeded the limit, which it does with probability {chance:.3g} at most",)
+        return Qualified(self._event(num_steps), self.relation.value, str(self.unit), assumptions)
+
+    def _event(self, num_steps: int | None = None) -> Event:
         steps = self.num_steps if num_steps is None else num_steps
         if steps == 0:
             return Composed(())
@@ -152,7 +163,7 @@ class Plan:
 
     def guarantee(self, num_steps: int | None = None, assumptions: tuple[str, ...] = ()) -> Guarantee:
         """Return what the first steps, or all, promise."""
-        accountant = PldAccountant(relation=self.relation, unit=self.unit).compose(self.event(num_steps))
+        accountant = PldAccountant(relation=self.relation, unit=self.unit).compose(self._event(num_steps))
         stated = self._truncated(accountant, self.num_steps if num_steps is None else num_steps)
         return Guarantee(
             epsilon=stated.epsilon,
@@ -178,9 +189,8 @@ class Plan:
         if self.max_batch_size is not None:
             public.append(f"there are at most {self.num_units} examples")
         if self.unit.kind is not UnitKind.EXAMPLE:
-            labelled = self.max_examples > 1 or self.group_size > 1
             public.append(
-                f"examples of one {self.unit} are labelled so" if labelled else f"each {self.unit} has one example"
+                f"examples of one {self.unit} are labelled so" if self.labelled else f"each {self.unit} has one example"
             )
         if self.starts_from is not None:
             public.append(self.starts_from.assumption)
@@ -192,7 +202,8 @@ class Plan:
         if limit is None:
             return 0.0
         sizes = Counter(self.setting(step)[1] for step in range(num_steps))
-        return sum(count * _overflow(limit, self.num_units, size / self.num_units) for size, count in sizes.items())
+        most = self.num_units + self.group_size  # of a neighbour
+        return sum(count * _overflow(limit, most, size / self.num_units) for size, count in sizes.items())
 
     def _truncated(self, accountant: PldAccountant, steps: int) -> Guarantee:
         """Return a guarantee that leaves enough of delta to dropped examples: a larger epsilon needs more of it."""
@@ -242,6 +253,13 @@ def _refuse_combinations(plan: Plan) -> None:
             raise Unsupported("Projected with users: its random sensitivity is accounted for one example")
         if isinstance(sampling, BallsInBins) or plan.correlated is not None:
             raise Unsupported("Projected with BallsInBins or correlated noise: no analysis is known", "Use Poisson")
+    if isinstance(plan.clipping, Adaptive) and plan.correlated is not None:
+        raise Unsupported("Adaptive clipping with correlated noise: the noise of its counts is not correlated")
+    if isinstance(sampling, InOrder) and plan.unit.kind is not UnitKind.EXAMPLE and plan.relation is Relation.REPLACE:
+        raise Unsupported(
+            "InOrder with users under the relation 'replace': who replaces a user may have another place",
+            "Use Relation.ZERO_OUT",
+        )
     if plan.group_size > 1 and not isinstance(sampling, (Poisson, Full)):
         raise Unsupported(f"UserGroups with {way}: no analysis of groups is known", "Use Users, or Poisson")
     if schedule is None:
@@ -264,8 +282,8 @@ def _too_small(limit: int) -> InvalidArgument:
 
 
 def _overflow(limit: int, num_units: int, rate: float) -> float:
-    """Return the probability that a sample exceeds the limit, of a neighbour with one unit more."""
-    return float(binom.sf(limit, num_units + 1, rate)) * (1 + 1e-9)
+    """Return the probability that a sample of so many units exceeds the limit."""
+    return float(binom.sf(limit, num_units, rate)) * (1 + 1e-9)
 
 
 def make_plan(
@@ -294,6 +312,13 @@ def make_plan(
     if (epochs is None) == (num_steps is None):
         raise InvalidArgument("epochs", epochs, "a number", "Say epochs=... or num_steps=..., one of the two")
     check_count("num_units", num_units)
+    if not check_probability("delta", delta) * num_units < 1:
+        raise InvalidArgument(
+            "delta",
+            delta,
+            "less than one over the number of examples",
+            "Else it allows for the release of some of them as they are",
+        )
     way = _sampling(sampling, batch_size, max_batch_size, num_units)
     if num_steps is None:
         num_steps = way.steps(check_positive("epochs", epochs), num_units)
@@ -301,13 +326,14 @@ def make_plan(
         sampling=way,
         num_units=num_units,
         num_steps=check_count("num_steps", num_steps),
-        clipping=clipping,
-        noise_multiplier=1e3 if noise_multiplier is None else noise_multiplier,
+        clipping=clipping if noise_multiplier is not None else replace(clipping, **_without_count(clipping)),
+        noise_multiplier=1.0 if noise_multiplier is None else noise_multiplier,
         delta=delta,
         physical_batch_size=1 if physical_batch_size is None else physical_batch_size,
         relation=way.relations[0] if relation is None else relation,
         **settings,
     )
+    PldAccountant(relation=draft.relation, unit=draft.unit).compose(draft.event(1))  # refuses what has no analysis
     if physical_batch_size is None:
         room = -(-way.room(num_units) // draft.contribution.examples)
         draft = replace(draft, physical_batch_size=room * draft.rows)
@@ -318,17 +344,29 @@ def make_plan(
         assert draft.max_batch_size is not None
         raise _too_small(draft.max_batch_size)
     if noise_multiplier is None:
+        if isinstance(draft.contribution, Projected) and draft.contribution.projections < 5:
+            raise InvalidArgument(
+                "projections",
+                draft.contribution.projections,
+                "at least 5 to meet an epsilon",
+                "With 20 it costs little",
+            )
         noise = calibrate_noise(
             epsilon=epsilon,
             delta=left,
             relation=draft.relation,
-            template=lambda noise: replace(draft, noise_multiplier=noise, clipping=Flat()).event(),
+            template=lambda noise: replace(draft, noise_multiplier=noise, clipping=Flat())._event(),
         )
-        return replace(draft, noise_multiplier=noise)
+        return replace(draft, noise_multiplier=noise, clipping=clipping)
     steps = _affordable(draft, epsilon, left)
     while draft.correlated is not None and steps > 1 and not _fits(replace(draft, num_steps=steps), epsilon, left):
         steps -= 1  # noise for fewer steps is correlated in another way
     return replace(draft, num_steps=steps)
+
+
+def _without_count(clipping: Clipping) -> dict[str, Any]:
+    """Return what to change while noise is not known yet."""
+    return {"count_noise": None} if isinstance(clipping, Adaptive) else {}
 
 
 def _sampling(
@@ -362,4 +400,4 @@ def _affordable(plan: Plan, epsilon: float, delta: float) -> int:
 
 
 def _fits(plan: Plan, epsilon: float, delta: float, num_steps: int | None = None) -> bool:
-    return PldAccountant(relation=plan.relation).compose(plan.event(num_steps)).epsilon(delta) <= epsilon
+    return PldAccountant(relation=plan.relation).compose(plan._event(num_steps)).epsilon(delta) <= epsilon

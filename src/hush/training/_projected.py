@@ -26,7 +26,7 @@ from hush.training._rules import refuse_mixing
 from hush.training._sum import ClippedSum
 
 _LEAST = 1e-30  # smaller factors are not exact in single precision, and count as 0
-_TOLERANCE = 2e-3  # between the sum's projection and its terms', relative to these, or to the clip norm
+_TOLERANCE = 0.05, 1e-5  # between the sum's projection and its terms': in clip norms, and relative to all terms
 
 
 class ProjectedClipping:
@@ -41,6 +41,8 @@ class ProjectedClipping:
         """Take a model, how many projections there are, and a key that nothing else is drawn with."""
         refuse_mixing(model)
         for name, module in model.named_modules():
+            if module._backward_hooks or module._backward_pre_hooks:
+                raise Unsupported(f"{name or 'the model'}: a backward hook changes gradients that were not measured")
             if getattr(module, "scale_grad_by_freq", False) or getattr(module, "sparse", False):
                 raise Unsupported(f"{name}: scale_grad_by_freq and sparse depend on the whole batch")
         for name, param in model.named_parameters():
@@ -195,6 +197,6 @@ def _agreed(
     terms = factors * torch.where(factors > 0, tangent.detach().double(), 0.0)
     scale = (factors * torch.where(factors > 0, norms, 0.0)).sum()
     error = (torch.stack(dots).sum() if dots else 0.0) - terms.sum()
-    if not bool(torch.as_tensor(error).abs() <= _TOLERANCE * (scale + target)):  # and not NaN
+    if not bool(torch.as_tensor(error).abs() <= _TOLERANCE[0] * target + _TOLERANCE[1] * scale):  # and not NaN
         return None
     return ClippedSum({name: one.float() for name, one in sums.items()}, norms)

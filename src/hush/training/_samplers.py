@@ -76,6 +76,10 @@ class Sampling(ABC):
         """Return a size that nearly always holds a whole batch."""
         return min(self.size(num_units), num_units)
 
+    def count(self, step: int, num_units: int, batch_size: int) -> int | None:
+        """Return how many units a step has, if that is known without drawing them."""
+        return None
+
 
 def _in_turns(settings: Sequence[Setting], count: int) -> list[float]:
     """Return the least noise of every so many steps: a unit that takes part in one of them may take part in that."""
@@ -162,6 +166,9 @@ class Full(Sampling):
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
         return np.arange(num_units)
 
+    def count(self, step: int, num_units: int, batch_size: int) -> int:
+        return num_units
+
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
         return composed([mechanism(noise) for noise, _ in settings])
 
@@ -188,7 +195,10 @@ class FixedSize(Sampling):
         return self.batch_size
 
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
-        return _shuffled(KeyedSource(keys(step), step), num_units)[:batch_size]
+        return _distinct(KeyedSource(keys(step), step), num_units, batch_size)
+
+    def count(self, step: int, num_units: int, batch_size: int) -> int:
+        return batch_size
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
         return composed([FixedSizeSampled(mechanism(noise), size, num_units) for noise, size in settings])
@@ -225,6 +235,10 @@ class _Epochs(Sampling):
         epoch, place = divmod(step, self.per_epoch(num_units))
         return self._order(keys(step - place), epoch, num_units)[place * batch_size : (place + 1) * batch_size]
 
+    def count(self, step: int, num_units: int, batch_size: int) -> int:
+        place = step % self.per_epoch(num_units)
+        return min(batch_size, num_units - place * batch_size)
+
     @abstractmethod
     def _order(self, key: bytes, epoch: int, num_units: int) -> Indices:
         """Return all units in the order of this epoch."""
@@ -251,6 +265,7 @@ class InOrder(_Epochs):
     """Batches in the order of arrival: one pass over a stream, or several."""
 
     how: ClassVar[str] = "DP-SGD in the order of arrival"
+    assumption: ClassVar[str] = "how many units there are, and their order, is public"
 
     def participation(self, num_units: int, num_steps: int) -> Participation:
         turn = self.per_epoch(num_units)
@@ -343,6 +358,18 @@ class CyclicPoisson(Sampling):
 
     def room(self, num_units: int) -> int:
         return Poisson(self.batch_size).room(num_units)
+
+
+def _distinct(source: KeyedSource, count: int, some: int) -> Indices:
+    """Return so many different ones of so many, in a random order: drawn one by one, and again if they were before."""
+    if 2 * some >= count:
+        return _shuffled(source, count)[:some]
+    drawn = np.zeros(0, dtype=np.int64)
+    while True:
+        drawn = np.concatenate([drawn, uniform_below(source, count, 2 * some)])
+        first = np.sort(np.unique(drawn, return_index=True)[1])
+        if len(first) >= some:
+            return drawn[first[:some]]
 
 
 def _shuffled(source: KeyedSource, count: int) -> Indices:

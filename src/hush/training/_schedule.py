@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from hush.errors import InvalidArgument, check_count, check_instance, check_positive
 
+_STAIRS = 64  # of a ramp: each is an event of its own, and a thousand of them would take long to account for
+
 
 class Curve(ABC):
     """By what a number of the plan is multiplied in a step."""
@@ -54,12 +56,12 @@ class _Ramp(Curve):
         check_count("num_steps", self.num_steps)
 
     def _share(self, step: int) -> float:
-        return min(step / self.num_steps, 1.0)
+        return min(step * _STAIRS // self.num_steps, _STAIRS) / _STAIRS
 
 
 @dataclass(frozen=True, slots=True)
 class Linear(_Ramp):
-    """From ``start`` to ``end`` within so many steps, and ``end`` from there on."""
+    """From ``start`` to ``end`` within so many steps, in 64 stairs, and ``end`` from there on."""
 
     def at(self, step: int) -> float:
         return self.start + (self.end - self.start) * self._share(step)

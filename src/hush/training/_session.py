@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance
-from hush.guarantee import Guarantee, Relation, Unit
+from hush.guarantee import Guarantee, Relation, Unit, UnitKind
 from hush.randomness import KeyedSource, Source, assumptions_of, source_or_default
 from hush.training._check import check_batch, check_calls
 from hush.training._clipping import Adaptive, Clipping, Flat
@@ -92,17 +93,24 @@ class PrivateTraining:
         for one in optimizers:
             check_instance("optimizer", one, Optimizer, "Such as torch.optim.SGD(model.parameters(), lr=0.1)")
             _check_optimizer(model, one)
+        _refuse_idle(model, optimizers)
+        for one in optimizers:
             if plan.correlated is not None and hasattr(one, "noise_stddev"):
                 raise Unsupported(f"{type(one).__name__} with correlated noise, whose size changes from step to step")
         own = source_or_default(source)
         self.model, self.optimizer, self.plan = model, optimizer, plan
         self.steps_taken = 0
+        self._process, self._generation = os.getpid(), 0
         self._optimizers = optimizers
         self._num_examples, fetch = fetcher(dataset)
         self._keys = [(0, own.words(4).tobytes())]  # from which step on each holds
         self._assumptions = assumptions_of(own)
         self._owned = None if users is None else users.rows(dataset, self._num_examples)
         self._are_groups = isinstance(users, UserGroups)
+        self._owners = None if self._owned is None else _digest(self._owned)
+        most = max((len(own) for own in self._owned), default=1) if self._owned is not None else 1
+        self._width = 1 if self._are_groups else min(plan.max_examples, most)  # places of a user in a batch
+        self._places, self._counts = _padded(self._owned or [], self._width)
         self._kept: Indices | None = None  # of groups: which examples there are
         if projection is not None:
             check_instance("projection", projection, Ball, "Such as Ball(radius=10.0)")
@@ -130,11 +138,14 @@ class PrivateTraining:
         self._stream: NoiseStream | None = None
         self._projected: ProjectedClipping | None = None
         self.loader = Loader(
-            lambda indices: plan.contribution.change(fetch(indices)),
+            fetch,
             self._batches,
             lambda: self.steps_taken,
             plan.num_steps,
             self._begin,
+            plan.contribution.change,
+            self._num_batches,
+            lambda: self._generation,
         )
 
     def step(self, losses: Tensor | Callable[[], Tensor]) -> Step:
@@ -174,15 +185,14 @@ class PrivateTraining:
         if self._projected is None:
             key = self._key_for("projections")
             self._projected = ProjectedClipping(self.model, projections=contribution.projections, key=key)
-        if not self._checked:
+        if self._position == 0 and (self.steps_taken & (self.steps_taken - 1)) == 0:  # as exact ways are
             self._projected.refuse_coupled(losses, len(batch.weights))
-            self._checked.add(None)
         return self._projected(
             losses,
             clip_norm=self._clipping_of(self.steps_taken).clip_norm,
             weights=moved(batch.weights, next(self.model.parameters()).device),
             step=self.steps_taken,
-            num_summed=2 * self.plan.batch_size,
+            num_summed=2 * self.plan.setting(self.steps_taken)[1],
         )
 
     def _clipped_sum(self, losses: Any, batch: Micro) -> ClippedSum:
@@ -195,13 +205,14 @@ class PrivateTraining:
             self._checked.add(self._engine.signature())
             self._engine.watching = False
         shares = None
-        if plan.rows > 1:
+        rows = len(batch.real) // len(batch.weights)
+        if rows > 1:
             share = batch.real.astype(np.float32) / (plan.contribution.copies * plan.contribution.examples)
             shares = moved(share, losses.device)
         self._engine.backward(losses, weights=shares)
         weights = moved(batch.weights, losses.device)
         clipping = self._clipping_of(self.steps_taken)
-        found = self._engine.clipped_sum(clipping, weights, num_summed=2 * plan.batch_size, rows=plan.rows)
+        found = self._engine.clipped_sum(clipping, weights, num_summed=2 * plan.setting(self.steps_taken)[1], rows=rows)
         if isinstance(self.clipping, Adaptive):
             signs = torch.where(found.norms <= self.clipping.clip_norm, 0.5, -0.5).masked_fill(found.norms.isnan(), 0.0)
             self._unclipped = self._unclipped + (signs * weights).sum()
@@ -228,8 +239,14 @@ class PrivateTraining:
         raise Unsupported("a pickled run would use its noise twice", "Store private.state_dict()")
 
     def guarantee(self) -> Guarantee:
-        """Return what the weights, as they are now, give away."""
-        return self.plan.guarantee(self.steps_taken, self._assumptions)
+        """Return what the weights, as they are now, give away.
+
+        For a number of steps that was fixed in advance. If the run was ended early because of what it had learned, the
+        plan's own guarantee, of all its steps, is what holds: ``private.plan.guarantee()``.
+        """
+        early = 0 < self.steps_taken < self.plan.num_steps
+        assumed = ("the run was not ended because of what it had learned",) if early else ()
+        return self.plan.guarantee(self.steps_taken, (*assumed, *self._assumptions))
 
     def close(self) -> nn.Module:
         """End the run: give the model its ordinary way forward back, and return it."""
@@ -249,6 +266,7 @@ class PrivateTraining:
             "steps_taken": self.steps_taken,
             "keys": list(self._keys),
             "recursion": repr(self._recursion),
+            "owners": self._owners,
             "clip_norm": self.clipping.clip_norm,
             "assumptions": self._assumptions,
             "model": copy.deepcopy(self.model.state_dict()),
@@ -268,6 +286,7 @@ class PrivateTraining:
         if state.get("schema") != "hush.training/3":
             raise InvalidArgument("schema", state.get("schema"), "what state_dict returned")
         agreed = {"plan": repr(self.plan), "num_examples": self._num_examples, "recursion": repr(self._recursion)}
+        agreed["owners"] = self._owners
         for name, own in agreed.items():
             if state[name] != own:
                 raise InvalidArgument(name, state[name], f"{own}", "A run goes on under the plan that it began with")
@@ -290,6 +309,7 @@ class PrivateTraining:
             # What was drawn before stays under its keys, for later noise that is correlated with it.
             self._keys = [*(pair for pair in self._keys if self.steps_taken), (self.steps_taken, os.urandom(32))]
         self._stream = self._kept = self._projected = None
+        self._generation += 1  # loops that were begun before are over
         torch.set_rng_state(state["random"][0])
         for device, numbers in enumerate(state["random"][1:][: torch.cuda.device_count()]):
             torch.cuda.set_rng_state(numbers, device)
@@ -314,16 +334,27 @@ class PrivateTraining:
             real = np.concatenate([real, np.zeros((missing, 1), dtype=np.bool_)]).reshape(-1, together)
         if (copies := plan.contribution.copies) > 1:
             rows, real = np.repeat(rows, copies, axis=1), np.repeat(real, copies, axis=1)
-        return micro_batches(rows, plan.physical_batch_size, step, plan.max_batch_size, real)
+        size = max(plan.physical_batch_size // plan.rows, 1) * rows.shape[1]
+        return micro_batches(rows, size, step, plan.max_batch_size, real)
+
+    def _num_batches(self, step: int) -> int:
+        """Return how many physical batches a step has, without drawing its sample if that can be."""
+        plan = self.plan
+        units = plan.sampling.count(step, plan.num_units, plan.setting(step)[1])
+        units = plan.max_batch_size if units is None else units
+        if units is None:
+            return len(self._batches(step))
+        some = max(plan.physical_batch_size // plan.rows, 1)
+        return max(math.ceil(math.ceil(units / plan.contribution.examples) / some), 1)
 
     def _rows_of(self, owned: list[Indices], units: Indices, step: int) -> tuple[Indices, NDArray[np.bool_]]:
         """Return the examples of users, and which places are taken."""
-        key, most = self._key_for("examples", step), self.plan.max_examples
-        rows = np.zeros((len(units), most), dtype=np.int64)
-        real = np.zeros((len(units), most), dtype=np.bool_)
-        for place, unit in enumerate(units.tolist()):
-            own = chosen(owned[unit], most, KeyedSource(key, (step << 48) + unit))
-            rows[place, : len(own)], real[place, : len(own)] = own, True
+        key, most = self._key_for("examples", step), self._width
+        rows = self._places[units]
+        real = np.arange(most) < self._counts[units, None]
+        for place in np.flatnonzero(self._counts[units] > most).tolist():
+            unit = int(units[place])
+            rows[place] = chosen(owned[unit], most, KeyedSource(key, (step << 48) + unit))
         return rows, real
 
     def _kept_of(self, owned: list[Indices]) -> Indices:
@@ -348,6 +379,11 @@ class PrivateTraining:
         if unanswered or (batch.step, batch.position) != (self.steps_taken, self._position):
             self._abandon()
             raise InvalidArgument("step", "out of turn", "one loop over private.loader, and a step for each batch")
+        if os.getpid() != self._process:
+            raise Unsupported(
+                "a run in a forked process would draw the samples and the noise of the other one",
+                "Fork before privatize, or load state_dict() into a run of its own",
+            )
         self._current = batch
         if not self._is_projected:
             self._engine.begin(len(batch.indices))
@@ -393,6 +429,21 @@ class PrivateTraining:
         return self._stream
 
 
+def _digest(owned: list[Indices]) -> str:
+    """Return a number that tells who owns what from any other ownership."""
+    lengths = np.array([len(own) for own in owned], dtype=np.int64)
+    return hashlib.sha256(lengths.tobytes() + np.concatenate(owned).tobytes()).hexdigest()
+
+
+def _padded(owned: list[Indices], width: int) -> tuple[Indices, Indices]:
+    """Return the first examples of each user, as a table, and how many there are."""
+    table = np.zeros((len(owned), width), dtype=np.int64)
+    for unit, own in enumerate(owned):
+        some = own[:width]
+        table[unit, : len(some)] = some
+    return table, np.array([len(own) for own in owned], dtype=np.int64)
+
+
 def _random_state() -> list[Tensor]:
     return [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
 
@@ -406,6 +457,20 @@ def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
         raise Unsupported("LBFGS evaluates the loss several times per step", "Use SGD or AdamW")
     if not any(param.requires_grad for param in model.parameters()):
         raise InvalidArgument("model", type(model).__name__, "at least one parameter that is trained")
+
+
+def _refuse_idle(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+    """Refuse parameters that are trained by no optimizer: they would be clipped and paid for, and stay as they are."""
+    moved_ones = {id(param) for one in optimizers for group in one.param_groups for param in group["params"]}
+    idle = [name for name, param in model.named_parameters() if param.requires_grad and id(param) not in moved_ones]
+    if idle:
+        shown = ", ".join(idle[:8]) + (", ..." if len(idle) > 8 else "")
+        raise InvalidArgument(
+            "optimizer",
+            shown,
+            "an optimizer for every parameter that requires a gradient",
+            "Freeze them, or build the optimizer after the model is complete",
+        )
 
 
 def _clipping(clip_norm: float | None, clipping: Clipping | None) -> Clipping:
@@ -491,13 +556,14 @@ def privatize(
     3.0
     """
     users = as_users(unit)
-    if unit is None:
+    if unit is None or (isinstance(unit, Unit) and unit.kind is not UnitKind.EXAMPLE):
         refuse_repeated_ids(dataset)
     num_units = num_examples = fetcher(dataset)[0]
     settings: dict[str, Any] = {"unit": Unit.example() if unit is None else unit}
     if users is not None:
         owned = users.rows(dataset, num_examples)
         settings = {"unit": users.unit}
+        settings["labelled"] = True
         if isinstance(users, UserGroups):
             num_units = sum(min(len(own), users.max_examples) for own in owned)
             settings["group_size"] = users.max_examples

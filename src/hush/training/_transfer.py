@@ -34,6 +34,8 @@ def freeze_except(model: nn.Module, *patterns: str) -> tuple[str, ...]:
     """
     check_instance("model", model, nn.Module)
     refuse_private(model)
+    for pattern in patterns:
+        check_instance("patterns", pattern, str, "Names one by one: freeze_except(model, 'fc', '*.bias')")
     if not patterns:
         raise InvalidArgument("patterns", patterns, "at least one name, such as 'fc' or '*.bias'")
     names = dict(model.named_parameters(remove_duplicate=False))

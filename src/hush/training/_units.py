@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hush.accounting import Gaussian, Group, PldAccountant, PoissonSampled, SelfComposed
-from hush.errors import InvalidArgument, check_count, check_positive
+from hush.errors import InvalidArgument, check_count, check_instance, check_positive
 from hush.guarantee import Guarantee, Unit
 from hush.randomness import KeyedSource
 
-_LIKE_IDS = ("id", "user", "person", "patient", "customer", "client", "member")
+_LIKE_IDS = {
+    *("id", "ids", "uid", "user", "users", "userid", "username", "person", "patient", "customer", "client", "member"),
+    *("subject", "account", "author", "speaker", "device", "email", "participant", "household", "owner"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +37,8 @@ class Users:
         ids: A column of the dataset (its name), or one id per example.
         max_examples: How many of a user's examples take part in a step at most; others are drawn afresh in each.
         times: When each example was made, for a window: a column or an array, in seconds or as datetimes.
-        window: The length of the time window; what a user does in one of them is protected together.
+        window: The length of the time windows, counted from 1970 on; what a user does in one of them is protected
+            together, and what falls into two of them is not.
     """
 
     ids: Any
@@ -44,6 +49,9 @@ class Users:
     def __post_init__(self) -> None:
         """Check what can be."""
         check_count("max_examples", self.max_examples)
+        if self.window is not None:
+            check_instance("window", self.window, timedelta, "Such as timedelta(days=7)")
+            Unit.user_window(self.window)  # refuses what is no window
         if (self.times is None) != (self.window is None):
             raise InvalidArgument("window", self.window, "a timedelta together with times, or neither")
 
@@ -62,7 +70,8 @@ class Users:
             windows = np.floor_divide(seconds, self.window.total_seconds()).astype(np.int64)
             labels = np.unique(np.stack([labels, windows], 1), axis=0, return_inverse=True)[1].reshape(-1)
         order = np.argsort(labels, kind="stable")
-        return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+        owned = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+        return sorted(owned, key=lambda own: int(own[0]))  # in the order in which they first appear
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +98,13 @@ def as_users(unit: Any) -> Users | None:
 
 def refuse_repeated_ids(dataset: Any) -> None:
     """Refuse a dataset with a column that looks like whose an example is, and repeats, where no unit is declared."""
-    if not isinstance(dataset, Mapping):
-        return
-    for name, column in dataset.items():
-        words = str(name).lower().replace("-", "_").split("_")
-        if not any(word in _LIKE_IDS for word in words):
+    for name, column in _columns(dataset).items():
+        words = re.sub(r"([a-z])([A-Z])", r"\1 \2", str(name)).lower()
+        if not any({word, word.rstrip("s")} & _LIKE_IDS for word in re.split(r"[^a-z]+", words)):
             continue
         values = _plain(column)
-        if values.ndim == 1 and values.dtype.kind in "iuUSO" and len(np.unique(values)) < len(values):
+        values = values.reshape(-1) if values.size == len(values) else values
+        if values.ndim == 1 and values.dtype.kind in "iufUSO" and len(set(values.tolist())) < len(values):
             raise InvalidArgument(
                 "unit",
                 None,
@@ -105,34 +113,76 @@ def refuse_repeated_ids(dataset: Any) -> None:
             )
 
 
+def _columns(dataset: Any, wanted: str | None = None) -> Mapping[Any, Any]:
+    """Return the columns of a dataset that has them: a mapping, or examples that are mappings, read once."""
+    if isinstance(dataset, Mapping):
+        return dataset
+    if isinstance(dataset, tuple) or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        return {}
+    first = dataset[0] if len(dataset) else None
+    if not isinstance(first, Mapping):
+        return {}
+    names = [name for name in first if np.ndim(_plain(first[name])) == 0 and wanted in (None, name)]
+    rows = [dataset[index] for index in range(len(dataset))] if names else []
+    return {name: np.array([_plain(row[name]).item() for row in rows]) for name in names}
+
+
 def _column(values: Any, dataset: Any, name: str) -> Any:
     if not isinstance(values, str):
         return values
-    if not isinstance(dataset, Mapping) or values not in dataset:
+    columns = _columns(dataset, values)
+    if values not in columns:
         raise InvalidArgument(name, values, "a column of the dataset", "Or one id per example, as an array")
-    return dataset[values]
+    return columns[values]
 
 
 def _plain(values: Any) -> NDArray[Any]:
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    if isinstance(values, Tensor):
+        return values.detach().cpu().numpy()
+    if isinstance(values, (list, tuple)):  # as they are: NumPy would make strings of what is missing
+        return np.array([*values, None], dtype=object)[:-1]
+    return np.asarray(values)
 
 
 def _labels(values: Any, count: int, name: str) -> NDArray[np.int64]:
+    """Return a number for each id, in the order in which they first appear."""
+    if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
+        raise _no_ids(name)
     ids = _plain(values)
+    ids = ids.reshape(-1) if ids.size == len(ids) else ids
     if ids.shape != (count,):
         raise InvalidArgument(name, ids.shape, f"one id for each of the {count} examples")
-    if ids.dtype.kind == "f" and not np.all(np.isfinite(ids)):
-        raise InvalidArgument(name, "not finite", "ids that can be told apart", "NaN is nobody, and nobody's own")
-    return np.unique(ids, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    if ids.dtype.kind == "f":
+        exact = 2.0**24 if ids.dtype.itemsize <= 4 else 2.0**53
+        if not np.all((np.abs(ids) < exact) & (ids == np.floor(ids))):  # and no NaN
+            raise _no_ids(name)
+    if ids.dtype.kind == "O" and not all(isinstance(one, (str, bytes, int)) for one in ids.tolist()):
+        raise _no_ids(name)
+    if ids.dtype.kind not in "iufbUSO":
+        raise _no_ids(name)
+    known: dict[Any, int] = {}
+    keys = [(type(one), one) for one in ids.tolist()]
+    return np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int64)
+
+
+def _no_ids(name: str) -> InvalidArgument:
+    return InvalidArgument(
+        name, "missing", "integers or words, one for every example", "What is missing, or rounded, is not one person"
+    )
 
 
 def _seconds(values: Any) -> NDArray[np.float64]:
     times = _plain(values)
+    times = times.reshape(-1) if times.size == len(times) else times
+    if times.dtype.kind == "O" and all(isinstance(one, datetime) for one in times.tolist()):
+        times = np.array([(one if one.tzinfo else one.replace(tzinfo=UTC)).timestamp() for one in times.tolist()])
     if times.dtype.kind == "M":
         times = (times - np.datetime64("1970-01-01")) / np.timedelta64(1, "s")
+    if times.dtype.kind not in "iuf":
+        raise InvalidArgument("times", str(times.dtype), "seconds or datetimes")
     found = times.astype(np.float64)
-    if not np.all(np.isfinite(found)):
-        raise InvalidArgument("times", "not finite", "a time for every example")
+    if not np.all(np.abs(found) < 1e11):  # and no NaN; more than 3,000 years
+        raise InvalidArgument("times", "out of range", "seconds, or datetimes, for every example")
     return found
 
 
