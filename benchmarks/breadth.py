@@ -10,9 +10,9 @@ epsilon at equal noise. Writes benchmarks/results/breadth.json.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -133,18 +133,22 @@ class Lstm(nn.Module):
         return self.head(self.lstm(x.squeeze(1))[0][:, -1])
 
 
+NETWORKS: dict[str, Callable[[], nn.Module]] = {"CNN": cnn, "LSTM": Lstm}
+
+
+def variants(batch: int = 1024) -> dict[str, dict[str, Any]]:
+    """Return settings by name: exact norms, and estimated ones."""
+    some = {f"{count} projections": {"contribution": Projected(count)} for count in (1, 5, 20)}
+    return {name: {"batch_size": batch} | settings for name, settings in ({"exact": {}} | some).items()}
+
+
 def projections(repetitions: int) -> dict[str, Any]:
-    """Return time and epsilon of projected norms against exact ones, at equal noise."""
-    examples, batch, rows = data(), 256, {}
-    for title, make in {"CNN": cnn, "LSTM": Lstm}.items():
-        settings: dict[str, dict[str, Any]] = {"exact": {"batch_size": batch}}
-        settings |= {
-            f"{count} projections": {"batch_size": batch, "contribution": Projected(count)} for count in (1, 5, 20)
-        }
-        steppers = {name: stepper(make, examples, each) for name, each in settings.items()}
-        found = measure(steppers, repetitions)
+    """Return time, memory and epsilon of projected norms against exact ones, at equal noise."""
+    examples, rows = data(), {}
+    for title, make in NETWORKS.items():
+        found = measure({name: stepper(make, examples, each) for name, each in variants().items()}, repetitions)
         rows[title] = {}
-        for name, each in settings.items():
+        for name, each in variants().items():
             model = make()
             plan = hush.privatize(
                 model, sgd(model), examples, noise_multiplier=1.0, delta=1e-5, num_steps=1000, **each
@@ -153,33 +157,36 @@ def projections(repetitions: int) -> dict[str, Any]:
                 "milliseconds": spread(found[name]),
                 "over_exact": statistics.median(found[name]) / statistics.median(found["exact"]),
                 "epsilon of 1000 steps": plan.guarantee().epsilon,
-                "peak MiB of a step": statistics.median(peak(steppers[name]) for _ in range(3)),
+                "peak MiB of steps": peak(title, name),
             }
     return rows
 
 
-def peak(step: Stepper) -> float:
-    """Return how much more memory the process had at most, in MiB, while it took a step (Linux; else 0)."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return 0.0
+def peak(title: str, name: str) -> float:
+    """Return how much more memory a process has at most, in MiB, once it takes steps: measured in one of its own."""
+    command = [sys.executable, __file__, "--peak", title, name]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(found.stdout.split()[-1])
 
-    def resident(key: str) -> float:
-        line = next(line for line in status.read_text().splitlines() if line.startswith(key))
-        return int(line.split()[1]) / 1024
 
-    gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # forget the largest so far
-    before = resident("VmRSS")
-    step()
-    return max(resident("VmHWM") - before, 0.0)
+def measure_peak(title: str, name: str) -> float:
+    """Return that of this process."""
+    step = stepper(NETWORKS[title], data(), variants()[name])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(3):
+        step()
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=15)
     parser.add_argument("--quick", action="store_true", help="few repetitions, nothing written")
+    parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.peak:
+        print(measure_peak(*options.peak))
+        return
     warnings.simplefilter("ignore")
     torch.set_num_threads(2)
     repetitions = 3 if options.quick else options.repetitions
@@ -198,10 +205,10 @@ def main() -> None:
             bar = f" (must {CLIPPING_BAR})" if name in CLIPPINGS else ""
             print(f"    {name:26} {statistics.median(values) / base:5.2f}x{bar}", flush=True)
     print("  projections ...", file=sys.stderr, flush=True)
-    against = projections(repetitions)
+    against = projections(min(repetitions, 5))
     for title, rows in against.items():
         for name, row in rows.items():
-            memory, epsilon = row["peak MiB of a step"], row["epsilon of 1000 steps"]
+            memory, epsilon = row["peak MiB of steps"], row["epsilon of 1000 steps"]
             print(f"{title}, {name}: {row['over_exact']:.2f}x, {memory:.0f} MiB, epsilon {epsilon:.3g}", flush=True)
     if options.quick:
         return
