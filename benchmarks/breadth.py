@@ -1,7 +1,7 @@
 """What does each way to clip, sample, share and correlate cost, over flat clipping of each example's own gradient?
 
-All ways train the same model on batches of the same expected size, steps taking turns, so that a busy machine slows all
-alike. And norms from random projections against exact ones, on an LSTM and a CNN: time, memory beyond the model's, and
+Each way trains the same model on batches of the same expected size, its steps and those of flat clipping taking turns, so
+that a busy machine slows both alike; "flat" against itself shows what chance does. And norms from random projections against exact ones, on an LSTM and a CNN: time, memory beyond the model's, and
 epsilon at equal noise. Writes benchmarks/results/breadth.json.
 
     make benchmark-breadth                # or: python benchmarks/breadth.py [--quick]
@@ -194,16 +194,22 @@ def main() -> None:
     for title, (make, batch) in WORKLOADS.items():
         print(f"  {title} ...", file=sys.stderr, flush=True)
         examples = data()
-        times = measure({name: stepper(make, examples, each) for name, each in ways(batch).items()}, repetitions)
-        base = statistics.median(times[BASE])
-        report[title] = {
-            name: {"milliseconds": spread(values), "over_flat": statistics.median(values) / base}
-            for name, values in times.items()
-        }
-        print(f"{title}: flat {base:.1f} ms", flush=True)
-        for name, values in times.items():
+        report[title] = {}
+        print(f"{title}:", flush=True)
+        flat = ways(batch)[BASE]
+        for name, settings in ways(batch).items():
+            other = "again" if name == BASE else name  # what two equal ways differ by
+            times = measure(
+                {BASE: stepper(make, examples, flat), other: stepper(make, examples, settings)}, repetitions
+            )
+            ratio = statistics.median(times[other]) / statistics.median(times[BASE])
+            report[title][name] = {
+                "milliseconds": spread(times[other]),
+                "flat": spread(times[BASE]),
+                "over_flat": ratio,
+            }
             bar = f" (must {CLIPPING_BAR})" if name in CLIPPINGS else ""
-            print(f"    {name:26} {statistics.median(values) / base:5.2f}x{bar}", flush=True)
+            print(f"    {name:26} {statistics.median(times[other]):7.1f} ms {ratio:5.2f}x{bar}", flush=True)
     print("  projections ...", file=sys.stderr, flush=True)
     against = projections(min(repetitions, 5))
     for title, rows in against.items():
