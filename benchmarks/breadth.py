@@ -1,8 +1,8 @@
 """What does each way to clip, sample, share and correlate cost, over flat clipping of each example's own gradient?
 
-Each way trains the same model on batches of the same expected size, its steps and those of flat clipping taking turns, so
-that a busy machine slows both alike; "flat" against itself shows what chance does. And norms from random projections against exact ones, on an LSTM and a CNN: time, memory beyond the model's, and
-epsilon at equal noise. Writes benchmarks/results/breadth.json.
+Each way trains the same model on batches of the same expected size, its steps and those of flat clipping taking turns,
+so that a busy machine slows both alike; "flat" against itself shows what chance does. And norms from random projections
+against exact ones, on an LSTM and a CNN: time, memory, and epsilon at equal noise. Writes benchmarks/results/breadth.json.
 
     make benchmark-breadth                # or: python benchmarks/breadth.py [--quick]
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -172,10 +171,17 @@ def peak(title: str, name: str) -> float:
 def measure_peak(title: str, name: str) -> float:
     """Return that of this process."""
     step = stepper(NETWORKS[title], data(), variants()[name])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = high_water()
     for _ in range(3):
         step()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return high_water() - before
+
+
+def high_water() -> float:
+    """Return the most memory that this process has had, in MiB (Linux; else 0)."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
 
 
 def main() -> None:
