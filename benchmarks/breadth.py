@@ -2,7 +2,8 @@
 
 Each way trains the same model on batches of the same expected size, its steps and those of flat clipping taking turns,
 so that a busy machine slows both alike; "flat" against itself shows what chance does. And norms from random projections
-against exact ones, on an LSTM and a CNN: time, memory, and epsilon at equal noise. Writes benchmarks/results/breadth.json.
+against exact ones, on an LSTM and a CNN: time, memory, and epsilon at equal noise. Writes
+benchmarks/results/breadth.json.
 
     make benchmark-breadth                # or: python benchmarks/breadth.py [--quick]
 """
@@ -155,7 +156,7 @@ def projections(repetitions: int) -> dict[str, Any]:
             rows[title][name] = {
                 "milliseconds": spread(found[name]),
                 "over_exact": statistics.median(found[name]) / statistics.median(found["exact"]),
-                "epsilon of 1000 steps": plan.guarantee().epsilon,
+                "epsilon of 1000 steps": f"{plan.guarantee().epsilon:.4g}",
                 "peak MiB of steps": peak(title, name),
             }
     return rows
@@ -221,7 +222,7 @@ def main() -> None:
     for title, rows in against.items():
         for name, row in rows.items():
             memory, epsilon = row["peak MiB of steps"], row["epsilon of 1000 steps"]
-            print(f"{title}, {name}: {row['over_exact']:.2f}x, {memory:.0f} MiB, epsilon {epsilon:.3g}", flush=True)
+            print(f"{title}, {name}: {row['over_exact']:.2f}x, {memory:.0f} MiB, epsilon {epsilon}", flush=True)
     if options.quick:
         return
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
