@@ -440,17 +440,17 @@ def test_an_epoch_stays_one_when_it_is_resumed_under_a_new_key(sampling: Any) ->
         return hush.privatize(network, optimizer, (x, y), **settings)
 
     private = start()
-    seen = [private._sample(step) for step in range(3)]
+    seen = [private._batches.sample(step) for step in range(3)]
     for inputs, targets in private.loader:
         private.step(nn.functional.cross_entropy(private.model(inputs), targets, reduction="none"))
         if private.steps_taken == 3:
             break
     resumed = start()
     resumed.load_state_dict(private.state_dict())
-    seen += [resumed._sample(step) for step in range(3, 5)]
+    seen += [resumed._batches.sample(step) for step in range(3, 5)]
     assert sorted(np.concatenate(seen).tolist()) == list(range(COUNT))
     assert [first for first, _ in resumed._keys] == [0, 3]
-    assert not np.array_equal(resumed._sample(5), private._sample(5)), "the next epoch is a new one"
+    assert not np.array_equal(resumed._batches.sample(5), private._batches.sample(5)), "the next epoch is a new one"
 
 
 # Each sampling against its accountant

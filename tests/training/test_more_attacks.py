@@ -113,7 +113,7 @@ def test_forks_do_not_share_samples() -> None:
     for _ in range(2):
         fork = run(nn.Linear(6, 3), data)
         fork.load_state_dict(state)
-        samples.append(fork._sample(0).tolist())
+        samples.append(fork._batches.sample(0).tolist())
     assert samples[0] != samples[1]
 
 
@@ -130,7 +130,7 @@ def test_a_state_that_fails_to_load_is_counted() -> None:
 def test_padding_is_nobodys_data() -> None:
     private = run(nn.Linear(6, 3), (torch.full((60, 6), 7.0), torch.full((60,), 2)), physical_batch_size=50)
     x, y = next(iter(private.loader))
-    real = len(private._sample(0))
+    real = len(private._batches.sample(0))
     assert bool((x[:real] == 7).all())
     assert bool((y[:real] == 2).all())
     assert not x[real:].any()

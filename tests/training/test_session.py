@@ -124,7 +124,7 @@ def test_the_update_is_the_noisy_clipped_sum_over_the_expected_batch() -> None:
     """One step, by hand; the divisor is the plan's, whatever the sample's size."""
     private = run(num_steps=1, clip_norm=0.3, batch_size=40)
     before = weights(private)
-    sample = private._sample(0)
+    sample = private._batches.sample(0)
     x, y = data()
     expected = hush.training.looped_sum(
         copy.deepcopy(private.model),
@@ -141,7 +141,7 @@ def test_the_update_is_the_noisy_clipped_sum_over_the_expected_batch() -> None:
 
 def test_an_empty_sample_takes_its_noise() -> None:
     private = run(num_steps=30, batch_size=1, count=300)
-    sizes = [len(private._sample(step)) for step in range(30)]
+    sizes = [len(private._batches.sample(step)) for step in range(30)]
     assert 0 in sizes
     before = weights(private)
     for number, (x, y) in enumerate(private.loader):

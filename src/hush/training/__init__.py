@@ -50,6 +50,7 @@ from hush.training._optimizers import Lamb as Lamb
 from hush.training._phases import PublicPhase as PublicPhase
 from hush.training._phases import pretrain as pretrain
 from hush.training._plan import Plan as Plan
+from hush.training._privatize import privatize as privatize
 from hush.training._samplers import BallsInBins as BallsInBins
 from hush.training._samplers import CyclicPoisson as CyclicPoisson
 from hush.training._samplers import FixedSize as FixedSize
@@ -65,7 +66,6 @@ from hush.training._schedule import Piecewise as Piecewise
 from hush.training._schedule import Schedule as Schedule
 from hush.training._session import PrivateTraining as PrivateTraining
 from hush.training._session import Step as Step
-from hush.training._session import privatize as privatize
 from hush.training._sum import ClippedSum as ClippedSum
 from hush.training._transfer import freeze_except as freeze_except
 from hush.training._transfer import replace_head as replace_head

@@ -15,7 +15,8 @@ from torch.optim import Optimizer
 
 from hush.errors import InvalidArgument, Unsupported
 from hush.training._contributions import Projected
-from hush.training._session import PrivateTraining, privatize
+from hush.training._privatize import privatize
+from hush.training._session import PrivateTraining
 
 
 def fit(

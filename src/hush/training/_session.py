@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance
-from hush.guarantee import Guarantee, Relation, Unit, UnitKind
-from hush.randomness import KeyedSource, Source, assumptions_of, source_or_default
+from hush.guarantee import Guarantee
+from hush.randomness import Source, assumptions_of, source_or_default
+from hush.training._batches import Batches
 from hush.training._check import check_batch, check_calls
-from hush.training._clipping import Adaptive, Clipping, Flat
-from hush.training._contributions import Contribution, PerExample, Projected
-from hush.training._correlated import CorrelatedNoise
+from hush.training._clipping import Adaptive, Clipping
+from hush.training._contributions import Projected
 from hush.training._engine import Engine
-from hush.training._loader import Loader, Micro, fetcher, micro_batches, moved
+from hush.training._loader import Loader, Micro, fetcher, moved
 from hush.training._noise import gaussian
 from hush.training._noise_stream import NoiseStream
-from hush.training._phases import PublicPhase
-from hush.training._plan import Plan, make_plan
+from hush.training._plan import Plan
 from hush.training._projected import ProjectedClipping
-from hush.training._samplers import Indices, Sampling
-from hush.training._schedule import Schedule
 from hush.training._sum import ClippedSum
-from hush.training._units import UserGroups, Users, as_users, chosen, refuse_repeated_ids
+from hush.training._units import Users
 from hush.training._update import Ball, Updater
 
 
@@ -105,13 +99,7 @@ class PrivateTraining:
         self._num_examples, fetch = fetcher(dataset)
         self._keys = [(0, own.words(4).tobytes())]  # from which step on each holds
         self._assumptions = assumptions_of(own)
-        self._owned = None if users is None else users.rows(dataset, self._num_examples)
-        self._are_groups = isinstance(users, UserGroups)
-        self._owners = None if self._owned is None else _digest(self._owned)
-        most = max((len(own) for own in self._owned), default=1) if self._owned is not None else 1
-        self._width = 1 if self._are_groups else min(plan.max_examples, most)  # places of a user in a batch
-        self._places, self._counts = _padded(self._owned or [], self._width)
-        self._kept: Indices | None = None  # of groups: which examples there are
+        self._batches = Batches(plan, users, dataset, self._num_examples, self._key_for)
         if projection is not None:
             check_instance("projection", projection, Ball, "Such as Ball(radius=10.0)")
         self._projection = projection
@@ -144,7 +132,7 @@ class PrivateTraining:
             plan.num_steps,
             self._begin,
             plan.contribution.change,
-            self._num_batches,
+            self._batches.count,
             lambda: self._generation,
         )
 
@@ -155,6 +143,7 @@ class PrivateTraining:
         logical batch. An example whose gradient is not finite contributes nothing. For `Projected` contributions, take
         a function that runs the model and returns the losses.
         """
+        self._refuse_forks()
         batch = self._current
         if batch is None:
             raise InvalidArgument("losses", "out of turn", "one call of step for each batch of private.loader")
@@ -266,7 +255,7 @@ class PrivateTraining:
             "steps_taken": self.steps_taken,
             "keys": list(self._keys),
             "recursion": repr(self._recursion),
-            "owners": self._owners,
+            "owners": self._batches.owners,
             "clip_norm": self.clipping.clip_norm,
             "assumptions": self._assumptions,
             "model": copy.deepcopy(self.model.state_dict()),
@@ -286,7 +275,7 @@ class PrivateTraining:
         if state.get("schema") != "hush.training/3":
             raise InvalidArgument("schema", state.get("schema"), "what state_dict returned")
         agreed = {"plan": repr(self.plan), "num_examples": self._num_examples, "recursion": repr(self._recursion)}
-        agreed["owners"] = self._owners
+        agreed["owners"] = self._batches.owners
         for name, own in agreed.items():
             if state[name] != own:
                 raise InvalidArgument(name, state[name], f"{own}", "A run goes on under the plan that it began with")
@@ -308,62 +297,12 @@ class PrivateTraining:
         if "test randomness" not in self._assumptions:
             # What was drawn before stays under its keys, for later noise that is correlated with it.
             self._keys = [*(pair for pair in self._keys if self.steps_taken), (self.steps_taken, os.urandom(32))]
-        self._stream = self._kept = self._projected = None
+        self._stream = self._projected = None
+        self._batches.resumed()
         self._generation += 1  # loops that were begun before are over
         torch.set_rng_state(state["random"][0])
         for device, numbers in enumerate(state["random"][1:][: torch.cuda.device_count()]):
             torch.cuda.set_rng_state(numbers, device)
-
-    def _sample(self, step: int) -> Indices:
-        """Return the units of a step."""
-        size = self.plan.setting(step)[1]
-        return self.plan.sampling.sample(partial(self._key_for, "sampling"), step, self.plan.num_units, size)
-
-    def _batches(self, step: int) -> list[Micro]:
-        """Return the physical batches of a step: contributions, each with its examples."""
-        plan, units = self.plan, self._sample(step)
-        rows: Indices = units.reshape(-1, 1)
-        real: NDArray[np.bool_] = np.ones(rows.shape, dtype=np.bool_)
-        if self._owned is not None and self._are_groups:
-            rows = self._kept_of(self._owned)[rows]
-        elif self._owned is not None:
-            rows, real = self._rows_of(self._owned, units, step)
-        if (together := plan.contribution.examples) > 1:
-            missing = -len(rows) % together
-            rows = np.concatenate([rows, np.zeros((missing, 1), dtype=np.int64)]).reshape(-1, together)
-            real = np.concatenate([real, np.zeros((missing, 1), dtype=np.bool_)]).reshape(-1, together)
-        if (copies := plan.contribution.copies) > 1:
-            rows, real = np.repeat(rows, copies, axis=1), np.repeat(real, copies, axis=1)
-        size = max(plan.physical_batch_size // plan.rows, 1) * rows.shape[1]
-        return micro_batches(rows, size, step, plan.max_batch_size, real)
-
-    def _num_batches(self, step: int) -> int:
-        """Return how many physical batches a step has, without drawing its sample if that can be."""
-        plan = self.plan
-        units = plan.sampling.count(step, plan.num_units, plan.setting(step)[1])
-        units = plan.max_batch_size if units is None else units
-        if units is None:
-            return len(self._batches(step))
-        some = max(plan.physical_batch_size // plan.rows, 1)
-        return max(math.ceil(math.ceil(units / plan.contribution.examples) / some), 1)
-
-    def _rows_of(self, owned: list[Indices], units: Indices, step: int) -> tuple[Indices, NDArray[np.bool_]]:
-        """Return the examples of users, and which places are taken."""
-        key, most = self._key_for("examples", step), self._width
-        rows = self._places[units]
-        real = np.arange(most) < self._counts[units, None]
-        for place in np.flatnonzero(self._counts[units] > most).tolist():
-            unit = int(units[place])
-            rows[place] = chosen(owned[unit], most, KeyedSource(key, (step << 48) + unit))
-        return rows, real
-
-    def _kept_of(self, owned: list[Indices]) -> Indices:
-        """Return which examples take part in the run, if no user may have more than a group; also when resumed."""
-        if self._kept is None:
-            key, most = self._key_for("examples kept", 0), self.plan.group_size
-            kept = [chosen(own, most, KeyedSource(key, unit)) for unit, own in enumerate(owned)]
-            self._kept = np.sort(np.concatenate(kept))
-        return self._kept
 
     def _key_for(self, purpose: str, step: int | None = None) -> bytes:
         """Return the key for a purpose in a step; the current one, if none is said."""
@@ -379,14 +318,17 @@ class PrivateTraining:
         if unanswered or (batch.step, batch.position) != (self.steps_taken, self._position):
             self._abandon()
             raise InvalidArgument("step", "out of turn", "one loop over private.loader, and a step for each batch")
+        self._refuse_forks()
+        self._current = batch
+        if not self._is_projected:
+            self._engine.begin(len(batch.indices))
+
+    def _refuse_forks(self) -> None:
         if os.getpid() != self._process:
             raise Unsupported(
                 "a run in a forked process would draw the samples and the noise of the other one",
                 "Fork before privatize, or load state_dict() into a run of its own",
             )
-        self._current = batch
-        if not self._is_projected:
-            self._engine.begin(len(batch.indices))
 
     def _abandon(self) -> None:
         """Forget an unfinished logical batch."""
@@ -429,21 +371,6 @@ class PrivateTraining:
         return self._stream
 
 
-def _digest(owned: list[Indices]) -> str:
-    """Return a number that tells who owns what from any other ownership."""
-    lengths = np.array([len(own) for own in owned], dtype=np.int64)
-    return hashlib.sha256(lengths.tobytes() + np.concatenate(owned).tobytes()).hexdigest()
-
-
-def _padded(owned: list[Indices], width: int) -> tuple[Indices, Indices]:
-    """Return the first examples of each user, as a table, and how many there are."""
-    table = np.zeros((len(owned), width), dtype=np.int64)
-    for unit, own in enumerate(owned):
-        some = own[:width]
-        table[unit, : len(some)] = some
-    return table, np.array([len(own) for own in owned], dtype=np.int64)
-
-
 def _random_state() -> list[Tensor]:
     return [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
 
@@ -471,132 +398,3 @@ def _refuse_idle(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
             "an optimizer for every parameter that requires a gradient",
             "Freeze them, or build the optimizer after the model is complete",
         )
-
-
-def _clipping(clip_norm: float | None, clipping: Clipping | None) -> Clipping:
-    if clipping is None:
-        return Flat(1.0 if clip_norm is None else clip_norm)
-    if clip_norm is not None:
-        raise InvalidArgument("clip_norm", clip_norm, "nothing, beside clipping=...", "It has a clip norm of its own")
-    return clipping
-
-
-def privatize(
-    model: nn.Module,
-    optimizer: Optimizer | Sequence[Optimizer],
-    dataset: Any,
-    *,
-    delta: float,
-    clip_norm: float | None = None,
-    clipping: Clipping | None = None,
-    batch_size: int | None = None,
-    epsilon: float | None = None,
-    noise_multiplier: float | None = None,
-    epochs: float | None = None,
-    num_steps: int | None = None,
-    physical_batch_size: int | None = None,
-    max_batch_size: int | None = None,
-    sampling: Sampling | None = None,
-    contribution: Contribution | None = None,
-    schedule: Schedule | None = None,
-    correlated: CorrelatedNoise | None = None,
-    projection: Ball | None = None,
-    relation: Relation | None = None,
-    unit: Any = None,
-    starts_from: PublicPhase | None = None,
-    compile: bool | str | None = None,  # noqa: A002
-    memory_limit: int | None = None,
-    source: Source | None = None,
-) -> PrivateTraining:
-    """Prepare a model for private training: three lines more in an ordinary loop.
-
-    Args:
-        model: Any module that treats examples, in the first dimension, one by one. It stays the caller's own.
-        optimizer: Any of torch's over the model's parameters, or several.
-        dataset: Tensors of one length (as a tuple, or a TensorDataset), or a Dataset with a length.
-        delta: The delta of the guarantee; less than one over the number of examples.
-        clip_norm: To what norm each example's gradient is clipped; 1, if nothing is said.
-        clipping: Or how it is clipped, such as ``Automatic()`` or ``Flat(groups=PerLayer())``.
-        batch_size: How many examples are in a batch on average; without it, all are in every batch (DP-GD).
-        epsilon: What the whole run may cost; the noise is calibrated to it.
-        noise_multiplier: The noise instead; with epsilon as well, the run ends before it would cost more.
-        epochs: How many times an example is seen on average.
-        num_steps: Or how many steps are taken.
-        physical_batch_size: How many examples go through the model at once; only memory and speed depend on it.
-        max_batch_size: How many examples take part in a step at most, so that all steps have one shape and cost the
-            same; what that changes is part of delta. Without it, a large sample takes one more physical batch.
-        sampling: How batches are drawn, instead of ``batch_size``: such as ``BallsInBins(512)`` or ``InOrder(512)``.
-        contribution: What is clipped, if it is not each example's own gradient: such as ``Augmented(8)``.
-        schedule: How noise, clip norm and batch size change over the steps.
-        correlated: How noise is correlated over the steps, such as ``BufferedToeplitz()`` with ``InOrder(512)``.
-        projection: A ball that the weights are kept in.
-        relation: What neighbouring datasets are; without it, the first that the sampling is proven for.
-        unit: What is protected: a column of the dataset with whose each example is, or an array of such ids, or
-            `Users` and `UserGroups` with more to say; without it, an example. A `Unit` names what one example stands
-            for.
-        starts_from: What `pretrain` returned, if the weights were trained on public data before; not accounted for.
-        compile: Whether torch.compile is to speed up the model and the clipping, or by which of its backends; without
-            it, on a GPU only. The numbers are the same within rounding.
-        memory_limit: How many bytes all examples' gradients of one parameter may take; beyond it they are computed a
-            few at a time, and twice. An eighth of the device's memory, unless given.
-        source: Where the secret key comes from; for tests, a TestSource.
-
-    Returns:
-        The run: ``private.model``, ``private.loader``, ``private.step(losses)``, ``private.guarantee()``.
-
-    >>> from torch.nn import functional as F
-    >>> x, y = torch.randn(200, 4), torch.randint(0, 2, (200,))
-    >>> model = nn.Linear(4, 2)
-    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-    >>> private = privatize(model, optimizer, (x, y), epsilon=3.0, delta=1e-5, epochs=2, batch_size=50)
-    >>> for x, y in private.loader:
-    ...     losses = F.cross_entropy(private.model(x), y, reduction="none")
-    ...     step = private.step(losses)
-    >>> round(private.guarantee().epsilon, 3)
-    3.0
-    """
-    users = as_users(unit)
-    if unit is None or (isinstance(unit, Unit) and unit.kind is not UnitKind.EXAMPLE):
-        refuse_repeated_ids(dataset)
-    num_units = num_examples = fetcher(dataset)[0]
-    settings: dict[str, Any] = {"unit": Unit.example() if unit is None else unit}
-    if users is not None:
-        owned = users.rows(dataset, num_examples)
-        settings = {"unit": users.unit}
-        settings["labelled"] = True
-        if isinstance(users, UserGroups):
-            num_units = sum(min(len(own), users.max_examples) for own in owned)
-            settings["group_size"] = users.max_examples
-        else:
-            num_units = len(owned)
-            settings["max_examples"] = users.max_examples
-    plan = make_plan(
-        num_units=num_units,
-        delta=delta,
-        clipping=_clipping(clip_norm, clipping),
-        sampling=sampling,
-        batch_size=batch_size,
-        max_batch_size=max_batch_size,
-        epsilon=epsilon,
-        noise_multiplier=noise_multiplier,
-        epochs=epochs,
-        num_steps=num_steps,
-        physical_batch_size=physical_batch_size,
-        contribution=PerExample() if contribution is None else contribution,
-        schedule=schedule,
-        correlated=correlated,
-        relation=relation,
-        starts_from=starts_from,
-        **settings,
-    )
-    return PrivateTraining(
-        model,
-        optimizer,
-        dataset,
-        plan,
-        users=users,
-        projection=projection,
-        compile=compile,
-        memory_limit=memory_limit,
-        source=source,
-    )
