@@ -141,9 +141,11 @@ class Products(Gradient):
             assert isinstance(total, Tensor)
             return total.mT if self.transposed else total
         x, g = self.x, self.g
-        if not self.scaled:
-            x = times(x, factors > 0) if x.is_cuda else x.to(work_type(x))  # nobody asks there what is not finite
-            g = times(g, factors)
+        if x.is_cuda and not self.scaled:  # nobody asks there what is not finite
+            x, g = times(x, factors > 0), times(g, factors)
+        elif not self.scaled:
+            kind = work_type(x)
+            x, g = x.to(kind), g.to(kind) * factors.to(kind).view(-1, 1, 1)
         left, right = (x, g) if self.transposed else (g, x)
         left, right = left.flatten(0, 1).mT, right.flatten(0, 1)
         return torch.mm(left, right, out_dtype=torch.float32) if self.scaled else (left @ right).float()

@@ -15,7 +15,7 @@ from torch import Tensor
 from hush.randomness import KeyedSource
 
 _MIXED = 4
-_CHUNK = 1 << 16
+_CHUNK = 1 << 17
 _FEW_BITS = 1 << 10
 
 
