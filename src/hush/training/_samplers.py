@@ -94,7 +94,21 @@ def composed(parts: Sequence[Event]) -> Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Poisson(Sampling):
+class _Sized(Sampling):
+    """Batches of one size, on average."""
+
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        """Check the size."""
+        check_count("batch_size", self.batch_size)
+
+    def size(self, num_units: int) -> int:
+        return self.batch_size
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson(_Sized):
     """Each unit takes part by itself, with the same probability in every step.
 
     With a ``max_batch_size`` no more units than that take part in a step, so that all steps have one shape; the rest
@@ -102,17 +116,13 @@ class Poisson(Sampling):
     """
 
     varies: ClassVar[bool] = True
-    batch_size: int
     max_batch_size: int | None = None
 
     def __post_init__(self) -> None:
         """Check the sizes."""
-        check_count("batch_size", self.batch_size)
+        _Sized.__post_init__(self)
         if self.max_batch_size is not None:
             check_count("max_batch_size", self.max_batch_size)
-
-    def size(self, num_units: int) -> int:
-        return self.batch_size
 
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
         return poisson_sample(keys(step), step, num_units, min(batch_size / num_units, 1.0))
@@ -174,7 +184,7 @@ class Full(Sampling):
 
 
 @dataclass(frozen=True, slots=True)
-class FixedSize(Sampling):
+class FixedSize(_Sized):
     """Exactly ``batch_size`` units, drawn without replacement, afresh in every step.
 
     How many units there are is public; neighbours differ by one that is replaced.
@@ -185,14 +195,6 @@ class FixedSize(Sampling):
     assumption: ClassVar[str] = "how many units there are is public"
     varies: ClassVar[bool] = True
     keeps_places: ClassVar[bool] = True
-    batch_size: int
-
-    def __post_init__(self) -> None:
-        """Check the size."""
-        check_count("batch_size", self.batch_size)
-
-    def size(self, num_units: int) -> int:
-        return self.batch_size
 
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
         return _distinct(KeyedSource(keys(step), step), num_units, batch_size)
@@ -205,7 +207,7 @@ class FixedSize(Sampling):
 
 
 @dataclass(frozen=True, slots=True)
-class _Epochs(Sampling):
+class _Epochs(_Sized):
     """Batches of one size, one after the other, through an order of all units, over and over.
 
     A unit takes part in one batch of an epoch. Which one is not counted as secret: without amplification, an epoch
@@ -215,14 +217,6 @@ class _Epochs(Sampling):
     relations: ClassVar[tuple[Relation, ...]] = (Relation.ZERO_OUT, Relation.REPLACE)
     assumption: ClassVar[str] = "how many units there are is public"
     keeps_places: ClassVar[bool] = True
-    batch_size: int
-
-    def __post_init__(self) -> None:
-        """Check the size."""
-        check_count("batch_size", self.batch_size)
-
-    def size(self, num_units: int) -> int:
-        return self.batch_size
 
     def per_epoch(self, num_units: int) -> int:
         """Return how many steps an epoch has; the last batch may be smaller."""
@@ -276,7 +270,7 @@ class InOrder(_Epochs):
 
 
 @dataclass(frozen=True, slots=True)
-class BallsInBins(Sampling):
+class BallsInBins(_Sized):
     """In every epoch each unit goes, by itself, to one of the epoch's batches (Chua et al. 2025).
 
     Every unit is seen once per epoch, and yet the batch that it is in stays hidden: epochs like shuffled ones, at a
@@ -286,14 +280,6 @@ class BallsInBins(Sampling):
     relations: ClassVar[tuple[Relation, ...]] = (Relation.ADD_OR_REMOVE, Relation.ZERO_OUT)
     how: ClassVar[str] = "DP-SGD on balls in bins"
     assumption: ClassVar[str] = "the number of batches was chosen without looking at the data"
-    batch_size: int
-
-    def __post_init__(self) -> None:
-        """Check the size."""
-        check_count("batch_size", self.batch_size)
-
-    def size(self, num_units: int) -> int:
-        return self.batch_size
 
     def bins(self, num_units: int) -> int:
         """Return how many batches an epoch has."""
@@ -315,7 +301,7 @@ class BallsInBins(Sampling):
 
 
 @dataclass(frozen=True, slots=True)
-class CyclicPoisson(Sampling):
+class CyclicPoisson(_Sized):
     """Units are dealt out, each by itself, to ``parts`` parts; steps take Poisson samples of one part after another.
 
     What noise that is correlated over ``parts`` steps needs, so that a unit never meets the same noise twice
@@ -324,16 +310,12 @@ class CyclicPoisson(Sampling):
 
     relations: ClassVar[tuple[Relation, ...]] = (Relation.ADD_OR_REMOVE, Relation.ZERO_OUT)
     how: ClassVar[str] = "DP-SGD on Poisson samples of parts in turn"
-    batch_size: int
     parts: int
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        check_count("batch_size", self.batch_size)
+        _Sized.__post_init__(self)
         check_count("parts", self.parts)
-
-    def size(self, num_units: int) -> int:
-        return self.batch_size
 
     def rate(self, num_units: int) -> float:
         """Return the probability with which a unit takes part, when it is its part's turn."""
