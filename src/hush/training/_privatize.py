@@ -95,6 +95,8 @@ def privatize(
     Returns:
         The run: ``private.model``, ``private.loader``, ``private.step(losses)``, ``private.guarantee()``.
 
+    >>> import torch
+    >>> from torch import nn
     >>> from torch.nn import functional as F
     >>> x, y = torch.randn(200, 4), torch.randint(0, 2, (200,))
     >>> model = nn.Linear(4, 2)

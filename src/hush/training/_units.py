@@ -231,7 +231,7 @@ def compare_units(
 
     >>> print(compare_units(num_users=1000, examples_per_user=4, batch_size=50, noise_multiplier=1.0,
     ...                     num_steps=100, delta=1e-5))
-    Users: epsilon 4.24; UserGroups: epsilon 1.9, both at delta 1e-05. Use UserGroups.
+    Users: epsilon 3.5; UserGroups: epsilon 2.13, both at delta 1e-05. Use UserGroups.
     """
     rate = check_count("batch_size", batch_size) / check_count("num_users", num_users)
     if not rate <= 1:
