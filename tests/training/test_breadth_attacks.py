@@ -253,6 +253,126 @@ def test_wrong_types_are_refused() -> None:
         MovingAverage(model, decay="a")  # type: ignore[arg-type]
 
 
+# What is compared with a loop at the first batch
+
+
+class Centred(nn.Module):
+    """Mixes examples, where only some inputs can go."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.layer, self.table, self.way = nn.Linear(4, 2), nn.Embedding(3, 4), way
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = {"log": x.log, "table": lambda: self.table(x[:, 0].long()), "plain": x.clone}[self.way]()
+        return self.layer(z - z.mean(0))
+
+
+@pytest.mark.parametrize(("way", "contribution"), [("log", None), ("plain", None), ("plain", Projected(6))])
+def test_examples_that_are_mixed_before_the_layers_are_noticed(way: str, contribution: Any) -> None:
+    x, y = data()
+    model = Centred(way)
+    model.table.weight.requires_grad_(False)
+    private = run((x.abs() + 0.1, y), model=model, sampling=Full(), contribution=contribution)
+    inputs, targets = next(iter(private.loader))
+
+    def losses() -> Tensor:
+        return F.cross_entropy(private.model(inputs), targets, reduction="none")
+
+    with pytest.raises(Unsupported):
+        private.step(losses() if contribution is None else losses)
+
+
+class Recurrent(nn.Module):
+    """Returns its hidden state, whose first dimension is that of layers."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.gru, self.head = nn.GRU(4, 5, layers, batch_first=True), nn.Linear(5, 2)
+        self.register_buffer("temperature", torch.ones(1, 1))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        outputs, hidden = self.gru(x.unsqueeze(1))
+        return self.head(outputs[:, -1]), hidden, self.temperature
+
+
+class Dropped(nn.Module):
+    """Flips one coin for the whole batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.two(x if self.training and float(torch.rand(())) < 0.5 else x + self.one(x))
+
+
+@pytest.mark.parametrize("model", [Recurrent(1), Recurrent(2), *(Dropped() for _ in range(6))])
+def test_ordinary_models_are_not_refused(model: nn.Module) -> None:
+    private = run(model=model)
+    for x, y in private.loader:
+        outputs = private.model(x)
+        logits = outputs[0] if isinstance(outputs, tuple) else outputs
+        private.step(F.cross_entropy(logits, y, reduction="none"))
+
+
+def test_fit_takes_ordinary_losses() -> None:
+    x, y = data()
+    settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-3, "num_steps": 2, "progress": False}
+    settings["batch_size"] = 12
+    sigmoid = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid(), nn.Flatten(0))
+    hush.fit(sigmoid, (x, y.float()), loss=nn.BCELoss(reduction="none"), **settings)
+
+    def squeezed(outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.mse_loss(outputs.squeeze(), targets, reduction="none")
+
+    hush.fit(nn.Linear(4, 1), (x, y.float()), loss=squeezed, **settings)
+
+    def noisy(outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs.squeeze(1) - targets - 0.1 * torch.randn_like(targets)).square()
+
+    hush.fit(nn.Linear(4, 1), (x, y.float()), loss=noisy, **settings)
+
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> dict[str, Tensor]:
+            return {"logits": self.layer(x)}
+
+    def shared(outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs["logits"], targets, reduction="none") / (targets != -100).sum()
+
+    with pytest.raises(Unsupported, match="^loss"):
+        hush.fit(Named(), (x, y), loss=shared, **settings)
+
+
+def test_missing_ids_of_mappings_are_refused() -> None:
+    x, y = data()
+    rows = [{"x": x[i], "y": y[i], "user": "ann" if i % 2 else float("nan")} for i in range(COUNT)]
+    with pytest.raises(InvalidArgument, match="^unit='missing'"):
+        run(rows, unit="user", batch_size=1)
+
+
+@pytest.mark.parametrize("name", ["label_id", "class_id", "input_ids", "label", "category_no"])
+def test_numbers_of_things_are_no_people(name: str) -> None:
+    x, y = data()
+    run({"x": x, "y": y, name: torch.arange(COUNT) // 3})
+
+
+@pytest.mark.parametrize("name", ["customerid", "patientno", "Employee Number", "ssn", "phone", "IDs", "pid"])
+def test_people_by_other_names(name: str) -> None:
+    x, y = data()
+    with pytest.raises(InvalidArgument, match="^unit=None"):
+        run({"x": x, "y": y, name: torch.arange(COUNT) // 3})
+
+
+def test_a_run_goes_on_with_other_physical_batches() -> None:
+    first, second = run(physical_batch_size=7, source=TestSource(1)), run(physical_batch_size=20, source=TestSource(1))
+    second.load_state_dict(first.state_dict())
+
+
 # Losses
 
 
@@ -368,6 +488,8 @@ def test_users_come_in_the_order_of_their_first_example_and_stay_there() -> None
         np.array([0.5, 1, 2, 3]),
         np.ma.masked_array([1, 2, 3, 4], mask=[0, 1, 0, 0]),
         [("a", 1), "b", "c", "d"],
+        [True, 1, 1, 0],
+        ["3", 3, 4, 5],
     ],
 )
 def test_ids_that_would_split_or_merge_people_are_refused(ids: Any) -> None:
@@ -377,7 +499,8 @@ def test_ids_that_would_split_or_merge_people_are_refused(ids: Any) -> None:
 
 def test_large_ids_stay_apart() -> None:
     assert len(Users([2**63, 2**63 + 1, -1, 2**63]).rows(None, 4)) == 3
-    assert len(Users(["a", "a\0", "b", 1]).rows(None, 4)) == 4
+    assert len(Users(["a", "a\0", "b", "a"]).rows(None, 4)) == 3
+    assert len(Users([*np.array(["ann", "bob"]), "ann", "bob"]).rows(None, 4)) == 2
 
 
 def test_a_named_unit_does_not_excuse_repeated_ids() -> None:

@@ -65,14 +65,32 @@ def check_calls(engine: Engine) -> None:
     """Compare with a plain loop what the model does with two examples like those of the calls that were recorded.
 
     Outside the run, for a loss of its own, in the model's own mode, or, where that is random (dropout), in evaluation
-    mode. What is random even then, cannot run on two examples, or returns no finite numbers for them, is not compared.
-    Real numbers are replaced by random ones: whether the run goes on must not depend on what examples contain.
+    mode. What is random even then, or cannot run on two invented examples, is not compared. Real numbers are replaced
+    by others: whether the run goes on must not depend on what examples contain.
     """
-    model, device = engine.model, engine.layout.taps[0].device
-    modes = [(module, module.training) for module in model.modules()]
-    calls = [_invented(_some(call, engine.batch_size, slice(0, 2))) for call in engine.called]
-    count = min(engine.batch_size or 0, 2)
     engine.detach()
+    try:
+        with _apart(engine.model):
+            for call, places, expected in _comparable(engine.model, engine.called, engine.batch_size):
+                _check_call(engine, call, places, expected)
+    finally:
+        engine.attach()
+
+
+def check_outputs(model: nn.Module, calls: list[Any], size: int) -> None:
+    """Compare what a model says of two examples with what it says of each alone, where gradients are not compared."""
+    with _apart(model), torch.no_grad():
+        for call, places, expected in _comparable(model, calls, size):
+            parts = [_some(call, 2, slice(index, index + 1)) for index in range(2)]
+            alone = [_numbers(_run(model, part), places) for part in parts]
+            _compare_outputs(model, [torch.cat(pair) for pair in zip(*alone, strict=True)], expected)
+
+
+@contextmanager
+def _apart(model: nn.Module) -> Iterator[None]:
+    """Run a model outside of a run: precisely, and with its modes and torch's own numbers as they were afterwards."""
+    device = next(model.parameters()).device
+    modes = Modes(model)
     fast_path = torch.backends.mha.get_fastpath_enabled()
     try:
         torch.backends.mha.set_fastpath_enabled(False)
@@ -81,78 +99,134 @@ def check_calls(engine: Engine) -> None:
             torch.autocast(device.type, enabled=False),
             precisely(),
         ):
-            for call in calls:
-                expected = _outputs(model, call, count)
-                if expected is None:
-                    model.eval()
-                    expected = _outputs(model, call, count)
-                if expected and all(bool(each.isfinite().all()) for each in expected):
-                    _check_call(engine, call, count, expected)
+            yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
-        for module, mode in modes:
+        modes.restore()
+
+
+class Modes:
+    """Which modules of a model are in training mode; some may be set apart, such as fixed batch norms."""
+
+    def __init__(self, model: nn.Module) -> None:
+        """Remember them."""
+        self._modes = [(module, module.training) for module in model.modules()]
+
+    def restore(self) -> None:
+        """Set them as they were."""
+        for module, mode in self._modes:
             module.training = mode
-        engine.attach()
 
 
-def _invented(call: Any) -> Any:
+def _comparable(model: nn.Module, calls: list[Any], size: int | None) -> Iterator[tuple[Any, list[int], list[Tensor]]]:
+    """Return calls on two invented examples, where examples' numbers are among the outputs, and these."""
+    if size is None or size < 2:
+        return
+    modes = Modes(model)
+    for call in calls:
+        two = _some(call, size, slice(0, 2))
+        for way in (torch.randn, torch.rand, torch.ones):
+            invented = _invented(two, way)
+            modes.restore()
+            outputs = _settled(model, invented)
+            if outputs is None:
+                model.eval()
+                outputs = _settled(model, invented)
+            if outputs is None:
+                continue  # random in any mode, or it cannot run
+            places = _places(outputs, _leaves(model, _some(invented, 2, slice(0, 1))))
+            expected = [outputs[place] for place in places]
+            if places and all(bool(each.isfinite().all()) for each in expected):
+                yield invented, places, expected
+                break
+
+
+def _places(two: list[Tensor], one: list[Tensor] | None) -> list[int]:
+    """Return which outputs are of examples: those that are of one for one of them, and of two for two."""
+    if one is None or len(one) != len(two):
+        return [place for place, each in enumerate(two) if each.dim() and len(each) == 2]
+    pairs = zip(two, one, strict=True)
+    return [place for place, (a, b) in enumerate(pairs) if a.dim() and b.dim() and (len(a), len(b)) == (2, 1)]
+
+
+def _settled(model: nn.Module, call: Any) -> list[Tensor] | None:
+    """Return all numbers that a model returns, if it can run and they are not random."""
+    outputs = _leaves(model, call)
+    return outputs if outputs is not None and all(_same(outputs, _leaves(model, call, n)) for n in (1, 2, 3)) else None
+
+
+def _leaves(model: nn.Module, call: Any, seed: int = 0) -> list[Tensor] | None:
+    """Return all numbers that a model returns; None if it cannot run."""
+    try:
+        with torch.no_grad():
+            outputs = _run(model, call, seed)
+    except Exception:  # a model may raise anything for examples that nobody has
+        return None
+    return _numbers(outputs)
+
+
+def _run(model: nn.Module, call: Any, seed: int = 0) -> Any:
+    """Run a model on a call; a coin that it flips for all examples falls the same way each time."""
+    torch.manual_seed(seed)
+    return model(*call[0], **call[1])
+
+
+def _same(one: list[Tensor], two: list[Tensor] | None) -> bool:
+    return two is not None and all(
+        a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(one, two, strict=True)
+    )
+
+
+def _numbers(outputs: Any, places: list[int] | None = None) -> list[Tensor]:
+    """Return the numbers among what a model returned, or those at some places."""
+    leaves = torch.utils._pytree.tree_leaves(outputs)
+    found = [each for each in leaves if isinstance(each, Tensor) and each.is_floating_point()]
+    return found if places is None else [found[place] for place in places]
+
+
+def _invented(call: Any, way: Callable[..., Tensor]) -> Any:
     """Return a call with other real numbers, the same ones each time; integers may be indices, and stay."""
     chance = torch.Generator().manual_seed(0)
+    options = {} if way is torch.ones else {"generator": chance}
 
     def other(value: Any) -> Any:
         if not isinstance(value, Tensor) or not value.is_floating_point():
             return value
-        return torch.randn(value.shape, generator=chance).to(value)
+        return way(value.shape, **options).to(value)
 
     return torch.utils._pytree.tree_map(other, call)
 
 
-def _check_call(engine: Engine, call: Any, count: int, expected: list[Tensor]) -> None:
+def _check_call(engine: Engine, call: Any, places: list[int], expected: list[Tensor]) -> None:
     model = engine.model
-    tolerance = _tolerance(model)
     other = Engine(model)
     try:
-        with other.batch(count):
-            found = _numbers(model(*call[0], **call[1]), count)
+        with other.batch(2):
+            found = _numbers(_run(model, call), places)
     finally:
         other.detach()
-    for one, two in zip(found, expected, strict=True):
-        if not torch.allclose(
-            one.detach(), two, rtol=tolerance, atol=tolerance * float(two.abs().max()), equal_nan=True
-        ):
-            raise Unsupported(
-                "the model: it computes something else for one example than for a batch",
-                "Does a module without a rule of its own mix examples?",
-            )
+    _compare_outputs(model, found, expected)
     for backend in {None, engine.backend and "aot_eager"}:  # what dynamo traces is compared, too
-        fast = _clipped_sum(model, call, _own_loss(count), 1e12, backend, count)
+        fast = _clipped_sum(model, call, _own_loss(2, places), 1e12, backend, 2)
         try:
-            plain = _looped_sum(model, call, _own_loss(1), 1e12, count)
+            plain = _looped_sum(model, call, _own_loss(1, places), 1e12, 2)
         except (RuntimeError, ValueError, IndexError, TypeError, AssertionError) as error:
             raise Unsupported(
                 f"the model: it runs on two examples, but not on one ({error})",
                 "Does it mix examples, or squeeze them?",
             ) from error
-        _compare(fast, plain, tolerance)
+        _compare(fast, plain, _tolerance(model))
 
 
-def _outputs(model: nn.Module, call: Any, count: int) -> list[Tensor] | None:
-    """Return what the model says of so many examples; None if that is random, or it cannot run on them."""
-    try:
-        with torch.no_grad():
-            one, two = (_numbers(model(*call[0], **call[1]), count) for _ in range(2))
-    except (RuntimeError, ValueError, IndexError, TypeError, AssertionError):
-        return []
-    return one if all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(one, two, strict=True)) else None
-
-
-def _numbers(outputs: Any, count: int) -> list[Tensor]:
-    """Return the numbers of each example among what a model returned."""
-    return [
-        each
-        for each in torch.utils._pytree.tree_leaves(outputs)
-        if isinstance(each, Tensor) and each.is_floating_point() and each.dim() and len(each) == count
-    ]
+def _compare_outputs(model: nn.Module, found: list[Tensor], expected: list[Tensor]) -> None:
+    tolerance = _tolerance(model)
+    for one, two in zip(found, expected, strict=True):
+        near = tolerance * float(two.abs().max()) if two.numel() else 0.0
+        if one.shape != two.shape or not torch.allclose(one.detach(), two, rtol=tolerance, atol=near, equal_nan=True):
+            raise Unsupported(
+                "the model: it computes something else for one example than for a batch",
+                "Does a module without a rule of its own mix examples?",
+            )
 
 
 @contextmanager
@@ -169,12 +243,12 @@ def precisely() -> Iterator[None]:
             switch.allow_tf32 = value
 
 
-def _own_loss(count: int) -> Loss:
+def _own_loss(count: int, places: list[int]) -> Loss:
     """Weigh all numbers that the model returns for an example."""
 
     def loss(model: nn.Module, call: Any) -> Tensor:
         total = torch.zeros(count, device=next(model.parameters()).device, dtype=torch.float32)
-        for output in _numbers(model(*call[0], **call[1]), count):
+        for output in _numbers(_run(model, call), places):
             values = output.reshape(count, -1).float()
             total = total + (values * torch.cos(torch.arange(values.shape[1], device=values.device) + 0.5)).sum(1)
         return total

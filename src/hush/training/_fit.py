@@ -12,8 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.utils._pytree import tree_map
 
 from hush.errors import InvalidArgument, Unsupported
+from hush.training._check import Modes
 from hush.training._contributions import Projected
 from hush.training._privatize import privatize
 from hush.training._session import PrivateTraining
@@ -84,20 +86,24 @@ def _parts(batch: Any, inputs: str | None, target: str | None) -> tuple[Any, Any
 
 
 def _refuse_coupled(loss: Callable[..., Tensor], model: nn.Module, x: Any, y: Any) -> None:
-    """Refuse a loss that says something else of an example alone than among others, for outputs that are invented."""
-    if not isinstance(y, Tensor) or not isinstance(x, Tensor):
+    """Refuse a loss that says something else of two examples alone than among others, for inputs that are invented."""
+    if not isinstance(y, Tensor) or not isinstance(x, Tensor) or len(y) < 3:
         return
-    with torch.no_grad():
-        outputs = model(x)
-        if not isinstance(outputs, Tensor) or len(outputs) != len(y) or not outputs.is_floating_point():
+    size, modes = len(y), Modes(model)
+    chance = torch.Generator().manual_seed(0)
+    with torch.no_grad(), torch.random.fork_rng(devices=[y.device] if y.is_cuda else []):
+        try:
+            model.eval()
+            outputs = model(torch.randn(x.shape, generator=chance).to(x) if x.is_floating_point() else x)
+            some = tree_map(lambda each: each[:2] if isinstance(each, Tensor) and len(each) == size else each, outputs)
+            together, again, alone = loss(outputs, y), loss(outputs, y), loss(some, y[:2])
+        except Exception:  # whatever it is, it is said where the loss is really computed
             return
-        chance = torch.Generator().manual_seed(0)
-        invented = torch.randn(outputs.shape, generator=chance).to(outputs)
-        together = loss(invented, y)
-        if together.shape != (len(y),):
-            return  # refused elsewhere
-        alone = torch.cat([loss(invented[i : i + 1], y[i : i + 1]) for i in range(min(len(y), 2))])
-    if not torch.allclose(together[: len(alone)], alone, rtol=1e-3, atol=1e-5, equal_nan=True):
+        finally:
+            modes.restore()
+    if together.shape != (size,) or alone.shape != (2,) or not torch.equal(together.nan_to_num(), again.nan_to_num()):
+        return  # refused elsewhere, or random
+    if not torch.allclose(together[:2], alone, rtol=1e-3, atol=1e-5, equal_nan=True):
         raise Unsupported(
             "loss: that of an example depends on the others of its batch",
             "Sums over the batch, such as the number of all tokens, must not be in it",
@@ -143,11 +149,12 @@ class _Bar:
     def _accuracy(self) -> float:
         assert self._test is not None
         x, y = self._test
-        model, mode = self._private.model, self._private.model.training
+        model = self._private.model
+        modes = Modes(model)
         model.eval()
         with torch.no_grad():
             right = (model(x).argmax(-1) == y).float().mean()
-        model.train(mode)
+        modes.restore()
         return float(right)
 
 

@@ -316,7 +316,7 @@ def make_plan(
         raise InvalidArgument(
             "delta",
             delta,
-            "less than one over the number of examples",
+            "less than one over the number of those who are protected",
             "Else it allows for the release of some of them as they are",
         )
     way = _sampling(sampling, batch_size, max_batch_size, num_units)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +36,7 @@ class ProjectedClipping:
     Attributes:
         way: How projections are found: by "forward mode"; or by "double backward", for models with an operation that
             has no forward mode, or whose backward does something else. It takes a few times the memory.
+        calls: With what the model was called when coupling was looked for.
     """
 
     def __init__(self, model: nn.Module, *, projections: int, key: bytes) -> None:
@@ -51,6 +53,7 @@ class ProjectedClipping:
         self._model, self._key = model, key
         self._count = check_count("projections", projections)
         self.way = "forward mode"
+        self.calls: list[tuple[Any, Any]] = []
 
     def __call__(
         self, losses: Losses, *, clip_norm: float, weights: Tensor, step: int, num_summed: int = 0
@@ -84,8 +87,17 @@ class ProjectedClipping:
 
     def refuse_coupled(self, losses: Losses, size: int) -> None:
         """Refuse losses of which one depends on several examples, as far as the gradients at modules' outputs show."""
-        with self._plainly():
-            values, outputs = Passes(self._model, losses, size).watched()
+        self.calls = []
+
+        def keep(module: nn.Module, args: Any, kwargs: Any) -> None:
+            self.calls.append((args, kwargs))
+
+        kept = self._model.register_forward_pre_hook(keep, with_kwargs=True)
+        try:
+            with self._plainly():
+                values, outputs = Passes(self._model, losses, size).watched()
+        finally:
+            kept.remove()
         refuse_coupled(values, outputs)
 
     def _by_forward_mode(self, passes: Passes, target: float, weights: Tensor, step: int) -> ClippedSum | None:

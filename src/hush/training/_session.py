@@ -18,7 +18,7 @@ from hush.errors import InvalidArgument, Unsupported, check_count, check_instanc
 from hush.guarantee import Guarantee
 from hush.randomness import Source, assumptions_of, source_or_default
 from hush.training._batches import Batches
-from hush.training._check import check_batch, check_calls
+from hush.training._check import check_batch, check_calls, check_outputs
 from hush.training._clipping import Adaptive, Clipping
 from hush.training._contributions import Projected
 from hush.training._engine import Engine
@@ -176,6 +176,7 @@ class PrivateTraining:
             self._projected = ProjectedClipping(self.model, projections=contribution.projections, key=key)
         if self._position == 0 and (self.steps_taken & (self.steps_taken - 1)) == 0:  # as exact ways are
             self._projected.refuse_coupled(losses, len(batch.weights))
+            check_outputs(self.model, self._projected.calls, len(batch.weights))
         return self._projected(
             losses,
             clip_norm=self._clipping_of(self.steps_taken).clip_norm,
@@ -250,7 +251,7 @@ class PrivateTraining:
         """
         return {
             "schema": "hush.training/3",
-            "plan": repr(self.plan),
+            "plan": _terms(self.plan),
             "num_examples": self._num_examples,
             "steps_taken": self.steps_taken,
             "keys": list(self._keys),
@@ -274,7 +275,7 @@ class PrivateTraining:
         check_instance("state", state, dict)
         if state.get("schema") != "hush.training/3":
             raise InvalidArgument("schema", state.get("schema"), "what state_dict returned")
-        agreed = {"plan": repr(self.plan), "num_examples": self._num_examples, "recursion": repr(self._recursion)}
+        agreed = {"plan": _terms(self.plan), "num_examples": self._num_examples, "recursion": repr(self._recursion)}
         agreed["owners"] = self._batches.owners
         for name, own in agreed.items():
             if state[name] != own:
@@ -300,9 +301,9 @@ class PrivateTraining:
         self._stream = self._projected = None
         self._batches.resumed()
         self._generation += 1  # loops that were begun before are over
-        torch.set_rng_state(state["random"][0])
+        torch.set_rng_state(state["random"][0].cpu())
         for device, numbers in enumerate(state["random"][1:][: torch.cuda.device_count()]):
-            torch.cuda.set_rng_state(numbers, device)
+            torch.cuda.set_rng_state(numbers.cpu(), device)
 
     def _key_for(self, purpose: str, step: int | None = None) -> bytes:
         """Return the key for a purpose in a step; the current one, if none is said."""
@@ -369,6 +370,11 @@ class PrivateTraining:
                 device=trained[0].device,
             )
         return self._stream
+
+
+def _terms(plan: Plan) -> str:
+    """Return what a resumed run has to agree with: all but how many examples go through the model at once."""
+    return repr(replace(plan, physical_batch_size=1))
 
 
 def _random_state() -> list[Tensor]:

@@ -9,12 +9,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -23,9 +24,13 @@ from hush.errors import InvalidArgument, check_count, check_instance, check_posi
 from hush.guarantee import Guarantee, Unit
 from hush.randomness import KeyedSource
 
-_LIKE_IDS = {
-    *("id", "ids", "uid", "user", "users", "userid", "username", "person", "patient", "customer", "client", "member"),
-    *("subject", "account", "author", "speaker", "device", "email", "participant", "household", "owner"),
+_PERSONS = {
+    *("uid", "pid", "user", "username", "person", "patient", "customer", "client", "member", "employee", "owner"),
+    *("subject", "account", "author", "speaker", "device", "email", "phone", "ssn", "participant", "household"),
+}
+_THINGS = {
+    *("label", "class", "image", "token", "input", "intent", "item", "product", "word", "category", "document", "doc"),
+    *("row", "target", "type", "topic", "segment", "position", "event", "session", "file", "model", "batch"),
 }
 
 
@@ -98,10 +103,7 @@ def as_users(unit: Any) -> Users | None:
 
 def refuse_repeated_ids(dataset: Any) -> None:
     """Refuse a dataset with a column that looks like whose an example is, and repeats, where no unit is declared."""
-    for name, column in _columns(dataset).items():
-        words = re.sub(r"([a-z])([A-Z])", r"\1 \2", str(name)).lower()
-        if not any({word, word.rstrip("s")} & _LIKE_IDS for word in re.split(r"[^a-z]+", words)):
-            continue
+    for name, column in _columns(dataset, _names_people).items():
         values = _plain(column)
         values = values.reshape(-1) if values.size == len(values) else values
         if values.ndim == 1 and values.dtype.kind in "iufUSO" and len(set(values.tolist())) < len(values):
@@ -113,24 +115,36 @@ def refuse_repeated_ids(dataset: Any) -> None:
             )
 
 
-def _columns(dataset: Any, wanted: str | None = None) -> Mapping[Any, Any]:
-    """Return the columns of a dataset that has them: a mapping, or examples that are mappings, read once."""
+def _names_people(name: Any) -> bool:
+    """Say whether a column's name sounds like whose an example is."""
+    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", str(name)).lower()
+    words = {word for word in re.split(r"[^a-z]+", spaced) if word}
+    words |= {re.sub(r"(ids?|no|number|s)$", "", word) for word in words}
+    return not words & _THINGS and bool(words & {*_PERSONS, "id", "ids"})
+
+
+def _columns(dataset: Any, wanted: Callable[[Any], bool]) -> Mapping[Any, Any]:
+    """Return some columns of a dataset that has them: a mapping, or examples that are mappings, read once."""
     if isinstance(dataset, Mapping):
-        return dataset
+        return {name: column for name, column in dataset.items() if wanted(name)}
     if isinstance(dataset, tuple) or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         return {}
     first = dataset[0] if len(dataset) else None
     if not isinstance(first, Mapping):
         return {}
-    names = [name for name in first if np.ndim(_plain(first[name])) == 0 and wanted in (None, name)]
-    rows = [dataset[index] for index in range(len(dataset))] if names else []
-    return {name: np.array([_plain(row[name]).item() for row in rows]) for name in names}
+    names = [name for name in first if wanted(name) and _plain(first[name]).size == 1]
+    columns: dict[Any, list[Any]] = {name: [] for name in names}
+    for index in range(len(dataset) if names else 0):
+        row = dataset[index]
+        for name in names:
+            columns[name].append(_plain(row[name]).item())
+    return columns
 
 
 def _column(values: Any, dataset: Any, name: str) -> Any:
     if not isinstance(values, str):
         return values
-    columns = _columns(dataset, values)
+    columns = _columns(dataset, lambda column: column == values)
     if values not in columns:
         raise InvalidArgument(name, values, "a column of the dataset", "Or one id per example, as an array")
     return columns[values]
@@ -138,7 +152,8 @@ def _column(values: Any, dataset: Any, name: str) -> Any:
 
 def _plain(values: Any) -> NDArray[Any]:
     if isinstance(values, Tensor):
-        return values.detach().cpu().numpy()
+        plain = values.detach().cpu()
+        return (plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain).numpy()
     if isinstance(values, (list, tuple)):  # as they are: NumPy would make strings of what is missing
         return np.array([*values, None], dtype=object)[:-1]
     return np.asarray(values)
@@ -156,13 +171,24 @@ def _labels(values: Any, count: int, name: str) -> NDArray[np.int64]:
         exact = 2.0**24 if ids.dtype.itemsize <= 4 else 2.0**53
         if not np.all((np.abs(ids) < exact) & (ids == np.floor(ids))):  # and no NaN
             raise _no_ids(name)
-    if ids.dtype.kind == "O" and not all(isinstance(one, (str, bytes, int)) for one in ids.tolist()):
-        raise _no_ids(name)
     if ids.dtype.kind not in "iufbUSO":
         raise _no_ids(name)
     known: dict[Any, int] = {}
-    keys = [(type(one), one) for one in ids.tolist()]
+    keys = [_identity(one, name) for one in ids.tolist()]
+    if len({kind for kind, _ in keys}) > 1:  # is 3 the same as "3", or True as 1? Nobody knows
+        raise _no_ids(name)
     return np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int64)
+
+
+def _identity(one: Any, name: str) -> tuple[type, Any]:
+    """Return an id as what it is, whatever NumPy calls it."""
+    plain = one.item() if isinstance(one, np.generic) else one
+    if isinstance(plain, float) and plain.is_integer():
+        plain = int(plain)
+    for kind in (bool, int, str, bytes):
+        if isinstance(plain, kind):
+            return kind, plain
+    raise _no_ids(name)
 
 
 def _no_ids(name: str) -> InvalidArgument:
