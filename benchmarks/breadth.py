@@ -16,7 +16,6 @@ import platform
 import statistics
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -46,13 +45,12 @@ from hush.training import (
     ShuffledEpochs,
     Users,
 )
-from training import EXAMPLES, WORKLOADS, cnn, data, sgd  # beside this file
+from training import EXAMPLES, WORKLOADS, Stepper, cnn, data, in_turns, sgd  # beside this file
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "breadth.json"
 BASE = "flat"
 CLIPPING_BAR = 1.05
-Stepper = Callable[[], None]
 
 CLIPPINGS: dict[str, Any] = {
     "flat, large threshold": {"clipping": Flat(1e6)},
@@ -106,18 +104,6 @@ def stepper(make: Callable[[], nn.Module], examples: tuple[Tensor, Tensor], sett
     return step
 
 
-def measure(steppers: dict[str, Stepper], repetitions: int) -> dict[str, list[float]]:
-    """Return milliseconds per step for each, after two steps of warming up, taking turns."""
-    times: dict[str, list[float]] = {name: [] for name in steppers}
-    for turn in range(repetitions + 2):
-        for name, step in steppers.items():
-            start = time.perf_counter()
-            step()
-            if turn >= 2:
-                times[name].append((time.perf_counter() - start) * 1e3)
-    return times
-
-
 def spread(values: list[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
@@ -146,7 +132,7 @@ def projections(repetitions: int) -> dict[str, Any]:
     """Return time, memory and epsilon of projected norms against exact ones, at equal noise."""
     examples, rows = data(), {}
     for title, make in NETWORKS.items():
-        found = measure({name: stepper(make, examples, each) for name, each in variants().items()}, repetitions)
+        found = in_turns({name: stepper(make, examples, each) for name, each in variants().items()}, repetitions)
         rows[title] = {}
         for name, each in variants().items():
             model = make()
@@ -206,7 +192,7 @@ def main() -> None:
         flat = ways(batch)[BASE]
         for name, settings in ways(batch).items():
             other = "again" if name == BASE else name  # what two equal ways differ by
-            times = measure(
+            times = in_turns(
                 {BASE: stepper(make, examples, flat), other: stepper(make, examples, settings)}, repetitions
             )
             ratio = statistics.median(times[other]) / statistics.median(times[BASE])

@@ -143,9 +143,13 @@ CONTENDERS: dict[str, Callable[..., Stepper]] = {
 def measure(
     builders: dict[str, Callable[..., Stepper]], make: Any, batch: int, repetitions: int
 ) -> dict[str, list[float]]:
-    """Return milliseconds per step for each contender, after two steps of warming up, taking turns."""
+    """Return milliseconds per step for each contender."""
     x, y = data()
-    steppers = {name: build(make, batch, x, y) for name, build in builders.items()}
+    return in_turns({name: build(make, batch, x, y) for name, build in builders.items()}, repetitions)
+
+
+def in_turns(steppers: dict[str, Stepper], repetitions: int) -> dict[str, list[float]]:
+    """Return milliseconds per step for each, after two steps of warming up, taking turns."""
     times: dict[str, list[float]] = {name: [] for name in steppers}
     for turn in range(repetitions + 2):
         for name, step in steppers.items():
