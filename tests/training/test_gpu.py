@@ -154,3 +154,70 @@ def test_a_run_on_a_gpu(compiled: bool, kind: Any) -> None:
         private.step(F.cross_entropy(private.model(x), y, reduction="none"))
     assert private.steps_taken == 8
     assert all(torch.isfinite(param).all() for param in model.parameters())
+
+
+@pytest.mark.parametrize("name", ["mlp", "conv2d", "tied", "linear-gram"])
+def test_replayed_clipping_is_what_is_computed_step_by_step(name: str) -> None:
+    """Other gradients in the same places, lost caches, other users of the memory: the same sums as without a graph."""
+    torch.manual_seed(5)
+    model, x = MODELS[name]()
+    model, x = model.cuda(), x.cuda()
+    engine = Engine(model, backend="inductor")
+    engine._graphed = True
+    with engine.batch(BATCH):
+        engine.backward(losses(model, x))
+        values = list(engine.values)
+        for step in range(12):
+            chosen = (torch.arange(BATCH) % (2 + step % 3) == 0).float()
+            clipping = Flat(0.1 if step < 8 else 0.2)
+            replayed = bool(engine._replay._graphs)
+            if step in (5, 6, 7):
+                constant_caches_are_lost()
+            found = {}
+            for replays in (True, False):
+                engine.values, engine.replays = list(values), replays
+                each = engine.clipped_sum(clipping, chosen)
+                found[replays] = [each.norms, *(value.clone() for value in each.gradients.values())]
+            for one, other in zip(found[True], found[False], strict=True):
+                assert torch.allclose(one, other, rtol=1e-3, atol=1e-6), step
+            for place, value in enumerate(values):
+                if value is not None and place not in engine.layout.inputs:  # which may be indices
+                    value.mul_(1.1)
+    assert replayed, "nothing was recorded: this test compared nothing"
+    assert engine._replay._possible
+
+
+def constant_caches_are_lost() -> None:
+    from hush.training import _gram, _sums_cuda  # needs Triton
+
+    for cache in (_gram._constant, _sums_cuda._table, _sums_cuda._tiles_of, _sums_cuda._groups_of_tiles):
+        cache.cache_clear()
+    junk = [torch.full((64, 4), 1 << 40, device="cuda") for _ in range(64)]
+    del junk
+
+
+@pytest.mark.parametrize("micro", [12, 48])
+def test_runs_with_and_without_replays_end_with_the_same_weights(micro: int) -> None:
+    """Also where a batch comes in pieces, whose sums would lie in the same place."""
+    x, y = torch.randn(48, 20), torch.randint(0, 3, (48,))
+    ends = []
+    for replays in (False, True):
+        torch.manual_seed(6)
+        model = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 3)).cuda()
+        private = privatize(
+            model,
+            torch.optim.SGD(model.parameters(), lr=0.1),
+            (x, y),
+            noise_multiplier=0.01,
+            delta=1e-5,
+            num_steps=20,
+            physical_batch_size=micro,
+            source=TestSource(7),
+        )
+        private._engine.replays = replays
+        for inputs, targets in private.loader:
+            private.step(F.cross_entropy(model(inputs.cuda()), targets.cuda(), reduction="none"))
+        ends.append([param.detach().clone() for param in model.parameters()])
+        assert bool(private._engine._replay._graphs) is replays
+    for one, other in zip(*ends, strict=True):
+        assert torch.allclose(one, other, atol=1e-4)

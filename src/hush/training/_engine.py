@@ -25,6 +25,7 @@ from hush.errors import InvalidArgument, Unsupported
 from hush.training import _sequence_rules as _sequence_rules
 from hush.training._clipping import Clipping
 from hush.training._gradients import Gradient
+from hush.training._replay import Replay
 from hush.training._rules import attach
 from hush.training._sum import Clip, ClippedSum, Group, Use, finish
 
@@ -73,6 +74,9 @@ class Engine:
         self.place = 0  # of the next use
         self.watching = True  # whether contents of buffers are compared, too
         self._in_backward = False
+        self.replays = False  # whether sums may lie where the next ones will
+        self._graphed = False  # whether the model's passes are CUDA graphs
+        self._replay = Replay()
         self.replaying = False  # whether taps are there already
         self.called: list[tuple[Any, Any]] = []  # with what the model was called
         self.values: list[Tensor | None] = []
@@ -246,7 +250,7 @@ class Engine:
         if known is not None:
             self.layout.taps.extend(known.taps)
             self.layout.inputs |= {first_tap + tap for tap in known.inputs}
-            self.layout.uses.extend(use.moved(first_tap) for use in known.uses)
+            self.layout.uses.extend(use.moved(first_tap) if first_tap else use for use in known.uses)
             self.replaying = True
             try:
                 result = self._compiled()(*args, **kwargs)
@@ -276,7 +280,7 @@ class Engine:
                 return run(*args, **kwargs)  # inlined; by itself, torch's own code is not compiled
 
             # A GPU replays what it is told often; what it returns is its own memory, which the next call overwrites.
-            graphs = self.backend == "inductor" and torch.cuda.is_available()
+            self._graphed = graphs = self.backend == "inductor" and self._is_small()
             options: Any = {"triton.cudagraphs": True} if graphs else None
             compiled = torch.compile(forward, dynamic=False, backend=self.backend, options=options)
 
@@ -286,6 +290,14 @@ class Engine:
 
             self._forward = copied
         return self._forward
+
+    def _is_small(self) -> bool:
+        """Say whether there is memory to spare on a GPU: what a graph uses stays its own."""
+        device = self.layout.taps[0].device
+        if device.type != "cuda":
+            return False
+        brought = sum(tap.numel() * tap.element_size() for tap in self.layout.taps)
+        return brought <= int(torch.cuda.get_device_properties(device).total_memory) // 32
 
     def _kind_of(self, args: Any, kwargs: Any) -> Any:
         """Return what decides which taps a call wants."""
@@ -349,8 +361,26 @@ class Engine:
         # Whatever precision the caller runs the model in, norms and sums are computed as they are written here.
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             groups = [Group(tuple(self._params[name].shape), place_of[name], group) for name, group in uses.items()]
-            sums, norms = finish(groups, clip, values, chosen, rows=rows)
+            sums, norms = self._finished(groups, clip, values, chosen, rows)
         return ClippedSum(dict(zip(uses, sums, strict=True)), norms)
+
+    def _finished(
+        self, groups: list[Group], clip: Clip, values: list[Any], chosen: Tensor, rows: int
+    ) -> tuple[list[Tensor], Tensor]:
+        """Return sums and norms, as a CUDA graph where the model's passes are such, and lay gradients always in one place."""
+
+        def run(chosen: Tensor) -> tuple[list[Tensor], Tensor]:
+            return finish(groups, clip, values, chosen, rows=rows)
+
+        if not (self.replays and self._graphed and chosen.is_cuda):
+            return run(chosen)
+        uses = [use for group in groups for use in group.uses]
+        shape = tuple((group.shape, group.place, len(group.uses)) for group in groups)
+        what = tuple((use.taps, use.rows, id(use.form)) for use in uses)
+        precision = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+        terms = shape, what, repr(clip.clipping), tuple(clip.targets), clip.scale, rows, precision
+        read = [values[tap] for use in uses for tap in use.taps]
+        return self._replay(terms, read, chosen, run, [use.form for use in uses])
 
 
 class _Entry:

@@ -12,10 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hush.training._replay import kept
 
-@lru_cache(maxsize=256)
+
 def constant(values: Any, kind: torch.dtype, device: torch.device) -> Tensor:
     """Return a tensor of numbers (tuples of them); brought to a device once, since it would have to be waited for."""
+    return kept(_constant(values, kind, device))
+
+
+@lru_cache(maxsize=256)
+def _constant(values: Any, kind: torch.dtype, device: torch.device) -> Tensor:
     return torch.tensor(values, dtype=kind, device=device)
 
 

@@ -36,7 +36,7 @@ def gaussian(
     if device is not None and device.type == "cuda":
         from hush.training._noise_cuda import gaussian as on_gpu
 
-        return on_gpu(key, step, size, device).mul_(scale)
+        return on_gpu(key, step, size, device, scale)
     source = KeyedSource(key, step)
     columns = -(-size // (2 * _MIXED))
     length = 2 * _MIXED * columns

@@ -29,11 +29,11 @@ def key_words(key: bytes, step: int) -> list[int]:
     return [int(word) for word in np.frombuffer(key + step.to_bytes(12, "little"), dtype=np.int32)]
 
 
-def gaussian(key: bytes, step: int, size: int, device: torch.device) -> Tensor:
-    """Return ``size`` values of mean 0 and variance 1 in single precision."""
+def gaussian(key: bytes, step: int, size: int, device: torch.device, scale: float = 1.0) -> Tensor:
+    """Return ``size`` values of mean 0 and this standard deviation in single precision."""
     result = torch.empty(size, device=device)
     with torch.cuda.device(device):
-        _write_noise[(triton.cdiv(size, TILE),)](result, size, *key_words(key, step), LANES=_LANES, num_warps=4)
+        _write_noise[(triton.cdiv(size, TILE),)](result, size, scale, *key_words(key, step), LANES=_LANES, num_warps=4)
     return result
 
 
@@ -155,7 +155,7 @@ _WORDS = [f"w{place}" for place in range(11)]
 
 
 @triton.jit(do_not_specialize=_WORDS)
-def _write_noise(out, size, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, LANES: tl.constexpr):
+def _write_noise(out, size, scale, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, LANES: tl.constexpr):
     tile = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, LANES)
     counter = (tile * LANES + lane).to(tl.uint32)
@@ -163,22 +163,22 @@ def _write_noise(out, size, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, LANES: 
         counter, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10
     )
     at = tile * (16 * LANES) + lane
-    tl.store(out + at, v0, mask=at < size)
-    tl.store(out + at + LANES, v1, mask=at + LANES < size)
-    tl.store(out + at + 2 * LANES, v2, mask=at + 2 * LANES < size)
-    tl.store(out + at + 3 * LANES, v3, mask=at + 3 * LANES < size)
-    tl.store(out + at + 4 * LANES, v4, mask=at + 4 * LANES < size)
-    tl.store(out + at + 5 * LANES, v5, mask=at + 5 * LANES < size)
-    tl.store(out + at + 6 * LANES, v6, mask=at + 6 * LANES < size)
-    tl.store(out + at + 7 * LANES, v7, mask=at + 7 * LANES < size)
-    tl.store(out + at + 8 * LANES, u0, mask=at + 8 * LANES < size)
-    tl.store(out + at + 9 * LANES, u1, mask=at + 9 * LANES < size)
-    tl.store(out + at + 10 * LANES, u2, mask=at + 10 * LANES < size)
-    tl.store(out + at + 11 * LANES, u3, mask=at + 11 * LANES < size)
-    tl.store(out + at + 12 * LANES, u4, mask=at + 12 * LANES < size)
-    tl.store(out + at + 13 * LANES, u5, mask=at + 13 * LANES < size)
-    tl.store(out + at + 14 * LANES, u6, mask=at + 14 * LANES < size)
-    tl.store(out + at + 15 * LANES, u7, mask=at + 15 * LANES < size)
+    tl.store(out + at, v0 * scale, mask=at < size)
+    tl.store(out + at + LANES, v1 * scale, mask=at + LANES < size)
+    tl.store(out + at + 2 * LANES, v2 * scale, mask=at + 2 * LANES < size)
+    tl.store(out + at + 3 * LANES, v3 * scale, mask=at + 3 * LANES < size)
+    tl.store(out + at + 4 * LANES, v4 * scale, mask=at + 4 * LANES < size)
+    tl.store(out + at + 5 * LANES, v5 * scale, mask=at + 5 * LANES < size)
+    tl.store(out + at + 6 * LANES, v6 * scale, mask=at + 6 * LANES < size)
+    tl.store(out + at + 7 * LANES, v7 * scale, mask=at + 7 * LANES < size)
+    tl.store(out + at + 8 * LANES, u0 * scale, mask=at + 8 * LANES < size)
+    tl.store(out + at + 9 * LANES, u1 * scale, mask=at + 9 * LANES < size)
+    tl.store(out + at + 10 * LANES, u2 * scale, mask=at + 10 * LANES < size)
+    tl.store(out + at + 11 * LANES, u3 * scale, mask=at + 11 * LANES < size)
+    tl.store(out + at + 12 * LANES, u4 * scale, mask=at + 12 * LANES < size)
+    tl.store(out + at + 13 * LANES, u5 * scale, mask=at + 13 * LANES < size)
+    tl.store(out + at + 14 * LANES, u6 * scale, mask=at + 14 * LANES < size)
+    tl.store(out + at + 15 * LANES, u7 * scale, mask=at + 15 * LANES < size)
 
 
 @triton.jit

@@ -111,6 +111,7 @@ class PrivateTraining:
             check_count("memory_limit", memory_limit)
         backend = "inductor" if compile is True else compile or None
         self._engine = Engine(model, backend=backend, memory=memory_limit)
+        self._engine.replays = True
         if isinstance(plan.contribution, Projected):
             self._engine.detach()  # it was refused there what cannot be private; everything else runs as it is
         self._updater = Updater(model, optimizers)
@@ -150,7 +151,10 @@ class PrivateTraining:
         found = self._projected_sum(losses, batch) if self._is_projected else self._clipped_sum(losses, batch)
         for name, value in found.gradients.items():
             # In fp64 over physical batches: in fp32, an example could push a sum to where others are rounded away.
-            self._totals[name] = self._totals[name].double().add_(value) if name in self._totals else value
+            if name in self._totals:
+                self._totals[name] = self._totals[name].double().add_(value)
+            else:  # the next sum may lie where this one does
+                self._totals[name] = value if batch.ends else value.double()
         self._engine.end()
         self._current, self._position = None, self._position + 1
         if batch.ends:

@@ -16,6 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from hush.training._replay import filled_later, is_recording, kept
+
 if TYPE_CHECKING:
     from hush.training._measure import Measure
 
@@ -28,8 +30,12 @@ _BUSY = 1024  # programs that keep the device busy
 KINDS = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
 
-@lru_cache(maxsize=64)
 def _tiles(sizes: tuple[int, ...], width: int, device: torch.device) -> Tensor:
+    return kept(_tiles_of(sizes, width, device))
+
+
+@lru_cache(maxsize=64)
+def _tiles_of(sizes: tuple[int, ...], width: int, device: torch.device) -> Tensor:
     """Return, for each tile: whose it is, where in a row it begins, and where among the rows of all."""
     tiles, before = [], 0
     for number, size in enumerate(sizes):
@@ -38,9 +44,16 @@ def _tiles(sizes: tuple[int, ...], width: int, device: torch.device) -> Tensor:
     return torch.tensor(tiles, dtype=torch.int64, device=device)
 
 
-@lru_cache(maxsize=64)
 def table(rows: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
-    """Return addresses and sizes on the device; the allocator mostly gives the same ones again."""
+    """Return addresses and sizes on the device."""
+    if is_recording():
+        return filled_later(torch.tensor(rows, dtype=torch.int64))
+    return _table(rows, device)
+
+
+@lru_cache(maxsize=64)
+def _table(rows: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
+    """The allocator mostly gives the same addresses again."""
     return torch.tensor(rows, dtype=torch.int64).pin_memory().to(device, non_blocking=True)
 
 
@@ -104,7 +117,8 @@ def squares(tensors: list[Tensor], places: list[int], count: int) -> Tensor:
         if count == 1:
             total += parts.sum(0, dtype=torch.float64)
         else:
-            total.index_add_(0, _groups_of_tiles(sizes, tuple(own), _WIDTH * _TIMES, device), parts.double())
+            groups = kept(_groups_of_tiles(sizes, tuple(own), _WIDTH * _TIMES, device))
+            total.index_add_(0, groups, parts.double())
     return total
 
 
@@ -158,8 +172,8 @@ def weighted_sums(tensors: list[Tensor], places: list[int], factors: Tensor) -> 
         total = parts[0] if splits == 1 else parts.sum(0)
         for number, each, value in zip(numbers, some, total.split(sizes), strict=True):
             one = tensors[number][0]
-            kept = each.data_ptr() == tensors[number].data_ptr()
-            sums[number] = value.as_strided(one.shape, one.stride()) if kept else value.view(one.shape)
+            same = each.data_ptr() == tensors[number].data_ptr()
+            sums[number] = value.as_strided(one.shape, one.stride()) if same else value.view(one.shape)
     return sums
 
 
