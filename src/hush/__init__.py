@@ -7,7 +7,8 @@ What is where:
 - `accounting`: events (what was run) and accountants (what it cost); `accounting.epsilon` and
   `accounting.calibrate_noise` are the two calls that everybody needs. Loaded on first use.
 - `mechanisms`: noise, selection and the rest, which turn data into private answers. Loaded on first use.
-- `privatize`, `fit`: private training of PyTorch models. Home: `training`, loaded on first use; needs ``hush[torch]``.
+- `privatize`, `fit`, `tune`: private training of PyTorch models, and the search for its settings. Home: `training`,
+  loaded on first use; needs ``hush[torch]``.
 - ``hush.randomness``: the one source of noise.
 - `HushError`: the base of everything that hush raises on purpose. Home: `hush.errors`.
 - ``hush.cli``: the command line, ``hush plan`` and ``hush account``.
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from hush import training as training
     from hush.training import fit as fit
     from hush.training import privatize as privatize
+    from hush.training import tune as tune
 
 __all__ = [
     "Bound",
@@ -44,13 +46,14 @@ __all__ = [
     "mechanisms",
     "privatize",
     "training",
+    "tune",
 ]
 
 __version__ = "0.1.0"
 
 # Subpackages that are public at the root but too heavy to load before they are needed.
 _LAZY = frozenset({"accounting", "mechanisms", "training"})
-_FROM_TRAINING = frozenset({"fit", "privatize"})
+_FROM_TRAINING = frozenset({"fit", "privatize", "tune"})
 
 
 if not TYPE_CHECKING:  # a type checker that saw this would take every misspelt name for a module

@@ -1,7 +1,8 @@
-"""The command line: `hush plan` and `hush account`.
+"""The command line: `hush train`, `hush tune`, `hush schema`, `hush plan` and `hush account`.
 
-Both print for people by default and for scripts with ``--json``. Errors go to standard error in one line, with exit
-status 2; standard output then stays empty.
+All print for people by default, and for scripts with ``--json``. Errors go to standard error in one line; standard
+output then stays empty. Exit status: 0 if all went well, 2 if something was refused, 1 if the machine could not go on
+(a full disk), 130 if somebody stopped it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from hush import __version__
-from hush.cli import _account, _plan
+from hush.cli import _account, _plan, _schema, _train
 from hush.errors import HushError
 
 __all__ = ["main"]
@@ -25,7 +26,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.run(options)
     except HushError as error:
         print(f"hush {options.command}: {error}", file=sys.stderr)
-        return 2
+        return getattr(error, "exit_status", 2)
+    except KeyboardInterrupt:
+        print(f"\nhush {options.command}: stopped", file=sys.stderr)
+        return 130
     except BrokenPipeError:  # the reader of a pipe has seen enough
         sys.stderr.close()
         return 1
@@ -36,6 +40,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hush", description="Differential privacy that proves what it gave away.")
     parser.add_argument("--version", action="version", version=f"hush {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (_plan, _account):
+    for module in (_train, _schema, _plan, _account):
         module.add_parser(commands)
     return parser

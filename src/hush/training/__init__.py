@@ -13,6 +13,10 @@
 - `freeze_except`, `replace_head`, `add_lora`, `merge_lora`: training a part of a model.
 - `pretrain`, `PublicPhase`: a phase on public data, which is not accounted for, and stated with the guarantee.
 - `replace_batchnorm`: makes models with batch statistics trainable.
+- `tune`: a private search for settings, with its cost. `plan_tuning` calibrates one (`TuningPlan`); it finds a `Tuned`.
+  `Candidate`, `Answers`: what a run returns; `PublicScore`, `PrivateScore`, `ChargedScore`: how runs are compared;
+  `LogRange`, `UniformRange`: settings that are numbers; `LogarithmicRepetitions`,
+  `NegativeBinomialRepetitions`, `PoissonRepetitions`: laws of their number, which is secret.
 - ``hush.training.ntk``: a laboratory for what clipping and noise do to convergence.
 """
 
@@ -51,6 +55,10 @@ from hush.training._phases import PublicPhase as PublicPhase
 from hush.training._phases import pretrain as pretrain
 from hush.training._plan import Plan as Plan
 from hush.training._privatize import privatize as privatize
+from hush.training._repetitions import LogarithmicRepetitions as LogarithmicRepetitions
+from hush.training._repetitions import NegativeBinomialRepetitions as NegativeBinomialRepetitions
+from hush.training._repetitions import PoissonRepetitions as PoissonRepetitions
+from hush.training._repetitions import Repetitions as Repetitions
 from hush.training._samplers import BallsInBins as BallsInBins
 from hush.training._samplers import CyclicPoisson as CyclicPoisson
 from hush.training._samplers import FixedSize as FixedSize
@@ -64,11 +72,23 @@ from hush.training._schedule import Exponential as Exponential
 from hush.training._schedule import Linear as Linear
 from hush.training._schedule import Piecewise as Piecewise
 from hush.training._schedule import Schedule as Schedule
+from hush.training._scores import Answers as Answers
+from hush.training._scores import Candidate as Candidate
+from hush.training._scores import ChargedScore as ChargedScore
+from hush.training._scores import PrivateScore as PrivateScore
+from hush.training._scores import PublicScore as PublicScore
+from hush.training._scores import Score as Score
+from hush.training._search import Tuned as Tuned
+from hush.training._search import TuningPlan as TuningPlan
 from hush.training._session import PrivateTraining as PrivateTraining
 from hush.training._session import Step as Step
+from hush.training._space import LogRange as LogRange
+from hush.training._space import UniformRange as UniformRange
 from hush.training._sum import ClippedSum as ClippedSum
 from hush.training._transfer import freeze_except as freeze_except
 from hush.training._transfer import replace_head as replace_head
+from hush.training._tune import plan_tuning as plan_tuning
+from hush.training._tune import tune as tune
 from hush.training._units import UnitComparison as UnitComparison
 from hush.training._units import UserGroups as UserGroups
 from hush.training._units import Users as Users
@@ -78,6 +98,7 @@ from hush.training._update import Ball as Ball
 __all__ = [
     "AdamBC",
     "Adaptive",
+    "Answers",
     "Augmented",
     "Automatic",
     "Ball",
@@ -85,6 +106,8 @@ __all__ = [
     "Banded",
     "BufferedToeplitz",
     "ByName",
+    "Candidate",
+    "ChargedScore",
     "ClippedSum",
     "Clipping",
     "Contribution",
@@ -101,24 +124,35 @@ __all__ = [
     "Lamb",
     "Linear",
     "Loader",
+    "LogRange",
+    "LogarithmicRepetitions",
     "LoraLinear",
     "Microbatches",
     "MovingAverage",
+    "NegativeBinomialRepetitions",
     "Normalized",
     "PerExample",
     "PerLayer",
     "Piecewise",
     "Plan",
     "Poisson",
+    "PoissonRepetitions",
+    "PrivateScore",
     "PrivateTraining",
     "Projected",
     "PublicPhase",
+    "PublicScore",
+    "Repetitions",
     "Sampling",
     "Schedule",
+    "Score",
     "ShuffledEpochs",
     "Step",
     "TailAverage",
     "Together",
+    "Tuned",
+    "TuningPlan",
+    "UniformRange",
     "UnitComparison",
     "UserGroups",
     "Users",
@@ -130,8 +164,10 @@ __all__ = [
     "freeze_except",
     "looped_sum",
     "merge_lora",
+    "plan_tuning",
     "pretrain",
     "privatize",
     "replace_batchnorm",
     "replace_head",
+    "tune",
 ]

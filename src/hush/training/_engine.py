@@ -367,7 +367,7 @@ class Engine:
     def _finished(
         self, groups: list[Group], clip: Clip, values: list[Any], chosen: Tensor, rows: int
     ) -> tuple[list[Tensor], Tensor]:
-        """Return sums and norms, as a CUDA graph where the model's passes are such, and lay gradients always in one place."""
+        """Return sums and norms: a CUDA graph, where the passes are, and lay gradients always in one place."""
 
         def run(chosen: Tensor) -> tuple[list[Tensor], Tensor]:
             return finish(groups, clip, values, chosen, rows=rows)

@@ -1,0 +1,79 @@
+"""Downloads: from one public home, checked against a checksum that is written here, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from hush.errors import InvalidArgument
+
+Progress = Callable[[int, int], None]
+_CHUNK = 1 << 18
+_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remote:
+    """A file that has a public home."""
+
+    url: str
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self.url.rpartition("/")[2]
+
+
+def download(remote: Remote, folder: Path, *, advice: str) -> Path:
+    """Return the file, fetched into the folder unless it is there; what fails leaves nothing behind."""
+    path = folder / remote.name
+    if path.is_file():
+        return path
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{remote.name}.")
+    except OSError:
+        raise InvalidArgument("data_dir", str(folder), "a folder that can be written to", advice) from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            digest = _fetch(remote, file, advice)
+        if digest != remote.sha256:
+            raise InvalidArgument("download", remote.url, "the published checksum", "The file is another one", advice)
+        os.replace(temporary, path)  # in one step: nobody ever sees half a file
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return path
+
+
+def _fetch(remote: Remote, file: IO[bytes], advice: str) -> str:
+    digest, done = hashlib.sha256(), 0
+    try:
+        with urllib.request.urlopen(remote.url, timeout=_SECONDS) as response:
+            size = int(response.headers.get("Content-Length") or 0)
+            while chunk := response.read(_CHUNK):
+                digest.update(chunk)
+                file.write(chunk)
+                done += len(chunk)
+                _show(remote.name, done, size)
+    except (OSError, ValueError):  # URLError is an OSError; a full disk is one, too
+        raise InvalidArgument("download", remote.url, "a connection, and room for the file", advice) from None
+    return digest.hexdigest()
+
+
+def _show(name: str, done: int, size: int) -> None:
+    """Draw a bar, if somebody is looking."""
+    if not sys.stderr.isatty():
+        return
+    share = done / size if size else 0.0
+    bar = "#" * int(30 * min(share, 1.0))
+    end = "\n" if size and done >= size else ""
+    sys.stderr.write(f"\r{name} [{bar:<30}] {done / 1e6:.1f} MB{end}")
+    sys.stderr.flush()

@@ -1,0 +1,12 @@
+"""The report on a run: one HTML page that can be read offline, on a phone, on paper and by a screen reader.
+
+- `render`: from a run's record (a plain mapping) to the page.
+- `publishable`: the same page without what is not private.
+
+Standard library only. The page has no script and refers to nothing outside itself.
+"""
+
+from hush.report._page import render as render
+from hush.report._section import publishable as publishable
+
+__all__ = ["publishable", "render"]

@@ -1,0 +1,141 @@
+"""Figures for people: what the record holds, or that it holds nothing, rounded to the side that keeps claims true."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from numbers import Real
+from typing import Any, Final
+
+MISSING: Final = "not measured"
+
+_SPACE = "\u00a0"  # does not break: a figure and its unit stay on one line
+_DIGITS = 3
+
+# Beyond this a figure is no use in a plot, and differences could overflow.
+_LARGEST = 1e100
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number as a float, and None for everything else (NaN, text, booleans, what is missing)."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        result = float(value)
+    except OverflowError:
+        return None
+    return result if abs(result) <= _LARGEST else None  # NaN fails the comparison
+
+
+def share(value: Any) -> float | None:
+    """Return a number in [0, 1], and None for everything else."""
+    result = number(value)
+    return result if result is not None and 0 <= result <= 1 else None
+
+
+def interval(part: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return the interval of a record's part, if it has both ends in the right order."""
+    low, high = share(part.get("low")), share(part.get("high"))
+    return None if low is None or high is None or low > high else (low, high)
+
+
+def epsilon(value: Any) -> str:
+    """Write an epsilon with three digits, never smaller than it is.
+
+    >>> epsilon(2.9996), epsilon(0.1), epsilon(12.34), epsilon(math.inf)
+    ('3.00', '0.100', '12.4', 'unbounded')
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return "not known"
+    try:
+        finite = float(value)
+    except OverflowError:
+        return "unbounded"
+    if not finite >= 0:
+        return "not known"
+    return "unbounded" if finite == math.inf else _digits(finite, ROUND_CEILING)
+
+
+def at_least(value: float) -> str:
+    """Write a lower bound with three digits, never larger than it is."""
+    return _digits(value, ROUND_FLOOR)
+
+
+def delta(value: float) -> str:
+    """Write a delta, never smaller than it is, without zeros at the end."""
+    text = _digits(value, ROUND_CEILING)
+    mantissa, mark, exponent = text.partition("e")
+    return (mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa) + mark + exponent
+
+
+def percent(value: Any) -> str:
+    r"""Write a share as a percentage with one decimal.
+
+    >>> percent(0.8531).replace("\xa0", " "), percent(float("nan"))
+    ('85.3 %', 'not measured')
+    """
+    known = share(value)
+    return MISSING if known is None else f"{_hundredths(known, ROUND_HALF_EVEN)}{_SPACE}%"
+
+
+def at_most(value: float) -> str:
+    r"""Write a share as a percentage that is never smaller than it is, nor 100 unless nothing less is true.
+
+    >>> at_most(0.7311).replace("\xa0", " "), at_most(0.99996).replace("\xa0", " ")
+    ('73.2 %', '99.996 %')
+    """
+    exact, step = Decimal(repr(value)) * 100, Decimal("0.1")
+    while exact < 100 <= exact.quantize(step, rounding=ROUND_CEILING):
+        step /= 10
+    return f"{exact.quantize(step, rounding=ROUND_CEILING):f}{_SPACE}%"
+
+
+def percent_interval(ends: tuple[float, float] | None) -> str:
+    """Write an interval in percent, rounded outwards."""
+    if ends is None:
+        return "no interval"
+    return f"{_hundredths(ends[0], ROUND_FLOOR)} to {_hundredths(ends[1], ROUND_CEILING)}{_SPACE}%"
+
+
+def points(difference: float) -> str:
+    """Write a difference of shares in percentage points."""
+    return f"{_hundredths(difference, ROUND_HALF_EVEN)} percentage points"
+
+
+def count(value: Any) -> str:
+    """Write a count with its thousands apart."""
+    known = number(value)
+    return "not known" if known is None else f"{known:,.0f}"
+
+
+def general(value: Any) -> str:
+    """Write a setting: figures as short as they can be, lists and tables in one line, words as they are.
+
+    >>> general(0.1), general(True), general([1, "a"]), general({"b": None})
+    ('0.1', 'yes', '1, a', 'b: none')
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    if isinstance(value, float):
+        return f"{value:.6g}" if float(f"{value:.6g}") == value else repr(value)
+    if isinstance(value, Mapping):
+        return "; ".join(f"{key}: {general(inner)}" for key, inner in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(general, value)) or "none"
+    return str(value)
+
+
+def _hundredths(value: float, rounding: str) -> str:
+    exact = Decimal(repr(value)) * 100
+    return f"{exact.quantize(Decimal('0.1'), rounding=rounding):f}"
+
+
+def _digits(value: float, rounding: str) -> str:
+    # The shortest decimal that reads back as the float: 0.1 must not become 0.101.
+    exact = Decimal(repr(value))
+    if exact == 0:
+        return "0"
+    step = Decimal(1).scaleb(exact.adjusted() - _DIGITS + 1)
+    rounded = exact.quantize(step, rounding=rounding)
+    return f"{rounded:f}" if -4 <= rounded.adjusted() < 6 else f"{float(rounded):.3g}"

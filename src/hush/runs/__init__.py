@@ -1,0 +1,20 @@
+"""Runs: from a file of personal data to a private model, its guarantee and a report, in one folder.
+
+- `Settings`: what to do; `train` does it, in a new folder; `resume` goes on after Ctrl-C or a crash.
+- `load` builds the model of a finished run again.
+
+A run's folder holds model.safetensors and model.json (how to build it again), guarantee.json, metrics.jsonl,
+figures.json, report.html, run.json; and, in not-private.jsonl, what must not be published. While it is not finished, a
+sub-folder of its own holds its secrets: who can read the keys can take the noise off.
+"""
+
+from hush.runs._job import Interrupted as Interrupted
+from hush.runs._job import resume as resume
+from hush.runs._job import train as train
+from hush.runs._outcome import Outcome as Outcome
+from hush.runs._outcome import Trained as Trained
+from hush.runs._outcome import load as load
+from hush.runs._progress import Progress as Progress
+from hush.runs._settings import Settings as Settings
+
+__all__ = ["Interrupted", "Outcome", "Progress", "Settings", "Trained", "load", "resume", "train"]

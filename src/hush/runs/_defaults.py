@@ -1,0 +1,74 @@
+"""Hyper-parameters for those who name none. Chosen by public numbers alone: the model, and how many units there are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hush.errors import InvalidArgument
+from hush.runs._networks import Description
+from hush.runs._settings import Settings
+
+_EPOCHS = 40.0
+_SHARE = 6  # of all units are in a batch: large batches have less noise for the same epsilon (De et al. 2022)
+_LEAST = 256
+_RATES = {"softmax": 0.5, "mlp": 0.25, "cnn": 0.25, "scattering": 1.0}
+_OWN = 0.25
+_PHYSICAL = {"cnn": 512, "mlp": 2048}  # examples that go through the model at once
+_AVERAGED = 10  # the share of steps, one over this, that the average is about
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to train.
+
+    Attributes:
+        batch_size: How many units a step has on average.
+        num_steps: How many steps there are.
+        learning_rate: Of SGD, at first.
+        clip_norm: Where gradients are clipped; None: automatically, to about 1.
+        decay: Of the moving average of the weights.
+        physical_batch_size: How many examples go through the model at once.
+    """
+
+    batch_size: int
+    num_steps: int
+    learning_rate: float
+    clip_norm: float | None
+    decay: float
+    physical_batch_size: int | None
+
+    def rate(self, share: float) -> float:
+        """Return by what the learning rate is multiplied when this share of the steps is taken: 1, then towards 0.1."""
+        return 1.0 if share < 0.5 else 1.0 - 1.8 * (share - 0.5)
+
+
+def recipe(settings: Settings, description: Description, num_units: int) -> Recipe:
+    """Return what the settings say, and the defaults for the rest."""
+    batch_size = settings.batch_size or min(num_units, max(num_units // _SHARE, _LEAST))
+    if batch_size > num_units:
+        raise InvalidArgument(
+            "batch_size", batch_size, "at most the number of those who are trained on", "Leave it out for a default"
+        )
+    if settings.num_steps is not None:
+        steps = settings.num_steps
+    else:
+        steps = max(math.ceil((settings.epochs or _EPOCHS) * num_units / batch_size), 1)
+    rate = settings.learning_rate or _RATES.get(description.model, _OWN)
+    if settings.clip_norm is not None and settings.learning_rate is None:
+        rate /= settings.clip_norm  # a step is as long as with gradients that are clipped to about 1
+    return Recipe(
+        batch_size=batch_size,
+        num_steps=steps,
+        learning_rate=rate,
+        clip_norm=settings.clip_norm,
+        decay=max(1 - _AVERAGED / max(steps, 2 * _AVERAGED), 0.5),
+        physical_batch_size=_physical(settings, description),
+    )
+
+
+def _physical(settings: Settings, description: Description) -> int | None:
+    """Return how many examples go through the model at once: whole users, if they are what is protected."""
+    most = _PHYSICAL.get(description.model, 8192 if description.model in _RATES else 512)
+    rows = 1 if settings.unit is None else settings.max_per_unit
+    return max(most // rows, 1) * rows

@@ -1,0 +1,379 @@
+"""What is learned: how much one unit can change it, that its noise is what the event says, and that it is right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hush import data
+from hush.accounting import ApproximateDP, Composed, Gaussian, PldAccountant
+from hush.data import _bounds, _learn, _prepare, _split
+from hush.errors import InvalidArgument
+from hush.randomness import TestSource
+
+KEY = bytes(range(32))
+LEARN = data.Learn(noise_multiplier=3.0, delta=1e-6)
+Counts = tuple[Sequence[NDArray[np.int64]], Sequence[Mapping[str, int]]]
+
+
+def write(path: Path, columns: Mapping[str, Any]) -> data.Source:
+    rows = zip(*columns.values(), strict=True)
+    path.write_text("\n".join([",".join(columns), *(",".join(str(x) for x in row) for row in rows)]) + "\n")
+    return data.open_source(path)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counts]:
+    """Record the counts that noise is added to."""
+    seen: list[Counts] = []
+
+    def release(histograms: Any, tallies: Any, learn: data.Learn, source: Any) -> Any:
+        seen.append((histograms, tallies))
+        return _learn.release(histograms, tallies, learn, source)
+
+    monkeypatch.setattr(_prepare, "release", release)
+    return seen
+
+
+def distance(first: Counts, second: Counts, noise_multiplier: float) -> float:
+    """Return how far apart two releases are without noise, in units of ``noise_multiplier`` times their noise."""
+    squares = 0.0
+    sorts = bool(first[0]) + bool(first[1])
+    for one, other in zip(first[0], second[0], strict=True):
+        squares += float(((one - other) ** 2).sum()) / (sorts * len(first[0]))
+    for tally, twin in zip(first[1], second[1], strict=True):
+        changes = [tally.get(name, 0) - twin.get(name, 0) for name in {*tally, *twin}]
+        squares += sum(change**2 for change in changes) / (sorts * len(first[1]))
+    return math.sqrt(squares)
+
+
+def of_users(rows: Mapping[str, int]) -> dict[str, list[Any]]:
+    """Return rows of users; each user's are his own, whoever else is there."""
+    found: dict[str, list[Any]] = {"a": [], "b": [], "job": [], "user": [], "y": []}
+    for user, count in rows.items():
+        rng = np.random.default_rng(list(user.encode()))
+        for name, values in (
+            ("a", rng.normal(size=count) * 1000),
+            ("b", rng.integers(0, 9, count)),
+            ("job", rng.choice(["cook", "nurse", "pilot"], count)),
+            ("user", [user] * count),
+            ("y", rng.integers(0, 2, count)),
+        ):
+            found[name].extend(values)
+    return found
+
+
+def contributions(tmp_path: Path, counted: list[Counts]) -> list[float]:
+    """Return what each of some users, of few and of many rows, changes in the counts."""
+    users = {f"user{number}": 1 + number % 4 for number in range(300)} | {f"busy{number}": 500 for number in range(6)}
+    schema = data.Schema(columns={"job": data.Category()})
+    distances = []
+    for left_out in (None, *(f"busy{number}" for number in range(6)), "user1", "user2"):
+        source = write(tmp_path / "t.csv", of_users({name: n for name, n in users.items() if name != left_out}))
+        data.prepare(
+            source, target="y", unit="user", schema=schema, holdout=0.3, learn=data.Learn(noise_multiplier=0.1), key=KEY
+        )
+        if left_out is not None:
+            distances.append(distance(counted[0], counted[-1], 0.1))
+    return distances
+
+
+def test_a_unit_changes_no_more_than_the_event_says(tmp_path: Path, counted: list[Counts]) -> None:
+    found = contributions(tmp_path, counted)
+    assert max(found) == pytest.approx(1)  # reached by whoever trains: the scale is no looser than it has to be
+    assert all(each < 1 + 1e-9 for each in found)
+    assert min(found) == 0  # whoever is held out
+
+
+@pytest.mark.parametrize(
+    "broken", [lambda units, picks: np.ones(len(units), dtype=np.bool_), None], ids=["rows", "place"]
+)
+def test_twins_that_a_busy_user_breaks(
+    tmp_path: Path, counted: list[Counts], monkeypatch: pytest.MonkeyPatch, broken: Callable[..., Any] | None
+) -> None:
+    """Counting all rows, or choosing a row by its place in the file, lets one user change more."""
+
+    def by_place(units: NDArray[np.int64], picks: NDArray[np.int64]) -> NDArray[np.bool_]:
+        chosen = np.zeros(len(units), dtype=np.bool_)
+        rows = np.arange(len(units))
+        mixed = (rows * 2654435761) % 1000003
+        for unit in np.unique(units):
+            own = rows[units == unit]
+            chosen[own[np.argmin(mixed[own])]] = True
+        return chosen
+
+    monkeypatch.setattr(_split, "one_row_each", broken or by_place)
+    assert max(contributions(tmp_path, counted)) > 2
+
+
+@pytest.mark.parametrize("unit", ["row", "user"])
+def test_hostile_rows_change_no_more(tmp_path: Path, counted: list[Counts], unit: str) -> None:
+    honest = {"a": range(50), "y": [0, 1] * 25, "user": [f"u{n // 2}" for n in range(50)]}
+    for row in (("nan", "", "v"), ("inf", "1", "v"), ("-1e999", "never seen", "v"), ("1e308", "0", "v"), ("", "", "")):
+        for rows in ([], [row] * (1 if unit == "row" else 20)):
+            more = list(zip(*rows, strict=True)) or [()] * 3
+            columns = {name: [*values, *added] for (name, values), added in zip(honest.items(), more, strict=True)}
+            source = write(tmp_path / "t.csv", columns)
+            data.prepare(
+                source,
+                target="y",
+                unit="user" if unit == "user" else None,
+                schema=data.Schema(columns={"user": data.Ignore()}),
+                holdout=0,
+                learn=data.Learn(noise_multiplier=0.1, delta=0.4),
+                key=KEY,
+            )
+        assert distance(counted[-1], counted[-2], 0.1) <= 1 + 1e-9
+
+
+def spread(noise: float, seed: int) -> float:
+    return float(_learn._noisy(np.zeros(40_000, dtype=np.int64), noise, TestSource(seed)).std())
+
+
+@pytest.mark.parametrize("noise", [0.5, 7.0, 1000.0])
+def test_noise_has_the_standard_deviation_that_it_says(noise: float) -> None:
+    # The standard error is 0.35 %: 2 % is beyond five of them. Controls: a tenth too little and too much.
+    assert spread(noise, 1) == pytest.approx(noise, rel=0.02)
+    assert spread(0.9 * noise, 2) != pytest.approx(noise, rel=0.02)
+    assert spread(1.1 * noise, 3) != pytest.approx(noise, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "values", "factor"), [(4, 0, 2.0), (0, 4, 2.0), (2, 2, 2.0), (8, 2, 4.0), (1, 0, 1.0)]
+)
+def test_noise_is_scaled_to_the_number_of_histograms(
+    monkeypatch: pytest.MonkeyPatch, numbers: int, values: int, factor: float
+) -> None:
+    scales: list[float] = []
+
+    def noisy(counts: NDArray[np.int64], noise_stddev: float, source: Any) -> NDArray[np.float64]:
+        scales.append(noise_stddev)
+        return counts.astype(np.float64)
+
+    monkeypatch.setattr(_learn, "_noisy", noisy)
+    histograms = [np.zeros(_bounds.NUM_BINS, dtype=np.int64)] * numbers
+    _learn.release(histograms, [{"x": 5}] * values, data.Learn(noise_multiplier=3.0), TestSource(1))
+    assert len(scales) == numbers + values
+    assert scales[0] == pytest.approx(3 * factor)
+    # The sum of what a unit adds, each in units of its noise, squared: exactly the event's.
+    assert sum(scale**-2 for scale in scales) <= 3.0**-2
+    assert sum(scale**-2 for scale in scales) == pytest.approx(3.0**-2)
+
+
+def told(threshold: Callable[[float, float], float], monkeypatch: pytest.MonkeyPatch) -> float:
+    """Return how often a value that one unit has is told, with delta = 0.02 for two columns."""
+    monkeypatch.setattr(_learn, "threshold", threshold)
+    lonely = {str(number): 1 for number in range(40_000)}
+    learned = _learn.release([], [lonely, {}], data.Learn(noise_multiplier=0.5, delta=0.02), TestSource(4))
+    return len(learned.values[0]) / len(lonely)
+
+
+def test_a_value_of_one_unit_is_told_with_probability_delta(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = _learn.threshold
+    # Expected 0.01; the standard error is 0.0005.
+    assert 0.0075 < told(right, monkeypatch) < 0.0125
+    assert told(lambda noise, delta: right(noise, delta) - 1, monkeypatch) > 0.0125  # the twin that forgets the one
+    assert told(lambda noise, delta: right(noise, 2 * delta), monkeypatch) > 0.0125  # and the one of a single column
+
+
+def test_events(tmp_path: Path) -> None:
+    columns = {"a": range(200), "y": [0, 1] * 100}
+    source = write(tmp_path / "t.csv", columns)
+    quiet = data.Learn(noise_multiplier=0.5, delta=1e-6)
+    classes = data.Schema(classes=("0", "1"))
+    everything = data.Schema(classes=("0", "1"), columns={"a": data.Numeric(lower=0, upper=1)})
+    assert data.prepare(source, target="y", schema=classes, learn=quiet, key=KEY).event == Gaussian(0.5)
+    both = Composed((Gaussian(0.5), ApproximateDP(0.0, 1e-6)))
+    assert data.prepare(source, target="y", learn=quiet, key=KEY).event == both
+    assert data.prepare(source, target="y", schema=everything, learn=quiet, key=KEY).event is None
+    cost = PldAccountant().compose(LEARN.event()).epsilon(1e-5)
+    assert (
+        PldAccountant().compose(Gaussian(3.0)).epsilon(1e-5)
+        < cost
+        < PldAccountant().compose(Gaussian(2.9)).epsilon(1e-5)
+    )
+
+
+def test_nothing_is_learned_without_noise(tmp_path: Path) -> None:
+    source = write(tmp_path / "t.csv", {"a": range(20), "y": [0, 1] * 10})
+    assert data.needs_learning(source, "y") == ["bounds of column 'a'", "classes of the target"]
+    with pytest.raises(InvalidArgument, match="^learn=None: expected the noise"):
+        data.prepare(source, target="y", key=KEY)
+    for wrong in ({"noise_multiplier": 0.0}, {"noise_multiplier": math.nan}, {"noise_multiplier": 1.0, "delta": 0.0}):
+        with pytest.raises(InvalidArgument):
+            data.Learn(**wrong)
+
+
+@given(st.floats(allow_nan=False))
+def test_a_number_is_in_its_bin(value: float) -> None:
+    (place,) = _bounds.bins(np.array([value])).tolist()
+    lower, upper = _bounds.edges(place)
+    clamped = min(max(value, -(2.0**40)), 2.0**40)
+    assert lower <= clamped <= upper
+    assert 0 <= place < _bounds.NUM_BINS
+
+
+def test_noise_alone_is_not_taken_for_data() -> None:
+    rng = np.random.default_rng(3)
+    found = [_bounds.bounds_from(rng.normal(size=_bounds.NUM_BINS) * 50, 50.0) for _ in range(3000)]
+    # Expected 3 at most; 12 or more have a probability below 1e-4.
+    assert sum(bounds is not None for bounds in found) < 12
+    found = [_bounds.bounds_from(rng.normal(size=_bounds.NUM_BINS) * 65, 50.0) for _ in range(3000)]
+    assert sum(bounds is not None for bounds in found) >= 12  # the control: noise that is larger than it says
+
+
+@pytest.mark.parametrize(
+    ("sign", "expected"), [(0, {(-2, 2), (-4, 4)}), (1, {(0, 2), (0, 4)}), (-1, {(-2, 0), (-4, 0)})]
+)
+def test_data_of_which_no_bin_stands_out_are_found(sign: int, expected: set[tuple[float, float]]) -> None:
+    rng = np.random.default_rng(4)
+    values = rng.normal(size=20_000)
+    values = sign * np.abs(values) if sign else values
+    counts = np.bincount(_bounds.bins(values), minlength=_bounds.NUM_BINS)
+    noise = counts.max() / 4.0  # below the threshold of single bins, which is above 5
+    found = [_bounds.bounds_from(counts + rng.normal(size=_bounds.NUM_BINS) * noise, noise) for _ in range(200)]
+    near = [bounds for bounds in found if bounds is not None and 0.5 <= max(np.abs(bounds)) <= 8]
+    assert len(near) > 150
+    assert max(set(found), key=found.count) in expected
+
+
+def test_bounds_of_plain_numbers(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    count = 20_000
+    columns = {
+        "normal": rng.normal(size=count),
+        "pixel": rng.integers(0, 256, count),
+        "truth": rng.integers(0, 2, count),
+        "age": rng.integers(18, 90, count),
+        "debt": -rng.integers(100, 1000, count),
+        "small": rng.uniform(1e-4, 2e-4, count),
+        "zero": np.zeros(count, dtype=int),
+        "empty": [""] * count,
+        "outlier": [1e9, *rng.uniform(0, 1, count - 1)],
+        "y": rng.integers(0, 10, count),
+    }
+    source = write(tmp_path / "t.csv", columns)
+    prepared = data.prepare(source, target="y", learn=data.Learn(noise_multiplier=10.0), key=KEY)
+    found: dict[str, Any] = {name: (c.lower, c.upper) for name, c in prepared.schema.columns.items()}  # type: ignore[union-attr]
+    assert found["normal"] == (-4, 4)
+    assert found["pixel"] in [(0, 256), (1, 256), (2, 256), (4, 256), (8, 256)]  # a few of the smallest may drown
+    assert found["truth"] == (0, 1)
+    assert found["age"] == (16, 128)
+    assert found["debt"] == (-1024, -64)
+    assert found["small"] == (2.0**-14, 2.0**-12)
+    assert found["zero"] == found["empty"] == (-1, 1)
+    assert found["outlier"][1] == 1
+    assert prepared.classes == tuple("0123456789")
+    assert sum("nothing but zero stood out" in sentence for sentence in prepared.learned) == 2
+    assert len(prepared.learned) == 10
+    again = data.prepare(data.open_source(tmp_path / "t.csv"), schema=prepared.schema, key=KEY)
+    assert (again.event, again.learned) == (None, ())
+    np.testing.assert_array_equal(again.train.inputs, prepared.train.inputs)
+
+
+def test_one_bound_may_be_declared(tmp_path: Path) -> None:
+    source = write(tmp_path / "t.csv", {"a": [100] * 500, "b": [100] * 500, "c": [5] * 500, "y": [0, 1] * 250})
+    columns = {"a": data.Numeric(lower=0), "b": data.Numeric(upper=3), "c": data.Numeric(lower=1e6)}
+    schema = data.Schema(columns=columns, classes=("0", "1"))
+    prepared = data.prepare(source, target="y", schema=schema, learn=data.Learn(noise_multiplier=1.0), key=KEY)
+    assert prepared.schema.columns == {
+        "a": data.Numeric(lower=0, upper=128),
+        "b": data.Numeric(lower=-61, upper=3),
+        "c": data.Numeric(lower=1e6, upper=2e6),
+    }
+    assert np.isfinite(prepared.train.inputs).all()
+
+
+def test_categories_and_classes_of_text(tmp_path: Path) -> None:
+    columns = {"job": ["cook"] * 300 + ["nurse"] * 300 + ["spy"], "y": ["yes"] * 300 + ["no"] * 300 + ["maybe"]}
+    source = write(tmp_path / "t.csv", columns)
+    schema = data.Schema(columns={"job": data.Category()})
+    assert data.needs_learning(source, "y", schema) == ["values of column 'job'", "classes of the target"]
+    learn = data.Learn(noise_multiplier=2.0)
+    prepared = data.prepare(source, target="y", schema=schema, learn=learn, holdout=0, key=KEY)
+    assert prepared.classes == ("no", "yes")
+    assert prepared.schema.columns["job"] == data.Category(values=("cook", "nurse"))
+    assert not any("spy" in text or "maybe" in text for text in prepared.learned)
+    assert prepared.train.inputs.shape == (600, 3)  # the row of an unknown class is dropped
+    assert prepared.train.inputs.sum(1).tolist() == [1] * 600
+    quiet = data.prepare(
+        source,
+        target="y",
+        schema=data.Schema(columns={"job": data.Category()}, classes=("no", "yes")),
+        learn=data.Learn(noise_multiplier=1e5),
+        key=KEY,
+    )
+    assert quiet.schema.columns["job"] == data.Category(values=())
+    assert quiet.shape == (1,)
+
+
+def test_values_that_differ_in_white_space_only(tmp_path: Path) -> None:
+    """They would collide if they were trimmed differently in two places, and a collision would be an exception."""
+    spaces = [chr(code) for code in range(0x10000) if chr(code).isspace() and chr(code) not in "\r\n"]
+    names = ["A", "a", "\x00A", "nan", "1", "1.0", "'", "\\", "\u200bA", *(f"{space}A" for space in spaces)]
+    source = write(tmp_path / "t.csv", {"v": names * 200, "y": names * 200})
+    schema = data.Schema(columns={"v": data.Category()})
+    learn = data.Learn(noise_multiplier=0.5)
+    prepared = data.prepare(source, target="y", schema=schema, learn=learn, holdout=0, key=KEY)
+    # None of the rows is lost: each value is one of the classes.
+    assert len(prepared.train) == len(names) * 200
+    assert prepared.train.inputs[:, -1].sum() == 0
+    assert {"A", "\tA", "\x00A", "\u200bA"} <= set(prepared.classes)
+    prepared.schema.save(tmp_path / "s.json")
+    assert data.Schema.load(tmp_path / "s.json") == prepared.schema
+
+
+@pytest.mark.parametrize("target", [["same"] * 400, list(range(400)), [""] * 400], ids=["one", "many", "none"])
+def test_targets_without_two_classes_are_refused(tmp_path: Path, target: list[Any]) -> None:
+    source = write(tmp_path / "t.csv", {"a": range(400), "y": target})
+    with pytest.raises(InvalidArgument, match="^target='y': expected at least two classes") as caught:
+        data.prepare(source, target="y", learn=data.Learn(noise_multiplier=2.0), key=KEY)
+    assert "same" not in str(caught.value)
+    with pytest.raises(InvalidArgument, match="at least two classes"):
+        data.Schema(classes=("1",))
+
+
+def test_the_key_decides_the_noise(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    source = write(tmp_path / "t.csv", {"a": rng.normal(size=400), "y": rng.integers(0, 2, 400)})
+    results = []
+    for key in (KEY, KEY, *(bytes([number] * 32) for number in range(10))):
+        schema = data.Schema(classes=("0", "1"))
+        prepared = data.prepare(source, target="y", schema=schema, learn=data.Learn(noise_multiplier=20.0), key=key)
+        results.append(prepared.learned)
+    assert results[0] == results[1]
+    assert len(set(results)) > 1
+
+
+def test_noise_of_one_key_does_not_cancel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that is used twice, for data that differ in one row or for another question, adds other noise."""
+    drawn: list[float] = []
+    right = _learn._noisy
+
+    def noisy(counts: NDArray[np.int64], noise_stddev: float, source: Any) -> NDArray[np.float64]:
+        found = right(counts, noise_stddev, source)
+        drawn.append(float(found[0] - counts[0]) / noise_stddev)
+        return found
+
+    monkeypatch.setattr(_learn, "_noisy", noisy)
+    two = data.Schema(classes=("0", "1"))
+    for rows, schema, noise in (
+        (300, two, 1.0),
+        (301, two, 1.0),
+        (300, two, 1.5),
+        (300, data.Schema(), 1.0),
+        (300, two, 1.0),
+    ):
+        source = write(tmp_path / "t.csv", {"a": [5] * rows, "y": ([0, 1] * rows)[:rows]})
+        data.prepare(source, target="y", schema=schema, learn=data.Learn(noise_multiplier=noise), holdout=0, key=KEY)
+    bounds = [drawn[0], drawn[1], drawn[2], drawn[3], drawn[5]]  # the fourth drew for classes, too
+    assert bounds[0] == bounds[4]
+    assert len(set(bounds)) == 4

@@ -1,0 +1,175 @@
+"""Schemas: read as written, strict about what is misspelt, and templates that look at no value."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from hush import data
+from hush.data import _table
+from hush.errors import InvalidArgument
+
+FULL = data.Schema(
+    columns={
+        "age": data.Numeric(lower=0, upper=120),
+        "income": data.Numeric(lower=0),
+        "job": data.Category(values=("cook", "nurse")),
+        "town": data.Category(),
+        "note": data.Text(vocabulary=("good", "bad")),
+        "id": data.Ignore(),
+    },
+    target="y",
+    classes=("no", "yes"),
+    unit="user",
+    groups=("sex",),
+)
+
+
+@pytest.mark.parametrize(
+    "schema", [FULL, data.Schema(), data.Schema(images=data.Images(lower=0, upper=255, shape=(3, 32, 32)))]
+)
+def test_round_trip(tmp_path: Path, schema: data.Schema) -> None:
+    schema.save(tmp_path / "s.json")
+    assert data.Schema.load(tmp_path / "s.json") == schema
+
+
+def load(tmp_path: Path, **changes: Any) -> data.Schema:
+    FULL.save(tmp_path / "s.json")
+    content = {**json.loads((tmp_path / "s.json").read_text()), **changes}
+    (tmp_path / "s.json").write_text(json.dumps(content))
+    return data.Schema.load(tmp_path / "s.json")
+
+
+def test_help_is_ignored_wherever_it_is(tmp_path: Path) -> None:
+    columns = {"help": "ages of people", "age": {"kind": "numeric", "lower": 0, "upper": 9, "help": "in years"}}
+    schema = load(tmp_path, columns=columns, target={"column": "y", "classes": [0, 1], "help": "?"})
+    assert schema.columns == {"age": data.Numeric(lower=0, upper=9)}
+    assert schema.classes == ("0", "1")
+
+
+def test_a_vocabulary_may_be_a_file_beside_the_schema(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("Good\nbad\n\ngood\n")
+    schema = load(tmp_path, columns={"note": {"kind": "text", "vocabulary": "words.txt"}})
+    assert schema.columns == {"note": data.Text(vocabulary=("good", "bad"))}
+    with pytest.raises(InvalidArgument, match="one word in each line"):
+        load(tmp_path, columns={"note": {"kind": "text", "vocabulary": "absent.txt"}})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": 2},
+        {"format": "other"},
+        {"colums": {}},
+        {"columns": {"a": {"kind": "number"}}},
+        {"columns": {"a": {"kind": ["numeric"]}}},
+        {"columns": {"a": {"kind": "numeric", "min": 0}}},
+        {"columns": {"a": {"kind": "numeric", "lower": 1, "upper": 1}}},
+        {"columns": {"a": {"kind": "numeric", "lower": "0"}}},
+        {"columns": {"a": {"kind": "numeric", "lower": True}}},
+        {"columns": {"a": {"kind": "numeric", "upper": 10**400}}},
+        {"columns": {"a": {"kind": "category", "values": "ab"}}},
+        {"columns": {"a": {"kind": "category", "values": ["a", "a"]}}},
+        {"columns": {"a": {"kind": "category", "values": [1.5]}}},
+        {"columns": {"a": {"kind": "text"}}},
+        {"columns": {"a": {"kind": "text", "vocabulary": ["two words"]}}},
+        {"columns": {"a": "numeric"}},
+        {"columns": ["a"]},
+        {"target": "y"},
+        {"target": {"column": "y", "classes": ["one"]}},
+        {"target": {"column": 3}},
+        {"unit": 3},
+        {"groups": "sex"},
+        {"images": {"lower": 0}},
+        {"images": {"lower": 0, "upper": 1, "shape": [3, 3]}},
+        {"images": {"lower": 0, "upper": 1, "shape": "3"}},
+    ],
+    ids=str,
+)
+def test_what_is_misspelt_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument):
+        load(tmp_path, **changes)
+
+
+def test_what_is_no_json_is_refused(tmp_path: Path) -> None:
+    for text in ("", "{", "[]", '{"format": NaN}', "\xff"):
+        (tmp_path / "s.json").write_bytes(text.encode("latin-1"))
+        with pytest.raises(InvalidArgument):
+            data.Schema.load(tmp_path / "s.json")
+    with pytest.raises(InvalidArgument, match="hush schema DATA"):
+        data.Schema.load(tmp_path / "absent.json")
+
+
+def test_numbers_that_are_none() -> None:
+    for bound in (float("nan"), float("inf"), "1", True):
+        with pytest.raises(InvalidArgument):
+            data.Numeric(lower=bound, upper=2)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise AssertionError("rows were read")
+
+    monkeypatch.setattr(_table.Table, "__init__", fail)
+
+
+@pytest.mark.usefixtures("nothing_is_read")
+def test_templates_read_no_values(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b,y\n" + bytes(range(256)) * 50)
+    source = data.open_source(path, target="y")
+    template = data.template(source)
+    assert template == data.Schema(columns=dict.fromkeys("aby", data.Numeric()))
+    assert data.needs_learning(source, "y") == [
+        "bounds of column 'a'",
+        "bounds of column 'b'",
+        "classes of the target",
+    ]
+    with pytest.raises(AssertionError, match="rows were read"):  # the fixture does notice
+        data.prepare(source, target="y", learn=data.Learn(noise_multiplier=1.0), key=bytes(32))
+    template.save(tmp_path / "s.json")
+    assert data.Schema.load(tmp_path / "s.json") == template
+
+
+@pytest.mark.usefixtures("nothing_is_read")
+def test_templates_of_parquet_have_declared_types(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    duckdb.connect().execute(f"COPY (SELECT 1 a, 'x' b, [1] c, DATE '2020-01-01' d) TO '{path}' (FORMAT parquet)")
+    expected = {"a": data.Numeric(), "b": data.Category(), "c": data.Ignore(), "d": data.Numeric()}
+    assert data.template(data.open_source(path)).columns == expected
+
+
+def test_templates_of_images(tmp_path: Path) -> None:
+    assert data.template(data.open_source("digits")).classes == tuple("0123456789")
+    with pytest.raises(InvalidArgument, match="Images have labels, and no columns"):
+        data.needs_learning(data.open_source("digits"), "y")
+    with pytest.raises(InvalidArgument, match="Images have labels, and no columns"):
+        data.needs_learning(data.open_source("digits"), unit="user")
+
+
+def test_schema_and_arguments_must_agree(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b,y\n1,2,0\n")
+    source = data.open_source(path)
+    assert data.needs_learning(source, schema=data.Schema(target="y", classes=("0", "1"))) == [
+        "bounds of column 'a'",
+        "bounds of column 'b'",
+    ]
+    for target, schema in (
+        ("a", data.Schema(target="y")),
+        (None, data.Schema()),
+        ("y", data.Schema(columns={"z": data.Numeric()})),
+    ):
+        with pytest.raises(InvalidArgument):
+            data.needs_learning(source, target, schema)
+    with pytest.raises(InvalidArgument, match="another column than the target"):
+        data.needs_learning(source, "y", unit="y")
+    with pytest.raises(InvalidArgument, match="at least one column to predict from"):
+        data.needs_learning(source, "y", unit="a", groups=["b"])
+    with pytest.raises(InvalidArgument, match="Use the schema of a preparation"):
+        data.transform(data.Schema(columns={"a": data.Numeric()}), source)
