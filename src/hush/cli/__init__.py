@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from hush import __version__
-from hush.cli import _account, _plan, _schema, _train
+from hush.cli import _account, _plan, _schema, _train, _tune
 from hush.errors import HushError
 
 __all__ = ["main"]
@@ -40,6 +40,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hush", description="Differential privacy that proves what it gave away.")
     parser.add_argument("--version", action="version", version=f"hush {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (_train, _schema, _plan, _account):
+    for module in (_train, _tune, _schema, _plan, _account):
         module.add_parser(commands)
     return parser

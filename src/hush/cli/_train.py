@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> None:
             outcome = runs.resume(Path(options.resume), progress=progress, device=options.device)
         else:
             settings = settings_of(options)
-            outcome = runs.train(settings, _output(options.output, settings.data), progress=progress)
+            outcome = runs.train(settings, output_of(options.output, settings.data), progress=progress)
     finally:
         progress.close()
     report(outcome, options)
@@ -169,7 +169,8 @@ def _refuse_more(options: argparse.Namespace) -> None:
             raise InvalidArgument("resume", options.resume, f"no {flag} beside it", "A run goes on as it began")
 
 
-def _output(given: str | None, data: str) -> Path:
+def output_of(given: str | None, data: str) -> Path:
+    """Return the folder to write: what was said, or the next free one of this name."""
     if given is not None:
         return Path(given)
     name = Path(data).name.split(".")[0] or "run"

@@ -1,6 +1,7 @@
 """Runs: from a file of personal data to a private model, its guarantee and a report, in one folder.
 
 - `Settings`: what to do; `train` does it, in a new folder; `resume` goes on after Ctrl-C or a crash.
+- `tune` searches for settings, and pays for the search.
 - `load` builds the model of a finished run again.
 
 A run's folder holds model.safetensors and model.json (how to build it again), guarantee.json, metrics.jsonl,
@@ -16,5 +17,6 @@ from hush.runs._outcome import Trained as Trained
 from hush.runs._outcome import load as load
 from hush.runs._progress import Progress as Progress
 from hush.runs._settings import Settings as Settings
+from hush.runs._tune import tune as tune
 
-__all__ = ["Interrupted", "Outcome", "Progress", "Settings", "Trained", "load", "resume", "train"]
+__all__ = ["Interrupted", "Outcome", "Progress", "Settings", "Trained", "load", "resume", "train", "tune"]

@@ -110,7 +110,8 @@ class Measurer:
         """Return the noise of a table; one that rounding to the grid could widen gets a little more."""
         if self.noise is None:
             return 0.0
-        shares = {name: share for name, share in _SHARES.items() if name != "groups" or self.groups}
+        wanted = {"groups": bool(self.groups), "curve": self.num_points > 0}
+        shares = {name: share for name, share in _SHARES.items() if wanted.get(name, True)}
         weight = shares[part] / sum(shares.values()) / tables
         return self.noise * _ROUNDING / math.sqrt(weight)
 

@@ -89,7 +89,7 @@ def train(
             return _Job(folder, settings, progress or Silence(), source).run()
     except HushError:
         if not folder.has("metrics.jsonl") and not folder.secret(_STATE).exists():
-            _remove_empty(folder)  # nothing was learned yet: whoever mends the command may use the same name
+            remove_empty(folder)  # nothing was learned yet: whoever mends the command may use the same name
         raise
 
 
@@ -105,7 +105,7 @@ def resume(path: Path, *, progress: Progress | None = None, device: str | None =
         return _Job(folder, settings, progress or Silence(), None).run()
 
 
-def _remove_empty(folder: Folder) -> None:
+def remove_empty(folder: Folder) -> None:
     for place in (folder.secret(_KEY), folder.secret("lock"), folder.path / "run.json"):
         place.unlink(missing_ok=True)
     for each in (folder.path / "secret-until-finished", folder.path):
@@ -125,6 +125,131 @@ class Ready:
     recipe: Recipe
     public: PublicPhase | None
     users: Users | None
+
+
+def read(settings: Settings, key: bytes, delta: float, progress: Progress) -> Prepared:
+    """Read the data, learn what is not declared with its share of the budget, and hold some units out."""
+    source = open_source(
+        settings.data,
+        target=settings.target,
+        data_dir=settings.data_dir,
+        download=settings.download,
+        delimiter=settings.delimiter,
+    )
+    unknown = needs_learning(source, settings.target, settings.schema, settings.unit, settings.groups)
+    if unknown and not settings.learn_share > 0:
+        raise InvalidArgument(
+            "learn_share",
+            settings.learn_share,
+            "more than 0",
+            f"Not declared: {_listed(unknown)}",
+            "Declare it in a schema (see hush schema), or leave a share of the budget to learn it",
+        )
+    if unknown:
+        progress.say(
+            f"Not declared, so learned privately with {settings.learn_share:.0%} of the budget: {_listed(unknown)}."
+        )
+    prepared = prepare(
+        source,
+        target=settings.target,
+        schema=settings.schema,
+        unit=settings.unit,
+        groups=settings.groups,
+        holdout=settings.holdout,
+        learn=learning(settings.epsilon, settings.learn_share, delta) if unknown else None,
+        key=key,
+    )
+    refuse_undeclared_groups(prepared)
+    for sentence in prepared.learned:
+        progress.say(f"  {sentence}")
+    return prepared
+
+
+def refuse_undeclared_groups(prepared: Prepared) -> None:
+    """What groups there are is something about people: a name that one of them has must not appear by itself."""
+    for name in () if prepared.test_is_public else prepared.schema.groups:
+        if name not in values_of_groups(prepared):
+            raise InvalidArgument(
+                "groups", name, "a column whose values are declared", f"Say --category {name}=VALUE,VALUE,..."
+            )
+
+
+def values_of_groups(prepared: Prepared) -> dict[str, tuple[str, ...]]:
+    """Return the declared values of columns that accuracy is compared by."""
+    columns = prepared.schema.columns
+    return {
+        name: column.values
+        for name in prepared.schema.groups
+        if isinstance(column := columns.get(name), Category) and column.values is not None
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """What will be trained and how, but for the noise, which is 1."""
+
+    description: Description
+    recipe: Recipe
+    plan: Plan
+    users: Users | None
+
+
+def drafted(settings: Settings, prepared: Prepared) -> Draft:
+    """Return what the settings mean for these data: decided by public numbers alone."""
+    own = prepared.train.units
+    num_units = _num_units(prepared.train)
+    if num_units < 2:
+        raise InvalidArgument("data", settings.data, "at least two rows to train on, with a target")
+    everybody = num_units + _num_units(prepared.test)
+    description = describe(settings, prepared.shape, len(prepared.classes))
+    chosen = recipe(settings, description, num_units)
+    users = None if own is None else Users(own, max_examples=settings.max_per_unit)
+    plan = Plan(
+        sampling=Full() if chosen.batch_size == num_units else Poisson(chosen.batch_size),
+        num_units=num_units,
+        num_steps=chosen.num_steps,
+        clipping=_clipping(chosen),
+        noise_multiplier=1.0,
+        delta=settings.delta or default_delta(everybody),
+        physical_batch_size=1,
+        unit=Unit.example() if users is None else users.unit,
+        max_examples=1 if users is None else settings.max_per_unit,
+        labelled=users is not None,
+        starts_from=None if settings.start is None else PublicPhase(settings.public or ""),
+    )
+    if not plan.delta * everybody < 1:
+        raise InvalidArgument("delta", plan.delta, "less than one over the number of those who are protected")
+    return Draft(description, chosen, plan, users)
+
+
+def begin(
+    model: nn.Module, data: tuple[Tensor, Tensor], settings: Settings, draft: Draft, source: Source | None
+) -> tuple[PrivateTraining, MovingAverage | None]:
+    """Begin training with SGD, and an average of the weights if one is wanted."""
+    trained = [param for param in model.parameters() if param.requires_grad]
+    private = privatize(
+        model,
+        torch.optim.SGD(trained, lr=draft.recipe.learning_rate, momentum=settings.momentum),
+        data,
+        delta=draft.plan.delta,
+        noise_multiplier=draft.plan.noise_multiplier,
+        num_steps=draft.plan.num_steps,
+        sampling=draft.plan.sampling,
+        clipping=draft.plan.clipping,
+        physical_batch_size=draft.recipe.physical_batch_size,
+        unit=draft.users,
+        starts_from=draft.plan.starts_from,
+        source=source,
+    )
+    return private, MovingAverage(model, decay=draft.recipe.decay) if settings.averaging else None
+
+
+def after_step(private: PrivateTraining, average: MovingAverage | None, recipe: Recipe) -> None:
+    """Take in the new weights, and let the learning rate fall: smaller steps average noise out."""
+    for group in private.optimizer.param_groups:  # type: ignore[union-attr]  # one optimizer
+        group["lr"] = recipe.learning_rate * recipe.rate(private.steps_taken / private.plan.num_steps)
+    if average is not None:
+        average.update()
 
 
 class _Job:
@@ -152,52 +277,24 @@ class _Job:
         trained.measurer = self._measurer(ready)
         trained.source = self._test_source
         network = trained.run()
-        outcome = publish(self._folder, self._settings, ready, network, trained)
+        outcome = publish(
+            self._folder,
+            self._settings,
+            ready,
+            network,
+            figures=lambda: trained.measurer.figures(trained.probabilities(trained.model)),
+            guarantee=ready.budget.guarantee(),
+            budget=ready.budget.parts(),
+            resumed=trained.resumed,
+        )
         self._folder.finish()
         return outcome
 
     def _prepare(self) -> Ready:
         settings = self._settings
-        source = open_source(
-            settings.data,
-            target=settings.target,
-            data_dir=settings.data_dir,
-            download=settings.download,
-            delimiter=settings.delimiter,
-        )
-        unknown = needs_learning(source, settings.target, settings.schema, settings.unit, settings.groups)
-        learn = None
-        if unknown:
-            if not settings.learn_share > 0:
-                raise InvalidArgument(
-                    "learn_share", settings.learn_share, "more than 0", f"Not declared: {_listed(unknown)}",
-                    "Declare it in a schema (see hush schema), or leave a share of the budget to learn it",
-                )  # fmt: skip
-            learn = learning(settings.epsilon, settings.learn_share, settings.delta or 1e-5)
-            share = f"{settings.learn_share:.0%} of the budget"
-            self._progress.say(f"Not declared, so learned privately with {share}: {_listed(unknown)}.")
-        prepared = prepare(
-            source,
-            target=settings.target,
-            schema=settings.schema,
-            unit=settings.unit,
-            groups=settings.groups,
-            holdout=settings.holdout,
-            learn=learn,
-            key=self._key,
-        )
-        self._refuse_undeclared_groups(prepared)
+        prepared = read(settings, self._key, settings.delta or 1e-5, self._progress)
         self._refuse_other_data(prepared)
         return self._plan(prepared)
-
-    def _refuse_undeclared_groups(self, prepared: Prepared) -> None:
-        """What groups there are is something about people: a name that one of them has must not appear by itself."""
-        for name in () if prepared.test_is_public else prepared.schema.groups:
-            column = prepared.schema.columns.get(name)
-            if not isinstance(column, Category) or not column.complete:
-                raise InvalidArgument(
-                    "groups", name, "a column whose values are declared", f"Say --category {name}=VALUE,VALUE,..."
-                )
 
     def _refuse_other_data(self, prepared: Prepared) -> None:
         """The same noise on other data would show the difference: a run goes on with the data that it began with."""
@@ -211,33 +308,12 @@ class _Job:
             raise InvalidArgument("data", self._settings.data, "the data that the run began with", "Begin a new run")
 
     def _plan(self, prepared: Prepared) -> Ready:
-        settings, train_part = self._settings, prepared.train
-        num_units = len(train_part) if train_part.units is None else len(np.unique(train_part.units))
-        everybody = num_units + _num_units(prepared.test)
-        if num_units < 2:
-            raise InvalidArgument("data", settings.data, "at least two rows to train on, with a target")
-        description = describe(settings, prepared.shape, len(prepared.classes))
-        chosen = recipe(settings, description, num_units)
-        network = description.build()
+        settings = self._settings
+        draft = drafted(settings, prepared)
+        network = draft.description.build()
         public = adapt(network, settings)
-        users = None if train_part.units is None else Users(train_part.units, max_examples=settings.max_per_unit)
-        draft = Plan(
-            sampling=Full() if chosen.batch_size == num_units else Poisson(chosen.batch_size),
-            num_units=num_units,
-            num_steps=chosen.num_steps,
-            clipping=_clipping(chosen),
-            noise_multiplier=1.0,
-            delta=settings.delta or default_delta(everybody),
-            physical_batch_size=1,
-            unit=Unit.example() if users is None else users.unit,
-            max_examples=1 if users is None else settings.max_per_unit,
-            labelled=users is not None,
-            starts_from=public,
-        )
-        if not draft.delta * everybody < 1:
-            raise InvalidArgument("delta", draft.delta, "less than one over the number of those who are protected")
         self._progress.show("calibrating the noise", 0, 1)
-        plan = calibrated(draft, prepared.event, settings.epsilon)
+        plan = calibrated(draft.plan, prepared.event, settings.epsilon)
         noise = None
         if not prepared.test_is_public and len(prepared.test):
             noise = evaluation_noise(settings.epsilon, plan.delta)
@@ -246,12 +322,10 @@ class _Job:
         if figures is not None:
             stated += ("nobody is both held out and trained on: units are split by coins of their own",)
         budget = Budget(plan, prepared.event, figures, stated)
-        return Ready(prepared, description, network, plan, budget, chosen, public, users)
+        return Ready(prepared, draft.description, network, plan, budget, draft.recipe, public, draft.users)
 
     def _tell(self, ready: Ready) -> None:
         plan, prepared = ready.plan, ready.prepared
-        for sentence in prepared.learned:
-            self._progress.say(f"  {sentence}")
         held = "in the data set's own test part" if prepared.test_is_public else "held out"
         self._progress.say(
             f"Training {ready.description.model} on {len(prepared.train):,} examples ({len(prepared.test):,} {held}), "
@@ -269,16 +343,10 @@ class _Job:
 
     def _measurer(self, ready: Ready) -> Measurer:
         noise = None if ready.budget.figures is None else ready.budget.figures.noise_multiplier
-        columns = ready.prepared.schema.columns
-        groups = {
-            name: column.values
-            for name in ready.prepared.schema.groups
-            if isinstance(column := columns.get(name), Category) and column.values is not None
-        }
         return Measurer(
             examples=ready.prepared.test,
             classes=ready.prepared.classes,
-            groups=groups,
+            groups=values_of_groups(ready.prepared),
             noise=noise,
             num_points=_POINTS,
             # A stream of its own for each process: a point that is measured again has other noise, and is not told.
@@ -329,9 +397,7 @@ class _Training:
                 if not self.private.step(losses).complete:
                     continue
                 taken = self.private.steps_taken
-                self._adjust(taken, total)
-                if self._average is not None:
-                    self._average.update()
+                after_step(self.private, self._average, ready.recipe)
                 self._progress.show("training", taken, total, self._note)
                 if taken in points and taken not in done:
                     self._point(taken)
@@ -346,27 +412,10 @@ class _Training:
         return ready.network.eval()
 
     def _begin(self) -> None:
-        ready, chosen = self._ready, self._ready.recipe
-        trained = [param for param in self.model.parameters() if param.requires_grad]
-        optimizer = torch.optim.SGD(trained, lr=chosen.learning_rate, momentum=self._settings.momentum)
-        plan = ready.plan
-        self.private = privatize(
-            self.model,
-            optimizer,
-            (self._features, self._targets),
-            delta=plan.delta,
-            noise_multiplier=plan.noise_multiplier,
-            num_steps=plan.num_steps,
-            sampling=plan.sampling,
-            clipping=plan.clipping,
-            physical_batch_size=chosen.physical_batch_size,
-            unit=ready.users,
-            starts_from=ready.public,
-            source=self.source,
-        )
-        self._optimizer = optimizer
-        if self._settings.averaging:
-            self._average = MovingAverage(self.model, decay=chosen.decay)
+        ready, plan = self._ready, self._ready.plan
+        draft = Draft(ready.description, ready.recipe, plan, ready.users)
+        data = self._features, self._targets
+        self.private, self._average = begin(self.model, data, self._settings, draft, self.source)
         self._note = ""
         if self._folder.secret(_STATE).exists():
             state = torch.load(self._folder.secret(_STATE), weights_only=True, map_location=self._device)
@@ -377,12 +426,6 @@ class _Training:
             self._progress.say(f"Going on after step {self.private.steps_taken} of {plan.num_steps}.")
         if self._settings.tensorboard:
             self._writer = _writer(self._folder.path / "tensorboard")
-
-    def _adjust(self, taken: int, total: int) -> None:
-        """Let the learning rate fall over the last part of the run: noise is averaged out by smaller steps."""
-        factor = self._ready.recipe.rate(taken / total)
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._ready.recipe.learning_rate * factor
 
     def _store(self) -> None:
         state = {

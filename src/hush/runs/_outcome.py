@@ -6,6 +6,7 @@ import json
 import platform
 import shlex
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,7 +26,7 @@ from hush.runs._networks import Description, Network, read_weights
 from hush.runs._settings import Settings
 
 if TYPE_CHECKING:
-    from hush.runs._job import Ready, _Training
+    from hush.runs._job import Ready
 
 _FORMAT = "hush-model/1"
 
@@ -98,21 +99,32 @@ def load(path: str | Path) -> Trained:
     )
 
 
-def publish(folder: Folder, settings: Settings, ready: Ready, network: Network, training: _Training) -> Outcome:
+def publish(
+    folder: Folder,
+    settings: Settings,
+    ready: Ready,
+    network: Network,
+    *,
+    figures: Callable[[], dict[str, Any]],
+    guarantee: Guarantee,
+    budget: list[dict[str, Any]],
+    resumed: int = 0,
+    more: Mapping[str, Any] | None = None,
+) -> Outcome:
     """Write everything down; figures about those held out are made once, and kept, whatever happens."""
     if not len(ready.prepared.test):
-        figures: dict[str, Any] = {}
+        found: dict[str, Any] = {}
     elif folder.has("figures.json"):
-        figures = folder.read_json("figures.json")
+        found = folder.read_json("figures.json")
     else:
-        figures = training.measurer.figures(training.probabilities(training.model))
-        folder.write_json("figures.json", figures)
-    guarantee = ready.budget.guarantee()
+        found = figures()
+        folder.write_json("figures.json", found)
     _write_model(folder, ready, network)
     folder.write("guarantee.json", guarantee.to_json() + "\n")
-    record = _record(folder, settings, ready, figures, guarantee, training.resumed)
+    record = _record(folder, settings, ready, found, guarantee) | {"budget": budget, "resumed": resumed}
+    record["hyperparameters"] |= dict(more or {})
     folder.write("report.html", render(record))
-    accuracy = figures.get("accuracy", {}).get("value")
+    accuracy = found.get("accuracy", {}).get("value")
     return Outcome(folder.path, accuracy, guarantee, ready.plan.noise_multiplier, network.cpu())
 
 
@@ -132,7 +144,7 @@ def _write_model(folder: Folder, ready: Ready, network: Network) -> None:
 
 
 def _record(
-    folder: Folder, settings: Settings, ready: Ready, figures: dict[str, Any], guarantee: Guarantee, resumed: int
+    folder: Folder, settings: Settings, ready: Ready, figures: dict[str, Any], guarantee: Guarantee
 ) -> dict[str, Any]:
     prepared, plan = ready.prepared, ready.plan
     exact = prepared.test_is_public
@@ -155,7 +167,6 @@ def _record(
             "how_measured": _how(prepared.test_is_public, len(prepared.test) > 0),
         },
         "learned": list(prepared.learned),
-        "budget": ready.budget.parts(),
         "public": _public(settings, ready),
         "curve": [row for row in rows if row.get("accuracy") is not None],
         **figures,
@@ -168,7 +179,6 @@ def _record(
         "versions": _versions(),
         "command": command(settings),
         "warnings": _warnings(settings, ready, guarantee),
-        "resumed": resumed,
     }
 
 
