@@ -15,7 +15,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED) ## Train a network on handwritten digits, privately, and say what that gives away
-	$(BIN)/python examples/digits.py
+	$(BIN)/hush train digits --epsilon 3
 
 test: $(INSTALLED) ## Run the tests, doctests and README blocks, without those marked slow
 	$(BIN)/python -m pytest -m "not slow"

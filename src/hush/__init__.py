@@ -11,7 +11,8 @@ What is where:
   loaded on first use; needs ``hush[torch]``.
 - ``hush.randomness``: the one source of noise.
 - `HushError`: the base of everything that hush raises on purpose. Home: `hush.errors`.
-- ``hush.cli``: the command line, ``hush plan`` and ``hush account``.
+- ``hush.data``, ``hush.runs``, ``hush.report``: from a file of personal data to a private model and a report.
+- ``hush.cli``: the command line, ``hush train``, ``tune``, ``schema``, ``plan`` and ``account``.
 
 Importing `hush` loads neither numpy nor scipy, let alone a training framework.
 """

@@ -148,7 +148,7 @@ def report(outcome: Outcome, options: argparse.Namespace) -> None:
         return
     if outcome.accuracy is not None:
         print(f"Accuracy on those held out: {outcome.accuracy:.1%}")
-    print(claim)
+    print(claim if options.quiet else f"\n{claim.explain()}\n")
     print(f"Written to {outcome.path}: open {outcome.path / 'report.html'}")
 
 

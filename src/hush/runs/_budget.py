@@ -79,8 +79,7 @@ class Budget:
         found.append({"what": "training", "epsilon": cost, "event": _written(steps)})
         if self.figures is not None:
             cost = self._accountant(self.figures).epsilon(delta)
-            what = "figures about those held out (other people: in parallel)"
-            found.append({"what": what, "epsilon": cost, "event": _written(self.figures)})
+            found.append({"what": "figures about others, held out", "epsilon": cost, "event": _written(self.figures)})
         return found
 
     def _accountant(self, event: Event) -> PldAccountant:

@@ -119,7 +119,7 @@ class Measurer:
         """Return wrong and right as an accuracy, with an interval for sampling and for noise."""
         wrong, right = (max(float(count), 0.0) for count in counts)
         total = wrong + right
-        if not total > 0:
+        if not total > 3 * self.stddev(part, tables):  # noise alone
             return {"value": None, "low": 0.0, "high": 1.0}
         value = right / total
         noise = self.stddev(part, tables) / total

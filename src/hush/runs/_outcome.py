@@ -194,7 +194,7 @@ def _how(public: bool, measured: bool) -> str:
 
 
 def _public(settings: Settings, ready: Ready) -> list[str]:
-    told = list(ready.prepared.assumptions)
+    told = [sentence for sentence in ready.prepared.assumptions if "public" in sentence]
     if ready.public is not None:
         told.append(f"the weights of {Path(settings.start or '').name}, declared public: {ready.public.public}")
     if ready.description.model == "scattering":
@@ -229,12 +229,12 @@ def _diagnostics(folder: Folder) -> dict[str, Any]:
 
 def _hyperparameters(settings: Settings, ready: Ready) -> dict[str, Any]:
     plan, chosen = ready.plan, ready.recipe
-    return {
+    found = {
         "model": ready.description.model,
         "batch size (expected)": plan.batch_size,
         "steps": plan.num_steps,
         "sampling rate": plan.sampling_rate,
-        "sampling": plan.sampling.how,
+        "sampling": repr(plan.sampling),
         "noise multiplier": plan.noise_multiplier,
         "clipping": repr(plan.clipping),
         "learning rate": chosen.learning_rate,
@@ -249,6 +249,7 @@ def _hyperparameters(settings: Settings, ready: Ready) -> dict[str, Any]:
         "LoRA rank": settings.lora or "none",
         "trained": ", ".join(settings.train_only) or "everything",
     }
+    return {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in found.items()}
 
 
 def _versions() -> dict[str, str]:
