@@ -9,7 +9,7 @@ BENCHMARK_INSTALLED := .venv-benchmark/.installed
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check format benchmark benchmark-mechanisms benchmark-training benchmark-breadth
+.PHONY: help demo test test-slow check format benchmark benchmark-mechanisms benchmark-training benchmark-breadth reproduce
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ benchmark-training: $(BENCHMARK_INSTALLED) ## Compare the time of a private trai
 
 benchmark-breadth: $(BENCHMARK_INSTALLED) ## Compare the time of every way to clip, sample and share with flat clipping
 	$(BENCHMARK_BIN)/python benchmarks/breadth.py
+
+reproduce: $(INSTALLED) ## Repeat published experiments and write reproductions/RESULTS.md (an hour or two; set HUSH_DATA)
+	$(BIN)/python reproductions/run_all.py
 
 # The stamps are newer than what they were installed from. An environment made by other means is completed, not replaced.
 $(INSTALLED): pyproject.toml constraints.txt

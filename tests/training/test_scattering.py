@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import sys
 from functools import cache
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from hush.accounting import Gaussian
 from hush.errors import InvalidArgument
 from hush.training.scattering import Scattering, features
 
@@ -302,3 +307,36 @@ def test_refused_data_sets() -> None:
         features(Scattering((12, 12)), torch.zeros(0, 1, 12, 12))
     with pytest.raises(InvalidArgument, match="^batch_size=0: expected an integer >= 1"):
         features(Scattering((12, 12)), torch.zeros(1, 1, 12, 12), batch_size=0)
+
+
+@pytest.fixture
+def reproduction(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    folder = Path(__file__).parents[2] / "reproductions"
+    monkeypatch.syspath_prepend(folder)  # scripts there import what they share
+    spec = importlib.util.spec_from_file_location("reproduced_scattering", folder / "scattering.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("value", [0.3, -1.0, 1e30, 1e38, math.nan, math.inf])
+def test_a_row_moves_the_mean_of_the_reproduction_by_its_share(reproduction: ModuleType, value: float) -> None:
+    x = noise(40, 81)
+    row = torch.full((1, 81), value) * noise(1, 81, seed=1).sign()
+    change = reproduction.bounded_sum(torch.cat([x, row])) - reproduction.bounded_sum(x)
+    assert change.isfinite().all()
+    assert change.norm() <= 1
+    plain = (torch.cat([x, row]).sum(0) - x.sum(0)) / 9  # what it is without bounds
+    assert abs(value) <= 1 or not plain.norm() <= 1
+
+
+def test_the_mean_of_the_reproduction_is_one_with_noise(reproduction: ModuleType) -> None:
+    x = 0.5 + 0.1 * noise(2000, 900)
+    mean, event = reproduction.private_mean(x, 4.0)
+    assert event.event == Gaussian(4.0)
+    error = (mean - x.mean(0)) * 2000 / 30  # on the sum of rows of norm 1: of standard deviation 4
+    assert 3.4 < error.std() < 4.6  # six deviations of an estimate from 900 numbers
+    assert error.mean().abs() < 0.8  # six, too

@@ -267,6 +267,7 @@ class _Job:
             torch.empty(0, device=self._device)
         except RuntimeError:
             raise InvalidArgument("device", wanted, "a device that this machine has, such as cpu") from None
+        self._settings = settings.at(device=str(self._device))
 
     def run(self) -> Outcome:
         ready = self._prepare()

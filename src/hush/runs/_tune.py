@@ -93,10 +93,10 @@ def tune(
 
 class _Search:
     def __init__(self, folder: Folder, settings: Settings, progress: Progress, source: Source | None) -> None:
-        self._folder, self._settings, self._progress = folder, settings, progress
+        self._device = torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self._folder, self._settings, self._progress = folder, settings.at(device=str(self._device)), progress
         self._source = source_or_default(source)
         self._stated = ("test randomness",) if source is not None else ()
-        self._device = torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._features: dict[tuple[str, str], Tensor] = {}
 
     def run(self, space: Mapping[str, Sequence[Any]], mean_runs: float) -> Outcome:

@@ -17,6 +17,7 @@
   `Candidate`, `Answers`: what a run returns; `PublicScore`, `PrivateScore`, `ChargedScore`: how runs are compared;
   `LogRange`, `UniformRange`: settings that are numbers; `LogarithmicRepetitions`,
   `NegativeBinomialRepetitions`, `PoissonRepetitions`: laws of their number, which is secret.
+- ``hush.training.scattering``: wavelet features of images, which cost no privacy.
 - ``hush.training.ntk``: a laboratory for what clipping and noise do to convergence.
 """
 
