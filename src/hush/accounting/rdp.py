@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 from itertools import permutations
 
 import numpy as np
@@ -195,13 +195,19 @@ def _(event: ev.Group, change: Change, orders: Array) -> Array:
 @renyi_bound.register
 def _(event: ev.RepeatNegativeBinomial, change: Change, orders: Array) -> Array:
     """Papernot & Steinke 2022, Theorem 2, with the second order that makes the penalty smallest."""
+    inner = _both_ways(event.event, change, orders)
+    return np.asarray(inner + _penalty(event, change) + math.log(event.mean) / (orders - 1))
+
+
+@lru_cache(maxsize=64)
+def _penalty(event: ev.RepeatNegativeBinomial, change: Change) -> float:
+    """Return what the theorem adds at every order."""
 
     def penalty(others: Array) -> Array:
         base = _both_ways(event.event, change, others)
         return (1 + event.shape) * ((1 - 1 / others) * base - math.log(event.gamma) / others)
 
-    inner = _both_ways(event.event, change, orders)
-    return np.asarray(inner + best_order(penalty)[1] + math.log(event.mean) / (orders - 1))
+    return float(best_order(penalty)[1])
 
 
 @renyi_bound.register
