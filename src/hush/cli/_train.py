@@ -155,6 +155,8 @@ def report(outcome: Outcome, options: argparse.Namespace) -> None:
 def check_installed() -> None:
     """Refuse, in one line, where the packages for training are missing."""
     try:
+        import safetensors  # noqa: F401  # the model is written with it, when all is done
+
         import hush.runs  # noqa: F401
     except ImportError as error:
         missing = error.name or "a package"
@@ -164,7 +166,7 @@ def check_installed() -> None:
 def _refuse_more(options: argparse.Namespace) -> None:
     """A run goes on as it began: what else is said beside --resume would be ignored."""
     for name, value in vars(options).items():
-        if name not in (*_ALONE, "command", "run") and value not in (None, False, []):
+        if name not in (*_ALONE, "command", "run") and value is not None and value is not False:
             flag = "DATA" if name == "data" else "--" + name.replace("_", "-")
             raise InvalidArgument("resume", options.resume, f"no {flag} beside it", "A run goes on as it began")
 
@@ -178,6 +180,13 @@ def output_of(given: str | None, data: str) -> Path:
     while (place := Path("runs") / f"{name}-{number}").exists():
         number += 1
     return place
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):  # a terminal that is none
+        return 80
 
 
 class Shown:
@@ -210,7 +219,7 @@ class Shown:
         left = (now - self._since) / done * (total - done) if done else 0.0
         ends = f"{done}/{total}" + (f"  {note}" if note else "") + (f"  {left:.0f} s left" if left >= 1 else "")
         line = f"{stage} {bar(done / total, 24):<24} {ends}"
-        line = line[: max(os.get_terminal_size(2).columns - 1, 20)]
+        line = line[: max(_columns() - 1, 20)]
         print("\r" + line.ljust(self._width), end="", file=sys.stderr, flush=True)
         self._width = len(line)
 

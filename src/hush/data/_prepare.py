@@ -188,7 +188,7 @@ def _completed(plan: Schema, learned: Learned) -> tuple[Schema, tuple[str, ...]]
                 plan.target or "label",
                 "at least two classes that stand out of the noise",
                 "With one there is nothing to predict",
-                "Declare the classes in a schema, or give learning more of the budget",
+                "Declare the classes, or give learning more of the budget; what was learned now is paid for, too",
             )
     return replace(plan, columns=columns, classes=classes), tuple(told)
 

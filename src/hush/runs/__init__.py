@@ -9,7 +9,6 @@ figures.json, report.html, run.json; and, in not-private.jsonl, what must not be
 sub-folder of its own holds its secrets: who can read the keys can take the noise off.
 """
 
-from hush.runs._job import Interrupted as Interrupted
 from hush.runs._job import resume as resume
 from hush.runs._job import train as train
 from hush.runs._outcome import Outcome as Outcome
@@ -17,6 +16,7 @@ from hush.runs._outcome import Trained as Trained
 from hush.runs._outcome import load as load
 from hush.runs._progress import Progress as Progress
 from hush.runs._settings import Settings as Settings
+from hush.runs._steps import Interrupted as Interrupted
 from hush.runs._tune import tune as tune
 
 __all__ = ["Interrupted", "Outcome", "Progress", "Settings", "Trained", "load", "resume", "train", "tune"]

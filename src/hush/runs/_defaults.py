@@ -46,8 +46,8 @@ class Recipe:
         return 1.0 if share < 0.5 else 1.0 - 1.8 * (share - 0.5)
 
 
-def recipe(settings: Settings, description: Description, num_units: int) -> Recipe:
-    """Return what the settings say, and the defaults for the rest."""
+def recipe(settings: Settings, description: Description, num_units: int, rows: int) -> Recipe:
+    """Return what the settings say, and the defaults for the rest; a unit has so many rows in a step."""
     batch_size = settings.batch_size or min(num_units, max(num_units // _SHARE, _LEAST))
     if batch_size > num_units:
         raise InvalidArgument(
@@ -67,12 +67,11 @@ def recipe(settings: Settings, description: Description, num_units: int) -> Reci
         learning_rate=rate,
         clip_norm=settings.clip_norm,
         decay=max(1 - _AVERAGED / max(steps, 2 * _AVERAGED), 0.5),
-        physical_batch_size=_physical(settings),
+        physical_batch_size=_physical(settings, rows),
     )
 
 
-def _physical(settings: Settings) -> int:
+def _physical(settings: Settings, rows: int) -> int:
     """Return how many examples go through the model at once: whole users, if they are what is protected."""
     most = _PHYSICAL.get((settings.device or "cpu").split(":")[0], _PHYSICAL["cpu"])
-    rows = 1 if settings.unit is None else settings.max_per_unit
     return max(most // rows, 1) * rows

@@ -123,8 +123,13 @@ class Measurer:
             return {"value": None, "low": 0.0, "high": 1.0}
         value = right / total
         noise = self.stddev(part, tables) / total
-        half = _DEVIATIONS * math.sqrt((value * (1 - value) + 0.25 / total) / total + noise**2 / 2)
-        return {"value": value, "low": max(value - half, 0.0), "high": min(value + half, 1.0)}
+        # d(right / total) = (wrong d(right) - right d(wrong)) / total^2, and both have noise of their own
+        spread = noise**2 * (value**2 + (1 - value) ** 2)
+        # For sampling, Agresti & Coull 1998: it covers also where nearly all are right.
+        size = total + _DEVIATIONS**2
+        middle = (right + _DEVIATIONS**2 / 2) / size
+        half = _DEVIATIONS * math.sqrt(middle * (1 - middle) / size + spread)
+        return {"value": value, "low": max(middle - half, 0.0), "high": min(middle + half, 1.0)}
 
     def _by_group(self, column: str, right: NDArray[np.bool_]) -> list[dict[str, Any]]:
         """Return the accuracy for each value that is declared, and for all others together."""
@@ -143,7 +148,8 @@ class Measurer:
 
         Two tables: wrong and right by bin, and by how far confidence is from the middle of its bin, in half widths.
         """
-        stated = probabilities[self.rows].max(1)
+        # A model whose weights are no numbers any more states 0: whose row shows it must not end the run.
+        stated = np.clip(np.nan_to_num(probabilities[self.rows].max(1)), 0.0, 1.0)
         bins = np.minimum((stated * _BINS).astype(np.int64), _BINS - 1)
         counts = self._counted(2 * bins + right, 2 * _BINS, "calibration", 2).reshape(_BINS, 2)
         off = np.clip((stated - (bins + 0.5) / _BINS) * 2 * _BINS, -1.0, 1.0)

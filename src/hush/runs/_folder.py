@@ -11,6 +11,7 @@ import errno
 import fcntl
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from hush.errors import HushError, InvalidArgument
 from hush.strict_json import parse
 
 SECRET = "secret-until-finished"
+_NOT_PRIVATE = ("not-private.jsonl", "report.html")  # for whoever may see the data
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -29,11 +31,10 @@ class NoRoom(HushError):
 
     exit_status = 1
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(
-            f"output={str(path)!r}: the disk is full. What was stored before is there still. Make room, then go on "
-            f"with hush train --resume {path}"
-        )
+    def __init__(self, path: Path, *, begun: bool = True) -> None:
+        advice = "What was stored before is there still. Make room, then go on with hush train --resume "
+        advice = advice + shlex.quote(str(path)) if begun else "Nothing was begun. Make room, then try again."
+        super().__init__(f"output={str(path)!r}: the disk is full. {advice}")
 
 
 class Folder:
@@ -61,7 +62,11 @@ class Folder:
         """Open the folder of a run that was begun."""
         if not (path / "run.json").is_file():
             raise InvalidArgument("resume", str(path), "the folder of a run: it has a run.json")
-        return cls(path)
+        folder = cls(path)
+        if folder.finished and folder._going.exists():
+            with telling(path):
+                shutil.rmtree(folder._going)  # a crash came between the two steps of `finish`
+        return folder
 
     @property
     def finished(self) -> bool:
@@ -73,20 +78,23 @@ class Folder:
         return (self.path / name).exists()
 
     def write(self, name: str, content: str | bytes | Callable[[Path], None], *, secret: bool = False) -> None:
-        """Write a file, all of it or nothing."""
+        """Write a file, all of it or nothing; half of one is among the secrets, and goes with them."""
         place = self.path / SECRET / name if secret else self.path / name
-        beside = place.with_name(f".{place.name}.partial")
+        beside = self.path / SECRET / f".{name}.partial"
         with telling(self.path):
             try:
                 if callable(content):
                     content(beside)
                 else:
                     beside.write_bytes(content.encode() if isinstance(content, str) else content)
-                if secret:
+                if secret or name in _NOT_PRIVATE:
                     beside.chmod(0o600)
+                elif callable(content):  # libraries have their own opinions
+                    beside.chmod((self.path / "run.json").stat().st_mode & 0o777)
                 with beside.open("rb") as written:
                     os.fsync(written.fileno())
                 beside.replace(place)
+                _settle(place.parent)
             finally:
                 beside.unlink(missing_ok=True)
 
@@ -110,6 +118,8 @@ class Folder:
         """Add a line to a file of JSON objects; half a line, left by a crash, is cut off first."""
         place = self.path / name
         with telling(self.path), place.open("ab+") as file:
+            if name in _NOT_PRIVATE:
+                place.chmod(0o600)
             _cut_half_line(file)
             file.write((json.dumps(row, allow_nan=False) + "\n").encode())
             file.flush()
@@ -125,14 +135,20 @@ class Folder:
 
     def finish(self) -> None:
         """Remove what is secret, for good."""
-        going = self.path / f".{SECRET}"
-        (self.path / SECRET).replace(going)  # at once: half of it would look like a run that can go on
-        shutil.rmtree(going)
+        with telling(self.path):
+            (self.path / SECRET).replace(self._going)  # at once: half of it would look like a run that can go on
+            shutil.rmtree(self._going)
+
+    @property
+    def _going(self) -> Path:
+        return self.path / f".{SECRET}"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes out of this run: two that go on from one state would each spend its budget."""
-        with (self.path / SECRET / "lock").open("w") as file:
+        with telling(self.path):
+            file = (self.path / SECRET / "lock").open("w")
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -153,6 +169,15 @@ def telling(path: Path) -> Iterator[None]:
         if "No space left" in str(error) or "file write failed" in str(error):
             raise NoRoom(path) from None
         raise
+
+
+def _settle(folder: Path) -> None:
+    """Make a move last: after a power cut, no later file may be there without it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _cut_half_line(file: IO[bytes]) -> None:

@@ -21,6 +21,7 @@ from hush.training.scattering import Scattering, features
 
 _GROUPS = 27  # of channels that are brought to mean 0 and variance 1 in each example; Tramer & Boneh 2021
 _HIDDEN = 256
+PRIVATE = {"hush": "trained on private data: see the guarantee of its run"}
 
 
 class Network(nn.Module):
@@ -137,12 +138,34 @@ def _made_by_factory(wanted: Description) -> Network:
         sys.path.insert(0, here)
     try:
         factory = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError) as error:
-        raise InvalidArgument("model", wanted.model, "MODULE:FACTORY that Python finds", str(error)) from None
-    made = factory(wanted.shape, wanted.num_classes)
+    except Exception as error:  # somebody else's code: anything
+        raise InvalidArgument("model", wanted.model, "MODULE:FACTORY that Python finds", _said(error)) from error
+    try:
+        made = factory(wanted.shape, wanted.num_classes)
+    except Exception as error:
+        raise InvalidArgument("model", wanted.model, "FACTORY(shape, num_classes) to work", _said(error)) from error
     if not isinstance(made, nn.Module):
         raise InvalidArgument("model", wanted.model, "a factory of torch modules: FACTORY(shape, num_classes)")
+    _check_outputs(made, wanted)
     return Network(None, made)
+
+
+def _said(error: Exception) -> str:
+    """Return an error in one line; it knows no data."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+@torch.no_grad()
+def _check_outputs(model: nn.Module, wanted: Description) -> None:
+    """Try invented inputs: with too few outputs, it would be somebody's class that ends the run."""
+    was = model.training
+    try:
+        found = model.eval()(torch.zeros(2, *wanted.shape))
+    except Exception as error:
+        raise InvalidArgument("model", wanted.model, f"a model of inputs {wanted.shape}", _said(error)) from error
+    model.train(was)
+    if not isinstance(found, Tensor) or found.shape != (2, wanted.num_classes):
+        raise InvalidArgument("model", wanted.model, f"a model with {wanted.num_classes} outputs for each input")
 
 
 _NETWORKS = {"softmax": _softmax, "mlp": _mlp, "cnn": _cnn, "scattering": _scattering}
@@ -205,10 +228,21 @@ def _outputs(model: nn.Module) -> int:
 
 def _refuse_private_checkpoint(path: Path) -> None:
     """Refuse to call public what was trained on people's data, privately or not, as far as it can be seen."""
-    if (path.parent / "guarantee.json").exists() or (path / "guarantee.json").exists():
+    beside = [place / name for place in (path, path.resolve().parent) for name in ("guarantee.json", "run.json")]
+    if any(place.exists() for place in beside) or _says_private(path):
         raise InvalidArgument(
             "start",
             str(path),
             "weights that depend on public data only",
             "This is the model of a private run: it gives away something about people, and that would not be counted",
         )
+
+
+def _says_private(path: Path) -> bool:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return PRIVATE.keys() <= (file.metadata() or {}).keys()
+    except (OSError, SafetensorError):
+        return False  # whoever reads it says what is wrong

@@ -22,11 +22,11 @@ from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee
 from hush.report import render
 from hush.runs._folder import Folder
-from hush.runs._networks import Description, Network, read_weights
+from hush.runs._networks import PRIVATE, Description, Network, read_weights
 from hush.runs._settings import Settings
 
 if TYPE_CHECKING:
-    from hush.runs._job import Ready
+    from hush.runs._drafts import Ready
 
 _FORMAT = "hush-model/1"
 
@@ -82,9 +82,12 @@ class Trained:
 def load(path: str | Path) -> Trained:
     """Read the model of a finished run.
 
-    A model of your own is built again by its factory, MODULE:FACTORY, which Python must find.
+    A model of your own is built again by its factory, MODULE:FACTORY, which Python must find. Its code is run: load only
+    folders that you trust.
     """
     folder = Folder(Path(path))
+    if not folder.has("guarantee.json"):  # it is written after the model
+        raise InvalidArgument("run", str(path), "the folder of a finished run, with a guarantee.json")
     content = folder.read_json("model.json")
     if content.get("format") != _FORMAT:
         raise InvalidArgument("run", str(path), f"the folder of a finished run, with a model.json of {_FORMAT}")
@@ -132,7 +135,8 @@ def _write_model(folder: Folder, ready: Ready, network: Network) -> None:
     from safetensors.torch import save_file
 
     weights = {name: value.detach().cpu().contiguous().clone() for name, value in network.trained.state_dict().items()}
-    folder.write("model.safetensors", lambda path: save_file(weights, path))
+    # Wherever a copy of the file goes, it says what it is: weights that count as public start from other files.
+    folder.write("model.safetensors", lambda path: save_file(weights, path, metadata=PRIVATE))
     content = {
         "format": _FORMAT,
         "help": "hush.runs.load(FOLDER) builds the network again; model.safetensors holds the weights of `trained`",
@@ -210,7 +214,7 @@ def _warnings(settings: Settings, ready: Ready, guarantee: Guarantee) -> list[st
         told.append("An epsilon above 10 promises little in the worst case.")
     if ready.plan.num_units < 1000:
         told.append("With less than a thousand people to learn from, noise takes much of the accuracy.")
-    if settings.unit is None:
+    if ready.users is None:
         told.append(
             "Each row is protected by itself. If one person can have several rows, name the column that says whose "
             "they are: --unit COLUMN."
@@ -275,14 +279,14 @@ def command(settings: Settings) -> str:
     }  # fmt: skip
     for flag, value in plain.items():
         if value is not None:
-            flags += [flag, f"{value:g}" if isinstance(value, float) else str(value)]
+            flags += [flag, _number(value)]
     defaults = Settings(data="x", epsilon=1.0)
     for flag, name in (
         ("--holdout", "holdout"), ("--learn-share", "learn_share"), ("--momentum", "momentum"), ("--seed", "seed"),
         ("--max-per-unit", "max_per_unit"),
     ):  # fmt: skip
         if getattr(settings, name) != getattr(defaults, name):
-            flags += [flag, f"{getattr(settings, name):g}"]
+            flags += [flag, _number(getattr(settings, name))]
     for name in settings.groups:
         flags += ["--group", name]
     for name in settings.train_only:
@@ -292,3 +296,8 @@ def command(settings: Settings) -> str:
     if settings.schema is not None:
         flags += ["--schema", "SCHEMA.json"]
     return shlex.join(["hush", "train", settings.data, *flags])
+
+
+def _number(value: object) -> str:
+    """Return what reads as the same value again, 3.0 as 3."""
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)

@@ -86,7 +86,9 @@ class Settings:
                 check_count(name, getattr(self, name))
         for name in ("epochs", "learning_rate", "clip_norm"):
             if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name))
+                check_positive(name, getattr(self, name), maximum=1e30)  # beyond it, weights are no numbers
+        if not -(2**63) <= self.seed < 2**63:
+            raise InvalidArgument("seed", self.seed, "a whole number of 64 bits")
         for name in ("holdout", "learn_share"):
             if not 0 <= check_fraction(name, getattr(self, name)) < 1:
                 raise InvalidArgument(name, getattr(self, name), "a share in [0, 1)")

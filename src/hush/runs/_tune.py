@@ -26,13 +26,15 @@ from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee
 from hush.randomness import KeyedSource, Source, source_or_default
 from hush.runs._budget import Budget
+from hush.runs._drafts import COUNTED, Draft, Ready, drafted, read, stated_by, values_of_groups
 from hush.runs._figures import Measurer, evaluation_noise
 from hush.runs._folder import Folder
-from hush.runs._job import Draft, Ready, after_step, begin, drafted, read, remove_empty, values_of_groups
+from hush.runs._job import remove_empty
 from hush.runs._networks import Network, adapt
 from hush.runs._outcome import Outcome, publish
 from hush.runs._progress import Progress, Silence
 from hush.runs._settings import Settings
+from hush.runs._steps import after_step, begin
 from hush.training import (
     Answers,
     Candidate,
@@ -200,7 +202,7 @@ class _Search:
         assert best.noise_multiplier is not None
         plan = replace(draft.plan, noise_multiplier=best.noise_multiplier)
         figures = None if noise is None else Measurer.event_of(noise)
-        budget = Budget(plan, prepared.event, figures, (*prepared.assumptions, *self._stated))
+        budget = Budget(plan, prepared.event, figures, (*stated_by(prepared), COUNTED, *self._stated))
         ready = Ready(prepared, draft.description, network, plan, budget, draft.recipe, plan.starts_from, draft.users)
         measurer = Measurer(
             examples=prepared.test,
@@ -211,6 +213,8 @@ class _Search:
             source=KeyedSource(os.urandom(32), 0) if not self._stated else self._source,
         )
         guarantee, parts = _together(best, budget, plan, delta, spared)
+        for sentence in prepared.learned:
+            self._progress.say(f"  {sentence}")
         self._progress.say(f"The best of the search: {', '.join(f'{name}={value}' for name, value in choice.items())}")
         return publish(
             self._folder,

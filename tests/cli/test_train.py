@@ -1,0 +1,257 @@
+"""`hush train` from the user's side: what it prints, where, and what it refuses in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hush.cli import _train, main
+from runs import files
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)  # runs without a name go there
+    return files.write_csv(tmp_path / "t.csv")
+
+
+def test_one_object_in_the_last_line(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", str(source), "--target", "y", *files.DECLARED, "--epsilon", "3", "--steps", "5"]
+    assert main([*command, "--output", str(tmp_path / "run"), "--json"]) == 0
+    printed = capsys.readouterr()
+    found = json.loads(printed.out.splitlines()[-1])
+    assert set(found) == {"accuracy", "epsilon", "delta", "noise_multiplier", "run"}
+    assert 0 <= found["accuracy"] <= 1
+    assert 0 < found["epsilon"] <= 3
+    assert found["delta"] == 1e-5
+    assert found["noise_multiplier"] > 0
+    assert found["run"] == str(tmp_path / "run")
+    assert "training" in printed.err  # progress is not where scripts read
+    assert "\r" not in printed.err  # and no bar where no terminal is
+
+
+def test_for_a_person(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", str(source), "--target", "y", "--epsilon", "9", "--steps", "3"]
+    assert main([*command, "--output", str(tmp_path / "run")]) == 0
+    printed = capsys.readouterr()
+    assert "Accuracy on those held out" in printed.out
+    assert "epsilon <= 9" in printed.out
+    assert str(tmp_path / "run/report.html") in printed.out
+    assert "Not declared, so learned privately with 10% of the budget" in printed.err
+    assert "bounds of column 'a'" in printed.err
+
+
+def test_quiet(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", str(source), "--target", "y", "--epsilon", "9", "--steps", "3", "--quiet"]
+    assert main([*command, "--output", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().err == ""
+
+
+Refusal = tuple[tuple[object, ...], str]
+REFUSED: dict[str, Refusal] = {
+    "no data": ((), "data=None"),
+    "no epsilon": (("t.csv", "--target", "y"), "epsilon=None"),
+    "no target": (("t.csv", "--epsilon", 3), "target=None"),
+    "no such column": (("t.csv", "--target", "z", "--epsilon", 3), "one of the columns a, b, y"),
+    "no such unit": (("t.csv", "--target", "y", "--unit", "who", "--epsilon", 3), "unit='who'"),
+    "no such group": (("t.csv", "--target", "y", "--group", "sex", "--epsilon", 3), "groups='sex'"),
+    "bounds of nothing": (("t.csv", "--target", "y", "--bounds", "q=0:1", "--epsilon", 3), "schema='q'"),
+    "epsilon of 0": (("t.csv", "--target", "y", "--epsilon", 0), "epsilon=0"),
+    "epsilon below 0": (("t.csv", "--target", "y", "--epsilon", -1), "epsilon=-1"),
+    "epsilon is no number": (("t.csv", "--target", "y", "--epsilon", "nan"), "epsilon=nan"),
+    "epsilon without end": (("t.csv", "--target", "y", "--epsilon", "inf"), "epsilon=inf"),
+    "delta of 0": (("t.csv", "--target", "y", "--epsilon", 3, "--delta", 0), "delta=0"),
+    "delta too large": (("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--delta", 0.1), "delta=0.1"),
+    "delta is no number": (("t.csv", "--target", "y", "--epsilon", 3, "--delta", "nan"), "delta=nan"),
+    "one class": (("t.csv", "--target", "y", "--epsilon", 3, "--classes", "1"), "at least two classes"),
+    "no class stands out": (("one.csv", "--target", "y", "--epsilon", 3), "at least two classes"),
+    "a batch too large": (
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--batch-size", 401), "batch_size=401",
+    ),
+    "no batch": (("t.csv", "--target", "y", "--epsilon", 3, "--batch-size", 0), "batch_size=0"),
+    "no steps": (("t.csv", "--target", "y", "--epsilon", 3, "--steps", 0), "num_steps=0"),
+    "steps and epochs": (("t.csv", "--target", "y", "--epsilon", 3, "--steps", 5, "--epochs", 2), "epochs=2"),
+    "learning rate is no number": (
+        ("t.csv", "--target", "y", "--epsilon", 3, "--learning-rate", "nan"), "learning_rate=nan",
+    ),
+    "momentum is no number": (("t.csv", "--target", "y", "--epsilon", 3, "--momentum", "nan"), "momentum=nan"),
+    "all held out": (("t.csv", "--target", "y", "--epsilon", 3, "--holdout", 1), "holdout=1"),
+    "text": (("text.csv", "--target", "y", "--epsilon", 3, *files.DECLARED), "text column without a vocabulary"),
+    "unknown model": (("t.csv", "--target", "y", "--epsilon", 3, "--model", "forest"), "softmax, mlp, cnn, scattering"),
+    "no such factory": (
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", "json:no"), "model='json:no'",
+    ),
+    "no such module": (
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", "no_such:f"), "model='no_such:f'",
+    ),
+    "a factory that fails": (
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", "os:getcwd"), "model='os:getcwd'",
+    ),
+    "a module that fails": (
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", ".json:loads"), "model='.json:loads'",
+    ),
+    "a seed too long": (("t.csv", "--target", "y", "--epsilon", 3, "--seed", 10**20), "seed=100000000000000000000"),
+    "learning rate beyond numbers": (
+        ("t.csv", "--target", "y", "--epsilon", 3, "--learning-rate", 1e39), "learning_rate=1e+39",
+    ),
+    "cnn of a table": (("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", "cnn"), "not images"),
+    "no such file": (("missing.csv", "--target", "y", "--epsilon", 3), "There is no such file"),
+    "another format": (("t.docx", "--target", "y", "--epsilon", 3), "a .csv, .parquet or .npz file"),
+    "damaged": (("broken.parquet", "--target", "y", "--epsilon", 3), "data="),
+    "not text": (("binary.csv", "--target", "y", "--epsilon", 3), "data="),
+    "no rows": (("empty.csv", "--target", "y", "--epsilon", 3, *files.DECLARED), "at least one row"),
+    "an empty folder": (("nothing", "--epsilon", 3), "data='nothing'"),
+    "no such device": (
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--device", "nowhere"), "device='nowhere'",
+    ),
+    "a device without numbers": (
+        ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--device", "meta"), "device='meta'",
+    ),
+    "bounds without numbers": (("t.csv", "--target", "y", "--epsilon", 3, "--bounds", "a=x:1"), "bounds='a=x:1'"),
+    "bounds that are infinite": (("t.csv", "--target", "y", "--epsilon", 3, "--bounds", "a=0:inf"), "bounds="),
+    "bounds the wrong way": (("t.csv", "--target", "y", "--epsilon", 3, "--bounds", "a=1:0"), "upper=0"),
+    "bounds of no column": (("t.csv", "--target", "y", "--epsilon", 3, "--bounds", "0:1"), "COLUMN=LOW:HIGH"),
+    "an empty category": (("t.csv", "--target", "y", "--epsilon", 3, "--category", "a=x,,y"), "category='a=x,,y'"),
+    "no such vocabulary": (("t.csv", "--target", "y", "--epsilon", 3, "--vocabulary", "a=no.txt"), "vocabulary="),
+    "no such schema": (("t.csv", "--target", "y", "--epsilon", 3, "--schema", "no.json"), "schema='no.json'"),
+    "a broken schema": (("t.csv", "--target", "y", "--epsilon", 3, "--schema", "t.csv"), ""),
+    "unit and target": (("t.csv", "--target", "y", "--unit", "y", "--epsilon", 3), "unit='y'"),
+    "columns of images": (("digits", "--target", "a", "--epsilon", 3), "Images have labels"),
+    "not downloaded": (("mnist", "--epsilon", 3, "--no-download", "--data-dir", "nothing"), "data='mnist'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_one_line_that_a_person_can_act_on(
+    case: str, source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = source.parent
+    monkeypatch.chdir(place)
+    monkeypatch.delenv("HUSH_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+    files.write_rows(place / "one.csv", "a,b,y", ["0.5,0.5,1"] * 300)
+    files.write_rows(place / "text.csv", "a,b,note,y", ["0.5,0.5,hello,1", "0.1,0.5,world,0"] * 100)
+    files.write_rows(place / "empty.csv", "a,b,y", [])
+    (place / "binary.csv").write_bytes(bytes(range(128, 256)) * 10)
+    for name in ("broken.parquet", "t.docx"):
+        (place / name).write_bytes(b"PAR1 and then something else")
+    (place / "nothing").mkdir()
+    arguments, told = REFUSED[case]
+    assert told in files.refused(capsys, *arguments)
+    assert not (place / "runs").exists() or not any((place / "runs").iterdir())
+
+
+@pytest.mark.skipif("__import__('torch').cuda.is_available()")
+def test_a_gpu_that_is_not_there(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = (source, "--target", "y", "--epsilon", 3, *files.DECLARED, "--device", "cuda")
+    assert "device='cuda'" in files.refused(capsys, *command)
+
+
+@pytest.mark.parametrize("missing", ["torch", "safetensors"])
+def test_packages_that_are_missing(missing: str, source: Path) -> None:
+    """In another process, where the package cannot be imported: one line, before anything is read or trained."""
+    code = f"import sys; sys.modules[{missing!r}] = None\nfrom hush.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "train", str(source), "--target", "y", "--epsilon", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=source.parent)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert f"training needs {missing}" in done.stderr
+    assert "pip install" in done.stderr
+
+
+def test_duckdb_is_missing(source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    monkeypatch.chdir(source.parent)
+    assert "DuckDB" in files.refused(capsys, source, "--target", "y", "--epsilon", 3)
+
+
+class Terminal:
+    """Standard error that claims to be a terminal of some width."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle, self.text = handle, ""
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        if self.handle < 0:
+            raise OSError("no file")
+        return self.handle
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("columns", [0, 1, 10, 40, 200])
+def test_narrow_terminals(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+    import termios
+
+    master, slave = pty.openpty()
+    try:
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        assert os.get_terminal_size(slave).columns == columns
+        text = shown(slave, monkeypatch)
+    finally:
+        os.close(master)
+        os.close(slave)
+    drawn = [part for part in text.split("\r") if part.strip()]
+    assert max(len(part.rstrip("\n")) for part in drawn if "training" in part) <= max(columns - 1, 20)
+
+
+def test_a_terminal_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "training" in shown(-1, monkeypatch)
+
+
+def shown(handle: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    terminal: Any = Terminal(handle)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    progress = _train.Shown(quiet=False)
+    progress.show("calibrating", 0, 1)
+    for done in range(0, 101, 25):
+        progress.show("training", done, 100, "accuracy 12.3%, epsilon 1.00")
+    progress.say("A line.")
+    progress.close()
+    monkeypatch.undo()
+    assert "A line.\n" in terminal.text
+    return str(terminal.text)
+
+
+def test_a_bar_on_a_terminal(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal: Any = Terminal(-1)
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stderr", terminal)
+        command = ["train", str(source), "--target", "y", *files.DECLARED, "--epsilon", "3", "--steps", "5"]
+        assert main([*command, "--output", str(tmp_path / "run")]) == 0
+    assert "\rtraining" in terminal.text
+    assert "5/5" in terminal.text
+    assert "epsilon" in terminal.text
+
+
+def test_tensorboard(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its scalars are those of metrics.jsonl, and nothing else."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run = tmp_path / "run"
+    flags = ("--target", "y", *files.DECLARED, "--epsilon", 3, "--output", run, "--tensorboard")
+    files.train(capsys, source, *flags)
+    events = accumulator.EventAccumulator(str(run / "tensorboard"))
+    events.Reload()
+    rows = files.rows(run / "metrics.jsonl")
+    assert sorted(events.Tags()["scalars"]) == ["accuracy", "epsilon"]
+    assert [event.step for event in events.Scalars("epsilon")] == [row["step"] for row in rows]
+    for name in ("epsilon", "accuracy"):
+        told = [row[name] for row in rows if row[name] is not None]
+        assert [event.value for event in events.Scalars(name)] == pytest.approx(told, rel=1e-6)

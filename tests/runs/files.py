@@ -1,0 +1,142 @@
+"""Small data in every format, and short runs on them, which tests share."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from hush.cli import main
+
+BOUNDS = ("--bounds", "a=-3:3", "--bounds", "b=-3:3")
+DECLARED = (*BOUNDS, "--classes", "0,1")
+SHORT = ("--steps", "5", "--quiet", "--json")
+FILES = {
+    "figures.json",
+    "guarantee.json",
+    "metrics.jsonl",
+    "model.json",
+    "model.safetensors",
+    "not-private.jsonl",
+    "report.html",
+    "run.json",
+}
+SECRET = "secret-until-finished"
+
+
+def numbers(rows: int = 400, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return two columns, and classes that the first one decides."""
+    x = np.random.default_rng(seed).normal(size=(rows, 2)).round(3)
+    return x, (x[:, 0] > 0).astype(np.int64)
+
+
+def write_rows(path: Path, header: str, rows: list[str]) -> Path:
+    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def write_csv(path: Path, rows: int = 400) -> Path:
+    x, y = numbers(rows)
+    return write_rows(path, "a,b,y", [f"{a},{b},{label}" for (a, b), label in zip(x.tolist(), y.tolist(), strict=True)])
+
+
+def write_users(path: Path, users: int = 300) -> Path:
+    """Write one or two rows for most users, and forty for one."""
+    x, y = numbers(2 * users + 40, seed=1)
+    owners = [*range(users), *(place for place in range(users) if place % 2), *([7] * 40)]
+    lines = [f"u{who},{a},{b},{label}" for who, (a, b), label in zip(owners, x.tolist(), y.tolist(), strict=False)]
+    return write_rows(path, "who,a,b,y", lines)
+
+
+def write_parquet(path: Path, rows: int = 400) -> Path:
+    x, y = numbers(rows)
+    connection = duckdb.connect()
+    connection.register("given", {"a": x[:, 0], "b": x[:, 1], "y": y})
+    connection.execute(f"COPY (SELECT * FROM given) TO '{path}' (FORMAT parquet)")
+    connection.close()
+    return path
+
+
+def pictures(count: int, side: int = 8, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Return images that are bright on the left or on the right."""
+    random = np.random.default_rng(seed)
+    labels = (np.arange(count) % 2).astype(np.uint8)
+    images = random.integers(0, 100, size=(count, side, side)).astype(np.uint8)
+    images[labels == 0, :, : side // 2] += 120
+    images[labels == 1, :, side // 2 :] += 120
+    return images, labels
+
+
+def write_idx(folder: Path, *, test: bool = True) -> Path:
+    folder.mkdir()
+    for part, count in (("train", 300), ("t10k", 60))[: 1 + test]:
+        images, labels = pictures(count, seed=count)
+        for kind, array in (("images-idx3", images), ("labels-idx1", labels)):
+            head = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
+            (folder / f"{part}-{kind}-ubyte").write_bytes(head + array.tobytes())
+    return folder
+
+
+def write_npz(path: Path) -> Path:
+    images, labels = pictures(300)
+    np.savez(path, x=images, y=labels)
+    return path
+
+
+def write_images(folder: Path) -> Path:
+    images, labels = pictures(120)
+    for place, (image, label) in enumerate(zip(images, labels.tolist(), strict=True)):
+        where = folder / ("left", "right")[label]
+        where.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(where / f"{place}.png")
+    return folder
+
+
+def train(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    """Run `hush train` to its end, and return what it says in the last line."""
+    capsys.readouterr()
+    status = main(["train", *map(str, arguments), *SHORT])
+    printed = capsys.readouterr()
+    assert status == 0, printed.err
+    assert printed.err == ""
+    return dict(json.loads(printed.out.splitlines()[-1]))
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 2) -> str:
+    """Run `hush train`, see that it refuses in one line, and return the line."""
+    capsys.readouterr()
+    assert main(["train", *map(str, arguments), "--quiet"]) == status
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert printed.err.startswith("hush train: ")
+    assert "Traceback" not in printed.err
+    return printed.err
+
+
+def listing(folder: Path) -> dict[str, bytes]:
+    """Return every file of a folder with its content."""
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def command(source: Path, run: Path, steps: int = 3) -> list[str]:
+    """Return a command that learns the classes, and trains for a few steps."""
+    fixed = ["--target", "y", *BOUNDS, "--epsilon", "6", "--batch-size", "100", "--steps", str(steps)]
+    fixed += ["--learning-rate", "0.5"]
+    return ["train", str(source), *fixed, "--output", str(run)]
+
+
+def go_on(run: Path) -> None:
+    """Resume a run, to its end."""
+    assert main(["train", "--resume", str(run), "--quiet"]) == 0

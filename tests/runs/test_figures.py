@@ -1,0 +1,221 @@
+"""Figures about those held out: what one of them can change, and whether intervals hold what they promise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hush.accounting import PldAccountant
+from hush.data import Examples
+from hush.randomness import TestSource
+from hush.runs import _figures
+from hush.runs._figures import Measurer, evaluation_noise
+
+POINTS = 4
+CLASSES = ("x", "y", "z")
+GROUPS = {"sex": ("f", "m"), "age": ("old", "young", "other")}
+
+
+class Bare(Measurer):
+    """Notes, instead of adding noise, what each table would be in units of its noise."""
+
+    def _released(self, sums: NDArray[np.float64], part: str, tables: int) -> NDArray[np.float64]:
+        self.noted.append(sums / self.stddev(part, tables))
+        return sums
+
+    @property
+    def noted(self) -> list[NDArray[np.float64]]:
+        return self.__dict__.setdefault("_noted", [])
+
+
+class AllRows(Bare):
+    """A broken twin: a user's rows all count."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", np.arange(len(self.examples)))
+
+
+class WholeCurve(Bare):
+    """A broken twin: every point of the curve has the noise that all of them should share."""
+
+    def stddev(self, part: str, tables: int) -> float:
+        return super().stddev(part, 1 if part == "curve" else tables)
+
+
+class NoGroups(Bare):
+    """A broken twin: two columns of groups, and noise for one."""
+
+    def stddev(self, part: str, tables: int) -> float:
+        return super().stddev(part, 1 if part == "groups" else tables)
+
+
+def people(num_units: int, per_unit: int, seed: int, groups: bool) -> tuple[Examples, NDArray[np.float64]]:
+    """Return held-out rows, several of each unit and in any order, with what a model says of them."""
+    random = np.random.default_rng(seed)
+    rows = num_units * per_unit
+    names = {name: np.array([*values, "(other)"]) for name, values in GROUPS.items()} if groups else {}
+    examples = Examples(
+        inputs=np.zeros((rows, 1), dtype=np.float32),
+        targets=random.integers(0, len(CLASSES), rows),
+        units=random.permutation(np.repeat(np.arange(num_units), per_unit)) if per_unit > 1 else None,
+        groups={name: random.choice(values, rows) for name, values in names.items()},
+    )
+    return examples, random.dirichlet([0.3] * len(CLASSES), rows)
+
+
+def without(examples: Examples, kept: NDArray[np.bool_]) -> Examples:
+    return Examples(
+        inputs=examples.inputs[kept],
+        targets=examples.targets[kept],
+        units=None if examples.units is None else examples.units[kept],
+        groups={name: values[kept] for name, values in examples.groups.items()},
+    )
+
+
+def told(kind: type[Bare], examples: Examples, said: list[NDArray[np.float64]], groups: bool) -> NDArray[np.float64]:
+    measurer = kind(
+        examples=examples,
+        classes=CLASSES,
+        groups=GROUPS if groups else {},
+        noise=2.0,
+        num_points=POINTS,
+        source=TestSource(0),
+    )
+    for probabilities in said[:-1]:
+        measurer.point(probabilities)
+    measurer.figures(said[-1])
+    return np.concatenate(measurer.noted)
+
+
+def largest(kind: type[Bare], per_unit: int, groups: bool, num_units: int = 6) -> float:
+    """Return how far one unit moves all tables together, in units of their noise; the most over many cases."""
+    found = 0.0
+    for seed in range(20):
+        examples, _ = people(num_units, per_unit, seed, groups)
+        said = [people(num_units, per_unit, 100 * seed + number, groups)[1] for number in range(POINTS + 1)]
+        units = np.arange(len(examples)) if examples.units is None else examples.units
+        whole = told(kind, examples, said, groups)
+        for unit in range(num_units):
+            kept = units != unit
+            rest = told(kind, without(examples, kept), [probabilities[kept] for probabilities in said], groups)
+            found = max(found, float(np.linalg.norm(whole - rest)))
+    return found
+
+
+@pytest.mark.parametrize("groups", [False, True])
+@pytest.mark.parametrize("per_unit", [1, 3])
+def test_one_unit_moves_all_tables_by_one_over_the_noise(per_unit: int, groups: bool) -> None:
+    found = largest(Bare, per_unit, groups)
+    assert found <= 1 / 2.0
+    assert found >= 0.9 / 2.0  # and no more noise than is needed
+
+
+@pytest.mark.parametrize(
+    ("twin", "per_unit", "groups"), [(AllRows, 3, False), (WholeCurve, 1, True), (NoGroups, 1, True)]
+)
+def test_broken_twins_are_caught(twin: type[Bare], per_unit: int, groups: bool) -> None:
+    assert largest(twin, per_unit, groups) > 1.02 / 2.0
+
+
+def test_the_noise_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is added to each table has the deviation that the test above counts with."""
+    examples, said = people(50, 1, 0, True)
+    seen: dict[tuple[str, int], list[float]] = {}
+    original = Measurer._released
+
+    def noted(self: Measurer, sums: NDArray[np.float64], part: str, tables: int) -> NDArray[np.float64]:
+        result = original(self, sums, part, tables)
+        seen.setdefault((part, tables), []).extend(((result - sums) / self.stddev(part, tables)).tolist())
+        return result
+
+    monkeypatch.setattr(Measurer, "_released", noted)
+    measurer = Measurer(
+        examples=examples, classes=CLASSES, groups=GROUPS, noise=2.0, num_points=POINTS, source=TestSource("noise")
+    )
+    for _ in range(300):
+        measurer.point(said)
+        measurer.figures(said)
+    assert set(seen) == {("curve", POINTS), ("final", 1), ("classes", 1), ("calibration", 2), ("groups", 2)}
+    for values in seen.values():
+        # Five standard errors: a false alarm in two million.
+        assert abs(np.mean(values)) < 5 / math.sqrt(len(values))
+        assert abs(np.var(values) - 1) < 5 * math.sqrt(2 / len(values))
+
+
+def test_shares_of_the_noise_add_up() -> None:
+    assert sum(_figures._SHARES.values()) == pytest.approx(1)
+    assert sum(_figures._SHARES.values()) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_what_the_figures_cost(epsilon: float) -> None:
+    event = Measurer.event_of(evaluation_noise(epsilon, 1e-5))
+    assert epsilon * 0.99 < PldAccountant().compose(event).epsilon(1e-5) <= epsilon
+
+
+def people_like(accuracy: float, rows: int, random: np.random.Generator) -> tuple[Examples, NDArray[np.float64]]:
+    right = random.random(rows) < accuracy
+    targets = random.integers(0, 2, rows)
+    sure = np.where(right, targets, 1 - targets)
+    examples = Examples(inputs=np.zeros((rows, 1), dtype=np.float32), targets=targets)
+    return examples, np.stack([np.where(sure == 0, 0.8, 0.2), np.where(sure == 1, 0.8, 0.2)], 1)
+
+
+@pytest.mark.parametrize("accuracy", [0.5, 0.75, 0.95])
+@pytest.mark.parametrize(("rows", "noise"), [(400, 20.0), (2000, 0.5), (300, None)])
+def test_intervals_cover(accuracy: float, rows: int, noise: float | None) -> None:
+    """Where noise dominates, where sampling does, and where figures are exact: about 95 in 100 hold the truth."""
+    random, source, trials = np.random.default_rng(1), TestSource("intervals"), 500
+    covered = {"accuracy": 0, "class": 0}
+    for _ in range(trials):
+        examples, said = people_like(accuracy, rows, random)
+        measurer = Measurer(examples=examples, classes=("a", "b"), groups={}, noise=noise, num_points=1, source=source)
+        figures = measurer.figures(said)
+        covered["accuracy"] += figures["accuracy"]["low"] <= accuracy <= figures["accuracy"]["high"]
+        covered["class"] += figures["classes"][0]["low"] <= accuracy <= figures["classes"][0]["high"]
+    for count in covered.values():
+        assert count / trials >= 0.95 - 4 * math.sqrt(0.05 * 0.95 / trials)
+
+
+def test_exact_figures_are_exact() -> None:
+    random = np.random.default_rng(0)
+    examples, said = people_like(0.7, 500, random)
+    measurer = Measurer(
+        examples=examples, classes=("a", "b"), groups={}, noise=None, num_points=1, source=TestSource(0)
+    )
+    figures = measurer.figures(said)
+    right = said.argmax(1) == examples.targets
+    assert figures["accuracy"]["value"] == right.mean()
+    assert figures["accuracy"]["private"] is False
+    assert [each["value"] for each in figures["classes"]] == [right[examples.targets == k].mean() for k in (0, 1)]
+    assert sum(map(sum, figures["confusion"])) == 500
+    assert figures["calibration"]["ece"] == pytest.approx(abs(0.8 - right.mean()))
+
+
+@pytest.mark.parametrize("said", [math.nan, math.inf, 0.0, 1.0])
+def test_a_model_that_went_astray_is_measured_too(said: float) -> None:
+    """Weights that are no numbers any more: the run must not end at the row that shows it."""
+    examples, probabilities = people(30, 1, 0, True)
+    probabilities[::2] = said
+    measurer = Measurer(
+        examples=examples, classes=CLASSES, groups=GROUPS, noise=1.0, num_points=1, source=TestSource(0)
+    )
+    found: dict[str, Any] = measurer.figures(probabilities)
+    assert 0 <= found["accuracy"]["low"] <= found["accuracy"]["high"] <= 1
+    measurer.point(probabilities)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_hardly_anybody(rows: int) -> None:
+    examples, probabilities = people(rows, 1, 0, True)
+    measurer = Measurer(
+        examples=examples, classes=CLASSES, groups=GROUPS, noise=50.0, num_points=1, source=TestSource(rows)
+    )
+    found = measurer.figures(probabilities)
+    assert found["accuracy"]["low"] <= found["accuracy"]["high"]
+    assert len(found["classes"]) == 3
+    assert len(found["groups"]["age"]) == 4
