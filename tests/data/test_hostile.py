@@ -92,7 +92,8 @@ def test_one_row(tmp_path: Path, record: bytes) -> None:
             data.prepare(source_of(tmp_path, [record]), schema=DECLARED, holdout=0, key=KEY)
         return
     prepared = data.prepare(source_of(tmp_path, [record]), schema=DECLARED, holdout=0, key=KEY)
-    assert prepared.train.inputs.shape == ((1 if record == b"1,2,1" else 0), 2)
+    assert prepared.train.inputs.shape == (1, 2)
+    assert prepared.train.targets.tolist() == [1 if record == b"1,2,1" else -1]
 
 
 def test_missing_values_take_the_middle(tmp_path: Path) -> None:
@@ -205,3 +206,56 @@ def test_messages_show_no_key(tmp_path: Path) -> None:
         with pytest.raises(InvalidArgument) as caught:
             data.prepare(source, schema=DECLARED, key=key)  # type: ignore[arg-type]
         assert "secret" not in str(caught.value).replace("32 secret bytes", "")
+
+
+def test_how_many_rows_there_are_depends_on_no_target(tmp_path: Path) -> None:
+    """Else a rare class, declared as the only one, would be counted exactly."""
+    lines = [line.encode() for line in HONEST]
+    sizes = []
+    for target in (b"0", b"7", b"", b"HIV"):
+        changed = [b"1,1," + target, *lines[1:]]
+        prepared = data.prepare(source_of(tmp_path, changed), schema=DECLARED, key=KEY)
+        sizes.append((len(prepared.train), len(prepared.test)))
+    assert len(set(sizes)) == 1
+    assert sum(sizes[0]) == len(lines)
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("record", [b"1,2,1\r1,2,1\r1,2,1", b"1,2,1\r", b"1,2\r,1", b"\r", b"\r\r1,2,1"])
+def test_a_carriage_return_makes_no_record_and_changes_no_other(tmp_path: Path, record: bytes, ending: bytes) -> None:
+    lines = [line.encode() for line in HONEST]
+    path = tmp_path / "t.csv"
+    path.write_bytes(ending.join([b"a,b,y", *lines, b""]))
+    alone = data.prepare(data.open_source(path), schema=DECLARED, holdout=0, key=KEY).train
+    path.write_bytes(ending.join([b"a,b,y", *lines[:5], record, *lines[5:], b""]))
+    beside = data.prepare(data.open_source(path), schema=DECLARED, holdout=0, key=KEY).train
+    more = len(beside) - len(alone)
+    assert more in (0, 1)
+    kept = np.delete(np.arange(len(beside)), [5] if more else [])
+    assert beside.inputs[kept].tolist() == alone.inputs.tolist()
+    assert beside.targets[kept].tolist() == alone.targets.tolist()
+
+
+def test_one_text_in_an_empty_column_decides_nothing(tmp_path: Path) -> None:
+    schema = data.Schema(columns={"a": data.Numeric(lower=0, upper=1)}, target="y", classes=("0", "1"))
+    for first in (b"", b"10mg"):
+        prepared = data.prepare(
+            source_of(tmp_path, [first + b",1,0", *([b",1,0", b",1,1"] * 20)]),
+            schema=data.Schema(columns={**schema.columns, "b": data.Ignore()}, target="y", classes=("0", "1")),
+            key=KEY,
+        )
+        assert prepared.shape == (1,)
+
+
+def test_half_a_surrogate_ends_no_reading(tmp_path: Path) -> None:
+    labels = np.array(["no", "yes"] * 50)
+    for text in ("no", "\ud800"):
+        labels[5] = text
+        np.savez(tmp_path / "t.npz", x=np.zeros((100, 2)), y=labels)
+        source = data.open_source(tmp_path / "t.npz")
+        assert source.columns is not None
+        schema = data.Schema(
+            columns={name: data.Numeric(lower=0, upper=1) for name in source.columns[:2]}, classes=("no", "yes")
+        )
+        prepared = data.prepare(source, target=source.columns[-1], schema=schema, holdout=0, key=KEY)
+        assert len(prepared.train) == 100

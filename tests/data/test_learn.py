@@ -302,8 +302,12 @@ def test_categories_and_classes_of_text(tmp_path: Path) -> None:
     assert prepared.classes == ("no", "yes")
     assert prepared.schema.columns["job"] == data.Category(values=("cook", "nurse"))
     assert not any("spy" in text or "maybe" in text for text in prepared.learned)
-    assert prepared.train.inputs.shape == (600, 3)  # the row of an unknown class is dropped
-    assert prepared.train.inputs.sum(1).tolist() == [1] * 600
+    assert prepared.train.inputs.shape == (
+        601,
+        3,
+    )  # the row of an unknown class stays
+    assert prepared.train.inputs.sum(1).tolist() == [1] * 601
+    assert prepared.train.targets[-1] == -1
     quiet = data.prepare(
         source,
         target="y",

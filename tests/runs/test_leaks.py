@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,3 +159,62 @@ def test_too_few_outputs_are_found_before_the_data_show_it(
     for name in ("one", "other", "none"):
         own = ("--target", "y", *files.DECLARED, "--epsilon", 3, "--model", f"narrow_of_a_test:{name}")
         assert "model='narrow_of_a_test" in files.refused(capsys, source, *own)
+
+
+REMEMBERING = """
+import torch
+from torch import nn
+
+
+class Memory(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(2))
+
+    def forward(self, x):
+        if not self.training:
+            self.seen.copy_(torch.maximum(self.seen, x.detach().abs().amax(0)))
+        return x
+
+
+class Extra(nn.Module):
+    def get_extra_state(self):
+        return torch.zeros(1)
+
+    def set_extra_state(self, state):
+        pass
+
+    def forward(self, x):
+        return x
+
+
+def remembering(shape, classes):
+    return nn.Sequential(Memory(), nn.Linear(shape[0], classes))
+
+
+def extra(shape, classes):
+    return nn.Sequential(Extra(), nn.Linear(shape[0], classes))
+"""
+
+
+@pytest.mark.parametrize("averaging", [[], ["--no-averaging"]])
+def test_a_model_that_remembers_does_not_tell_of_those_held_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, averaging: list[str]
+) -> None:
+    from safetensors.torch import load_file
+
+    (tmp_path / "remembering_model.py").write_text(REMEMBERING)
+    monkeypatch.chdir(tmp_path)
+    source = files.write_csv(tmp_path / "t.csv")
+    flags = [*files.DECLARED, "--model", "remembering_model:remembering", "--output", "run", *files.SHORT, *averaging]
+    assert main(["train", str(source), "--target", "y", "--epsilon", "5", *flags]) == 0
+    assert load_file("run/model.safetensors")["0.seen"].tolist() == [0, 0]
+
+
+def test_extra_state_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    (tmp_path / "extra_model.py").write_text(REMEMBERING)
+    monkeypatch.chdir(tmp_path)
+    source = files.write_csv(tmp_path / "t.csv")
+    flags = [*files.DECLARED, "--model", "extra_model:extra", "--output", "run", *files.SHORT]
+    assert main(["train", str(source), "--target", "y", "--epsilon", "5", *flags]) == 2
+    assert "extra state" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
+import re
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -30,9 +31,6 @@ def read_header(path: Path, delimiter: str | None = None) -> tuple[list[str], st
         raise InvalidArgument("data", path.name, "a first line with the names of the columns")
     # What older programs write above row numbers.
     names = [name or f"column{place}" for place, name in enumerate(names, 1)]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InvalidArgument("column", twice, "each name once in the first line", "Rename one of them")
     if _are_values(names):  # the message must not show what may be a record
         raise InvalidArgument(
             "data",
@@ -41,6 +39,9 @@ def read_header(path: Path, delimiter: str | None = None) -> tuple[list[str], st
             "It has numbers only",
             "Add a line above it",
         )
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidArgument("column", twice, "each name once in the first line", "Rename one of them")
     return names, found
 
 
@@ -69,3 +70,22 @@ def _are_values(names: list[str]) -> bool:
     except ValueError:
         return False
     return numbers not in ([float(n) for n in itertools.islice(itertools.count(first), len(names))] for first in (0, 1))
+
+
+def lines_with_returns(path: Path) -> list[str] | None:
+    """Return the lines after the first, if a carriage return stands anywhere but before a line feed; else None.
+
+    DuckDB would end a line there, and make several records of one, or change the next one. Here lines end at line
+    feeds; other carriage returns are spaces. A line that is not in UTF-8 is left out.
+    """
+    with _open(path) as file:
+        content = file.read()
+    if re.search(rb"\r(?!\n)", content) is None:
+        return None
+    found = []
+    for line in re.sub(rb"\r+(?=\n)", b"", content).split(b"\n")[1:]:
+        try:
+            found.append(line.replace(b"\r", b" ").decode("utf-8").replace("\0", ""))
+        except UnicodeDecodeError:
+            continue
+    return found

@@ -20,7 +20,11 @@ OTHER_GROUP = "(other)"
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Examples:
-    """Inputs [N, ...], targets [N] (places among the classes), whose each is (None: its own), groups by name."""
+    """Inputs [N, ...], targets [N] (places among the classes, -1: none), whose each is (None: its own), groups by name.
+
+    In a preparation, rows without a target stay: how many there are is something about people. A loss that ignores -1
+    (``F.cross_entropy(..., ignore_index=-1)``) lets them take part with nothing.
+    """
 
     inputs: Inputs
     targets: NDArray[np.int64]
@@ -31,9 +35,8 @@ class Examples:
         """Return the number of examples."""
         return len(self.targets)
 
-    def among(self, rows: NDArray[np.bool_]) -> Examples:
-        """Return the examples of these rows that have a target."""
-        kept = rows & (self.targets >= 0)
+    def among(self, kept: NDArray[np.bool_]) -> Examples:
+        """Return the examples of these rows."""
         return Examples(
             inputs=self.inputs[kept],
             targets=self.targets[kept],
@@ -69,7 +72,8 @@ def examples(schema: Schema, source: Source) -> Examples:
                 table.check_column(role, name)
     units = None if schema.unit is None else _units(table.table, schema.unit)
     found = table_examples(schema, table.table, read_numbers(table, schema), units)
-    return found.among(np.ones(len(found), dtype=np.bool_) if units is None else units >= 0)
+    there = found.targets >= 0
+    return found.among(there if units is None else there & (units >= 0))
 
 
 def check_complete(schema: Schema, source: Source) -> TableSource:
@@ -89,8 +93,8 @@ def check_complete(schema: Schema, source: Source) -> TableSource:
 def read_numbers(source: TableSource, schema: Schema) -> dict[str, NDArray[np.float64]]:
     """Return the numeric columns; refuse one that holds text.
 
-    A column does if more than half of its values are no numbers: a property of the file's type, which counts as public
-    (as if it had been declared), and which a single row turns only where the file is half numbers and half text.
+    A column does if more than half of all rows have something else there than a number: a property of the file's type,
+    which counts as public (as if it had been declared), and which a single row turns only where the file is half text.
     """
     names = [name for name, column in schema.columns.items() if isinstance(column, Numeric)]
     numbers = dict(zip(names, source.table.floats(names), strict=True))
@@ -118,9 +122,9 @@ def table_examples(
 def picture_examples(
     source: ImageSource, pictures: Pictures, schema: Schema, rows: NDArray[np.bool_] | None = None
 ) -> Examples:
-    """Return the examples of images, all or some, whose label is one of the classes."""
+    """Return the examples of some images; without a choice, of those whose label is one of the classes."""
     targets = codes_of(pictures.labels, schema.classes or ())
-    kept = targets >= 0 if rows is None else rows & (targets >= 0)
+    kept = targets >= 0 if rows is None else rows
     images = pictures.images if kept.all() else pictures.images[kept]
     inputs = encode_images(images, source.described(schema.images, pictures))
     return Examples(inputs=inputs, targets=targets[kept])

@@ -148,7 +148,7 @@ def _prepare_images(source: ImageSource, work: _Work) -> Prepared:
     if own_test is None:
         test = picture_examples(source, pictures, schema, split.test)
     else:
-        test = picture_examples(source, own_test, schema)
+        test = picture_examples(source, own_test, schema, np.ones(len(own_test.labels), dtype=np.bool_))
     return _prepared(source, work, schema, told, train, test, own_test=own_test is not None)
 
 
@@ -234,9 +234,12 @@ def _prepared(
 
 
 def _assumed(work: _Work, own_test: bool) -> list[str]:
-    stated = ["a row whose target is missing or none of the classes is left out, by itself"]
+    stated = ["a row whose target is missing or none of the classes takes part with nothing"]
     if work.plan.unit is not None:
-        stated.append(f"the column {work.plan.unit!r} says whose each row is; a row without a value there is left out")
+        stated.append(
+            f"the column {work.plan.unit!r} says whose each row is, compared as text (7 and 7.0 are two); a row "
+            "without a value there is left out"
+        )
     if own_test:
         stated.append("nobody is in both the training part and the test part of the data")
     elif work.holdout > 0:

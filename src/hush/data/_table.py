@@ -46,13 +46,15 @@ class Table:
         return [_filled(found[f"v{place}"], np.nan) for place in range(len(names))]
 
     def text_columns(self, names: Sequence[str]) -> list[str]:
-        """Return which of these hold text: more than half of the values that are there are no numbers."""
+        """Return which of these hold text: more than half of all rows have something there that is no number.
+
+        Of all rows, not of those that have a value: in a column that few have filled in, one of them would decide.
+        """
         if not names:
             return []
-        counts = ", ".join(f"count({self._number(name)}), count({self._not_number(name)})" for name in names)
+        counts = ", ".join(f"count({self._not_number(name)})" for name in names)
         (found,) = self._rows(f"SELECT {counts} FROM t")
-        pairs = zip(names, found[::2], found[1::2], strict=True)
-        return [name for name, numbers, others in pairs if others > numbers]
+        return [name for name, others in zip(names, found, strict=True) if 2 * others > self.num_rows]
 
     def texts(self, name: str) -> NDArray[np.object_]:
         """Return a column as trimmed text, empty where nothing is."""

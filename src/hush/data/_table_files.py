@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from hush.data._csv import read_header
+from hush.data._csv import lines_with_returns, read_header
 from hush.data._table import UNTYPED, TableSource, connect, wordless
 from hush.errors import InvalidArgument
 
@@ -19,7 +20,10 @@ _NO_DELIMITER = "\x01\x02\x03"
 def open_csv(path: Path, name: str, delimiter: str | None = None) -> TableSource:
     """Return a CSV file as a source; only its first line is read here."""
     columns, found = read_header(path, delimiter)
-    assumption = "a record of a CSV file is a line: one with a line break within quotes, or not in UTF-8, is dropped"
+    assumption = (
+        "each line of a CSV file is a record, also where quotes span several lines; lines with an odd number of "
+        "quotes, or not in UTF-8, are dropped"
+    )
 
     def fill(connection: Any) -> None:
         escaped = "\\|" if found == "|" else found
@@ -30,15 +34,25 @@ def open_csv(path: Path, name: str, delimiter: str | None = None) -> TableSource
             "ELSE string_split(line, $1) END"
         )
         chosen = ", ".join(f"f[{place}] AS c{place - 1}" for place in range(1, len(columns) + 1))
+        lines = lines_with_returns(path)
+        if lines is None:
+            origin = (
+                "read_csv($3, auto_detect=false, header=false, columns={'line': 'VARCHAR'}, delim=$4, quote='', "
+                "escape='', skip=1, null_padding=true, ignore_errors=true, strict_mode=false)"
+            )
+            given = [found, pattern, _plain(path), _NO_DELIMITER]
+        else:
+            connection.register("given", {"line": np.array([*lines, ""], dtype=object)})
+            origin, given = "given", [found, pattern]
         query = (
             f"CREATE TEMP TABLE t AS SELECT {chosen} FROM (SELECT {split} AS f FROM "
-            "(SELECT rtrim(line, chr(13)) AS line FROM read_csv($3, auto_detect=false, header=false, "
-            "columns={'line': 'VARCHAR'}, delim=$4, quote='', escape='', skip=1, null_padding=true, "
-            "ignore_errors=true, strict_mode=false)) "
+            f"(SELECT rtrim(line, chr(13)) AS line FROM {origin}) "
             "WHERE line <> '' AND (NOT contains(line, '\"') "
             "OR (length(line) - length(replace(line, '\"', ''))) % 2 = 0))"
         )
-        connection.execute(query, [found, pattern, _plain(path), _NO_DELIMITER])
+        connection.execute(query, given)
+        if lines is not None:
+            connection.unregister("given")
 
     return TableSource(name, columns, [UNTYPED] * len(columns), fill, (assumption,))
 
@@ -54,7 +68,7 @@ def open_parquet(path: Path, name: str) -> TableSource:
     def fill(connection: Any) -> None:
         connection.execute(f"CREATE TEMP TABLE t AS SELECT * FROM read_parquet($1) AS p({names})", [plain])
 
-    return TableSource(name, columns, types, fill)
+    return TableSource(name, columns, types, fill, ("a Parquet file keeps to its format: text is in UTF-8",))
 
 
 def from_arrays(
@@ -63,11 +77,22 @@ def from_arrays(
     """Return arrays, one for each column, as a source; ``read`` is called when they are needed."""
 
     def fill(connection: Any) -> None:
-        connection.register("given", {f"c{place}": array for place, array in enumerate(read())})
+        connection.register("given", {f"c{place}": _encodable(array) for place, array in enumerate(read())})
         connection.execute("CREATE TEMP TABLE t AS SELECT * FROM given")
         connection.unregister("given")
 
     return TableSource(name, columns, types, fill)
+
+
+def _encodable(array: NDArray[Any]) -> NDArray[Any]:
+    """Return texts without what UTF-8 cannot write (halves of surrogate pairs): one of them would end the reading."""
+    if array.dtype.kind != "U":
+        return array
+    try:
+        np.char.encode(array, "utf-8")
+        return array
+    except UnicodeEncodeError:
+        return np.array([str(text).encode("utf-8", "replace").decode() for text in array])
 
 
 def _plain(path: Path) -> str:

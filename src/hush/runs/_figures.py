@@ -54,7 +54,8 @@ class Measurer:
         """Choose one row of each unit, by its place: whether somebody else is there does not change it."""
         units = self.examples.units
         rows = np.arange(len(self.examples)) if units is None or self.noise is None else np.unique(units, True)[1]
-        object.__setattr__(self, "rows", np.sort(rows))
+        rows = np.sort(rows)
+        object.__setattr__(self, "rows", rows[self.examples.targets[rows] >= 0])  # others count in no table
 
     @staticmethod
     def event_of(noise: float) -> Gaussian:

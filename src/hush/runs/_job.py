@@ -171,6 +171,10 @@ class _Job:
             noise = evaluation_noise(settings.epsilon, plan.delta)
         figures = None if noise is None else Measurer.event_of(noise)
         stated = (*stated_by(prepared), COUNTED, *self._stated)
+        if prepared.test_is_public:
+            stated += (f"the test part of {settings.data} is the one that was published, and its figures are exact",)
+        if self._folder.secret(STATE).exists():
+            stated += ("of this run's states, only one was gone on from, or what was published of all adds up",)
         if figures is not None:
             stated += ("nobody is both held out and trained on: units are split by coins of their own",)
         budget = Budget(plan, prepared.event, figures, stated)

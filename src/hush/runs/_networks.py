@@ -146,6 +146,8 @@ def _made_by_factory(wanted: Description) -> Network:
         raise InvalidArgument("model", wanted.model, "FACTORY(shape, num_classes) to work", _said(error)) from error
     if not isinstance(made, nn.Module):
         raise InvalidArgument("model", wanted.model, "a factory of torch modules: FACTORY(shape, num_classes)")
+    if any(name.endswith("_extra_state") for name in made.state_dict()):
+        raise Unsupported(f"{wanted.model}: a model with extra state, which gets no noise", "Keep it in parameters")
     _check_outputs(made, wanted)
     return Network(None, made)
 

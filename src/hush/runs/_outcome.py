@@ -82,8 +82,8 @@ class Trained:
 def load(path: str | Path) -> Trained:
     """Read the model of a finished run.
 
-    A model of your own is built again by its factory, MODULE:FACTORY, which Python must find. Its code is run: load only
-    folders that you trust.
+    A model of your own is built again by its factory, MODULE:FACTORY, which Python must find and which is run: load
+    only folders that you trust.
     """
     folder = Folder(Path(path))
     if not folder.has("guarantee.json"):  # it is written after the model
@@ -114,7 +114,11 @@ def publish(
     resumed: int = 0,
     more: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """Write everything down; figures about those held out are made once, and kept, whatever happens."""
+    """Write everything down; figures about those held out are made once, and kept, whatever happens.
+
+    The model is written first: one that remembers what it sees must not remember those who were held out.
+    """
+    _write_model(folder, ready, network)
     if not len(ready.prepared.test):
         found: dict[str, Any] = {}
     elif folder.has("figures.json"):
@@ -122,7 +126,6 @@ def publish(
     else:
         found = figures()
         folder.write_json("figures.json", found)
-    _write_model(folder, ready, network)
     folder.write("guarantee.json", guarantee.to_json() + "\n")
     record = _record(folder, settings, ready, found, guarantee) | {"budget": budget, "resumed": resumed}
     record["hyperparameters"] |= dict(more or {})

@@ -43,6 +43,11 @@ class Interrupted(HushError):
         super().__init__(f"interrupted{after}. Go on with: hush train --resume {shlex.quote(str(path))}")
 
 
+def losses_of(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the cross entropy of each example; one without a target (-1) has no loss and no gradient."""
+    return F.cross_entropy(outputs, targets, reduction="none", ignore_index=-1)
+
+
 def begin(
     model: nn.Module, data: tuple[Tensor, Tensor], settings: Settings, draft: Draft, source: Source | None
 ) -> tuple[PrivateTraining, MovingAverage | None]:
@@ -111,7 +116,7 @@ class Training:
         self.model.train()
         with _patient() as wish:
             for x, y in self.private.loader:
-                losses = F.cross_entropy(self.model(x), y, reduction="none")
+                losses = losses_of(self.model(x), y)
                 if not self.private.step(losses).complete:
                     continue
                 taken = self.private.steps_taken
@@ -159,7 +164,8 @@ class Training:
         self._store()
         row: dict[str, Any] = {"step": taken, "epsilon": self._ready.budget.epsilon(taken)}
         if len(self._measured):
-            model = self.model if self._average is None else self._average.copy()
+            # A copy: a model of somebody's own may remember what it sees, and this is not what it is trained on.
+            model = copy.deepcopy(self.model) if self._average is None else self._average.copy()
             row |= {"accuracy": None, "private": self.measurer.noise is not None}
             share = self.measurer.point(self.probabilities(model))
             row |= {"accuracy": share["value"], "low": share["low"], "high": share["high"]}
@@ -189,7 +195,7 @@ class Training:
         plain = self._plain()
 
         def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-            return F.cross_entropy(model(batch[0]), batch[1], reduction="none")
+            return losses_of(model(batch[0]), batch[1])
 
         norms = clipped_sum(plain, (x, y), loss, clip_norm=self._ready.plan.clipping.clip_norm).norms.double()
         with torch.no_grad():

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -34,7 +33,7 @@ from hush.runs._networks import Network, adapt
 from hush.runs._outcome import Outcome, publish
 from hush.runs._progress import Progress, Silence
 from hush.runs._settings import Settings
-from hush.runs._steps import after_step, begin
+from hush.runs._steps import after_step, begin, losses_of
 from hush.training import (
     Answers,
     Candidate,
@@ -110,6 +109,10 @@ class _Search:
         drafts = {_name(choice): drafted(settings.at(**choice), prepared) for choice in _combined(listed)}
         delta = next(iter(drafts.values())).plan.delta
         told = prepared.test_is_public and len(prepared.test) > 0
+        if not told and not settings.learn_share > 0:
+            raise InvalidArgument(
+                "learn_share", settings.learn_share, "more than 0", "Figures about the best model need it"
+            )
         if not len(prepared.test):
             raise InvalidArgument("holdout", settings.holdout, "more than 0", "Runs are compared on those held out")
         spared = 0.0 if told and prepared.event is None else settings.learn_share
@@ -159,9 +162,12 @@ class _Search:
             draft = drafts[_name(choice)]
             network = self._one_run(self._settings.at(**choice), draft, noise, targets)
             probabilities = self._probabilities(network, draft)
-            correct = probabilities.argmax(1) == prepared.test.targets
+            known = prepared.test.targets >= 0
+            correct = np.where(
+                known, probabilities.argmax(1) == prepared.test.targets, 0.5
+            )  # half: neither right nor wrong
             if told:
-                return Candidate(float(correct.mean()), network)
+                return Candidate(float(correct[known].mean()), network)
             return Answers(correct, network, owners=prepared.test.units)
 
         return train
@@ -175,7 +181,7 @@ class _Search:
         private, average = begin(model, data, settings, noisy, None)
         model.train()
         for x, y in private.loader:
-            if private.step(F.cross_entropy(model(x), y, reduction="none")).complete:
+            if private.step(losses_of(model(x), y)).complete:
                 after_step(private, average, draft.recipe)
         private.close()
         if average is not None:
