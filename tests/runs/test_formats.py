@@ -16,7 +16,7 @@ from runs import files
 
 def check_run(found: dict[str, object], run: Path, epsilon: float) -> None:
     assert found["run"] == str(run)
-    assert {each.name for each in run.iterdir()} == files.FILES
+    assert {each.name for each in run.iterdir()} - {"schema.json"} == files.FILES
     promised = json.loads((run / "guarantee.json").read_text())
     assert promised["epsilon"] == found["epsilon"] <= epsilon
     assert promised["epsilon"] > 0.9 * epsilon  # what may be spent is spent
@@ -174,5 +174,14 @@ def test_nobody_held_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     flags = ("--target", "y", *files.DECLARED, "--holdout", 0, "--epsilon", 3, "--output", run)
     found = files.train(capsys, source, *flags)
     assert found["accuracy"] is None
-    assert {each.name for each in run.iterdir()} == files.FILES - {"figures.json"}
+    assert {each.name for each in run.iterdir()} - {"schema.json"} == files.FILES - {"figures.json"}
     assert "in parallel" not in (run / "guarantee.json").read_text()
+
+
+def test_what_was_declared_lies_beside_the_command(tmp_path: Path) -> None:
+    """The command of the report is one that can be run."""
+    source, run = files.write_csv(tmp_path / "t.csv"), tmp_path / "run"
+    flags = [str(source), "--target", "y", *files.DECLARED, "--epsilon", "3", *files.SHORT, "--output", str(run)]
+    assert main(["train", *flags]) == 0
+    assert data.Schema.load(run / "schema.json").classes == ("0", "1")
+    assert f"--schema {run / 'schema.json'}" in (run / "report.html").read_text()

@@ -148,6 +148,10 @@ def report(outcome: Outcome, options: argparse.Namespace) -> None:
         return
     if outcome.accuracy is not None:
         print(f"Accuracy on those held out: {outcome.accuracy:.1%}")
+    elif (outcome.path / "figures.json").exists():
+        print(
+            "Accuracy on those held out: not told. Too few of them have one of the classes to stand out of the noise."
+        )
     print(claim if options.quiet else f"\n{claim.explain()}\n")
     print(f"Written to {outcome.path}: open {outcome.path / 'report.html'}")
 

@@ -13,6 +13,11 @@ independent of all other, so the release is a function of a product: of the Gaus
 without the unit, and of what tells "none" without it and something else with probability at most delta with it. The
 latter is (0, delta)-private. Their composition is the event that is accounted for.
 
+Bounds that are powers of two are wide where numbers are far from zero: years, blood pressures. So a second release asks
+which of 64 equal parts of each interval hold something. It has a quarter of the precision (1 / noise^2), the first one
+three quarters; Gaussian mechanisms add up by their precisions, also where the second one depends on what the first one
+told (Dong, Roth & Su 2022, Corollary 2), so that both together are `Gaussian(noise_multiplier)`.
+
 References: Korolova, Kenthapadi, Mishra & Ntoulas 2009 (thresholds); Wilson et al. 2020 (bounds from a
 histogram of powers of two); Dwork & Roth 2014, Theorem 3.16 (composition).
 """
@@ -33,6 +38,7 @@ from hush.errors import InvalidArgument, check_probability
 from hush.randomness import Grid, Source, floored_gaussian
 
 UNKNOWN_BOUNDS = (-1.0, 1.0)
+_FALSE_ALARM = 1e-3  # how often noise alone may pass for data in some bin of a refined histogram
 _SAFE = 1 + 1e-9  # what rounding may take from a quantile or a square root
 
 
@@ -89,6 +95,23 @@ def release(
         passing = noisy > threshold(value_noise, learn.delta / len(tallies))
         values.append(in_order(value for value, kept in zip(tally, passing, strict=True) if kept))
     return Learned(bounds, values)
+
+
+def refine(
+    histograms: Sequence[NDArray[np.int64]], noise_multiplier: float, source: Source
+) -> list[tuple[int, int] | None]:
+    """Return the first and the last bin that stand out of the noise in each histogram; None where none does.
+
+    Every unit adds one to one count of each: with noise of ``noise_multiplier * sqrt(len(histograms))`` on every count
+    this is `Gaussian(noise_multiplier)`.
+    """
+    stddev = noise_multiplier * math.sqrt(len(histograms)) * _SAFE
+    found: list[tuple[int, int] | None] = []
+    for counts in histograms:
+        limit = -stddev * float(ndtri(_FALSE_ALARM / len(counts)))
+        clear = np.flatnonzero(_noisy(counts, stddev, source) > limit)
+        found.append((int(clear[0]), int(clear[-1])) if clear.size else None)
+    return found
 
 
 def threshold(noise_stddev: float, delta: float) -> float:

@@ -9,7 +9,7 @@ from hush.data._source import ImageSource, Source
 from hush.data._table import OTHER, TEXT, UNTYPED, TableSource
 from hush.errors import InvalidArgument, Unsupported, check_instance
 
-_DECLARE = "Declare it in a schema as category, text with a vocabulary, or ignore"
+_DECLARE = "Declare it as category, text with a vocabulary, or ignore: by flags (see --help) or in a schema"
 
 
 def template(source: Source) -> Schema:

@@ -155,7 +155,9 @@ class Measurer:
         counts = self._counted(2 * bins + right, 2 * _BINS, "calibration", 2).reshape(_BINS, 2)
         off = np.clip((stated - (bins + 0.5) / _BINS) * 2 * _BINS, -1.0, 1.0)
         sums = self._released(np.bincount(bins, weights=off, minlength=_BINS).astype(np.float64), "calibration", 2)
-        return _reliability(np.maximum(counts, 0.0), sums, 2 * self.stddev("calibration", 2))
+        found = np.maximum(counts, 0.0)
+        found[: _BINS // len(self.classes)] = 0.0  # nobody is less sure than by chance: there is noise alone
+        return _reliability(found, sums, 4 * self.stddev("calibration", 2))
 
     def _confusion(self, probabilities: NDArray[np.float64], targets: NDArray[np.int64]) -> list[list[int]]:
         size = len(self.classes)

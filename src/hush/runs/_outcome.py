@@ -6,7 +6,7 @@ import json
 import platform
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hush.runs._drafts import Ready
 
 _FORMAT = "hush-model/1"
+SCHEMA = "schema.json"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -113,12 +114,15 @@ def publish(
     budget: list[dict[str, Any]],
     resumed: int = 0,
     more: Mapping[str, Any] | None = None,
+    said: str | None = None,
 ) -> Outcome:
     """Write everything down; figures about those held out are made once, and kept, whatever happens.
 
     The model is written first: one that remembers what it sees must not remember those who were held out.
     """
     _write_model(folder, ready, network)
+    if settings.schema is not None:
+        folder.write(SCHEMA, settings.schema.to_json())
     if not len(ready.prepared.test):
         found: dict[str, Any] = {}
     elif folder.has("figures.json"):
@@ -129,6 +133,7 @@ def publish(
     folder.write("guarantee.json", guarantee.to_json() + "\n")
     record = _record(folder, settings, ready, found, guarantee) | {"budget": budget, "resumed": resumed}
     record["hyperparameters"] |= dict(more or {})
+    record["command"] = said or record["command"]
     folder.write("report.html", render(record))
     accuracy = found.get("accuracy", {}).get("value")
     return Outcome(folder.path, accuracy, guarantee, ready.plan.noise_multiplier, network.cpu())
@@ -184,7 +189,7 @@ def _record(
         "not_private": _diagnostics(folder),
         "hyperparameters": _hyperparameters(settings, ready),
         "versions": _versions(),
-        "command": command(settings),
+        "command": command(settings, folder.path),
         "warnings": _warnings(settings, ready, guarantee),
     }
 
@@ -227,8 +232,9 @@ def _warnings(settings: Settings, ready: Ready, guarantee: Guarantee) -> list[st
 
 def _diagnostics(folder: Folder) -> dict[str, Any]:
     rows = folder.rows("not-private.jsonl")
+    clipped = [(row, row["clipped_fraction"]) for row in rows]
     return {
-        "clipped_fraction": [{"step": row["step"], "value": row["clipped_fraction"]} for row in rows],
+        "clipped_fraction": [{"step": row["step"], "value": value} for row, value in clipped if value is not None],
         "norm_quantiles": [{key: row[key] for key in ("step", "q10", "q50", "q90")} for row in rows],
         "loss": [{"step": row["step"], "value": row["loss"]} for row in rows],
     }
@@ -254,7 +260,8 @@ def _hyperparameters(settings: Settings, ready: Ready) -> dict[str, Any]:
         "seed of the starting weights": settings.seed,
         "new head": settings.replace_head,
         "LoRA rank": settings.lora or "none",
-        "trained": ", ".join(settings.train_only) or "everything",
+        "trained": ", ".join(settings.train_only)
+        or ("everything" if settings.lora is None else "products, and the head"),
     }
     return {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in found.items()}
 
@@ -269,8 +276,8 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def command(settings: Settings) -> str:
-    """Return the command that does the same, with fresh noise; a schema is the one in model.json."""
+def command(settings: Settings, folder: Path, verb: str = "train", more: Sequence[str] = ()) -> str:
+    """Return the command that does the same, with fresh noise; what was declared is in the run's folder."""
     flags: list[str] = []
     plain = {
         "--target": settings.target, "--epsilon": settings.epsilon, "--delta": settings.delta,
@@ -297,8 +304,8 @@ def command(settings: Settings) -> str:
     for flag, given in (("--replace-head", settings.replace_head), ("--no-averaging", not settings.averaging)):
         flags += [flag] if given else []
     if settings.schema is not None:
-        flags += ["--schema", "SCHEMA.json"]
-    return shlex.join(["hush", "train", settings.data, *flags])
+        flags += ["--schema", str(folder / SCHEMA)]
+    return shlex.join(["hush", verb, settings.data, *flags, *more])
 
 
 def _number(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import shlex
 import signal
 import threading
@@ -26,7 +27,7 @@ from hush.runs._folder import Folder
 from hush.runs._networks import Network
 from hush.runs._progress import Progress
 from hush.runs._settings import Settings
-from hush.training import MovingAverage, PrivateTraining, clipped_sum, merge_lora, privatize
+from hush.training import Automatic, MovingAverage, PrivateTraining, clipped_sum, merge_lora, privatize
 
 POINTS = 20  # at which the run is stored, and accuracy measured
 STATE = "state.pt"
@@ -204,6 +205,8 @@ class Training:
             float(value) for value in torch.quantile(norms.nan_to_num(), torch.tensor([0.1, 0.5, 0.9]).to(norms))
         )
         clipped = float((norms > self._ready.plan.clipping.clip_norm).double().mean())
+        if isinstance(self._ready.plan.clipping, Automatic):
+            clipped = math.nan  # all of them are scaled
         found = {"clipped_fraction": clipped, "q10": q10, "q50": q50, "q90": q90, "loss": float(losses.mean())}
         return {name: value if np.isfinite(value) else None for name, value in found.items()}
 

@@ -30,7 +30,7 @@ from hush.runs._figures import Measurer, evaluation_noise
 from hush.runs._folder import Folder
 from hush.runs._job import remove_empty
 from hush.runs._networks import Network, adapt
-from hush.runs._outcome import Outcome, publish
+from hush.runs._outcome import Outcome, command, publish
 from hush.runs._progress import Progress, Silence
 from hush.runs._settings import Settings
 from hush.runs._steps import after_step, begin, losses_of
@@ -87,7 +87,7 @@ def tune(
             outcome = _Search(folder, settings, progress or Silence(), source).run(space, mean_runs)
         folder.finish()
         return outcome
-    except HushError:
+    except (HushError, KeyboardInterrupt):  # nothing was told
         remove_empty(folder)
         raise
 
@@ -102,6 +102,9 @@ class _Search:
 
     def run(self, space: Mapping[str, Sequence[Any]], mean_runs: float) -> Outcome:
         settings = self._settings
+        self._said = ["--runs", f"{mean_runs!r}"]
+        for name, values in space.items():
+            self._said += ["--search", f"{name.replace('_', '-')}={','.join(map(str, values))}"]
         # Half of the share of delta for noise, half for values that only one unit has.
         share = (settings.delta or 1e-5) * settings.learn_share / 2
         prepared = read(settings, self._source.words(4).tobytes(), max(share, 1e-30), self._progress)
@@ -222,7 +225,7 @@ class _Search:
         for sentence in prepared.learned:
             self._progress.say(f"  {sentence}")
         self._progress.say(f"The best of the search: {', '.join(f'{name}={value}' for name, value in choice.items())}")
-        return publish(
+        outcome = publish(
             self._folder,
             settings,
             ready,
@@ -230,8 +233,17 @@ class _Search:
             figures=lambda: measurer.figures(self._probabilities(network, draft)),
             guarantee=guarantee,
             budget=parts,
+            said=command(self._settings, self._folder.path, "tune", self._said),
             more={"found by a search": ", ".join(f"{name}={value}" for name, value in choice.items())},
         )
+        row = {
+            "step": plan.num_steps,
+            "epsilon": guarantee.epsilon,
+            "accuracy": outcome.accuracy,
+            "private": noise is not None,
+        }
+        self._folder.append("metrics.jsonl", row)
+        return outcome
 
 
 def _together(
