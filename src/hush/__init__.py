@@ -2,13 +2,14 @@
 
 What is where:
 
-- `Guarantee`, `Unit`, `Relation`, `Bound`: the one form in which hush states what a release costs, and the words that
+- `Guarantee`, `Unit`, `Relation`: the one form in which hush states what a release costs, and the words that
   give its two numbers a meaning. Home: `hush.guarantee`.
 - `accounting`: events (what was run) and accountants (what it cost); `accounting.epsilon` and
   `accounting.calibrate_noise` are the two calls that everybody needs. Loaded on first use.
 - `mechanisms`: noise, selection and the rest, which turn data into private answers. Loaded on first use.
 - `privatize`, `fit`, `tune`: private training of PyTorch models, and the search for its settings. Home: `training`,
   loaded on first use; needs ``hush[torch]``.
+- `table`: SQL over personal data, answered privately. Home: ``hush.statistics``, which has statistics of arrays, too.
 - ``hush.randomness``: the one source of noise.
 - `HushError`: the base of everything that hush raises on purpose. Home: `hush.errors`.
 - ``hush.data``, ``hush.runs``, ``hush.report``: from a file of personal data to a private model and a report.
@@ -22,7 +23,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hush.errors import HushError as HushError
-from hush.guarantee import Bound as Bound
 from hush.guarantee import Guarantee as Guarantee
 from hush.guarantee import Relation as Relation
 from hush.guarantee import Unit as Unit
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from hush import accounting as accounting
     from hush import mechanisms as mechanisms
     from hush import training as training
+    from hush.statistics.sql import table as table
     from hush.training import fit as fit
     from hush.training import privatize as privatize
     from hush.training import tune as tune
 
 __all__ = [
-    "Bound",
     "Guarantee",
     "HushError",
     "Relation",
@@ -46,6 +46,7 @@ __all__ = [
     "fit",
     "mechanisms",
     "privatize",
+    "table",
     "training",
     "tune",
 ]
@@ -53,7 +54,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 # Subpackages that are public at the root but too heavy to load before they are needed.
-_LAZY = frozenset({"accounting", "mechanisms", "training"})
+_LAZY = frozenset({"accounting", "data", "mechanisms", "report", "runs", "statistics", "training"})
 _FROM_TRAINING = frozenset({"fit", "privatize", "tune"})
 
 
@@ -68,8 +69,12 @@ if not TYPE_CHECKING:  # a type checker that saw this would take every misspelt 
             from hush import training
 
             return getattr(training, name)
+        if name == "table":
+            from hush.statistics.sql import table
+
+            return table
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *_FROM_TRAINING})
+    return sorted({*globals(), *_LAZY, *_FROM_TRAINING, "table"})

@@ -28,7 +28,7 @@ CLAIMING = (
 )
 
 # Layers whose names are examined; each is enrolled as soon as it exists.
-LAYERS = ("hush.accounting", "hush.mechanisms", "hush.data", "hush.training", "hush.runs")
+LAYERS = ("hush.statistics", "hush.accounting", "hush.mechanisms", "hush.data", "hush.training", "hush.runs")
 
 
 def is_mechanism(thing: Any) -> bool:

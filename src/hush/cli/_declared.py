@@ -52,14 +52,14 @@ def declared(options: argparse.Namespace) -> Schema | None:
     schema = Schema() if options.schema is None else Schema.load(options.schema)
     columns: dict[str, Column] = {}
     for text in options.bounds or ():
-        name, given = _pair("bounds", text, "COLUMN=LOW:HIGH")
+        name, given = pair("bounds", text, "COLUMN=LOW:HIGH")
         low, _, high = given.partition(":")
-        columns[name] = Numeric(lower=_number("bounds", text, low), upper=_number("bounds", text, high))
+        columns[name] = Numeric(lower=number("bounds", text, low), upper=number("bounds", text, high))
     for text in options.category or ():
         name, found, values = text.partition("=")
         columns[name] = Category(values=_values("category", text, values) if found else None)
     for text in options.vocabulary or ():
-        name, path = _pair("vocabulary", text, "COLUMN=FILE")
+        name, path = pair("vocabulary", text, "COLUMN=FILE")
         columns[name] = Text.from_file(Path(path))
     for name in options.ignore or ():
         columns[name] = Ignore()
@@ -69,14 +69,16 @@ def declared(options: argparse.Namespace) -> Schema | None:
     return replace(schema, columns={**schema.columns, **columns}, classes=classes or schema.classes)
 
 
-def _pair(flag: str, text: str, form: str) -> tuple[str, str]:
+def pair(flag: str, text: str, form: str) -> tuple[str, str]:
+    """Return name and value of NAME=VALUE."""
     name, found, value = text.partition("=")
     if not (found and name and value):
         raise InvalidArgument(flag, text, form)
     return name, value
 
 
-def _number(flag: str, text: str, given: str) -> float:
+def number(flag: str, text: str, given: str) -> float:
+    """Return a bound."""
     try:
         number = float(given)
     except ValueError:

@@ -1,0 +1,86 @@
+"""SQL, answered privately: `table(...)` is asked by `Table.sql`, and `Table.price` tells the cost before.
+
+Below it, queries are bounded: exact aggregates that one unit changes by a known amount, and that noise is added to.
+
+    catalog = Catalog({"people": PrivateTable(columns=engine.columns("people"), unit="user_id",
+                                              bounds={"income": (0, 200_000)}, keys={"region": REGIONS})})
+    plan = plan_query("SELECT region, COUNT(*) AS n, AVG(income) FROM people GROUP BY region", tables=catalog)
+    groups = exact_groups(plan, engine, ranking_key=secrets.token_bytes(32))     # to be released with noise
+    plan.answer(noisy_groups)                                                    # HAVING, ORDER BY, LIMIT, AVG
+
+| what | where |
+|---|---|
+| tables, what is public about them, limits on one unit | `Catalog`, `PrivateTable`, `PublicTable`, `Limits` |
+| a query to a plan, or the place and the reason of a refusal | `plan_query`, `QueryRefused` |
+| what a plan holds | `Plan`, `Release`, `Tree`, `Statistic`, `Group` |
+| running it | `Engine`, `DuckDBEngine`, `exact_groups`, `exact_leaves`, `BoundedViews` |
+
+Supported: WHERE, GROUP BY several keys, HAVING, ORDER BY and LIMIT on released values; COUNT(*), COUNT(x),
+COUNT(DISTINCT unit), SUM, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, MEDIAN, QUANTILE_CONT; JOIN and LEFT JOIN on the
+unit or with public tables; WITH and subqueries, which may aggregate per unit. By row: arithmetic, comparisons, AND, OR,
+NOT, IS NULL, BETWEEN, IN, LIKE, ILIKE, CASE, IF, COALESCE, NULLIF, LEAST, GREATEST, CAST, ABS, FLOOR, CEIL, ROUND,
+SQRT, LN, EXP, POW with a small constant, LOWER, UPPER, TRIM, LENGTH, SUBSTRING, CONCAT, EXTRACT, YEAR, QUARTER, MONTH,
+DAY, DATE_TRUNC.
+
+What differs from an engine's own SQL, so that no data can raise: casts give NULL where they have no value; dividing by
+0 gives NULL; arithmetic is in double precision; numbers that are not finite, or beyond 1e100, and dates outside years 1
+to 9999 are NULL. Text is compared byte by byte, whatever collation a column has.
+"""
+
+from hush.statistics.sql._catalog import Catalog as Catalog
+from hush.statistics.sql._catalog import Kind as Kind
+from hush.statistics.sql._catalog import Limits as Limits
+from hush.statistics.sql._catalog import PrivateTable as PrivateTable
+from hush.statistics.sql._catalog import PublicTable as PublicTable
+from hush.statistics.sql._duckdb import DuckDBEngine as DuckDBEngine
+from hush.statistics.sql._duckdb import EngineFailed as EngineFailed
+from hush.statistics.sql._engine import BoundedView as BoundedView
+from hush.statistics.sql._engine import BoundedViews as BoundedViews
+from hush.statistics.sql._engine import Engine as Engine
+from hush.statistics.sql._engine import exact_groups as exact_groups
+from hush.statistics.sql._engine import exact_leaves as exact_leaves
+from hush.statistics.sql._plan import Group as Group
+from hush.statistics.sql._plan import Key as Key
+from hush.statistics.sql._plan import Order as Order
+from hush.statistics.sql._plan import Output as Output
+from hush.statistics.sql._plan import Plan as Plan
+from hush.statistics.sql._query import plan_query as plan_query
+from hush.statistics.sql._refusal import QueryRefused as QueryRefused
+from hush.statistics.sql._releases import Counted as Counted
+from hush.statistics.sql._releases import Release as Release
+from hush.statistics.sql._releases import Statistic as Statistic
+from hush.statistics.sql._releases import Tree as Tree
+from hush.statistics.sql._table import Price as Price
+from hush.statistics.sql._table import QueryAnswer as QueryAnswer
+from hush.statistics.sql._table import Table as Table
+from hush.statistics.sql._table import table as table
+
+__all__ = [
+    "BoundedView",
+    "BoundedViews",
+    "Catalog",
+    "Counted",
+    "DuckDBEngine",
+    "Engine",
+    "EngineFailed",
+    "Group",
+    "Key",
+    "Kind",
+    "Limits",
+    "Order",
+    "Output",
+    "Plan",
+    "Price",
+    "PrivateTable",
+    "PublicTable",
+    "QueryAnswer",
+    "QueryRefused",
+    "Release",
+    "Statistic",
+    "Table",
+    "Tree",
+    "exact_groups",
+    "exact_leaves",
+    "plan_query",
+    "table",
+]

@@ -1,0 +1,177 @@
+"""DuckDB as the engine: files, Arrow, pandas and Polars in place, or a connection that there is."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hush.errors import HushError, InvalidArgument, Unsupported
+
+_SETTINGS: Mapping[str, Any] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "temp_directory": "",  # rows do not outlive the process
+    "pandas_analyze_sample": 0,  # the type of a pandas column is not guessed from values
+}
+_LONGEST_HEADER = 1_000_000
+_NO_DELIMITER = "\x01\x02\x03"  # a line of a CSV file is read whole
+
+
+class EngineFailed(HushError):
+    """The engine could not run a plan. Why is not said: its words may quote a record."""
+
+
+class DuckDBEngine:
+    """Runs plans on DuckDB.
+
+    Args:
+        sources: For each table's name, where it is: a path (.parquet, .csv, .tsv), an Arrow table, a pandas or Polars
+            data frame, or None for a table that the connection has.
+        connection: A connection to use; tables of its database are read where they are. By default one in memory,
+            which reads the given files and no others.
+
+    Assumes:
+        Names and declared types of columns are public: *the caller's duty*. Columns of a CSV file are text, a line is
+        a record, and one with a line break within quotes is dropped: *checked here*. On a connection that is given,
+        built-in functions are not redefined: *the caller's duty*. Running times, and whether memory
+        suffices, are not hidden: *the caller's duty*.
+    """
+
+    dialect = "duckdb"
+
+    def __init__(self, sources: Mapping[str, Any] | None = None, *, connection: Any = None) -> None:
+        """Register the sources; no rows are read."""
+        given = dict(sources or {})
+        self._connection = _connect() if connection is None else connection
+        if connection is not None:
+            self._check_collation()
+        paths = [self._register(name, source) for name, source in given.items()]
+        if connection is None:
+            self._lock([str(path) for path in paths if path is not None])
+
+    def columns(self, table: str) -> dict[str, str]:
+        """Return the names and declared types of a table's columns."""
+        with wordless():
+            rows = self._connection.execute(f"DESCRIBE SELECT * FROM {quoted(table)}").fetchall()
+        return {str(row[0]): str(row[1]) for row in rows}
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        with wordless():
+            found: list[tuple[Any, ...]] = self._connection.execute(sql).fetchall()
+        return found
+
+    def materialise(self, name: str, sql: str) -> None:
+        """Store the rows of a query in a temporary table."""
+        with wordless():
+            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS {sql}")
+
+    def drop(self, name: str) -> None:
+        """Remove a temporary table."""
+        with wordless():
+            self._connection.execute(f"DROP TABLE IF EXISTS temp.{quoted(name)}")
+
+    def _register(self, name: str, source: Any) -> Path | None:
+        if source is None:
+            return None
+        if not isinstance(source, (str, Path)):
+            with wordless():
+                self._connection.register(name, source)
+            return None
+        path = _plain(source)
+        read = _READERS.get(path.suffix.lower())
+        if read is None:
+            raise InvalidArgument("source", path.name, "a file that ends in " + ", ".join(_READERS))
+        with wordless():
+            self._connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS {read(path)}")
+        return path
+
+    def _lock(self, paths: list[str]) -> None:
+        """Leave the connection no file but those given. Plans name none anyway; this is a second wall."""
+        listed = ", ".join(text(path) for path in paths)
+        with wordless():
+            self._connection.execute(f"SET allowed_paths = [{listed}]")
+            self._connection.execute("SET enable_external_access = false")
+            self._connection.execute("SET lock_configuration = true")
+
+    def _check_collation(self) -> None:
+        with wordless():
+            found = self._connection.execute("SELECT current_setting('default_collation')").fetchall()[0][0]
+        if found not in (None, "", "binary", "BINARY"):
+            # Two units whose names a collation takes for equal would be bounded as one.
+            raise Unsupported("the connection has a default collation", "Reset it: units are compared exactly")
+
+
+@contextmanager
+def wordless() -> Iterator[None]:
+    """Replace DuckDB's errors: their words may quote a record."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, HushError):
+            raise
+        raise EngineFailed(
+            "the engine could not run the plan. Its reason is not shown, since it may quote a record. "
+            "Check that tables exist as declared and that memory suffices."
+        ) from None
+
+
+def quoted(name: str) -> str:
+    """Return a name, quoted."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text(value: str) -> str:
+    """Return a text constant."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _connect() -> Any:
+    try:
+        import duckdb
+    except ModuleNotFoundError:
+        raise Unsupported("this engine needs DuckDB", "pip install 'hush[sql]'") from None
+    return duckdb.connect(config=dict(_SETTINGS))
+
+
+def _plain(source: str | Path) -> Path:
+    path = Path(source)
+    if any(character in str(path) for character in "*?[]{}"):
+        raise InvalidArgument("source", path.name, "a path without any of *?[]{}", "DuckDB reads them as patterns")
+    if not path.is_file():
+        raise InvalidArgument("source", path.name, "a file that exists")
+    return path.resolve()
+
+
+def _parquet(path: Path) -> str:
+    return f"SELECT * FROM read_parquet({text(str(path))})"
+
+
+def _csv(path: Path) -> str:
+    """Return a CSV file as lines that are split one by one: a quote in one record cannot swallow others' records."""
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    with path.open("rb") as file:  # bytes: a text file would decode, and could raise on, records behind the first line
+        first = file.readline(_LONGEST_HEADER).decode("utf-8-sig", errors="replace")
+    header = next(csv.reader([first.rstrip("\r\n")], delimiter=delimiter), [])
+    names = [name.strip() for name in header]
+    if not names or len({name.casefold() for name in names}) != len(names) or "" in names:
+        raise InvalidArgument("source", path.name, "a file whose first line names its columns, each differently")
+    pattern = text(delimiter + '("(?:[^"]|"")*"|[^' + delimiter + '"]*)')
+    unquote = "CASE WHEN starts_with(f, '\"') THEN replace(substr(f, 2, length(f) - 2), '\"\"', '\"') ELSE f END"
+    apart = f"list_transform(regexp_extract_all({text(delimiter)} || line, {pattern}, 1), lambda f: {unquote})"
+    fields = f"CASE WHEN contains(line, '\"') THEN {apart} ELSE string_split(line, {text(delimiter)}) END"
+    chosen = ", ".join(f"nullif(f[{place}], '') AS {quoted(name)}" for place, name in enumerate(names, 1))
+    balanced = "(length(line) - length(replace(line, '\"', ''))) % 2 = 0"
+    return (
+        f"SELECT {chosen} FROM (SELECT {fields} AS f FROM (SELECT rtrim(line, chr(13)) AS line FROM read_csv("
+        f"{text(str(path))}, auto_detect=false, header=false, columns={{'line': 'VARCHAR'}}, "
+        f"delim={text(_NO_DELIMITER)}, "
+        "quote='', escape='', skip=1, null_padding=true, ignore_errors=true, strict_mode=false)) "
+        f"WHERE line <> '' AND {balanced})"
+    )
+
+
+_READERS = {".parquet": _parquet, ".pq": _parquet, ".csv": _csv, ".tsv": _csv}

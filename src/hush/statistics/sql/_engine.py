@@ -1,0 +1,112 @@
+"""What an engine has to offer, and exact bounded aggregates from one."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hush.statistics.sql._plan import Group, Plan
+
+
+class Engine(Protocol):
+    """Runs the text of plans on data that stay where they are."""
+
+    @property
+    def dialect(self) -> str:
+        """The dialect that it reads: duckdb, spark or postgres."""
+
+    def columns(self, table: str) -> dict[str, str]:
+        """Return the names and declared types of a table's columns; values are not looked at."""
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query. An error never carries the engine's words, which may quote a record."""
+
+    def materialise(self, name: str, sql: str) -> None:
+        """Store the rows of a query in a temporary table, in place of one of that name."""
+
+    def drop(self, name: str) -> None:
+        """Remove a temporary table."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedView:
+    """A temporary table of bounded contributions, one row per unit and group: exact, and not to be shown to anyone.
+
+    Attributes:
+        table: Its name on the engine.
+        columns: Which column holds which release.
+    """
+
+    table: str
+    columns: Mapping[tuple[Any, ...], str]
+
+
+@dataclass(slots=True)
+class BoundedViews:
+    """Bounded contributions, kept on the engine, so that further questions over the same groups are fast.
+
+    Views are keyed by the lower part of plans: rows, keys and limits. One ranking key serves all of them, so that the
+    same question gives the same exact aggregates. They are as old as the first question: `forget` them after the data
+    have changed.
+
+    Attributes:
+        engine: Where they are.
+        ranking_key: Decides which groups of a unit are kept.
+    """
+
+    engine: Engine
+    ranking_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    _views: dict[str, BoundedView] = field(default_factory=dict, repr=False)
+    _used: int = 0
+
+    def groups(self, plan: Plan) -> list[Group]:
+        """Return a plan's exact aggregates, from a view that is made if there is none. Not to be shown to anyone."""
+        view = self.bounded_view(plan)
+        columns = {release.name: view.columns[_signature(plan, place)] for place, release in enumerate(plan.releases)}
+        sql = plan.summary_sql(view.table, self.engine.dialect, columns=columns)
+        return plan.groups(self.engine.run(sql))
+
+    def bounded_view(self, plan: Plan) -> BoundedView:
+        """Return the view that holds a plan's contributions; one that lacks a release is made again for this plan."""
+        name, wanted = plan.fingerprint(), [_signature(plan, place) for place in range(len(plan.releases))]
+        known = self._views.get(name)
+        if known is not None and all(signature in known.columns for signature in wanted):
+            return known
+        if known is not None:
+            self.engine.drop(known.table)
+        self._used += 1
+        table = f"hush_view_{secrets.token_hex(4)}_{self._used}"
+        self.engine.materialise(table, plan.bounded_sql(self.engine.dialect, ranking_key=self.ranking_key))
+        columns = {signature: plan.releases[place].name for place, signature in enumerate(wanted)}
+        self._views[name] = BoundedView(table, columns)
+        return self._views[name]
+
+    def forget(self) -> None:
+        """Drop all views."""
+        for view in self._views.values():
+            self.engine.drop(view.table)
+        self._views.clear()
+
+
+def exact_groups(plan: Plan, engine: Engine, *, ranking_key: bytes) -> list[Group]:
+    """Return a plan's exact, bounded aggregates. They are input to noise, and not to be shown to anyone."""
+    return plan.groups(engine.run(plan.sql(engine.dialect, ranking_key=ranking_key)))
+
+
+def exact_leaves(plan: Plan, tree: int, engine: Engine, *, ranking_key: bytes) -> dict[tuple[Any, ...], dict[int, int]]:
+    """Return, for each group's keys, the counts of a quantile tree's leaves; leaves without rows are left out."""
+    found: dict[tuple[Any, ...], dict[int, int]] = {}
+    listed = plan.listed_keys() if plan.public_keys else ()
+    for row in engine.run(plan.tree_sql(tree, engine.dialect, ranking_key=ranking_key)):
+        *keys, leaf, count = row
+        name = tuple(keys) if not (plan.public_keys and plan.keys) else listed[int(keys[0])]
+        found.setdefault(name, {})[int(leaf)] = int(count)
+    return found
+
+
+def _signature(plan: Plan, place: int) -> tuple[Any, ...]:
+    release = plan.releases[place]
+    value: Sequence[Any] = () if release.value is None else (plan.values[release.value],)
+    return (release.what, release.grid, release.lower, release.upper, *value)

@@ -1,0 +1,97 @@
+"""The black-box tester on whole statistics, from rows to answer; twins that skip a step are caught."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import hush.statistics as hs
+from black_box.tester import Batched, Finding, find_violation
+from hush.randomness import Source, TestSource
+from hush.statistics import NoisePlan, _bounding, _question
+from hush.statistics import _selection as selection
+
+EPSILON, DELTA, SAMPLES = 0.8, 0.01, 20_000
+KEYS = 4  # of which others have three
+# user, group, value: the last user has many rows, extreme values and a group that nobody else has.
+OTHERS = [(user, user % 3, 1.0) for user in range(4)]
+MINE = [(9, key, value) for key in range(KEYS) for value in (5.0, 1e300, float("nan"), float("inf"), 5.0)]
+
+
+def run(function: Callable[..., Any], *, private: bool = False, **settings: Any) -> Batched:
+    """Ask once for many copies of the rows, each with its own users and groups: independent repetitions."""
+
+    def draw(rows: Any, source: Source, count: int) -> Any:
+        users, groups, values = (np.array([row[place] for row in rows]) for place in range(3))
+        copies = np.arange(count)[:, None]
+        result = function(
+            np.tile(values, count),
+            users=(copies * 10 + users).ravel(),
+            groups=(copies * KEYS + groups).ravel(),
+            keys=None if private else range(count * KEYS),
+            epsilon=EPSILON,
+            source=source,
+            **settings,
+        )
+        told = np.zeros((2, count * KEYS))
+        told[:, list(result.keys)] = np.ones(len(result.keys)), result.value
+        return np.column_stack([told[0].reshape(count, KEYS), told[1].reshape(count, KEYS)])
+
+    return Batched(draw)
+
+
+MECHANISMS = {
+    "count": (run(hs.count, max_per_user=2, max_groups=2), 0.0),
+    "sum of totals": (run(hs.sum, total_bounds=(0, 2), max_groups=2), 0.0),
+    "mean": (run(hs.mean, bounds=(0, 2), max_groups=1), 0.0),
+    "private groups": (run(hs.count, private=True, delta=DELTA, noise=hs.Laplace(), max_groups=2), DELTA),
+    "thresholds": (run(hs.count, private=True, delta=DELTA, selection=hs.LaplaceThreshold(), max_groups=1), DELTA),
+}
+
+
+def attacked(name: str) -> Finding:
+    mechanism, delta = MECHANISMS[name]
+    pair = OTHERS, [*OTHERS, *MINE]
+    return find_violation(mechanism, *pair, epsilon=EPSILON, delta=delta, samples=SAMPLES, source=TestSource(name))
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_no_violation_is_found(name: str) -> None:
+    assert not attacked(name).violated
+
+
+def test_without_a_bound_on_groups() -> None:
+    def unbounded(*arguments: Any, max_groups: int, **settings: Any) -> Any:
+        return _bounding.bounded(*arguments, max_groups=1 << 30, **settings)
+
+    with mock.patch.object(_question, "bounded", unbounded):
+        assert attacked("mean").violated
+
+
+def test_clamped_before_it_is_summed() -> None:
+    original = _bounding.Bounded.totals
+
+    def clamped(kept: Any, weights: Any, limits: Any = None) -> Any:
+        return original(kept, weights if limits is None else np.clip(weights, *limits))
+
+    with mock.patch.object(_bounding.Bounded, "totals", clamped):
+        assert attacked("sum of totals").violated
+
+
+def test_groups_told_without_a_threshold() -> None:
+    with mock.patch.object(selection._Probabilities, "choose", lambda plan, num_users, source: num_users > 0):
+        assert attacked("private groups").violated
+
+
+def test_too_little_noise() -> None:
+    original = NoisePlan._draw
+
+    def third(plan: Any, block: Any, scale: float, size: int, source: Source) -> Any:
+        return original(plan, block, scale / 3, size, source)
+
+    with mock.patch.object(NoisePlan, "_draw", third):
+        assert attacked("count").violated
