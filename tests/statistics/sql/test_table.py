@@ -149,3 +149,19 @@ def test_mistakes_are_told_in_one_line(path: Path, capsys: pytest.CaptureFixture
     printed = capsys.readouterr()
     assert printed.out == ""
     assert len(printed.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("record", ["bob,5\r", "bob,5\r\r", "\r", "bob,5"])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_no_record_of_a_csv_file_changes_another(tmp_path: Path, record: str, ending: str) -> None:
+    path = tmp_path / "people.csv"
+    path.write_bytes(ending.join(["who,x", "alice,1", record, "carol,3", "dave,4", ""]).encode())
+    own = table(path, unit="who", keys={"who": ["alice", "carol", "dave"]}, bounds={"x": (0, 10)})
+    with pytest.raises(QueryRefused):  # units are not told
+        own.sql("SELECT who, COUNT(*) AS n FROM people GROUP BY who", epsilon=1.0)
+    rows = own._engine.run('SELECT "who", "x" FROM "people" ORDER BY 1')
+    assert [row for row in rows if row[0] in ("alice", "carol", "dave")] == [
+        ("alice", "1"),
+        ("carol", "3"),
+        ("dave", "4"),
+    ]

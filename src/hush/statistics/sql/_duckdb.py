@@ -34,8 +34,9 @@ class DuckDBEngine:
             which reads the given files and no others.
 
     Assumes:
-        Names and declared types of columns are public: *the caller's duty*. Columns of a CSV file are text, a line is
-        a record, and one with a line break within quotes is dropped: *checked here*. On a connection that is given,
+        Names and declared types of columns are public: *the caller's duty*. Columns of a CSV file are text; each line
+        is a record, also where quotes span several, or where a carriage return stands alone: *the caller's duty*. Lines
+        with an odd number of quotes are dropped: *checked here*. On a connection that is given,
         built-in functions are not redefined: *the caller's duty*. Running times, and whether memory
         suffices, are not hidden: *the caller's duty*.
     """
@@ -166,7 +167,7 @@ def _csv(path: Path) -> str:
     chosen = ", ".join(f"nullif(f[{place}], '') AS {quoted(name)}" for place, name in enumerate(names, 1))
     balanced = "(length(line) - length(replace(line, '\"', ''))) % 2 = 0"
     return (
-        f"SELECT {chosen} FROM (SELECT {fields} AS f FROM (SELECT rtrim(line, chr(13)) AS line FROM read_csv("
+        f"SELECT {chosen} FROM (SELECT {fields} AS f FROM (SELECT trim(line, chr(13) || chr(10)) AS line FROM read_csv("
         f"{text(str(path))}, auto_detect=false, header=false, columns={{'line': 'VARCHAR'}}, "
         f"delim={text(_NO_DELIMITER)}, "
         "quote='', escape='', skip=1, null_padding=true, ignore_errors=true, strict_mode=false)) "
