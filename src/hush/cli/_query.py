@@ -48,7 +48,13 @@ def run(options: argparse.Namespace) -> None:
     except ImportError as error:
         raise Unsupported(f"queries need {error.name}, which is not installed", "pip install 'hush[sql]'") from None
     unit = options.unit if options.window is None else (options.unit, *options.window)
-    people = table(options.data, unit=unit, bounds=_bounds(options.bounds or []), keys=_keys(options.keys or []))
+    bounds, keys = _bounds(options.bounds or []), _keys(options.keys or [])
+    try:
+        people = table(options.data, unit=unit, bounds=bounds, keys=keys)
+    except InvalidArgument:
+        # A column of text may hold digits, and those of a CSV file are all text.
+        texts = {name: [str(value) for value in values] for name, values in keys.items()}
+        people = table(options.data, unit=unit, bounds=bounds, keys=texts)
     asked: dict[str, Any] = {
         "epsilon": options.epsilon,
         "delta": options.delta,

@@ -16,7 +16,7 @@ from hush.runs._progress import Progress
 from hush.runs._settings import Settings, default_delta
 from hush.training import Automatic, Clipping, Flat, Full, Plan, Poisson, PublicPhase, Users
 
-COUNTED = "how many are trained on and how many are held out (rows with a target, and units) is public"
+COUNTED = "how many rows and units are trained on, and how many are held out, is public"
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MISSING = -1
+_DEEPEST = 8  # tuples within tuples
 _PLAIN = frozenset({str, bytes, bool, int, float, date, datetime, timedelta, Decimal, Fraction, UUID})
 _FIXED_KINDS = "biufUSmM"  # NumPy types of which all elements are of one kind
 _SPARE = 1 << 16
@@ -101,17 +102,22 @@ def is_present(column: Any, name: str = "values") -> NDArray[np.bool_]:
     return present
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int = 0) -> Any:
     """Return a value that can be compared and hashed without surprises; None for any other, and for NaN."""
     kind = type(value)
+    if kind is tuple and depth > _DEEPEST:
+        return None
     if kind is tuple:
-        parts = tuple(_plain(part) for part in value)
+        parts = tuple(_plain(part, depth + 1) for part in value)
         return None if any(part is None for part in parts) else parts
     if kind not in _PLAIN:
         return None
     if kind is Decimal:
         return None if value.is_nan() else value
-    return value if value == value else None
+    try:
+        return value if value == value and hash(value) is not None else None
+    except Exception:  # somebody's own time zone, say: one record must not end a question
+        return None
 
 
 def codes_of(name: str, column: Any) -> tuple[Codes, int]:

@@ -17,6 +17,10 @@ class Engine(Protocol):
     def dialect(self) -> str:
         """The dialect that it reads: duckdb, spark or postgres."""
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What guarantees about its data rest on."""
+
     def columns(self, table: str) -> dict[str, str]:
         """Return the names and declared types of a table's columns; values are not looked at."""
 
