@@ -24,10 +24,7 @@ class EngineFailed(HushError):
     """The engine could not run a plan. Why is not said: its words may quote a record."""
 
 
-_LINED = ("csv", "tsv", "CSV", "TSV")
-_LINES = (
-    "each line of a CSV file belongs to the user that it names: no field contains a line break or a carriage return"
-)
+_LINES = "each line of a CSV file belongs to the user that it names: no field contains a line break"
 
 
 class DuckDBEngine:
@@ -52,9 +49,7 @@ class DuckDBEngine:
     def __init__(self, sources: Mapping[str, Any] | None = None, *, connection: Any = None) -> None:
         """Register the sources; no rows are read."""
         given = dict(sources or {})
-        lined = [
-            name for name, each in given.items() if isinstance(each, (str, Path)) and Path(each).suffix[1:] in _LINED
-        ]
+        lined = [each for each in given.values() if str(each).lower().endswith((".csv", ".tsv"))]
         self.assumptions: tuple[str, ...] = (_LINES,) if lined else ()
         self._connection = _connect() if connection is None else connection
         if connection is not None:
