@@ -136,10 +136,17 @@ class Question:
 
 
 def claim(
-    event: Event, epsilon: float, delta: float, method: str, *, unit: Unit, source: Source
+    event: Event,
+    epsilon: float,
+    delta: float,
+    method: str,
+    *,
+    unit: Unit,
+    source: Source,
+    more: tuple[str, ...] = (),
 ) -> tuple[Guarantee, Event]:
     """Return the guarantee of a release of bounded totals, and its event, both with what they assume."""
-    assumptions = (*(() if unit == Unit.example() else (ONE_ID,)), *assumptions_of(source))
+    assumptions = (*(() if unit == Unit.example() else (ONE_ID,)), *more, *assumptions_of(source))
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=unit, method=method, assumptions=assumptions)
     return guarantee, events.Qualified(event, Relation.ADD_OR_REMOVE.value, str(unit), assumptions)
 

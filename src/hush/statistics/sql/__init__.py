@@ -1,4 +1,5 @@
-"""SQL, answered privately: `table(...)` is asked by `Table.sql`, and `Table.price` tells the cost before.
+"""SQL, answered privately: `table(...)` is asked by `Table.sql`, `Table.price` tells the cost before, and
+`Table.preview` shows the shape of an answer on invented rows.
 
 Below it, queries are bounded: exact aggregates that one unit changes by a known amount, and that noise is added to.
 
@@ -44,6 +45,7 @@ from hush.statistics.sql._plan import Key as Key
 from hush.statistics.sql._plan import Order as Order
 from hush.statistics.sql._plan import Output as Output
 from hush.statistics.sql._plan import Plan as Plan
+from hush.statistics.sql._preview import Preview as Preview
 from hush.statistics.sql._query import plan_query as plan_query
 from hush.statistics.sql._refusal import QueryRefused as QueryRefused
 from hush.statistics.sql._releases import Counted as Counted
@@ -70,6 +72,7 @@ __all__ = [
     "Order",
     "Output",
     "Plan",
+    "Preview",
     "Price",
     "PrivateTable",
     "PublicTable",

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from hush.accounting import Composed, Event
-from hush.errors import InvalidArgument, Unsupported, check_delta, check_positive
+from hush.accounting import Event
+from hush.errors import InvalidArgument, check_count, check_delta, check_fraction, check_positive
 from hush.guarantee import Guarantee, Unit
 from hush.randomness import Source, source_or_default
-from hush.statistics._question import SELECTION_SHARE, claim
-from hush.statistics._release import Block, Laplace, NoiseKind, NoisePlan, plan_noise
-from hush.statistics._selection import Selection, SelectionPlan, TruncatedGeometric
-from hush.statistics.sql._catalog import Catalog, Limits, PrivateTable, PublicTable
+from hush.statistics._release import NoiseKind
+from hush.statistics._selection import Selection
+from hush.statistics.sql._accuracy import solve_epsilon
+from hush.statistics.sql._asked import Asked, ask
+from hush.statistics.sql._catalog import Catalog, Kind, Limits, PrivateTable, PublicTable
 from hush.statistics.sql._duckdb import DuckDBEngine
-from hush.statistics.sql._engine import BoundedViews, Engine
-from hush.statistics.sql._plan import Group, Plan
+from hush.statistics.sql._engine import BoundedViews, Engine, exact_leaves
+from hush.statistics.sql._expression import Expr
+from hush.statistics.sql._intervals import intervals
+from hush.statistics.sql._plan import Output, Plan
+from hush.statistics.sql._preview import Preview, invented
 from hush.statistics.sql._query import plan_query
 
 # The shortest that each calendar window can be: a guarantee must not promise more than it protects.
@@ -52,6 +54,10 @@ class QueryAnswer:
         guarantee: What they give away.
         event: The same for accountants, to be composed with more.
         scales: The noise, as in `Price`.
+        intervals: For each row, (low, high) by column, where a column is a count, a sum, an AVG or a quantile: with the
+            stated confidence, each for itself, it holds the exact value after contributions are bounded. Of rows that
+            HAVING or LIMIT chose by their noisy values, fewer do.
+        confidence: Of the intervals.
     """
 
     columns: tuple[str, ...]
@@ -59,6 +65,8 @@ class QueryAnswer:
     guarantee: Guarantee
     event: Event
     scales: Mapping[str, float]
+    intervals: list[dict[str, tuple[float, float]]]
+    confidence: float
 
 
 class Table:
@@ -69,19 +77,28 @@ class Table:
         self.name = name
         self._engine, self._catalog, self._views = engine, catalog, BoundedViews(engine)
 
+    def forget(self) -> None:
+        """Drop what was kept of earlier questions: after the data have changed."""
+        self._views.forget()
+
     def price(
         self,
         text: str,
         *,
-        epsilon: float,
+        epsilon: float | None = None,
         delta: float = 0.0,
         max_groups: int = 1,
         max_rows: int = 1,
         noise: NoiseKind | None = None,
         selection: Selection | None = None,
+        accuracy: float | None = None,
+        expected: float | None = None,
+        confidence: float = 0.95,
     ) -> Price:
         """Return what `sql` would cost with the same arguments; no data are looked at."""
-        question = self._asked(text, epsilon, delta, Limits(max_groups=max_groups, max_rows=max_rows), noise, selection)
+        limits = Limits(max_groups=max_groups, max_rows=max_rows)
+        wanted = _Wanted(epsilon, delta, noise, selection, accuracy, expected, confidence)
+        question = self._asked(text, limits, wanted)
         guarantee, _ = question.claim(source_or_default(None))
         return Price(guarantee=guarantee, noise=question.kind, scales=question.scales())
 
@@ -89,12 +106,15 @@ class Table:
         self,
         text: str,
         *,
-        epsilon: float,
+        epsilon: float | None = None,
         delta: float = 0.0,
         max_groups: int = 1,
         max_rows: int = 1,
         noise: NoiseKind | None = None,
         selection: Selection | None = None,
+        accuracy: float | None = None,
+        expected: float | None = None,
+        confidence: float = 0.95,
         source: Source | None = None,
     ) -> QueryAnswer:
         """Answer a question privately.
@@ -107,6 +127,10 @@ class Table:
             max_rows: How many rows of a unit count in one group at most.
             noise: Laplace() or Gaussian(); the one with the smaller error, unless given.
             selection: How groups that are not public are chosen; `TruncatedGeometric()`, unless given.
+            accuracy: In place of epsilon: the relative error that noise may make, 0.05 for 5 %; of sums, relative to
+                rows in the middle of their bounds. The smallest epsilon for it is found.
+            expected: With ``accuracy``: how many rows a group has, about. Public, and not to be looked up.
+            confidence: Of ``accuracy`` and of intervals.
             source: Where noise comes from; for tests, a TestSource.
 
         Guarantee:
@@ -118,101 +142,107 @@ class Table:
             and its running time is not observed (the caller's duty).
 
         References:
-            Wilson et al. 2020 (bounded contributions); Desfontaines et al. 2022 (choice of groups).
+            Wilson et al. 2020 (bounded contributions); Desfontaines et al. 2022 (choice of groups); Hay et al. 2010
+            (quantiles).
         """
-        question = self._asked(text, epsilon, delta, Limits(max_groups=max_groups, max_rows=max_rows), noise, selection)
-        own = source_or_default(source)
-        groups = self._views.groups(question.plan)
-        rows = question.plan.answer(question.release(groups, own))
-        guarantee, event = question.claim(own)
-        return QueryAnswer(
-            columns=question.plan.columns, rows=rows, guarantee=guarantee, event=event, scales=question.scales()
-        )
+        limits = Limits(max_groups=max_groups, max_rows=max_rows)
+        wanted = _Wanted(epsilon, delta, noise, selection, accuracy, expected, confidence)
+        return _answered(self._asked(text, limits, wanted), self._views, confidence, source)
 
-    def _asked(
+    def preview(
         self,
         text: str,
-        epsilon: float,
-        delta: float,
-        limits: Limits,
-        noise: NoiseKind | None,
-        selection: Selection | None,
-    ) -> _Question:
-        check_positive("epsilon", epsilon)
-        check_delta("delta", delta)
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        max_groups: int = 1,
+        max_rows: int = 1,
+        num_units: int = 1000,
+    ) -> Preview:
+        """Return what an answer would look like, from invented rows: free, and about nobody.
+
+        Rows are made from declared columns, bounds and keys; no table is read, public ones included. Whatever `sql`
+        refuses is refused here, too.
+
+        Args:
+            text: A query, as for `sql`.
+            epsilon: For how much noise.
+            delta: The same.
+            max_groups: As for `sql`.
+            max_rows: As for `sql`.
+            num_units: How many units are invented, with two rows each.
+        """
+        limits = Limits(max_groups=max_groups, max_rows=max_rows)
+        question = self._asked(text, limits, _Wanted(epsilon, delta, None, None, None, None, 0.95))
+        views = BoundedViews(invented(self._catalog, check_count("num_units", num_units)))
+        found = _answered(question, views, 0.95, None)
+        return Preview(columns=found.columns, rows=found.rows)
+
+    def _asked(self, text: str, limits: Limits, wanted: _Wanted) -> Asked:
+        wanted.check()
         plan = plan_query(text, tables=self._catalog, limits=limits, dialect=self._engine.dialect)
-        if plan.trees:
-            raise Unsupported("MEDIAN and QUANTILE_CONT in SQL: their trees are not released yet", "See quantiles()")
-        if not plan.releases:
+        if not plan.releases and not plan.trees:
             raise InvalidArgument("text", text, "a question with at least one aggregate", "Such as COUNT(*)")
-        return _question(plan, epsilon, delta, noise, selection, _unit(self._catalog, plan))
+        unit, stated = _unit(self._catalog, plan), self._engine.assumptions
+        if unit != Unit.user():
+            stated += ("windows are those of the calendar: what a user does in two of them counts twice",)
+        return replace(wanted.ask(plan, unit), assumptions=stated)
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """A plan with its noise: fixed before anybody looks at data."""
+class _Wanted:
+    """What may be spent, or how accurate the answer has to be."""
 
-    plan: Plan
-    noise: NoisePlan
-    selection: SelectionPlan | None
-    epsilon: float
+    epsilon: float | None
     delta: float
-    unit: Unit
+    noise: NoiseKind | None
+    selection: Selection | None
+    accuracy: float | None
+    expected: float | None
+    confidence: float
 
-    @property
-    def kind(self) -> str:
-        return "Laplace" if isinstance(self.noise.noise, Laplace) else "Gaussian"
+    def check(self) -> None:
+        check_delta("delta", self.delta)
+        if not 0 < check_fraction("confidence", self.confidence) < 1:
+            raise InvalidArgument("confidence", self.confidence, "a number in (0, 1)")
+        if self.accuracy is None:
+            check_positive("epsilon", self.epsilon, "Or give accuracy and expected")
+            if self.expected is not None:
+                raise InvalidArgument("expected", self.expected, "nothing, without accuracy", "Leave it out")
+        elif self.epsilon is not None:
+            raise InvalidArgument("accuracy", self.accuracy, "nothing, where epsilon is given", "Leave one of both out")
 
-    def scales(self) -> dict[str, float]:
-        pairs = zip(self.plan.releases, self.noise.scales, strict=True)
-        return {f"{release.what.value} ({release.name})": float(scale) * release.grid for release, scale in pairs}
+    def ask(self, plan: Plan, unit: Unit) -> Asked:
+        def at(epsilon: float) -> Asked:
+            return ask(plan, epsilon, self.delta, self.noise, self.selection, unit)
 
-    def claim(self, source: Source) -> tuple[Guarantee, Event]:
-        event, delta = self.noise.event, self.noise.delta
-        if self.selection is not None:
-            event, delta = Composed((event, self.selection.event)), self.delta
-        method = f"{self.kind} noise on bounded contributions"
-        return claim(event, self.epsilon, delta, method, unit=self.unit, source=source)
-
-    def release(self, groups: Sequence[Group], source: Source) -> list[tuple[tuple[Any, ...], dict[str, float]]]:
-        """Choose groups, where they are not public, and add noise to what is told of them."""
-        if self.selection is not None and groups:
-            users = np.array([group.units for group in groups], dtype=np.int64)
-            kept = self.selection.choose(users, source)
-            groups = [group for group, keep in zip(groups, kept, strict=True) if keep]
-            # In an order that depends on nothing but the keys that are told.
-            groups = sorted(groups, key=lambda group: [(key is None, str(key)) for key in group.keys])
-        if not groups:
-            return []
-        names = [release.name for release in self.plan.releases]
-        totals = np.array([[group.sums[name] for name in names] for group in groups], dtype=np.int64)
-        noisy = self.noise.release(totals, source)
-        return [
-            (group.keys, dict(zip(names, map(float, row), strict=True)))
-            for group, row in zip(groups, noisy, strict=True)
-        ]
+        if self.epsilon is not None:
+            return at(float(self.epsilon))
+        return at(solve_epsilon(at, accuracy=self.accuracy, expected=self.expected, confidence=self.confidence))
 
 
-def _question(
-    plan: Plan, epsilon: float, delta: float, noise: NoiseKind | None, selection: Selection | None, unit: Unit
-) -> _Question:
-    blocks = tuple(
-        Block(columns=1, l1=release.sensitivity, l2=release.sensitivity, whole=release.grid == 1.0)
-        for release in plan.releases
+def _answered(question: Asked, views: BoundedViews, confidence: float, source: Source | None) -> QueryAnswer:
+    own, plan = source_or_default(source), question.plan
+    groups = views.groups(plan)
+    # The view may be older than these. Each block has noise for max_groups groups of its own, so that nothing hangs on
+    # whether a unit's groups are the same here and there.
+    trees = [exact_leaves(plan, place, views.engine, ranking_key=views.ranking_key) for place in range(len(plan.trees))]
+    released = question.release(groups, trees, confidence, own)
+    # HAVING, ORDER BY and LIMIT act on released values; a group's place goes along as one more key.
+    place = Output(name="", expression=Expr("key", Kind.INT, value=len(plan.keys)))
+    numbered = replace(plan, outputs=(*plan.outputs, place))
+    shown = numbered.answer(((*each.keys, at), each.numbers) for at, each in enumerate(released))
+    ends = intervals(question, released, confidence)
+    guarantee, event = question.claim(own)
+    return QueryAnswer(
+        columns=plan.columns,
+        rows=[row[:-1] for row in shown],
+        guarantee=guarantee,
+        event=event,
+        scales=question.scales(),
+        intervals=[ends[row[-1]] for row in shown],
+        confidence=confidence,
     )
-    groups = plan.max_groups if plan.num_groups is None else min(plan.max_groups, max(plan.num_groups, 1))
-    if plan.public_keys or not plan.keys:
-        found = plan_noise(blocks, max_groups=groups, epsilon=epsilon, delta=delta, noise=noise)
-        return _Question(plan, found, None, epsilon, delta, unit)
-    if not delta > 0:
-        raise InvalidArgument(
-            "delta", delta, "a number in (0, 1)", "Telling which groups occur needs one", "Or list the keys"
-        )
-    share = epsilon * SELECTION_SHARE
-    found = plan_noise(blocks, max_groups=groups, epsilon=epsilon - share, delta=delta / 2, noise=noise)
-    left = delta if isinstance(found.noise, Laplace) else delta / 2
-    chosen = (selection or TruncatedGeometric()).plan(max_groups=groups, epsilon=share, delta=left)
-    return _Question(plan, found, chosen, epsilon, delta, unit)
 
 
 def _unit(catalog: Catalog, plan: Plan) -> Unit:

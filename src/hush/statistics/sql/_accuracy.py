@@ -1,0 +1,98 @@
+"""The smallest epsilon that makes an answer as accurate as wanted: from public numbers only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+from hush.errors import InvalidArgument, check_positive
+from hush.statistics._release import Laplace
+from hush.statistics._tree import UNITS, _limits
+from hush.statistics.sql._asked import Asked
+from hush.statistics.sql._intervals import linear_reach, linear_weights, scale_of
+from hush.statistics.sql._releases import Counted, Release
+from hush.statistics.sql._trees import tree_noise
+
+_LEAST, _MOST = 2.0**-20, 2.0**9  # accountants take no more
+_CLOSE = 1.001
+
+
+def solve_epsilon(
+    asked_at: Callable[[float], Asked], *, accuracy: float | None, expected: float | None, confidence: float
+) -> float:
+    """Return an epsilon, at most a thousandth too large, at which noise is within ``accuracy``.
+
+    Every count, sum and quantile, each for itself, with the confidence that is given. A count is compared with
+    ``expected`` rows; a sum with as many rows in the middle of the bounds (or half their width from 0, if that is
+    more); sums within AVG and VARIANCE with as many rows at half the width; the rank of a quantile with ``expected``.
+
+    Args:
+        asked_at: The question at an epsilon.
+        accuracy: The relative error, such as 0.05.
+        expected: How many rows a group is expected to have: a guess that is public.
+        confidence: Such as 0.95.
+    """
+    wanted = check_positive("accuracy", accuracy)
+    if expected is None:
+        raise InvalidArgument("expected", None, "how many rows a group has, about", "It must not be looked up")
+    check_positive("expected", expected)
+    size, wrong = float(expected), 1 - confidence
+
+    def enough(epsilon: float) -> bool:
+        try:
+            asked = asked_at(epsilon)
+        except InvalidArgument:
+            if epsilon >= 1:
+                raise  # a mistake of the caller, not noise beyond what can be drawn
+            return False
+        return all(error <= wanted for error in relative_errors(asked, size, wrong))
+
+    high = 1.0
+    if enough(high):
+        while high > _LEAST and enough(high / 2):
+            high /= 2
+    else:
+        while not enough(high):
+            high *= 2
+            if high > _MOST:
+                raise InvalidArgument(
+                    "accuracy",
+                    accuracy,
+                    f"one that an epsilon of {_MOST:.0f} can give",
+                    "Allow more",
+                )
+    low = high / 2
+    while high / low > _CLOSE:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def relative_errors(asked: Asked, expected: float, wrong: float) -> Iterator[float]:
+    """Yield, for each count, sum and quantile, what its noise exceeds with probability ``wrong``, over its size."""
+    scales = scale_of(asked)
+    for release in asked.plan.releases:
+        off = linear_reach(asked.noise, [scales[release.name]], [release.grid], wrong)
+        yield off / (expected * _row_size(asked, release))
+    for about in asked.plan.statistics:
+        if about.kind == "shared sum":
+            own = [scales[part.name] for part in about.parts]
+            off = linear_reach(asked.noise, own, linear_weights(about), wrong)
+            yield off / (expected * _middle(about.bounds))
+        if about.tree is not None:
+            limits = _limits(isinstance(asked.noise.noise, Laplace), float(about.probability or 0.0), wrong / 2)
+            scale = tree_noise(asked.plan, asked.noise, about.tree).block_scales[0] / UNITS
+            yield float(limits.max()) * scale / expected
+
+
+def _row_size(asked: Asked, release: Release) -> float:
+    if release.what in (Counted.ROWS, Counted.VALUES, Counted.UNITS):
+        return 1.0
+    if release.what is Counted.SUM:
+        return _middle(release.row_bounds)
+    return release.sensitivity * release.grid / asked.plan.max_rows
+
+
+def _middle(bounds: tuple[float, float]) -> float:
+    low, high = bounds
+    return max(abs(low + high), high - low) / 2 or 1.0
