@@ -14,7 +14,8 @@ Below it, queries are bounded: exact aggregates that one unit changes by a known
 | tables, what is public about them, limits on one unit | `Catalog`, `PrivateTable`, `PublicTable`, `Limits` |
 | a query to a plan, or the place and the reason of a refusal | `plan_query`, `QueryRefused` |
 | what a plan holds | `Plan`, `Release`, `Tree`, `Statistic`, `Group` |
-| running it | `Engine`, `DuckDBEngine`, `exact_groups`, `exact_leaves`, `BoundedViews` |
+| engines | `Engine`, `DuckDBEngine`, `PostgresEngine`, `SparkEngine` |
+| running it | `exact_groups`, `exact_leaves`, `BoundedViews` |
 
 Supported: WHERE, GROUP BY several keys, HAVING, ORDER BY and LIMIT on released values; COUNT(*), COUNT(x),
 COUNT(DISTINCT unit), SUM, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, MEDIAN, QUANTILE_CONT; JOIN and LEFT JOIN on the
@@ -45,6 +46,7 @@ from hush.statistics.sql._plan import Key as Key
 from hush.statistics.sql._plan import Order as Order
 from hush.statistics.sql._plan import Output as Output
 from hush.statistics.sql._plan import Plan as Plan
+from hush.statistics.sql._postgres import PostgresEngine as PostgresEngine
 from hush.statistics.sql._preview import Preview as Preview
 from hush.statistics.sql._query import plan_query as plan_query
 from hush.statistics.sql._refusal import QueryRefused as QueryRefused
@@ -52,6 +54,7 @@ from hush.statistics.sql._releases import Counted as Counted
 from hush.statistics.sql._releases import Release as Release
 from hush.statistics.sql._releases import Statistic as Statistic
 from hush.statistics.sql._releases import Tree as Tree
+from hush.statistics.sql._spark import SparkEngine as SparkEngine
 from hush.statistics.sql._table import Price as Price
 from hush.statistics.sql._table import QueryAnswer as QueryAnswer
 from hush.statistics.sql._table import Table as Table
@@ -72,6 +75,7 @@ __all__ = [
     "Order",
     "Output",
     "Plan",
+    "PostgresEngine",
     "Preview",
     "Price",
     "PrivateTable",
@@ -79,6 +83,7 @@ __all__ = [
     "QueryAnswer",
     "QueryRefused",
     "Release",
+    "SparkEngine",
     "Statistic",
     "Table",
     "Tree",
