@@ -123,7 +123,7 @@ def test_numbers_of_people_are_stated_as_public(tmp_path: Path) -> None:
     source = files.write_csv(tmp_path / "t.csv")
     trained(source, tmp_path / "run")
     stated = runs.load(tmp_path / "run").guarantee.assumptions
-    assert any("how many are trained on and how many are held out" in each for each in stated)
+    assert any("how many rows and units are trained on, and how many are held out" in each for each in stated)
     assert "test randomness" in stated
 
 
