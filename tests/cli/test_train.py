@@ -149,7 +149,7 @@ def test_one_line_that_a_person_can_act_on(
     assert not (place / "runs").exists() or not any((place / "runs").iterdir())
 
 
-@pytest.mark.skipif("__import__('torch').cuda.is_available()")
+@pytest.mark.skipif("__import__('torch').cuda.is_available()", reason="there is a GPU")
 def test_a_gpu_that_is_not_there(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = (source, "--target", "y", "--epsilon", 3, *files.DECLARED, "--device", "cuda")
     assert "device='cuda'" in files.refused(capsys, *command)

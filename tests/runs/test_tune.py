@@ -100,6 +100,7 @@ def test_the_command(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         (["--search", "colour=1,2"], "search="),
         (["--runs", "0"], "mean="),
         (["--holdout", "0"], "holdout="),
+        (["--device", "nowhere"], "device="),
     ],
 )
 def test_mistakes_are_told_in_one_line(

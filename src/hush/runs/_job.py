@@ -66,7 +66,7 @@ def train(
         raise  # it can go on
     except HushError:
         if not folder.has("metrics.jsonl") and not folder.secret(STATE).exists():
-            remove_empty(folder)  # nothing was learned yet: whoever mends the command may use the same name
+            remove_empty(folder)  # nothing was told yet: whoever mends the command may use the same name
         raise
 
 
@@ -102,6 +102,17 @@ def remove_empty(folder: Folder) -> None:
             each.rmdir()
 
 
+def device_named(name: str | None) -> torch.device:
+    """Return the device of this name; without one, a GPU if there is one."""
+    wanted = name or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+        torch.zeros(1, device=device).item()  # a device without numbers (meta) fails here
+    except (RuntimeError, AssertionError, NotImplementedError):  # each backend has its own
+        raise InvalidArgument("device", wanted, "a device that this machine has, such as cpu") from None
+    return device
+
+
 class _Job:
     """One run in one process."""
 
@@ -111,12 +122,7 @@ class _Job:
         secret = folder.read_json(_KEY, secret=True)
         self._key = bytes.fromhex(secret["key"])
         self._stated = (secret["assumption"],) if secret["assumption"] else ()
-        wanted = settings.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            self._device = torch.device(wanted)
-            torch.zeros(1, device=self._device).item()  # a device without numbers (meta) fails here
-        except (RuntimeError, AssertionError, NotImplementedError):  # each backend has its own
-            raise InvalidArgument("device", wanted, "a device that this machine has, such as cpu") from None
+        self._device = device_named(settings.device)
         self._settings = settings.at(device=str(self._device))
 
     def run(self) -> Outcome:

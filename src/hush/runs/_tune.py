@@ -28,7 +28,7 @@ from hush.runs._budget import Budget
 from hush.runs._drafts import COUNTED, Draft, Ready, drafted, read, stated_by, values_of_groups
 from hush.runs._figures import Measurer, evaluation_noise
 from hush.runs._folder import Folder
-from hush.runs._job import remove_empty
+from hush.runs._job import device_named, remove_empty
 from hush.runs._networks import Network, adapt
 from hush.runs._outcome import Outcome, command, publish
 from hush.runs._progress import Progress, Silence
@@ -94,7 +94,7 @@ def tune(
 
 class _Search:
     def __init__(self, folder: Folder, settings: Settings, progress: Progress, source: Source | None) -> None:
-        self._device = torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self._device = device_named(settings.device)
         self._folder, self._settings, self._progress = folder, settings.at(device=str(self._device)), progress
         self._source = source_or_default(source)
         self._stated = ("test randomness",) if source is not None else ()
@@ -149,11 +149,7 @@ class _Search:
                 if key not in self._features:
                     network = draft.description.build().to(self._device)
                     given = torch.from_numpy(np.ascontiguousarray(getattr(prepared, part).inputs))
-                    shown = f"features for {draft.description.model}"
-                    found = network.features(
-                        given, lambda done, total, say=shown: self._progress.show(say, done, total)
-                    )
-                    self._features[key] = found.to(self._device)
+                    self._features[key] = network.features(given, self._shown).to(self._device)
 
     def _shown(self, done: int, total: int) -> None:
         self._progress.show("features", done, total)
