@@ -69,6 +69,57 @@ def test_everything_from_one_release(noise: str) -> None:
         assert ((found[name].low <= found[name].value) & (found[name].value <= found[name].high)).all()
 
 
+def about_tables(noise: str, name: str) -> dict[str, tuple[Any, Any]]:
+    """Return counts of other kinds, each with the truth: 600 cells, of users with one row."""
+    asked = {"users": USERS, "confidence": 0.9, **NOISES[noise], "source": TestSource(f"{noise} {name}")}
+    edges = np.linspace(0, 100, GROUPS + 1)
+    first, second = LABELS // 20, LABELS % 20
+    return {
+        "distinct": (hs.distinct_count(np.floor(VALUES), groups=LABELS, keys=range(GROUPS), **asked), by_group(_kinds)),
+        "histogram": (hs.histogram(VALUES, edges, **asked), np.histogram(VALUES, edges)[0]),
+        "contingency": (
+            hs.contingency_table([first, second], [range(30), range(20)], **asked),
+            np.full((30, 20), EACH),
+        ),
+    }
+
+
+def _kinds(values: NDArray[np.float64]) -> int:
+    return len(np.unique(np.floor(values)))
+
+
+@EACH_NOISE
+@pytest.mark.parametrize("name", ["distinct", "histogram", "contingency"])
+def test_other_counts(noise: str, name: str) -> None:
+    result, truth = about_tables(noise, name)[name]
+    assert enough(covered(result, truth), GROUPS)
+    half = (result.high - result.low) / 4
+    assert not enough(int((np.abs((result.high + result.low) / 2 - truth) <= half).sum()), GROUPS)
+
+
+@EACH_NOISE
+def test_groups_that_are_chosen_and_users_in_several(noise: str) -> None:
+    """Choosing groups has noise of its own, and noise is for as many rows and groups of a user as are allowed."""
+    users = USERS // 6  # six rows, in up to two groups
+    asked = {"users": users, "groups": LABELS, "confidence": 0.9, "max_groups": 2, "max_per_user": 6}
+    budget = {**NOISES[noise], "epsilon": 6.0, "delta": 1e-3}
+    result = hs.sum(VALUES, bounds=BOUNDS, **asked, **budget, source=TestSource(f"chosen {noise}"))
+    told = np.array(result.keys)
+    assert len(told) > GROUPS / 5
+    assert enough(covered(result, TRUTH["sum"][told]), len(told))
+
+
+def test_the_accuracy_of_the_most_frequent_key() -> None:
+    keys = list(range(12))
+    rows = np.repeat(keys, 40 + np.arange(12))
+    runs, good = 300, 0
+    for run in range(runs):
+        asked = {"users": range(len(rows)), "keys": keys, "epsilon": 0.5, "confidence": 0.9}
+        found = hs.top_k(rows, 1, **asked, source=TestSource(f"most {run}"))
+        good += 40 + found.keys[0] >= 51 - found.accuracy
+    assert enough(good, runs)
+
+
 @EACH_NOISE
 @pytest.mark.parametrize("level", [0.0, 0.25, 0.5, 0.95])
 def test_quantiles(noise: str, level: float) -> None:

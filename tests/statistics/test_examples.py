@@ -16,7 +16,9 @@ from hush.randomness import TestSource
 from hush.statistics._bounding import bounded
 from hush.statistics._moments import mean_of
 from hush.statistics._question import Answer, claim
+from hush.statistics._release import plan_noise
 from hush.statistics._totals import total_of
+from hush.statistics._tree import tree_block
 
 COLOURS = ["brown", "blue", "green", "hazel", "grey"]
 
@@ -94,6 +96,14 @@ def test_the_noise_with_the_smaller_error_is_chosen(per_user: int, best: Any, ot
     # In one group, Laplace's error is 1.4 and the Gaussian's 4.2; in 40 groups, 57 and 27.
     assert errors[None] < 0.7 * errors[other]
     assert errors[None] == pytest.approx(errors[best], rel=0.25)
+
+
+def test_many_columns_of_one_block_do_not_outvote_the_others() -> None:
+    """Two counts and a tree of 69,904 nodes: Laplace's errors are 4.2, 4.2 and 17, the Gaussian's 7.3, 7.3 and 14.6."""
+    count = hs.Block(columns=1, l1=1, l2=1, whole=True)
+    blocks = (count, count, tree_block(1))
+    assert plan_noise(blocks, max_groups=1, epsilon=1.0, delta=1e-6).noise == hs.Laplace()
+    assert plan_noise(blocks, max_groups=9, epsilon=1.0, delta=1e-6).noise == hs.Gaussian()
 
 
 def test_mean_count_and_sum_share_one_release() -> None:

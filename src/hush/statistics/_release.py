@@ -185,10 +185,13 @@ def release_sums(
 
 
 def _error(plan: NoisePlan) -> float:
-    """Return the mean squared errors of the blocks, multiplied up: their units differ."""
+    """Return the mean squared errors of the blocks, multiplied up: their units differ.
+
+    A block counts by its share, not by its columns: those of a tree, 69,904, would outvote every count beside it.
+    """
     factor = 2.0 if isinstance(plan.noise, Laplace) else 1.0
     return sum(
-        block.columns * math.log(factor * scale**2) for block, scale in zip(plan.blocks, plan.block_scales, strict=True)
+        block.share * math.log(factor * scale**2) for block, scale in zip(plan.blocks, plan.block_scales, strict=True)
     )
 
 

@@ -119,10 +119,7 @@ class NoisyTree:
         for counts in self.levels:
             siblings = counts.reshape(-1, BRANCHING)
             ranks = (ranks[:, None] + np.cumsum(siblings, axis=1) - siblings).ravel()
-        cells = np.arange(CELLS)
-        first = cells // BRANCHING ** (HEIGHT - 1)
-        lower = np.sum([cells // BRANCHING**level % BRANCHING for level in range(HEIGHT - 1)], axis=0)
-        return ranks, np.column_stack([first, lower])
+        return ranks, _digits()
 
 
 def release_tree(cells: NDArray[np.int64], bounds: tuple[float, float], plan: NoisePlan, source: Source) -> NoisyTree:
@@ -130,6 +127,17 @@ def release_tree(cells: NDArray[np.int64], bounds: tuple[float, float], plan: No
     noisy = plan.release(node_counts(cells)[None, :] * UNITS, source)[0] / UNITS
     ends = np.cumsum([BRANCHING**level for level in range(1, HEIGHT + 1)])
     return NoisyTree(tuple(np.split(noisy, ends[:-1])), plan, bounds)
+
+
+@lru_cache(maxsize=1)
+def _digits() -> Any:
+    """Return, for each cell, how many nodes of the first level and of the lower ones are before it."""
+    cells = np.arange(CELLS)
+    first = cells // BRANCHING ** (HEIGHT - 1)
+    lower = np.sum([cells // BRANCHING**level % BRANCHING for level in range(HEIGHT - 1)], axis=0)
+    found = np.column_stack([first, lower])
+    found.flags.writeable = False  # it is shared
+    return found
 
 
 @lru_cache(maxsize=64)

@@ -137,7 +137,7 @@ def test_the_command(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["guarantee"]["epsilon"] == 2
     assert main(["query", str(path), QUESTION, *COMMAND, "--format", "csv"]) == 0
     rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
-    assert rows[0] == ["region", "n", "income"]
+    assert rows[0] == ["region", "n", "n_low", "n_high", "income", "income_low", "income_high"]
     assert len(rows) == 4
     assert main(["query", str(path), QUESTION, *COMMAND, "--price"]) == 0
     assert "noise" in capsys.readouterr().out

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hush.accounting import Composed, Event
 from hush.errors import InvalidArgument
@@ -16,10 +17,13 @@ from hush.statistics._question import SELECTION_SHARE, claim
 from hush.statistics._release import Block, Laplace, NoiseKind, NoisePlan, plan_noise
 from hush.statistics._selection import Selection, SelectionPlan, TruncatedGeometric
 from hush.statistics._tree import UNITS
+from hush.statistics.sql._expression import Expr
 from hush.statistics.sql._plan import Group, Plan
+from hush.statistics.sql._releases import Release
 from hush.statistics.sql._trees import Quantiles, release_quantiles, tree_blocks
 
-Leaves = Mapping[tuple[Any, ...], Mapping[int, int]]
+Leaves = Mapping[tuple[Any, ...], NDArray[np.int64]]
+_NONE = np.empty((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +69,18 @@ class Asked:
 
     def scales(self) -> dict[str, float]:
         """Return the scale of each release's noise in its own unit; of a tree, that of a node's count."""
-        ahead = len(self.plan.releases)
-        pairs = zip(self.plan.releases, self.noise.block_scales[:ahead], strict=True)
-        found = {f"{release.what.value} ({release.name})": scale * release.grid for release, scale in pairs}
-        trees = enumerate(self.noise.block_scales[ahead:])
-        return {**found, **{f"rows in a node (tree {place})": scale / UNITS for place, scale in trees}}
+        names = [f"{release.what.value}{self._for(release)}" for release in self.plan.releases]
+        names += [f"rows in a node of a tree{self._for(tree)}" for tree in range(len(self.plan.trees))]
+        names = [f"{name} ({place})" if names.count(name) > 1 else name for place, name in enumerate(names, 1)]
+        grids = [release.grid for release in self.plan.releases] + [1 / UNITS] * len(self.plan.trees)
+        scales = zip(names, grids, self.noise.block_scales, strict=True)
+        return {name: grid * scale for name, grid, scale in scales}
+
+    def _for(self, part: Release | int) -> str:
+        """Return which columns of the answer need a release, or a tree."""
+        used = {place for place, about in enumerate(self.plan.statistics) if part in (about.tree, *about.parts)}
+        names = [output.name for output in self.plan.outputs if _statistics_in(output.expression) & used]
+        return f" for {', '.join(names)}" if names else ""
 
     def claim(self, source: Source) -> tuple[Guarantee, Event]:
         """Return what the answer gives away."""
@@ -116,10 +127,15 @@ class Asked:
         found: Quantiles = {}
         for place, leaves in enumerate(trees):
             # A group without a value has a tree as well, of noise only.
-            own = leaves.get(group.keys, {})
+            own = leaves.get(group.keys, _NONE)
             found.update(release_quantiles(self.plan, place, self.noise, own, confidence, source))
         values = {name: entry[0] for name, entry in found.items()}
         return Released(keys=group.keys, numbers={**numbers, **values}, quantiles=found)
+
+
+def _statistics_in(expression: Expr) -> set[int]:
+    own = {int(expression.value)} if expression.op == "statistic" else set()
+    return own.union(*map(_statistics_in, expression.args))
 
 
 def ask(

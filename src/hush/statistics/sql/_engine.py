@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hush.statistics.sql._plan import Group, Plan
+from hush.statistics.sql._trees import as_pairs
 
 
 class Engine(Protocol):
@@ -51,9 +55,10 @@ class BoundedView:
 class BoundedViews:
     """Bounded contributions, kept on the engine, so that further questions over the same groups are fast.
 
-    Views are keyed by the lower part of plans: rows, keys and limits. One ranking key serves all of them, so that the
-    same question gives the same exact aggregates. They are as old as the first question: `forget` them after the data
-    have changed.
+    Views are keyed by the lower part of plans: rows, keys and limits; leaves of quantile trees by their column and
+    bounds as well. One ranking key serves all of them, so that the same question gives the same exact aggregates, and
+    a unit has the same groups in each. They are as old as the first question: `forget` them after the data have
+    changed.
 
     Attributes:
         engine: Where they are.
@@ -63,6 +68,7 @@ class BoundedViews:
     engine: Engine
     ranking_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _views: dict[str, BoundedView] = field(default_factory=dict, repr=False)
+    _leaves: dict[tuple[Any, ...], dict[tuple[Any, ...], NDArray[np.int64]]] = field(default_factory=dict, repr=False)
     _used: int = 0
 
     def groups(self, plan: Plan) -> list[Group]:
@@ -87,11 +93,25 @@ class BoundedViews:
         self._views[name] = BoundedView(table, columns)
         return self._views[name]
 
+    def leaves(self, plan: Plan, place: int) -> Mapping[tuple[Any, ...], NDArray[np.int64]]:
+        """Return a quantile tree's leaves and their counts, in two columns, for each group's keys: exact.
+
+        They are kept in memory: no more numbers than are read once anyway, and reading them takes longer than noise.
+        Which quantiles are asked for does not matter: another one of the same column has the same leaves.
+        """
+        tree = plan.trees[place]
+        wanted = (plan.fingerprint(), replace(tree, value=0), plan.values[tree.value])
+        if wanted not in self._leaves:
+            found = exact_leaves(plan, place, self.engine, ranking_key=self.ranking_key)
+            self._leaves[wanted] = {keys: as_pairs(counts) for keys, counts in found.items()}
+        return self._leaves[wanted]
+
     def forget(self) -> None:
         """Drop all views."""
         for view in self._views.values():
             self.engine.drop(view.table)
         self._views.clear()
+        self._leaves.clear()
 
 
 def exact_groups(plan: Plan, engine: Engine, *, ranking_key: bytes) -> list[Group]:

@@ -37,11 +37,15 @@ class Preview:
     Attributes:
         columns: Names of the columns.
         rows: Numbers of invented people, with noise as a true answer would have it.
+        intervals: As a true answer would have them, for each row by column.
+        confidence: Of the intervals.
         note: Says so, for whoever prints it.
     """
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
+    intervals: list[dict[str, tuple[float, float]]]
+    confidence: float
     note: str = NOTE
 
 

@@ -18,7 +18,7 @@ from hush.statistics.sql._accuracy import solve_epsilon
 from hush.statistics.sql._asked import Asked, ask
 from hush.statistics.sql._catalog import Catalog, Kind, Limits, PrivateTable, PublicTable
 from hush.statistics.sql._duckdb import DuckDBEngine
-from hush.statistics.sql._engine import BoundedViews, Engine, exact_leaves
+from hush.statistics.sql._engine import BoundedViews, Engine
 from hush.statistics.sql._expression import Expr
 from hush.statistics.sql._intervals import intervals
 from hush.statistics.sql._plan import Output, Plan
@@ -157,6 +157,8 @@ class Table:
         delta: float = 1e-6,
         max_groups: int = 1,
         max_rows: int = 1,
+        noise: NoiseKind | None = None,
+        confidence: float = 0.95,
         num_units: int = 1000,
     ) -> Preview:
         """Return what an answer would look like, from invented rows: free, and about nobody.
@@ -170,13 +172,15 @@ class Table:
             delta: The same.
             max_groups: As for `sql`.
             max_rows: As for `sql`.
+            noise: As for `sql`.
+            confidence: As for `sql`.
             num_units: How many units are invented, with two rows each.
         """
         limits = Limits(max_groups=max_groups, max_rows=max_rows)
-        question = self._asked(text, limits, _Wanted(epsilon, delta, None, None, None, None, 0.95))
+        question = self._asked(text, limits, _Wanted(epsilon, delta, noise, None, None, None, confidence))
         views = BoundedViews(invented(self._catalog, check_count("num_units", num_units)))
-        found = _answered(question, views, 0.95, None)
-        return Preview(columns=found.columns, rows=found.rows)
+        found = _answered(question, views, confidence, None)
+        return Preview(columns=found.columns, rows=found.rows, intervals=found.intervals, confidence=confidence)
 
     def _asked(self, text: str, limits: Limits, wanted: _Wanted) -> Asked:
         wanted.check()
@@ -224,9 +228,9 @@ class _Wanted:
 def _answered(question: Asked, views: BoundedViews, confidence: float, source: Source | None) -> QueryAnswer:
     own, plan = source_or_default(source), question.plan
     groups = views.groups(plan)
-    # The view may be older than these. Each block has noise for max_groups groups of its own, so that nothing hangs on
+    # View and leaves may differ in age. Each block has noise for max_groups groups of its own, so that nothing hangs on
     # whether a unit's groups are the same here and there.
-    trees = [exact_leaves(plan, place, views.engine, ranking_key=views.ranking_key) for place in range(len(plan.trees))]
+    trees = [views.leaves(plan, place) for place in range(len(plan.trees))]
     released = question.release(groups, trees, confidence, own)
     # HAVING, ORDER BY and LIMIT act on released values; a group's place goes along as one more key.
     place = Output(name="", expression=Expr("key", Kind.INT, value=len(plan.keys)))

@@ -1,0 +1,169 @@
+"""`hush query` from the user's side: accuracy in place of epsilon, previews, intervals, noise, and mistakes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hush.cli import main
+
+duckdb = pytest.importorskip("duckdb")
+pytest.importorskip("sqlglot")
+
+REGIONS = ["north", "south", "west"]
+QUESTION = "SELECT region, COUNT(*) AS n, AVG(income) AS income FROM people GROUP BY region"
+ABOUT = ["--unit", "who", "--bounds", "income=0:100000", "--keys", "region=north,south,west"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Write 3,000 users of one row, half of them in the north."""
+    place = tmp_path / "people.parquet"
+    duckdb.sql(
+        "COPY (SELECT i AS who, ['north', 'south'][1 + i % 2] AS region, 1000.0 * (i % 100) AS income "
+        f"FROM range(3000) t(i)) TO '{place}'"
+    )
+    return place
+
+
+def asked(path: Path, *options: str, text: str = QUESTION) -> int:
+    return main(["query", str(path), text, *ABOUT, *options])
+
+
+def as_json(capsys: pytest.CaptureFixture[str], path: Path, *options: str, text: str = QUESTION) -> dict[str, Any]:
+    assert asked(path, *options, "--format", "json", text=text) == 0
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def as_csv(capsys: pytest.CaptureFixture[str], path: Path, *options: str, text: str = QUESTION) -> list[dict[str, str]]:
+    assert asked(path, *options, "--format", "csv", text=text) == 0
+    return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+
+
+def test_intervals_are_beside_numbers(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(path, "--epsilon", "2") == 0
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    assert lines[0].split("  ")[1:][:1] == ["region"]
+    assert lines[0].count("95 % interval") == 2
+    assert all(line.count(" to ") == 2 for line in lines[1:])
+    assert "epsilon <= 2" in printed.err
+    found = as_json(capsys, path, "--epsilon", "2")
+    assert [row["region"] for row in found["rows"]] == REGIONS
+    assert found["confidence"] == 0.95
+    for row, ends in zip(found["rows"], found["intervals"], strict=True):
+        assert set(ends) == {"n", "income"}
+        assert all(low <= row[name] <= high for name, (low, high) in ends.items())
+    for line in as_csv(capsys, path, "--epsilon", "2"):
+        assert float(line["n_low"]) < float(line["n"]) < float(line["n_high"])
+        assert float(line["income_low"]) <= float(line["income"]) <= float(line["income_high"])
+
+
+def test_a_csv_file_says_what_it_gives_away_elsewhere(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(path, "--epsilon", "2", "--format", "csv") == 0
+    assert "epsilon <= 2" in capsys.readouterr().err
+
+
+def test_ends_of_intervals_have_names_of_their_own(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "SELECT region, COUNT(*) AS n, COUNT(*) + 1 AS n_low FROM people GROUP BY region"
+    for line in as_csv(capsys, path, "--epsilon", "2", text=text):
+        assert list(line) == ["region", "n", "n_low_", "n_high_", "n_low"]
+        assert float(line["n_low"]) == float(line["n"]) + 1
+        assert float(line["n_low_"]) < float(line["n"]) < float(line["n_high_"])
+
+
+def test_what_has_no_interval_has_no_column_for_one(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "SELECT STDDEV(income) AS s, COUNT(*) * 2 AS t FROM people"
+    assert asked(path, "--epsilon", "2", text=text) == 0
+    assert "interval" not in capsys.readouterr().out
+    assert list(as_csv(capsys, path, "--epsilon", "2", text=text)[0]) == ["s", "t"]
+
+
+def test_accuracy_in_place_of_epsilon(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = ["--accuracy", "0.05", "--expected", "1000"]
+    found, price = as_json(capsys, path, *wanted), as_json(capsys, path, *wanted, "--price")
+    assert found["guarantee"] == price["guarantee"]
+    assert 0 < found["guarantee"]["epsilon"] < 1
+    for row, ends in zip(found["rows"], found["intervals"], strict=True):
+        assert ends["n"][1] - row["n"] <= 50
+    surer = as_json(capsys, path, *wanted, "--price", "--confidence", "0.999")
+    assert surer["guarantee"]["epsilon"] > 1.5 * price["guarantee"]["epsilon"]
+
+
+def test_prices(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(path, "--epsilon", "1", "--price") == 0
+    printed = capsys.readouterr().out
+    assert "epsilon <= 1" in printed
+    assert "centred sum for income" in printed
+    found = as_json(capsys, path, "--epsilon", "1", "--price")
+    assert found["scales"]["rows for n"] == pytest.approx(3.0)  # COUNT(*), and AVG's own count and sum
+    lines = as_csv(capsys, path, "--epsilon", "1", "--price")
+    assert [float(line["scale of Laplace noise"]) for line in lines] == list(found["scales"].values())
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_noise(path: Path, capsys: pytest.CaptureFixture[str], noise: str) -> None:
+    found = as_json(capsys, path, "--epsilon", "1", "--delta", "1e-6", "--noise", noise)
+    assert found["guarantee"]["method"].lower().startswith(noise)
+    assert found["guarantee"]["delta"] == (0 if noise == "laplace" else 1e-6)
+
+
+@pytest.mark.parametrize(
+    "more", [[], ["--epsilon", "3"], ["--accuracy", "0.1", "--expected", "300"], ["--delta", "0.1"]]
+)
+def test_a_preview_is_of_nobody(path: Path, capsys: pytest.CaptureFixture[str], more: list[str]) -> None:
+    found = as_json(capsys, path, "--preview", *more)
+    assert "invented" in found["preview"]
+    assert "guarantee" not in found
+    # Nobody lives in the west, and whoever is invented lives anywhere.
+    assert all(200 < row["n"] < 500 for row in found["rows"])
+    assert asked(path, "--preview", *more) == 0
+    printed = capsys.readouterr()
+    assert "invented" in printed.err
+    assert "interval" in printed.out
+    assert list(as_csv(capsys, path, "--preview", *more)[0])[:4] == ["region", "n", "n_low", "n_high"]
+
+
+def test_a_preview_needs_no_keys(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["query", str(path), "SELECT region, COUNT(*) FROM people GROUP BY region", "--unit", "who", "--preview"])
+        == 0
+    )
+    assert "value" in capsys.readouterr().out
+
+
+def test_an_answer_without_rows_says_why(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "SELECT who % 1500 AS pair, COUNT(*) AS n FROM people GROUP BY pair"
+    assert asked(path, "--epsilon", "1", "--delta", "1e-12", text=text) == 0
+    printed = capsys.readouterr()
+    assert printed.out.split() == ["pair", "n"]
+    assert "too few units" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "--accuracy and --expected"),
+        (["--accuracy", "0.05"], "expected="),
+        (["--accuracy", "0.05", "--expected", "10", "--epsilon", "1"], "accuracy="),
+        (["--epsilon", "1", "--expected", "10"], "expected="),
+        (["--epsilon", "1", "--confidence", "1"], "confidence="),
+        (["--epsilon", "1", "--noise", "gaussian"], "delta="),
+        (["--epsilon", "1", "--price", "--preview"], "preview="),
+        (["--preview", "--expected", "10"], "--accuracy and --expected"),
+        (["--accuracy", "nan", "--expected", "10"], "accuracy="),
+    ],
+)
+def test_mistakes_are_told_in_one_line(
+    path: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    assert asked(path, *options) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert len(printed.err.splitlines()) == 1
+    assert words in printed.err

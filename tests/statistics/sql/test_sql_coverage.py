@@ -1,0 +1,120 @@
+"""Intervals of answers in SQL cover as often as they say; with more noise than stated they would not.
+
+Public groups are independent repetitions: one question gives hundreds of intervals. A comparison with a true hypothesis
+fails once in 10^8 runs; seeds are fixed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from hush.randomness import Source, TestSource
+from hush.statistics import Gaussian, Laplace, NoisePlan
+from hush.statistics.sql import Catalog, DuckDBEngine, PrivateTable, Table
+
+duckdb = pytest.importorskip("duckdb")
+
+GROUPS, EACH, CONFIDENCE = 250, 80, 0.9
+VALUES = np.clip(np.random.default_rng(7).gamma(2.0, 12.0, (GROUPS, EACH)), 0, 100)
+NOISES = [Laplace(), Gaussian()]
+
+
+def quantile(share: float) -> NDArray[np.float64]:
+    """Return the least number that so many of a group's rows do not exceed."""
+    return np.sort(VALUES, axis=1)[:, max(math.ceil(share * EACH), 1) - 1]
+
+
+TRUTH: Mapping[str, NDArray[Any]] = {
+    "COUNT(*)": np.full(GROUPS, EACH),
+    "COUNT(DISTINCT who)": np.full(GROUPS, EACH),
+    "COUNT(x)": np.full(GROUPS, EACH),
+    "SUM(x)": VALUES.sum(axis=1),
+    "AVG(x)": VALUES.mean(axis=1),
+    "MEDIAN(x)": quantile(0.5),
+    "QUANTILE_CONT(x, 0.1)": quantile(0.1),
+    "QUANTILE_CONT(x, 0.95)": quantile(0.95),
+}
+TOTALS = ["COUNT(*)", "COUNT(DISTINCT who)", "COUNT(x)", "SUM(x)"]
+MEANS = ["COUNT(*)", "SUM(x)", "AVG(x)"]  # the sum here is made of the mean's releases
+QUANTILES = [name for name in TRUTH if "(x" in name and name not in (*TOTALS, *MEANS)]
+
+
+@pytest.fixture(scope="module")
+def people() -> Callable[..., Table]:
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE people(who BIGINT, g BIGINT, x DOUBLE)")
+    columns = (np.arange(VALUES.size), np.repeat(np.arange(GROUPS), EACH), VALUES.ravel())
+    lists = [part.tolist() for part in columns]
+    connection.execute("INSERT INTO people SELECT unnest(?), unnest(?), unnest(?)", lists)
+    engine = DuckDBEngine(connection=connection)
+
+    def listed(*, listed: bool) -> Table:
+        keys = {"g": list(range(GROUPS))} if listed else {}
+        about = PrivateTable(columns=engine.columns("people"), unit="who", bounds={"x": (0, 100)}, keys=keys)
+        return Table(engine, Catalog({"people": about}), "people")
+
+    return listed
+
+
+def covered(
+    own: Table, names: list[str], noise: Any, *, shrunk: float = 1.0, truth: Any = TRUTH, **settings: Any
+) -> dict[str, bool]:
+    """Return, for each column, whether enough of its intervals hold the truth; ``shrunk`` makes them shorter first."""
+    text = f"SELECT g, {', '.join(f'{name} AS c{at}' for at, name in enumerate(names))} FROM people GROUP BY g"
+    asked = {"epsilon": 0.8, "delta": 1e-5, "noise": noise, "confidence": CONFIDENCE, **settings}
+    answer = own.sql(text, source=TestSource(f"{names} {noise}"), **asked)
+    found = {}
+    for at, name in enumerate(names):
+        ends = np.array([each[f"c{at}"] for each in answer.intervals])
+        middle, half = ends.mean(axis=1), np.diff(ends, axis=1)[:, 0] / 2
+        exact = truth[name][[row[0] for row in answer.rows]]
+        hits = int((np.abs(exact - middle) <= half * shrunk + 1e-9).sum())
+        assert len(exact) > GROUPS / 2
+        assert all(low <= row[at + 1] <= high for row, (low, high) in zip(answer.rows, ends, strict=True))
+        found[name] = hits >= binom.ppf(1e-8, len(exact), CONFIDENCE)
+    return found
+
+
+@pytest.mark.parametrize("names", [TOTALS, MEANS], ids=["totals", "means"])
+@pytest.mark.parametrize("noise", NOISES)
+def test_totals_and_means(people: Callable[..., Table], names: list[str], noise: Any) -> None:
+    assert all(covered(people(listed=True), names, noise).values())
+    # They are as long as they must be: at half the length, none covers.
+    assert not any(covered(people(listed=True), names, noise, shrunk=0.5).values())
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_quantiles(people: Callable[..., Table], noise: Any) -> None:
+    assert all(covered(people(listed=True), QUANTILES, noise, epsilon=3.0).values())
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_groups_that_are_chosen(people: Callable[..., Table], noise: Any) -> None:
+    """Choosing groups has noise of its own: it says nothing about the noise of what is told."""
+    assert all(covered(people(listed=False), MEANS, noise, epsilon=1.2).values())
+
+
+def test_more_noise_than_stated_is_seen(people: Callable[..., Table]) -> None:
+    draw = NoisePlan._draw
+
+    def more(plan: NoisePlan, block: Any, scale: float, size: int, source: Source) -> Any:
+        return draw(plan, block, 4 * scale, size, source)
+
+    with mock.patch.object(NoisePlan, "_draw", more):
+        assert not any(covered(people(listed=True), MEANS, Laplace()).values())
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_an_interval_of_a_median_is_for_nothing_else(people: Callable[..., Table], noise: Any) -> None:
+    own, asked = people(listed=True), {"epsilon": 30.0}
+    assert covered(own, ["MEDIAN(x)"], noise, **asked)["MEDIAN(x)"]
+    for share in (0.3, 0.7):
+        assert not covered(own, ["MEDIAN(x)"], noise, truth={"MEDIAN(x)": quantile(share)}, **asked)["MEDIAN(x)"]
