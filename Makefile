@@ -6,10 +6,12 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 BENCHMARK_BIN := .venv-benchmark/bin
 BENCHMARK_INSTALLED := .venv-benchmark/.installed
+STATISTICS_PEERS := opendp pipelinedp smartnoise tumult
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check format benchmark benchmark-mechanisms benchmark-training benchmark-breadth reproduce
+.PHONY: help demo test test-slow check format benchmark benchmark-mechanisms benchmark-training benchmark-breadth \
+	benchmark-statistics reproduce
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +48,9 @@ benchmark-training: $(BENCHMARK_INSTALLED) ## Compare the time of a private trai
 benchmark-breadth: $(BENCHMARK_INSTALLED) ## Compare the time of every way to clip, sample and share with flat clipping
 	$(BENCHMARK_BIN)/python benchmarks/breadth.py
 
+benchmark-statistics: .venv-statistics/.installed $(STATISTICS_PEERS:%=.venv-%/.installed) ## Compare private SQL with plain SQL and with other libraries
+	.venv-statistics/bin/python benchmarks/statistics.py
+
 reproduce: $(INSTALLED) ## Repeat published experiments and write reproductions/RESULTS.md (an hour or two; set HUSH_DATA)
 	$(BIN)/python reproductions/run_all.py
 
@@ -67,6 +72,19 @@ $(BENCHMARK_INSTALLED): pyproject.toml benchmarks/requirements.txt benchmarks/me
 	$(call ensure_venv,.venv-diffprivlib)
 	@echo "Installing diffprivlib, which needs an older scikit-learn, into .venv-diffprivlib (once) ..."
 	@.venv-diffprivlib/bin/python $(PIP_INSTALL) --requirement benchmarks/diffprivlib_requirements.txt
+	@touch $@
+
+.venv-statistics/.installed: pyproject.toml benchmarks/statistics_requirements.txt
+	$(call ensure_venv,.venv-statistics)
+	@echo "Installing hush with DuckDB into .venv-statistics (once) ..."
+	@.venv-statistics/bin/python $(PIP_INSTALL) --requirement benchmarks/statistics_requirements.txt --editable '.[sql]'
+	@touch $@
+
+# Tumult needs Java 8, 11 or 17 beside Python.
+$(STATISTICS_PEERS:%=.venv-%/.installed): .venv-%/.installed: benchmarks/statistics_%_requirements.txt
+	$(call ensure_venv,.venv-$*)
+	@echo "Installing a peer of private SQL into .venv-$* (once; a minute) ..."
+	@.venv-$*/bin/python $(PIP_INSTALL) --requirement $<
 	@touch $@
 
 define ensure_venv

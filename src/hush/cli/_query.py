@@ -22,14 +22,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "query",
         help="answer a question in SQL privately",
-        description="Answer a question in SQL about a file of personal data, privately: contributions of each unit are "
-        "bounded by the query that the engine runs, and only noisy numbers leave it.",
+        description="Answer a question in SQL about a file or a table of personal data, privately: contributions of "
+        "each unit are bounded by the query that the engine runs, and only noisy numbers leave it.",
         epilog='Example: hush query people.parquet "SELECT region, COUNT(*) FROM people GROUP BY region" '
         "--unit user_id --keys region=north,south --epsilon 0.5; or, in place of --epsilon, "
         "--accuracy 0.05 --expected 1000: within 5 % where a group has about 1000 rows",
     )
-    parser.add_argument("data", metavar="DATA", help="a Parquet or CSV file; the query calls it by its name")
+    parser.add_argument(
+        "data",
+        metavar="DATA",
+        help="a Parquet or CSV file, which the query calls by its name; or postgresql://user@host/database, with "
+        "--table (a password is better kept in ~/.pgpass)",
+    )
     parser.add_argument("sql", metavar="SQL", help="a SELECT with aggregates")
+    parser.add_argument("--table", metavar="NAME", help="a table or view of a database; for a file, another name")
     parser.add_argument("--unit", required=True, metavar="COLUMN", help="the column that says whose a row is")
     parser.add_argument("--window", nargs=2, metavar=("TIME", "LENGTH"), help="protect a user within a month, day, ...")
     parser.add_argument("--epsilon", type=float, help="what the answer may cost (of a preview: 1)")
@@ -57,11 +63,11 @@ def run(options: argparse.Namespace) -> None:
     unit = options.unit if options.window is None else (options.unit, *options.window)
     bounds, keys = _bounds(options.bounds or []), _keys(options.keys or [])
     try:
-        people = table(options.data, unit=unit, bounds=bounds, keys=keys)
+        people = table(options.data, name=options.table, unit=unit, bounds=bounds, keys=keys)
     except InvalidArgument:
         # A column of text may hold digits, and those of a CSV file are all text.
         texts = {name: [str(value) for value in values] for name, values in keys.items()}
-        people = table(options.data, unit=unit, bounds=bounds, keys=texts)
+        people = table(options.data, name=options.table, unit=unit, bounds=bounds, keys=texts)
     if options.price and options.preview:
         raise InvalidArgument("preview", True, "nothing, where --price is given", "Leave one of both out")
     if options.preview:

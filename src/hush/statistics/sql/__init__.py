@@ -1,5 +1,5 @@
 """SQL, answered privately: `table(...)` is asked by `Table.sql`, `Table.price` tells the cost before, and
-`Table.preview` shows the shape of an answer on invented rows.
+`Table.preview` shows the shape of an answer on invented rows. Data stay in files, in PostgreSQL or on Spark.
 
 Below it, queries are bounded: exact aggregates that one unit changes by a known amount, and that noise is added to.
 

@@ -28,10 +28,10 @@ def whole(plan: Plan, to: Dialect, ranking_key: str) -> str:
     return f"WITH {_layers(plan, to, ranking_key)} {summary(plan, to, 'hush_kept', None)}"
 
 
-def kept(plan: Plan, to: Dialect, ranking_key: str) -> str:
-    """Return the query from tables to bounded contributions."""
+def kept(plan: Plan, to: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
+    """Return the query from tables to bounded contributions: of all units, or of one part in so many."""
     columns = ", ".join([*_keys(plan), *[release.name for release in plan.releases]] or ["1 AS one"])
-    return f"WITH {_layers(plan, to, ranking_key)} SELECT {columns} FROM hush_kept"
+    return f"WITH {_layers(plan, to, ranking_key, part)} SELECT {columns} FROM hush_kept"
 
 
 def summary(plan: Plan, to: Dialect, table: str, columns: Mapping[str, str] | None) -> str:
@@ -71,10 +71,10 @@ def leaves(plan: Plan, to: Dialect, ranking_key: str, tree: Tree) -> str:
     )
 
 
-def _layers(plan: Plan, to: Dialect, ranking_key: str) -> str:
+def _layers(plan: Plan, to: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
     layers = {
         "hush_raw": _raw(plan, to),
-        "hush_cleaned": _cleaned(plan, to),
+        "hush_cleaned": _cleaned(plan, to) + _of_part(part),
         "hush_pairs": _pairs(plan, to),
         "hush_kept": _kept(plan, to, ranking_key),
     }
@@ -103,6 +103,12 @@ def _cleaned(plan: Plan, to: Dialect) -> str:
     return f"SELECT {', '.join(items)} FROM hush_raw AS r {' '.join(joins)}".rstrip()
 
 
+def _of_part(part: tuple[int, int]) -> str:
+    """Return the condition for rows of one part: whole users, so that each step sees all or nothing of a unit."""
+    place, parts = part
+    return "" if parts == 1 else f" WHERE HASH(r.u0) % {parts} = {place}"
+
+
 def _pairs(plan: Plan, to: Dialect) -> str:
     owned = [*_units(plan), *_keys(plan)]
     sums = [f"{_contribution(plan, release, to)} AS {release.name}" for release in plan.releases]
@@ -119,7 +125,13 @@ def _contribution(plan: Plan, release: Release, to: Dialect) -> str:
         count, rows = _present(plan, release), plan.max_rows
         scaled = f"CAST(FLOOR(CAST({total} AS {to.double}) * {rows} / {count}) AS BIGINT)"
         total = f"(CASE WHEN {count} > {rows} THEN {scaled} ELSE {total} END)"
-    return f"CAST(LEAST(GREATEST({total}, {release.lower}), {release.upper}) AS BIGINT)"
+    return f"CAST(LEAST(GREATEST({total}, {release.lower}), {release.upper}) AS {_integer(release)})"
+
+
+def _integer(release: Release) -> str:
+    """Return the narrowest type that every engine has for a contribution: views are held in memory."""
+    largest = max(-release.lower, release.upper)
+    return "SMALLINT" if largest < 2**15 else "INTEGER" if largest < 2**31 else "BIGINT"
 
 
 def _total(plan: Plan, release: Release, to: Dialect) -> str:

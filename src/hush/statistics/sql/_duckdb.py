@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ _SETTINGS: Mapping[str, Any] = {
     "pandas_analyze_sample": 0,  # the type of a pandas column is not guessed from values
 }
 _LONGEST_HEADER = 1_000_000
+_PART_ROWS, _MOST_PARTS = 900_000, 12  # a pass over a file costs time, pairs of units and groups cost memory
 _NO_DELIMITER = "\x01\x02\x03"  # a line of a CSV file is read whole
 
 
@@ -55,6 +57,7 @@ class DuckDBEngine:
         if connection is not None:
             self._check_collation()
         paths = [self._register(name, source) for name, source in given.items()]
+        self._parquet = {name for name, path in zip(given, paths, strict=True) if path and _reads_parquet(path)}
         if connection is None:
             self._lock([str(path) for path in paths if path is not None])
 
@@ -74,6 +77,22 @@ class DuckDBEngine:
         """Store the rows of a query in a temporary table."""
         with wordless():
             self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS {sql}")
+
+    def append(self, name: str, sql: str) -> None:
+        """Add the rows of a query to a temporary table."""
+        with wordless():
+            self._connection.execute(f"INSERT INTO temp.{quoted(name)} {sql}")
+
+    def parts(self, table: str) -> int:
+        """Return in how many parts units are bounded: several for large Parquet files, which are read quickly.
+
+        Their number follows from the number of rows, and shows in running times only, which are not hidden anyway.
+        """
+        if table not in self._parquet:
+            return 1
+        with wordless():
+            rows = int(self._connection.execute(f"SELECT COUNT(*) FROM {quoted(table)}").fetchall()[0][0])
+        return max(1, min(_MOST_PARTS, math.ceil(rows / _PART_ROWS)))
 
     def drop(self, name: str) -> None:
         """Remove a temporary table."""
@@ -178,6 +197,10 @@ def _csv(path: Path) -> str:
         "quote='', escape='', skip=1, null_padding=true, ignore_errors=true, strict_mode=false)) "
         f"WHERE line <> '' AND {balanced})"
     )
+
+
+def _reads_parquet(path: Path) -> bool:
+    return _READERS[path.suffix.lower()] is _parquet
 
 
 _READERS = {".parquet": _parquet, ".pq": _parquet, ".csv": _csv, ".tsv": _csv}

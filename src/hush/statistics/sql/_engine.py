@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,17 @@ class Engine(Protocol):
 
     def drop(self, name: str) -> None:
         """Remove a temporary table."""
+
+
+@runtime_checkable
+class InParts(Protocol):
+    """An engine that makes views in parts: several passes over a table, each of which holds fewer units in memory."""
+
+    def parts(self, table: str) -> int:
+        """Return in how many parts a table's units are best bounded."""
+
+    def append(self, name: str, sql: str) -> None:
+        """Add the rows of a query to a temporary table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +99,7 @@ class BoundedViews:
             self.engine.drop(known.table)
         self._used += 1
         table = f"hush_view_{secrets.token_hex(4)}_{self._used}"
-        self.engine.materialise(table, plan.bounded_sql(self.engine.dialect, ranking_key=self.ranking_key))
+        self._make(table, plan)
         columns = {signature: plan.releases[place].name for place, signature in enumerate(wanted)}
         self._views[name] = BoundedView(table, columns)
         return self._views[name]
@@ -105,6 +116,20 @@ class BoundedViews:
             found = exact_leaves(plan, place, self.engine, ranking_key=self.ranking_key)
             self._leaves[wanted] = {keys: as_pairs(counts) for keys, counts in found.items()}
         return self._leaves[wanted]
+
+    def _make(self, table: str, plan: Plan) -> None:
+        engine, dialect, key = self.engine, self.engine.dialect, self.ranking_key
+        if plan.scanned is None or not isinstance(engine, InParts):
+            engine.materialise(table, plan.bounded_sql(dialect, ranking_key=key))
+            return
+        parts = engine.parts(plan.scanned)
+        engine.materialise(table, plan.bounded_sql(dialect, ranking_key=key, part=(0, parts)))
+        try:
+            for place in range(1, parts):
+                engine.append(table, plan.bounded_sql(dialect, ranking_key=key, part=(place, parts)))
+        except BaseException:
+            engine.drop(table)
+            raise
 
     def forget(self) -> None:
         """Drop all views."""

@@ -14,7 +14,7 @@ from hush.statistics.sql import _bounded
 from hush.statistics.sql._dialects import dialect_named
 from hush.statistics.sql._expression import Expr
 from hush.statistics.sql._output import evaluate, sort_key
-from hush.statistics.sql._relation import Origin
+from hush.statistics.sql._relation import Origin, Scan
 from hush.statistics.sql._releases import Release, Statistic, Tree
 
 
@@ -112,6 +112,12 @@ class Plan:
         """How many groups there are, where that is public."""
         return math.prod(len(key.domain or ()) for key in self.keys) if self.public_keys else None
 
+    @property
+    def scanned(self) -> str | None:
+        """The table, if rows come straight from one; None after joins and subqueries."""
+        body = self.origin.first.relation.body
+        return body.table if isinstance(body, Scan) and not self.origin.joins else None
+
     def sql(self, dialect: str = "duckdb", *, ranking_key: bytes) -> str:
         """Return the whole query: one row for each group, exact and bounded, for `groups` to read.
 
@@ -123,10 +129,19 @@ class Plan:
         to = dialect_named(dialect)
         return _bounded.whole(self, to, _checked_key(ranking_key))
 
-    def bounded_sql(self, dialect: str = "duckdb", *, ranking_key: bytes) -> str:
-        """Return the lower part only: one row for each unit and group that is kept. Not to be shown to anyone."""
+    def bounded_sql(self, dialect: str = "duckdb", *, ranking_key: bytes, part: tuple[int, int] = (0, 1)) -> str:
+        """Return the lower part only: one row for each unit and group that is kept. Not to be shown to anyone.
+
+        Args:
+            dialect: duckdb, spark or postgres.
+            ranking_key: As for `sql`.
+            part: (place, parts): only units whose hash has this remainder. All parts together are the whole. For
+                duckdb only: elsewhere remainders can be negative.
+        """
         to = dialect_named(dialect)
-        return _bounded.kept(self, to, _checked_key(ranking_key))
+        if part[1] != 1 and dialect != "duckdb":
+            raise InvalidArgument("part", part, f"(0, 1) for {dialect}", "Parts are for duckdb")
+        return _bounded.kept(self, to, _checked_key(ranking_key), part)
 
     def summary_sql(self, table: str, dialect: str = "duckdb", *, columns: Mapping[str, str] | None = None) -> str:
         """Return the upper part, over a table that holds the lower part.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -40,9 +41,10 @@ ORDER BY a.attnum
 class PostgresEngine:
     """Runs plans on PostgreSQL, by psycopg 3.
 
-    Queries run in read-only transactions, one statement at a time. Bounded views are temporary tables, which only this
-    session sees and which end with it. Settings hold for the engine's transactions; a session that is given stays as it
-    is.
+    Queries run in read-only transactions, one statement at a time; read and write are allowed only while an empty
+    temporary table is made or one is dropped. Bounded views are temporary tables, which only this session sees and
+    which end with it. Settings hold for the engine's transactions; a session that is given stays as it is. One that is
+    made here is read-only by default, and is closed with the engine.
 
     Args:
         connection: A connection string, or a connection that is in no transaction. Tables are found by its search path.
@@ -66,6 +68,8 @@ class PostgresEngine:
             advice = "Asynchronous connections are not supported"
             raise InvalidArgument("connection", "...", "a connection string, or a psycopg.Connection", advice)
         self._connection = _connected(connection) if self._owned else connection
+        if self._owned:
+            weakref.finalize(self, self._connection.close)
         if self._connection.info.parameter_status("server_encoding") != "UTF8":
             self.close()
             # A record that cannot be decoded would raise, and so be told apart.
@@ -88,7 +92,10 @@ class PostgresEngine:
         """Store the rows of a query in a temporary table."""
         with self._transaction("READ WRITE") as cursor:
             cursor.execute(f"DROP TABLE IF EXISTS pg_temp.{quoted(name)}", prepare=False)
-            cursor.execute(f"CREATE TEMP TABLE {quoted(name)} AS {sql}", prepare=False, binary=True)
+            cursor.execute(f"CREATE TEMP TABLE {quoted(name)} AS {sql} WITH NO DATA", prepare=False, binary=True)
+            # Temporary tables may be filled in read-only mode, and the query can then change nothing else.
+            cursor.execute("SET TRANSACTION READ ONLY", prepare=False)
+            cursor.execute(f"INSERT INTO pg_temp.{quoted(name)} {sql}", prepare=False, binary=True)
 
     def drop(self, name: str) -> None:
         """Remove a temporary table."""
@@ -125,7 +132,10 @@ def _psycopg() -> Any:
 
 
 def _connected(string: str) -> Any:
+    psycopg = _psycopg()
     try:
-        return _psycopg().connect(string, autocommit=True)
-    except _psycopg().Error:  # its words may quote the string, and a password in it
+        found = psycopg.connect(string, autocommit=True)
+        found.execute("SET default_transaction_read_only = on")
+    except Exception:  # its words may quote the string, and a password in it
         raise EngineFailed("PostgreSQL could not be reached. Check the connection string and the server.") from None
+    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from hush.accounting import Event
@@ -17,10 +16,10 @@ from hush.statistics._selection import Selection
 from hush.statistics.sql._accuracy import solve_epsilon
 from hush.statistics.sql._asked import Asked, ask
 from hush.statistics.sql._catalog import Catalog, Kind, Limits, PrivateTable, PublicTable
-from hush.statistics.sql._duckdb import DuckDBEngine
 from hush.statistics.sql._engine import BoundedViews, Engine
 from hush.statistics.sql._expression import Expr
 from hush.statistics.sql._intervals import intervals
+from hush.statistics.sql._open import opened
 from hush.statistics.sql._plan import Output, Plan
 from hush.statistics.sql._preview import Preview, invented
 from hush.statistics.sql._query import plan_query
@@ -270,14 +269,19 @@ def table(
     """Return a table to ask questions of; data stay where they are.
 
     Args:
-        source: A Parquet or CSV file, an Arrow table, or a pandas or Polars data frame.
+        source: Where the data are. Read by DuckDB: a Parquet or CSV file, an Arrow table, a pandas or Polars data
+            frame, or a DuckDB connection. On PostgreSQL: an address, ``postgresql://user@host/database``, or a
+            psycopg connection. On Spark: a data frame, or a session.
         unit: The column that says whose each row is; or (column, time column, window): a user within an hour, day,
             week, month, quarter or year.
-        name: What queries call it; the file's name without its ending, or ``data``.
+        name: What queries call it; the file's name without its ending, or ``data``. On a connection, a database or a
+            Spark session, the name of the table or view there, which has to be given.
         bounds: For columns that are summed, the least and the largest value that counts.
         keys: For columns that queries group by, the values to report, which are public. Others are chosen privately.
         required: Columns whose missing values count as the middle of their bounds, so that AVG shares COUNT(*).
-        public: Tables about nobody, by name, to be joined.
+        public: Tables about nobody, by name, to be joined; None for one that the connection, database or session has.
+
+    A password is better kept out of an address (``~/.pgpass``, ``PGPASSWORD``); messages do not repeat it.
 
     >>> import duckdb, tempfile
     >>> path = tempfile.mkdtemp() + "/people.parquet"
@@ -287,8 +291,7 @@ def table(
     >>> answer.columns, len(answer.rows), abs(answer.rows[0][1] - 2500) < 100
     (('sex', 'n', 'age'), 2, True)
     """
-    called = name or (Path(source).name.split(".")[0] if isinstance(source, (str, Path)) else "data")
-    engine = DuckDBEngine({called: source, **dict(public or {})})
+    engine, called = opened(source, name, dict(public or {}))
     column, time, window = unit if isinstance(unit, tuple) else (unit, None, None)
     private = PrivateTable(
         columns=engine.columns(called),
