@@ -11,7 +11,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow check format benchmark benchmark-mechanisms benchmark-training benchmark-breadth \
-	benchmark-statistics reproduce
+	benchmark-statistics benchmark-audit reproduce
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ benchmark-breadth: $(BENCHMARK_INSTALLED) ## Compare the time of every way to cl
 benchmark-statistics: .venv-statistics/.installed $(STATISTICS_PEERS:%=.venv-%/.installed) ## Compare private SQL with plain SQL and with other libraries
 	.venv-statistics/bin/python benchmarks/statistics.py
 
+benchmark-audit: .venv-audit/.installed ## Compare the time of audits' bounds with another library's
+	.venv-audit/bin/python benchmarks/audit.py
+
 reproduce: $(INSTALLED) ## Repeat published experiments and write reproductions/RESULTS.md (an hour or two; set HUSH_DATA)
 	$(BIN)/python reproductions/run_all.py
 
@@ -85,6 +88,11 @@ $(STATISTICS_PEERS:%=.venv-%/.installed): .venv-%/.installed: benchmarks/statist
 	$(call ensure_venv,.venv-$*)
 	@echo "Installing a peer of private SQL into .venv-$* (once; a minute) ..."
 	@.venv-$*/bin/python $(PIP_INSTALL) --requirement $<
+
+.venv-audit/.installed: pyproject.toml benchmarks/audit_requirements.txt
+	$(call ensure_venv,.venv-audit)
+	@echo "Installing hush and jax-privacy into .venv-audit (once; some minutes) ..."
+	@.venv-audit/bin/python $(PIP_INSTALL) --requirement benchmarks/audit_requirements.txt --editable .
 	@touch $@
 
 define ensure_venv

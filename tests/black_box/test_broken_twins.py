@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from black_box.tester import Batched, find_violation, support_test
+from black_box.certainty import CONFIDENCE, audit, refuted
+from hush.audit.testers import Batched, support_test
 from hush.guarantee import Relation
 from hush.mechanisms import SmoothCauchy
 from hush.mechanisms import noise as hush
@@ -32,11 +33,10 @@ def shared(mechanism: Callable[[int], Any]) -> Batched:
 def test_the_tester_is_sharp_and_honest() -> None:
     # Laplace noise spends all of its epsilon: what is certified comes close to it from below.
     mechanism = shared(lambda count: hush.Laplace(epsilon=1.0, sensitivity=1.0, size=count))
-    found = find_violation(mechanism, 0.0, 1.0, epsilon=1.0, samples=100_000, source=TestSource("sharp"))
-    assert 0.9 < found.epsilon <= 1.0
-    assert not found.violated
-    # A claim that is 10 % too low is refuted with the same samples.
-    assert found.epsilon > 0.9 * found.claimed
+    found = audit(mechanism, 0.0, 1.0, samples=100_000, source=TestSource("sharp"))
+    assert 0.9 < found.epsilon_lower <= 1.0
+    assert not found.compare(1.0).violated
+    assert found.compare(0.9).violated, "a claim that is 10 % too low is refuted with the same samples"
 
 
 @pytest.mark.parametrize("honest", [0.5, 2.0])
@@ -47,8 +47,8 @@ def test_the_tester_never_certifies_more_than_there_is(honest: float) -> None:
         return np.where(truthful, bit, 1 - bit)
 
     for seed in range(40):
-        found = find_violation(Batched(response), 0, 1, epsilon=honest, samples=4_000, source=TestSource(seed))
-        assert 0.5 * honest < found.epsilon <= honest
+        found = audit(Batched(response), 0, 1, samples=4_000, source=TestSource(seed))
+        assert 0.5 * honest < found.epsilon_lower <= honest
 
 
 def noisy_max(scores: Rows, source: Source, count: int, *, value: bool) -> Rows:
@@ -63,7 +63,7 @@ def test_noisy_max_with_its_value() -> None:
 
     def violated(*, value: bool) -> bool:
         draw = Batched(lambda scores, source, count: noisy_max(scores, source, count, value=value))
-        return find_violation(draw, *neighbours, epsilon=0.5, samples=50_000, source=TestSource("max")).violated
+        return refuted(draw, *neighbours, epsilon=0.5, samples=50_000, source=TestSource("max"))
 
     assert not violated(value=False)
     assert violated(value=True)
@@ -131,10 +131,8 @@ def test_sparse_vectors_that_are_not_private(
     twin: Callable[[Rows, Source, int], Rows], neighbours: tuple[Rows, Rows], samples: int
 ) -> None:
     # Lyu, Su & Li 2017, Algorithms 3 to 6; on the same queries the correct Algorithm 1 has nothing to show.
-    found = find_violation(Batched(twin), *neighbours, epsilon=2.0, samples=samples, source=TestSource(twin.__name__))
-    assert found.violated
-    correct = find_violation(Batched(algorithm_1), *neighbours, epsilon=2.0, samples=20_000, source=TestSource(1))
-    assert not correct.violated
+    assert refuted(Batched(twin), *neighbours, epsilon=2.0, samples=samples, source=TestSource(twin.__name__))
+    assert not refuted(Batched(algorithm_1), *neighbours, epsilon=2.0, samples=20_000, source=TestSource(1))
 
 
 def inverse_cdf(value: float, source: Source, count: int) -> Rows:
@@ -146,15 +144,14 @@ def inverse_cdf(value: float, source: Source, count: int) -> Rows:
 @pytest.mark.parametrize(("first", "second"), [(0.0, 1.0), (7.0, 8.0), (-0.5, 0.5), (0.3, 1.3)])
 def test_naive_floating_point(first: float, second: float) -> None:
     def violated(mechanism: Batched) -> bool:
-        return support_test(mechanism, first, second, epsilon=1.0, samples=100_000, source=TestSource("bits")).violated
+        source = TestSource("bits")
+        found = support_test(mechanism, first, second, samples=100_000, confidence=CONFIDENCE, source=source)
+        return found.compare(1.0).violated
 
     assert not violated(shared(lambda count: hush.Laplace(epsilon=1.0, sensitivity=1.0, size=count)))
     assert violated(Batched(inverse_cdf))
     # Seen as numbers, its values are nothing out of the ordinary: only the bits give it away.
-    plain = find_violation(
-        Batched(inverse_cdf), first, second, epsilon=1.01, samples=20_000, source=TestSource("plain")
-    )
-    assert not plain.violated
+    assert not refuted(Batched(inverse_cdf), first, second, epsilon=1.01, samples=20_000, source=TestSource("plain"))
 
 
 def median_release(records: tuple[float, ...], source: Source, count: int, *, scale: float | None) -> Rows:
@@ -170,7 +167,7 @@ def test_local_sensitivity_instead_of_global() -> None:
 
     def violated(scale: float | None) -> bool:
         draw = Batched(lambda records, source, count: median_release(records, source, count, scale=scale))
-        return find_violation(draw, calm, neighbour, epsilon=1.0, samples=20_000, source=TestSource("local")).violated
+        return refuted(draw, calm, neighbour, epsilon=1.0, samples=20_000, source=TestSource("local"))
 
     assert not violated(1.0)
     assert violated(None)
@@ -189,7 +186,7 @@ def test_a_smooth_bound_that_is_cut_off() -> None:
     def violated(bounds: tuple[float, ...]) -> bool:
         scales = [mechanism.factor * (bound + spacing) for bound in bounds]
         draw = Batched(lambda scale, source, count: scale * generator(source).standard_cauchy(count))
-        return find_violation(draw, *scales, epsilon=0.1, samples=50_000, source=TestSource("cut")).violated
+        return refuted(draw, *scales, epsilon=0.1, samples=50_000, source=TestSource("cut"))
 
     assert not violated(kept)
     assert violated(cut_off)
@@ -204,9 +201,7 @@ def test_the_classic_gaussian_beyond_its_range() -> None:
 
     def violated(scale: float, samples: int) -> bool:
         draw = Batched(lambda value, source, count: value + scale * generator(source).standard_normal(count))
-        return find_violation(
-            draw, 0.0, 1.0, epsilon=epsilon, delta=delta, samples=samples, source=TestSource("classic")
-        ).violated
+        return refuted(draw, 0.0, 1.0, epsilon=epsilon, delta=delta, samples=samples, source=TestSource("classic"))
 
     assert not violated(analytic, 1_000_000)
     assert violated(stddev, 6_000_000)
@@ -222,14 +217,14 @@ def test_noise_drawn_twice_from_one_key() -> None:
         return float(noisy[0] - noisy[1])
 
     def violated(*, fresh: bool) -> bool:
-        return find_violation(
+        return refuted(
             lambda data, source: difference(data, source, fresh=fresh),
             (40.0, 17.0),
             (40.0, 18.0),
             epsilon=1.0,
             samples=1_000,
             source=TestSource("twice"),
-        ).violated
+        )
 
     assert not violated(fresh=True)
     assert violated(fresh=False)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hush.audit import Method
 from hush.mechanisms import Mechanism
 
 SECTIONS = ("Guarantee", "Assumes", "References")
@@ -25,21 +26,31 @@ CLAIMING = (
     "epsilon",
     "filter_for",
     "Training",
+    "_from_counts",
+    "best_of",
 )
 
 # Layers whose names are examined; each is enrolled as soon as it exists.
-LAYERS = ("hush.statistics", "hush.accounting", "hush.mechanisms", "hush.data", "hush.training", "hush.runs")
+LAYERS = (
+    "hush.statistics",
+    "hush.accounting",
+    "hush.mechanisms",
+    "hush.data",
+    "hush.training",
+    "hush.runs",
+    "hush.audit",
+)
 
 
 def is_mechanism(thing: Any) -> bool:
-    return isinstance(thing, type) and issubclass(thing, Mechanism)
+    return isinstance(thing, type) and issubclass(thing, Mechanism | Method)
 
 
 def public(layer: ModuleType) -> list[str]:
     return [
         name
         for name in getattr(layer, "__all__", ())
-        if name.endswith(CLAIMING) or name.startswith("calibrate_") or is_mechanism(getattr(layer, name))
+        if name.endswith(CLAIMING) or name.startswith(("calibrate_", "audit_")) or is_mechanism(getattr(layer, name))
         if not inspect.isabstract(getattr(layer, name))
     ]
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import hush.statistics as hs
-from black_box.tester import Batched, Finding, find_violation
+from black_box.certainty import refuted
+from hush.audit.testers import Batched
 from hush.randomness import Source, TestSource
 from hush.statistics import NoisePlan, _bounding, _question
 from hush.statistics import _selection as selection
@@ -53,15 +54,15 @@ MECHANISMS = {
 }
 
 
-def attacked(name: str) -> Finding:
+def violated(name: str) -> bool:
     mechanism, delta = MECHANISMS[name]
     pair = OTHERS, [*OTHERS, *MINE]
-    return find_violation(mechanism, *pair, epsilon=EPSILON, delta=delta, samples=SAMPLES, source=TestSource(name))
+    return refuted(mechanism, *pair, epsilon=EPSILON, delta=delta, samples=SAMPLES, source=TestSource(name))
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_no_violation_is_found(name: str) -> None:
-    assert not attacked(name).violated
+    assert not violated(name)
 
 
 def test_without_a_bound_on_groups() -> None:
@@ -69,7 +70,7 @@ def test_without_a_bound_on_groups() -> None:
         return _bounding.bounded(*arguments, max_groups=1 << 30, **settings)
 
     with mock.patch.object(_question, "bounded", unbounded):
-        assert attacked("mean").violated
+        assert violated("mean")
 
 
 def test_clamped_before_it_is_summed() -> None:
@@ -79,12 +80,12 @@ def test_clamped_before_it_is_summed() -> None:
         return original(kept, weights if limits is None else np.clip(weights, *limits))
 
     with mock.patch.object(_bounding.Bounded, "totals", clamped):
-        assert attacked("sum of totals").violated
+        assert violated("sum of totals")
 
 
 def test_groups_told_without_a_threshold() -> None:
     with mock.patch.object(selection._Probabilities, "choose", lambda plan, num_users, source: num_users > 0):
-        assert attacked("private groups").violated
+        assert violated("private groups")
 
 
 def test_too_little_noise() -> None:
@@ -94,4 +95,4 @@ def test_too_little_noise() -> None:
         return original(plan, block, scale / 3, size, source)
 
     with mock.patch.object(NoisePlan, "_draw", third):
-        assert attacked("count").violated
+        assert violated("count")

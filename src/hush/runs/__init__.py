@@ -2,13 +2,15 @@
 
 - `Settings`: what to do; `train` does it, in a new folder; `resume` goes on after Ctrl-C or a crash.
 - `tune` searches for settings, and pays for the search.
+- `audit` attacks a finished run, and adds what it finds to its report.
 - `load` builds the model of a finished run again.
 
 A run's folder holds model.safetensors and model.json (how to build it again), guarantee.json, metrics.jsonl,
-figures.json, report.html, run.json; and, in not-private.jsonl, what must not be published. While it is not finished, a
-sub-folder of its own holds its secrets: who can read the keys can take the noise off.
+figures.json, report.html, run.json; and, in files named not-private, what must not be published. While it is not
+finished, a sub-folder of its own holds its secrets: who can read the keys can take the noise off.
 """
 
+from hush.runs._audit import audit as audit
 from hush.runs._job import resume as resume
 from hush.runs._job import train as train
 from hush.runs._outcome import Outcome as Outcome
@@ -19,4 +21,4 @@ from hush.runs._settings import Settings as Settings
 from hush.runs._steps import Interrupted as Interrupted
 from hush.runs._tune import tune as tune
 
-__all__ = ["Interrupted", "Outcome", "Progress", "Settings", "Trained", "load", "resume", "train", "tune"]
+__all__ = ["Interrupted", "Outcome", "Progress", "Settings", "Trained", "audit", "load", "resume", "train", "tune"]

@@ -24,7 +24,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from black_box.tester import Batched, Finding, find_violation
+from black_box.certainty import audit
+from hush.audit import AuditResult
+from hush.audit.testers import Batched
 from hush.errors import HushError
 from hush.randomness import Source, TestSource
 from hush.statistics import Gaussian, Laplace, LaplaceThreshold, NoisePlan
@@ -125,31 +127,35 @@ QUESTIONS = {
 }
 
 
-def audited(name: str, intruder: str = "everything", samples: int = FEWER) -> Finding:
+def audited(name: str, intruder: str = "everything", samples: int = FEWER) -> AuditResult:
     about = QUESTIONS[name]
     pair, source = (OTHERS, OTHERS + INTRUDERS[intruder]), TestSource(f"{name} {intruder}")
-    return find_violation(about.mechanism(), *pair, epsilon=EPSILON, delta=about.delta, samples=samples, source=source)
+    return audit(about.mechanism(), *pair, delta=about.delta, samples=samples, source=source)
+
+
+def violated(found: AuditResult) -> bool:
+    return found.compare(EPSILON).violated
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_no_violation_is_found(name: str) -> None:
-    assert not audited(name).violated
+    assert not violated(audited(name))
 
 
 @pytest.mark.parametrize("intruder", INTRUDERS)
 def test_whoever_comes(intruder: str) -> None:
-    assert not audited("counts and sums", intruder).violated
+    assert not violated(audited("counts and sums", intruder))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_no_violation_is_found_in_many_runs(name: str) -> None:
-    assert not audited(name, samples=MANY).violated
+    assert not violated(audited(name, samples=MANY))
 
 
 def test_audits_are_near_what_is_claimed() -> None:
     """The tester sees much of what one unit does, or it could not find anything."""
-    assert audited("counts", "many rows", 8_000).epsilon > 0.6 * EPSILON
+    assert audited("counts", "many rows", 8_000).epsilon_lower > 0.6 * EPSILON
 
 
 # Twins: each leaves out one step of the real path.
@@ -239,7 +245,7 @@ TWINS = [
 @pytest.mark.parametrize(("twin", "name", "intruder"), TWINS)
 def test_a_skipped_step_is_found(twin: Callable[[], Any], name: str, intruder: str) -> None:
     with twin():
-        assert audited(name, intruder, FEW).violated
+        assert violated(audited(name, intruder, FEW))
 
 
 # One table at a time: answers to one question each, and whether there is one.
@@ -275,13 +281,12 @@ def one_by_one(aggregates: str, *, cold: bool, by_place: bool = False, **setting
     return answer
 
 
-def alone(aggregates: str, samples: int, rows: Rows, *, cold: bool, **settings: Any) -> Finding:
+def alone(aggregates: str, samples: int, rows: Rows, *, cold: bool, **settings: Any) -> AuditResult:
     asked = one_by_one(aggregates, cold=cold, **{**ALONE.get(aggregates, {}), **settings})
-    return find_violation(
+    return audit(
         asked,
         CROWD,
         CROWD + rows,
-        epsilon=EPSILON,
         delta=settings.get("delta", ALONE.get(aggregates, {}).get("delta", 0.0)),
         samples=samples,
         source=TestSource(f"{aggregates} {cold}"),
@@ -294,14 +299,14 @@ FEW_OR_MANY = [ONCE, pytest.param(1_000, marks=pytest.mark.slow)]
 @pytest.mark.parametrize("samples", FEW_OR_MANY)
 @pytest.mark.parametrize(("aggregates", "cold"), [*((text, False) for text in ALONE), (next(iter(ALONE)), True)])
 def test_one_table_at_a_time(aggregates: str, samples: int, cold: bool) -> None:
-    assert not alone(aggregates, samples, INTRUDERS["everything"] * 20, cold=cold).violated
+    assert not violated(alone(aggregates, samples, INTRUDERS["everything"] * 20, cold=cold))
 
 
 @pytest.mark.parametrize("samples", FEW_OR_MANY)
 @pytest.mark.parametrize("cold", [False, True])
 def test_one_table_at_a_time_with_groups_of_its_own(samples: int, cold: bool) -> None:
     settings = {"by_place": True, "delta": DELTA, "max_groups": 2}
-    assert not alone("COUNT(*)", samples, INTRUDERS["everything"], cold=cold, **settings).violated
+    assert not violated(alone("COUNT(*)", samples, INTRUDERS["everything"], cold=cold, **settings))
 
 
 def a_cast_that_raises() -> AbstractContextManager[Any]:
@@ -329,4 +334,4 @@ def all_rows_are_in_the_tree() -> AbstractContextManager[Any]:
 )
 def test_a_skipped_step_is_found_in_one_table(twin: Callable[[], Any], aggregates: str, rows: Rows, cold: bool) -> None:
     with twin():
-        assert alone(aggregates, ONCE, rows, cold=cold).violated
+        assert violated(alone(aggregates, ONCE, rows, cold=cold))

@@ -18,7 +18,7 @@ _SETTINGS: Mapping[str, Any] = {
     "pandas_analyze_sample": 0,  # the type of a pandas column is not guessed from values
 }
 _LONGEST_HEADER = 1_000_000
-_PART_ROWS, _MOST_PARTS = 900_000, 12  # a pass over a file costs time, pairs of units and groups cost memory
+_PART_ROWS, _MOST_PARTS = 900_000, 8  # a pass over a file costs time, pairs of units and groups cost memory
 _NO_DELIMITER = "\x01\x02\x03"  # a line of a CSV file is read whole
 
 

@@ -1,0 +1,173 @@
+"""How fast are audits? hush against jax-privacy, from the same scores to a bound on epsilon, in one run.
+
+A hundred thousand canaries of one run, and ten million scores for bounds on rates. Times are from arrays to the bound,
+sorting included; medians of the repetitions with their spread, taken in turns. Both bounds are written down beside the
+times. They differ in how the best threshold is paid for: jax-privacy's Bonferroni divides by the vertices of the ROC's
+hull, whose number the scores decide, and tests/audit/test_calibration.py shows that such a one-run bound fails more
+often than it says. privacy-meter as released (1.0.1) has no bound on epsilon, so there is nothing to compare with.
+
+    make benchmark-audit          # or: python benchmarks/audit.py [--quick] [--repetitions N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hush import audit
+
+try:
+    from jax_privacy import auditing
+except ImportError:
+    auditing = None
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "audit.json"
+ERROR, DELTA = 0.05, 1e-6
+CANARIES, SCORES = 100_000, 10_000_000
+LIMIT = 5.0  # seconds, for hush
+
+Bound = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One question to both."""
+
+    name: str
+    count: int
+    method: audit.Method
+    rule: audit.ThresholdRule
+    peer: Callable[[Any], float] | None
+
+    def ours(self, inside: Any, outside: Any) -> float:
+        return audit.audit_scores(inside, outside, delta=DELTA, method=self.method, threshold=self.rule).epsilon_lower
+
+    def theirs(self, inside: Any, outside: Any) -> float:
+        assert self.peer is not None
+        return float(self.peer(auditing.CanaryScoreAuditor(inside, outside)))
+
+
+def workloads() -> list[Workload]:
+    clopper, gaussian, plain, whole = audit.ClopperPearson(), audit.GaussianDP(), audit.OneRun(), audit.OneRunFDP()
+    best, fixed = audit.Bonferroni(), audit.Explicit(1.5)
+    at = None if auditing is None else auditing.Explicit(1.5)
+    return [
+        Workload(
+            "one run, threshold fixed",
+            CANARIES,
+            plain,
+            fixed,
+            lambda scores: scores.epsilon_one_run(ERROR, DELTA, threshold_strategy=at),
+        ),
+        Workload("one run, best threshold", CANARIES, plain, best, lambda scores: scores.epsilon_one_run(ERROR, DELTA)),
+        Workload(
+            "one run f-DP, best threshold",
+            CANARIES,
+            whole,
+            best,
+            lambda scores: scores.epsilon_one_run_fdp(ERROR, DELTA),
+        ),
+        Workload(
+            "Clopper-Pearson, best threshold",
+            SCORES,
+            clopper,
+            best,
+            lambda scores: scores.epsilon_clopper_pearson(ERROR, DELTA, one_sided=False),
+        ),
+        Workload(
+            "Gaussian, best threshold", SCORES, gaussian, best, lambda scores: scores.epsilon_from_gdp(ERROR, DELTA)
+        ),
+    ]
+
+
+def scores(count: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(1)
+    members = rng.random(count) < 0.5
+    values = members + rng.normal(size=count)
+    return values[members], values[~members]
+
+
+def timed(call: Bound) -> tuple[float, float]:
+    start = time.perf_counter()
+    value = call()
+    return time.perf_counter() - start, value
+
+
+def measure(workload: Workload, repetitions: int) -> dict[str, Any]:
+    inside, outside = scores(workload.count)
+    calls: dict[str, Bound] = {"hush": lambda: workload.ours(inside, outside)}
+    if auditing is not None:
+        calls["jax-privacy"] = lambda: workload.theirs(inside, outside)
+    times: dict[str, list[float]] = {who: [] for who in calls}
+    bounds: dict[str, float] = {}
+    for turn in range(repetitions + 1):
+        for who, call in calls.items():
+            seconds, bounds[who] = timed(call)
+            if turn:  # the first is for warming up
+                times[who].append(seconds)
+    found: dict[str, Any] = {
+        who: {"seconds": spread(values), "epsilon_lower": bounds[who]} for who, values in times.items()
+    }
+    if "jax-privacy" in times:
+        found["jax-privacy / hush"] = statistics.median(times["jax-privacy"]) / statistics.median(times["hush"])
+    found["within"] = {"seconds": LIMIT, "met": statistics.median(times["hush"]) <= LIMIT}
+    return {"scores": workload.count, **found}
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def environment(repetitions: int) -> dict[str, Any]:
+    names = ["numpy", "scipy", *(["jax-privacy"] if auditing is not None else [])]
+    return {
+        "commit": _git("rev-parse", "HEAD"),
+        "uncommitted": [line.split()[-1] for line in _git("status", "--porcelain", "--", "src").splitlines()],
+        "versions": {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in names}},
+        "missing": [] if auditing is not None else ["jax-privacy: `make benchmark-audit` installs it"],
+        "cores": os.cpu_count(),
+        "load_before": round(os.getloadavg()[0], 2),
+        "repetitions": repetitions,
+    }
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="one repetition, nothing written")
+    options = parser.parse_args()
+    repetitions = 1 if options.quick else options.repetitions
+    results: dict[str, Any] = {"environment": environment(repetitions), "workloads": {}}
+    for workload in workloads():
+        row = results["workloads"][workload.name] = measure(workload, repetitions)
+        print(f"{workload.name}, {workload.count:,} scores:")
+        for who in ("hush", "jax-privacy"):
+            if who in row:
+                seconds, shown = row[who]["seconds"]["median"], row[who]["epsilon_lower"]
+                print(f"    {who:12} {seconds:8.3f} s, epsilon >= {shown:.3f}")
+        if "jax-privacy / hush" in row:
+            print(f"    {'ratio':12} {row['jax-privacy / hush']:8.2f}x", flush=True)
+    if not options.quick:
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        print(f"Written to {RESULTS.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Attribute inference, beside imputation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hush.audit.attributes import impute, infer_attribute
+from hush.errors import InvalidArgument
+
+
+def losses(values: np.ndarray, fit: float, seed: int) -> np.ndarray:
+    """A model whose loss is smaller, by ``fit``, where the true value is in place."""
+    found = np.abs(np.random.default_rng(seed).normal(1.0, 0.2, size=(len(values), 3)))
+    found[np.arange(len(values)), values] -= fit
+    return found
+
+
+def test_a_model_that_remembers_gives_members_away() -> None:
+    random = np.random.default_rng(0)
+    members, others = random.integers(0, 3, size=(2, 500))
+    found = infer_attribute(
+        losses(members, 0.8, 1),
+        members,
+        losses(others, 0.0, 2),
+        others,
+        prior=[1, 1, 1],
+        train_loss=0.3,
+        imputed=np.zeros(500),
+    )
+    assert found.member_accuracy > 0.9
+    assert found.advantage_low > 0.4
+    assert found.advantage_low < found.advantage < found.advantage_high
+    assert found.gain == pytest.approx(found.member_accuracy - found.imputed_accuracy)
+
+
+def test_a_model_that_does_not_remember_has_no_advantage() -> None:
+    random = np.random.default_rng(3)
+    members, others = random.integers(0, 3, size=(2, 500))
+    found = infer_attribute(
+        losses(members, 0.5, 4),
+        members,
+        losses(others, 0.5, 5),
+        others,
+        prior=[1, 1, 1],
+        train_loss=0.3,
+        imputed=members,
+    )
+    assert found.advantage_low < 0 < found.advantage_high
+    assert found.gain < 0  # imputation knew it all
+
+
+def test_the_prior_decides_where_losses_do_not() -> None:
+    values = np.array([2, 2, 0])
+    same = np.full((3, 3), 0.5)
+    found = infer_attribute(same, values, same, values, prior=[0.2, 0.1, 0.7], train_loss=1.0, imputed=values)
+    assert found.member_accuracy == pytest.approx(2 / 3)
+
+
+def test_imputation_learns_what_other_records_tell() -> None:
+    random = np.random.default_rng(6)
+    x = random.normal(size=(800, 4)) * np.array([1.0, 100.0, 1.0, 0.0]) + 5
+    values = (x[:, 0] > 5).astype(int)
+    guessed = impute(x[:400], values[:400], x[400:], num_values=2)
+    assert (guessed == values[400:]).mean() > 0.95
+
+
+def test_what_is_no_loss_is_refused() -> None:
+    bad = np.full((2, 2), np.nan)
+    with pytest.raises(InvalidArgument, match="NaN"):
+        infer_attribute(bad, [0, 1], bad, [0, 1], prior=[1, 1], train_loss=1.0, imputed=[0, 1])
+    good = np.zeros((2, 2))
+    with pytest.raises(InvalidArgument, match="a loss for each"):
+        infer_attribute(good, [0, 1, 1], good, [0, 1], prior=[1, 1], train_loss=1.0, imputed=[0, 1])
+    with pytest.raises(InvalidArgument, match="one guess"):
+        infer_attribute(good, [0, 1], good, [0, 1], prior=[1, 1], train_loss=1.0, imputed=[0])

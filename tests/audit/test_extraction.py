@@ -1,0 +1,83 @@
+"""Model extraction: exact for linear models, approximate by a student."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+
+from hush.audit.extraction import agreement, extract_linear, knockoff
+from hush.errors import InvalidArgument
+from hush.randomness import TestSource
+
+RANDOM = np.random.default_rng(0)
+WEIGHTS, BIAS = RANDOM.normal(size=(20, 4)), RANDOM.normal(size=4)
+
+
+class Victim:
+    """A linear model that counts what it is asked."""
+
+    def __init__(self, *, probabilities: bool = False) -> None:
+        self.asked, self._probabilities = 0, probabilities
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        self.asked += len(x)
+        logits = x @ WEIGHTS + BIAS
+        return log_softmax(logits, axis=1) if self._probabilities else logits
+
+
+def test_a_linear_model_is_extracted_exactly() -> None:
+    victim = Victim()
+    copy = extract_linear(victim, 20)
+    assert victim.asked == 21
+    assert np.allclose(copy.weights, WEIGHTS, atol=1e-12)
+    assert np.allclose(copy.bias, BIAS, atol=1e-12)
+
+
+def test_probabilities_give_the_same_answers() -> None:
+    """log p is not linear, but its differences between classes are."""
+    copy = extract_linear(Victim(probabilities=True), 20)
+    x = np.random.default_rng(1).normal(size=(1000, 20))
+    assert agreement(copy.logits, Victim(), x) == 1.0
+
+
+def test_what_is_not_linear_is_shown_by_agreement() -> None:
+    def victim(x: np.ndarray) -> np.ndarray:
+        return np.stack([x[:, 0] ** 2 - 1, 1 - x[:, 0] ** 2], 1)
+
+    x = np.random.default_rng(2).normal(size=(500, 3))
+    assert agreement(extract_linear(victim, 3).logits, victim, x) < 0.9
+
+
+def test_a_student_learns_from_answers() -> None:
+    random = np.random.default_rng(3)
+    x = random.normal(size=(1000, 20))
+    labels = (x @ WEIGHTS + BIAS).argmax(1)
+    few, many = (
+        knockoff(Victim(), random.normal(size=(600, 20)), queries=count, inputs=x, labels=labels, source=TestSource(4))
+        for count in (20, 600)
+    )
+    assert many.queries == 600
+    assert many.victim_accuracy == 1.0
+    assert many.agreement == many.accuracy > 0.95 > few.agreement
+
+
+def test_a_student_of_ones_own() -> None:
+    x = np.random.default_rng(5).normal(size=(50, 20))
+
+    def fit(inputs: np.ndarray, wanted: np.ndarray) -> Victim:
+        assert np.allclose(wanted.sum(1), 1)
+        return Victim()
+
+    found = knockoff(Victim(), x, queries=10, inputs=x, labels=np.zeros(50), fit=fit)
+    assert found.agreement == 1.0
+
+
+def test_what_cannot_be_asked_is_refused() -> None:
+    x = np.zeros((5, 20))
+    with pytest.raises(InvalidArgument, match="queries"):
+        knockoff(Victim(), x, queries=6, inputs=x, labels=np.zeros(5))
+    with pytest.raises(InvalidArgument, match="labels"):
+        knockoff(Victim(), x, queries=5, inputs=x, labels=np.zeros(4))
+    with pytest.raises(InvalidArgument, match="finite"):
+        extract_linear(lambda given: np.full((len(given), 2), np.inf), 3)

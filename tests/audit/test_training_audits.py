@@ -1,0 +1,145 @@
+"""White-box audits of the real step: how tight they are, that they are valid, and what they refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest
+from torch import nn
+
+from audit.step_setups import ASIDE, Probe, data, loss, setup
+from hush.accounting import Gaussian, PldAccountant
+from hush.audit.training import (
+    Observations,
+    Recorder,
+    Setup,
+    audit_claim,
+    audit_gaussian,
+    compare_claim,
+    observe,
+)
+from hush.errors import InvalidArgument, Unsupported
+from hush.guarantee import Bound
+from hush.randomness import TestSource
+from hush.training import Adaptive, Exponential, Microbatches, Schedule
+
+
+@pytest.fixture(scope="module")
+def thousand() -> Observations:
+    return observe(setup(noise_multiplier=1.0), observations=1000, source=TestSource(1))
+
+
+def test_the_bound_reaches_four_fifths_of_the_truth(thousand: Observations) -> None:
+    found = audit_gaussian(thousand, delta=1e-5)
+    assert found.mu_lower is not None
+    assert 0.8 <= found.mu_lower <= 1.0
+    assert found.bound is Bound.LOWER
+    assert not found.compare(thousand.claimed(1e-5)).violated
+
+
+def test_two_runs_and_samples_reach_it_too() -> None:
+    sampled = setup(dataset=ASIDE, batch_size=5, noise_multiplier=0.8)
+    found = audit_gaussian(observe(sampled, observations=1000, runs=2, source=TestSource(2)), delta=1e-5)
+    assert found.mu_lower is not None
+    assert 0.8 / 0.8 <= found.mu_lower <= 1 / 0.8
+
+
+def _network() -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3))
+
+
+def _cross_entropy(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(model(x), y, reduction="none")
+
+
+def test_a_network_with_a_loss_of_its_own_reaches_it() -> None:
+    """The canary is an ordinary example, whose gradient is longer than the clip norm."""
+    generator = torch.Generator().manual_seed(1)
+    dataset = torch.randn(20, 8, generator=generator), torch.randint(0, 3, (20,), generator=generator)
+    settings = {"noise_multiplier": 0.5, "clip_norm": 0.1}
+    network = Setup(model=_network, dataset=dataset, loss=_cross_entropy, settings=settings)
+    found = observe(network, observations=1000, source=TestSource(3))
+    bound = audit_gaussian(found, delta=1e-5).mu_lower
+    assert bound is not None
+    assert 0.8 * 2 <= bound <= 2
+    assert not compare_claim(found, confidence=0.999).violated
+
+
+def test_steps_are_composed_by_the_accountant(thousand: Observations) -> None:
+    found = audit_gaussian(thousand, delta=1e-5, num_steps=100)
+    assert found.mu_lower is not None
+    exact = PldAccountant().compose(Gaussian(1 / found.mu_lower), 100)
+    assert found.epsilon_lower == pytest.approx(exact.epsilon(1e-5), rel=1e-3)
+    assert found.epsilon_lower < PldAccountant().compose(Gaussian(1.0), 100).epsilon(1e-5)
+
+
+def test_scores_are_in_clip_norms(thousand: Observations) -> None:
+    shift = thousand.scores_in[:, 0].mean() - thousand.scores_out[:, 0].mean()
+    assert shift == pytest.approx(1.0, abs=5 * np.sqrt(2 / 1000))
+    assert thousand.scores_out[:, 0].std() == pytest.approx(1.0, abs=0.12)
+
+
+def _imagined(mu: float, real: Observations, seed: int, count: int = 200) -> Observations:
+    """What a Gaussian mechanism of this mu would have shown."""
+    random = np.random.default_rng(seed)
+    ins, outs = random.normal(size=(count, 3)), random.normal(size=(count, 3))
+    ins[:, 0] += mu
+    return replace(real, scores_in=ins, scores_out=outs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["gaussian", "claim"])
+def test_bounds_fail_no_more_often_than_they_may(way: str, thousand: Observations) -> None:
+    """Over 500 audits at 95 %, of a mechanism that has exactly the privacy that is claimed."""
+    failed = 0
+    for seed in range(500):
+        seen = _imagined(1.0, thousand, seed)
+        if way == "gaussian":
+            failed += float(audit_gaussian(seen, delta=1e-5).mu_lower or 0) > 1.0
+        else:
+            failed += compare_claim(seen).violated
+    assert binomtest(failed, 500, 0.05, alternative="greater").pvalue > 1e-3
+
+
+def test_a_mechanism_with_less_privacy_than_claimed_is_caught(thousand: Observations) -> None:
+    assert compare_claim(_imagined(3.0, thousand, 0)).violated
+    assert not compare_claim(_imagined(0.0, thousand, 0)).violated
+
+
+def test_the_recorder_leaves_weights_as_they_are() -> None:
+    model = nn.Linear(2, 1)
+    recorder = Recorder(model.parameters())
+    before = [param.clone() for param in model.parameters()]
+    model(torch.ones(1, 2)).sum().backward()
+    recorder.step()
+    assert all(torch.equal(one, two) for one, two in zip(before, model.parameters(), strict=True))
+    assert recorder.seen[0].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_what_cannot_be_audited_is_refused(thousand: Observations) -> None:
+    with pytest.raises(InvalidArgument, match="settings"):
+        setup(num_steps=3)
+    with pytest.raises(Unsupported, match="clip norm moves"):
+        setup(clipping=Adaptive(1.0))
+    with pytest.raises(Unsupported, match="steps that differ"):
+        setup(schedule=Schedule(noise_multiplier=Exponential(1.0, 2.0, 10)))
+    with pytest.raises(InvalidArgument, match="1 or 2"):
+        observe(setup(), runs=3)
+    with pytest.raises(InvalidArgument, match="at least 20"):
+        audit_claim(replace(thousand, scores_in=thousand.scores_in[:5]))
+    plan = replace(thousand.plan, contribution=Microbatches(2), relation=thousand.plan.relation.ZERO_OUT)
+    with pytest.raises(Unsupported, match="no plain Gaussian"):
+        audit_gaussian(replace(thousand, plan=plan), delta=1e-5)
+
+
+def test_a_canary_without_a_gradient_is_refused() -> None:
+    silent = Setup(
+        model=Probe, dataset=data(canary=(0.0, 0.0)), loss=loss, settings={"noise_multiplier": 1.0, "clip_norm": 1.0}
+    )
+    with pytest.raises(InvalidArgument, match="not zero"):
+        observe(silent, observations=1, source=TestSource(1))
