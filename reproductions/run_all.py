@@ -23,6 +23,7 @@ SCRIPTS = {  # in the order of the page
     "projections": "Projected norms and micro-batches",
     "transfer": "From MNIST to Fashion-MNIST",
     "disparate_impact": "A rare class",
+    "membership": "Epsilon against membership attacks (Jayaraman and Evans 2019)",
     "gradient_descent": "Gradient descent on a convex problem",
 }
 HERE = Path(__file__).resolve().parent

@@ -67,7 +67,7 @@ def test_the_report_shows_it_and_the_published_one_does_not(tmp_path: Path, caps
         runs.audit(run, seconds=1000, source=TestSource(1))
         page = (run / "report.html").read_text()
         assert page.count('id="audit"') == page.count('href="#audit"') == 1
-        assert "claimed limit" in page
+        assert "limit at epsilon 2" in page
         check(page)
         assert publishable(page) == publishable(plain)
     stored = json.loads((run / "not-private-audit.json").read_text())

@@ -48,6 +48,7 @@ figure { margin: 1rem 0; display: grid; grid-template-columns: minmax(0, 27.5rem
 .plot .figure { font-weight: 600; font-variant-numeric: tabular-nums; }
 .plot .grid { stroke: var(--rule); stroke-width: 1; }
 .plot .reference { fill: none; stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 5 4; }
+.plot .reference.chance { stroke-dasharray: 1 3; }
 .plot .whisker { stroke: var(--ink); stroke-width: 1.4; }
 .plot .bracket { stroke: var(--ink); stroke-width: 1.2; fill: none; }
 .plot .line { fill: none; stroke-width: 2; stroke-linejoin: round; }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from hush.audit import AuditResult, roc
 from hush.audit.canaries import LabelCanaries, audit_label_canaries, calibrated_scores, label_canaries
+from hush.audit.membership import roc_figure
 from hush.errors import InvalidArgument, Unsupported, check_positive
 from hush.guarantee import Guarantee
 from hush.randomness import Source, source_or_default
@@ -211,7 +213,8 @@ def _write(folder: Folder, found: AuditResult, claimed: Guarantee, scores: Float
     _replace(folder.path / AUDIT, json.dumps(content, indent=2, allow_nan=False) + "\n")
     if folder.has("report.html"):
         page = (folder.path / "report.html").read_text(encoding="utf-8")
-        _replace(folder.path / "report.html", with_audit(page, content))
+        drawn = roc_figure({"the attack": curve}, claimed=claimed if claimed.epsilon < math.inf else None)
+        _replace(folder.path / "report.html", with_audit(page, content, drawn))
 
 
 def _rates(num_out: int) -> Floats:

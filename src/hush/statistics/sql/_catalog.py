@@ -216,11 +216,13 @@ def _checked_bounds(pair: Sequence[float]) -> tuple[float, float]:
     low, high = (float(end) for end in pair)
     if not (-1e50 <= low < high <= 1e50 and math.isfinite(high - low)) or high - low < 1e-50:
         raise InvalidArgument("bounds", pair, "finite numbers with lower < upper", advice)
+    if any(0 < abs(end) < 1e-50 for end in (low, high)):
+        raise InvalidArgument("bounds", pair, "ends that are 0 or not closer to it than 1e-50", advice)
     return low, high
 
 
 def _check_keys(values: Sequence[Any], kind: Kind) -> None:
-    if not values or len({(type(value), value) for value in values}) != len(values):
+    if not values or len(set(values)) != len(values):
         raise InvalidArgument("keys", values, "a list of distinct values, at least one")
     for value in values:
         wrong = isinstance(value, bool) != (kind is Kind.BOOL) or not isinstance(value, _PYTHON.get(kind, ()))

@@ -140,6 +140,10 @@ class Dialect:
         """Return a number, in double precision."""
         return f"CAST({value!r} AS {self.double})"
 
+    def in_range(self, number: str) -> str:
+        """Return a number that later arithmetic cannot make raise: as small as 0, or missing, beyond what it takes."""
+        return f"(CASE WHEN ABS({number}) < 1e-100 THEN 0 WHEN ABS({number}) <= 1e100 THEN {number} END)"
+
     def try_cast(self, text: str, target: str) -> str:
         """Return a cast that gives NULL where it has no value."""
         return f"{'TRY_CAST' if self.tries else 'CAST'}({text} AS {target})"

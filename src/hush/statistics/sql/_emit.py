@@ -48,7 +48,9 @@ def row_integer(
 
     Sums of integers do not depend on the order of rows, which other units could change (Casacuberta et al. 2022).
     """
-    clamped = f"LEAST(GREATEST({value}, {to.real(bounds[0])}), {to.real(bounds[1])})"
+    # An end that is computed from a query's constants may be so small that its square vanishes, which may raise.
+    low, high = (0.0 if abs(end) < 1e-100 else end for end in bounds)
+    clamped = f"LEAST(GREATEST({value}, {to.real(low)}), {to.real(high)})"
     inner = f"{clamped} * {clamped}" if square else clamped
     on_grid = f"FLOOR(({inner} - {to.real(offset)}) / {to.real(grid)} + {to.real(0.5)})"
     return f"(CASE WHEN {value} BETWEEN -1e100 AND 1e100 THEN CAST({on_grid} AS BIGINT) ELSE 0 END)"
@@ -152,8 +154,8 @@ def _sum(found: Expr, to: Dialect) -> str:
     integer = row_integer(expression(inner, to), (inner.low, inner.high), 0.0, grid, to)
     total = f"(CAST(SUM({integer}) AS {to.double}) * {to.real(grid)})"
     if found.op == "sum_of":
-        return total
-    return f"({total} / NULLIF(COUNT({expression(inner, to)}), 0))"
+        return to.in_range(total)
+    return to.in_range(f"{total} / NULLIF(COUNT({expression(inner, to)}), 0)")
 
 
 _SPECIAL: Mapping[str, Callable[[Expr, Dialect], str]] = {

@@ -52,7 +52,7 @@ class Release:
     @property
     def sensitivity(self) -> int:
         """The most by which one unit changes one group (Linf), in steps of the grid."""
-        return max(abs(self.lower), abs(self.upper))
+        return max(abs(self.lower), abs(self.upper), 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,8 @@ def _literal(to: Translator, node: exp.Literal) -> Expr:
         raise to.refuse(node, "this number cannot be read", "Write it in decimals") from None
     if not abs(value) <= 1e50:
         raise to.refuse(node, "a number beyond 1e50 is not supported")
+    if 0 < abs(value) < 1 / 1e50:  # products of such would vanish, which PostgreSQL takes for an error
+        raise to.refuse(node, "a number closer to 0 than 1e-50 is not supported", "Write 0")
     if node.this.isdecimal() and value <= 2**62:
         return literal(int(node.this), Kind.INT)
     return literal(value, Kind.FLOAT)
