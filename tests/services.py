@@ -38,7 +38,7 @@ exec "$HUSH_TEST_JAVA" "$@"
 """
 # The shell stops the server when its input ends, and that is when the tests' process does, however it does.
 _KEPT = '"$@" >log 2>&1 & server=$!; cat >/dev/null; kill -INT $server; wait $server; rm -rf data log'
-_POSTGRES_SETTINGS = {"listen_addresses": "", "fsync": "off", "max_connections": "40", "shared_buffers": "16MB"}
+_POSTGRES_SETTINGS = {"listen_addresses": "", "fsync": "off", "max_connections": "120", "shared_buffers": "16MB"}
 
 # One core, little memory, and nothing compiled for long: tables of tests have some hundred rows.
 SPARK_SETTINGS: Mapping[str, str] = {

@@ -10,6 +10,8 @@ What is where:
 - `privatize`, `fit`, `tune`: private training of PyTorch models, and the search for its settings. Home: `training`,
   loaded on first use; needs ``hush[torch]``.
 - `table`: SQL over personal data, answered privately. Home: ``hush.statistics``, which has statistics of arrays, too.
+- `Ledger`: one budget over everything that is released from some data. Home: ``hush.ledger``, loaded on first use;
+  needs ``hush[ledger]``.
 - ``hush.randomness``: the one source of noise.
 - `HushError`: the base of everything that hush raises on purpose. Home: `hush.errors`.
 - ``hush.audit``: attacks that put a number under the promise. Loaded on first use.
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from hush import accounting as accounting
     from hush import mechanisms as mechanisms
     from hush import training as training
+    from hush.ledger import Ledger as Ledger
     from hush.statistics.sql import table as table
     from hush.training import fit as fit
     from hush.training import privatize as privatize
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Guarantee",
     "HushError",
+    "Ledger",
     "Relation",
     "Unit",
     "__version__",
@@ -48,14 +52,13 @@ __all__ = [
     "mechanisms",
     "privatize",
     "table",
-    "training",
     "tune",
 ]
 
 __version__ = "0.1.0"
 
 # Subpackages that are public at the root but too heavy to load before they are needed.
-_LAZY = frozenset({"accounting", "audit", "data", "mechanisms", "report", "runs", "statistics", "training"})
+_LAZY = frozenset({"accounting", "audit", "data", "ledger", "mechanisms", "report", "runs", "statistics", "training"})
 _FROM_TRAINING = frozenset({"fit", "privatize", "tune"})
 
 
@@ -74,8 +77,12 @@ if not TYPE_CHECKING:  # a type checker that saw this would take every misspelt 
             from hush.statistics.sql import table
 
             return table
+        if name == "Ledger":
+            from hush.ledger import Ledger
+
+            return Ledger
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *_FROM_TRAINING, "table"})
+    return sorted({*globals(), *_LAZY, *_FROM_TRAINING, "Ledger", "table"})

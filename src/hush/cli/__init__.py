@@ -1,4 +1,4 @@
-"""The command line: `hush train`, `tune`, `schema`, `query`, `plan`, `account`, `audit` and `attack`.
+"""The command line: `hush train`, `tune`, `schema`, `query`, `ledger`, `plan`, `account`, `audit` and `attack`.
 
 All print for people by default, and for scripts with ``--json``. Errors go to standard error in one line; standard
 output then stays empty. Exit status: 0 if all went well, 2 if something was refused, 1 if the machine could not go on
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from hush import __version__
-from hush.cli import _account, _attack, _audit, _plan, _query, _schema, _train, _tune
+from hush.cli import _account, _attack, _audit, _ledger, _plan, _query, _schema, _train, _tune
 from hush.errors import HushError
 
 __all__ = ["main"]
@@ -40,6 +40,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hush", description="Differential privacy that proves what it gave away.")
     parser.add_argument("--version", action="version", version=f"hush {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (_train, _tune, _schema, _query, _plan, _account, _audit, _attack):
+    for module in (_train, _tune, _schema, _query, _ledger, _plan, _account, _audit, _attack):
         module.add_parser(commands)
     return parser

@@ -96,7 +96,7 @@ def _finite(value: float) -> float | None:
 def _event(options: argparse.Namespace) -> Event:
     if options.events is None:
         given = {name: getattr(options, name) for name in _PHASE_KEYS}
-        return _phase({name: value for name, value in given.items() if value is not None})
+        return phase_event({name: value for name, value in given.items() if value is not None})
     for name in ("sampling_rate", "steps"):
         if getattr(options, name) is not None:
             raise InvalidArgument(name, getattr(options, name), "no value with --events", "State it in each phase")
@@ -108,10 +108,11 @@ def _event(options: argparse.Namespace) -> Event:
     phases = data if isinstance(data, list) else [data]
     if not phases:
         raise InvalidArgument("events", str(options.events), "at least one phase")
-    return Composed(tuple(_phase(phase) for phase in phases))
+    return Composed(tuple(phase_event(phase) for phase in phases))
 
 
-def _phase(phase: Any) -> Event:
+def phase_event(phase: Any) -> Event:
+    """Return the event of a phase: a few numbers, or any event as `Event.to_json` writes it."""
     if not isinstance(phase, dict):
         raise InvalidArgument("phase", phase, "a JSON object", 'Such as {"noise_multiplier": 1.1, "steps": 100}')
     if "kind" in phase:

@@ -8,6 +8,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from hush.cli._charged import add_charging, budget_of
 from hush.cli._declared import number, pair
 from hush.cli._terminal import table as lay_out
 from hush.errors import InvalidArgument, Unsupported
@@ -50,6 +51,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--confidence", type=float, default=0.95, help="of --accuracy and of intervals (0.95)")
     parser.add_argument("--price", action="store_true", help="tell what it would cost, and look at no data")
     parser.add_argument("--preview", action="store_true", help="show the answer for invented rows, and look at no data")
+    add_charging(parser)
+    parser.add_argument("--fresh", action="store_true", help="with --budget: ask again, and pay again, after a change")
     parser.add_argument("--format", choices=["table", "csv", "json"], default="table", help="of the answer")
     parser.set_defaults(run=run)
 
@@ -75,7 +78,8 @@ def run(options: argparse.Namespace) -> None:
     elif options.price:
         _print_price(people.price(options.sql, **_asked(options)), options.format)
     else:
-        _print_answer(people.sql(options.sql, **_asked(options)), options.format)
+        answer = people.sql(options.sql, **_asked(options), budget=budget_of(options), fresh=options.fresh)
+        _print_answer(answer, options.format)
 
 
 def _asked(options: argparse.Namespace) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hush.cli._charged import add_charging, budget_of
 from hush.cli._declared import add_declarations, add_source, declared
 from hush.cli._terminal import bar
 from hush.errors import InvalidArgument, Unsupported
@@ -17,7 +18,7 @@ from hush.errors import InvalidArgument, Unsupported
 if TYPE_CHECKING:
     from hush.runs import Outcome, Settings
 
-_ALONE = ("resume", "quiet", "json", "device")  # what may be said beside --resume
+_ALONE = ("resume", "quiet", "json", "device", "budget", "db")  # what may be said beside --resume
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -36,6 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_declarations(parser)
     add_model(parser)
     add_transfer(parser)
+    add_charging(parser)
     output = parser.add_argument_group("output")
     output.add_argument("--output", metavar="RUN", help="the folder to write; runs/NAME-1, -2, ... without it")
     output.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted")
@@ -95,13 +97,15 @@ def run(options: argparse.Namespace) -> None:
     from hush import runs
 
     progress = Shown(quiet=options.quiet)
+    budget = budget_of(options)
     try:
         if options.resume is not None:
             _refuse_more(options)
-            outcome = runs.resume(Path(options.resume), progress=progress, device=options.device)
+            outcome = runs.resume(Path(options.resume), progress=progress, device=options.device, budget=budget)
         else:
             settings = settings_of(options)
-            outcome = runs.train(settings, output_of(options.output, settings.data), progress=progress)
+            output = output_of(options.output, settings.data)
+            outcome = runs.train(settings, output, progress=progress, budget=budget)
     finally:
         progress.close()
     report(outcome, options)

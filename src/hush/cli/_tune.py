@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from hush.cli._charged import add_charging, budget_of
 from hush.cli._declared import add_declarations, add_source
 from hush.cli._train import Shown, add_budget, add_model, add_transfer, check_installed, output_of, report, settings_of
 from hush.errors import InvalidArgument
@@ -37,6 +38,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_declarations(parser)
     add_model(parser)
     add_transfer(parser)
+    add_charging(parser)
     output = parser.add_argument_group("output")
     output.add_argument("--output", metavar="RUN", help="the folder to write; runs/NAME-1, -2, ... without it")
     output.add_argument("--quiet", action="store_true", help="show nothing but the result")
@@ -54,7 +56,8 @@ def run(options: argparse.Namespace) -> None:
         settings = settings_of(options)
         space = dict(_searched(text) for text in options.search or ())
         place = Path(output_of(options.output, settings.data))
-        outcome = runs.tune(settings, space, place, mean_runs=options.runs, progress=progress)
+        budget = budget_of(options)
+        outcome = runs.tune(settings, space, place, mean_runs=options.runs, progress=progress, budget=budget)
     finally:
         progress.close()
     report(outcome, options)

@@ -59,6 +59,16 @@ class Unit:
         """Everything that one person contributed within one time window of the given length."""
         return cls(kind=UnitKind.USER_WINDOW, window=window)
 
+    @classmethod
+    def user_calendar(cls, window: str) -> Unit:
+        """Everything that one person contributed within one hour, day, week, month, quarter or year of the calendar.
+
+        It is stated as the shortest that such a window can be: a promise must not be larger than what is protected.
+        """
+        if window not in CALENDAR:
+            raise InvalidArgument("window", window, f"one of {', '.join(CALENDAR)}")
+        return cls.user_window(timedelta(days=CALENDAR[window]))
+
     def group(self, size: int) -> Unit:
         """Return the unit made of ``size`` of these units taken together."""
         return replace(self, group_size=self.group_size * check_count("size", size))
@@ -68,6 +78,9 @@ class Unit:
         window = "" if self.window is None else _duration(self.window)
         return f"{one}{window}" if self.group_size == 1 else f"group of {self.group_size} {many}{window}"
 
+
+CALENDAR = {"hour": 1 / 24, "day": 1, "week": 7, "month": 28, "quarter": 90, "year": 365}
+"""The windows of the calendar, and the fewest days that each has."""
 
 # How one unit and several are written, up to the length of the window.
 _NOUNS = {

@@ -3,6 +3,7 @@
 - `render`: from a run's record (a plain mapping) to the page.
 - `with_audit`: a page with what an audit found.
 - `publishable`: the same page without what is not private.
+- ``hush.report.parts``: what pages are made of, for reports of other layers.
 
 Standard library only. The page has no script and refers to nothing outside itself.
 """

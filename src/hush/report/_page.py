@@ -11,13 +11,13 @@ from hush.guarantee import Guarantee
 from hush.report import _numbers as numbers
 from hush.report._account import budget, public, reproduction, settings
 from hush.report._diagnostics import diagnostics
+from hush.report._document import document, tile
 from hush.report._groups import classes, groups
-from hush.report._markup import Html, bullets, join, name, tag
+from hush.report._markup import Html, bullets, name, tag
 from hush.report._promise import promise, read_guarantee, shown_epsilon
 from hush.report._quality import calibration, confusion
 from hush.report._result import curve, result
 from hush.report._section import END, GENERATOR, Section, hidden, listed, mapping, may_be_published
-from hush.report._style import STYLE
 
 # In the order in which they are read. To add a section: a function from the record to it, and a place here.
 _SECTIONS: Final[tuple[Callable[[Mapping[str, Any]], Section | None], ...]] = (
@@ -33,9 +33,6 @@ _SECTIONS: Final[tuple[Callable[[Mapping[str, Any]], Section | None], ...]] = (
     reproduction,
     diagnostics,
 )
-
-# Even if some text were to become markup, a browser that obeys this runs no script and fetches nothing.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def render(record: Mapping[str, Any]) -> str:
@@ -63,25 +60,13 @@ def render(record: Mapping[str, Any]) -> str:
         raise InvalidArgument("record", type(record).__name__, "a mapping of the run's parts")
     guarantee = read_guarantee(record)
     found = [promise(guarantee), *(section for make in _SECTIONS if (section := make(record)) is not None)]
-    main = tag("main", *(section.html() for section in found))
-    body = join([_header(record, guarantee, has_secrets=END in main), _contents(found), main], "\n")
-    return f'<!DOCTYPE html>\n<html lang="en">\n{_head(record)}\n{tag("body", body)}\n</html>\n'
+    has_secrets = any(END in section.body for section in found)
+    header = _header(record, guarantee, has_secrets=has_secrets)
+    return document(_title(record), header, found, generator=GENERATOR)
 
 
 def _title(record: Mapping[str, Any]) -> str:
     return str(record.get("title") or "Report on a private training run")
-
-
-def _head(record: Mapping[str, Any]) -> Html:
-    return tag(
-        "head",
-        Html('<meta charset="utf-8">'),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        GENERATOR,
-        tag("title", _title(record)),
-        tag("style", Html(STYLE)),
-    )
 
 
 def _header(record: Mapping[str, Any], guarantee: Guarantee | None, *, has_secrets: bool) -> Html:
@@ -117,15 +102,15 @@ def _tiles(record: Mapping[str, Any], guarantee: Guarantee | None) -> Html:
         tiles.append(_tile(str(guarantee.unit), "unit of protection"))
     if accuracy := mapping(record, "accuracy"):
         private = may_be_published(record, "accuracy")
-        tile = _tile(
+        measured = _tile(
             numbers.percent(accuracy.get("value")), "accuracy" if private else "accuracy (not private)", private
         )
-        tiles.append(tile if private else hidden(tile))
+        tiles.append(measured if private else hidden(measured))
     return tag("div", *tiles, class_="tiles")
 
 
 def _tile(figure: str, label: str, private: bool = True) -> Html:
-    return tag("div", tag("b", figure), tag("span", label), class_="tile" if private else "tile secret")
+    return tile(figure, label, class_="tile" if private else "tile secret")
 
 
 def _secrets_notice() -> Html:
@@ -146,8 +131,3 @@ def _warnings(record: Mapping[str, Any]) -> Html | None:
     if not sentences:
         return None
     return tag("div", tag("p", tag("strong", "Warnings")), bullets(map(name, sentences)), class_="notice")
-
-
-def _contents(sections: list[Section]) -> Html:
-    links = bullets(tag("a", section.title, href=f"#{section.key}") for section in sections)
-    return tag("nav", links, aria_label="Contents")

@@ -236,10 +236,12 @@ def _whisker_up(x: float, low: float, high: float) -> Html:
 def _reference(reference: tuple[str, float], x: Scale, y: Scale) -> Html:
     label, value = reference
     spot = y(value)
+    # Above the line; below it where the name of the axis stands above.
+    beside = spot - 5 if spot > y.end + 15 else spot + 15
     return join(
         [
             tag("line", x1=x.start, x2=x.end, y1=spot, y2=spot, class_="reference"),
-            tag("text", shortened(label, x.end - x.start), x=x.start + 4, y=spot - 5, class_="aside"),
+            tag("text", shortened(label, x.end - x.start), x=x.start + 4, y=beside, class_="aside"),
         ]
     )
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hush.accounting import Composed, Event, Gaussian, PldAccountant, calibrate_noise
-from hush.accounting.events import plain_event
+from hush.accounting import Composed, Event, Gaussian, ParallelByIndex, PldAccountant, calibrate_noise
+from hush.accounting.events import Qualified, plain_event
 from hush.data import Learn
 from hush.guarantee import Guarantee
 from hush.training import Plan
@@ -44,6 +44,11 @@ class Budget:
         """Return what those who are trained on are part of: learning, and the first steps or all."""
         steps, _ = plain_event(self.plan.event(num_steps), self.plan.relation, self.plan.unit)
         return steps if self.learned is None else Composed((self.learned, steps))
+
+    def whole_event(self) -> Event:
+        """Return all that a person can be part of: training or, held out, the figures."""
+        both = self.event() if self.figures is None else ParallelByIndex((self.event(), self.figures))
+        return Qualified(both, self.plan.relation.value, str(self.plan.unit), self.assumptions)
 
     def epsilon(self, num_steps: int | None = None) -> float:
         """Return what that costs."""

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hush.accounting import budget as charging
 from hush.data import Prepared
 from hush.errors import HushError, InvalidArgument
 from hush.randomness import KeyedSource, Source, source_or_default
@@ -30,7 +31,12 @@ _KEY = "key.json"
 
 
 def train(
-    settings: Settings, output: Path, *, progress: Progress | None = None, source: Source | None = None
+    settings: Settings,
+    output: Path,
+    *,
+    progress: Progress | None = None,
+    source: Source | None = None,
+    budget: charging.Budget | None = None,
 ) -> Outcome:
     """Do a run, in a new folder.
 
@@ -39,6 +45,8 @@ def train(
         output: The folder; it must be new or empty.
         progress: Who is told how far it is.
         source: Where secret keys come from; for tests, a TestSource.
+        budget: What the run is charged to, such as a ledger's data set: reserved before anything is told, committed
+            when it is finished. An interrupted run keeps what it has reserved.
 
     Guarantee:
         What is returned, and every file of the finished folder but those named not-private and the framed part of
@@ -52,7 +60,8 @@ def train(
     folder = Folder(output)
     try:
         folder = Folder.create(output)
-        folder.write_json("run.json", {"format": "hush-run/1", "settings": settings.to_json()})
+        said = {"settings": settings.to_json(), "charged": budget is not None}
+        folder.write_json("run.json", {"format": "hush-run/1", **said})
         key = source_or_default(source).words(4).tobytes().hex()
         tested = "test randomness" if source is not None else None
         folder.write_json(_KEY, {"key": key, "assumption": tested}, secret=True)
@@ -61,7 +70,7 @@ def train(
         raise NoRoom(output, begun=False) from None
     try:
         with folder.locked(), _stoppable(folder):
-            return _Job(folder, settings, progress or Silence(), source).run()
+            return _Job(folder, settings, progress or Silence(), source, budget).run()
     except (Interrupted, NoRoom):
         raise  # it can go on
     except HushError:
@@ -70,16 +79,29 @@ def train(
         raise
 
 
-def resume(path: Path, *, progress: Progress | None = None, device: str | None = None) -> Outcome:
-    """Go on with a run that was interrupted; nothing that it has spent is spent again."""
+def resume(
+    path: Path,
+    *,
+    progress: Progress | None = None,
+    device: str | None = None,
+    budget: charging.Budget | None = None,
+) -> Outcome:
+    """Go on with a run that was interrupted; nothing that it has spent is spent again.
+
+    A run that is charged to a budget goes on with what it has reserved there.
+    """
     folder = Folder.open(path)
     if folder.finished:
         raise InvalidArgument("resume", str(path), "a run that is not finished", "This one is: see its report.html")
-    settings = Settings.from_json(folder.read_json("run.json")["settings"])
+    said = folder.read_json("run.json")
+    settings = Settings.from_json(said["settings"])
+    if said.get("charged", False) != (budget is not None):
+        expected = "the one that the run was begun with" if said.get("charged") else "none: the run was begun without"
+        raise InvalidArgument("budget", "given" if budget is not None else None, expected)
     if device is not None:
         settings = settings.at(device=device)
     with folder.locked(), _stoppable(folder):
-        return _Job(folder, settings, progress or Silence(), None).run()
+        return _Job(folder, settings, progress or Silence(), None, budget).run()
 
 
 @contextmanager
@@ -116,9 +138,16 @@ def device_named(name: str | None) -> torch.device:
 class _Job:
     """One run in one process."""
 
-    def __init__(self, folder: Folder, settings: Settings, progress: Progress, source: Source | None) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        settings: Settings,
+        progress: Progress,
+        source: Source | None,
+        budget: charging.Budget | None,
+    ) -> None:
         self._folder, self._settings, self._progress = folder, settings, progress
-        self._test_source = source
+        self._test_source, self._budget = source, budget
         secret = folder.read_json(_KEY, secret=True)
         self._key = bytes.fromhex(secret["key"])
         self._stated = (secret["assumption"],) if secret["assumption"] else ()
@@ -133,6 +162,7 @@ class _Job:
         trained.measurer = self._measurer(ready)
         trained.source = self._test_source
         trained.begin()
+        reservation = self._reserved(ready)
         self._tell(ready)  # not before all that may refuse: what was learned is told by runs that count it
         network = trained.run()
         outcome = publish(
@@ -146,7 +176,23 @@ class _Job:
             resumed=trained.resumed,
         )
         self._folder.finish()
+        if reservation is not None:
+            reservation.commit()
         return outcome
+
+    def _reserved(self, ready: Ready) -> charging.Reservation | None:
+        """Set aside what the run costs, under a name that the same run has when it goes on."""
+        if self._budget is None:
+            return None
+        return self._budget.reserve(
+            charging.Charge(
+                event=ready.budget.whole_event(),
+                purpose=f"hush train: {ready.description.model} on {Path(self._settings.data).name}"[:400],
+                delta=ready.plan.delta,
+                request=f"run {hashlib.sha256(b'a run' + self._key).hexdigest()[:32]}",
+                resumes=True,
+            )
+        )
 
     def _prepare(self) -> Ready:
         settings = self._settings

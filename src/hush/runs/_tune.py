@@ -19,7 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hush.accounting import PldAccountant
+from hush.accounting import Composed, Event, ParallelByIndex, PldAccountant
+from hush.accounting import budget as charging
+from hush.accounting.events import Qualified
 from hush.data import Prepared
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee
@@ -42,6 +44,7 @@ from hush.training import (
     PrivateScore,
     PublicScore,
     Tuned,
+    TuningPlan,
     merge_lora,
     plan_tuning,
 )
@@ -58,6 +61,7 @@ def tune(
     mean_runs: float = 10.0,
     progress: Progress | None = None,
     source: Source | None = None,
+    budget: charging.Budget | None = None,
 ) -> Outcome:
     """Search, and write the best run down as `train` does. How many runs there were, nobody gets to know.
 
@@ -68,6 +72,7 @@ def tune(
         mean_runs: How many runs there are on average. Their number is drawn at random, and secret.
         progress: Who is told what goes on; not how far it is.
         source: Where secret keys come from; for tests, a TestSource.
+        budget: What the search is charged to, such as a ledger's data set: reserved before it begins.
 
     Guarantee:
         (epsilon, delta)-differential privacy of all that is written but what is named not-private.
@@ -84,7 +89,7 @@ def tune(
         said = {"search": {name: list(values) for name, values in space.items()}, "mean_runs": mean_runs}
         folder.write_json("run.json", {"format": "hush-run/1", "settings": settings.to_json(), **said})
         with folder.locked():
-            outcome = _Search(folder, settings, progress or Silence(), source).run(space, mean_runs)
+            outcome = _Search(folder, settings, progress or Silence(), source, budget).run(space, mean_runs)
         folder.finish()
         return outcome
     except (HushError, KeyboardInterrupt):  # nothing was told
@@ -93,7 +98,15 @@ def tune(
 
 
 class _Search:
-    def __init__(self, folder: Folder, settings: Settings, progress: Progress, source: Source | None) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        settings: Settings,
+        progress: Progress,
+        source: Source | None,
+        budget: charging.Budget | None,
+    ) -> None:
+        self._budget = budget
         self._device = device_named(settings.device)
         self._folder, self._settings, self._progress = folder, settings.at(device=str(self._device)), progress
         self._source = source_or_default(source)
@@ -137,10 +150,32 @@ class _Search:
             f"epsilon {search.guarantee().epsilon:.3g}; one of its runs would cost {search.one_run().epsilon:.3g}."
         )
         self._compute_features(drafts, prepared)
+        reservation = self._reserved(search, prepared, spared, delta)
         best = search.run(self._train(drafts, prepared, told), source=self._source, progress=False)
         if not best.found or best.settings is None:
             raise InvalidArgument("space", str(list(space)), "settings of which one trains a model", "All runs failed")
-        return self._write(best, drafts, prepared, spared, delta)
+        outcome = self._write(best, drafts, prepared, spared, delta)
+        if reservation is not None:
+            reservation.commit()
+        return outcome
+
+    def _reserved(
+        self, search: TuningPlan, prepared: Prepared, spared: float, delta: float
+    ) -> charging.Reservation | None:
+        """Set aside what the search costs, with learning for those trained on, and figures for those held out."""
+        if self._budget is None:
+            return None
+        trained: Event = search.event()
+        held_out = trained
+        if prepared.event is not None:
+            trained = Composed((prepared.event, trained))
+        if not prepared.test_is_public:
+            noise = evaluation_noise(self._settings.epsilon * spared, delta * spared)
+            held_out = Composed((held_out, Measurer.event_of(noise)))
+        both = ParallelByIndex((trained, held_out))
+        stated = Qualified(both, search.relation.value, str(search.unit), (*stated_by(prepared), COUNTED))
+        purpose = f"hush tune on {Path(self._settings.data).name}"[:400]
+        return self._budget.reserve(charging.Charge(event=stated, purpose=purpose, delta=delta))
 
     def _compute_features(self, drafts: Mapping[str, Draft], prepared: Prepared) -> None:
         for draft in drafts.values():

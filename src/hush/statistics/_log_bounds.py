@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from hush.accounting import Event
+from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count, check_positive, check_probability
 from hush.guarantee import Guarantee
-from hush.mechanisms._mechanism import silent
 from hush.randomness import Source
+from hush.statistics._charged import released
 from hush.statistics._columns import as_floats
 from hush.statistics._question import question
 from hush.statistics._release import Block, Laplace, NoiseKind
@@ -62,7 +63,7 @@ def bounds_threshold(noise_scale: float, num_bins: int, success: float, *, noise
     return -noise_scale * float(ndtri(above))
 
 
-@silent
+@released
 def approximate_bounds(
     values: Any,
     *,
@@ -76,6 +77,7 @@ def approximate_bounds(
     delta: float = 0.0,
     noise: NoiseKind | None = None,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> ApproximateBounds:
     """Return bounds that most numbers are within, to clamp to when nothing better is known.
 
@@ -91,6 +93,7 @@ def approximate_bounds(
         delta: For Gaussian noise.
         noise: As for `count`.
         source: As for `count`.
+        budget: As for `count`.
 
     Guarantee:
         (epsilon, delta)-differential privacy for all that one user has.

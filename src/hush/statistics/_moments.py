@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hush.mechanisms._mechanism import silent
+from hush.accounting.budget import Budget
 from hush.mechanisms.smooth import check_bounds
 from hush.randomness import Source
+from hush.statistics._charged import released
 from hush.statistics._columns import as_floats
 from hush.statistics._estimate import Estimate
 from hush.statistics._question import Answer, Question, question
@@ -27,7 +28,7 @@ from hush.statistics._tails import quotients, reach
 _POINTS, _MOST_POINTS = 256, 16  # where variances are tried around
 
 
-@silent
+@released
 def mean(
     values: Any,
     *,
@@ -43,6 +44,7 @@ def mean(
     selection: Selection | None = None,
     confidence: float = 0.95,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> Estimate:
     """Return the mean of values, each clamped to the bounds; its ``parts`` are the count and the sum, at no charge.
 
@@ -70,7 +72,7 @@ def mean(
     return mean_of(answer, unit, limits)
 
 
-@silent
+@released
 def variance(
     values: Any,
     *,
@@ -86,6 +88,7 @@ def variance(
     selection: Selection | None = None,
     confidence: float = 0.95,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> Estimate:
     """Return the variance (over n) of values, clamped as in `mean`; ``parts``: std, mean, count and sum, at no charge.
 
@@ -107,7 +110,7 @@ def variance(
     return variance_of(answer, unit, limits)
 
 
-@silent
+@released
 def std(
     values: Any,
     *,
@@ -123,6 +126,7 @@ def std(
     selection: Selection | None = None,
     confidence: float = 0.95,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> Estimate:
     """Return the standard deviation: the root of `variance`, from the same release.
 
@@ -142,7 +146,7 @@ def std(
     return variance_of(answer, unit, limits).parts["std"]
 
 
-@silent
+@released
 def describe(
     values: Any,
     *,
@@ -158,6 +162,7 @@ def describe(
     selection: Selection | None = None,
     confidence: float = 0.95,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> dict[str, Estimate]:
     """Return count, sum, mean, variance and std of one column, all from one release; arguments as for `count`.
 

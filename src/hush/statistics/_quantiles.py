@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.accounting import Composed, events
+from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, Unsupported, check_fraction, check_instance
 from hush.guarantee import Relation
 from hush.mechanisms import ExponentialMechanism, SmoothCauchy, SmoothLaplace
-from hush.mechanisms._mechanism import silent
 from hush.mechanisms.smooth import check_bounds
 from hush.randomness import Source
 from hush.statistics._bounding import Bounded
+from hush.statistics._charged import released
 from hush.statistics._columns import as_floats
 from hush.statistics._estimate import Estimate
 from hush.statistics._question import Answer, Question, question, ungrouped
@@ -46,7 +47,7 @@ class SmoothSensitivity:
     """
 
 
-@silent
+@released
 def quantiles(
     values: Any,
     levels: Sequence[float],
@@ -63,6 +64,7 @@ def quantiles(
     selection: Selection | None = None,
     confidence: float = 0.95,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> Estimate:
     """Return quantiles, as many as wanted for one charge.
 
@@ -98,7 +100,7 @@ def quantiles(
     return _from_trees(asked, as_floats("values", values), check_bounds(bounds), wanted)
 
 
-@silent
+@released
 def median(
     values: Any,
     *,
@@ -115,6 +117,7 @@ def median(
     selection: Selection | None = None,
     confidence: float = 0.95,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> Estimate:
     """Return the median, by one of three methods; arguments are those of `mean`.
 

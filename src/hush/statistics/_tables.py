@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from hush.accounting import Event, events
+from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
 from hush.guarantee import Guarantee
 from hush.mechanisms import IteratedTopK, OneShotTopK
-from hush.mechanisms._mechanism import silent
 from hush.randomness import Source
+from hush.statistics._charged import released
 from hush.statistics._columns import MISSING, as_floats, check_keys, key_codes
 from hush.statistics._estimate import Estimate
 from hush.statistics._question import question
@@ -41,7 +42,7 @@ class TopK:
     event: Event
 
 
-@silent
+@released
 def histogram(
     values: Any,
     edges: Sequence[float],
@@ -54,6 +55,7 @@ def histogram(
     noise: NoiseKind | None = None,
     confidence: float = 0.95,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> Estimate:
     """Count rows by bins [edge, next edge), the last one closed; what is outside of all of them is not counted.
 
@@ -68,6 +70,7 @@ def histogram(
         noise: As for `count`.
         confidence: As for `count`.
         source: As for `count`.
+        budget: As for `count`.
 
     Guarantee:
         As `count`.
@@ -100,7 +103,7 @@ def histogram(
     )
 
 
-@silent
+@released
 def contingency_table(
     columns: Sequence[Any],
     keys: Sequence[Sequence[Any]],
@@ -113,6 +116,7 @@ def contingency_table(
     noise: NoiseKind | None = None,
     confidence: float = 0.95,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> Estimate:
     """Count rows by several columns at once; the value is an array with an axis for each column, in the keys' order.
 
@@ -156,7 +160,7 @@ def contingency_table(
     return replace(found, value=found.value.reshape(shape), low=low, high=high, keys=None)
 
 
-@silent
+@released
 def top_k(
     values: Any,
     k: int,
@@ -167,6 +171,7 @@ def top_k(
     delta: float = 0.0,
     confidence: float = 0.95,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> TopK:
     """Return the k keys that most users have, best first; not how many, which would cost more.
 
@@ -181,6 +186,7 @@ def top_k(
         delta: With one, less noise if k is large.
         confidence: Of the accuracy.
         source: As for `count`.
+        budget: As for `count`.
 
     Guarantee:
         (epsilon, delta)-differential privacy for all that one user has: every score moves by at most 1, all of them in

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument
-from hush.mechanisms._mechanism import silent
 from hush.mechanisms.smooth import check_bounds
 from hush.randomness import Source
+from hush.statistics._charged import released
 from hush.statistics._columns import as_floats, is_present
 from hush.statistics._distinct import distinct_totals
 from hush.statistics._estimate import Estimate
@@ -22,7 +23,7 @@ from hush.statistics._tails import reach
 _WIDE = 2.0**18  # how far beyond the bounds of a total a row may be, before it is clamped, too
 
 
-@silent
+@released
 def count(
     values: Any,
     *,
@@ -37,6 +38,7 @@ def count(
     selection: Selection | None = None,
     confidence: float = 0.95,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> Estimate:
     """Count rows: those whose value is not missing, at most ``max_per_user`` of a user in a group.
 
@@ -53,6 +55,7 @@ def count(
         selection: How groups that are not public are chosen; None for `TruncatedGeometric`.
         confidence: Of the interval.
         source: Where randomness comes from; the operating system if None.
+        budget: What the release is charged to before it leaves, such as a ledger's data set.
 
     >>> from hush.randomness import TestSource
     >>> result = count(["a", "b", None, "c"], users=[1, 1, 2, 3], epsilon=50.0, source=TestSource(1))
@@ -78,7 +81,7 @@ def count(
     return total_of(answer, 1.0, whole=True)
 
 
-@silent
+@released
 def distinct_count(
     values: Any,
     *,
@@ -93,6 +96,7 @@ def distinct_count(
     selection: Selection | None = None,
     confidence: float = 0.95,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> Estimate:
     """Count different values, of which each user brings at most ``max_per_user`` (random ones) in a group.
 
@@ -116,7 +120,7 @@ def distinct_count(
     return total_of(answer, 1.0, whole=True)
 
 
-@silent
+@released
 def sum(  # noqa: A001
     values: Any,
     *,
@@ -133,6 +137,7 @@ def sum(  # noqa: A001
     selection: Selection | None = None,
     confidence: float = 0.95,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> Estimate:
     """Sum values.
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count, check_positive
-from hush.mechanisms._mechanism import silent
 from hush.mechanisms.vector_mean import clip
 from hush.randomness import Source
+from hush.statistics._charged import released
 from hush.statistics._columns import as_floats
 from hush.statistics._estimate import Estimate
 from hush.statistics._question import Answer, Question, question
@@ -22,7 +23,7 @@ from hush.statistics._tails import quotients
 _LARGEST = 4096
 
 
-@silent
+@released
 def vector_mean(
     vectors: Any,
     *,
@@ -35,6 +36,7 @@ def vector_mean(
     noise: NoiseKind | None = None,
     confidence: float = 0.95,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> Estimate:
     """Return the mean of vectors, clipped in L2 norm for Gaussian noise, in L1 norm for Laplace noise.
 
@@ -49,6 +51,7 @@ def vector_mean(
         noise: None for Gaussian noise if there is a delta, else Laplace.
         confidence: Of the interval of each coordinate.
         source: As for `count`.
+        budget: As for `count`.
 
     Guarantee:
         (epsilon, delta)-differential privacy for all that one user has.
@@ -66,7 +69,7 @@ def vector_mean(
     return _whole(answer, value * clip_norm, low * clip_norm, high * clip_norm, scale)
 
 
-@silent
+@released
 def covariance(
     vectors: Any,
     *,
@@ -79,6 +82,7 @@ def covariance(
     noise: NoiseKind | None = None,
     confidence: float = 0.95,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> Estimate:
     """Return the covariance matrix (over n) of vectors; its ``parts`` hold the mean, at no charge.
 

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
+from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument
 from hush.guarantee import Relation, Unit, UnitKind
 from hush.randomness import Source
@@ -58,6 +59,7 @@ def privatize(
     compile: bool | str | None = None,  # noqa: A002
     memory_limit: int | None = None,
     source: Source | None = None,
+    budget: Budget | None = None,
 ) -> PrivateTraining:
     """Prepare a model for private training: three lines more in an ordinary loop.
 
@@ -91,6 +93,9 @@ def privatize(
         memory_limit: How many bytes all examples' gradients of one parameter may take; beyond it they are computed a
             few at a time, and twice. An eighth of the device's memory, unless given.
         source: Where the secret key comes from; for tests, a TestSource.
+        budget: What the run is charged to, such as a ledger's data set: all of it is reserved now, and what was really
+            run is committed at its last step, or by ``private.close()``. To be able to resume an interrupted run, give
+            it a name: ``patients.for_run("second try")``.
 
     Returns:
         The run: ``private.model``, ``private.loader``, ``private.step(losses)``, ``private.guarantee()``.
@@ -152,4 +157,5 @@ def privatize(
         compile=compile,
         memory_limit=memory_limit,
         source=source,
+        budget=budget,
     )

@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from hush.accounting import Event, ParallelByIndex, RdpAccountant
+from hush.accounting.budget import Budget, Charge
 from hush.accounting.events import Qualified, plain_event
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee, Relation, Unit
@@ -104,7 +105,9 @@ class TuningPlan:
         """Return what one run would promise, with the same noise and by the same method."""
         return self._promise(self._one_run(), RdpAccountant.method, ())
 
-    def run(self, train: Train, *, source: Source | None = None, progress: bool = True) -> Tuned:
+    def run(
+        self, train: Train, *, source: Source | None = None, progress: bool = True, budget: Budget | None = None
+    ) -> Tuned:
         """Search, and return the best run. `tune` says what ``train`` has to be.
 
         Every call is a search of its own, and costs what `guarantee` says.
@@ -112,8 +115,12 @@ class TuningPlan:
         if not callable(train):
             raise InvalidArgument("train", type(train).__name__, "a function of settings and a noise multiplier")
         own = source_or_default(source)
+        charge = Charge(event=self.event(), purpose="a search for hyper-parameters", delta=self.delta)
+        reservation = None if budget is None else budget.reserve(charge)
         with Running(show=progress):
             best = self._search(train, own)
+        if reservation is not None:
+            reservation.commit()
         return self._released(best, own)
 
     def _search(self, train: Train, source: Source) -> _Run | None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance
 from hush.guarantee import Guarantee
 from hush.randomness import Source, assumptions_of, source_or_default
@@ -25,6 +26,7 @@ from hush.training._engine import Engine
 from hush.training._loader import Loader, Micro, fetcher, moved
 from hush.training._noise import gaussian
 from hush.training._noise_stream import NoiseStream
+from hush.training._payment import Payment
 from hush.training._plan import Plan
 from hush.training._projected import ProjectedClipping
 from hush.training._sum import ClippedSum
@@ -78,6 +80,7 @@ class PrivateTraining:
         compile: bool | str | None = None,  # noqa: A002
         memory_limit: int | None = None,
         source: Source | None = None,
+        budget: Budget | None = None,
     ) -> None:
         """Attach to the model; `hush.privatize` makes the plan, too."""
         check_instance("model", model, nn.Module)
@@ -136,6 +139,8 @@ class PrivateTraining:
             self._batches.count,
             lambda: self._generation,
         )
+        # Last: whatever is refused above costs nothing.
+        self._payment = None if budget is None else Payment(plan, budget)
 
     def step(self, losses: Tensor | Callable[[], Tensor]) -> Step:
         """Take one loss per example of the batch that the loader gave; at the end of a logical batch, update.
@@ -243,7 +248,12 @@ class PrivateTraining:
         return self.plan.guarantee(self.steps_taken, (*assumed, *self._assumptions))
 
     def close(self) -> nn.Module:
-        """End the run: give the model its ordinary way forward back, and return it."""
+        """End the run: give the model its ordinary way forward back, and return it.
+
+        A run that is charged to a budget is charged for the steps that were taken, where these are charged one by one.
+        """
+        if self._payment is not None:
+            self._payment.settle(self.steps_taken)
         self._engine.detach()
         self._engine.end()
         return self.model
@@ -292,6 +302,8 @@ class PrivateTraining:
                 "The same noise on other weights would show their difference",
             )
         self._abandon()
+        if self._payment is not None:
+            self._payment.loaded()
         self.steps_taken = state["steps_taken"]  # first of all: should loading fail half-way, this is not too little
         self.model.load_state_dict(state["model"])
         for one, stored in zip(self._optimizers, state["optimizers"], strict=True):
@@ -324,6 +336,8 @@ class PrivateTraining:
             self._abandon()
             raise InvalidArgument("step", "out of turn", "one loop over private.loader, and a step for each batch")
         self._refuse_forks()
+        if self._payment is not None:
+            self._payment.refuse_unpaid()
         self._current = batch
         if not self._is_projected:
             self._engine.begin(len(batch.indices))
@@ -358,6 +372,8 @@ class PrivateTraining:
         self._updater(key, step, totals, noise, plan.divisor(step), self._noise_stream())
         if self._projection is not None:
             self._projection.project(self.model.parameters())
+        if self._payment is not None and self.steps_taken == plan.num_steps:
+            self._payment.settle(self.steps_taken)
 
     def _noise_stream(self) -> NoiseStream | None:
         """Return the noise of a plan whose noise is correlated."""

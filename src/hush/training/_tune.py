@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hush.accounting import Event, RdpAccountant, calibrate_noise
+from hush.accounting.budget import Budget
 from hush.accounting.events import plain_event
 from hush.errors import InvalidArgument, Unsupported, check_instance, check_positive, check_probability
 from hush.guarantee import Relation, Unit
@@ -81,6 +82,7 @@ def tune(
     unit: Unit | None = None,
     source: Source | None = None,
     progress: bool = True,
+    budget: Budget | None = None,
 ) -> Tuned:
     """Search for settings on private data, and release the best run only; the whole search stays within epsilon.
 
@@ -104,6 +106,8 @@ def tune(
         unit: What is protected; as in those plans, too.
         source: Where randomness comes from; for tests, a TestSource.
         progress: Whether to show, on the error stream, that the search is running. How far it is, is secret.
+        budget: What the search is charged to, such as a ledger's data set: reserved before it begins, all of it. Its
+            runs are not to be charged again.
 
     Returns:
         The best run, with its settings, and the guarantee of the search.
@@ -144,7 +148,7 @@ def tune(
         relation=relation,
         unit=unit,
     )
-    return plan.run(train, source=source, progress=progress)
+    return plan.run(train, source=source, progress=progress, budget=budget)
 
 
 class _Costs:

@@ -29,6 +29,7 @@ What differs from an engine's own SQL, so that no data can raise: casts give NUL
 to 9999 are NULL. Text is compared byte by byte, whatever collation a column has.
 """
 
+from hush.statistics.sql._answer import QueryAnswer as QueryAnswer
 from hush.statistics.sql._catalog import Catalog as Catalog
 from hush.statistics.sql._catalog import Kind as Kind
 from hush.statistics.sql._catalog import Limits as Limits
@@ -56,7 +57,6 @@ from hush.statistics.sql._releases import Statistic as Statistic
 from hush.statistics.sql._releases import Tree as Tree
 from hush.statistics.sql._spark import SparkEngine as SparkEngine
 from hush.statistics.sql._table import Price as Price
-from hush.statistics.sql._table import QueryAnswer as QueryAnswer
 from hush.statistics.sql._table import Table as Table
 from hush.statistics.sql._table import table as table
 

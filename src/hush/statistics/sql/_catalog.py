@@ -101,6 +101,7 @@ class PrivateTable:
         bounds: For columns that are summed, the least and the largest value of a row. Values beyond are clamped.
         keys: For columns that queries group by, the groups to report, whether or not they occur.
         required: Columns whose missing values count as the middle of their bounds, so that AVG shares COUNT(*).
+        only: A condition in SQL; rows that do not meet it are not looked at. `Table.only` writes it.
     """
 
     columns: Mapping[str, str]
@@ -111,6 +112,7 @@ class PrivateTable:
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
+    only: str | None = None
 
     def __post_init__(self) -> None:
         columns = _checked_columns(self.columns)

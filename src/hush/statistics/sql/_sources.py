@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from hush.statistics.sql._catalog import Catalog, Kind, PrivateTable, PublicTable, kind_of
 from hush.statistics.sql._expression import Expr
@@ -168,7 +168,18 @@ class Reader:
             return shared[name]
         if name not in self._tables:
             raise self.refuse(node, "no table of this name is declared", "Files and functions are not read by name")
-        return scan(*self._tables[name])
+        return self._narrowed(node, *self._tables[name])
+
+    def _narrowed(self, node: exp.Table, name: str, table: PrivateTable | PublicTable) -> Relation:
+        """Return a table, of which queries may see only some rows."""
+        whole = scan(name, table)
+        if isinstance(table, PublicTable) or table.only is None:
+            return whole
+        scope, source = Scope(self.refuse), Source(self.fresh(), whole)
+        scope.add(node, name, source)
+        where = Translator(self.refuse, scope.resolve).truth(parse_one(table.only, dialect=""))
+        items = tuple((each.name, found) for each in whole.fields if (found := column(source, each.name.casefold())))
+        return chosen(self.refuse, node, Origin(source, (), source), where, items)
 
     def _join(self, node: exp.Join, shared: Shared, scope: Scope, owner: Source | None) -> tuple[Join, Source | None]:
         self.refuse.only(node, "this", "side", "kind", "on", "using")

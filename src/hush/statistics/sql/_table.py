@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from textwrap import shorten
 from typing import Any
 
 from hush.accounting import Event
+from hush.accounting.budget import Budget, Charge, run_sealed
 from hush.errors import InvalidArgument, check_count, check_delta, check_fraction, check_positive
 from hush.guarantee import Guarantee, Unit
 from hush.randomness import Source, source_or_default
 from hush.statistics._release import NoiseKind
 from hush.statistics._selection import Selection
 from hush.statistics.sql._accuracy import solve_epsilon
+from hush.statistics.sql._answer import QueryAnswer, decoded, encoded
 from hush.statistics.sql._asked import Asked, ask
 from hush.statistics.sql._catalog import Catalog, Kind, Limits, PrivateTable, PublicTable
 from hush.statistics.sql._engine import BoundedViews, Engine
 from hush.statistics.sql._expression import Expr
 from hush.statistics.sql._intervals import intervals
 from hush.statistics.sql._open import opened
+from hush.statistics.sql._parts import rows_in
 from hush.statistics.sql._plan import Output, Plan
 from hush.statistics.sql._preview import Preview, invented
 from hush.statistics.sql._query import plan_query
-
-# The shortest that each calendar window can be: a guarantee must not promise more than it protects.
-_WINDOWS = {"hour": 1 / 24, "day": 1, "week": 7, "month": 28, "quarter": 90, "year": 365}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,38 +37,15 @@ class Price:
 
     Attributes:
         guarantee: What is given away.
+        event: The same for accountants and budgets.
         noise: The kind of noise.
         scales: For each number that is released, by what it is, the scale of its noise in its own unit.
     """
 
     guarantee: Guarantee
+    event: Event
     noise: str
     scales: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryAnswer:
-    """The private answer to a question.
-
-    Attributes:
-        columns: Names of the columns.
-        rows: The rows, made of noisy numbers and of keys that are public or were chosen privately.
-        guarantee: What they give away.
-        event: The same for accountants, to be composed with more.
-        scales: The noise, as in `Price`.
-        intervals: For each row, (low, high) by column, where a column is a count, a sum, an AVG or a quantile: with the
-            stated confidence, each for itself, it holds the exact value after contributions are bounded. Of rows that
-            HAVING or LIMIT chose by their noisy values, fewer do.
-        confidence: Of the intervals.
-    """
-
-    columns: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
-    guarantee: Guarantee
-    event: Event
-    scales: Mapping[str, float]
-    intervals: list[dict[str, tuple[float, float]]]
-    confidence: float
 
 
 class Table:
@@ -98,8 +78,8 @@ class Table:
         limits = Limits(max_groups=max_groups, max_rows=max_rows)
         wanted = _Wanted(epsilon, delta, noise, selection, accuracy, expected, confidence)
         question = self._asked(text, limits, wanted)
-        guarantee, _ = question.claim(source_or_default(None))
-        return Price(guarantee=guarantee, noise=question.kind, scales=question.scales())
+        guarantee, event = question.claim(source_or_default(None))
+        return Price(guarantee=guarantee, event=event, noise=question.kind, scales=question.scales())
 
     def sql(
         self,
@@ -115,6 +95,8 @@ class Table:
         expected: float | None = None,
         confidence: float = 0.95,
         source: Source | None = None,
+        budget: Budget | None = None,
+        fresh: bool = False,
     ) -> QueryAnswer:
         """Answer a question privately.
 
@@ -131,6 +113,9 @@ class Table:
             expected: With ``accuracy``: how many rows a group has, about. Public, and not to be looked up.
             confidence: Of ``accuracy`` and of intervals.
             source: Where noise comes from; for tests, a TestSource.
+            budget: What the answer is charged to before it leaves, such as a ledger's data set. A question that was
+                answered before is not asked again: the same answer is returned, and costs nothing.
+            fresh: Whether to ask again all the same, and to pay again: the data may have changed.
 
         Guarantee:
             (epsilon, delta)-differential privacy for a unit that is added or removed, with all of its rows.
@@ -146,7 +131,34 @@ class Table:
         """
         limits = Limits(max_groups=max_groups, max_rows=max_rows)
         wanted = _Wanted(epsilon, delta, noise, selection, accuracy, expected, confidence)
-        return _answered(self._asked(text, limits, wanted), self._views, confidence, source)
+        question = self._asked(text, limits, wanted)
+        if budget is None:
+            return _answered(question, self._views, confidence, source)
+        own = source_or_default(source)
+        guarantee, event = question.claim(own)
+        asked = json.dumps([text, repr(limits), repr(wanted), self._described(), os.urandom(16).hex() if fresh else ""])
+        charge = Charge(
+            event=event, purpose=shorten(text, 400), question=asked, delta=guarantee.delta if guarantee.delta else None
+        )
+        return decoded(run_sealed(budget, charge, lambda: encoded(_answered(question, self._views, confidence, own))))
+
+    def _described(self) -> str:
+        """Return all that an answer depends on, besides the question and the data."""
+        return repr([(name, table) for name, table in self._catalog.tables.items()])
+
+    def only(self, column: str, parts: Sequence[str]) -> Table:
+        """Return the same table with those rows alone that are in some of its parts; others are not looked at.
+
+        Args:
+            column: What says in which part a row is: text, or a date or time, whose parts are years, months or days.
+            parts: Values of the column; for dates, such as ``2026``, ``2026-11`` or ``2026-11-15``.
+        """
+        held = self._catalog.tables[self.name]
+        assert isinstance(held, PrivateTable)
+        narrowed = replace(held, only=rows_in(column, parts, held))
+        other = Table(self._engine, Catalog({**self._catalog.tables, self.name: narrowed}), self.name)
+        other._views = self._views  # which are told apart by their queries
+        return other
 
     def preview(
         self,
@@ -253,7 +265,8 @@ def _unit(catalog: Catalog, plan: Plan) -> Unit:
     windows = {table.window for table in catalog.tables.values() if isinstance(table, PrivateTable)}
     if plan.units == 1 or windows == {None}:
         return Unit.user()
-    return Unit.user_window(timedelta(days=min(_WINDOWS[window] for window in windows if window is not None)))
+    units = (Unit.user_calendar(window) for window in windows if window is not None)
+    return min(units, key=lambda unit: unit.window or timedelta.max)
 
 
 def table(

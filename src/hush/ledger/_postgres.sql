@@ -1,0 +1,116 @@
+-- What PostgreSQL does by itself, whoever writes: rows are only added, in one chain, under the name of the session, by
+-- those who may, and within caps and shares. `_store.py` has the same rules for SQLite.
+
+CREATE FUNCTION hush_field(value text) RETURNS text LANGUAGE sql IMMUTABLE AS
+$$ SELECT coalesce(length(value) || ':' || value, '-') $$;
+
+CREATE FUNCTION hush_only_added() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'rows of a ledger are only ever added' USING ERRCODE = 'integrity_constraint_violation';
+END $$;
+
+CREATE TRIGGER hush_only_added BEFORE UPDATE OR DELETE ON hush_entries
+    FOR EACH ROW EXECUTE FUNCTION hush_only_added();
+CREATE TRIGGER hush_not_emptied BEFORE TRUNCATE ON hush_entries
+    FOR EACH STATEMENT EXECUTE FUNCTION hush_only_added();
+
+-- The role of whoever is connected: the tables' owner is an owner; others are what the list of people says.
+CREATE FUNCTION hush_role() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT CASE WHEN session_user = current_user THEN 'owner'
+                ELSE (SELECT role FROM hush_people WHERE name = session_user) END $$;
+
+CREATE FUNCTION hush_append() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    last hush_head%ROWTYPE;
+    reserved hush_entries%ROWTYPE;
+    blocks text[];
+    spender text;
+    touched integer;
+    may text := hush_role();
+BEGIN
+    SELECT * INTO last FROM hush_head FOR UPDATE;
+    IF may IS NULL OR NOT (may = 'owner' OR (may = 'analyst' AND NEW.kind IN ('reserved', 'committed', 'voided'))) THEN
+        RAISE EXCEPTION 'not allowed' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    NEW.id := last.id + 1;
+    NEW.previous := last.hash;
+    NEW.time := greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last.time);
+    NEW.author := session_user;
+    IF NEW.kind IN ('reserved', 'committed', 'voided') THEN
+        spender := NEW.author;
+        IF NEW.charge IS NOT NULL THEN
+            SELECT * INTO reserved FROM hush_entries WHERE id = NEW.charge AND kind = 'reserved';
+            IF NOT FOUND OR NEW.kind = 'reserved' OR reserved.dataset <> NEW.dataset THEN
+                RAISE EXCEPTION 'nothing like that is reserved' USING ERRCODE = 'insufficient_privilege';
+            END IF;
+            IF NOT (may = 'owner' OR reserved.author = session_user) THEN
+                RAISE EXCEPTION 'reserved by somebody else' USING ERRCODE = 'insufficient_privilege';
+            END IF;
+            IF greatest(NEW.renyi, NEW.pure, NEW.unbounded, NEW.delta) > 0
+               OR NEW.renyi < -reserved.renyi OR NEW.pure < -reserved.pure
+               OR NEW.unbounded < -reserved.unbounded OR NEW.delta < -reserved.delta THEN
+                RAISE EXCEPTION 'more than was reserved' USING ERRCODE = 'insufficient_privilege';
+            END IF;
+            IF NEW.kind = 'voided' AND EXISTS (SELECT FROM hush_entries WHERE dataset = NEW.dataset
+                                               AND request LIKE 'plan ' || reserved.id || ' part %') THEN
+                RAISE EXCEPTION 'parts of the plan were run' USING ERRCODE = 'insufficient_privilege';
+            END IF;
+            NEW.block := reserved.block;
+            NEW.unit := reserved.unit;
+            NEW.relation := reserved.relation;
+            spender := reserved.author;
+        ELSIF NEW.kind = 'voided' OR least(NEW.renyi, NEW.pure, NEW.unbounded, NEW.delta) < 0 THEN
+            RAISE EXCEPTION 'nothing like that is reserved' USING ERRCODE = 'insufficient_privilege';
+        END IF;
+        blocks := CASE WHEN NEW.block = '' THEN ARRAY['']
+                       ELSE ARRAY(SELECT json_array_elements_text(NEW.block::json)) END;
+        IF NOT EXISTS (SELECT FROM hush_datasets
+                       WHERE name = NEW.dataset AND unit = NEW.unit AND relation = NEW.relation) THEN
+            RAISE EXCEPTION 'no such data set, unit and relation' USING ERRCODE = 'insufficient_privilege';
+        END IF;
+        IF NEW.charge IS NULL AND EXISTS (SELECT FROM hush_budgets WHERE dataset = NEW.dataset AND block = ANY(blocks)
+                                          AND (retired OR expires <= NEW.time)) THEN
+            RAISE EXCEPTION 'hush_closed' USING ERRCODE = 'check_violation';
+        END IF;
+        UPDATE hush_budgets SET renyi = renyi + NEW.renyi, pure = pure + NEW.pure,
+            unbounded = unbounded + NEW.unbounded, delta = delta + NEW.delta
+            WHERE dataset = NEW.dataset AND block = ANY(blocks);
+        GET DIAGNOSTICS touched = ROW_COUNT;
+        IF touched <> cardinality(blocks) THEN
+            RAISE EXCEPTION 'hush_closed' USING ERRCODE = 'check_violation';
+        END IF;
+        UPDATE hush_shares SET renyi = renyi + NEW.renyi, pure = pure + NEW.pure,
+            unbounded = unbounded + NEW.unbounded, delta = delta + NEW.delta
+            WHERE dataset = NEW.dataset AND block = ANY(blocks) AND name = spender;
+        GET DIAGNOSTICS touched = ROW_COUNT;
+        IF may = 'analyst' AND touched <> cardinality(blocks) THEN
+            RAISE EXCEPTION 'no share' USING ERRCODE = 'insufficient_privilege';
+        END IF;
+    ELSIF NEW.kind = 'recomputed' THEN
+        -- An owner's correction of one block, which `hush ledger verify` can follow: nothing else changes with it.
+        blocks := CASE WHEN NEW.block = '' THEN ARRAY['']
+                       ELSE ARRAY(SELECT json_array_elements_text(NEW.block::json)) END;
+        IF NEW.charge IS NOT NULL OR NEW.event IS NOT NULL OR cardinality(blocks) <> 1 OR NOT EXISTS (
+               SELECT FROM hush_datasets WHERE name = NEW.dataset AND unit = NEW.unit AND relation = NEW.relation) THEN
+            RAISE EXCEPTION 'no correction of one block' USING ERRCODE = 'insufficient_privilege';
+        END IF;
+        UPDATE hush_budgets SET renyi = renyi + NEW.renyi, pure = pure + NEW.pure,
+            unbounded = unbounded + NEW.unbounded, delta = delta + NEW.delta
+            WHERE dataset = NEW.dataset AND block = blocks[1];
+        GET DIAGNOSTICS touched = ROW_COUNT;
+        IF touched <> 1 THEN
+            RAISE EXCEPTION 'no such block' USING ERRCODE = 'insufficient_privilege';
+        END IF;
+        UPDATE hush_shares AS own SET renyi = own.renyi + (change.value->>0)::bigint,
+            pure = own.pure + (change.value->>1)::bigint, unbounded = own.unbounded + (change.value->>2)::bigint,
+            delta = own.delta + (change.value->>3)::bigint
+            FROM json_each(NEW.details::json->'shares') AS change
+            WHERE own.dataset = NEW.dataset AND own.block = blocks[1] AND own.name = change.key;
+    END IF;
+    NEW.hash := encode(sha256(convert_to(
+        {{hashed}}, 'UTF8')), 'hex');
+    UPDATE hush_head SET id = NEW.id, hash = NEW.hash, time = NEW.time;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER hush_append BEFORE INSERT ON hush_entries FOR EACH ROW EXECUTE FUNCTION hush_append();

@@ -1,0 +1,150 @@
+"""The tables, their version, and how a ledger of an older version becomes one of this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+from hush.errors import Unsupported
+
+VERSION = 1
+"""Of the tables. A ledger says which it has; older ones are changed by `MIGRATIONS`, newer ones are refused."""
+
+MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {}
+"""From a version to the next: each changes the tables, in the transaction that also writes the new version."""
+
+metadata = sa.MetaData()
+
+_COSTS = ("renyi", "pure", "unbounded", "delta")
+
+
+def _costs() -> list[sa.Column[int]]:
+    return [sa.Column(name, sa.BigInteger, nullable=False, server_default="0") for name in _COSTS]
+
+
+about = sa.Table("hush_ledger", metadata, sa.Column("version", sa.Integer, nullable=False))
+
+head = sa.Table(
+    "hush_head",
+    metadata,
+    sa.Column("place", sa.Integer, primary_key=True),
+    sa.Column("id", sa.BigInteger, nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
+    sa.Column("time", sa.BigInteger, nullable=False),
+)
+"""One row: where the chain ends. Every change begins by locking it, so that changes are one after the other."""
+
+entries = sa.Table(
+    "hush_entries",
+    metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("dataset", sa.Text, nullable=False),
+    sa.Column("block", sa.Text, nullable=False),
+    sa.Column("unit", sa.Text, nullable=False),
+    sa.Column("relation", sa.Text, nullable=False),
+    sa.Column("charge", sa.BigInteger),
+    sa.Column("event", sa.Text),
+    sa.Column("purpose", sa.Text, nullable=False),
+    sa.Column("author", sa.Text, nullable=False),
+    sa.Column("question", sa.String(64)),
+    sa.Column("request", sa.Text),
+    *_costs(),
+    sa.Column("answer", sa.Text),
+    sa.Column("details", sa.Text, nullable=False),
+    sa.Column("time", sa.BigInteger, nullable=False),
+    sa.Column("previous", sa.String(64), nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
+)
+"""The ledger itself; rows are only ever added. All other tables follow from it."""
+
+_SETTLED = sa.text("charge IS NOT NULL")
+sa.Index("hush_settled_once", entries.c.charge, unique=True, sqlite_where=_SETTLED, postgresql_where=_SETTLED)
+_REQUESTED = sa.text("request IS NOT NULL")
+sa.Index(
+    "hush_requested_once",
+    entries.c.dataset,
+    entries.c.request,
+    unique=True,
+    sqlite_where=_REQUESTED,
+    postgresql_where=_REQUESTED,
+)
+_ASKED = sa.text("question IS NOT NULL")
+sa.Index("hush_asked", entries.c.question, sqlite_where=_ASKED, postgresql_where=_ASKED)
+sa.Index("hush_by_dataset", entries.c.dataset, entries.c.kind)
+
+datasets = sa.Table(
+    "hush_datasets",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("unit", sa.Text, nullable=False),
+    sa.Column("relation", sa.Text, nullable=False),
+    sa.Column("fingerprint", sa.Text, unique=True),
+    sa.Column("details", sa.Text, nullable=False),
+)
+
+budgets = sa.Table(
+    "hush_budgets",
+    metadata,
+    sa.Column("dataset", sa.Text, primary_key=True),
+    sa.Column("block", sa.Text, primary_key=True),
+    *_costs(),
+    sa.Column("most_renyi", sa.BigInteger, nullable=False),
+    sa.Column("most_pure", sa.BigInteger, nullable=False),
+    sa.Column("most_delta", sa.BigInteger, nullable=False),
+    sa.Column("retired", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("expires", sa.BigInteger),
+    # What `Cap.fits` says, so that the database refuses, whoever writes.
+    sa.CheckConstraint(
+        "delta <= most_delta AND (renyi <= most_renyi OR (unbounded = 0 AND pure <= most_pure))", name="hush_within_cap"
+    ),
+    sa.CheckConstraint("renyi >= 0 AND pure >= 0 AND unbounded >= 0 AND delta >= 0", name="hush_not_negative"),
+)
+"""What is spent of each block: the sum of its entries."""
+
+people = sa.Table(
+    "hush_people",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("token", sa.String(64)),
+)
+"""Who may do what; a token is stored as its hash."""
+
+shares = sa.Table(
+    "hush_shares",
+    metadata,
+    sa.Column("dataset", sa.Text, primary_key=True),
+    sa.Column("block", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    *_costs(),
+    sa.Column("most_renyi", sa.BigInteger, nullable=False),
+    sa.Column("most_pure", sa.BigInteger, nullable=False),
+    sa.Column("most_delta", sa.BigInteger, nullable=False),
+    sa.Column("millionths", sa.Integer, nullable=False),
+    sa.CheckConstraint(
+        "delta <= most_delta AND (renyi <= most_renyi OR (unbounded = 0 AND pure <= most_pure))",
+        name="hush_within_share",
+    ),
+)
+"""What a person may spend of each block, and has spent."""
+
+
+def migrate(connection: sa.Connection) -> bool:
+    """Create the tables, or bring them up to date; say whether they were created. Runs in the caller's transaction."""
+    if not sa.inspect(connection).has_table(about.name):
+        metadata.create_all(connection)
+        connection.execute(about.insert().values(version=VERSION))
+        connection.execute(head.insert().values(place=1, id=0, hash="0" * 64, time=0))
+        return True
+    version = connection.execute(sa.select(about.c.version)).scalar_one()
+    if version > VERSION:
+        raise Unsupported(
+            f"the ledger has version {version}, and this hush reads up to {VERSION}", "Install a newer hush"
+        )
+    while version < VERSION:
+        MIGRATIONS[version](connection)
+        version += 1
+        connection.execute(about.update().values(version=version))
+    return False

@@ -1,0 +1,60 @@
+"""Events in words, for those who read what a ledger says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from hush.accounting import Event
+
+_MOST_PARTS = 6  # of a composed event: what comes after is counted
+
+
+def in_words(event: Event) -> str:
+    """Return an event in a few words.
+
+    >>> from hush.accounting import Gaussian, PoissonSampled, SelfComposed
+    >>> in_words(SelfComposed(PoissonSampled(Gaussian(1.1), 0.01), 3000))
+    '3,000 times: on a random part of 0.01: Gaussian noise of 1.1 times the sensitivity'
+    """
+    words = _WORDS.get(event.kind)
+    return event.kind if words is None else words(event)
+
+
+def _claim(event: Any) -> str:
+    delta = f" and delta {event.delta:.3g}" if event.delta else ""
+    return f"a mechanism with epsilon {event.epsilon:.4g}{delta}"
+
+
+def _all(event: Any) -> str:
+    parts = Counter(event.events)
+    told = [f"{count:,} x {in_words(part)}" if count > 1 else in_words(part) for part, count in parts.items()]
+    more = [] if len(told) <= _MOST_PARTS else [f"{len(told) - _MOST_PARTS} more kinds"]
+    return "; ".join([*told[:_MOST_PARTS], *more]) or "nothing"
+
+
+_WORDS: dict[str, Callable[[Any], str]] = {
+    "gaussian": lambda e: f"Gaussian noise of {e.noise_multiplier:.4g} times the sensitivity",
+    "projected-gaussian": lambda e: (
+        f"Gaussian noise of {e.noise_multiplier:.4g} times the sensitivity, in {e.projections:,} projections"
+    ),
+    "laplace": lambda e: f"Laplace noise of {e.scale:.4g} times the sensitivity",
+    "discrete-gaussian": lambda e: f"discrete Gaussian noise of {e.sigma:.4g} at a sensitivity of {e.sensitivity:,}",
+    "discrete-laplace": lambda e: f"discrete Laplace noise of {e.scale:.4g} at a sensitivity of {e.sensitivity:,}",
+    "exponential-mechanism": lambda e: f"a choice by the exponential mechanism with epsilon {e.epsilon:.4g}",
+    "randomized-response": lambda e: f"randomised response among {e.num_values:,} with epsilon {e.epsilon:.4g}",
+    "approximate-dp": _claim,
+    "zcdp": lambda e: f"a mechanism with {e.rho:.4g}-zCDP",
+    "poisson-sampled": lambda e: f"on a random part of {e.sampling_rate:.4g}: {in_words(e.event)}",
+    "fixed-size-sampled": lambda e: f"on {e.batch_size:,} at random of {e.dataset_size:,}: {in_words(e.event)}",
+    "balls-in-bins": lambda e: f"each in one of {e.num_bins:,} batches at random: {in_words(e.event)}",
+    "composed": _all,
+    "self-composed": lambda e: f"{e.count:,} times: {in_words(e.event)}",
+    "parallel": lambda e: f"on disjoint parts: {_all(e)}",
+    "parallel-by-index": lambda e: f"on disjoint parts: {_all(e)}",
+    "group": lambda e: f"for {e.size:,} together: {in_words(e.event)}",
+    "repeat-negative-binomial": lambda e: f"the best of a random number of runs: {in_words(e.event)}",
+    "repeat-poisson": lambda e: f"the best of {e.mean:.4g} runs on average: {in_words(e.event)}",
+    "qualified": lambda e: in_words(e.event),
+}

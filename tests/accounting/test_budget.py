@@ -1,0 +1,175 @@
+"""Caps: the filter that a ledger enforces, against the filters and accountants that it is made of."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hush import Relation, Unit
+from hush.accounting import (
+    ApproximateDP,
+    Composed,
+    DiscreteGaussian,
+    ExponentialMechanism,
+    Gaussian,
+    Laplace,
+    Parallel,
+    ParallelByIndex,
+    PldAccountant,
+    PoissonSampled,
+    RandomizedResponse,
+    RdpAccountant,
+    RdpFilter,
+    SelfComposed,
+    ZeroConcentratedDP,
+)
+from hush.accounting.budget import DELTA_STEPS, LOSS_STEPS, Cap, Cost
+from hush.errors import HushError, InvalidArgument, Unsupported
+
+USER = Unit.user()
+EVENTS = [
+    Laplace(4.0),
+    Gaussian(5.0),
+    DiscreteGaussian(20.0, 3),
+    ExponentialMechanism(0.3),
+    ZeroConcentratedDP(0.01),
+    ApproximateDP(0.2),
+    PoissonSampled(Gaussian(1.0), 0.01),
+    SelfComposed(PoissonSampled(Gaussian(1.2), 0.02), 30),
+    Composed((Laplace(9.0), Gaussian(9.0))),
+]
+
+
+def cap(**terms: object) -> Cap:
+    return Cap(**{"epsilon": 2.0, "delta": 1e-6, "unit": USER, **terms})
+
+
+@settings(max_examples=30)
+@given(st.lists(st.sampled_from(EVENTS), max_size=40), st.sampled_from([0.3, 1.0, 3.0, 8.0]))
+def test_what_fits_by_divergence_is_what_a_filter_at_that_order_takes(events: list[object], epsilon: float) -> None:
+    limit = cap(epsilon=epsilon, claims_delta=0.0)
+    assert limit.order is not None
+    reference = RdpFilter(epsilon=epsilon, delta=limit.renyi_delta, order=limit.order, unit=USER)
+    spent = Cost(unbounded=1)  # so that epsilons do not count
+    for event in events:
+        try:
+            added = spent + limit.cost(event)
+        except Unsupported:  # sampled, at a high order: beyond what any budget has
+            assert not reference.can_spend(event)
+            continue
+        room = limit.limit.renyi - added.renyi
+        if abs(room) > 1000:  # of 10^12 steps; closer, rounding decides, and a cap rounds to the safe side
+            assert limit.fits(added) == reference.can_spend(event)
+        if limit.fits(added):
+            assert reference.can_spend(event)
+            reference.spend(event)
+            spent = added
+
+
+@settings(max_examples=20)
+@given(st.lists(st.sampled_from(EVENTS), min_size=1, max_size=12))
+def test_no_accountant_says_more_than_what_a_cap_says_is_spent(events: list[object]) -> None:
+    limit = cap()
+    spent = sum((limit.cost(event) for event in events), Cost())
+    told = limit.spent_epsilon(spent)
+    described = tuple(event for event in events if not isinstance(event, ZeroConcentratedDP))
+    assert PldAccountant(unit=USER).compose(Composed(described)).epsilon(limit.delta) <= told + 1e-9
+    assert RdpAccountant(unit=USER).compose(Composed(tuple(events))).epsilon(limit.delta) <= told + 1e-9
+
+
+@given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 1.0]), max_size=30))
+def test_epsilons_add_up_exactly(epsilons: list[float]) -> None:
+    limit = cap(delta=0.0, epsilon=3.0)
+    spent = sum((limit.cost(ApproximateDP(epsilon)) for epsilon in epsilons), Cost())
+    exact = sum((Fraction(str(epsilon)) for epsilon in epsilons), Fraction(0))
+    assert limit.fits(spent) == (exact <= 3)
+    assert limit.spent_epsilon(spent) == float(exact)
+
+
+def test_costs_are_rounded_up_and_limits_down() -> None:
+    limit = cap(epsilon=1 / 3, claims_delta=1e-6 / 3)
+    assert limit.limit.pure <= Fraction(1, 3) * LOSS_STEPS
+    cost = limit.cost(ApproximateDP(1 / 7, 1e-7 / 3))
+    assert cost.pure >= Fraction(1 / 7) * LOSS_STEPS
+    assert cost.delta >= Fraction(1e-7 / 3) * DELTA_STEPS
+    assert cost.renyi >= RdpAccountant(unit=USER).compose(ApproximateDP(1 / 7)).renyi(limit.order) * LOSS_STEPS - 1
+
+
+def test_both_rules_hold_at_once() -> None:
+    """Three releases of epsilon 1 fit by addition, though not at the order; many small ones the other way round."""
+    limit = cap(epsilon=3.0)
+    few = limit.cost(SelfComposed(Laplace(1.0), 3))
+    assert limit.fits(few)
+    assert few.renyi > limit.limit.renyi
+    many = limit.cost(SelfComposed(Laplace(20.0), 80))
+    assert limit.fits(many)
+    assert many.pure > limit.limit.pure
+    assert not limit.fits(few + limit.cost(Gaussian(1e3)))  # one without an epsilon takes the first rule away
+
+
+def test_deltas_of_claims_come_from_their_share_alone() -> None:
+    limit = cap(claims_delta=1e-7)
+    assert limit.fits(limit.cost(SelfComposed(ApproximateDP(0.01, 1e-8), 10)))
+    assert not limit.fits(limit.cost(SelfComposed(ApproximateDP(0.01, 1e-8), 11)))
+    assert limit.renyi_delta <= 9e-7
+    parts = (ApproximateDP(0.1, 4e-8), ApproximateDP(0.1, 3e-8), ApproximateDP(0.1, 2e-8))
+    assert limit.cost(Composed(parts)).delta == 9 * DELTA_STEPS // 10**8
+    assert limit.cost(ParallelByIndex(parts)).delta == 4 * DELTA_STEPS // 10**8
+    replace = cap(claims_delta=1e-7, relation=Relation.REPLACE)
+    moved = (Composed((Laplace(9.0), part)) for part in parts)
+    with pytest.raises(Unsupported):  # a claim says nothing about who leaves its part
+        replace.cost(Parallel(tuple(moved)))
+
+
+def test_a_claim_in_a_sample_is_refused() -> None:
+    with pytest.raises(Unsupported):
+        cap().cost(PoissonSampled(ApproximateDP(0.1, 1e-8), 0.1))
+    with pytest.raises(Unsupported):
+        cap().cost(RandomizedResponse(1.0))  # add-or-remove
+
+
+def test_a_claimed_cost_is_what_the_loss_distribution_says() -> None:
+    event = SelfComposed(PoissonSampled(Gaussian(1.0), 0.01), 500)
+    cost = cap().claimed_cost(event, delta=1e-7)
+    exact = PldAccountant(unit=USER).compose(event).epsilon(1e-7)
+    assert cost.pure == math.ceil(Fraction(repr(exact)) * LOSS_STEPS)
+    assert (cost.unbounded, cost.delta) == (0, math.ceil(Fraction("1e-7") * DELTA_STEPS))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("delta", [1e-10, 1e-6, 1e-3])
+def test_the_default_order_is_a_good_one(epsilon: float, delta: float) -> None:
+    limit = cap(epsilon=epsilon, delta=delta)
+    assert limit.order is not None
+    orders = 1 + np.geomspace(1e-2, 1e5, 20000)
+    slack = np.log1p(-1 / orders) - (math.log(limit.renyi_delta) + np.log(orders)) / (orders - 1)
+    assert limit.limit.renyi / LOSS_STEPS / limit.order >= 0.985 * np.max((epsilon - slack) / orders)
+
+
+@pytest.mark.parametrize(
+    ("terms", "name"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": math.nan}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"delta": math.nan}, "delta"),
+        ({"order": 1.0}, "order"),
+        ({"order": math.nan}, "order"),
+        ({"delta": 0.0, "order": 3.0}, "order"),
+        ({"claims_delta": 1e-5}, "claims_delta"),
+        ({"claims_delta": math.nan}, "claims_delta"),
+    ],
+)
+def test_bad_caps_are_refused(terms: dict[str, float], name: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"^{name}="):
+        cap(**terms)
+
+
+def test_what_costs_too_much_to_count_is_refused() -> None:
+    with pytest.raises(HushError):
+        cap().cost(SelfComposed(Laplace(0.01), 10**9))

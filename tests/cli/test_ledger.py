@@ -1,0 +1,184 @@
+"""`hush ledger` from the user's side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hush.accounting import Laplace
+from hush.accounting.budget import Charge
+from hush.cli import main
+from hush.ledger import Ledger
+from ledger.ledgers import rehashed, tampering
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test has a folder, and an environment, of its own."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("HUSH_LEDGER", "HUSH_LEDGER_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def patients(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ledger", "create", "patients", "--epsilon", "3", "--delta", "1e-6", "--unit", "patient"]) == 0
+    capsys.readouterr()
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["ledger", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def read(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    return json.loads(told(capsys, *arguments, "--json"))
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 2) -> str:
+    assert main(["ledger", *arguments]) == status
+    out, error = capsys.readouterr()
+    assert not out
+    assert error.count("\n") == 1
+    return error
+
+
+def test_from_the_first_budget_to_the_report(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    text = told(capsys, "create", "patients", "--epsilon", "3", "--delta", "1e-6", "--unit", "patient")
+    assert "epsilon <= 3" in text
+    assert (here / "privacy.db").exists()
+    assert "It fits" in told(capsys, "price", "patients", "--epsilon", "0.5")
+    assert read(capsys, "show", "patients")["blocks"][0]["spent"] == 0  # a price is free
+    assert "Charged: row 2" in told(capsys, "charge", "patients", "--epsilon", "1.5", "--purpose", "counts")
+    shown = told(capsys, "show")
+    assert "██████████··········  50.0 %" in shown
+    assert "counts" in told(capsys, "show", "patients")
+    assert "nothing is wrong" in told(capsys, "verify")
+    assert "unchanged" in told(capsys, "recompute", "patients")
+    written = told(capsys, "export", "report.html")
+    assert read(capsys, "verify")["head"] in written
+    assert (here / "report.html").read_text().startswith("<!DOCTYPE html>")
+    assert "does not exist yet" in refused(capsys, "export", "report.html")
+
+
+@pytest.mark.usefixtures("patients")
+def test_charges(capsys: pytest.CaptureFixture[str]) -> None:
+    event = '{"noise_multiplier": 2, "sampling_rate": 0.01, "steps": 100}'
+    price = read(capsys, "price", "patients", "--event", event)
+    first = read(capsys, "charge", "patients", "--event", event, "--purpose", "training", "--request", "key")
+    again = read(capsys, "charge", "patients", "--event", event, "--purpose", "training", "--request", "key")
+    assert first["id"] == again["id"]
+    assert first["spent"] == price["after"] == again["spent"]
+    claim = read(capsys, "charge", "patients", "--epsilon", "0.1", "--delta", "1e-9", "--purpose", "groups")
+    assert claim["spent"] > first["spent"]
+    error = refused(capsys, "charge", "patients", "--epsilon", "5", "--purpose", "too much")
+    for word in ("asked for epsilon = 5", "spent", "left", "The largest that fits"):
+        assert word in error
+    assert "delta" in refused(capsys, "price", "patients", "--event", event, "--delta", "1e-9")
+    assert "no such key" in refused(capsys, "price", "patients", "--event", '{"a": 1}')
+    assert "epsilon=nan" in refused(capsys, "charge", "patients", "--epsilon", "nan", "--purpose", "x")
+    assert "a name that no budget has" in refused(capsys, "create", "patients", "--epsilon", "9", "--unit", "row")
+    assert read(capsys, "verify")["rows"] == 3
+
+
+@pytest.mark.usefixtures("patients")
+def test_pending(capsys: pytest.CaptureFixture[str]) -> None:
+    dataset = Ledger("sqlite:///privacy.db").dataset("patients")
+    first, second = (dataset.reserve(Charge(event=Laplace(4.0), purpose=f"crash {i}")) for i in (1, 2))
+    shown = told(capsys, "pending")
+    assert "crash 1" in shown
+    assert "--void ID" in shown
+    assert [row["id"] for row in read(capsys, "pending")] == [first.id, second.id]
+    assert read(capsys, "pending", "--void", str(first.id)) == {"id": first.id, "status": "voided"}
+    assert "committed" in told(capsys, "pending", "--commit", str(second.id))
+    assert dataset.spent == 0.25
+    assert "is open" in refused(capsys, "pending", "--void", str(second.id))
+    assert "Nothing is pending" in told(capsys, "pending")
+
+
+def test_blocks(capsys: pytest.CaptureFixture[str]) -> None:
+    told(capsys, "create", "visits", "--epsilon", "1", "--unit", "patient-month", "--blocks", "2026-09, 2026-10")
+    told(capsys, "charge", "visits", "--epsilon", "0.75", "--purpose", "autumn", "--blocks", "2026-09")
+    told(capsys, "add-block", "visits", "2026-11", "--expires", "2999-01-01T00:00+00:00")
+    told(capsys, "retire", "visits", "2026-09")
+    blocks = {block["block"]: block for block in read(capsys, "show", "visits")["blocks"]}
+    assert {name: block["spent"] for name, block in blocks.items()} == {"2026-09": 0.75, "2026-10": 0, "2026-11": 0}
+    assert blocks["2026-09"]["retired"]
+    assert "retired" in told(capsys, "show")
+    assert "names with commas" in refused(capsys, "create", "x", "--epsilon", "1", "--unit", "row", "--blocks", "a,,b")
+    assert "a time" in refused(capsys, "add-block", "visits", "2026-12", "--expires", "soon")
+
+
+def test_a_fingerprint(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    (here / "data.csv").write_text("a,b\n1,2\n")
+    told(capsys, "create", "one", "--epsilon", "1", "--unit", "row", "--fingerprint", "data.csv")
+    again = ("create", "two", "--epsilon", "1", "--unit", "row", "--fingerprint")
+    assert "no other data set" in refused(capsys, *again, "data.csv")
+    assert "expected a file" in refused(capsys, *again, "gone.csv")
+
+
+@pytest.mark.usefixtures("patients")
+def test_people(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "owner, for the first" in refused(capsys, "admit", "anna", "--role", "analyst")
+    owner = read(capsys, "admit", "olga", "--role", "owner")["token"]
+    assert "token" in refused(capsys, "show")  # from now on, tokens decide
+    monkeypatch.setenv("HUSH_LEDGER_TOKEN", owner)
+    shown = told(capsys, "admit", "anna", "--role", "analyst")
+    assert "shown once" in shown
+    told(capsys, "share", "patients", "anna", "--percent", "40")
+    monkeypatch.setenv("HUSH_LEDGER_TOKEN", shown.split()[-1])
+    told(capsys, "charge", "patients", "--epsilon", "0.5", "--purpose", "hers")
+    assert "your share" in refused(capsys, "charge", "patients", "--epsilon", "1", "--purpose", "too much")
+    assert "owner" in refused(capsys, "recompute", "patients")
+    assert read(capsys, "verify")["ok"]
+
+
+def test_where_the_ledger_is(capsys: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = ("--epsilon", "1", "--unit", "row")
+    assert "hush ledger create" in refused(capsys, "show")
+    assert not (here / "privacy.db").exists()  # looking creates nothing
+    told(capsys, "create", "a", *terms, "--db", "sqlite:///first.db")
+    monkeypatch.setenv("HUSH_LEDGER", "sqlite:///second.db")
+    told(capsys, "create", "b", *terms)
+    assert [budget["name"] for budget in read(capsys, "show")] == ["b"]
+    assert [budget["name"] for budget in read(capsys, "show", "--db", "sqlite:///first.db")] == ["a"]
+    assert "sqlite:///file" in refused(capsys, "show", "--db", "nonsense")
+    assert "mysql" in refused(capsys, "show", "--db", "mysql://host/x")
+    (here / "text.db").write_text("this is no database, and long enough to be seen as none" * 20)
+    refused(capsys, "show", "--db", "sqlite:///text.db", status=1)
+
+
+def test_no_password_is_shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("psycopg", reason="needs psycopg")
+    monkeypatch.setenv("HUSH_LEDGER_TOKEN", "hunter2token")
+    error = refused(capsys, "show", "--db", "postgresql://olga@127.0.0.1:1/none", status=1)
+    assert "hunter2token" not in error
+    assert "hunter3" not in refused(capsys, "show", "--db", "postgresql://olga:hunter3@127.0.0.1:1/none", status=1)
+
+
+@pytest.mark.usefixtures("patients")
+def test_damage(capsys: pytest.CaptureFixture[str]) -> None:
+    told(capsys, "charge", "patients", "--epsilon", "0.5", "--purpose", "counts")
+    head = read(capsys, "verify")["head"]
+    assert read(capsys, "verify", "--head", head)["ok"]
+    ledger = Ledger("sqlite:///privacy.db")
+    with tampering(ledger) as connection:
+        connection.execute("UPDATE hush_entries SET purpose=? WHERE id=2", ("\x1b[2Jgone",))
+    assert main(["ledger", "verify", "--json"]) == 2
+    out, error = capsys.readouterr()
+    assert json.loads(out)["findings"][0]["row"] == 2
+    assert "1 finding" in error
+    assert main(["ledger", "verify"]) == 2
+    assert "Row 2: it was edited" in capsys.readouterr().out
+    assert "\x1b" not in told(capsys, "show", "patients")
+    assert "damaged" in refused(capsys, "recompute", "patients")
+    with tampering(ledger) as connection:
+        rehashed(ledger, connection)
+    assert read(capsys, "verify")["ok"]
+    assert main(["ledger", "verify", "--head", head]) == 2
+    capsys.readouterr()
+    assert "DAMAGED" not in told(capsys, "export", "report.html")

