@@ -84,10 +84,10 @@ def roc_document(curves: Mapping[str, Roc], *, claimed: Guarantee | None = None)
 
 
 def _steps(roc: Roc, low: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the curve from the drawing's left edge on, at points as close as can be told apart."""
+    """Return the curve from one false positive on, at points as close as can be told apart: less cannot be seen."""
     fpr, tpr = np.asarray(roc.fpr, dtype=np.float64), np.asarray(roc.tpr, dtype=np.float64)
     # Steps, not chords: what is drawn was reached by a threshold.
-    at = np.logspace(math.log10(low), 0.0, _MOST_POINTS)
+    at = np.logspace(math.log10(max(low, 1 / roc.num_out)), 0.0, _MOST_POINTS) * (1 + 1e-12)
     reached = np.searchsorted(fpr, at, side="right") - 1
     return at, tpr[reached]
 

@@ -63,7 +63,7 @@ def _section(audit: Mapping[str, Any], curve: Html) -> Section:
         "div",
         flag,
         tag("p", tag("strong", str(audit.get("sentence", "")))),
-        figure(curve, "Above the limit, the claim would be broken; chance is what guessing reaches."),
+        figure(curve, "A curve above the limit by more than luck breaks the claim; the bound below says what luck leaves."),
         facts("The audit", rows),
         tag("p", "It is assumed that:"),
         bullets(map(name, listed(audit, "assumptions"))),

@@ -68,7 +68,7 @@ th, td { text-align: left; vertical-align: top; padding: .28rem 1rem .28rem 0; b
 th { font-weight: 400; } thead th { font-weight: 600; } thead th { color: var(--soft); overflow-wrap: normal; }
 .facts { width: 100%; } .facts th { width: 36%; font-weight: 400; color: var(--soft); }
 .wide { overflow-x: auto; } .numbers td { white-space: nowrap; } .numbers th { min-width: 5rem; }
-.charges td, .charges th { overflow-wrap: normal; padding-right: .7rem; } .charges bdi { overflow-wrap: anywhere; }
+.charges td, .charges th { overflow-wrap: normal; padding-right: .7rem; } .charges bdi { overflow-wrap: break-word; }
 .charges td:nth-child(2), .charges td:nth-child(3) { white-space: nowrap; } .charges.long { min-width: 44rem; }
 details { margin: .4rem 0; } summary { cursor: pointer; }
 pre { background: var(--wash); border: 1px solid var(--rule); border-radius: .4rem; padding: .7rem .9rem;
