@@ -11,7 +11,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow check format benchmark benchmark-mechanisms benchmark-training benchmark-breadth \
-	benchmark-statistics benchmark-audit reproduce
+	benchmark-statistics benchmark-audit benchmark-ledger reproduce
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ benchmark-statistics: .venv-statistics/.installed $(STATISTICS_PEERS:%=.venv-%/.
 
 benchmark-audit: .venv-audit/.installed ## Compare the time of audits' bounds with another library's
 	.venv-audit/bin/python benchmarks/audit.py
+
+benchmark-ledger: $(INSTALLED) ## Measure how many charges per second a ledger takes, and how that grows
+	$(BIN)/python benchmarks/ledger.py
 
 reproduce: $(INSTALLED) ## Repeat published experiments and write reproductions/RESULTS.md (an hour or two; set HUSH_DATA)
 	$(BIN)/python reproductions/run_all.py

@@ -72,13 +72,13 @@ def test_a_csv_file_says_what_it_gives_away_elsewhere(path: Path, capsys: pytest
 def test_ends_of_intervals_have_names_of_their_own(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "SELECT region, COUNT(*) AS n, COUNT(*) + 1 AS n_low FROM people GROUP BY region"
     for line in as_csv(capsys, path, "--epsilon", "2", text=text):
-        assert list(line) == ["region", "n", "n_low_", "n_high_", "n_low"]
+        assert list(line) == ["region", "n", "n_low_", "n_high_", "n_low", "n_low_low", "n_low_high"]
         assert float(line["n_low"]) == float(line["n"]) + 1
         assert float(line["n_low_"]) < float(line["n"]) < float(line["n_high_"])
 
 
 def test_what_has_no_interval_has_no_column_for_one(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = "SELECT STDDEV(income) AS s, COUNT(*) * 2 AS t FROM people"
+    text = "SELECT COUNT(*) > 5 AS s, COUNT(*) + SUM(income) AS t FROM people"
     assert asked(path, "--epsilon", "2", text=text) == 0
     assert "interval" not in capsys.readouterr().out
     assert list(as_csv(capsys, path, "--epsilon", "2", text=text)[0]) == ["s", "t"]
@@ -167,3 +167,29 @@ def test_mistakes_are_told_in_one_line(
     assert printed.out == ""
     assert len(printed.err.splitlines()) == 1
     assert words in printed.err
+
+
+def test_counts_are_whole_in_csv(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for line in as_csv(capsys, path, "--epsilon", "2"):
+        assert all(line[name].lstrip("-").isdigit() for name in ("n", "n_low", "n_high"))
+
+
+def test_a_price_tells_errors(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked_for = ["--epsilon", "1", "--price", "--expected", "1500"]
+    found = as_json(capsys, path, *asked_for)["errors"]
+    assert set(found) == {"n", "income"}
+    answer = as_json(capsys, path, "--epsilon", "1")
+    ends = answer["intervals"][0]
+    assert found["n"] == (ends["n"][1] - ends["n"][0]) / 2
+    assert found["income"] == pytest.approx((ends["income"][1] - ends["income"][0]) / 2, rel=0.05)
+    assert asked(path, *asked_for) == 0
+    assert "expected error" in capsys.readouterr().out
+
+
+def test_public_tables(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "zones.csv").write_text("region,zone\nnorth,cold\nsouth,warm\n")
+    text = "SELECT COUNT(*) AS n FROM people p JOIN zones z ON p.region = z.region WHERE z.zone = 'cold'"
+    found = as_json(capsys, path, "--epsilon", "50", "--public", f"zones={tmp_path / 'zones.csv'}", text=text)
+    assert found["rows"][0]["n"] == pytest.approx(1500, abs=5)
+    assert asked(path, "--epsilon", "1", "--public", "=x", text=text) == 2
+    assert "public=" in capsys.readouterr().err

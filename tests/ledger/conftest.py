@@ -15,12 +15,17 @@ _NUMBERS = itertools.count()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a new ledger can be created."""
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/privacy.db"
-        return
-    server = sa.make_url(request.getfixturevalue("postgres_url")).set(drivername="postgresql+psycopg")
+        return f"sqlite:///{tmp_path}/privacy.db"
+    return str(request.getfixturevalue("postgres_ledger_url"))
+
+
+@pytest.fixture
+def postgres_ledger_url(postgres_url: str) -> Iterator[str]:
+    """A new database of PostgreSQL."""
+    server = sa.make_url(postgres_url).set(drivername="postgresql+psycopg")
     name = f"ledger_{next(_NUMBERS)}"
     engine = sa.create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:

@@ -232,6 +232,37 @@ def test_an_interrupted_run_goes_on_with_what_it_has_paid(rows: Dataset) -> None
     assert not rows.pending()
 
 
+def test_a_resumed_run_is_not_given_back(rows: Dataset) -> None:
+    """It may have released steps before it was interrupted, whatever its state says."""
+    private = begun(rows.for_run("r"))
+    beginning = private.state_dict()
+    taken(private, 5)
+    del private  # a crash
+    reserved = rows.status()[0].cost
+    again = begun(rows.for_run("r"))
+    again.load_state_dict(beginning)
+    assert any("only one was gone on from" in sentence for sentence in again.guarantee().assumptions)
+    again.close()
+    assert rows.status()[0].cost == reserved
+
+
+def test_a_run_whose_reservation_is_voided_stops(rows: Dataset) -> None:
+    private = begun(rows)
+    taken(private, 1)
+    rows.pending()[0].void()
+    with pytest.raises(InvalidArgument, match="no more steps"):
+        taken(private, 10)
+    assert private.steps_taken <= 2
+
+
+def test_a_query_with_a_budget_in_blocks_is_asked_of_its_blocks(ledger: Ledger, people: Path) -> None:
+    data = ledger.dataset("visits", epsilon=3, delta=1e-6, unit="patient-month", blocks=["2026-09"])
+    table = asked_of(people, ("who", "visit", "month"))
+    with pytest.raises(InvalidArgument, match="^budget="):
+        table.sql(QUESTION, epsilon=0.1, budget=data)  # it would look at October, too
+    table.only("visit", ["2026-09"]).sql(QUESTION, epsilon=0.1, budget=data)
+
+
 def test_a_search_is_reserved_before_it_begins(rows: Dataset) -> None:
     seen: list[int] = []
 

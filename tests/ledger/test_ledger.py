@@ -14,6 +14,7 @@ from hush.accounting import (
     Composed,
     Gaussian,
     Laplace,
+    ParallelByIndex,
     PldAccountant,
     PoissonSampled,
     ProjectedGaussian,
@@ -353,3 +354,86 @@ def test_no_password_is_shown() -> None:
     with pytest.raises(HushError) as refused:
         Ledger("postgresql://somebody:hunter2@127.0.0.1:1/nowhere")
     assert "hunter2" not in str(refused.value)
+
+
+# What an attacker tried
+
+
+def test_a_delta_on_a_sample_is_not_forgotten(opened: Opened) -> None:
+    hidden = PoissonSampled(ApproximateDP(0.01, 0.99), 0.99)
+    for terms in ({"delta": 0.0}, {"delta": 1e-6, "claims_delta": 1e-6}):
+        data = opened().dataset(f"{terms}", epsilon=1, unit="row", **terms)
+        for event in (hidden, SelfComposed(hidden, 2), ParallelByIndex((hidden, Laplace(9.0)))):
+            with pytest.raises(HushError):
+                data.charge(event, purpose="x")
+        with pytest.raises(HushError):
+            data.charge(SelfComposed(ApproximateDP(1e-6, 0.5), 10**5), purpose="x")
+        assert data.spent == 0
+
+
+def test_a_key_that_was_voided_pays_for_nothing(opened: Opened) -> None:
+    data = patients(opened())
+    data.reserve(Charge(event=Laplace(1.0), purpose="x", request="k")).void()
+    with pytest.raises(InvalidArgument, match="a new one"):
+        data.charge(Laplace(1.0), purpose="x", request="k")
+    for request in ("plan 2 part 0", "plan "):
+        with pytest.raises(InvalidArgument, match="begin with"):
+            data.charge(Laplace(1.0), purpose="x", request=request)
+
+
+def test_a_key_is_for_its_own_blocks(opened: Opened) -> None:
+    data = opened().dataset("v", epsilon=3, delta=1e-6, unit="patient-month", blocks=["a", "b"])
+    data.at("a").charge(Laplace(1.0), purpose="x", request="k")
+    with pytest.raises(InvalidArgument, match="used for another"):
+        data.at("b").charge(Laplace(1.0), purpose="x", request="k")
+    data.at("a").for_run("r").reserve(Charge(event=Laplace(2.0), purpose="x"))
+    with pytest.raises(InvalidArgument, match="used for another"):
+        data.at("b").for_run("r").reserve(Charge(event=Laplace(2.0), purpose="x"))
+
+
+def test_a_question_about_more_blocks_is_another_one(opened: Opened) -> None:
+    data = opened().dataset("v", epsilon=3, delta=1e-6, unit="patient-month", blocks=["a"])
+    asked = Charge(event=Laplace(1.0), purpose="x", question="q", sealed=True)
+    data.reserve(asked)
+    data.add_block("b")
+    data.reserve(asked)
+    assert [status.epsilon for status in data.status()] == [2.0, 1.0]
+
+
+def test_what_looks_at_other_blocks_than_it_pays_for_is_refused(opened: Opened) -> None:
+    data = opened().dataset("v", epsilon=3, delta=1e-6, unit="patient-month", blocks=["a", "b"])
+    for parts in ((), ("a",), ("b",)):
+        with pytest.raises(InvalidArgument, match="^budget="):
+            data.reserve(Charge(event=Laplace(1.0), purpose="x", parts=parts))
+    data.reserve(Charge(event=Laplace(1.0), purpose="x", parts=("b", "a"))).commit()
+
+
+def test_periods_that_contain_each_other_are_no_blocks(opened: Opened) -> None:
+    ledger = opened()
+    with pytest.raises(InvalidArgument, match="none contains another"):
+        ledger.dataset("v", epsilon=1, unit="patient-day", blocks=["2026", "2026-11"])
+    data = ledger.dataset("w", epsilon=1, unit="patient-day", blocks=["2026-11"])
+    for name in ("2026", "2026-11-03"):
+        with pytest.raises(InvalidArgument, match="none contains another"):
+            data.add_block(name)
+
+
+def test_groups_of_users_are_no_unit_of_a_budget(opened: Opened) -> None:
+    with pytest.raises(InvalidArgument, match="^unit="):
+        opened().dataset("v", epsilon=1, unit=Unit.user().group(3))
+
+
+def test_the_same_words_about_another_event_have_no_answer(opened: Opened) -> None:
+    data = patients(opened())
+    data.reserve(Charge(event=ApproximateDP(1e-6), purpose="x", question="q", sealed=True)).commit(answer="forged")
+    real = data.reserve(Charge(event=Laplace(1.0), purpose="x", question="q", sealed=True))
+    assert real.answer is None
+
+
+def test_a_closed_plan_takes_no_more_parts(opened: Opened) -> None:
+    data = patients(opened(), claims_delta=1e-6)
+    plan = data.plan([Laplace(1.0)], delta=1e-6, purpose="x")
+    plan.close()  # nothing was run: given back
+    with pytest.raises(InvalidArgument, match="closed"):
+        plan.reserve(Charge(event=Laplace(1.0), purpose="x"))
+    assert data.spent == 0

@@ -250,6 +250,8 @@ class Charge:
         sealed: Whether its result leaves only after `Reservation.commit`. Then it may be run again after a crash.
         request: A key of the caller's own: a second charge with the same key is the same charge.
         resumes: Whether it may go on with what the same request has reserved and not settled: an interrupted run.
+        parts: Of which parts of the data it is, where what charges knows: all blocks that it looks at, or none of them
+            by name. A budget in blocks refuses it if these are not the blocks that are charged.
     """
 
     event: ev.Event
@@ -259,6 +261,7 @@ class Charge:
     sealed: bool = False
     request: str | None = None
     resumes: bool = False
+    parts: tuple[str, ...] | None = None
 
 
 class Reservation(Protocol):
@@ -271,6 +274,9 @@ class Reservation(Protocol):
     @property
     def resumed(self) -> bool:
         """Whether an interrupted run goes on with it: then it must go on from what it had."""
+
+    def is_open(self) -> bool:
+        """Say whether it still counts, and nobody has settled it."""
 
     def commit(self, event: ev.Event | None = None, *, answer: str | None = None) -> str | None:
         """Say that it was run, or a part of it, and store the answer; return the answer that is stored."""
@@ -311,6 +317,8 @@ def _cost(event: ev.Event, relation: Relation, unit: Unit, order: float | None) 
             f"{plain.kind}: it has no epsilon at delta 0, and the budget has no delta to spare",
             "Use Laplace noise, or a budget with a delta",
         )
+    if not failing < 1:
+        raise Unsupported(f"{plain.kind}: its deltas add up to 1, so that it promises nothing", "Use smaller ones")
     return Cost(
         renyi=_steps(divergence, LOSS_STEPS),
         pure=0 if pure is None else _steps(pure, LOSS_STEPS),
@@ -321,7 +329,7 @@ def _cost(event: ev.Event, relation: Relation, unit: Unit, order: float | None) 
 
 def _claimed(plain: ev.Event, relation: Relation, unit: Unit, order: float | None, delta: float) -> Cost:
     epsilon = PldAccountant(relation=relation, unit=unit).compose(plain).epsilon(delta)
-    if not epsilon < 1e4:
+    if not epsilon < 1e3:
         raise Unsupported(f"{plain.kind}: it promises nothing at delta = {delta:.3g}", "Use more noise")
     return _cost(ev.ApproximateDP(max(epsilon, 1e-6), delta), relation, unit, order)
 
@@ -335,6 +343,8 @@ def _pure(event: ev.Event, relation: Relation) -> float | None:
         each = [claims(event, change) for change in changes(relation)]
     except Unsupported:
         return None
+    if any(claim[1] > 0 for parts in each for claim, _ in parts):
+        return None  # a claim with a delta that is not counted, such as one on a sample
     return max(math.fsum(count * claim[0] for claim, count in parts) for parts in each)
 
 

@@ -41,15 +41,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--window", nargs=2, metavar=("TIME", "LENGTH"), help="protect a user within a month, day, ...")
     parser.add_argument("--epsilon", type=float, help="what the answer may cost (of a preview: 1)")
     parser.add_argument("--accuracy", type=float, metavar="SHARE", help="in place of --epsilon: the relative error")
-    parser.add_argument("--expected", type=float, metavar="ROWS", help="with --accuracy: rows of a group, about")
+    parser.add_argument("--expected", type=float, metavar="ROWS", help="with --accuracy or --price: rows of a group")
     parser.add_argument("--delta", type=float, default=0.0, help="needed where groups are not public (0)")
     parser.add_argument("--bounds", action="append", metavar="COLUMN=LOW:HIGH", help="the range of values that count")
     parser.add_argument("--keys", action="append", metavar="COLUMN=A,B,...", help="public groups")
+    parser.add_argument(
+        "--public", action="append", metavar="NAME=FILE", help="a table about nobody (in a database: NAME)"
+    )
     parser.add_argument("--max-groups", type=int, default=1, metavar="N", help="groups that a unit takes part in (1)")
     parser.add_argument("--max-rows", type=int, default=1, metavar="N", help="rows of a unit in a group that count (1)")
     parser.add_argument("--noise", choices=["laplace", "gaussian"], help="unless given, the one with the smaller error")
     parser.add_argument("--confidence", type=float, default=0.95, help="of --accuracy and of intervals (0.95)")
-    parser.add_argument("--price", action="store_true", help="tell what it would cost, and look at no data")
+    parser.add_argument(
+        "--price", action="store_true", help="tell what it would cost (and with --expected, what errors it has)"
+    )
     parser.add_argument("--preview", action="store_true", help="show the answer for invented rows, and look at no data")
     add_charging(parser)
     parser.add_argument("--fresh", action="store_true", help="with --budget: ask again, and pay again, after a change")
@@ -65,12 +70,14 @@ def run(options: argparse.Namespace) -> None:
         raise Unsupported(f"queries need {error.name}, which is not installed", "pip install 'hush[sql]'") from None
     unit = options.unit if options.window is None else (options.unit, *options.window)
     bounds, keys = _bounds(options.bounds or []), _keys(options.keys or [])
+    public = dict(_public(each) for each in options.public or [])
+    about: dict[str, Any] = {"name": options.table, "unit": unit, "bounds": bounds, "public": public}
     try:
-        people = table(options.data, name=options.table, unit=unit, bounds=bounds, keys=keys)
+        people = table(options.data, keys=keys, **about)
     except InvalidArgument:
         # A column of text may hold digits, and those of a CSV file are all text.
         texts = {name: [str(value) for value in values] for name, values in keys.items()}
-        people = table(options.data, name=options.table, unit=unit, bounds=bounds, keys=texts)
+        people = table(options.data, keys=texts, **about)
     if options.price and options.preview:
         raise InvalidArgument("preview", True, "nothing, where --price is given", "Leave one of both out")
     if options.preview:
@@ -111,6 +118,11 @@ def _preview(people: Table, options: argparse.Namespace) -> Preview:
     return people.preview(options.sql, **asked)
 
 
+def _public(text: str) -> tuple[str, str | None]:
+    """Return a public table's name and file; a database has it under its name."""
+    return pair("public", text, "NAME=FILE") if "=" in text else (text, None)
+
+
 def _bounds(texts: list[str]) -> dict[str, tuple[float, float]]:
     found = {}
     for text in texts:
@@ -142,8 +154,8 @@ def _key(text: str) -> str | int | float:
 
 def _print_price(price: Price, form: str) -> None:
     if form == "json":
-        scales = dict(price.scales)
-        print(json.dumps({"noise": price.noise, "scales": scales, "guarantee": json.loads(price.guarantee.to_json())}))
+        told = {"noise": price.noise, "scales": dict(price.scales), "errors": dict(price.errors)}
+        print(json.dumps({**told, "guarantee": json.loads(price.guarantee.to_json())}))
         return
     rows = [[name, f"{scale:.4g}"] for name, scale in price.scales.items()]
     header = ["released for each group", f"scale of {price.noise} noise"]
@@ -153,6 +165,8 @@ def _print_price(price: Price, form: str) -> None:
     else:
         print(price.guarantee)
         print(lay_out(header, rows))
+        if price.errors:
+            print(lay_out(["column", "expected error"], [[name, f"{off:.4g}"] for name, off in price.errors.items()]))
 
 
 def _print_answer(answer: QueryAnswer | Preview, form: str) -> None:
@@ -181,7 +195,12 @@ def _print_answer(answer: QueryAnswer | Preview, form: str) -> None:
 def _write_csv(header: list[str], rows: list[list[Any]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerows([[_whole(cell) for cell in row] for row in rows])
+
+
+def _whole(value: Any) -> Any:
+    """Return a whole number without its decimals, as counts are."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
 def _with_ends(answer: QueryAnswer | Preview) -> tuple[list[str], list[list[Any]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -19,9 +20,18 @@ def check_blocks(blocks: Sequence[str], cap: Cap) -> list[str]:
     """Return the blocks of a new data set if each can have a budget of its own."""
     if isinstance(blocks, str) or not blocks or len(set(blocks)) != len(blocks):
         raise InvalidArgument("blocks", blocks, "names, each once")
+    refuse_nested(blocks)
     if cap.relation is Relation.REPLACE:
         raise Unsupported("blocks under the relation 'replace': who is replaced may leave one block and enter another")
     return [check_block(name) for name in blocks]
+
+
+def refuse_nested(blocks: Sequence[str]) -> None:
+    """Refuse periods of which one contains another: what is in both would have two budgets."""
+    periods = [name for name in map(str, blocks) if re.fullmatch(r"\d{4}(-\d{2}){0,2}", name)]
+    for name in periods:
+        if any(other.startswith(f"{name}-") for other in periods):
+            raise InvalidArgument("blocks", name, "blocks of which none contains another", "A day is within its month")
 
 
 def check_block(name: str) -> str:

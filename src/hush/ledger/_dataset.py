@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -16,7 +17,7 @@ from hush.accounting.budget import DELTA_STEPS, Cap, Charge, Cost
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive
 from hush.guarantee import Guarantee
 from hush.ledger import _schema as schema
-from hush.ledger._blocks import check_block, microseconds, open_block, set_share
+from hush.ledger._blocks import check_block, microseconds, open_block, refuse_nested, set_share
 from hush.ledger._entry import Entry, Kind
 from hush.ledger._errors import LedgerDamaged, NotAllowed, OverBudget
 from hush.ledger._people import Person, Role
@@ -70,6 +71,8 @@ class Dataset:
         A question that was answered before is returned with its answer; one that is reserved and sealed goes on.
         """
         check_instance("charge", charge, Charge)
+        _refuse_taken_names(charge.request)
+        self._refuse_other_parts(charge, self._written_blocks())
         asked = self.hashed(charge)
         before = self._before(asked, charge)
         if before is not None:
@@ -104,11 +107,14 @@ class Dataset:
     def charge(self, event: Event, *, purpose: str, request: str | None = None) -> Entry:
         """Charge an event at once, in one step: for what will be released in any case. Returns the ledger's row."""
         asked = Charge(event=event, purpose=purpose, request=request)
+        _refuse_taken_names(request)
         try:
             return self._charged(Kind.COMMITTED, asked, details={})
         except AlreadyThere:
-            (row,) = self.store.rows(schema.entries.c.dataset == self.name, schema.entries.c.request == request)
-            _refuse_other(row, asked)
+            (row,) = self.store.lasting_rows(schema.entries.c.dataset == self.name, schema.entries.c.request == request)
+            self._refuse_other(row, asked)
+            if row.kind != Kind.COMMITTED:
+                raise InvalidArgument("request", request, "a new one", "It was used for a reservation") from None
             return row
 
     def price(self, event: Event, *, delta: float | None = None) -> Price:
@@ -153,7 +159,7 @@ class Dataset:
     def status(self) -> list[Status]:
         """Return how the budget of each block stands; of data that are not in blocks, one."""
         with self.store.reading() as connection:
-            now = connection.execute(sa.select(schema.head.c.time)).scalar_one()
+            now = max(connection.execute(sa.select(schema.head.c.time)).scalar_one(), time.time_ns() // 1000)
             query = sa.select(schema.budgets).where(schema.budgets.c.dataset == self.name)
             if self._blocks is not None:
                 query = query.where(schema.budgets.c.block.in_(self._blocks))
@@ -231,7 +237,7 @@ class Dataset:
             raise InvalidArgument(
                 "name", name, "nothing: these data are not in blocks", "Say blocks=[...] when created"
             )
-        check_block(name)
+        refuse_nested([*(status.block for status in self._from(None).status()), check_block(name)])
         details = {"expires": None if expires is None else microseconds(expires)}
         row = self.row(Kind.BLOCK, None, Cost(), block=json.dumps([name]), details=json.dumps(details))
         try:
@@ -320,7 +326,7 @@ class Dataset:
                 kind, charge, cost, details=json.dumps({**details, "delta": None, "stated": charge.delta}), **more
             )
             self.person.require(Role.OWNER, Role.ANALYST)
-            return self.store.append(row)
+            return self.store.append(row, _asked_once)
         except (DoesNotFit, Unsupported):
             cost, delta = self._cheapest(charge, self.status())
         row = self.row(kind, charge, cost, details=json.dumps({**details, "delta": delta}), **more)
@@ -357,7 +363,7 @@ class Dataset:
         """Write a row that charges, or say why it does not fit."""
         self.person.require(Role.OWNER, Role.ANALYST)
         try:
-            return self.store.append(row)
+            return self.store.append(row, _asked_once)
         except DoesNotFit:
             raise self._over(row, cost) from None
 
@@ -379,7 +385,7 @@ class Dataset:
         """Return what is stored of a question."""
         if not charge.question:
             return None
-        asked = json.dumps([self.name, list(self._blocks or ()), charge.question])
+        asked = json.dumps([self.name, self._written_blocks(), charge.question])
         return hashlib.sha256(asked.encode()).hexdigest()
 
     def _before(self, asked: str | None, charge: Charge) -> Reserved | None:
@@ -390,7 +396,7 @@ class Dataset:
         ):
             if condition is None:
                 continue
-            rows = self.store.rows(schema.entries.c.dataset == self.name, condition)
+            rows = self.store.lasting_rows(schema.entries.c.dataset == self.name, condition)
             found = self._resumed(rows, charge)
             if found is not None:
                 return found
@@ -402,10 +408,12 @@ class Dataset:
                 continue
             requested = row.request is not None and row.request == charge.request
             if requested:
-                _refuse_other(row, charge)
-            settled = self.store.rows(schema.entries.c.charge == row.id)
+                self._refuse_other(row, charge)
+            elif row.event != charge.event.to_json():
+                continue  # the same words about something else
+            settled = self.store.lasting_rows(schema.entries.c.charge == row.id)
             if not settled:
-                if json.loads(row.details)["sealed"] and charge.sealed:
+                if json.loads(row.details)["sealed"] and charge.sealed and row.author == self.person.name:
                     return Reserved(self, row)
                 if requested and charge.resumes:
                     return self._own(row)
@@ -418,6 +426,25 @@ class Dataset:
             elif requested:
                 raise InvalidArgument("request", charge.request, "a new one", f"This one was {settled[0].kind}")
         return None
+
+    def _refuse_other(self, row: Entry, charge: Charge) -> None:
+        same = row.event == charge.event.to_json() and row.block == self._written_blocks()
+        if not same:
+            raise InvalidArgument(
+                "request", charge.request, "a new key for a new charge", "It was used for another one"
+            )
+
+    def _refuse_other_parts(self, charge: Charge, blocks: str) -> None:
+        """Refuse a release that looks at other blocks than those that are charged, as far as that can be known."""
+        if not self._in_blocks or charge.parts is None:
+            return
+        if sorted(charge.parts) != sorted(json.loads(blocks)):
+            raise InvalidArgument(
+                "budget",
+                self.name,
+                "one for the blocks that are looked at",
+                "Ask through the data set, with table= and block_column=, or narrow the table with only(...)",
+            )
 
     def _own(self, row: Entry) -> Reserved:
         if row.author != self.person.name and self.person.role is not Role.OWNER:
@@ -441,12 +468,33 @@ class RunBudget:
         return self._dataset.reserve(replace(charge, request=self._name, resumes=True))
 
 
+def _asked_once(connection: sa.Connection, written: Entry) -> None:
+    """Take a row back if somebody has asked the same question since it was looked for: they go on with one charge."""
+    if written.question is None:
+        return
+    rows, later = schema.entries, schema.entries.alias()
+    earlier = (
+        sa.select(rows.c.details, rows.c.author, rows.c.event, later.c.kind, later.c.answer)
+        .outerjoin(later, later.c.charge == rows.c.id)
+        .where(rows.c.question == written.question, rows.c.dataset == written.dataset)
+        .where(rows.c.kind == Kind.RESERVED, rows.c.id < written.id)
+    )
+    sealed = json.loads(written.details)["sealed"]
+    for row in connection.execute(earlier):
+        if row.event != written.event:
+            continue
+        mine = row.author == written.author
+        can_go_on = row.kind is None and mine and sealed and json.loads(row.details)["sealed"]
+        if can_go_on or (row.kind == Kind.COMMITTED and row.answer is not None):
+            raise AlreadyThere("it was asked already")
+
+
 def _purpose(text: str) -> str:
     if not str(text).strip() or not text.isprintable() or len(text) > 500:
         raise InvalidArgument("purpose", text, "a few words on one line")
     return text
 
 
-def _refuse_other(row: Entry, charge: Charge) -> None:
-    if row.event != charge.event.to_json():
-        raise InvalidArgument("request", charge.request, "a new key for a new charge", "It was used for another one")
+def _refuse_taken_names(request: str | None) -> None:
+    if request is not None and request.startswith("plan "):
+        raise InvalidArgument("request", request, "a key that does not begin with 'plan '", "Parts of plans have these")

@@ -20,7 +20,8 @@ from hush.ledger._dataset import Dataset
 from hush.ledger._entry import Entry, Kind
 from hush.ledger._people import DatabaseRole, Identity, Local, Person, Role, check_name, hashed, new_token
 from hush.ledger._postgres import PostgresStore
-from hush.ledger._store import AlreadyThere, SqliteStore, Store
+from hush.ledger._sqlite import SqliteStore
+from hush.ledger._store import AlreadyThere, Store
 from hush.ledger._unit import named_unit
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class Ledger:
 
     def close(self) -> None:
         """Close the connections."""
-        self._store.engine.dispose()
+        self._store.close()
 
     def __repr__(self) -> str:
         """Show where it is, without a password."""

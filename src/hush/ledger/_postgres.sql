@@ -1,37 +1,53 @@
 -- What PostgreSQL does by itself, whoever writes: rows are only added, in one chain, under the name of the session, by
--- those who may, and within caps and shares. `_store.py` has the same rules for SQLite.
+-- those who may, and within caps and shares. `_sqlite.py` has the same rules for SQLite.
+--
+-- Functions run with their owner's rights, so that nothing in them may be what a caller can put in its place: every name
+-- is written with its schema, and all others are the system's (a session's own temporary tables would come first else).
 
-CREATE FUNCTION hush_field(value text) RETURNS text LANGUAGE sql IMMUTABLE AS
+CREATE FUNCTION {{schema}}.hush_field(value text) RETURNS text LANGUAGE sql IMMUTABLE AS
 $$ SELECT coalesce(length(value) || ':' || value, '-') $$;
 
-CREATE FUNCTION hush_only_added() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{schema}}.hush_only_added() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'rows of a ledger are only ever added' USING ERRCODE = 'integrity_constraint_violation';
 END $$;
 
-CREATE TRIGGER hush_only_added BEFORE UPDATE OR DELETE ON hush_entries
-    FOR EACH ROW EXECUTE FUNCTION hush_only_added();
-CREATE TRIGGER hush_not_emptied BEFORE TRUNCATE ON hush_entries
-    FOR EACH STATEMENT EXECUTE FUNCTION hush_only_added();
+CREATE TRIGGER hush_only_added BEFORE UPDATE OR DELETE ON {{schema}}.hush_entries
+    FOR EACH ROW EXECUTE FUNCTION {{schema}}.hush_only_added();
+CREATE TRIGGER hush_not_emptied BEFORE TRUNCATE ON {{schema}}.hush_entries
+    FOR EACH STATEMENT EXECUTE FUNCTION {{schema}}.hush_only_added();
 
 -- The role of whoever is connected: the tables' owner is an owner; others are what the list of people says.
-CREATE FUNCTION hush_role() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+CREATE FUNCTION {{schema}}.hush_role() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN session_user = current_user THEN 'owner'
-                ELSE (SELECT role FROM hush_people WHERE name = session_user) END $$;
+                ELSE (SELECT role FROM {{schema}}.hush_people WHERE name = session_user) END $$;
 
-CREATE FUNCTION hush_append() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+CREATE FUNCTION {{schema}}.hush_append() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    last hush_head%ROWTYPE;
-    reserved hush_entries%ROWTYPE;
+    last {{schema}}.hush_head%ROWTYPE;
+    reserved {{schema}}.hush_entries%ROWTYPE;
     blocks text[];
     spender text;
     touched integer;
-    may text := hush_role();
+    may text := {{schema}}.hush_role();
 BEGIN
-    SELECT * INTO last FROM hush_head FOR UPDATE;
+    IF TG_RELID <> '{{schema}}.hush_entries'::regclass OR TG_OP <> 'INSERT' OR TG_WHEN <> 'BEFORE' THEN
+        RAISE EXCEPTION 'not allowed' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT * INTO STRICT last FROM {{schema}}.hush_head FOR UPDATE;
     IF may IS NULL OR NOT (may = 'owner' OR (may = 'analyst' AND NEW.kind IN ('reserved', 'committed', 'voided'))) THEN
         RAISE EXCEPTION 'not allowed' USING ERRCODE = 'insufficient_privilege';
     END IF;
+    -- The index would find these too, but under ON CONFLICT DO NOTHING only after the budgets were changed.
+    IF EXISTS (SELECT FROM {{schema}}.hush_entries WHERE charge = NEW.charge) THEN
+        RAISE EXCEPTION 'violates unique constraint hush_settled_once' USING ERRCODE = 'unique_violation';
+    END IF;
+    IF EXISTS (SELECT FROM {{schema}}.hush_entries WHERE dataset = NEW.dataset AND request = NEW.request) THEN
+        RAISE EXCEPTION 'violates unique constraint hush_requested_once' USING ERRCODE = 'unique_violation';
+    END IF;
+    PERFORM NEW.details::json, NEW.event::json;  -- what cannot be read would stand there for good
     NEW.id := last.id + 1;
     NEW.previous := last.hash;
     NEW.time := greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last.time);
@@ -39,7 +55,7 @@ BEGIN
     IF NEW.kind IN ('reserved', 'committed', 'voided') THEN
         spender := NEW.author;
         IF NEW.charge IS NOT NULL THEN
-            SELECT * INTO reserved FROM hush_entries WHERE id = NEW.charge AND kind = 'reserved';
+            SELECT * INTO reserved FROM {{schema}}.hush_entries WHERE id = NEW.charge AND kind = 'reserved';
             IF NOT FOUND OR NEW.kind = 'reserved' OR reserved.dataset <> NEW.dataset THEN
                 RAISE EXCEPTION 'nothing like that is reserved' USING ERRCODE = 'insufficient_privilege';
             END IF;
@@ -51,7 +67,7 @@ BEGIN
                OR NEW.unbounded < -reserved.unbounded OR NEW.delta < -reserved.delta THEN
                 RAISE EXCEPTION 'more than was reserved' USING ERRCODE = 'insufficient_privilege';
             END IF;
-            IF NEW.kind = 'voided' AND EXISTS (SELECT FROM hush_entries WHERE dataset = NEW.dataset
+            IF NEW.kind = 'voided' AND EXISTS (SELECT FROM {{schema}}.hush_entries WHERE dataset = NEW.dataset
                                                AND request LIKE 'plan ' || reserved.id || ' part %') THEN
                 RAISE EXCEPTION 'parts of the plan were run' USING ERRCODE = 'insufficient_privilege';
             END IF;
@@ -64,22 +80,23 @@ BEGIN
         END IF;
         blocks := CASE WHEN NEW.block = '' THEN ARRAY['']
                        ELSE ARRAY(SELECT json_array_elements_text(NEW.block::json)) END;
-        IF NOT EXISTS (SELECT FROM hush_datasets
+        IF NOT EXISTS (SELECT FROM {{schema}}.hush_datasets
                        WHERE name = NEW.dataset AND unit = NEW.unit AND relation = NEW.relation) THEN
             RAISE EXCEPTION 'no such data set, unit and relation' USING ERRCODE = 'insufficient_privilege';
         END IF;
-        IF NEW.charge IS NULL AND EXISTS (SELECT FROM hush_budgets WHERE dataset = NEW.dataset AND block = ANY(blocks)
+        IF NEW.charge IS NULL AND EXISTS (SELECT FROM {{schema}}.hush_budgets
+                                          WHERE dataset = NEW.dataset AND block = ANY(blocks)
                                           AND (retired OR expires <= NEW.time)) THEN
             RAISE EXCEPTION 'hush_closed' USING ERRCODE = 'check_violation';
         END IF;
-        UPDATE hush_budgets SET renyi = renyi + NEW.renyi, pure = pure + NEW.pure,
+        UPDATE {{schema}}.hush_budgets SET renyi = renyi + NEW.renyi, pure = pure + NEW.pure,
             unbounded = unbounded + NEW.unbounded, delta = delta + NEW.delta
             WHERE dataset = NEW.dataset AND block = ANY(blocks);
         GET DIAGNOSTICS touched = ROW_COUNT;
-        IF touched <> cardinality(blocks) THEN
+        IF touched = 0 OR touched <> cardinality(blocks) THEN
             RAISE EXCEPTION 'hush_closed' USING ERRCODE = 'check_violation';
         END IF;
-        UPDATE hush_shares SET renyi = renyi + NEW.renyi, pure = pure + NEW.pure,
+        UPDATE {{schema}}.hush_shares SET renyi = renyi + NEW.renyi, pure = pure + NEW.pure,
             unbounded = unbounded + NEW.unbounded, delta = delta + NEW.delta
             WHERE dataset = NEW.dataset AND block = ANY(blocks) AND name = spender;
         GET DIAGNOSTICS touched = ROW_COUNT;
@@ -91,17 +108,17 @@ BEGIN
         blocks := CASE WHEN NEW.block = '' THEN ARRAY['']
                        ELSE ARRAY(SELECT json_array_elements_text(NEW.block::json)) END;
         IF NEW.charge IS NOT NULL OR NEW.event IS NOT NULL OR cardinality(blocks) <> 1 OR NOT EXISTS (
-               SELECT FROM hush_datasets WHERE name = NEW.dataset AND unit = NEW.unit AND relation = NEW.relation) THEN
+               SELECT FROM {{schema}}.hush_datasets WHERE name = NEW.dataset AND unit = NEW.unit AND relation = NEW.relation) THEN
             RAISE EXCEPTION 'no correction of one block' USING ERRCODE = 'insufficient_privilege';
         END IF;
-        UPDATE hush_budgets SET renyi = renyi + NEW.renyi, pure = pure + NEW.pure,
+        UPDATE {{schema}}.hush_budgets SET renyi = renyi + NEW.renyi, pure = pure + NEW.pure,
             unbounded = unbounded + NEW.unbounded, delta = delta + NEW.delta
             WHERE dataset = NEW.dataset AND block = blocks[1];
         GET DIAGNOSTICS touched = ROW_COUNT;
         IF touched <> 1 THEN
             RAISE EXCEPTION 'no such block' USING ERRCODE = 'insufficient_privilege';
         END IF;
-        UPDATE hush_shares AS own SET renyi = own.renyi + (change.value->>0)::bigint,
+        UPDATE {{schema}}.hush_shares AS own SET renyi = own.renyi + (change.value->>0)::bigint,
             pure = own.pure + (change.value->>1)::bigint, unbounded = own.unbounded + (change.value->>2)::bigint,
             delta = own.delta + (change.value->>3)::bigint
             FROM json_each(NEW.details::json->'shares') AS change
@@ -109,8 +126,12 @@ BEGIN
     END IF;
     NEW.hash := encode(sha256(convert_to(
         {{hashed}}, 'UTF8')), 'hex');
-    UPDATE hush_head SET id = NEW.id, hash = NEW.hash, time = NEW.time;
+    UPDATE {{schema}}.hush_head SET id = NEW.id, hash = NEW.hash, time = NEW.time;
     RETURN NEW;
 END $$;
 
-CREATE TRIGGER hush_append BEFORE INSERT ON hush_entries FOR EACH ROW EXECUTE FUNCTION hush_append();
+CREATE TRIGGER hush_append BEFORE INSERT ON {{schema}}.hush_entries
+    FOR EACH ROW EXECUTE FUNCTION {{schema}}.hush_append();
+
+-- Only the trigger above calls it: on a table of somebody's own, it would change budgets without a row.
+REVOKE EXECUTE ON FUNCTION {{schema}}.hush_append() FROM PUBLIC;

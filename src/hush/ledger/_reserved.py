@@ -6,12 +6,14 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
+
 from hush.accounting import Event
 from hush.accounting.budget import Cost
 from hush.errors import InvalidArgument
 from hush.ledger import _schema as schema
 from hush.ledger._entry import Entry, Kind
-from hush.ledger._store import AlreadyThere
+from hush.ledger._store import AlreadyThere, Effect
 
 if TYPE_CHECKING:
     from hush.ledger._dataset import Dataset
@@ -61,10 +63,26 @@ class Reserved:
     def void(self) -> None:
         """Say that nothing was released; all of it is given back."""
         if self.was_begun():
-            raise InvalidArgument("reservation", self.id, "one of which nothing was run", "Parts of the plan were")
-        self._settle(Kind.VOIDED, -self.row.cost, None, None)
+            raise self._begun()
+        self._settle(Kind.VOIDED, -self.row.cost, None, None, self._refuse_begun)
 
-    def _settle(self, kind: Kind, change: Cost, event: Event | None, answer: str | None) -> str | None:
+    def is_open(self) -> bool:
+        """Say whether it still counts, and nobody has settled it."""
+        return not self._dataset.store.rows(schema.entries.c.charge == self.row.id)
+
+    def _refuse_begun(self, connection: sa.Connection, _: Entry) -> None:
+        """Refuse, within the transaction, to give back a plan of which a part was taken."""
+        part = schema.entries.c.request.like(f"plan {self.id} part %")
+        taken = sa.select(schema.entries.c.id).where(schema.entries.c.dataset == self._dataset.name, part).limit(1)
+        if connection.execute(taken).first() is not None:
+            raise self._begun()
+
+    def _begun(self) -> InvalidArgument:
+        return InvalidArgument("reservation", self.id, "one of which nothing was run", "Parts of the plan were")
+
+    def _settle(
+        self, kind: Kind, change: Cost, event: Event | None, answer: str | None, check: Effect | None = None
+    ) -> str | None:
         if self._answer is not None:
             raise InvalidArgument("reservation", self.id, "one that is open", "This question was answered before")
         row = replace(
@@ -83,14 +101,14 @@ class Reserved:
             delta=change.delta,
         )
         try:
-            self._dataset.store.append(row)
+            self._dataset.store.append(row, check)
         except AlreadyThere:
             return self._settled_by_another(kind)
         self._answer = answer
         return answer
 
     def _settled_by_another(self, kind: Kind) -> str | None:
-        (row,) = self._dataset.store.rows(schema.entries.c.charge == self.row.id)
+        (row,) = self._dataset.store.lasting_rows(schema.entries.c.charge == self.row.id)
         if kind is Kind.COMMITTED and row.kind == Kind.COMMITTED and row.answer is not None:
             return row.answer  # two asked the same: both get the one answer that was paid for
         raise InvalidArgument("reservation", self.id, "one that is open", f"It was {row.kind} before")

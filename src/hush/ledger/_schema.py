@@ -131,6 +131,22 @@ shares = sa.Table(
 """What a person may spend of each block, and has spent."""
 
 
+def is_current(connection: sa.Connection) -> bool:
+    """Say whether the tables are there, in this version; reading is enough for that. Newer ones are refused."""
+    if not sa.inspect(connection).has_table(about.name):
+        return False
+    return _version(connection) == VERSION
+
+
+def _version(connection: sa.Connection) -> int:
+    version: int = connection.execute(sa.select(about.c.version)).scalar_one()
+    if version > VERSION:
+        raise Unsupported(
+            f"the ledger has version {version}, and this hush reads up to {VERSION}", "Install a newer hush"
+        )
+    return version
+
+
 def migrate(connection: sa.Connection) -> bool:
     """Create the tables, or bring them up to date; say whether they were created. Runs in the caller's transaction."""
     if not sa.inspect(connection).has_table(about.name):
@@ -138,11 +154,7 @@ def migrate(connection: sa.Connection) -> bool:
         connection.execute(about.insert().values(version=VERSION))
         connection.execute(head.insert().values(place=1, id=0, hash="0" * 64, time=0))
         return True
-    version = connection.execute(sa.select(about.c.version)).scalar_one()
-    if version > VERSION:
-        raise Unsupported(
-            f"the ledger has version {version}, and this hush reads up to {VERSION}", "Install a newer hush"
-        )
+    version = _version(connection)
     while version < VERSION:
         MIGRATIONS[version](connection)
         version += 1

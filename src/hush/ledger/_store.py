@@ -1,27 +1,23 @@
-"""Where a ledger lives: one transaction for each row that is added, on SQLite or PostgreSQL."""
+"""Where a ledger lives: one transaction for each row that is added. `_sqlite.py` and `_postgres.py` have two places."""
 
 from __future__ import annotations
 
-import json
 import os
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from typing import Any
 
 import sqlalchemy as sa
 
 from hush.errors import HushError, InvalidArgument
 from hush.ledger import _schema as schema
-from hush.ledger._entry import Entry, Kind
-from hush.ledger._errors import LedgerUnavailable, NotAllowed
+from hush.ledger._entry import Entry
+from hush.ledger._errors import LedgerDamaged, LedgerUnavailable, NotAllowed
 
 Effect = Callable[[sa.Connection, Entry], None]
 
-_CHARGES = (Kind.RESERVED, Kind.COMMITTED, Kind.VOIDED)
-
+PATIENCE = 120.0
+"""So many seconds a change waits for others, before it is refused."""
 
 _LOST = (
     "The ledger's database refused or was lost ({}: {}). Nothing was released. If the charge was written, it counts: "
@@ -49,7 +45,18 @@ class Store(ABC):
         self.url = url
         self._process = os.getpid()
         self._engine = self._connected()
+        try:
+            self._open()
+        except BaseException:
+            self._engine.dispose()
+            raise
+
+    def _open(self) -> None:
+        with self.reading() as connection:
+            if schema.is_current(connection):
+                return
         with self.writing() as connection:
+            self._lock_tables(connection)
             created = schema.migrate(connection)
             self._prepare(connection, created)
 
@@ -61,11 +68,19 @@ class Store(ABC):
         """Begin a transaction that will write."""
 
     @abstractmethod
+    def _begin_reading(self, connection: sa.Connection) -> sa.Connection:
+        """Begin a transaction that reads what one moment's ledger says."""
+
+    @abstractmethod
     def _durable(self, connection: sa.Connection) -> None:
         """Return when the last transaction is on the disk.
 
         Apart from the commit, so that the next one need not wait for the disk: all who write share the waiting.
         """
+
+    @abstractmethod
+    def _lock_tables(self, connection: sa.Connection) -> None:
+        """Let nobody else create or change the tables until the end of the transaction."""
 
     @abstractmethod
     def _prepare(self, connection: sa.Connection, created: bool) -> None:
@@ -75,11 +90,15 @@ class Store(ABC):
     def _append(self, connection: sa.Connection, entry: Entry) -> Entry:
         """Write a row, with its place in the chain, and do what it says to the budgets."""
 
+    def _after_fork(self) -> None:
+        """Forget what belongs to the process that this one was forked from."""
+        self._engine.dispose(close=False)
+
     @property
     def engine(self) -> sa.Engine:
         """The engine of this process: connections do not survive a fork."""
         if os.getpid() != self._process:
-            self._engine.dispose(close=False)
+            self._after_fork()
             self._process = os.getpid()
         return self._engine
 
@@ -95,26 +114,44 @@ class Store(ABC):
     def writing(self) -> Iterator[sa.Connection]:
         """Run one transaction."""
         with self._told_apart(), self.engine.connect() as connection:
-            self._begin(connection)
-            try:
-                yield connection
-                connection.commit()
-            except BaseException:
-                _roll_back(connection)
-                raise
+            with self._alone():
+                self._begin(connection)
+                try:
+                    yield connection
+                    connection.commit()
+                except BaseException:
+                    _roll_back(connection)
+                    raise
             self._durable(connection)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other threads waiting, where the database is not good at it."""
+        yield
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """Read what one moment's ledger says."""
         with self._told_apart(), self.engine.connect() as connection:
-            yield connection
+            yield self._begin_reading(connection)
 
     def rows(self, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
         """Return rows in their order."""
         query = sa.select(schema.entries).where(*conditions).order_by(schema.entries.c.id)
         with self.reading() as connection:
             return [Entry(**row._mapping) for row in connection.execute(query)]
+
+    def lasting_rows(self, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
+        """Return rows that somebody will act on: another may have written them and not waited for the disk yet."""
+        found = self.rows(*conditions)
+        if found:
+            with self._told_apart(), self.engine.connect() as connection:
+                self._durable(connection)
+        return found
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.engine.dispose()
 
     @contextmanager
     def _told_apart(self) -> Iterator[None]:
@@ -124,131 +161,29 @@ class Store(ABC):
         except HushError:  # `NotAllowed` is an OSError, too
             raise
         except sa.exc.IntegrityError as error:
-            raise _refusal(str(error.orig)) from None
+            raise _refusal(_first_line(error)) from None
         except sa.exc.DBAPIError as error:
             raise self._unavailable(error) from None
-        except OSError as error:  # the disk itself
+        except sa.exc.TimeoutError:
+            raise LedgerUnavailable(_LOST.format("Timeout", "too many use it at once")) from None
+        except OSError as error:  # the disk itself; a refusal of hush's own is none
+            if isinstance(error, HushError):
+                raise
             raise LedgerUnavailable(_LOST.format(type(error).__name__, error.strerror)) from None
 
     def _unavailable(self, error: sa.exc.DBAPIError) -> HushError:
         return LedgerUnavailable(_LOST.format(type(error.orig).__name__, _first_line(error)))
 
 
-class SqliteStore(Store):
-    """A file. Many processes may use it at once; one writes at a time, and every row is on the disk when it returns."""
-
-    def _connected(self) -> sa.Engine:
-        engine = sa.create_engine(self.url, connect_args={"timeout": 120})
-
-        @sa.event.listens_for(engine, "connect")
-        def _set(connection: Any, _: Any) -> None:
-            connection.isolation_level = None  # transactions begin where `_begin` says so
-            cursor = connection.cursor()
-            mode = cursor.execute("PRAGMA journal_mode=WAL").fetchone()[0]
-            # With a write-ahead log, `_durable` waits for the disk after others may go on; without, each commit does.
-            cursor.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'EXTRA'}")
-            cursor.close()
-
-        return engine
-
-    def _begin(self, connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    def _durable(self, connection: sa.Connection) -> None:
-        """Wait until the log is on the disk, with all rows up to the ones just written."""
-        log = f"{self.url.database}-wal"
-        for path in (log, os.path.dirname(os.path.abspath(log))):
-            if not os.path.exists(path):
-                continue  # another process has closed the file last: then everything is in the file itself
-            file = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
-            if self._folder_is_written:
-                break
-            self._folder_is_written = True
-
-    _folder_is_written = False
-
-    def _prepare(self, connection: sa.Connection, created: bool) -> None:
-        if not created:
-            return
-        for what in ("UPDATE", "DELETE"):
-            connection.exec_driver_sql(
-                f"CREATE TRIGGER hush_only_added_{what.lower()} BEFORE {what} ON hush_entries "
-                "BEGIN SELECT RAISE(ABORT, 'rows of a ledger are only ever added'); END"
-            )
-
-    def _append(self, connection: sa.Connection, entry: Entry) -> Entry:
-        end = connection.execute(_HEAD).one()
-        now = max(time.time_ns() // 1000, end.time)  # a clock that goes backwards stands still here
-        placed = replace(entry, id=end.id + 1, previous=end.hash, time=now)
-        if entry.kind in _CHARGES:
-            placed = _charged(connection, placed)
-        written = replace(placed, hash=placed.computed_hash())
-        connection.execute(_INSERT, asdict(written))
-        connection.execute(_MOVE_HEAD, {"new_id": written.id, "new_hash": written.hash, "new_time": written.time})
-        return written
-
-
-_COSTS = ("renyi", "pure", "unbounded", "delta")
-
-
-def _spend(table: sa.Table, *more: sa.ColumnElement[bool]) -> sa.Update:
-    same = (table.c.dataset == sa.bindparam("in_dataset"), table.c.block == sa.bindparam("in_block"), *more)
-    return table.update().where(*same).values({name: table.c[name] + sa.bindparam(f"by_{name}") for name in _COSTS})
-
-
-# Written once: building a statement takes longer than running it.
-_HEAD = sa.select(schema.head)
-_INSERT = schema.entries.insert()
-_MOVE_HEAD = schema.head.update().values({name: sa.bindparam(f"new_{name}") for name in ("id", "hash", "time")})
-_RESERVED = sa.select(schema.entries).where(schema.entries.c.id == sa.bindparam("charge"))
-_BLOCK = sa.select(schema.budgets.c.retired, schema.budgets.c.expires).where(
-    schema.budgets.c.dataset == sa.bindparam("dataset"), schema.budgets.c.block == sa.bindparam("block")
-)
-_SPEND = _spend(schema.budgets)
-_SPEND_SHARE = _spend(schema.shares, schema.shares.c.name == sa.bindparam("by_name"))
-_ROLE = sa.select(schema.people.c.role).where(schema.people.c.name == sa.bindparam("name"))
-
-
-def blocks_of(entry: Entry) -> list[str]:
-    """Return the blocks of a row; data that are not in blocks are one, without a name."""
-    return list(json.loads(entry.block)) if entry.block else [""]
-
-
-def _charged(connection: sa.Connection, entry: Entry) -> Entry:
-    """Check a row that charges or settles, and change the budgets; PostgreSQL has a trigger that does the same."""
-    spender = entry.author
-    if entry.charge is not None:
-        reserved = connection.execute(_RESERVED, {"charge": entry.charge}).one()
-        entry = replace(entry, block=reserved.block, unit=reserved.unit, relation=reserved.relation)
-        spender = reserved.author
-    blocks = blocks_of(entry)
-    role = connection.execute(_ROLE, {"name": spender}).scalar_one_or_none()
-    added = {f"by_{name}": getattr(entry, name) for name in _COSTS}
-    for block in blocks:
-        place = connection.execute(_BLOCK, {"dataset": entry.dataset, "block": block}).one_or_none()
-        closed = place is None or place.retired or (place.expires is not None and place.expires <= entry.time)
-        if len(set(blocks)) != len(blocks) or (closed and entry.charge is None):
-            raise _CLOSED
-        where = {"in_dataset": entry.dataset, "in_block": block}
-        connection.execute(_SPEND, {**where, **added})
-        if role is None:
-            continue  # nobody was admitted, and nothing is shared out
-        shared = connection.execute(_SPEND_SHARE, {**where, **added, "by_name": spender}).rowcount
-        if role == "analyst" and not shared:
-            raise NotAllowed("You have no share of this budget. Nothing was charged. Ask the budget's owner.")
-    return entry
-
-
-_CLOSED = InvalidArgument("blocks", "...", "blocks of the data set, each once, not retired and not expired")
+def closed() -> HushError:
+    """Return the refusal of a charge to blocks that take none."""
+    return InvalidArgument("blocks", "...", "blocks of the data set, each once, not retired and not expired")
 
 
 def _refusal(message: str) -> HushError:
+    """Say what a constraint that was violated stands for; the message is the first line, which quotes no values."""
     if "hush_closed" in message:
-        return _CLOSED
+        return closed()
     if "hush_within_share" in message:
         return NotAllowed("The charge exceeds your share of the budget. Nothing was charged. Ask the budget's owner.")
     if "hush_within_cap" in message:
@@ -257,7 +192,9 @@ def _refusal(message: str) -> HushError:
         return NotAllowed("Rows of a ledger are only ever added.")
     if "fingerprint" in message:
         return InvalidArgument("fingerprint", "...", "one that no other data set of the ledger has")
-    return AlreadyThere("it is there already")
+    if "unique" in message.lower():
+        return AlreadyThere("it is there already")
+    return LedgerDamaged("A row does not go with what the ledger says of its budgets: see `hush ledger verify`.")
 
 
 def _roll_back(connection: sa.Connection) -> None:

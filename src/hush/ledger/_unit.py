@@ -20,6 +20,8 @@ def named_unit(unit: Unit | str) -> Unit:
     ('user', 'example', 'user within 7 days')
     """
     if isinstance(unit, Unit):
+        if unit.group_size != 1:
+            raise InvalidArgument("unit", str(unit), "one user, not a group", "Use Guarantee.for_group on the result")
         return unit
     if not re.fullmatch(r"[^\W\d_][\w ]*(-[a-z]+)?", str(unit)):
         raise InvalidArgument("unit", unit, "a word such as row, patient or patient-month", "Or a hush.Unit")

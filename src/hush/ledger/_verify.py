@@ -95,13 +95,7 @@ _TABLES = (schema.head, schema.datasets, schema.budgets, schema.people, schema.s
 def read(store: Store) -> tuple[Replay, Tables]:
     """Return what one moment's rows say, and the tables beside them."""
     with store.reading() as connection:
-        if connection.dialect.name == "postgresql":
-            connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
-        else:
-            connection.exec_driver_sql("BEGIN")
-        found = read_within(connection)
-        connection.rollback()
-    return found
+        return read_within(connection)
 
 
 def read_within(connection: sa.Connection, replay: Replay | None = None) -> tuple[Replay, Tables]:

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
+
 from hush.accounting import Composed, Event
 from hush.accounting.budget import Charge, Cost
 from hush.accounting.events import plain_event
 from hush.errors import InvalidArgument, check_delta, check_instance, check_positive
 from hush.ledger import _schema as schema
-from hush.ledger._entry import Kind
+from hush.ledger._entry import Entry, Kind
 from hush.ledger._reserved import Reserved
 from hush.ledger._store import AlreadyThere
 
@@ -72,13 +74,18 @@ class WholePlan:
         return plain_event(one, cap.relation, cap.unit)[0] == plain_event(other, cap.relation, cap.unit)[0]
 
     def _taken(self, charge: Charge, place: int) -> Reserved:
-        if self._dataset.store.rows(schema.entries.c.charge == self.id):
-            raise InvalidArgument("plan", self.id, "one that is open", "It was closed")
+        self._dataset._refuse_other_parts(charge, self._reserved.row.block)
         named = replace(charge, request=f"plan {self.id} part {place}")
         details = json.dumps({"sealed": charge.sealed, "delta": None, "part_of": self.id})
         asked, blocks = self._dataset.hashed(charge), self._reserved.row.block  # those that the plan has paid for
         row = self._dataset.row(Kind.RESERVED, named, Cost(), question=asked, details=details, block=blocks)
-        return Reserved(self._dataset, self._dataset.store.append(row), is_part=True)
+        return Reserved(self._dataset, self._dataset.store.append(row, self._refuse_closed), is_part=True)
+
+    def _refuse_closed(self, connection: sa.Connection, _: Entry) -> None:
+        """Refuse a part, within the transaction, of a plan that was closed."""
+        closed = sa.select(schema.entries.c.id).where(schema.entries.c.charge == self.id).limit(1)
+        if connection.execute(closed).first() is not None:
+            raise InvalidArgument("plan", self.id, "one that is open", "It was closed")
 
 
 def reserve_whole(dataset: Dataset, events: Sequence[Event], delta: float, purpose: str) -> WholePlan:

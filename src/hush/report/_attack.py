@@ -63,7 +63,7 @@ def _section(audit: Mapping[str, Any], curve: Html) -> Section:
         "div",
         flag,
         tag("p", tag("strong", str(audit.get("sentence", "")))),
-        figure(curve, "A curve above the limit by more than luck breaks the claim; the bound below says what luck leaves."),
+        figure(curve, "A curve above the limit by more than luck breaks the claim; the bound says what luck leaves."),
         facts("The audit", rows),
         tag("p", "It is assumed that:"),
         bullets(map(name, listed(audit, "assumptions"))),

@@ -35,7 +35,8 @@ class Tree:
 class Exponential:
     """The median by the exponential mechanism on the tree's cells: the smallest error where epsilon is small.
 
-    It tells no interval: that of the estimate is the bounds.
+    It tells no interval: ``low`` and ``high`` of the estimate are the bounds. Its guarantee is for users who
+    are added or removed, as that of `Tree`.
     """
 
 
@@ -43,7 +44,8 @@ class Exponential:
 class SmoothSensitivity:
     """The median with noise in proportion to its smooth sensitivity: needs many users, whose number is public.
 
-    Its guarantee is for users who are replaced, not added or removed. It tells no interval, as `Exponential`.
+    Its guarantee is for users who are replaced (`Relation.REPLACE`), not added or removed: it is not to be added up
+    with guarantees of the other kind. It tells no interval: ``low`` and ``high`` of the estimate are the bounds.
     """
 
 

@@ -15,10 +15,21 @@ class Payment:
         """Reserve all steps of a plan, or raise `BudgetExceeded`."""
         charge = Charge(event=plan.event(), purpose=f"training, {plan.num_steps} steps", delta=plan.delta)
         self._plan, self._reservation = plan, budget.reserve(charge)
-        self._must_load, self._settled = self._reservation.resumed, False
+        self._resumed = self._must_load = self._reservation.resumed
+        self._settled = False
 
-    def refuse_unpaid(self) -> None:
-        """Refuse a step of a run that has ended, or that would begin anew what was begun before."""
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a guarantee rests on because of how the run was paid for."""
+        return ("of an interrupted run's states, only one was gone on from",) if self._resumed else ()
+
+    def refuse_unpaid(self, step: int) -> None:
+        """Refuse a step of a run that has ended, or that would begin anew what was begun before.
+
+        Whether somebody has settled it from outside is looked up in steps 0, 1, 2, 4, 8, ...
+        """
+        if not self._settled and (step & (step - 1)) == 0 and not self._reservation.is_open():
+            self._settled = True
         if self._settled:
             raise InvalidArgument("step", "after the end", "no more steps: the run is paid for up to here")
         if self._must_load:
@@ -40,9 +51,9 @@ class Payment:
         if self._must_load:
             return  # it has done nothing; what it did before it was interrupted stays reserved
         self._settled = True
-        if steps_taken == 0:
+        if steps_taken == 0 and not self._resumed:
             self._reservation.void()
-        elif steps_taken < self._plan.num_steps and self._goes_by_step():
+        elif 0 < steps_taken < self._plan.num_steps and self._goes_by_step() and not self._resumed:
             self._reservation.commit(self._plan.event(steps_taken))
         else:
             self._reservation.commit()

@@ -245,7 +245,8 @@ class PrivateTraining:
         """
         early = 0 < self.steps_taken < self.plan.num_steps
         assumed = ("the run was not ended because of what it had learned",) if early else ()
-        return self.plan.guarantee(self.steps_taken, (*assumed, *self._assumptions))
+        paid = () if self._payment is None else self._payment.assumptions
+        return self.plan.guarantee(self.steps_taken, (*assumed, *paid, *self._assumptions))
 
     def close(self) -> nn.Module:
         """End the run: give the model its ordinary way forward back, and return it.
@@ -253,6 +254,7 @@ class PrivateTraining:
         A run that is charged to a budget is charged for the steps that were taken, where these are charged one by one.
         """
         if self._payment is not None:
+            self._refuse_forks()
             self._payment.settle(self.steps_taken)
         self._engine.detach()
         self._engine.end()
@@ -337,7 +339,7 @@ class PrivateTraining:
             raise InvalidArgument("step", "out of turn", "one loop over private.loader, and a step for each batch")
         self._refuse_forks()
         if self._payment is not None:
-            self._payment.refuse_unpaid()
+            self._payment.refuse_unpaid(self.steps_taken)
         self._current = batch
         if not self._is_projected:
             self._engine.begin(len(batch.indices))

@@ -135,7 +135,9 @@ def test_the_noise_suits_the_question(towns: Any) -> None:
     assert many.price(text, epsilon=1.0, delta=1e-6, max_groups=20).noise == "Gaussian"
 
 
-TOTALS = "SELECT region, COUNT(*) AS n, SUM(age) AS s, AVG(age) AS a, COUNT(*) + 1 AS other FROM people GROUP BY region"
+TOTALS = (
+    "SELECT region, COUNT(*) AS n, SUM(age) AS s, AVG(age) AS a, COUNT(*) + SUM(age) AS o FROM people GROUP BY region"
+)
 PLAIN = "SELECT region, SUM(age) AS s FROM people GROUP BY region"
 
 
@@ -157,7 +159,7 @@ def test_intervals_cover(towns: Any, noise: Any) -> None:
     truth = {row[0]: dict(zip("nsa", row[1:], strict=True)) for row in rows}
     own, settings = towns_table(towns), {"epsilon": 0.05, "delta": 1e-6, "noise": noise}
     found = coverage(own, TOTALS, truth, 100, **settings)
-    assert set(found) == {"n", "s", "a"}  # not of an expression
+    assert set(found) == {"n", "s", "a"}  # not of an expression of two of them
     assert all(share >= 0.9 for share in found.values())
     half = coverage(own, TOTALS, truth, 100, confidence=0.5, **settings)
     assert abs(half["n"] - 0.5) < 0.1

@@ -102,7 +102,22 @@ REFUSED = [
     ("SELECT COUNT(DISTINCT region) FROM people", None, "COUNT(DISTINCT unit) only"),
     ("SELECT COUNT(DISTINCT user_id + 0) FROM people", None, "COUNT(DISTINCT unit) only"),
     ("SELECT SUM(DISTINCT age) FROM people", None, "COUNT(DISTINCT unit) only"),
-    ("SELECT STRING_AGG(note, ',') FROM people", None, "not possible here"),
+    ("SELECT STRING_AGG(note, ',') FROM people", None, "is not supported. Aggregates: COUNT, SUM"),
+    ("SELECT CORR(age, income) FROM people", (1, 8), "CORR is not supported. Release AVG(x * y)"),
+    ("SELECT COVAR_POP(age, income) FROM people", (1, 8), "COVAR_POP is not supported. Release AVG(x * y)"),
+    ("SELECT COUNT_IF(age > 3) FROM people", (1, 8), "is not supported. Write SUM(CASE WHEN condition THEN 1"),
+    ("SELECT MODE(region) FROM people", (1, 8), "MODE is not supported. Group by the value"),
+    ("SELECT APPROX_COUNT_DISTINCT(age) FROM people", (1, 8), "is not supported. COUNT(DISTINCT unit)"),
+    ("SELECT APPROX_QUANTILE(age, 0.5) FROM people", None, "is not supported. Write QUANTILE_CONT"),
+    ("SELECT SUM(age) FILTER (WHERE flag) FROM people", None, "Write SUM(CASE WHEN condition THEN x END)"),
+    ("SELECT AVG(age) FILTER (WHERE flag) FROM people", None, "Write AVG(CASE WHEN condition THEN x END)"),
+    ("SELECT QUANTILE_CONT(age, [0.1, 0.9]) FROM people", (1, 28), "Write a column for each"),
+    ("SELECT MEDIAN(day) FROM people", None, "this is a date. Take a part of it"),
+    ("SELECT AVG(note) FROM people", (1, 12), 'bounds={"note": (LOW, HIGH)}, --bounds note=LOW:HIGH'),
+    ("SELECT SUM(big) AS s FROM people", (1, 12), 'bounds={"big": (LOW, HIGH)}, --bounds big=LOW:HIGH'),
+    ("SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY age, income) FROM people", None, "one expression"),
+    ("SELECT MODE() WITHIN GROUP (ORDER BY age) FROM people", None, "WITHIN GROUP is supported with"),
+    ("SELECT people.* FROM people", (1, 8), "asks for rows"),
     ("SELECT LIST(note) FROM people", None, ""),
     ("SELECT FIRST(note) FROM people", None, ""),
     ("SELECT COUNT(*) FILTER (WHERE age > 3) FROM people", None, "FILTER"),
@@ -147,7 +162,7 @@ REFUSED = [
         "a sum needs bounds",
     ),
     ("SELECT COUNT(*) FROM people USING SAMPLE 10", None, ""),
-    ("SELECT COUNT(*) FROM people TABLESAMPLE (10 PERCENT)", None, "not supported"),
+    ("SELECT COUNT(*) FROM people TABLESAMPLE (10 PERCENT)", None, "TABLESAMPLE is not supported"),
     ("SELECT COUNT(*) FROM (PIVOT people ON region USING COUNT(*)) AS t", None, ""),
     # names
     ("SELECT COUNT(*) AS n, SUM(age) AS N FROM people", None, "taken"),
@@ -175,7 +190,7 @@ REFUSED = [
     ("SELECT COUNT(*) FROM people WHERE note + 1 > 5", None, "a number is expected"),
     ("SELECT COUNT(*) FROM people WHERE age", None, "a condition is expected"),
     ("SELECT COUNT(*) FROM people WHERE day > 'tomorrow'", None, "is not a date"),
-    ("SELECT COUNT(*) FROM people WHERE day + INTERVAL 1 DAY > '2024-01-01'", None, ""),
+    ("SELECT COUNT(*) FROM people WHERE day + INTERVAL 1 DAY > '2024-01-01'", None, "arithmetic with intervals"),
     ("SELECT COUNT(*) FROM people WHERE CASE WHEN flag THEN 1 ELSE 'a' END = 1", None, "different kinds"),
     ("SELECT COUNT(*) FROM people WHERE SUBSTRING(note, age) = 'a'", None, "a constant is expected"),
     ("SELECT COUNT(*) FROM people WHERE note LIKE note", None, "a constant is expected"),
@@ -185,8 +200,18 @@ REFUSED = [
     ("SELECT COUNT(*) FROM people WHERE age & 1 = 1", None, "not supported"),
     ("SELECT COUNT(*) FROM people WHERE CAST(note AS BLOB) = 'a'", None, "CAST"),
     ("SELECT COUNT(*) FROM people WHERE age IN (age, 1)", None, "a constant is expected"),
+    ("SELECT COUNT(*) FROM people WHERE age = ANY([1, 2])", None, "ANY and ALL are not supported. Write x IN"),
+    ("SELECT COUNT(*) FROM people WHERE note.a = 1", (1, 35), "note is a column"),
+    ("SELECT COUNT(*) FROM people WHERE q.a = 1", None, "in FROM. There are: people."),
+    ("SELECT COUNT(*) FROM people WHERE ages = 1", None, "There are: user_id, region, income, age"),
+    ("SELECT COUNT(*) FROM persons", None, "There are: people, orders, zones."),
+    ("SELECT COUNT(*) FROM people GROUP BY CUBE (region)", None, "GROUPING SETS are not supported. Ask a question"),
     # the rest of the clauses
-    ("SELECT region, COUNT(*) AS n FROM people GROUP BY region ORDER BY n LIMIT 5 OFFSET 2", None, "OFFSET"),
+    (
+        "SELECT region, COUNT(*) AS n FROM people GROUP BY region ORDER BY n LIMIT 5 OFFSET 2",
+        None,
+        "OFFSET is not supported. Leave",
+    ),
     ("SELECT COUNT(*) FROM people LIMIT -1", None, "LIMIT"),
     ("SELECT COUNT(*) FROM people LIMIT 10 PERCENT", None, ""),
     ("SELECT COUNT(*) FROM people ORDER BY income", None, "neither a key"),
@@ -378,3 +403,15 @@ def test_any_text_is_planned_or_refused(words: list[str], fitting: bool, catalog
     for dialect in ("duckdb", "postgres", "spark"):
         with contextlib.suppress(QueryRefused):
             plan_query(text, tables=catalog, dialect=dialect).sql(ranking_key=bytes(16))
+
+
+def test_another_dialect_s_quantiles_are_named(catalog: Catalog) -> None:
+    with pytest.raises(QueryRefused, match="Write PERCENTILE_CONT"):
+        plan_query("SELECT QUANTILE_CONT(age, 0.5) FROM people", tables=catalog, dialect="postgres")
+    text = "SELECT PERCENTILE_CONT(0.1) WITHIN GROUP (ORDER BY age{}) AS q FROM people"
+    for dialect in ("duckdb", "postgres"):
+        (up,) = plan_query(text.format(""), tables=catalog, dialect=dialect).statistics
+        (down,) = plan_query(text.format(" DESC"), tables=catalog, dialect=dialect).statistics
+        assert (up.probability, down.probability) == (0.1, 0.9)
+    (same,) = plan_query("SELECT QUANTILE_CONT(age, 0.1) FROM people", tables=catalog).statistics
+    assert same == up

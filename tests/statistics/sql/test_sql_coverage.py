@@ -42,6 +42,19 @@ TRUTH: Mapping[str, NDArray[Any]] = {
     "QUANTILE_CONT(x, 0.1)": quantile(0.1),
     "QUANTILE_CONT(x, 0.95)": quantile(0.95),
 }
+VARIANCE = VALUES.var(axis=1)
+SPREADS: Mapping[str, NDArray[Any]] = {
+    "VAR_POP(x)": VARIANCE,
+    "VARIANCE(x)": VARIANCE * EACH / (EACH - 1),
+    "STDDEV_POP(x)": np.sqrt(VARIANCE),
+    "STDDEV(x)": np.sqrt(VARIANCE * EACH / (EACH - 1)),
+}
+CARRIED: Mapping[str, NDArray[Any]] = {
+    "2 * COUNT(*) - 1": np.full(GROUPS, 2 * EACH - 1),
+    "SUM(x) / -2": -VALUES.sum(axis=1) / 2,
+    "ROUND(AVG(x))": np.floor(VALUES.mean(axis=1) + 0.5),
+    "LEAST(AVG(x), 20)": np.minimum(VALUES.mean(axis=1), 20),
+}
 TOTALS = ["COUNT(*)", "COUNT(DISTINCT who)", "COUNT(x)", "SUM(x)"]
 MEANS = ["COUNT(*)", "SUM(x)", "AVG(x)"]  # the sum here is made of the mean's releases
 QUANTILES = [name for name in TRUTH if "(x" in name and name not in (*TOTALS, *MEANS)]
@@ -118,3 +131,28 @@ def test_an_interval_of_a_median_is_for_nothing_else(people: Callable[..., Table
     assert covered(own, ["MEDIAN(x)"], noise, **asked)["MEDIAN(x)"]
     for share in (0.3, 0.7):
         assert not covered(own, ["MEDIAN(x)"], noise, truth={"MEDIAN(x)": quantile(share)}, **asked)["MEDIAN(x)"]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_variances(people: Callable[..., Table], noise: Any) -> None:
+    asked: dict[str, Any] = {"epsilon": 12.0, "truth": SPREADS}
+    assert all(covered(people(listed=True), list(SPREADS), noise, **asked).values())
+    # Several points may be the mean's: the interval is longer than it must be, but not by much more than twice.
+    assert not any(covered(people(listed=True), list(SPREADS), noise, shrunk=0.2, **asked).values())
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_variances_of_few_rows_have_the_whole_range(people: Callable[..., Table], noise: Any) -> None:
+    names = ["VAR_POP(x)"]
+    assert all(covered(people(listed=True), names, noise, epsilon=0.1, truth=SPREADS).values())
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_expressions_of_one_aggregate(people: Callable[..., Table], noise: Any) -> None:
+    assert all(covered(people(listed=True), list(CARRIED), noise, truth=CARRIED).values())
+
+
+def test_what_is_no_function_of_one_aggregate_has_no_interval(people: Callable[..., Table]) -> None:
+    names = ["COUNT(*) + SUM(x)", "ABS(COUNT(*) - 80)", "COUNT(*) > 3", "COUNT(*) * COUNT(*)"]
+    text = f"SELECT g, {', '.join(names)} FROM people GROUP BY g"
+    assert not any(people(listed=True).sql(text, epsilon=1.0).intervals)

@@ -18,8 +18,9 @@ Below it, queries are bounded: exact aggregates that one unit changes by a known
 | running it | `exact_groups`, `exact_leaves`, `BoundedViews` |
 
 Supported: WHERE, GROUP BY several keys, HAVING, ORDER BY and LIMIT on released values; COUNT(*), COUNT(x),
-COUNT(DISTINCT unit), SUM, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, MEDIAN, QUANTILE_CONT; JOIN and LEFT JOIN on the
-unit or with public tables; WITH and subqueries, which may aggregate per unit. By row: arithmetic, comparisons, AND, OR,
+COUNT(DISTINCT unit), SUM, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, MEDIAN, QUANTILE_CONT,
+PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x); JOIN and LEFT JOIN on the unit (`Private`) or with public tables;
+WITH and subqueries, which may aggregate per unit. By row: arithmetic, comparisons, AND, OR,
 NOT, IS NULL, BETWEEN, IN, LIKE, ILIKE, CASE, IF, COALESCE, NULLIF, LEAST, GREATEST, CAST, ABS, FLOOR, CEIL, ROUND,
 SQRT, LN, EXP, POW with a small constant, LOWER, UPPER, TRIM, LENGTH, SUBSTRING, CONCAT, EXTRACT, YEAR, QUARTER, MONTH,
 DAY, DATE_TRUNC.
@@ -27,6 +28,7 @@ DAY, DATE_TRUNC.
 What differs from an engine's own SQL, so that no data can raise: casts give NULL where they have no value; dividing by
 0 gives NULL; arithmetic is in double precision; numbers that are not finite, or beyond 1e100, and dates outside years 1
 to 9999 are NULL. Text is compared byte by byte, whatever collation a column has.
+Columns of CSV files are text, but for those that bounds are declared for, which are numbers.
 """
 
 from hush.statistics.sql._answer import QueryAnswer as QueryAnswer
@@ -35,11 +37,13 @@ from hush.statistics.sql._catalog import Kind as Kind
 from hush.statistics.sql._catalog import Limits as Limits
 from hush.statistics.sql._catalog import PrivateTable as PrivateTable
 from hush.statistics.sql._catalog import PublicTable as PublicTable
+from hush.statistics.sql._declare import Private as Private
+from hush.statistics.sql._declare import table as table
 from hush.statistics.sql._duckdb import DuckDBEngine as DuckDBEngine
-from hush.statistics.sql._duckdb import EngineFailed as EngineFailed
 from hush.statistics.sql._engine import BoundedView as BoundedView
 from hush.statistics.sql._engine import BoundedViews as BoundedViews
 from hush.statistics.sql._engine import Engine as Engine
+from hush.statistics.sql._engine import EngineFailed as EngineFailed
 from hush.statistics.sql._engine import exact_groups as exact_groups
 from hush.statistics.sql._engine import exact_leaves as exact_leaves
 from hush.statistics.sql._plan import Group as Group
@@ -58,7 +62,6 @@ from hush.statistics.sql._releases import Tree as Tree
 from hush.statistics.sql._spark import SparkEngine as SparkEngine
 from hush.statistics.sql._table import Price as Price
 from hush.statistics.sql._table import Table as Table
-from hush.statistics.sql._table import table as table
 
 __all__ = [
     "BoundedView",
@@ -78,6 +81,7 @@ __all__ = [
     "PostgresEngine",
     "Preview",
     "Price",
+    "Private",
     "PrivateTable",
     "PublicTable",
     "QueryAnswer",

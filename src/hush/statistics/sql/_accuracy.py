@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from hush.errors import InvalidArgument, check_positive
 from hush.statistics._release import Laplace
 from hush.statistics._tree import UNITS, _limits
-from hush.statistics.sql._asked import Asked
-from hush.statistics.sql._intervals import linear_reach, linear_weights, scale_of
+from hush.statistics.sql._asked import Asked, Released
+from hush.statistics.sql._expression import Expr
+from hush.statistics.sql._intervals import intervals, linear_reach, linear_weights, scale_of
 from hush.statistics.sql._releases import Counted, Release
-from hush.statistics.sql._trees import tree_noise
+from hush.statistics.sql._trees import Quantiles, expected_quantiles, tree_noise
 
 _LEAST, _MOST = 2.0**-20, 2.0**9  # accountants take no more
 _CLOSE = 1.001
@@ -83,6 +85,40 @@ def relative_errors(asked: Asked, expected: float, wrong: float) -> Iterator[flo
             limits = _limits(isinstance(asked.noise.noise, Laplace), float(about.probability or 0.0), wrong / 2)
             scale = tree_noise(asked.plan, asked.noise, about.tree).block_scales[0] / UNITS
             yield float(limits.max()) * scale / expected
+
+
+def expected_errors(asked: Asked, expected: float, confidence: float) -> dict[str, float]:
+    """Return, for each column that has an interval, half the width that it has for a group of about so many rows.
+
+    Computed for values that are spread evenly over their bounds: nothing is known of the true ones.
+    """
+    numbers = {release.name: expected * _even(release) / release.grid for release in asked.plan.releases}
+    found: Quantiles = {}
+    for place in range(len(asked.plan.trees)):
+        found.update(expected_quantiles(asked.plan, place, asked.noise, expected, confidence))
+    numbers.update({name: entry[0] for name, entry in found.items()})
+    plain = tuple(replace(each, expression=_unrounded(each.expression)) for each in asked.plan.outputs)
+    asked = replace(asked, plan=replace(asked.plan, outputs=plain))
+    (ends,) = intervals(asked, [Released(keys=(), numbers=numbers, quantiles=found)], confidence)
+    return {name: (high - low) / 2 for name, (low, high) in ends.items()}
+
+
+def _unrounded(expression: Expr) -> Expr:
+    """Return an expression without its rounding, which may hide an error, or make it larger."""
+    if expression.op in ("round", "floor", "ceil"):
+        return _unrounded(expression.args[0])
+    return replace(expression, args=tuple(map(_unrounded, expression.args)))
+
+
+def _even(release: Release) -> float:
+    """Return what a row adds on average, if values are spread evenly over their bounds."""
+    if release.what in (Counted.ROWS, Counted.VALUES, Counted.UNITS):
+        return 1.0
+    low, high = release.row_bounds
+    average = low + (high - low) / 2
+    if release.what is Counted.SQUARES:
+        average = average**2 + (high - low) ** 2 / 12
+    return average - release.offset
 
 
 def _row_size(asked: Asked, release: Release) -> float:

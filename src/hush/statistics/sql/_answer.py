@@ -23,9 +23,9 @@ class QueryAnswer:
         guarantee: What they give away.
         event: The same for accountants, to be composed with more.
         scales: The noise, as in `Price`.
-        intervals: For each row, (low, high) by column, where a column is a count, a sum, an AVG or a quantile: with the
-            stated confidence, each for itself, it holds the exact value after contributions are bounded. Of rows that
-            HAVING or LIMIT chose by their noisy values, fewer do.
+        intervals: For each row, (low, high) by column, where a column is an aggregate, or one that constants are added
+            to or multiplied with, or that is rounded: with the stated confidence, each for itself, it holds the exact
+            value after contributions are bounded. Of rows that HAVING or LIMIT chose by their noisy values, fewer do.
         confidence: Of the intervals.
     """
 
@@ -36,6 +36,17 @@ class QueryAnswer:
     scales: Mapping[str, float]
     intervals: list[dict[str, tuple[float, float]]]
     confidence: float
+
+    def __str__(self) -> str:
+        """Return the rows as a small table, and what they give away."""
+        lines = [list(self.columns), *([_cell(value) for value in row] for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        laid = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        return "\n".join([*laid, str(self.guarantee)])
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def encoded(answer: QueryAnswer) -> str:

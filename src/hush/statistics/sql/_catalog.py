@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
+from textwrap import shorten
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from hush.errors import InvalidArgument, check_count, check_instance
 
@@ -59,6 +63,8 @@ _PYTHON: Mapping[Kind, tuple[type, ...]] = {
     Kind.DATE: (date,),
     Kind.TIME: (datetime,),
 }
+_ZONES = "Of one that has a time zone, make a view with (column AT TIME ZONE 'UTC')"
+_NUMERIC = re.compile(r"[\d\s.,:;/+-]+")
 LARGEST = 1e100  # a number beyond this is treated as missing, on every engine
 
 
@@ -118,8 +124,10 @@ class PrivateTable:
         columns = _checked_columns(self.columns)
         _check_unit(self.unit, columns)
         _check_window(self.time, self.window, columns)
-        bounds = {_known("bounds", name, columns): _checked_bounds(pair) for name, pair in dict(self.bounds).items()}
-        keys = {_known("keys", name, columns): tuple(values) for name, values in dict(self.keys).items()}
+        bounds = {
+            _known("bounds", name, columns): _checked_bounds(pair) for name, pair in _mapping("bounds", self.bounds)
+        }
+        keys = {_known("keys", name, columns): _listed(name, values) for name, values in _mapping("keys", self.keys)}
         for name, values in keys.items():
             kind = kind_of(columns[name])
             _check_keys(values, Kind.FLOAT if name in bounds and kind is Kind.TEXT else kind)
@@ -191,8 +199,33 @@ def _check_names(what: str, names: Sequence[str]) -> None:
 
 def _known(role: str, name: str, columns: Mapping[str, str]) -> str:
     if name not in columns:
-        raise InvalidArgument(role, name, "a column of the table", "Names are written as the table writes them")
+        lines = "The first line of a CSV file names its columns, with commas between them (.tsv: tabs)"
+        if any(_NUMERIC.fullmatch(each) for each in columns):  # a file without such a line: this one is a record
+            raise InvalidArgument(role, name, "a column of the table", lines, "Here some names are numbers")
+        advice = [f"It has {shorten(', '.join(columns), 300, placeholder=' ...')}"]
+        if len(columns) == 1:
+            advice.append(lines)
+        raise InvalidArgument(role, name, "a column of the table", *advice)
     return name
+
+
+def _mapping(name: str, given: object) -> list[tuple[Any, Any]]:
+    if not isinstance(given, Mapping):
+        raise InvalidArgument(name, given, "a dictionary by column")
+    return list(given.items())
+
+
+def plain(value: Any) -> Any:
+    """Return a NumPy array or scalar as Python's own values; others as they are."""
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def _listed(name: str, values: Any) -> tuple[Any, ...]:
+    """Return keys as a tuple of plain values; the letters of a text are no keys."""
+    given = plain(values)
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise InvalidArgument("keys", {name: given}, "a list of values", f"Write [{given!r}]")
+    return tuple(plain(value) for value in given)
 
 
 def _check_unit(unit: str, columns: Mapping[str, str]) -> None:
@@ -205,17 +238,24 @@ def _check_unit(unit: str, columns: Mapping[str, str]) -> None:
 def _check_window(time: str | None, window: str | None, columns: Mapping[str, str]) -> None:
     if time is None and window is None:
         return
+    if time is None or window is None:
+        raise InvalidArgument("time", time, "a column, together with a window", "Give both, or neither")
     if window not in WINDOWS:
-        raise InvalidArgument("window", window, "one of " + ", ".join(WINDOWS), "Give time and window together")
-    if time is None or kind_of(columns[_known("time", time, columns)]) not in (Kind.DATE, Kind.TIME):
-        raise InvalidArgument("time", time, "a column of dates or timestamps", "Give time and window together")
+        raise InvalidArgument("window", window, "one of " + ", ".join(WINDOWS))
+    if kind_of(columns[_known("time", time, columns)]) not in (Kind.DATE, Kind.TIME):
+        raise InvalidArgument("time", time, "a column of dates or of timestamps without a time zone", _ZONES)
 
 
-def _checked_bounds(pair: Sequence[float]) -> tuple[float, float]:
+def _checked_bounds(given: Any) -> tuple[float, float]:
     advice = "Choose them from what is known publicly, not from the data"
-    if len(tuple(pair)) != 2 or any(isinstance(end, bool) or not isinstance(end, (int, float)) for end in pair):
-        raise InvalidArgument("bounds", pair, "a pair of numbers, lower and upper", advice)
-    low, high = (float(end) for end in pair)
+    pair = plain(given)
+    ends = [plain(end) for end in pair] if isinstance(pair, (tuple, list)) else []
+    if len(ends) != 2 or any(isinstance(end, bool) or not isinstance(end, (int, float)) for end in ends):
+        raise InvalidArgument("bounds", given, "a pair of numbers, lower and upper", advice)
+    try:
+        low, high = (float(end) for end in ends)
+    except OverflowError:  # an integer beyond the range of floats
+        low, high = math.nan, math.nan
     if not (-1e50 <= low < high <= 1e50 and math.isfinite(high - low)) or high - low < 1e-50:
         raise InvalidArgument("bounds", pair, "finite numbers with lower < upper", advice)
     if any(0 < abs(end) < 1e-50 for end in (low, high)):

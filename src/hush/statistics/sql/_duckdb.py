@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hush.errors import HushError, InvalidArgument, Unsupported
+from hush.errors import InvalidArgument, Unsupported
+from hush.statistics.sql._engine import EngineFailed, wordless
 
 _SETTINGS: Mapping[str, Any] = {
     "autoinstall_known_extensions": "false",
@@ -17,13 +17,13 @@ _SETTINGS: Mapping[str, Any] = {
     "temp_directory": "",  # rows do not outlive the process
     "pandas_analyze_sample": 0,  # the type of a pandas column is not guessed from values
 }
+ACCEPTED = (
+    "a path (.parquet, .csv, .tsv), an Arrow table, a pandas or Polars data frame, a DuckDB relation or connection, a "
+    "PostgreSQL address or connection, or a Spark data frame or session"
+)
 _LONGEST_HEADER = 1_000_000
 _PART_ROWS, _MOST_PARTS = 900_000, 8  # a pass over a file costs time, pairs of units and groups cost memory
 _NO_DELIMITER = "\x01\x02\x03"  # a line of a CSV file is read whole
-
-
-class EngineFailed(HushError):
-    """The engine could not run a plan. Why is not said: its words may quote a record."""
 
 
 _LINES = "each line of a CSV file belongs to the user that it names: no field contains a line break"
@@ -103,16 +103,28 @@ class DuckDBEngine:
         if source is None:
             return None
         if not isinstance(source, (str, Path)):
-            with wordless():
-                self._connection.register(name, source)
+            self._register_frame(name, source)
             return None
         path = _plain(source)
         read = _READERS.get(path.suffix.lower())
         if read is None:
             raise InvalidArgument("source", path.name, "a file that ends in " + ", ".join(_READERS))
-        with wordless():
-            self._connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS {read(path)}")
+        try:
+            with wordless():
+                self._connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS {read(path)}")
+        except EngineFailed:
+            raise InvalidArgument("source", path.name, "a file that can be read as what its name ends in") from None
         return path
+
+    def _register_frame(self, name: str, source: Any) -> None:
+        try:
+            if isinstance(source, (list, tuple, dict)):
+                raise EngineFailed  # DuckDB would take a dictionary for columns of NumPy
+            with wordless():
+                self._connection.register(name, source)
+        except EngineFailed:
+            kind = type(source).__name__
+            raise InvalidArgument("source", kind, ACCEPTED, "Such as pandas.DataFrame(rows)") from None
 
     def _lock(self, paths: list[str]) -> None:
         """Leave the connection no file but those given. Plans name none anyway; this is a second wall."""
@@ -128,20 +140,6 @@ class DuckDBEngine:
         if found not in (None, "", "binary", "BINARY"):
             # Two units whose names a collation takes for equal would be bounded as one.
             raise Unsupported("the connection has a default collation", "Reset it: units are compared exactly")
-
-
-@contextmanager
-def wordless() -> Iterator[None]:
-    """Replace DuckDB's errors: their words may quote a record."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, HushError):
-            raise
-        raise EngineFailed(
-            "the engine could not run the plan. Its reason is not shown, since it may quote a record. "
-            "Check that tables exist as declared and that memory suffices."
-        ) from None
 
 
 def quoted(name: str) -> str:

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hush.errors import HushError
 from hush.statistics.sql._plan import Group, Plan
 from hush.statistics.sql._trees import as_pairs
+
+
+class EngineFailed(HushError):
+    """The engine could not run a plan. Why is not said: its words may quote a record."""
+
+
+@contextmanager
+def wordless() -> Iterator[None]:
+    """Replace an engine's errors: their words may quote a record."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, HushError):
+            raise
+        raise EngineFailed(
+            "the engine could not run the plan. Its reason is not shown, since it may quote a record. "
+            "Check that tables exist as declared and that memory suffices."
+        ) from None
 
 
 class Engine(Protocol):

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from hush.statistics._release import NoisePlan
 from hush.statistics._tails import quotients, reach
 from hush.statistics.sql._asked import Asked, Released
+from hush.statistics.sql._expression import Expr
+from hush.statistics.sql._output import evaluate
 from hush.statistics.sql._releases import Statistic
+from hush.statistics.sql._spread import variance_ends
 
 Interval = tuple[float, float]
 
@@ -42,14 +46,41 @@ def intervals(asked: Asked, released: Sequence[Released], confidence: float) -> 
     """Return, for each group, the intervals of those columns of the answer that have one."""
     found: list[dict[str, Interval]] = [{} for _ in released]
     for output in asked.plan.outputs:
-        if output.expression.op != "statistic":
+        place = _only_statistic(output.expression)
+        if place is None or not released:
             continue
-        about = asked.plan.statistics[output.expression.value]
-        rule = _RULES.get(about.kind)
-        if rule is not None and released:
-            for entry, ends in zip(found, rule(asked, about, released, 1 - confidence), strict=True):
-                entry[output.name] = ends
+        about = asked.plan.statistics[place]
+        ends = _RULES[about.kind](asked, about, released, 1 - confidence)
+        carried = [_carried(output.expression, place, pair) for pair in ends]
+        if all(pair is not None for pair in carried):
+            for entry, pair in zip(found, carried, strict=True):
+                assert pair is not None
+                entry[output.name] = pair
     return found
+
+
+def _only_statistic(expression: Expr) -> int | None:
+    """Return which statistic a column is a monotone function of, if it is one of constants and that statistic alone."""
+    if expression.op == "statistic":
+        return int(expression.value)
+    constant = [part.op == "literal" for part in expression.args]
+    if expression.op in _MONOTONE_OF_ONE or (expression.op in _MONOTONE and constant.count(True) == len(constant) - 1):
+        if expression.op == "div" and constant[0]:
+            return None
+        return _only_statistic(expression.args[constant.index(False)]) if False in constant else None
+    return None
+
+
+def _carried(expression: Expr, place: int, ends: Interval) -> Interval | None:
+    """Return where a monotone function of a statistic is, if the statistic is between two ends."""
+    if expression.op == "statistic":
+        return float(ends[0]), float(ends[1])
+    found = [evaluate(expression, (), [None] * place + [end]) for end in ends]
+    return None if None in found else (float(min(found)), float(max(found)))
+
+
+_MONOTONE_OF_ONE = ("number", "neg", "round", "floor", "ceil")
+_MONOTONE = ("add", "sub", "mul", "div", "least", "greatest")
 
 
 def scale_of(asked: Asked) -> Mapping[str, float]:
@@ -83,6 +114,17 @@ def _mean(asked: Asked, about: Statistic, released: Sequence[Released], wrong: f
     return ends
 
 
+def _variance(asked: Asked, about: Statistic, released: Sequence[Released], wrong: float) -> list[Interval]:
+    """Return intervals of a variance from its three totals; a quarter of ``wrong`` is for the mean."""
+    scales = np.array([scale_of(asked)[part.name] for part in about.parts])
+    noisy = np.array([[each.numbers[part.name] for part in about.parts] for each in released])
+    means = _mean(asked, replace(about, kind="mean", parts=about.parts[:2]), released, wrong / 4)
+    low, high = variance_ends(asked.noise.tail, noisy, scales, about, np.array(means), wrong)
+    values = [replace(about, kind="variance").value(each.numbers) or 0.0 for each in released]
+    ends = [(min(a, value), max(b, value)) for a, b, value in zip(low, high, values, strict=True)]
+    return ends if about.kind == "variance" else [(math.sqrt(a), math.sqrt(b)) for a, b in ends]
+
+
 def _quantile(asked: Asked, about: Statistic, released: Sequence[Released], wrong: float) -> list[Interval]:
     return [each.quantiles[about.name][1:] for each in released]
 
@@ -92,5 +134,7 @@ _RULES: Mapping[str, Callable[[Asked, Statistic, Sequence[Released], float], lis
     "sum": _linear,
     "shared sum": _linear,
     "mean": _mean,
+    "variance": _variance,
+    "stddev": _variance,
     "quantile": _quantile,
 }

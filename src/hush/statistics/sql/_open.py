@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hush.errors import InvalidArgument
-from hush.statistics.sql._duckdb import DuckDBEngine, wordless
-from hush.statistics.sql._engine import Engine
+from hush.statistics.sql._duckdb import ACCEPTED, DuckDBEngine
+from hush.statistics.sql._engine import Engine, wordless
 from hush.statistics.sql._postgres import PostgresEngine
 from hush.statistics.sql._spark import SparkEngine
 
@@ -21,6 +21,8 @@ def opened(source: Any, name: str | None, public: Mapping[str, Any]) -> tuple[En
     """Return the engine that a source is on, and what queries call its table."""
     if isinstance(source, str) and source.startswith(_URLS):
         return _on_postgres(source, name, public)
+    if source is None:
+        raise InvalidArgument("source", None, ACCEPTED)
     if isinstance(source, (str, Path)):
         _check_path(str(source))
         called = name or Path(source).name.split(".")[0]

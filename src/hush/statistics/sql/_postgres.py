@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from hush.errors import InvalidArgument, Unsupported
-from hush.statistics.sql._duckdb import EngineFailed, quoted, text, wordless
+from hush.statistics.sql._duckdb import quoted, text
+from hush.statistics.sql._engine import EngineFailed, wordless
 
 # In force for each transaction of the engine, whatever the session or the server has.
 _SETTINGS: Mapping[str, str] = {

@@ -24,7 +24,6 @@ from hush.statistics.sql._translate import Translator
 
 MOST_TEXT = 50_000
 MOST_GROUPS = 1_000_000
-_BOUNDS_ADVICE = "Declare bounds for the column, or write LEAST(GREATEST(x, 0), 100)"
 
 
 def plan_query(text: str, *, tables: Catalog, limits: Limits | None = None, dialect: str = "duckdb") -> Plan:
@@ -225,9 +224,9 @@ class _Planner:
             raise self._refuse(node, "an aggregate within an aggregate is refused", "Aggregate per unit in a subquery")
         found = self._row.number(node)
         if found.kind is Kind.NULL or not found.bounded:
-            raise self._refuse(node, "this has no bounds, so that one unit could add anything", _BOUNDS_ADVICE)
+            raise self._refuse(node, "this has no bounds, so that one unit could add anything", *_bounds_advice(node))
         if not max(abs(found.low), abs(found.high)) <= 1e45 or (wide and not found.low < found.high):
-            raise self._refuse(node, "the bounds of this are empty or too wide", _BOUNDS_ADVICE)
+            raise self._refuse(node, "the bounds of this are empty or too wide", *_bounds_advice(node))
         column = found.args[0] if found.op == "number" else found
         if column.required:
             middle = literal(found.low + (found.high - found.low) / 2, Kind.FLOAT)
@@ -264,15 +263,47 @@ class _Planner:
         """Return what a median or quantile asks for."""
         self._refuse.only(node, "this", "expression", "quantile")
         share = node.args.get("expression") or node.args.get("quantile")
+        return self._quantile(node, node.this, share)
+
+    def ordered_quantile(self, node: exp.WithinGroup) -> Request:
+        """Return what PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x) asks for."""
+        inner, order = node.this, node.expression
+        if not isinstance(inner, (exp.PercentileCont, exp.PercentileDisc)) or inner.args.get("expression") is not None:
+            raise self._refuse(node, "WITHIN GROUP is supported with PERCENTILE_CONT(0.5)")
+        self._refuse.only(node, "this", "expression")
+        self._refuse.only(inner, "this")
+        by = order.expressions
+        if len(by) != 1:
+            raise self._refuse(node, "WITHIN GROUP takes ORDER BY with one expression")
+        self._refuse.only(by[0], "this", "desc", "nulls_first")  # missing values count nowhere
+        found = self._quantile(node, by[0].this, inner.this)
+        if not by[0].args.get("desc") or found.probability is None:
+            return found
+        return replace(found, probability=1 - found.probability)
+
+    def _quantile(self, node: exp.Expr, value: exp.Expr, share: exp.Expr | None) -> Request:
+        if isinstance(share, (exp.Array, exp.Tuple, exp.Bracket)):
+            raise self._refuse(
+                share,
+                "a list of quantiles is not supported",
+                "Write a column for each: QUANTILE_CONT(x, 0.1), QUANTILE_CONT(x, 0.9); together they cost as one",
+            )
         probability = 0.5 if share is None else float(self._row.constant(share, int, float))
         if not 0 <= probability <= 1:
             raise self._refuse(node, "a quantile is between 0 and 1")
-        return Request("quantile", replace(self.argument(node.this, wide=True), required=False), probability)
+        return Request("quantile", replace(self.argument(value, wide=True), required=False), probability)
 
     def plain(self, kind: str, sample: bool, node: exp.Expr) -> Request:
         """Return what an aggregate of one argument asks for."""
         self._refuse.only(node, "this")
         return Request(kind, self.argument(node.this, wide=kind != "sum"), sample=sample)
+
+
+def _bounds_advice(node: exp.Expr) -> tuple[str, ...]:
+    written = "Or write LEAST(GREATEST(x, 0), 100)"
+    if not isinstance(node, exp.Column):
+        return ("Declare bounds for the columns within", written)
+    return (f'Declare bounds={{"{node.name}": (LOW, HIGH)}}, --bounds {node.name}=LOW:HIGH', written)
 
 
 def _is_window(node: exp.Expr) -> bool:
@@ -296,4 +327,5 @@ _AGGREGATES: Mapping[type[exp.Expr], Callable[[_Planner, Any], Request]] = {
     exp.Quantile: _Planner.quantile,
     exp.PercentileCont: _Planner.quantile,
     exp.PercentileDisc: _Planner.quantile,
+    exp.WithinGroup: _Planner.ordered_quantile,
 }

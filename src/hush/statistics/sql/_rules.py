@@ -41,6 +41,9 @@ def _negated(to: Translator, node: exp.Neg) -> Expr:
 
 def _arithmetic(op: str) -> Rule:
     def rule(to: Translator, node: exp.Binary) -> Expr:
+        for side in (node.this, node.expression):
+            if isinstance(side, exp.Interval):
+                raise to.refuse(side, *reason(side))
         return numeric(op, to.number(node.this), to.number(node.expression))
 
     return rule

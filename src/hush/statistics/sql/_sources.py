@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from textwrap import shorten
 
 from sqlglot import exp, parse_one
 
@@ -27,28 +28,40 @@ class Scope:
     refuse: Refuser
     sources: dict[str, Source] = field(default_factory=dict)
     merged: set[str] = field(default_factory=set)  # columns of USING, which stand for both sides
+    names: list[str] = field(default_factory=list)
 
     def add(self, node: exp.Expr, name: str, source: Source) -> None:
         """Add a source under its name."""
         if name.casefold() in self.sources:
             raise self.refuse(node, f"the name {name} is used twice", "Give each table an alias of its own")
         self.sources[name.casefold()] = source
+        self.names.append(name)
 
     def resolve(self, node: exp.Column) -> Expr:
         """Return the column that a name stands for, in any case, quoted or not."""
+        if isinstance(node.this, exp.Star):
+            raise self.refuse(node, *reason(node.this))
         table, name = node.table.casefold(), node.name.casefold()
         if table and table not in self.sources:
-            raise self.refuse(node, "no table of this name is in FROM")
+            if self.knows(table):
+                raise self.refuse(
+                    node, f"{node.table} is a column, and parts of a column are not supported", "Make a view of them"
+                )
+            raise self.refuse(node, "no table of this name is in FROM", f"There are: {listed(self.names)}")
         places = [self.sources[table]] if table else list(self.sources.values())
         found = [column(source, name) for source in places]
         hits = [hit for hit in found if hit is not None]
         if not hits:
-            raise self.refuse(node, "no column of this name is known here", "Columns are those of the tables in FROM")
+            there = [entry.name for source in places for entry in source.relation.fields]
+            raise self.refuse(node, "no column of this name is known here", f"There are: {listed(there)}")
         if len(hits) > 1 and name not in self.merged:
             raise self.refuse(node, "more than one table has a column of this name", "Write table.column")
         if hits[0].kind is Kind.OTHER:
             raise self.refuse(
-                node, "columns of this type are not supported", "Supported: numbers, text, dates, booleans"
+                node,
+                "columns of this type are not supported",
+                "Supported: numbers, text, booleans, dates, timestamps without a time zone",
+                "Of one with a time zone, make a view with (column AT TIME ZONE 'UTC')",
             )
         return hits[0]
 
@@ -150,6 +163,8 @@ class Reader:
                 raise self.refuse(node, "a subquery needs a name", "Write (SELECT ...) AS name")
             relation = self.select(node.this, shared)
         elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            if node.args.get("sample") is not None:
+                raise self.refuse(node, "TABLESAMPLE is not supported: samples differ from run to run", "Leave it out")
             self.refuse.only(node, "this", "alias")
             relation = self._named(node, shared)
         elif isinstance(node, exp.Table):
@@ -167,7 +182,8 @@ class Reader:
         if name in shared:
             return shared[name]
         if name not in self._tables:
-            raise self.refuse(node, "no table of this name is declared", "Files and functions are not read by name")
+            there = [name for name, _ in self._tables.values()]
+            raise self.refuse(node, "no table of this name is declared", f"There are: {listed(there)}")
         return self._narrowed(node, *self._tables[name])
 
     def _narrowed(self, node: exp.Table, name: str, table: PrivateTable | PublicTable) -> Relation:
@@ -291,13 +307,20 @@ def check_clauses(refuse: Refuser, node: exp.Select, *allowed: str) -> None:
     for name in ("qualify", "windows"):
         if node.args.get(name):
             raise refuse(node.args[name] if name == "qualify" else node, *reason(exp.Window()))
-    for name in ("order", "limit", "offset"):
+    if node.args.get("offset"):
+        raise refuse(node.args["offset"], "OFFSET is not supported", "Leave out rows of the answer yourself")
+    for name in ("order", "limit"):
         if node.args.get(name) and name not in allowed:
-            why = "in a subquery it would choose rows by other units' rows" if name != "offset" else "OFFSET is refused"
+            why = "in a subquery it would choose rows by other units' rows"
             raise refuse(node.args[name], f"{name.upper()}: {why}", "Order and limit the answer of the whole query")
     refuse.only(node, *allowed)
     if node.args.get("group") is not None:
         refuse.only(node.args["group"], "expressions")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names, which are public, for a message."""
+    return shorten(", ".join(names), 300, placeholder=" ...")
 
 
 def _equates_units(part: Expr, source: Source) -> bool:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hush.errors import InvalidArgument
-from hush.statistics.sql._duckdb import wordless
+from hush.statistics.sql._engine import wordless
 
 # In force while the engine works, whatever the session has: what a plan's text means hangs on them.
 _SETTINGS: Mapping[str, str] = {

@@ -5,26 +5,24 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from textwrap import shorten
-from typing import Any
 
 from hush.accounting import Event
 from hush.accounting.budget import Budget, Charge, run_sealed
-from hush.errors import InvalidArgument, check_count, check_delta, check_fraction, check_positive
+from hush.errors import InvalidArgument, Unsupported, check_count, check_delta, check_fraction, check_positive
 from hush.guarantee import Guarantee, Unit
 from hush.randomness import Source, source_or_default
 from hush.statistics._release import NoiseKind
 from hush.statistics._selection import Selection
-from hush.statistics.sql._accuracy import solve_epsilon
+from hush.statistics.sql._accuracy import expected_errors, solve_epsilon
 from hush.statistics.sql._answer import QueryAnswer, decoded, encoded
 from hush.statistics.sql._asked import Asked, ask
-from hush.statistics.sql._catalog import Catalog, Kind, Limits, PrivateTable, PublicTable
+from hush.statistics.sql._catalog import Catalog, Kind, Limits, PrivateTable
 from hush.statistics.sql._engine import BoundedViews, Engine
 from hush.statistics.sql._expression import Expr
 from hush.statistics.sql._intervals import intervals
-from hush.statistics.sql._open import opened
 from hush.statistics.sql._parts import rows_in
 from hush.statistics.sql._plan import Output, Plan
 from hush.statistics.sql._preview import Preview, invented
@@ -40,12 +38,15 @@ class Price:
         event: The same for accountants and budgets.
         noise: The kind of noise.
         scales: For each number that is released, by what it is, the scale of its noise in its own unit.
+        errors: With ``expected``: by column of the answer, about half the width of its interval, at the confidence, in
+            a group of so many rows. Of averages, variances and quantiles, for values spread evenly over their bounds.
     """
 
     guarantee: Guarantee
     event: Event
     noise: str
     scales: Mapping[str, float]
+    errors: Mapping[str, float] = field(default_factory=dict)
 
 
 class Table:
@@ -55,6 +56,12 @@ class Table:
         """Take an engine and what is known of its tables."""
         self.name = name
         self._engine, self._catalog, self._views = engine, catalog, BoundedViews(engine)
+        self._parts: tuple[str, ...] = ()  # of which only rows are looked at; none by name: all
+
+    def __repr__(self) -> str:
+        """Return names of tables and columns, which are public."""
+        tables = ", ".join(f"{name}({', '.join(about.columns)})" for name, about in self._catalog.tables.items())
+        return f"Table({shorten(tables, 300)}, on {self._engine.dialect})"
 
     def forget(self) -> None:
         """Drop what was kept of earlier questions: after the data have changed."""
@@ -74,12 +81,16 @@ class Table:
         expected: float | None = None,
         confidence: float = 0.95,
     ) -> Price:
-        """Return what `sql` would cost with the same arguments; no data are looked at."""
+        """Return what `sql` would cost with the same arguments; no data are looked at.
+
+        ``expected``, here also without ``accuracy``, is how many rows a group has, about; the price then tells errors.
+        """
         limits = Limits(max_groups=max_groups, max_rows=max_rows)
         wanted = _Wanted(epsilon, delta, noise, selection, accuracy, expected, confidence)
-        question = self._asked(text, limits, wanted)
+        question = self._asked(text, limits, wanted, sized=True)
         guarantee, event = question.claim(source_or_default(None))
-        return Price(guarantee=guarantee, event=event, noise=question.kind, scales=question.scales())
+        errors = {} if expected is None else expected_errors(question, float(expected), confidence)
+        return Price(guarantee=guarantee, event=event, noise=question.kind, scales=question.scales(), errors=errors)
 
     def sql(
         self,
@@ -109,7 +120,8 @@ class Table:
             noise: Laplace() or Gaussian(); the one with the smaller error, unless given.
             selection: How groups that are not public are chosen; `TruncatedGeometric()`, unless given.
             accuracy: In place of epsilon: the relative error that noise may make, 0.05 for 5 %; of sums, relative to
-                rows in the middle of their bounds. The smallest epsilon for it is found.
+                rows in the middle of their bounds; of MEDIAN and other quantiles, of the rank: 0.05 is the true one
+                between the 45th and the 55th percentile of about ``expected`` rows. The smallest epsilon is found.
             expected: With ``accuracy``: how many rows a group has, about. Public, and not to be looked up.
             confidence: Of ``accuracy`` and of intervals.
             source: Where noise comes from; for tests, a TestSource.
@@ -138,7 +150,11 @@ class Table:
         guarantee, event = question.claim(own)
         asked = json.dumps([text, repr(limits), repr(wanted), self._described(), os.urandom(16).hex() if fresh else ""])
         charge = Charge(
-            event=event, purpose=shorten(text, 400), question=asked, delta=guarantee.delta if guarantee.delta else None
+            event=event,
+            purpose=shorten(text, 400),
+            question=asked,
+            delta=guarantee.delta if guarantee.delta else None,
+            parts=self._parts,
         )
         return decoded(run_sealed(budget, charge, lambda: encoded(_answered(question, self._views, confidence, own))))
 
@@ -155,9 +171,13 @@ class Table:
         """
         held = self._catalog.tables[self.name]
         assert isinstance(held, PrivateTable)
+        if sum(isinstance(each, PrivateTable) for each in self._catalog.tables.values()) > 1:
+            # Rows of the others would be looked at, whatever part they are in.
+            raise Unsupported("parts of a table that other private tables are joined with", "Declare it by itself")
         narrowed = replace(held, only=rows_in(column, parts, held))
         other = Table(self._engine, Catalog({**self._catalog.tables, self.name: narrowed}), self.name)
         other._views = self._views  # which are told apart by their queries
+        other._parts = tuple(sorted(parts))
         return other
 
     def preview(
@@ -193,8 +213,8 @@ class Table:
         found = _answered(question, views, confidence, None)
         return Preview(columns=found.columns, rows=found.rows, intervals=found.intervals, confidence=confidence)
 
-    def _asked(self, text: str, limits: Limits, wanted: _Wanted) -> Asked:
-        wanted.check()
+    def _asked(self, text: str, limits: Limits, wanted: _Wanted, *, sized: bool = False) -> Asked:
+        wanted.check(sized)
         plan = plan_query(text, tables=self._catalog, limits=limits, dialect=self._engine.dialect)
         if not plan.releases and not plan.trees:
             raise InvalidArgument("text", text, "a question with at least one aggregate", "Such as COUNT(*)")
@@ -216,13 +236,19 @@ class _Wanted:
     expected: float | None
     confidence: float
 
-    def check(self) -> None:
+    def check(self, sized: bool) -> None:
         check_delta("delta", self.delta)
-        if not 0 < check_fraction("confidence", self.confidence) < 1:
-            raise InvalidArgument("confidence", self.confidence, "a number in (0, 1)")
+        if not 0 < check_fraction("confidence", self.confidence, "Such as 0.95 for 95 %") < 1:
+            raise InvalidArgument("confidence", self.confidence, "a number in (0, 1)", "Such as 0.95 for 95 %")
         if self.accuracy is None:
-            check_positive("epsilon", self.epsilon, "Or give accuracy and expected")
-            if self.expected is not None:
+            if self.epsilon is None:
+                raise InvalidArgument(
+                    "epsilon", None, "a finite number > 0", "Give epsilon=, or accuracy= and expected="
+                )
+            check_positive("epsilon", self.epsilon)
+            if self.expected is not None and sized:
+                check_positive("expected", self.expected)
+            elif self.expected is not None:
                 raise InvalidArgument("expected", self.expected, "nothing, without accuracy", "Leave it out")
         elif self.epsilon is not None:
             raise InvalidArgument("accuracy", self.accuracy, "nothing, where epsilon is given", "Leave one of both out")
@@ -267,53 +293,3 @@ def _unit(catalog: Catalog, plan: Plan) -> Unit:
         return Unit.user()
     units = (Unit.user_calendar(window) for window in windows if window is not None)
     return min(units, key=lambda unit: unit.window or timedelta.max)
-
-
-def table(
-    source: Any,
-    *,
-    unit: str | tuple[str, str, str],
-    name: str | None = None,
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-    keys: Mapping[str, Sequence[Any]] | None = None,
-    required: Sequence[str] = (),
-    public: Mapping[str, Any] | None = None,
-) -> Table:
-    """Return a table to ask questions of; data stay where they are.
-
-    Args:
-        source: Where the data are. Read by DuckDB: a Parquet or CSV file, an Arrow table, a pandas or Polars data
-            frame, or a DuckDB connection. On PostgreSQL: an address, ``postgresql://user@host/database``, or a
-            psycopg connection. On Spark: a data frame, or a session.
-        unit: The column that says whose each row is; or (column, time column, window): a user within an hour, day,
-            week, month, quarter or year.
-        name: What queries call it; the file's name without its ending, or ``data``. On a connection, a database or a
-            Spark session, the name of the table or view there, which has to be given.
-        bounds: For columns that are summed, the least and the largest value that counts.
-        keys: For columns that queries group by, the values to report, which are public. Others are chosen privately.
-        required: Columns whose missing values count as the middle of their bounds, so that AVG shares COUNT(*).
-        public: Tables about nobody, by name, to be joined; None for one that the connection, database or session has.
-
-    A password is better kept out of an address (``~/.pgpass``, ``PGPASSWORD``); messages do not repeat it.
-
-    >>> import duckdb, tempfile
-    >>> path = tempfile.mkdtemp() + "/people.parquet"
-    >>> _ = duckdb.sql(f"COPY (SELECT i AS who, i % 2 AS sex, i % 70 AS age FROM range(5000) t(i)) TO '{path}'")
-    >>> people = table(path, unit="who", bounds={"age": (0, 100)}, keys={"sex": [0, 1]})
-    >>> answer = people.sql("SELECT sex, COUNT(*) AS n, AVG(age) AS age FROM people GROUP BY sex", epsilon=1.0)
-    >>> answer.columns, len(answer.rows), abs(answer.rows[0][1] - 2500) < 100
-    (('sex', 'n', 'age'), 2, True)
-    """
-    engine, called = opened(source, name, dict(public or {}))
-    column, time, window = unit if isinstance(unit, tuple) else (unit, None, None)
-    private = PrivateTable(
-        columns=engine.columns(called),
-        unit=column,
-        time=time,
-        window=window,
-        bounds=dict(bounds or {}),
-        keys=dict(keys or {}),
-        required=frozenset(required),
-    )
-    others = {each: PublicTable(columns=engine.columns(each)) for each in public or {}}
-    return Table(engine, Catalog({called: private, **others}), called)

@@ -60,7 +60,7 @@ class Translator:
         if found.kind is Kind.INT:
             return numeric("number", found) if found.op != "literal" else replace(found, kind=Kind.FLOAT)
         raise self.refuse(
-            node, f"a number is expected here, and this is a {found.kind.value}", "Use CAST(... AS DOUBLE)"
+            node, f"a number is expected here, and this is a {found.kind.value}", *_as_number_advice(found, node)
         )
 
     def truth(self, node: exp.Expr) -> Expr:
@@ -121,6 +121,16 @@ class Translator:
         if part.kind is Kind.DATE:
             return Expr("to_time", Kind.TIME, (part,))
         return part
+
+
+def _as_number_advice(found: Expr, node: exp.Expr) -> tuple[str, ...]:
+    if found.kind in (Kind.DATE, Kind.TIME):
+        return ("Take a part of it, such as EXTRACT(YEAR FROM ...)", "Compare dates with constant dates")
+    if found.kind is Kind.TEXT and found.op == "column":  # as all columns of a CSV file are
+        name = node.name or "x"
+        bounds = f'Declare its bounds, and it is a number: bounds={{"{name}": (LOW, HIGH)}}, --bounds {name}=LOW:HIGH'
+        return (bounds, "Or use CAST(... AS DOUBLE)")
+    return ("Use CAST(... AS DOUBLE)",)
 
 
 def moment_literal(to: Translator, node: exp.Expr, text: str, kind: Kind) -> Expr:

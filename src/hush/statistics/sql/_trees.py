@@ -48,6 +48,14 @@ def node_totals(tree: Tree, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate(levels[::-1]) * UNITS
 
 
+def expected_quantiles(plan: Plan, place: int, noise: NoisePlan, expected: float, confidence: float) -> Quantiles:
+    """Return what `release_quantiles` would give, about, for rows that are spread evenly over the bounds."""
+    levels = tuple(np.full(BRANCHING**level, expected / BRANCHING**level) for level in range(1, HEIGHT + 1))
+    found = NoisyTree(levels, tree_noise(plan, noise, place), plan.trees[place].bounds)
+    wanted = [statistic for statistic in plan.statistics if statistic.tree == place]
+    return {about.name: found.quantile(float(about.probability or 0.0), confidence) for about in wanted}
+
+
 def release_quantiles(
     plan: Plan, place: int, noise: NoisePlan, leaves: NDArray[np.int64], confidence: float, source: Source
 ) -> Quantiles:

@@ -1,0 +1,257 @@
+"""Many at once, and killed at any moment: no more is released than the cap allows, no charge is lost or doubled."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from hush.accounting import Laplace
+from hush.accounting.budget import Charge, run_sealed
+from hush.errors import BudgetExceeded
+from hush.ledger import Dataset, Kind, Ledger
+
+SCALES = (50.0, 80.0, 130.0)
+COSTS = ("renyi", "pure", "unbounded", "delta")
+
+
+def agree(ledger: Ledger) -> None:
+    """Recompute the chain, the budgets and the shares from the rows, by nothing but the rows."""
+    previous, spent, reserved, settled = "0" * 64, {}, {}, set()
+    rows = ledger.entries()
+    for number, row in enumerate(rows, start=1):
+        assert (row.id, row.previous, row.hash) == (number, previous, row.computed_hash())
+        assert number == 1 or row.time >= rows[number - 2].time
+        previous = row.hash
+        if row.kind == Kind.RESERVED:
+            reserved[row.id] = row
+        if row.kind not in (Kind.RESERVED, Kind.COMMITTED, Kind.VOIDED):
+            continue
+        if row.charge is not None:
+            assert row.charge in reserved
+            assert row.charge not in settled
+            settled.add(row.charge)
+        for block in json.loads(row.block) if row.block else [""]:
+            total = spent.setdefault((row.dataset, block), dict.fromkeys(COSTS, 0))
+            for name in COSTS:
+                total[name] += getattr(row, name)
+    requests = [(row.dataset, row.request) for row in rows if row.request is not None]
+    assert len(set(requests)) == len(requests)
+    with ledger.store.reading() as connection:
+        budgets = connection.execute(sa.text("SELECT * FROM hush_budgets")).all()
+        assert connection.execute(sa.text("SELECT id, hash FROM hush_head")).one() == (len(rows), previous)
+    for budget in budgets:
+        kept = {name: getattr(budget, name) for name in COSTS}
+        assert kept == spent.get((budget.dataset, budget.block), dict.fromkeys(COSTS, 0))
+    for data in ledger.datasets():
+        assert all(data.cap.fits(status.cost) for status in data.status())
+
+
+class Log:
+    """What a worker was allowed, written before it goes on: what it would have released."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+    def say(self, **what: Any) -> None:
+        os.write(self._file, (json.dumps(what) + "\n").encode())
+
+
+def work(url: str, folder: str, number: int, count: int, seed: int) -> None:
+    """Charge in every way, until done or killed or nothing fits."""
+    draw, log, ledger = random.Random(seed), Log(Path(folder) / f"{number}-{seed}.log"), Ledger(url)
+    data, months = ledger.dataset("patients"), ledger.dataset("visits")
+    for turn in range(count):
+        event, key = Laplace(draw.choice(SCALES)), f"{number} {seed} {turn}"
+        try:
+            WAYS[draw.randrange(len(WAYS))](data, months, log, draw, event, key)
+        except BudgetExceeded:
+            log.say(refused=key)
+    ledger.close()
+
+
+def _charge(data: Dataset, _: Dataset, log: Log, draw: random.Random, event: Laplace, key: str) -> None:
+    rows = {data.charge(event, purpose="at once", request=key).id for _ in range(draw.choice((1, 2)))}
+    (row,) = rows  # a retry is the same charge
+    log.say(row=row, scale=event.scale)
+
+
+def _same_request(data: Dataset, _: Dataset, log: Log, draw: random.Random, __: Laplace, ___: str) -> None:
+    key = f"shared {draw.randrange(40)}"
+    log.say(row=data.charge(Laplace(60.0), purpose="of all", request=key).id, scale=60.0)
+
+
+def _reserve(data: Dataset, _: Dataset, log: Log, draw: random.Random, event: Laplace, key: str) -> None:
+    reserved = data.reserve(Charge(event=event, purpose="training", request=key))
+    if draw.random() < 0.4:
+        reserved.void()
+        log.say(voided=reserved.id)
+        return
+    log.say(row=reserved.id, scale=event.scale)
+    part = event if draw.random() < 0.5 else Laplace(event.scale * 2)
+    reserved.commit(part)
+
+
+def _question(data: Dataset, _: Dataset, log: Log, draw: random.Random, __: Laplace, key: str) -> None:
+    asked = f"question {draw.randrange(40)}"
+    charge = Charge(event=Laplace(70.0), purpose="statistics", question=asked)
+    log.say(question=asked, answer=run_sealed(data, charge, lambda: key))
+
+
+def _blocks(_: Dataset, months: Dataset, log: Log, draw: random.Random, event: Laplace, key: str) -> None:
+    names = draw.sample(["a", "b", "c"], draw.randrange(1, 4))
+    row = months.at(*names).charge(event, purpose="months", request=key)
+    log.say(row=row.id, scale=event.scale)
+
+
+WAYS: list[Callable[[Dataset, Dataset, Log, random.Random, Laplace, str], None]] = [
+    _charge,
+    _same_request,
+    _reserve,
+    _question,
+    _blocks,
+]
+
+
+def storm(url: str, folder: Path, *, workers: int, charges: int, kills: int) -> None:
+    """Run workers at once, kill some of them at random moments, begin others in their place, and compare."""
+    context, draw = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn"), random.Random(7)
+    each = charges // workers
+
+    def begin(number: int) -> Any:
+        process = context.Process(target=work, args=(url, str(folder), number, each, draw.randrange(10**6)))
+        process.start()
+        return process
+
+    running = [begin(number) for number in range(workers)]
+    ended: list[Any] = []
+    deadline = time.monotonic() + 60 + charges / 10
+    try:
+        for _ in range(kills):
+            time.sleep(draw.uniform(0.01, 0.15))
+            victim = draw.randrange(workers)
+            if running[victim].is_alive():
+                os.kill(running[victim].pid, signal.SIGKILL)
+            ended.append(running[victim])
+            running[victim] = begin(victim)
+        for process in (*running, *ended):
+            process.join(max(deadline - time.monotonic(), 0.1))
+            assert process.exitcode is not None, "a deadlock"
+        assert all(process.exitcode == 0 for process in running)
+        assert all(process.exitcode in (0, -signal.SIGKILL) for process in ended)
+    finally:
+        for process in (*running, *ended):
+            process.kill()
+            process.join()
+            process.close()
+
+
+def compare(url: str, folder: Path) -> int:
+    """Compare what workers were allowed with what the ledger says; return how many rows charge."""
+    ledger = Ledger(url)
+    agree(ledger)
+    rows = {row.id: row for row in ledger.entries()}
+    settled = {row.charge: row for row in rows.values() if row.charge is not None}
+    answers: dict[str, set[str]] = {}
+    for path in folder.glob("*.log"):
+        for line in path.read_text().splitlines():
+            said = json.loads(line)
+            if "row" in said:  # it was released: it is charged for good
+                row = rows[said["row"]]
+                assert row.kind in (Kind.RESERVED, Kind.COMMITTED)
+                assert json.loads(row.event or "")["scale"] == said["scale"]
+                assert said["row"] not in settled or settled[said["row"]].kind == Kind.COMMITTED
+            if "voided" in said:
+                assert settled[said["voided"]].kind == Kind.VOIDED
+            if "question" in said:
+                answers.setdefault(said["question"], set()).add(said["answer"])
+    data = ledger.dataset("patients")
+    for question, given in answers.items():  # all who asked were told the same, and it is the one that is stored
+        asked = data.answered(Charge(event=Laplace(70.0), purpose="statistics", question=question, sealed=True))
+        assert asked is not None
+        assert given == {asked.answer}
+    ledger.close()
+    return len(rows) - 2
+
+
+def create(url: str, epsilon: float) -> None:
+    ledger = Ledger(url)
+    ledger.dataset("patients", epsilon=epsilon, delta=1e-6, unit="patient")
+    ledger.dataset("visits", epsilon=epsilon, delta=1e-6, unit="patient-month", blocks=["a", "b", "c"])
+    ledger.close()
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 50.0], ids=["soon spent", "never spent"])
+def test_many_charge_one_budget_and_are_killed(url: str, tmp_path: Path, epsilon: float) -> None:
+    create(url, epsilon)
+    storm(url, tmp_path, workers=16 if url.startswith("sqlite") else 24, charges=320, kills=12)
+    assert compare(url, tmp_path) > 20
+
+
+@pytest.mark.slow
+def test_ten_thousand_charges(url: str, tmp_path: Path) -> None:
+    create(url, 12.0)
+    storm(url, tmp_path, workers=16 if url.startswith("sqlite") else 64, charges=10_000, kills=100)
+    assert compare(url, tmp_path) > 1000
+
+
+def _open(url: str) -> None:
+    Ledger(url).close()
+
+
+def test_many_create_one_ledger_at_once(url: str) -> None:
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    workers = [context.Process(target=_open, args=(url,)) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+        worker.close()
+    ledger = Ledger(url)
+    assert ledger.entries() == []
+    ledger.close()
+
+
+def test_the_oracle_finds_what_does_not_agree(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/privacy.db"
+    create(url, 3.0)
+    ledger = Ledger(url)
+    ledger.dataset("patients").charge(Laplace(1.0), purpose="x")
+    agree(ledger)
+    with ledger.store.writing() as connection:
+        connection.exec_driver_sql("UPDATE hush_budgets SET pure = pure - 1 WHERE pure > 0")
+    with pytest.raises(AssertionError):
+        agree(ledger)
+    ledger.close()
+
+
+def test_threads_of_one_process(url: str) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    create(url, 1.0)
+    ledger = Ledger(url)
+    data = ledger.dataset("patients")
+
+    def charge(number: int) -> int:
+        try:
+            return data.charge(Laplace(40.0), purpose="thread", request=str(number // 2)).id
+        except BudgetExceeded:
+            return 0
+
+    with ThreadPoolExecutor(24) as pool:
+        allowed = list(pool.map(charge, range(160)))
+    agree(ledger)
+    charged = {row.id for row in data.entries() if row.kind == Kind.COMMITTED}
+    assert set(allowed) - {0} == charged
+    ledger.close()
