@@ -14,6 +14,7 @@ What is where:
   needs ``hush[ledger]``.
 - ``hush.randomness``: the one source of noise.
 - `HushError`: the base of everything that hush raises on purpose. Home: `hush.errors`.
+- ``hush.estimators``: private models with scikit-learn's manners; needs ``hush[estimators]``.
 - ``hush.audit``: attacks that put a number under the promise. Loaded on first use.
 - ``hush.data``, ``hush.runs``, ``hush.report``: from a file of personal data to a private model and a report.
 - ``hush.cli``: the command line, ``hush train``, ``tune``, ``schema``, ``plan`` and ``account``.
@@ -58,7 +59,9 @@ __all__ = [
 __version__ = "0.1.0"
 
 # Subpackages that are public at the root but too heavy to load before they are needed.
-_LAZY = frozenset({"accounting", "audit", "data", "ledger", "mechanisms", "report", "runs", "statistics", "training"})
+_LAZY = frozenset(
+    {"accounting", "audit", "data", "estimators", "ledger", "mechanisms", "report", "runs", "statistics", "training"}
+)
 _FROM_TRAINING = frozenset({"fit", "privatize", "tune"})
 
 

@@ -39,6 +39,7 @@ LAYERS = (
     "hush.training",
     "hush.runs",
     "hush.audit",
+    "hush.estimators",
 )
 
 

@@ -1,0 +1,65 @@
+"""The functional mechanism: reach of the coefficients, what is learned, and a twin that forgets the products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from black_box.certainty import audit
+from estimators.checks import unexpected_failures
+from hush.errors import InvalidArgument, Unsupported
+from hush.estimators import FunctionalMechanism, FunctionalRegression, PrivateLinearSVC, PrivateLogisticRegression
+from hush.estimators._functional import Quadratic
+from hush.randomness import TestSource
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 7])
+def test_one_record_moves_the_coefficients_by_the_stated_reach(dimension: int) -> None:
+    for shape in (Quadratic(linear=-0.5, square=0.125), Quadratic(linear=-2.0, square=1.0)):
+        row = np.full(dimension, dimension**-0.5)  # the worst of all rows of norm 1
+        products = shape.square * np.outer(row, row)
+        moved = np.abs(shape.linear * row).sum() + np.abs(products).sum()
+        assert moved == pytest.approx(shape.reach(dimension))
+        for other in np.random.default_rng(1).normal(size=(20, dimension)):
+            unit = other / np.linalg.norm(other)
+            assert np.abs(shape.linear * unit).sum() + shape.square * np.abs(unit).sum() ** 2 <= moved + 1e-12
+
+
+@pytest.mark.parametrize("factor", [1.0, 30.0])
+def test_black_box(factor: float) -> None:
+    shape = Quadratic(linear=-2.0, square=1.0)
+
+    def run(data: tuple[Any, Any], source: Any) -> Any:
+        # The twin is given the whole epsilon thirty times over: as if products and targets were not counted.
+        return shape.minimum(*data, epsilon=factor, ridge=0.0, source=source)
+
+    first, second = (np.zeros((0, 1)), np.zeros(0)), (np.ones((1, 1)), np.ones(1))
+    found = audit(run, first, second, samples=2000, source=TestSource("functional"))
+    assert found.compare(1.0).violated is (factor > 1)
+
+
+def test_lines_and_classes_are_learned() -> None:
+    chance = np.random.default_rng(1)
+    X = chance.uniform(-1, 1, size=(20_000, 2))
+    y = 3 + X @ [1.0, -0.5]
+    model = FunctionalRegression(epsilon=1.0, data_norm=1.5, target_bounds=(0.0, 6.0), source=TestSource(1)).fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert model.guarantee_.delta == 0
+    labels = (y > 3).astype(int)
+    settings: dict[str, Any] = {"epsilon": 1.0, "data_norm": 1.5, "classes": [0, 1], "method": FunctionalMechanism()}
+    assert PrivateLogisticRegression(**settings, source=TestSource(1)).fit(X, labels).score(X, labels) > 0.95
+    with pytest.raises(Unsupported):
+        PrivateLinearSVC(**settings)
+    with pytest.raises(InvalidArgument):
+        FunctionalRegression(epsilon=1.0, data_norm=1.0, target_bounds=(1.0, 1.0))
+
+
+def test_little_data_are_no_error() -> None:
+    model = FunctionalRegression(epsilon=0.01, data_norm=1.0, target_bounds=(0.0, 1.0), source=TestSource(1))
+    assert np.isfinite(model.fit([[np.nan], [1.0]], [1.0, np.nan]).coef_).all()
+
+
+def test_scikit_learn() -> None:
+    assert unexpected_failures(FunctionalRegression(epsilon=50.0, data_norm=10.0, target_bounds=(-5.0, 5.0))) == []

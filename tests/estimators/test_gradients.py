@@ -1,0 +1,103 @@
+"""Noisy gradients: exact sums, their reach, the event; twins that sum in floating point or count one class only."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from black_box.certainty import audit
+from hush.accounting import PldAccountant
+from hush.errors import InvalidArgument
+from hush.estimators import NoisyGradients, PrivateLinearSVC, PrivateLogisticRegression
+from hush.estimators._erm_gradients import _noisy
+from hush.estimators._erm_losses import HuberHinge, LogisticLoss, MarginLoss
+from hush.estimators._erm_method import Problem, signs
+from hush.estimators._erm_sums import clipped, exact_products, truncated
+from hush.randomness import TestSource
+
+
+def recipe(loss: MarginLoss, outputs: int, dimension: int = 2, **settings: Any) -> Any:
+    problem = Problem(
+        loss=loss,
+        dimension=dimension,
+        outputs=outputs,
+        softmax=isinstance(loss, LogisticLoss),
+        epsilon=1.0,
+        delta=1e-5,
+        regularization=None,
+    )
+    return NoisyGradients(**settings).prepare(problem)
+
+
+def test_sums_do_not_depend_on_the_order_of_rows() -> None:
+    chance = np.random.default_rng(1)
+    rows = truncated(clipped(chance.normal(size=(70_001, 3)), 1.0, intercept=True))
+    slopes = truncated(chance.uniform(-1, 1, size=(70_001, 2)))
+    order = chance.permutation(len(rows))
+    exact = exact_products(slopes, rows)
+    assert (exact == exact_products(slopes[order], rows[order])).all()
+    assert np.allclose(exact, slopes.T @ rows, rtol=1e-9, atol=1e-9)
+    plain = chance.uniform(size=(70_001, 1))
+    assert (plain[:, 0].sum() != plain[order, 0].sum()) or (plain.T @ plain != plain[order].T @ plain[order]).any()
+
+
+@pytest.mark.parametrize("loss", [LogisticLoss(), HuberHinge()])
+@pytest.mark.parametrize("outputs", [1, 3, 10])
+def test_one_record_moves_a_gradient_by_the_stated_reach(loss: MarginLoss, outputs: int) -> None:
+    made, worst = recipe(loss, outputs), 0.0
+    chance = np.random.default_rng(outputs)
+    row = truncated(clipped(np.array([[100.0]]), 1.0, intercept=True))
+    for scale in (0.0, 1.0, 1000.0):
+        for place in range(max(outputs, 2)):
+            weights = scale * chance.normal(size=(outputs, 2))
+            labels = signs(np.array([place]), outputs)
+            worst = max(worst, float(np.linalg.norm(exact_products(made._slopes(row, labels, weights), row))))
+    assert 0.9 * made._reach() < worst <= made._reach() + 1e-9
+    if outputs > 1:
+        assert worst > 1.0, "a twin that counts one class only has too little noise"
+
+
+def test_the_event_is_within_epsilon_and_noise_is_as_stated() -> None:
+    made = recipe(LogisticLoss(), 1)
+    assert 0.99 < PldAccountant().compose(made.event).epsilon(1e-5) <= 1.0
+    noise = _noisy(np.zeros((2, 10_000)), 3.0, 2.0, TestSource("spread"))
+    assert abs(noise.std() / 6.0 - 1) < 0.03
+    assert made.noise > 5 * math.sqrt(made.method.num_steps) / 2, "a twin with the noise of one step is far below"
+
+
+@pytest.mark.parametrize("unclipped", [False, True])
+def test_black_box(unclipped: bool) -> None:
+    made = recipe(LogisticLoss(), 1, dimension=1, num_steps=4)
+    row = np.array([[80.0]]) if unclipped else clipped(np.array([[80.0]]), 1.0, intercept=False)
+    first = (np.zeros((0, 1)), np.zeros(0, dtype=np.int64))
+    found = audit(
+        lambda data, source: made.run(*data, source)[0],
+        first,
+        (np.repeat(row, 1, axis=0), np.ones(1, dtype=np.int64)),
+        samples=1500,
+        delta=1e-5,
+        source=TestSource("descent"),
+    )
+    assert found.compare(1.0).violated is unclipped
+
+
+def test_weights_stay_within_the_ball_and_classes_are_learned() -> None:
+    X, y = np.eye(4).repeat(500, axis=0), np.arange(4).repeat(500)
+    for kind in (PrivateLogisticRegression, PrivateLinearSVC):
+        settings: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "data_norm": 1.0, "classes": [0, 1, 2, 3]}
+        model = kind(**settings, method=NoisyGradients(), source=TestSource(2)).fit(X, y)
+        assert model.score(X, y) > 0.95
+        small = kind(**settings, method=NoisyGradients(radius=0.1), source=TestSource(2)).fit(X, y)
+        whole = np.column_stack([small.coef_, small.intercept_]) * math.sqrt(2)
+        assert (np.linalg.norm(whole, axis=1) <= 0.1 + 1e-9).all()
+
+
+def test_a_delta_is_needed() -> None:
+    with pytest.raises(InvalidArgument, match="delta=0"):
+        PrivateLogisticRegression(epsilon=1.0, data_norm=1.0, classes=[0, 1], method=NoisyGradients())
+    for wrong in ({"num_steps": 0}, {"radius": float("nan")}, {"momentum": 1.0}, {"momentum": float("nan")}):
+        with pytest.raises(InvalidArgument):
+            NoisyGradients(**wrong)  # type: ignore[arg-type]

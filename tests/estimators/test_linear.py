@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from estimators.checks import unexpected_failures
+from estimators.neighbours import EXTREMES, gaussian_distance, gaussian_releases
+from hush.accounting import GdpAccountant, PldAccountant
+from hush.audit.testers import audit_mechanism
+from hush.errors import BudgetExceeded, InvalidArgument
+from hush.estimators import PrivateLinearRegression, PrivateMinMaxScaler, PrivateRidge, _gram
+from hush.estimators._gram import noisy_symmetric
+from hush.estimators._private import noise_multiplier
+from hush.randomness import TestSource
+
+ARGUMENTS = {"epsilon": 1.0, "delta": 1e-6, "data_norm": 1.0, "target_bounds": (-1, 1)}
+MODELS = [PrivateLinearRegression, PrivateRidge]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_scikit_learn_checks(model):
+    assert unexpected_failures(model(epsilon=50.0, delta=1e-5, data_norm=10, target_bounds=(-100, 100))) == []
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("model", MODELS)
+def test_one_row_moves_the_release_by_the_stated_sensitivity(model, intercept, monkeypatch):
+    x = np.random.default_rng(0).normal(size=(6, 2))
+    y = np.linspace(-1, 1, 6)
+    multiplier = noise_multiplier(1.0, 1e-6)
+
+    def released(rows, targets):
+        estimator = model(**ARGUMENTS, fit_intercept=intercept)
+        return gaussian_releases(monkeypatch, lambda: estimator.fit(rows, targets))
+
+    before, largest = released(x, y), 0.0
+    for row in itertools.product(EXTREMES, EXTREMES, [0.0, 1.0, -1e300, math.nan, math.inf]):
+        after = released(np.vstack([x, row[:2]]), np.append(y, row[2]))
+        largest = max(largest, gaussian_distance(before, after) * multiplier)
+    assert largest <= 1
+    # What is left is the smallest eigenvalue, which no row of two features moves all the way.
+    assert largest > 0.9
+
+
+def test_rows_with_something_missing_are_left_out():
+    x, y = np.array([[0.5], [np.nan], [np.inf], [0.5]]), np.array([0.5, 0.5, 0.5, np.nan])
+    one = PrivateLinearRegression(**ARGUMENTS, source=TestSource(3)).fit(x, y)
+    other = PrivateLinearRegression(**ARGUMENTS, source=TestSource(3)).fit(x[:1], y[:1])
+    assert one.coef_ == other.coef_
+    assert one.intercept_ == other.intercept_
+
+
+def coefficient(model, data, source):
+    x, y = data
+    return float(model(**ARGUMENTS, source=source).fit(x, y).coef_[0])
+
+
+class BoundsFromTheData(PrivateLinearRegression):
+    """A broken twin: the norm and the bounds are those of the data."""
+
+    def fit(self, X, y):
+        self.data_norm = float(np.abs(X).max())
+        self.target_bounds = (float(np.min(y)), float(np.max(y)))
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize(("model", "violated"), [(PrivateLinearRegression, False), (BoundsFromTheData, True)])
+def test_black_box(model, violated):
+    first = np.array([[0.01], [0.01]]), np.array([0.01, -0.01])
+    second = np.vstack([first[0], [[100.0]]]), np.append(first[1], 100.0)
+
+    def run(data, source):
+        return [coefficient(model, data, source)]
+
+    result = audit_mechanism(run, first, second, samples=700, delta=1e-6, source=TestSource(1))
+    assert (result.epsilon_lower > 1.0) is violated
+
+
+def test_noise_is_on_both_triangles_and_everywhere():
+    totals = np.zeros((3, 3), dtype=np.int64)
+    draws = np.array([noisy_symmetric(totals, 2.0, TestSource(seed)) for seed in range(400)])
+    assert (draws == draws.transpose(0, 2, 1)).all()
+    spread = draws.std(axis=0)
+    wanted = np.where(np.eye(3) > 0, 2.0, math.sqrt(2))
+    assert np.abs(spread / wanted - 1).max() < 0.2  # six standard errors
+    twin = np.triu(draws)  # noise on one triangle alone
+    assert not (twin.std(axis=0) > 0).all()
+
+
+def test_guarantee_event_and_budget():
+    class Purse:
+        def __init__(self, left):
+            self.left, self.charges = left, []
+
+        def reserve(self, charge):
+            if not self.left:
+                raise BudgetExceeded("spent")
+            self.left -= 1
+            self.charges.append(charge)
+            return self
+
+        def commit(self):
+            return None
+
+    x, y = np.ones((20, 1)), np.ones(20)
+    purse = Purse(6)
+    model = PrivateLinearRegression(**ARGUMENTS, budget=purse)
+    assert clone(model).budget is purse
+    cross_val_score(make_pipeline(PrivateMinMaxScaler(epsilon=1.0, bounds=(0, 1)), model), x, y, cv=5)
+    assert len(purse.charges) == 5
+    model.fit(x, y)
+    assert purse.charges[-1].event == model.event_
+    with pytest.raises(BudgetExceeded):
+        model.fit(x, y)
+    assert (model.guarantee_.epsilon, model.guarantee_.delta) == (1.0, 1e-6)
+    assert PldAccountant().compose(model.event_).epsilon(1e-6) <= 1.0
+    assert GdpAccountant().compose(model.event_).epsilon(1e-6) == pytest.approx(1.0, rel=1e-4)
+
+
+def test_test_randomness_is_told():
+    model = PrivateLinearRegression(**ARGUMENTS, source=TestSource(1)).fit([[1.0]], [1.0])
+    assert model.guarantee_.assumptions
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epsilon": 0.0},
+        {"epsilon": math.nan},
+        {"delta": 0.0},
+        {"data_norm": None},
+        {"data_norm": math.inf},
+        {"target_bounds": None},
+        {"target_bounds": (1, 1)},
+        {"target_bounds": (0, math.nan)},
+        {"fit_intercept": "no"},
+    ],
+)
+def test_wrong_parameters_are_refused_at_once(wrong):
+    with pytest.raises(InvalidArgument):
+        PrivateLinearRegression(**{**ARGUMENTS, **wrong})
+    model = PrivateLinearRegression(**ARGUMENTS).set_params(**wrong)
+    with pytest.raises(InvalidArgument):
+        model.fit([[1.0]], [1.0])
+
+
+def test_published_level():
+    """AdaSSP's regime: at epsilon 1 most of what least squares explains, and never worse than the mean by much."""
+    x, y = load_diabetes(return_X_y=True)
+    x = x / np.linalg.norm(x, axis=1).max()
+    y = (y - 25) / 321 * 2 - 1
+    best = np.mean((LinearRegression().fit(x, y).predict(x) - y) ** 2)
+    errors = {}
+    for epsilon in (0.1, 1.0, 10.0):
+        model = PrivateLinearRegression(**{**ARGUMENTS, "epsilon": epsilon}, source=TestSource(5))
+        errors[epsilon] = np.mean([np.mean((model.fit(x, y).predict(x) - y) ** 2) for _ in range(20)])
+    assert errors[0.1] < 1.15 * np.var(y)
+    assert errors[1.0] < 0.85 * np.var(y)
+    assert errors[10.0] < 1.15 * best
+
+
+def test_many_rows_are_summed_exactly(monkeypatch):
+    steps = np.trunc(np.random.default_rng(1).uniform(-1, 1, (1000, 3)) * _gram.STEPS)
+    whole = _gram.gram(steps)
+    monkeypatch.setattr(_gram, "_BLOCK", 7)
+    assert (_gram.gram(steps) == whole).all()
+    exact = steps.astype(np.int64)
+    assert (whole == exact.T @ exact).all()

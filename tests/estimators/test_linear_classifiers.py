@@ -1,0 +1,108 @@
+"""Linear classifiers keep scikit-learn's manners, and charge every fit before anything leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from estimators.checks import unexpected_failures
+from hush.accounting.budget import Charge
+from hush.errors import BudgetExceeded
+from hush.estimators import (
+    FrankWolfe,
+    NoisyGradients,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+)
+from hush.guarantee import Relation
+from hush.randomness import TestSource
+
+METHODS = [ObjectivePerturbation(), OutputPerturbation(), NoisyGradients(num_steps=5), FrankWolfe(num_steps=5)]
+X, Y = np.array([[1.0, 0.2], [-1.0, 0.1]] * 40), [1, 0] * 40
+
+
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateLinearSVC])
+@pytest.mark.parametrize("method", METHODS)
+def test_scikit_learn(kind: Any, method: Any) -> None:
+    assert unexpected_failures(kind(epsilon=50.0, delta=1e-5, data_norm=20.0, classes=[0, 1, 2], method=method)) == []
+
+
+class Purse:
+    """A budget that allows some charges and remembers them."""
+
+    def __init__(self, allowed: int) -> None:
+        self.allowed, self.charges, self.committed = allowed, [], 0
+
+    def reserve(self, charge: Charge) -> Purse:
+        if len(self.charges) >= self.allowed:
+            raise BudgetExceeded("nothing is left")
+        self.charges.append(charge)
+        return self
+
+    def commit(self, event: Any = None, *, answer: Any = None) -> None:
+        self.committed += 1
+
+
+def model(**settings: Any) -> PrivateLogisticRegression:
+    return PrivateLogisticRegression(**({"epsilon": 1.0, "data_norm": 1.5, "classes": [0, 1]} | settings))
+
+
+def test_every_fit_of_a_cross_validation_is_charged_to_one_budget() -> None:
+    purse = Purse(3)
+    pipeline = make_pipeline(FunctionTransformer(np.asarray), model(budget=purse, source=TestSource(1)))
+    scores = cross_val_score(pipeline, X, Y, cv=3)
+    assert len(scores) == purse.committed == len(purse.charges) == 3
+    assert all(charge.purpose == "fit PrivateLogisticRegression" for charge in purse.charges)
+    late = model(budget=purse)
+    with pytest.raises(BudgetExceeded):
+        late.fit(X, Y)
+    assert not hasattr(late, "coef_")
+
+
+def test_clones_share_budget_and_source() -> None:
+    purse, source = Purse(1), TestSource(1)
+    copied = clone(model(budget=purse, source=source, method=FrankWolfe(num_steps=2)))
+    assert copied.budget is purse
+    assert copied.source is source
+    assert copied.method == FrankWolfe(num_steps=2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_stated_after_fit(method: Any) -> None:
+    fitted = model(method=method, delta=1e-6, source=TestSource(2)).fit(X, Y)
+    assert fitted.guarantee_.relation is Relation.ADD_OR_REMOVE
+    assert fitted.event_.relation == "add-or-remove"
+    assert any("test" in sentence.lower() for sentence in fitted.guarantee_.assumptions)
+    assert fitted.predict(X).shape == (80,)
+    assert set(fitted.predict(X)) <= {0, 1}
+    assert np.allclose(fitted.predict_proba(X).sum(axis=1), 1)
+
+
+def test_bad_input_is_refused_as_scikit_learn_does() -> None:
+    with pytest.raises(NotFittedError):
+        model().predict(X)
+    for rows, labels in (([["a", "b"]], [1]), (X, Y[:-1]), (np.zeros((0, 2)), []), (X[0], Y), (X, None)):
+        with pytest.raises(ValueError):
+            model().fit(rows, labels)
+    fitted = model(source=TestSource(1)).fit(X, Y)
+    with pytest.raises(ValueError, match="features"):
+        fitted.predict([[1.0]])
+
+
+def test_nothing_depends_on_which_labels_were_seen() -> None:
+    none = model(classes=["a", "b", "c"], source=TestSource(1)).fit(X, ["z"] * 80)
+    assert none.classes_.tolist() == ["a", "b", "c"]
+    assert none.coef_.shape == (3, 2)
+    changed = model(source=TestSource(1)).fit(X, Y)
+    changed.set_params(epsilon=float("nan"))
+    with pytest.raises(ValueError, match="epsilon"):
+        changed.fit(X, Y)

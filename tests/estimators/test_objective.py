@@ -1,0 +1,222 @@
+"""Objective perturbation: densities of neighbours by the theorem's change of variables, twins, and black boxes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from black_box.certainty import audit
+from hush.accounting import PldAccountant
+from hush.errors import InvalidArgument
+from hush.estimators import ObjectivePerturbation, PrivateLinearSVC, PrivateLogisticRegression
+from hush.estimators._erm_losses import HuberHinge, LogisticLoss, MarginLoss
+from hush.estimators._erm_method import Problem
+from hush.estimators._erm_minimum import minimise
+from hush.estimators._erm_noise import gaussian_vector, spherical_vector
+from hush.estimators._erm_objective import TOLERANCE
+from hush.estimators._erm_sums import clipped
+from hush.randomness import TestSource
+
+Floats = NDArray[np.float64]
+LOSSES = [LogisticLoss(), HuberHinge(), HuberHinge(0.1)]
+
+
+def problem(loss: MarginLoss, dimension: int = 1, **changes: Any) -> Problem:
+    usual = Problem(
+        loss=loss, dimension=dimension, outputs=1, softmax=False, epsilon=1.0, delta=0.0, regularization=1e-6
+    )
+    return replace(usual, **changes)
+
+
+def largest_loss(loss: MarginLoss, scale: float, ridge: float, record: Floats) -> float:
+    """The largest log-ratio of densities of the minimum, with and without one record, over weights along it.
+
+    Other records are many and tiny: they pull at the weights with any force, and have hardly any curvature.
+    """
+    direction = record / np.linalg.norm(record)
+    along = np.concatenate([np.linspace(-60, 60, 40_001), np.geomspace(60, 1e5, 200), -np.geomspace(60, 1e5, 200)])
+    worst = 0.0
+    for aside, pull in ((0.0, 0.0), (0.3, 0.0), (0.0, 50.0), (0.0, -50.0)):
+        across = np.zeros_like(direction)
+        if len(across) > 1:
+            across[0], across[1] = -direction[1], direction[0]
+        weights = along[:, None] * direction + aside * across
+        without = -ridge * weights + pull * direction
+        margins = weights @ record
+        with_it = without - loss.slope(margins)[:, None] * record
+        noise = (np.linalg.norm(without, axis=1) - np.linalg.norm(with_it, axis=1)) / scale
+        volume = np.log1p(loss.bend(margins) * (record @ record) / ridge)
+        worst = max(worst, float(np.abs(noise + volume).max()))
+    return worst
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 8.0])
+def test_densities_of_neighbours_are_within_epsilon(loss: MarginLoss, epsilon: float) -> None:
+    for dimension in (1, 2):
+        recipe: Any = ObjectivePerturbation().prepare(problem(loss, dimension, epsilon=epsilon))
+        record = np.ones(dimension) / math.sqrt(dimension)
+        found = largest_loss(loss, recipe.noise.scale, recipe.ridge, record)
+        assert found <= epsilon - recipe.settling
+        assert found > 0.7 * epsilon, "the bound is nearly reached: there is no noise to spare"
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_twin_without_the_curvature_term_exceeds_epsilon(loss: MarginLoss) -> None:
+    recipe: Any = ObjectivePerturbation(curvature_share=0.5).prepare(problem(loss))
+    main = 1.0 - recipe.settling
+    assert largest_loss(loss, 1 / main, recipe.ridge, np.ones(1)) > 1.02, "all of epsilon on the noise"
+    assert largest_loss(loss, recipe.noise.scale, recipe.ridge / 8, np.ones(1)) > 1.02, "too small a ridge"
+
+
+def test_an_intercept_outside_the_norm_exceeds_epsilon() -> None:
+    recipe: Any = ObjectivePerturbation().prepare(problem(LogisticLoss(), 2))
+    bounded = clipped(np.array([[3.0]]), 1.0, intercept=True)
+    assert np.linalg.norm(bounded) <= 1
+    assert largest_loss(LogisticLoss(), recipe.noise.scale, recipe.ridge, bounded[0]) <= 1
+    escaped = np.array([1.0, 1.0])  # a column of ones beside rows of norm 1
+    assert largest_loss(LogisticLoss(), recipe.noise.scale, recipe.ridge, escaped) > 1.1
+
+
+def test_normal_noise_is_that_of_a_gaussian_mechanism_beside_the_curvature_term() -> None:
+    recipe: Any = ObjectivePerturbation().prepare(problem(LogisticLoss(), 50, delta=1e-6))
+    assert recipe.noise.normal
+    left = 1.0 - recipe.settling - math.log1p(0.25 / recipe.ridge)
+    from hush.accounting import Gaussian
+
+    spent = PldAccountant().compose(Gaussian(recipe.noise.scale)).epsilon(1e-6)
+    assert 0.99 * left < spent <= left
+
+
+def exact_delta(loss: MarginLoss, stddev: float, ridge: float, epsilon: float, pull: float, swap: bool) -> float:
+    """The hockey-stick divergence of one weight's densities under normal noise, by numerical integration."""
+    weights = np.linspace(-40 * stddev / ridge, 40 * stddev / ridge, 400_001)
+    without = -ridge * weights + pull
+    with_it = without - loss.slope(weights)
+    thin = np.exp(-((without / stddev) ** 2) / 2) * ridge
+    thick = np.exp(-((with_it / stddev) ** 2) / 2) * (ridge + loss.bend(weights))
+    first, second = (thick, thin) if swap else (thin, thick)
+    step = (weights[1] - weights[0]) / (stddev * math.sqrt(2 * math.pi))
+    assert abs(first.sum() * step - 1) < 1e-3
+    return float(np.maximum(first - math.exp(epsilon) * second, 0).sum() * step)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_normal_noise_keeps_delta_and_twins_do_not(loss: MarginLoss) -> None:
+    delta, epsilon = 1e-2, 1.0
+    recipe: Any = ObjectivePerturbation(curvature_share=0.5).prepare(problem(loss, 50, delta=delta, epsilon=epsilon))
+    assert recipe.noise.normal
+    stddev, ridge = recipe.noise.scale, recipe.ridge
+    cases = [(pull, swap) for pull in (-3.0, 0.0, 1.0, 3.0) for swap in (False, True)]
+    assert max(exact_delta(loss, stddev, ridge, epsilon, *case) for case in cases) <= delta
+    assert max(exact_delta(loss, stddev / 2, ridge, epsilon, *case) for case in cases) > delta, "half the noise"
+    assert max(exact_delta(loss, stddev, ridge / 20, epsilon, *case) for case in cases) > delta, "no curvature term"
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_minima_have_small_gradients_whatever_the_data(loss: MarginLoss) -> None:
+    chance = np.random.default_rng(1)
+    for size, ridge, tilt in ((1, 1e-3, 50.0), (300, 1e-2, 3.0), (300, 10.0, 0.0), (0, 1.0, 2.0)):
+        rows = chance.normal(size=(size, 5))
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1)
+        aim = tilt * np.ones(5)
+        found = minimise(loss, rows, ridge=ridge, tilt=aim, tolerance=TOLERANCE)
+        gradient = loss.slope(rows @ found) @ rows + ridge * found + aim
+        assert np.linalg.norm(gradient) <= TOLERANCE
+
+
+def test_slopes_are_those_of_the_losses() -> None:
+    at = np.linspace(-3, 3, 601)
+    for loss in LOSSES:
+        slope = loss.slope(at)
+        assert ((slope >= -1) & (slope <= 0)).all(), "one sign: the proof for normal noise rests on it"
+        steepest = np.diff(slope) / np.diff(at)
+        assert (steepest >= -1e-12).all()
+        assert (steepest <= loss.curvature + 1e-9).all()
+        assert (loss.bend(at) <= loss.curvature).all()
+
+
+def test_noise_has_its_law() -> None:
+    source = TestSource("laws")
+    norms = [np.linalg.norm(spherical_vector(source, 2.0, 3)[0]) for _ in range(4000)]
+    assert abs(np.mean(norms) - 6.0) < 5 * math.sqrt(12 / 4000), "Gamma(3, 2): mean 6, variance 12"
+    assert abs(np.var(norms) - 12.0) < 2.0
+    vectors = np.array([spherical_vector(source, 1.0, 2)[0] for _ in range(4000)])
+    angles = np.arctan2(vectors[:, 1], vectors[:, 0])
+    assert abs(np.exp(1j * angles).mean()) < 5 / math.sqrt(4000)
+    normals, off = gaussian_vector(source, 3.0, 20_000)
+    assert abs(np.std(normals) - 3.0) < 0.1
+    assert off < 1e-9
+
+
+def _weights(rows: Floats, loss: MarginLoss, recipe: Any) -> Any:
+    def run(data: tuple[Floats, NDArray[np.int64]], source: Any) -> Floats:
+        weights: Floats = recipe.run(*data, source)[0]
+        return weights
+
+    return run
+
+
+@pytest.mark.parametrize("unclipped", [False, True])
+def test_black_box(unclipped: bool) -> None:
+    recipe: Any = ObjectivePerturbation().prepare(problem(LogisticLoss(), regularization=None))
+    row = np.array([[6.0]]) if unclipped else clipped(np.array([[6.0]]), 1.0, intercept=False)
+    first = (np.zeros((0, 1)), np.zeros(0, dtype=np.int64))
+    second = (row, np.ones(1, dtype=np.int64))
+    run = _weights(row, LogisticLoss(), recipe)
+    found = audit(run, first, second, samples=1500, source=TestSource("objective"))
+    assert found.compare(1.0).violated is unclipped
+
+
+def test_classes_share_epsilon() -> None:
+    X, y = np.eye(3).repeat(30, axis=0), np.arange(3).repeat(30)
+    model = PrivateLogisticRegression(epsilon=1.0, delta=1e-6, data_norm=1.0, classes=[0, 1, 2], source=TestSource(1))
+    model.fit(X, y)
+    assert model.coef_.shape == (3, 3)
+    assert PldAccountant().compose(model.event_).epsilon(1e-6) <= 1.0 + 1e-9
+    assert model.guarantee_.epsilon == 1.0
+
+
+def test_levels_on_a_task_that_can_be_learned() -> None:
+    chance = np.random.default_rng(3)
+    X = chance.normal(size=(4000, 5)) / math.sqrt(5)
+    y = (X @ [2.0, -1, 0.5, 0, 0] + 0.3 > 0).astype(int)
+    for kind in (PrivateLogisticRegression, PrivateLinearSVC):
+        model = kind(epsilon=1.0, data_norm=2.0, classes=[0, 1], source=TestSource(4)).fit(X, y)
+        assert 0.9 < model.score(X, y) < 0.999
+
+
+def test_rows_that_are_no_numbers_are_left_out_and_long_ones_are_cut() -> None:
+    X, y = np.array([[1.0], [-1.0]] * 50), [1, 0] * 50
+    bad = np.array([[np.nan], [np.inf], [-np.inf], [1.0]])
+    settings: dict[str, Any] = {"epsilon": 1.0, "data_norm": 1.0, "classes": [0, 1]}
+    plain = PrivateLogisticRegression(**settings, source=TestSource(1)).fit(X, y)
+    more = PrivateLogisticRegression(**settings, source=TestSource(1)).fit(np.vstack([X, bad]), [*y, 1, 1, 0, 7])
+    assert (plain.coef_ == more.coef_).all()
+    long = PrivateLogisticRegression(**settings, source=TestSource(1)).fit(X * 1e300, y)
+    assert np.isfinite(long.coef_).all()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epsilon": float("nan")},
+        {"epsilon": 0},
+        {"delta": -1},
+        {"data_norm": float("inf")},
+        {"classes": [1]},
+        {"classes": [1, 1]},
+        {"method": "objective"},
+        {"regularization": 0},
+        {"fit_intercept": "yes"},
+    ],
+)
+def test_wrong_parameters_are_refused_at_construction(wrong: dict[str, Any]) -> None:
+    right: dict[str, Any] = {"epsilon": 1.0, "data_norm": 1.0, "classes": [0, 1]}
+    with pytest.raises(InvalidArgument):
+        PrivateLogisticRegression(**(right | wrong))

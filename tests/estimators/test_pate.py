@@ -1,0 +1,335 @@
+"""PATEClassifier: scikit-learn's manners, budgets, units, rows that cannot be used, and what a fitted one holds."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.semi_supervised import SelfTrainingClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from black_box.certainty import audit
+from estimators.checks import PATE
+from hush.accounting import PldAccountant
+from hush.accounting.budget import Charge
+from hush.errors import BudgetExceeded, InvalidArgument
+from hush.estimators._pate_teachers import parts, vote
+from hush.estimators.pate import ConfidentGNMax, CostReport, GNMax, InteractiveGNMax, LNMax, PATEClassifier
+from hush.guarantee import Relation, Unit
+from hush.randomness import Source, TestSource
+
+RNG = np.random.default_rng(7)
+Y = RNG.integers(0, 3, 3000)
+X = RNG.normal(size=(3000, 2)) + 4 * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])[Y]
+PUBLIC = X[2500:]
+TRAIN, LABELS = X[:2500], Y[:2500]
+
+
+def pate(**changes: Any) -> PATEClassifier:
+    settings: dict[str, Any] = {
+        "teacher": GaussianNB(),
+        "student": LogisticRegression(),
+        "num_teachers": 50,
+        "aggregator": ConfidentGNMax(threshold=35.0, sigma_threshold=20.0, sigma=8.0),
+        "epsilon": 4.0,
+        "delta": 1e-5,
+        "classes": [0, 1, 2],
+        "source": TestSource("pate"),
+    }
+    settings |= changes
+    return PATEClassifier(settings.pop("teacher"), settings.pop("student"), **settings)
+
+
+def test_it_learns_within_its_budget() -> None:
+    model = pate().fit(TRAIN, LABELS, public=PUBLIC)
+    assert model.score(PUBLIC, Y[2500:]) > 0.85
+    assert model.guarantee_.epsilon <= 4.0
+    assert model.guarantee_.delta == 1e-5
+    assert model.guarantee_.relation is Relation.ADD_OR_REMOVE
+    assert "test randomness" in " ".join(model.guarantee_.assumptions)
+    assert PldAccountant().compose(model.event_).epsilon(1e-5) == model.guarantee_.epsilon
+    assert 0 < model.num_answered_ <= model.num_asked_ < len(PUBLIC)
+    assert model.predict_proba(PUBLIC[:5]).shape == (5, 3)
+
+
+@pytest.mark.parametrize(
+    "aggregator",
+    [LNMax(scale=12.0), GNMax(sigma=8.0), InteractiveGNMax(threshold=20.0, sigma_threshold=20.0, sigma=8.0, rounds=3)],
+    ids=lambda one: type(one).__name__,
+)
+def test_every_aggregator_teaches(aggregator: Any) -> None:
+    model = pate(aggregator=aggregator).fit(TRAIN, LABELS, public=PUBLIC)
+    assert model.score(PUBLIC, Y[2500:]) > 0.8
+    assert model.guarantee_.epsilon <= 4.0
+
+
+def test_more_budget_asks_more() -> None:
+    asked = [pate(epsilon=e).fit(TRAIN, LABELS, public=PUBLIC).num_asked_ for e in (2.0, 4.0)]
+    assert asked[0] < asked[1]
+
+
+def test_a_few_public_rows_cost_less_than_allowed() -> None:
+    model = pate().fit(TRAIN, LABELS, public=PUBLIC[:20])
+    assert model.num_asked_ == 20
+    assert model.guarantee_.epsilon < 4.0
+
+
+def test_factories_and_semi_supervised_students() -> None:
+    model = pate(
+        teacher=lambda: GaussianNB(),
+        student=lambda: SelfTrainingClassifier(LogisticRegression()),
+        semi_supervised=True,
+        epsilon=3.0,
+    ).fit(TRAIN, LABELS, public=PUBLIC)
+    assert model.score(PUBLIC, Y[2500:]) > 0.8
+
+
+def test_text_labels_and_rows_that_cannot_be_used_are_dropped_one_by_one() -> None:
+    names = np.array(["a", "b", "c"])
+    labels = names[LABELS].astype(object)
+    rows = TRAIN.copy()
+    rows[0], rows[1, 1] = np.nan, np.inf
+    labels[2], labels[3] = "never heard of", None
+    model = pate(classes=["c", "a", "b"]).fit(rows, labels, public=PUBLIC)
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    assert (model.predict(PUBLIC) == names[Y[2500:]]).mean() > 0.85
+    kept, numbers, _, _ = pate(classes=list(names))._private(rows, labels, None)
+    assert len(kept) == len(numbers) == 2496
+    assert len(pate()._private(TRAIN, np.where(np.arange(2500) < 7, np.nan, LABELS), None)[0]) == 2493
+    assert len(pate()._private(TRAIN, [None, *LABELS[1:]], None)[0]) == 2499
+
+
+class Moody(ClassifierMixin, BaseEstimator):
+    """Fails, warns or talks nonsense, as its data say."""
+
+    def fit(self, x: Any, y: Any) -> Moody:
+        if x[0, 0] > 3:
+            raise RuntimeError("private!")
+        warnings.warn("private!", stacklevel=1)
+        self.said = 99 if x[0, 0] > 2 else int(y[0])
+        return self
+
+    def predict(self, x: Any) -> NDArray[np.int64]:
+        return np.full(len(x), self.said)
+
+
+def test_teachers_that_fail_abstain_in_silence() -> None:
+    for first, expected in ((4.0, -1), (2.5, -1), (0.0, 1)):
+        votes = vote(Moody(), np.array([[first], [0.0]]), np.array([1, 0]), np.zeros((3, 1)), 2)
+        assert votes.tolist() == [expected] * 3
+    assert vote(Moody(), np.zeros((0, 1)), np.zeros(0, dtype=np.int64), np.zeros((3, 1)), 2).tolist() == [-1] * 3
+    assert vote(Moody(), np.full((2, 1), 9.0), np.array([1, 1]), np.zeros((3, 1)), 2).tolist() == [1] * 3
+    pate(teacher=Moody()).fit(TRAIN, LABELS, public=PUBLIC)
+
+
+def test_all_rows_of_a_user_have_one_teacher_and_one_user_moves_one_teacher() -> None:
+    units = RNG.integers(0, 100, 1000)
+    found = parts(1000, units, 20, TestSource("units"))
+    owners = [set(units[some]) for some in found]
+    assert sum(map(len, owners)) == len(set.union(*owners))
+    assert sorted(np.concatenate(found)) == list(range(1000))
+    # Coins are drawn unit by unit: without the last unit, all others stay.
+    last = units.max()
+    others = units[units != last]
+    fewer = parts(len(others), others, 20, TestSource("units"))
+    changed = [
+        set(units[some]) - {last} == set(units[units != last][less]) for some, less in zip(found, fewer, strict=True)
+    ]
+    assert all(changed)
+    model = pate().fit(TRAIN, LABELS, public=PUBLIC, units=np.arange(2500) // 5)
+    assert model.guarantee_.unit == Unit.user()
+
+
+def test_a_user_moves_one_vote() -> None:
+    # With coins and teachers fixed, one user's rows change the votes of one teacher only.
+    units = np.arange(2500) // 10
+    votes = []
+    for missing in (None, 249):
+        keep = np.ones(2500, dtype=bool) if missing is None else units != missing
+        rows = parts(int(keep.sum()), units[keep], 25, TestSource("votes"))
+        votes.append([vote(GaussianNB(), TRAIN[keep][r], LABELS[keep][r], PUBLIC, 3) for r in rows])
+    moved = [t for t in range(25) if (votes[0][t] != votes[1][t]).any()]
+    assert len(moved) <= 1
+
+
+def test_the_fitted_object_holds_no_votes_and_no_raw_cost() -> None:
+    report = CostReport(epsilon=1.0, delta=1e-6)
+    model = pate(report=report, source=None).fit(TRAIN, LABELS, public=PUBLIC)
+    fitted = {name for name in vars(model) if name.endswith("_")}
+    assert fitted == {
+        "classes_",
+        "data_dependent_",
+        "event_",
+        "guarantee_",
+        "n_features_in_",
+        "num_answered_",
+        "num_asked_",
+        "student_",
+    }
+    assert model.guarantee_.epsilon <= 4.0
+    assert model.data_dependent_.epsilon >= report.epsilon
+    assert model.data_dependent_.delta == pytest.approx(1e-5)
+    text = pickle.dumps(model)
+    assert b"RawCost" not in text
+    assert b"_pate_costs" not in text
+
+
+class Cap:
+    """A budget for a number of charges."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.charges: list[Charge] = []
+        self.committed = 0
+
+    def reserve(self, charge: Charge) -> Any:
+        if len(self.charges) >= self.most:
+            raise BudgetExceeded("no more")
+        self.charges.append(charge)
+        return self
+
+    def commit(self) -> None:
+        self.committed += 1
+
+
+def test_a_budget_is_charged_once_and_before_teachers_are_trained() -> None:
+    budget = Cap(1)
+    model = pate(budget=budget).fit(TRAIN, LABELS, public=PUBLIC)
+    assert budget.charges[0].event == model.event_
+    assert budget.committed == 1
+    with pytest.raises(BudgetExceeded):
+        pate(budget=budget, teacher=lambda: 1 / 0).fit(TRAIN, LABELS, public=PUBLIC)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epsilon": 0.0},
+        {"epsilon": float("nan")},
+        {"delta": 0.0},
+        {"delta": 1.0},
+        {"num_teachers": 1},
+        {"num_teachers": 2.0},
+        {"aggregator": "gnmax"},
+        {"teacher": 3},
+        {"student": None},
+        {"semi_supervised": 1},
+        {"report": "yes"},
+        {"report": CostReport(epsilon=9.0, delta=1e-6)},
+        {"report": CostReport(epsilon=1.0, delta=1e-5)},
+        {
+            "report": CostReport(epsilon=1.0, delta=1e-6),
+            "aggregator": InteractiveGNMax(threshold=1.0, sigma_threshold=1.0, sigma=1.0),
+        },
+    ],
+)
+def test_arguments_are_checked_at_construction(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument):
+        pate(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "named"),
+    [
+        ({"classes": None}, {}, "classes"),
+        ({"classes": [1]}, {}, "classes"),
+        ({}, {"public": None}, "public"),
+        ({}, {"public": PUBLIC[:, :1]}, "public"),
+        ({}, {"public": PUBLIC[:0]}, "minimum of 1"),
+        ({}, {"units": [1, 2]}, "inconsistent"),
+        ({"epsilon": 0.01}, {}, "epsilon"),
+    ],
+)
+def test_fit_refuses_by_public_facts_alone(changes: Any, arguments: Any, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        pate(**changes).fit(TRAIN, LABELS, **({"public": PUBLIC} | arguments))
+
+
+def test_a_student_without_answers_is_constant_and_says_so() -> None:
+    silent = ConfidentGNMax(threshold=1e6, sigma_threshold=20.0, sigma=8.0)
+    with pytest.warns(UserWarning, match="fewer than two classes"):
+        model = pate(aggregator=silent).fit(TRAIN, LABELS, public=PUBLIC)
+    assert set(model.predict(PUBLIC)) == {0}
+    assert model.num_answered_ == 0
+
+
+def test_it_is_cloned_with_its_parameters() -> None:
+    model = pate(source=None)
+    copy = clone(model)
+    assert copy.get_params(deep=False).keys() == model.get_params(deep=False).keys()
+    assert copy.aggregator == model.aggregator
+    assert model.set_params(epsilon=3.0).epsilon == 3.0
+
+
+class Majority(ClassifierMixin, BaseEstimator):
+    """Says the label that most of its rows have: a record sways it as much as can be."""
+
+    def fit(self, x: Any, y: Any) -> Majority:
+        self.said_ = int(np.bincount(y, minlength=2).argmax())
+        return self
+
+    def predict(self, x: Any) -> NDArray[np.int64]:
+        return np.full(len(x), self.said_)
+
+
+def test_the_whole_fit_as_a_black_box() -> None:
+    # Three records, of which one has another label in the neighbour's data... and is missing in the other's.
+    first = (np.zeros((3, 1)), np.array([1, 0, 1]))
+    second = (np.zeros((2, 1)), np.array([1, 0]))
+    aggregator = GNMax(sigma=1.5)
+    delta = 1e-2
+    claimed = PldAccountant().compose(aggregator.plan(1, epsilon=50.0, delta=delta).event).epsilon(delta)
+
+    def run(data: Any, source: Source) -> int:
+        model = pate(
+            teacher=Majority(),
+            student=Majority(),
+            num_teachers=2,
+            aggregator=aggregator,
+            epsilon=claimed * 1.001,
+            delta=delta,
+            classes=[0, 1],
+            source=source,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return int(model.fit(*data, public=np.zeros((1, 1))).predict(np.zeros((1, 1)))[0])
+
+    found = audit(run, first, second, delta=delta, samples=120, source=TestSource("whole"))
+    assert not found.compare(claimed).violated
+
+
+class Checked(PATEClassifier):
+    """With public rows of its own, as scikit-learn's checks know of none, and classes that they use."""
+
+    def __init__(self, *, epsilon: float = 500.0) -> None:
+        self.epsilon = epsilon
+
+    teacher, student = GaussianNB(), GaussianNB()
+    num_teachers, aggregator, delta = 3, GNMax(sigma=0.5), 1e-3
+    classes, semi_supervised, report, budget, n_jobs = (0, 1, 2, 3), False, None, None, None
+
+    @property
+    def source(self) -> Source:
+        """The same for every fit: several checks compare two fits."""
+        return TestSource("checks")
+
+    def fit(self, X: Any, y: Any, public: Any = None, units: Any = None) -> Any:
+        shape = np.asarray(X).shape if not hasattr(X, "tocsr") else X.shape
+        wide = int(shape[1]) if len(shape) == 2 else 1
+        points = np.random.default_rng(0).normal(scale=2.0, size=(40, max(wide, 1)))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "the answers have fewer than two classes")
+            return super().fit(X, y, public=points, units=units)
+
+
+@parametrize_with_checks([Checked()], expected_failed_checks=lambda estimator: PATE)
+def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
+    check(estimator)

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from estimators.checks import unexpected_failures
+from estimators.neighbours import EXTREMES, check_blocks, planned_releases
+from hush.accounting import PldAccountant
+from hush.errors import InvalidArgument
+from hush.estimators import (
+    LearnBounds,
+    PrivateHistogramDensity,
+    PrivateMinMaxScaler,
+    PrivateStandardScaler,
+    PublicOneHotEncoder,
+)
+from hush.randomness import TestSource
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PrivateStandardScaler(epsilon=50.0, bounds=(-10, 10)),
+        PrivateStandardScaler(epsilon=50.0, bounds=LearnBounds()),
+        PrivateMinMaxScaler(epsilon=50.0, bounds=(-10, 10)),
+        PrivateHistogramDensity(epsilon=50.0, bounds=(-10, 10), bins=2),
+    ],
+    ids=["standard", "learned", "minmax", "density"],
+)
+def test_scikit_learn_checks(model):
+    assert unexpected_failures(model) == []
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PrivateStandardScaler(epsilon=1.0, delta=1e-6, bounds=(-1, 1)),
+        PrivateHistogramDensity(epsilon=1.0, bounds=(-1, 1), bins=3),
+    ],
+    ids=["standard", "density"],
+)
+def test_one_row_moves_the_release_by_the_stated_sensitivity(model, monkeypatch):
+    x = np.random.default_rng(0).normal(size=(5, 2))
+    ((plan, before),) = planned_releases(monkeypatch, lambda: model.fit(x))
+    for a in EXTREMES:
+        ((_, after),) = planned_releases(monkeypatch, lambda a=a: model.fit(np.vstack([x, [a, -1.0]])))
+        check_blocks(plan, before, after)
+        assert math.isnan(a) or (before != after).any()
+
+
+def test_learned_bounds():
+    x = np.random.default_rng(0).normal(3.0, 0.5, size=(20_000, 2))
+    model = PrivateStandardScaler(epsilon=1.0, bounds=LearnBounds(share=0.2), source=TestSource(1)).fit(x)
+    assert model.mean_ == pytest.approx(x.mean(axis=0), abs=0.05)
+    assert model.scale_ == pytest.approx(x.std(axis=0), rel=0.2)
+    assert PldAccountant().compose(model.event_).epsilon(0.0) <= 1.0
+    minmax = PrivateMinMaxScaler(epsilon=1.0, bounds=LearnBounds(), source=TestSource(1)).fit(x)
+    assert minmax.guarantee_.epsilon == 1.0
+    assert PldAccountant().compose(minmax.event_).epsilon(0.0) == pytest.approx(1.0)
+    assert (minmax.data_min_ <= 3).all()
+    assert (minmax.data_max_ >= 3).all()
+
+
+def test_nothing_is_learned_from_one_row():
+    model = PrivateMinMaxScaler(epsilon=1.0, bounds=LearnBounds(), source=TestSource(1)).fit([[1e6]])
+    assert (model.data_min_[0], model.data_max_[0]) == (-1.0, 1.0)
+
+
+def test_density_integrates_to_one():
+    x = np.random.default_rng(0).uniform(size=(5000, 2))
+    model = PrivateHistogramDensity(epsilon=1.0, bounds=(0, 2), bins=8, source=TestSource(1)).fit(x)
+    assert model.density_.sum() * 0.25**2 == pytest.approx(1)
+    assert model.score_samples([[0.5, 0.5], [1.9, 1.9]])[0] == pytest.approx(0, abs=0.4)
+    assert model.score_samples([[3.0, 0.5]])[0] == -math.inf
+
+
+def test_one_hot():
+    encoder = PublicOneHotEncoder(categories=[["a", "b"], [1, 2, 3]])
+    rows = np.array([["a", 1], ["c", 3], [None, math.nan]], dtype=object)
+    assert encoder.fit(rows).transform(rows).tolist() == [[1, 0, 1, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]]
+    assert encoder.get_feature_names_out().tolist() == ["x0_a", "x0_b", "x1_1", "x1_2", "x1_3"]
+    other = PublicOneHotEncoder(categories=[["a", "b"], [1, 2, 3]]).fit(rows[:1])
+    assert other.categories_ == encoder.categories_
+    with pytest.raises(InvalidArgument):
+        PublicOneHotEncoder(categories=[["a", "a"]])
+    with pytest.raises(InvalidArgument):
+        encoder.fit(rows[:, :1])
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, math.nan])
+def test_wrong_share(share):
+    with pytest.raises(InvalidArgument):
+        LearnBounds(share=share)
