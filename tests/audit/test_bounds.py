@@ -25,6 +25,7 @@ from hush.audit import (
     Side,
     Split,
     adjusted_log,
+    audit_one_run,
     audit_scores,
     bailey,
     clopper_pearson,
@@ -204,7 +205,12 @@ def test_constant_scores_show_nothing(method: Any) -> None:
 def test_every_rule_finds_a_large_leak(method: Any, rule: Any) -> None:
     rng = np.random.default_rng(5)
     inside, outside = rng.normal(6.0, 1.0, 500), rng.normal(0.0, 1.0, 500)
-    shown = audit_scores(inside, outside, delta=1e-5, method=method, threshold=rule)
+    if isinstance(method, OneRun):
+        coins = rng.permutation(np.repeat([True, False], 500))
+        scores = np.where(coins, rng.normal(6.0, 1.0, 1000), rng.normal(0.0, 1.0, 1000))
+        shown = audit_one_run(scores, coins, delta=1e-5, threshold=rule)
+    else:
+        shown = audit_scores(inside, outside, delta=1e-5, method=method, threshold=rule)
     assert 2.5 < shown.epsilon_lower <= shown.epsilon
     assert 0 < shown.num_in <= 500
 

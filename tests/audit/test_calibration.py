@@ -29,12 +29,13 @@ from hush.audit import (
     Roc,
     Split,
     ThresholdRule,
+    audit_one_run,
     audit_scores,
     gdp_epsilon,
     one_run_epsilon,
     roc,
 )
-from hush.audit._method import Level
+from hush.audit._method import Level, apply_rule
 from hush.audit._rates import RateMethod
 from hush.audit._sample import Sample
 
@@ -116,6 +117,34 @@ def excesses(mechanism: Mechanism, bound: Bounding, audits: int, size: int = SIZ
     return sum(bound(*simulate(mechanism, rng, size)) > mechanism.epsilon for _ in range(audits))
 
 
+def split_excesses(mechanism: Mechanism, rule: ThresholdRule, audits: int, canaries: int = 2 * SIZE) -> int:
+    """The same for canaries of one run, which are split in their own order."""
+    rng, count = np.random.default_rng(20), 0
+    for _ in range(audits):
+        members = rng.random(canaries) < 0.5
+        found = audit_one_run(mechanism.draw(members, rng), members, threshold=rule, delta=mechanism.delta)
+        count += found.epsilon_lower > mechanism.epsilon
+    return count
+
+
+@pytest.mark.parametrize("canaries", [181, 183, 185, 200])
+@pytest.mark.parametrize("name", ["nothing", "laplace"])
+def test_canaries_are_split_without_a_look_at_their_coins(name: str, canaries: int) -> None:
+    count = split_excesses(MECHANISMS[name], Split(), 200, canaries)
+    assert not alarming(count, 200)
+
+
+def test_members_in_front_would_break_the_split() -> None:
+    """The broken twin: a seed then fixes how many of each part are members."""
+    rng, count = np.random.default_rng(20), 0
+    for _ in range(200):
+        members = rng.random(183) < 0.5
+        scores = nothing(members, rng).round()
+        front = Sample(scores[members], scores[~members], np.sort(members)[::-1])
+        count += apply_rule(Split(), OneRun(), front, Level(ERROR, 0.0)).lower > 0
+    assert alarming(count, 200)
+
+
 def alarming(count: int, audits: int) -> bool:
     return bool(binom.sf(count - 1, audits, ERROR) < ALARM)
 
@@ -127,7 +156,10 @@ def check(name: str, method: Method, rule: ThresholdRule | None, audits: int) ->
         result = audit_scores(inside, outside, delta=mechanism.delta, method=method, threshold=rule)
         return result.epsilon_lower
 
-    count = excesses(mechanism, bound, audits)
+    if isinstance(method, OneRun) and isinstance(rule, Split | MultiSplit):
+        count = split_excesses(mechanism, rule, audits)
+    else:
+        count = excesses(mechanism, bound, audits)
     print(f"{name}, {method}, {rule}: {count} of {audits}")
     assert not alarming(count, audits)
 

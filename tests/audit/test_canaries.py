@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from hush.audit.canaries import (
     label_canaries,
 )
 from hush.errors import InvalidArgument
+from hush.guarantee import Relation, Unit
 from hush.randomness import TestSource
 
 
@@ -113,3 +115,26 @@ def test_poisoned_models_bound_the_epsilon_of_one_unit() -> None:
     assert two.epsilon_lower == pytest.approx(2.270957905, abs=1e-9)
     with pytest.raises(InvalidArgument, match="four models"):
         audit_poisoning([1.0], [2.0, 3.0], copies=1)
+
+
+@pytest.mark.parametrize("coins", [np.array(["0", "1"] * 50), np.array([-1, 1] * 50), np.array([np.nan, 0.0] * 50)])
+def test_coins_are_true_or_false(coins: Any) -> None:
+    with pytest.raises(InvalidArgument, match="included"):
+        audit_label_canaries(np.arange(100.0), coins, delta=1e-5)
+
+
+def test_what_so_many_canaries_can_show_at_best() -> None:
+    coins = np.array([True, False] * 100)
+    perfect = audit_label_canaries(coins.astype(float), coins, delta=1e-5, guessed=1.0)
+    assert perfect.epsilon_lower == pytest.approx(float(perfect.details["epsilon_at_best"]))
+    blind = audit_label_canaries(np.zeros(200), coins, delta=1e-5, guessed=1.0)
+    assert blind.details["epsilon_at_best"] == perfect.details["epsilon_at_best"]
+    assert blind.epsilon_lower == 0
+
+
+def test_a_poisoning_audit_says_what_a_copy_is() -> None:
+    found = audit_poisoning(
+        np.arange(40.0) + 100, np.arange(40.0), copies=2, unit=Unit.user(), relation=Relation.REPLACE
+    )
+    assert (found.unit, found.relation) == (Unit.user(), Relation.REPLACE)
+    assert found.epsilon_lower > 0

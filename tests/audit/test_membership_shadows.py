@@ -12,6 +12,7 @@ from scipy.stats import binom
 
 from hush.audit import audit_one_run, roc
 from hush.audit import membership as mi
+from hush.audit._lira import refuse_target
 from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee
 
@@ -200,3 +201,16 @@ def test_the_figure_shows_curves_and_the_claim() -> None:
     assert mi.roc_figure(curves).startswith("<svg")
     with pytest.raises(InvalidArgument):
         mi.roc_figure({})
+
+
+def test_a_target_among_the_shadows_is_found_after_rounding() -> None:
+    rng = np.random.default_rng(0)
+    others = rng.normal(size=(4, 200))
+    others[:, :120] = 103.0  # certainty, rounded: what all models share
+    for target in (others[2], others[2] + 1e-9, others[2].astype(np.float32), np.append(others[2][:-1], 9.0)):
+        with pytest.raises(InvalidArgument, match="not among the shadow models"):
+            refuse_target(np.asarray(target, dtype=np.float64), others)
+    honest = rng.normal(size=200)
+    honest[:150] = 103.0
+    refuse_target(honest, others)
+    refuse_target(np.full(200, 103.0), others)

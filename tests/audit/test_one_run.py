@@ -14,8 +14,11 @@ from scipy.stats import binom, norm
 
 from hush.audit import (
     Bonferroni,
+    Explicit,
+    MultiSplit,
     OneRun,
     OneRunFDP,
+    Split,
     audit_one_run,
     audit_scores,
     gdp_epsilon,
@@ -197,3 +200,43 @@ def test_counts_that_cannot_be_are_refused(bound: Any, counts: tuple[int, int, i
 def test_significance_is_a_probability(bound: Any, significance: float) -> None:
     with pytest.raises(InvalidArgument):
         bound(10, 5, 5, significance=significance)
+
+
+@pytest.mark.parametrize("rule", [Split(), MultiSplit(num_splits=3)], ids=str)
+def test_canaries_without_an_order_are_not_split(rule: Any) -> None:
+    rng = np.random.default_rng(1)
+    for method in (OneRun(), OneRunFDP()):
+        with pytest.raises(InvalidArgument, match="use audit_one_run"):
+            audit_scores(rng.normal(size=90), rng.normal(size=93), delta=1e-3, method=method, threshold=rule)
+    with pytest.raises(InvalidArgument, match="coins decided the order"):
+        audit_one_run(rng.normal(size=100), np.arange(100) < 50, threshold=rule)
+
+
+def test_rules_choose_the_guesses_of_one_run() -> None:
+    rng = np.random.default_rng(2)
+    coins = rng.random(1000) < 0.5
+    scores = rng.normal(size=1000) + 4 * coins
+    for rule in (Bonferroni(), Explicit(2.0), Split(), MultiSplit(num_splits=5)):
+        assert audit_one_run(scores, coins, threshold=rule).epsilon_lower > 1.5
+    same = audit_scores(scores[coins], scores[~coins], method=OneRun(), threshold=Explicit(2.0))
+    assert audit_one_run(scores, coins, threshold=Explicit(2.0)) == same
+    with pytest.raises(InvalidArgument, match="threshold="):
+        audit_one_run(scores, coins, num_guesses=5, threshold=Split())
+
+
+@pytest.mark.parametrize(
+    ("num_in", "total", "fair"), [(900, 1000, False), (60, 1000, False), (450, 1000, True), (3, 3, None)]
+)
+def test_coins_that_were_not_fair_are_refused(num_in: int, total: int, fair: bool | None) -> None:
+    """Of coins that fall on one side, a guess of that side is right, whatever the mechanism does."""
+    scores = np.random.default_rng(3).normal(size=total)
+    coins = np.random.default_rng(4).permutation(np.arange(total) < num_in)
+    if fair:
+        assert audit_one_run(scores, coins, num_guesses=50).num_in == num_in
+        return
+    with pytest.raises(InvalidArgument, match="fair coin" if fair is False else "scores_out"):
+        audit_one_run(scores, coins, num_guesses=total // 2)
+    if fair is False:
+        for method in (OneRun(), OneRunFDP(num_guesses=5)):
+            with pytest.raises(InvalidArgument, match="fair coin"):
+                audit_scores(scores[coins], scores[~coins], delta=1e-3, method=method)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -147,3 +148,20 @@ def test_the_best_of_more_than_were_paid_for_is_refused() -> None:
         best_of([replace(audits[0], bound=Bound.ESTIMATE)])
     with pytest.raises(InvalidArgument):
         best_of([])
+
+
+def test_what_is_printed_agrees_with_the_verdict() -> None:
+    found = epsilon_from_counts(900, 1000, 300, 1000)
+    for claimed in (found.epsilon_lower - 1e-7, found.epsilon_lower + 1e-7, found.epsilon_lower, 1.0, 2.0):
+        said = found.compare(claimed)
+        shown, stated = (float(each) for each in re.findall(r"(?:>=|claimed) ([0-9.]+) at", said.sentence))
+        assert (shown > stated) is said.violated
+        assert shown <= found.epsilon_lower
+    assert "more than the claimed 1 at" in found.compare(1.0).sentence
+
+
+def test_counts_say_what_the_worlds_differ_in() -> None:
+    found = epsilon_from_counts(90, 100, 3, 100, unit=Unit.user(), relation=Relation.REPLACE)
+    assert (found.unit, found.relation) == (Unit.user(), Relation.REPLACE)
+    with pytest.raises(InvalidArgument):
+        epsilon_from_counts(90, 100, 3, 100, unit="user")  # type: ignore[arg-type]

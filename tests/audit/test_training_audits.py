@@ -22,9 +22,9 @@ from hush.audit.training import (
     observe,
 )
 from hush.errors import InvalidArgument, Unsupported
-from hush.guarantee import Bound
+from hush.guarantee import Bound, Relation
 from hush.randomness import TestSource
-from hush.training import Adaptive, Exponential, Microbatches, Schedule
+from hush.training import Adaptive, Exponential, Full, Microbatches, Schedule
 
 
 @pytest.fixture(scope="module")
@@ -143,3 +143,21 @@ def test_a_canary_without_a_gradient_is_refused() -> None:
     )
     with pytest.raises(InvalidArgument, match="not zero"):
         observe(silent, observations=1, source=TestSource(1))
+
+
+def test_samples_under_replacement_are_no_pair_of_one_gaussian() -> None:
+    """Both worlds sample their unit: pairs are in order more often than one sampled Gaussian allows."""
+    settings = {"dataset": ASIDE, "noise_multiplier": 1.0, "relation": Relation.REPLACE}
+    seen = observe(setup(batch_size=5, **settings), observations=40, source=TestSource(6))
+    with pytest.raises(Unsupported, match="both worlds sample their unit"):
+        audit_gaussian(seen, delta=1e-5)
+    assert not compare_claim(seen).violated
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_relations_keep_their_claims_without_sampling(relation: Relation) -> None:
+    seen = observe(setup(noise_multiplier=2.0, relation=relation), observations=600, source=TestSource(7))
+    assert isinstance(seen.plan.sampling, Full)
+    found, claimed = audit_gaussian(seen, delta=1e-5, confidence=0.999), seen.claimed(1e-5)
+    assert 0.5 * claimed.epsilon < found.epsilon_lower <= claimed.epsilon
+    assert not found.compare(claimed).violated

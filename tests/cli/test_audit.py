@@ -24,8 +24,8 @@ def scores(tmp_path: Path) -> Path:
     return file
 
 
-def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    assert main(["audit", *arguments, "--json"]) == 0
+def run_json(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> dict[str, Any]:
+    assert main(["audit", *arguments, "--json"]) == status
     return dict(json.loads(capsys.readouterr().out))
 
 
@@ -39,10 +39,13 @@ def test_a_file_of_scores(capsys: pytest.CaptureFixture[str], scores: Path) -> N
 
 
 def test_a_claim_beside_it(capsys: pytest.CaptureFixture[str], scores: Path) -> None:
-    assert run_json(capsys, str(scores), "--epsilon", "0.1")["verdict"] == "violated"
+    assert run_json(capsys, str(scores), "--epsilon", "0.1", status=3)["verdict"] == "violated"
     assert run_json(capsys, str(scores), "--epsilon", "9")["verdict"] == "consistent"
-    assert main(["audit", str(scores), "--epsilon", "0.1"]) == 0
-    assert "Violated: " in capsys.readouterr().out
+    assert main(["audit", str(scores), "--epsilon", "0.1"]) == 3
+    printed = capsys.readouterr()
+    assert "Violated: " in printed.out
+    assert "Assumed: The scores are independent" in printed.out
+    assert printed.err == ""
 
 
 def test_a_gaussian_audit_shows_more(capsys: pytest.CaptureFixture[str], scores: Path) -> None:
@@ -63,6 +66,10 @@ def test_a_gaussian_audit_shows_more(capsys: pytest.CaptureFixture[str], scores:
         ("score,member\n1,1\n", "scores_out"),
         ("score,member\nnan,1\n1,0\n", "NaN"),
         ("", "member and score"),
+        ("score,member,score\n1,1,2\n", "one column named score"),
+        ("score,member\n1,0.5\n", "1 or 0 in line 2"),
+        ("score,member\n1,nan\n", "1 or 0 in line 2"),
+        ("score,member\n1\n", "1 or 0 in line 2"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused(
@@ -80,3 +87,71 @@ def test_a_file_that_is_wrong_is_refused(
 def test_what_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", str(tmp_path / "nothing")]) == 2
     assert "a file of scores" in capsys.readouterr().err
+
+
+@pytest.fixture
+def canaries(tmp_path: Path) -> Path:
+    """One model's canaries, in the order in which their coins were thrown."""
+    rng = np.random.default_rng(3)
+    coins = rng.random(600) < 0.5
+    values = rng.normal(size=600) + 4 * coins
+    rows = [f"{score!r},{int(coin)}" for score, coin in zip(values.tolist(), coins.tolist(), strict=True)]
+    file = tmp_path / "canaries.csv"
+    file.write_text("\n".join(["score,member", *rows]) + "\n", encoding="utf-8")
+    return file
+
+
+def test_canaries_of_one_run(capsys: pytest.CaptureFixture[str], canaries: Path) -> None:
+    for rule in ("bonferroni", "split", "multi-split", "2.5"):
+        found = run_json(capsys, str(canaries), "--one-run", "--threshold", rule)
+        assert found["method"] == "one run"
+        assert found["epsilon_lower"] > 1.5
+    assert main(["audit", str(canaries), "--one-run"]) == 0
+    assert "fair coin" in capsys.readouterr().out
+
+
+def test_coins_that_decided_the_order_or_were_unfair(
+    capsys: pytest.CaptureFixture[str], scores: Path, tmp_path: Path
+) -> None:
+    few = tmp_path / "few.csv"
+    few.write_text("score,member\n" + "1,1\n" * 90 + "0,0\n" * 10, encoding="utf-8")
+    assert main(["audit", str(few), "--one-run"]) == 2
+    assert "fair coin" in capsys.readouterr().err
+    assert main(["audit", str(scores), "--one-run", "--threshold", "split"]) == 2
+    assert "coins decided the order" in capsys.readouterr().err
+
+
+def test_a_threshold_of_a_file(capsys: pytest.CaptureFixture[str], scores: Path) -> None:
+    found = run_json(capsys, str(scores), "--threshold", "1.0")
+    assert found["threshold_rule"] == "threshold fixed beforehand"
+    assert found["details"]["threshold"] == 1.0
+    for wrong in ("nan", "best"):
+        assert main(["audit", str(scores), "--threshold", wrong]) == 2
+        assert "--threshold=" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("header", "yes", "no"),
+    [("score,member", "1.0", "0.0"), (" score , member ", " True", "false "), ("member,score,x", "yes", "no")],
+)
+def test_files_as_other_programs_write_them(
+    header: str, yes: str, no: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "scores.csv"
+    first = header.startswith("member")
+    rows = [(yes, f"{5 + k}") for k in range(20)] + [(no, f"{k % 3}") for k in range(30)]
+    lines = [",".join((*row, "z") if first else row[::-1]) for row in rows]
+    file.write_text("\n".join([header, *lines]) + "\n\n", encoding="utf-8")
+    found = run_json(capsys, str(file))
+    assert (found["num_in"], found["num_out"]) == (20, 30)
+    assert found["epsilon_lower"] > 0
+
+
+def test_options_that_have_no_use_are_refused(tmp_path: Path, scores: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in (["--delta", "1e-5"], ["--method", "gaussian"], ["--threshold", "1"], ["--one-run"]):
+        assert main(["audit", str(tmp_path), *option]) == 2
+        assert f"{option[0]}=" in capsys.readouterr().err
+    assert main(["audit", str(scores), "--seconds", "5"]) == 2
+    assert "--seconds=" in capsys.readouterr().err
+    assert main(["audit", str(scores), "--method", "gaussian"]) == 2
+    assert "--delta=" in capsys.readouterr().err

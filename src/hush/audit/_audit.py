@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from hush.audit._counts import BEFOREHAND
+from hush.audit._guesses import check_coins
 from hush.audit._method import Level, Method, apply_rule
 from hush.audit._one_run import GuessMethod, OneRun
 from hush.audit._rates import ClopperPearson
 from hush.audit._result import AuditResult, check_confidence
 from hush.audit._sample import Sample, as_scores
-from hush.audit._thresholds import Explicit, ThresholdRule
+from hush.audit._thresholds import Explicit, MultiSplit, Split, ThresholdRule
 from hush.errors import InvalidArgument, check_count, check_delta, check_instance
 from hush.guarantee import Bound, Relation, Unit
 
 _CLOPPER_PEARSON = ClopperPearson()
 _EXAMPLE = Unit.example()
+_SORTED = 32  # fair coins, so many, fall in two runs with a probability below 2e-8
 
 
 def audit_scores(
@@ -48,7 +50,8 @@ def audit_scores(
         confidence: Of the bound.
         method: `ClopperPearson`, `GaussianDP`, `OneRun`, `OneRunFDP` or `Jeffreys`: values, not names.
         threshold: `Explicit`, `Bonferroni`, `Split` or `MultiSplit`. None is `Bonferroni` (`Split` for `Jeffreys`), and
-            is what a method takes that has its number of guesses.
+            is what a method takes that has its number of guesses. Canaries of one run are split by `audit_one_run`,
+            which knows their order.
         num_trials: How many audits were made, or would have been, of which this is the most telling: other attacks,
             other seeds, the score with its sign turned. What may fail is divided by it.
         unit: What the two worlds differ in.
@@ -74,8 +77,25 @@ def audit_scores(
     check_instance("relation", relation, Relation)
     trials = check_count("num_trials", num_trials)
     level = Level((1 - check_confidence(confidence)) / trials, check_delta("delta", delta))
+    sample = Sample.of(scores_in, scores_out)
     rule = _rule(method, threshold)
-    found = apply_rule(rule, method, Sample.of(scores_in, scores_out), level)
+    return _audited(sample, method, rule, level, confidence=confidence, trials=trials, unit=unit, relation=relation)
+
+
+def _audited(
+    sample: Sample,
+    method: Method,
+    rule: ThresholdRule | None,
+    level: Level,
+    *,
+    confidence: float,
+    trials: int,
+    unit: Unit,
+    relation: Relation,
+) -> AuditResult:
+    if isinstance(method, GuessMethod):
+        check_coins(sample.num_in, sample.num_out)
+    found = apply_rule(rule, method, sample, level)
     return AuditResult(
         epsilon=found.point,
         epsilon_lower=found.lower,
@@ -98,8 +118,9 @@ def audit_one_run(
     scores: ArrayLike,
     included: ArrayLike,
     *,
-    num_guesses: int,
+    num_guesses: int | None = None,
     num_out_guesses: int = 0,
+    threshold: ThresholdRule | None = None,
     delta: float = 0.0,
     confidence: float = 0.95,
     num_trials: int = 1,
@@ -109,10 +130,12 @@ def audit_one_run(
     """Bound epsilon from one run with many canaries, each of which a fair coin included.
 
     Args:
-        scores: One for each canary, included or not.
+        scores: One for each canary, included or not, in an order that no coin decided.
         included: How the coins fell: booleans.
-        num_guesses: How many of the highest scores are guessed to be members; fixed beforehand.
+        num_guesses: How many of the highest scores are guessed to be members; fixed beforehand. None leaves it to
+            ``threshold``.
         num_out_guesses: How many of the lowest are guessed not to be.
+        threshold: The rule that chooses whom to guess, where ``num_guesses`` is None; `Bonferroni` by default.
         delta: At which epsilon is meant.
         confidence: Of the bound.
         num_trials: As in `audit_scores`.
@@ -123,8 +146,9 @@ def audit_one_run(
         With probability ``confidence`` the true epsilon at ``delta`` is at least ``epsilon_lower``.
 
     Assumes:
-        Fair, independent coins (the caller's duty). Numbers of guesses fixed before the scores were seen (the
-        caller's duty); for a choice of them that is corrected for, use `audit_scores` with ``OneRun()``.
+        Fair, independent coins (the caller's duty; checked here is only that not far too many fell on one side).
+        Numbers of guesses fixed before the scores were seen (the caller's duty); a rule's choice is corrected for. To
+        split, an order of the canaries that no coin decided (the caller's duty; members all in front are refused).
 
     References:
         Steinke, Nasr & Jagielski 2023, Theorem 5.2.
@@ -132,16 +156,17 @@ def audit_one_run(
     values, coins = as_scores("scores", scores), np.asarray(included)
     if coins.dtype != np.bool_ or coins.shape != values.shape:
         raise InvalidArgument("included", f"{coins.dtype} array of shape {coins.shape}", "one boolean for each score")
-    return audit_scores(
-        values[coins],
-        values[~coins],
-        delta=delta,
-        confidence=confidence,
-        method=OneRun(num_guesses=num_guesses, num_out_guesses=num_out_guesses),
-        num_trials=num_trials,
-        unit=unit,
-        relation=relation,
-    )
+    check_instance("unit", unit, Unit)
+    check_instance("relation", relation, Relation)
+    method = OneRun(num_guesses=num_guesses, num_out_guesses=num_out_guesses)
+    trials = check_count("num_trials", num_trials)
+    level = Level((1 - check_confidence(confidence)) / trials, check_delta("delta", delta))
+    rule = _rule(method, threshold)
+    if isinstance(rule, Split | MultiSplit):
+        _check_order(coins)
+    both = Sample.of(values[coins], values[~coins])
+    sample = Sample(both.inside, both.outside, coins)
+    return _audited(sample, method, rule, level, confidence=confidence, trials=trials, unit=unit, relation=relation)
 
 
 def best_of(results: Sequence[AuditResult]) -> AuditResult:
@@ -169,6 +194,14 @@ def best_of(results: Sequence[AuditResult]) -> AuditResult:
     if len(meanings) > 1:
         raise InvalidArgument("results", "bounds", "audits of one confidence, delta, unit and relation")
     return max(results, key=lambda result: result.epsilon_lower)
+
+
+def _check_order(coins: NDArray[np.bool_]) -> None:
+    """Refuse to split canaries that were sorted by their coins."""
+    changes = int(np.count_nonzero(coins[1:] != coins[:-1]))
+    if changes <= 1 and coins.size >= _SORTED:
+        advice = "Members in front mean that the coins decided the order", "Pass the order in which coins were thrown"
+        raise InvalidArgument("included", "sorted coins", "canaries in an order of their own, to split them", *advice)
 
 
 def _stated(rule: ThresholdRule | None) -> tuple[str, ...]:

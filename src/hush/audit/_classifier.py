@@ -124,14 +124,26 @@ class HockeyStick:
 
     def _event(self, score: Score, scores: tuple[Scores, Scores], swapped: bool, delta: float) -> Event:
         ordered = [-values for values in reversed(scores)] if swapped else list(scores)
-        # At or above what the likeliest outputs reach, nothing would be left: then the top half per cent is taken.
-        threshold = min(self.epsilon, float(np.quantile(ordered[1], 0.995, method="inverted_cdf")))
-        hits = [int(np.count_nonzero(values >= threshold)) for values in ordered]
+        threshold = max(self._thresholds(ordered), key=lambda each: _promise(ordered, each, delta))
         return Event(
             score=score,
             name="log-ratio of bins",
             threshold=-threshold if swapped else threshold,
             above=not swapped,
             swapped=swapped,
-            promise=promise_of(hits[0], hits[1], len(scores[0]), delta),
+            promise=_promise(ordered, threshold, delta),
         )
+
+    def _thresholds(self, ordered: list[Scores]) -> list[float]:
+        """Return the claim, and where the likeliest outputs are below it, the top half per cent of the others.
+
+        The other input's outputs may be one atom, which would take in everything: so the next value above it, too.
+        """
+        top = min(self.epsilon, float(np.quantile(ordered[1], 0.995, method="inverted_cdf")))
+        both = np.concatenate(ordered)
+        return [self.epsilon, top, float(np.min(both, where=both > top, initial=np.inf))]
+
+
+def _promise(ordered: list[Scores], threshold: float, delta: float) -> float:
+    hits = [int(np.count_nonzero(values >= threshold)) for values in ordered]
+    return promise_of(hits[0], hits[1], len(ordered[0]), delta)

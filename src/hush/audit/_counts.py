@@ -12,7 +12,7 @@ from scipy.special import betainccinv, betaincinv
 
 from hush.audit._result import AuditResult, check_confidence
 from hush.errors import InvalidArgument, check_count, check_delta, check_instance
-from hush.guarantee import Guarantee
+from hush.guarantee import Guarantee, Relation, Unit
 
 Floats = NDArray[np.float64]
 
@@ -90,6 +90,8 @@ def epsilon_from_counts(
     confidence: float = 0.95,
     group_size: int = 1,
     num_trials: int = 1,
+    unit: Unit = Unit.example(),
+    relation: Relation = Relation.ADD_OR_REMOVE,
 ) -> AuditResult:
     """Bound epsilon from the counts of one test that was fixed beforehand.
 
@@ -107,6 +109,8 @@ def epsilon_from_counts(
         group_size: In how many units the two worlds differ (a poisoned point repeated k times: k). The bound is for
             one unit, by group privacy.
         num_trials: How many audits were, or could have been, made of which this is the most telling.
+        unit: What the two worlds differ in.
+        relation: How they differ.
 
     Returns:
         The bound; the point estimate has the rates as observed.
@@ -126,6 +130,8 @@ def epsilon_from_counts(
     for name, count, size in zip(("tp", "fp"), counts, sizes, strict=True):
         if count > size:
             raise InvalidArgument(name, count, "at most as many as there are trials")
+    check_instance("unit", unit, Unit)
+    check_instance("relation", relation, Relation)
     delta, group = check_delta("delta", delta), check_count("group_size", group_size)
     error = (1 - check_confidence(confidence)) / check_count("num_trials", num_trials)
     tpr_low = float(clopper_pearson(counts[0], sizes[0], error / 2, Side.LOWER))
@@ -149,6 +155,8 @@ def epsilon_from_counts(
             "num_trials": num_trials,
         },
         assumptions=(INDEPENDENT, "The test was fixed before the trials"),
+        unit=unit,
+        relation=relation,
     )
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import bdtr
 
 from hush.audit._sample import Floats, Sample
 from hush.errors import InvalidArgument, check_count
 
 _SPACING = 1.25  # between numbers of guesses that are tried: precision changes slowly, and fewer cost less
+
+_UNFAIR = 1e-6  # coins less likely than this are no fair ones
 
 
 def check_guesses(accused: int | None, cleared: int) -> None:
@@ -20,6 +23,20 @@ def check_guesses(accused: int | None, cleared: int) -> None:
             raise InvalidArgument("num_out_guesses", cleared, "0 without num_guesses", "Fix both, or neither")
         return
     check_count("num_guesses", accused, minimum=0 if cleared else 1)
+
+
+def check_coins(num_in: int, num_out: int) -> None:
+    """Refuse numbers of members and others that fair coins do not give: the bound would be of the coins."""
+    total = num_in + num_out
+    chance = 2 * float(bdtr(min(num_in, num_out), total, 0.5))
+    if not chance >= _UNFAIR:
+        raise InvalidArgument(
+            "included",
+            f"{num_in} of {total} canaries",
+            "about half of them, as by a fair coin for each",
+            f"Fair coins fall so unevenly with a probability below {_UNFAIR:g}",
+            "One-run bounds assume them: throw one for each canary, as label_canaries does",
+        )
 
 
 def numbers_of_guesses(size: int, error: float) -> list[int]:

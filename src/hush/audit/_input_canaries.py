@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hush.audit._audit import audit_one_run
+from hush.audit._one_run import one_run_epsilon
 from hush.audit._result import AuditResult
+from hush.audit._signals import mask
 from hush.errors import InvalidArgument, check_count
 from hush.guarantee import Relation, Unit
 from hush.randomness import Source, source_or_default, uniform_below
@@ -91,6 +93,9 @@ def audit_label_canaries(
         unit: What a canary is.
         relation: How the canary that takes part differs from the one that does not.
 
+    Returns:
+        The bound; ``epsilon_at_best`` in its details is what it would be if every guess were right.
+
     Guarantee:
         With probability ``confidence``, epsilon_lower is at most the true epsilon of one run at delta.
 
@@ -102,16 +107,17 @@ def audit_label_canaries(
         Steinke, Nasr & Jagielski 2023, Theorem 5.2 (one run); that runs with coins of their own can be joined is
         parallel composition.
     """
-    found, coins = np.atleast_2d(np.asarray(scores, dtype=np.float64)), np.atleast_2d(np.asarray(included))
-    if found.shape != coins.shape or found.ndim != 2:
-        raise InvalidArgument("scores", found.shape, f"one for each coin, {coins.shape}")
+    found = np.atleast_2d(np.asarray(scores, dtype=np.float64))
+    if found.ndim != 2:
+        raise InvalidArgument("scores", found.shape, "[runs, canaries] or [canaries]")
+    coins = mask("included", np.atleast_2d(np.asarray(included)), found.shape)
     if not 0 < guessed <= 1:
         raise InvalidArgument("guessed", guessed, "a share in (0, 1]")
     centred = calibrated_scores(found)
     each = max(int(centred.size * guessed / 2), 1)
-    return audit_one_run(
+    result = audit_one_run(
         centred.ravel(),
-        coins.ravel().astype(bool),
+        coins.ravel(),
         num_guesses=each,
         num_out_guesses=min(each, centred.size - each),
         delta=delta,
@@ -119,6 +125,9 @@ def audit_label_canaries(
         unit=Unit.example() if unit is None else unit,
         relation=relation,
     )
+    guesses = int(result.details["num_guesses"])
+    best = one_run_epsilon(centred.size, guesses, guesses, significance=1 - confidence, delta=delta)
+    return replace(result, details={**result.details, "epsilon_at_best": best})
 
 
 def calibrated_scores(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,6 +14,8 @@ from hush.errors import InvalidArgument, check_instance
 # Carlini et al. 2022, Section VI.D: with fewer models, one variance for all examples does better.
 _MANY_MODELS = 64
 _LEAST_SPREAD = 1e-12
+_ROUNDING = 1e-6  # of single precision, and of what is stored with six digits
+_ENOUGH = 8  # values that two models cannot share by chance
 
 
 class Variance(Enum):
@@ -132,15 +134,36 @@ def _aligned(target: ArrayLike, shadows: ArrayLike, included: ArrayLike) -> tupl
 
 
 def refuse_target(own: Floats, others: Floats) -> None:
-    """Refuse a target that is among the shadow models: their membership would be known for it, and scored."""
+    """Refuse a target that is among the shadow models: their membership would be known for it, and scored.
+
+    Found is a row that agrees, but for rounding, with the target's at more than half of the examples where the target
+    says what it says nowhere else. Not found is a shadow model that was trained on the target's own sample with other
+    randomness, or one whose answers were changed by more than rounding: that there is none is the caller's duty.
+    """
+    mine = own.ravel()
     # A constant model says nothing of anybody; two of them may be equal without being one.
-    if own.size > 1 and np.ptp(own) > 0 and any(np.array_equal(own, other) for other in others):
-        raise InvalidArgument(
-            "target",
-            "...",
-            "a model that is not among the shadow models",
-            "Attacks fitted on the target's own members would find them in any model. Leave its row out",
-        )
+    if not (mine.size > 1 and np.ptp(mine) > 0):
+        return
+    telling = _told_once(mine)
+    for other in others.reshape(len(others), -1):
+        same = np.abs(other - mine) <= _ROUNDING * np.maximum(np.abs(mine), 1.0)
+        if np.array_equal(mine, other) or (telling.sum() >= _ENOUGH and same[telling].mean() > 0.5):
+            raise InvalidArgument(
+                "target",
+                "...",
+                "a model that is not among the shadow models",
+                "Attacks fitted on the target's own members would find them in any model. Leave its row out",
+            )
+
+
+def _told_once(values: Floats) -> Bools:
+    """Return which values no other is near to: certainty, rounded, is what models that have nothing in common share."""
+    order = np.argsort(values)
+    gaps = np.diff(values[order], prepend=-np.inf, append=np.inf)
+    near = 4 * _ROUNDING * np.maximum(np.abs(values[order]), 1.0)
+    found = np.zeros(len(values), dtype=np.bool_)
+    found[order] = (gaps[:-1] > near) & (gaps[1:] > near)
+    return found
 
 
 def _variance(variance: Variance | None, num_models: int) -> Variance:

@@ -11,6 +11,7 @@ from hush.audit._counts import Side, clopper_pearson, epsilon_at, epsilon_from_c
 from hush.audit._result import AuditResult, check_confidence
 from hush.audit._softmax import fit_softmax
 from hush.errors import InvalidArgument, check_count, check_positive
+from hush.guarantee import Relation, Unit
 
 Floats = NDArray[np.float64]
 
@@ -66,12 +67,28 @@ def clip_bkd(inputs: ArrayLike, labels: ArrayLike, *, num_classes: int, norm: fl
 
 
 def audit_poisoning(
-    statistics_in: ArrayLike, statistics_out: ArrayLike, *, copies: int, delta: float = 0.0, confidence: float = 0.95
+    statistics_in: ArrayLike,
+    statistics_out: ArrayLike,
+    *,
+    copies: int,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    unit: Unit = Unit.example(),
+    relation: Relation = Relation.ADD_OR_REMOVE,
 ) -> AuditResult:
     """Bound the epsilon of one unit from models that were trained with a poison and without.
 
     Every other model chooses the threshold; the others are counted. The worlds differ in ``copies`` units, which is
     accounted for by group privacy.
+
+    Args:
+        statistics_in: `Poison.statistic` of models trained with the poison.
+        statistics_out: The same of models trained without.
+        copies: In how many units the worlds differ.
+        delta: At which epsilon is meant.
+        confidence: Of the bound.
+        unit: What one copy is.
+        relation: How the worlds differ.
 
     Guarantee:
         With probability ``confidence``, epsilon_lower is at most the true epsilon of one unit at delta.
@@ -95,7 +112,15 @@ def audit_poisoning(
     best = thresholds[int(np.argmax(epsilon_at(tpr, fpr, delta)))]
     tp, fp = (int((each > best).sum()) for each in counted)
     found = epsilon_from_counts(
-        tp, len(counted[0]), fp, len(counted[1]), delta=delta, confidence=confidence, group_size=copies
+        tp,
+        len(counted[0]),
+        fp,
+        len(counted[1]),
+        delta=delta,
+        confidence=confidence,
+        group_size=copies,
+        unit=unit,
+        relation=relation,
     )
     return replace(
         found,

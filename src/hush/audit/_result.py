@@ -200,8 +200,9 @@ class AuditResult:
             )
 
     def _sentence(self, claim: Guarantee, violated: bool) -> str:
-        shown = f"epsilon >= {floored(self.epsilon_lower)} at delta = {self.delta:g} ({100 * self.confidence:g} %)"
-        said = f"{claim.epsilon:.3g} at delta = {claim.delta:g}"
+        low, high = _told_apart(self.epsilon_lower, claim.epsilon)
+        shown = f"epsilon >= {low} at delta = {self.delta:g} ({100 * self.confidence:g} %)"
+        said = f"{high} at delta = {claim.delta:g}"
         if violated:
             return f"Violated: the attack shows {shown}, more than the claimed {said}."
         return f"Consistent: the attack shows {shown}, no more than the claimed {said}; a stronger one might."
@@ -214,11 +215,20 @@ def check_confidence(confidence: Any) -> float:
     return float(confidence)
 
 
-def floored(value: float) -> str:
-    """Write a lower bound with three digits, never more than it is."""
-    digits = Decimal(repr(float(value)))
-    step = Decimal(1).scaleb(digits.adjusted() - 2)
-    return f"{float(digits.quantize(step, rounding=ROUND_FLOOR)):.3g}" if digits else "0"
+def floored(value: float, digits: int = 3) -> str:
+    """Write a lower bound with so many digits, never more than it is."""
+    exact = Decimal(repr(float(value)))
+    step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    return f"{float(exact.quantize(step, rounding=ROUND_FLOOR)):.{digits}g}" if exact else "0"
+
+
+def _told_apart(shown: float, claimed: float) -> tuple[str, str]:
+    """Write both with three digits, or as many more as it takes for what is read to be what is."""
+    for digits in range(3, 18):
+        low, high = floored(shown, digits), f"{claimed:.{digits}g}"
+        if (float(low) > float(high)) is (shown > claimed):
+            break
+    return low, high
 
 
 def _plain(value: float | int | str) -> float | int | str:

@@ -13,6 +13,7 @@ from hush.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 # Between neighbouring counts at which bands are corrected for, what rounding to them costs at most: a standard
 # deviation of the count, or a twentieth of it.
@@ -21,10 +22,14 @@ _SHARE = 0.05
 
 @dataclass(frozen=True)
 class Sample:
-    """Scores of members and of others; the higher, the more a record looks like a member's."""
+    """Scores of members and of others; the higher, the more a record looks like a member's.
+
+    ``coins``, where known, says which of the canaries, in an order of their own, are members; their scores come in it.
+    """
 
     inside: Floats
     outside: Floats
+    coins: Bools | None = None
 
     @classmethod
     def of(cls, scores_in: ArrayLike, scores_out: ArrayLike) -> Sample:
@@ -81,12 +86,25 @@ class Sample:
         return Sample(a, c), Sample(b, d)
 
     def pooled(self, fraction: float, rng: np.random.Generator) -> tuple[Sample, Sample]:
-        """Split all together, without a look at who is a member: for canaries that coins included."""
+        """Split canaries in their own order, without a look at who is a member: what is left has fair coins.
+
+        With members in front, a seed would fix how many of each part are members: then the coins would be fair no more.
+        """
+        if self.coins is None:
+            raise InvalidArgument(
+                "threshold",
+                "a split",
+                "another rule where the order of the canaries is unknown",
+                "To split without a look at the coins, use audit_one_run(scores, included, threshold=...)",
+            )
         size = self.num_in + self.num_out
         first = np.zeros(size, dtype=bool)
         first[rng.permutation(size)[: round(size * fraction)]] = True
-        members, others = first[: self.num_in], first[self.num_in :]
-        return Sample(self.inside[members], self.outside[others]), Sample(self.inside[~members], self.outside[~others])
+        parts = first, ~first
+        one, two = (
+            Sample(self.inside[part[self.coins]], self.outside[part[~self.coins]], self.coins[part]) for part in parts
+        )
+        return one, two
 
 
 def as_scores(name: str, values: ArrayLike) -> Floats:

@@ -85,7 +85,7 @@ def value_ratio(first: Rows, second: Rows) -> Score:
 
 def _keys(rows: Rows) -> NDArray[Any]:
     """Write rows as things that can be sorted and are equal where the rows are, NaN included."""
-    plain = np.ascontiguousarray(np.where(rows == 0, 0.0, rows))  # -0.0 is 0.0
+    plain = np.ascontiguousarray(rows + 0.0)  # -0.0 is 0.0; as an output it comes as another number
     if plain.shape[1] == 1:  # integers are compared faster than bytes
         return plain.ravel().view(np.int64)
     return plain.view(np.dtype((np.void, plain.shape[1] * 8))).ravel()

@@ -13,8 +13,8 @@ from hush.audit._counts import Side, clopper_pearson, epsilon_at, epsilon_from_c
 from hush.audit._observed_steps import STATISTICS, Floats, Observations
 from hush.audit._result import AuditResult, Comparison, check_confidence
 from hush.errors import InvalidArgument, Unsupported, check_count
-from hush.guarantee import Guarantee
-from hush.training import Full, Microbatches, Poisson, Projected
+from hush.guarantee import Guarantee, Relation
+from hush.training import Full, Microbatches, Plan, Poisson, Projected
 
 _POINTS = 24  # of the claimed curve
 _CANDIDATES = 200  # thresholds of each statistic
@@ -111,7 +111,8 @@ def audit_gaussian(
     Observations with and without the canary are compared in pairs. With mu-GDP nobody orders a pair rightly with a
     probability above Phi(mu / sqrt(2)): the two orders are told apart as N(mu, 1) x N(0, 1) and N(0, 1) x N(mu, 1) are.
     On Poisson samples of rate q it is 1/2 + q (Phi(mu / sqrt(2)) - 1/2): the two orders differ by q times as much. So
-    the number of pairs in order bounds mu, by one binomial bound, and there is no threshold to choose.
+    the number of pairs in order bounds mu, by one binomial bound, and there is no threshold to choose. Where a unit is
+    replaced, both worlds sample one, and this does not hold: that is refused on samples.
 
     Args:
         observations: What was seen.
@@ -142,8 +143,8 @@ def audit_gaussian(
     low = float(clopper_pearson(ordered, pairs, level, Side.LOWER))
     lower, guess = (_mu(share, rate, observations.steps) for share in (low, ordered / (pairs + 1)))
     return AuditResult(
-        epsilon=_composed(max(lower, guess), rate, total, delta),
-        epsilon_lower=_composed(lower, rate, total, delta),
+        epsilon=_composed(max(lower, guess), rate, total, delta, observations.plan),
+        epsilon_lower=_composed(lower, rate, total, delta, observations.plan),
         confidence=confidence,
         method="pairs of a Gaussian mechanism" if rate == 1 else "pairs of a Poisson-sampled Gaussian mechanism",
         threshold_rule="no threshold",
@@ -165,6 +166,11 @@ def _rate(observations: Observations) -> float:
         raise Unsupported("a Gaussian audit of steps that are no plain Gaussian mechanism", "Use audit_claim")
     if isinstance(plan.sampling, Full):
         return 1.0
+    if plan.relation is Relation.REPLACE:
+        raise Unsupported(
+            "a Gaussian audit of samples under replacement: both worlds sample their unit, so the pairs bound no mu",
+            "Use audit_claim, or Full",
+        )
     if isinstance(plan.sampling, Poisson) and observations.steps == 1 and plan.max_batch_size is None:
         return plan.sampling_rate
     raise Unsupported(
@@ -179,12 +185,16 @@ def _mu(share: float, rate: float, steps: int) -> float:
     return math.sqrt(2 / steps) * float(ndtri(without_sampling)) if without_sampling > 0.5 else 0.0
 
 
-def _composed(mu: float, rate: float, steps: int, delta: float) -> float:
-    """Return the epsilon of so many steps, from below."""
+def _composed(mu: float, rate: float, steps: int, delta: float, plan: Plan) -> float:
+    """Return the epsilon of so many steps, from below, for the plan's unit and relation."""
     if not mu > 1e-9:
         return 0.0
     event: Event = Gaussian(1 / mu)
-    return PldAccountant().compose(event if rate == 1 else PoissonSampled(event, rate), steps).interval(delta)[0]
+    if rate == 1:
+        # mu is what tells the two worlds apart, whatever they differ in: the same pair of Gaussians.
+        return PldAccountant().compose(event, steps).interval(delta)[0]
+    accountant = PldAccountant(unit=plan.unit, relation=plan.relation)
+    return accountant.compose(PoissonSampled(event, rate), steps).interval(delta)[0]
 
 
 def _chosen(observations: Observations, level: float) -> _Test:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hush.audit._outputs import Features, Mechanism, Rows
 from hush.audit._result import AuditResult
 from hush.audit._tester import audit_mechanism
+from hush.guarantee import Relation, Unit
 from hush.randomness import Source
 
 Reachable = Callable[[Rows, Any], NDArray[np.bool_]]
@@ -25,6 +26,8 @@ def support_test(
     confidence: float = 0.95,
     reachable: Reachable | None = None,
     source: Source | None = None,
+    unit: Unit = Unit.example(),
+    relation: Relation = Relation.ADD_OR_REMOVE,
 ) -> AuditResult:
     """Return the epsilon that can be proven of a mechanism from which outputs it can have at all.
 
@@ -49,10 +52,20 @@ def support_test(
         confidence: Of the bound.
         reachable: From rows of outputs and an input to which rows this input can have.
         source: What the mechanism is given to draw from.
+        unit: What the inputs differ in, for comparisons with a guarantee.
+        relation: How they differ.
     """
     chosen: Features = lowest_bits if reachable is None else _by_reach(reachable, first, second)
     return audit_mechanism(
-        mechanism, first, second, samples=samples, confidence=confidence, features=chosen, source=source
+        mechanism,
+        first,
+        second,
+        samples=samples,
+        confidence=confidence,
+        features=chosen,
+        source=source,
+        unit=unit,
+        relation=relation,
     )
 
 
@@ -66,6 +79,8 @@ def _by_reach(reachable: Reachable, first: Any, second: Any) -> Features:
 def lowest_bits(rows: Rows) -> Rows:
     """Return, for each column, the exponent of the largest power of two that divides it, its sign and its exponent.
 
+    The sign of a zero is told, too: -0.5 of a negative one, else 0.
+
     >>> lowest_bits(np.array([[12.0], [-0.375]])).tolist()
     [[2.0, 1.0, 4.0], [-3.0, -1.0, -1.0]]
     """
@@ -73,4 +88,5 @@ def lowest_bits(rows: Rows) -> Rows:
     finite = np.isfinite(rows) & (rows != 0)
     whole = np.ldexp(np.where(finite, mantissas, 0.0), 53).astype(np.int64)
     lowest = np.log2(np.maximum(whole & -whole, 1).astype(np.float64)) + exponents - 53
-    return np.column_stack([np.where(finite, lowest, np.nan), np.sign(rows), exponents])
+    signs = np.where((rows == 0) & np.signbit(rows), -0.5, np.sign(rows))
+    return np.column_stack([np.where(finite, lowest, np.nan), signs, exponents])

@@ -69,6 +69,7 @@ def audit_mechanism(
 
     Args:
         mechanism: From data and a source to one output (numbers, text, None, nested sequences), or a `Batched` one.
+            Types and structure are outputs, too, and so is an exception that one run raises.
         first: An input.
         second: A neighbouring one.
         samples: Fresh runs per input, for the bound.

@@ -34,7 +34,8 @@ class AttributeInference:
         advantage: ``member_accuracy`` less ``other_accuracy``: what is due to membership.
         advantage_low, advantage_high: Ends of an interval for it, at ``confidence``.
         gain: ``member_accuracy`` less ``imputed_accuracy``: what the model adds to other records.
-        confidence: Of the interval.
+        gain_low, gain_high: Ends of an interval for it, at ``confidence``.
+        confidence: Of each interval.
     """
 
     member_accuracy: float
@@ -44,6 +45,8 @@ class AttributeInference:
     advantage_low: float
     advantage_high: float
     gain: float
+    gain_low: float
+    gain_high: float
     confidence: float
 
 
@@ -71,10 +74,10 @@ def infer_attribute(
         prior: How frequent each value is.
         train_loss: The standard deviation: the model's mean loss in training.
         imputed: What `impute`, or a better one, guesses for the members without the model.
-        confidence: Of the interval for the advantage.
+        confidence: Of the interval for the advantage, and of that for the gain.
 
     Guarantee:
-        With probability ``confidence`` the interval holds the true advantage.
+        With probability ``confidence`` each interval holds its true value.
 
     Assumes:
         Members and others are independent samples (the caller's duty). The baseline is as good as the attacker's
@@ -93,19 +96,20 @@ def infer_attribute(
     if np.shape(imputed) != members.shape:
         raise InvalidArgument("imputed", np.shape(imputed), "one guess for each member")
     baseline = np.asarray(imputed) == np.asarray(member_values)
-    ends = [
-        [float(clopper_pearson(int(each.sum()), len(each), level / 4, side)) for side in (Side.LOWER, Side.UPPER)]
-        for each in (members, others)
-    ]
+    apart = _difference(members, others, level)
+    # The same members in both: what counts is who is guessed by one alone.
+    gained = _difference(members & ~baseline, baseline & ~members, level)
     found, expected, without = (float(each.mean()) for each in (members, others, baseline))
     return AttributeInference(
         member_accuracy=found,
         other_accuracy=expected,
         imputed_accuracy=without,
         advantage=found - expected,
-        advantage_low=ends[0][0] - ends[1][1],
-        advantage_high=ends[0][1] - ends[1][0],
+        advantage_low=apart[0],
+        advantage_high=apart[1],
         gain=found - without,
+        gain_low=gained[0],
+        gain_high=gained[1],
         confidence=confidence,
     )
 
@@ -133,6 +137,15 @@ def impute(known: ArrayLike, known_values: ArrayLike, missing: ArrayLike, *, num
     spread = np.where(spread > 0, spread, 1.0)
     fitted = fit_softmax((x - centre) / spread, np.eye(num_values)[values])
     return fitted.predict((asked - centre) / spread)
+
+
+def _difference(first: NDArray[np.bool_], second: NDArray[np.bool_], level: float) -> tuple[float, float]:
+    """Return an interval for the difference of two shares, however they depend: four bounds share what may fail."""
+    low, high = (
+        [float(clopper_pearson(int(each.sum()), len(each), level / 4, side)) for each in (first, second)]
+        for side in (Side.LOWER, Side.UPPER)
+    )
+    return low[0] - high[1], high[0] - low[1]
 
 
 def _right(losses: ArrayLike, values: ArrayLike, prior: Floats, scale: float, name: str) -> NDArray[np.bool_]:

@@ -2,7 +2,7 @@
 
 All print for people by default, and for scripts with ``--json``. Errors go to standard error in one line; standard
 output then stays empty. Exit status: 0 if all went well, 2 if something was refused, 1 if the machine could not go on
-(a full disk), 130 if somebody stopped it.
+(a full disk), 3 if an audit contradicts the claim, 130 if somebody stopped it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     try:
-        options.run(options)
+        status = options.run(options)
     except HushError as error:
         print(f"hush {options.command}: {error}", file=sys.stderr)
         return getattr(error, "exit_status", 2)
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has seen enough
         sys.stderr.close()
         return 1
-    return 0
+    return 0 if status is None else int(status)
 
 
 def _parser() -> argparse.ArgumentParser:

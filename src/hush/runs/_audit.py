@@ -83,6 +83,9 @@ def audit(
         progress: Who is told how far it is.
         source: Where keys and coins come from; for tests, a TestSource.
 
+    Returns:
+        The bound; ``epsilon_at_best`` in its details is the most that so many canaries could have shown.
+
     Guarantee:
         With probability ``confidence``, epsilon_lower is at most the true epsilon of the run's procedure.
 
@@ -207,7 +210,11 @@ def _write(folder: Folder, found: AuditResult, claimed: Guarantee, scores: Float
         **json.loads(found.to_json()),
         "sentence": found.compare(claimed).sentence,
         "claimed": claimed.to_json(),
-        "facts": {"Models trained again": len(scores), "Area under the curve": round(float(curve.auc), 4)},
+        "facts": {
+            "Models trained again": len(scores),
+            "Area under the curve": round(float(curve.auc), 4),
+            "Largest epsilon it could have shown": round(float(found.details["epsilon_at_best"]), 3),
+        },
         "roc": [[float(rate), float(curve.tpr_at(float(rate)))] for rate in _rates(curve.num_out)],
     }
     _replace(folder.path / AUDIT, json.dumps(content, indent=2, allow_nan=False) + "\n")
