@@ -273,6 +273,8 @@ def test_blocks_come_and_go(opened: Opened) -> None:
     with pytest.raises(InvalidArgument, match="no block of the data set has"):
         data.add_block("2026-10")
     assert data.retire_spent(least_epsilon=0.01) == ["2026-09"]
+    assert data.price(Laplace(2.0)).fits  # of what is not retired
+    assert not data.at("2026-09").price(Laplace(1e4)).fits
     data.charge(Laplace(2.0), purpose="what is not retired")
     assert {status.block: (status.epsilon, status.retired) for status in data.status()} == {
         "2026-09": (1.0, True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +23,7 @@ _WRONG = 0.05
 _TYPICAL = 0.5  # the noise's eigenvalues lie on a semicircle, whose standard deviation is half its radius
 
 
-class _SufficientStatistics(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
+class _SufficientStatistics(RegressorMixin, PrivateEstimator, ABC):  # type: ignore[misc]
     """Releases X'X and X'y of clipped rows; what is solved with them is what types differ in."""
 
     _needs_delta = True
@@ -65,8 +66,8 @@ class _SufficientStatistics(RegressorMixin, PrivateEstimator):  # type: ignore[m
             steps[~kept] = 0.0
         return steps
 
-    def _solve(self, totals: Any, multiplier: float, source: Source) -> Floats:
-        raise NotImplementedError
+    @abstractmethod
+    def _solve(self, totals: Any, multiplier: float, source: Source) -> Floats: ...
 
     def _store(self, weights: Floats) -> None:
         """Turn weights of scaled features into those of the features."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +23,7 @@ from hush.mechanisms._mechanism import silent
 from hush.randomness import Source
 
 
-class _LinearClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+class _LinearClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator, ABC):  # type: ignore[misc]
     """Weights of one class against another, or of each class against the rest."""
 
     def __init__(
@@ -66,8 +67,8 @@ class _LinearClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
     def _method(self) -> Method:
         return ObjectivePerturbation() if self.method is None else self.method
 
-    def _loss(self) -> MarginLoss:
-        raise NotImplementedError
+    @abstractmethod
+    def _loss(self) -> MarginLoss: ...
 
     def _problem(self, num_features: int) -> Problem:
         classes = len(np.asarray(self.classes))

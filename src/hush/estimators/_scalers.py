@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from hush.statistics import EachRow, Laplace, approximate_bounds
 _BINS: dict[str, Any] = {"scale": 2.0**-20, "base": 2.0, "num_bins": 62}
 
 
-class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator, ABC):  # type: ignore[misc]
     def _check(self) -> None:
         super()._check()
         if not isinstance(self.bounds, LearnBounds):
@@ -38,8 +39,8 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):  # type
         rows: Floats = np.asarray(X, dtype=np.float64) * self.scale_ + self._shift()
         return rows
 
-    def _shift(self) -> Floats:
-        raise NotImplementedError
+    @abstractmethod
+    def _shift(self) -> Floats: ...
 
 
 class PrivateStandardScaler(_Scaler):

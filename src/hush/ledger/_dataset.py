@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from hush.accounting import Event, events
-from hush.accounting.budget import DELTA_STEPS, Cap, Charge, Cost
+from hush.accounting.budget import Cap, Charge, Cost
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive
 from hush.guarantee import Guarantee
 from hush.ledger import _schema as schema
@@ -21,8 +21,9 @@ from hush.ledger._blocks import check_block, microseconds, open_block, refuse_ne
 from hush.ledger._entry import Entry, Kind
 from hush.ledger._errors import LedgerDamaged, NotAllowed, OverBudget
 from hush.ledger._people import Person, Role
-from hush.ledger._reserved import Reserved
-from hush.ledger._standing import Price, Status
+from hush.ledger._reserved import Reserved, asked_once
+from hush.ledger._run_budget import RunBudget
+from hush.ledger._standing import Price, Status, all_fit, cheapest
 from hush.ledger._store import AlreadyThere, DoesNotFit, Store
 from hush.ledger._whole import WholePlan, reserve_whole
 
@@ -119,13 +120,13 @@ class Dataset:
 
     def price(self, event: Event, *, delta: float | None = None) -> Price:
         """Return what a charge would cost; nothing is charged."""
-        stands = self.status()
-        cost, _ = self._cheapest(Charge(event=event, purpose="a price", delta=delta), stands)
+        stands = self._charged_blocks()
+        cost, _ = cheapest(self.cap, Charge(event=event, purpose="a price", delta=delta), stands)
         worst = max(stands, key=lambda status: self.cap.spent_epsilon(status.cost + cost))
         return Price(
             alone=self.cap.alone(event, cost),
             after=self.cap.spent_epsilon(worst.cost + cost),
-            fits=self._all_fit(cost, stands) and not any(status.retired for status in stands),
+            fits=all_fit(self.cap, cost, stands) and not any(status.retired for status in stands),
             largest_epsilon=min(self.cap.largest_epsilon(status.cost) for status in stands),
             least_noise=max(self.cap.least_noise(status.cost) for status in stands),
         )
@@ -165,6 +166,11 @@ class Dataset:
                 query = query.where(schema.budgets.c.block.in_(self._blocks))
             rows = connection.execute(query.order_by(schema.budgets.c.block)).all()
         return [self._status(row, now) for row in rows]
+
+    def _charged_blocks(self) -> list[Status]:
+        """Return how those blocks stand that a charge would be for: without `at`, those that are not retired."""
+        stands = self.status()
+        return [status for status in stands if self._blocks is not None or not status.retired] or stands
 
     def _status(self, row: Any, now: int) -> Status:
         cost = Cost(renyi=row.renyi, pure=row.pure, unbounded=row.unbounded, delta=row.delta)
@@ -326,44 +332,17 @@ class Dataset:
                 kind, charge, cost, details=json.dumps({**details, "delta": None, "stated": charge.delta}), **more
             )
             self.person.require(Role.OWNER, Role.ANALYST)
-            return self.store.append(row, _asked_once)
+            return self.store.append(row, asked_once)
         except (DoesNotFit, Unsupported):
-            cost, delta = self._cheapest(charge, self.status())
+            cost, delta = cheapest(self.cap, charge, self._charged_blocks())
         row = self.row(kind, charge, cost, details=json.dumps({**details, "delta": delta}), **more)
         return self.append_row(row, cost)
-
-    def _cheapest(self, charge: Charge, stands: list[Status]) -> tuple[Cost, float | None]:
-        """Return what an event costs by the filter, or as a claim if only that fits, and then at which delta."""
-        try:
-            cost, refused = self.cap.cost(charge.event), None
-            if self._all_fit(cost, stands):
-                return cost, None
-        except Unsupported as error:
-            refused = error
-        left = min(self.cap.limit.delta - status.cost.delta for status in stands) / DELTA_STEPS
-        delta = charge.delta if charge.delta is not None and charge.delta <= left else left / 2
-        claimed = self._claimed(charge.event, delta)
-        if claimed is not None and (refused is not None or self._all_fit(claimed, stands)):
-            return claimed, delta
-        if refused is not None:
-            raise refused
-        return cost, None
-
-    def _claimed(self, event: Event, delta: float) -> Cost | None:
-        """Return what an event costs as a claim, or None where it promises nothing at this delta."""
-        try:
-            return self.cap.claimed_cost(event, delta=delta) if delta > 0 else None
-        except Unsupported:
-            return None
-
-    def _all_fit(self, cost: Cost, stands: list[Status]) -> bool:
-        return all(self.cap.fits(status.cost + cost) for status in stands)
 
     def append_row(self, row: Entry, cost: Cost) -> Entry:
         """Write a row that charges, or say why it does not fit."""
         self.person.require(Role.OWNER, Role.ANALYST)
         try:
-            return self.store.append(row, _asked_once)
+            return self.store.append(row, asked_once)
         except DoesNotFit:
             raise self._over(row, cost) from None
 
@@ -454,39 +433,6 @@ class Dataset:
     def for_run(self, name: str) -> RunBudget:
         """Return this budget for one run, which can be interrupted and resumed, and is paid for once."""
         return RunBudget(self, name)
-
-
-class RunBudget:
-    """A budget for one run under a name: what an interrupted run has reserved, the same run goes on with."""
-
-    def __init__(self, dataset: Dataset, name: str) -> None:
-        """Take the budget and the run's name."""
-        self._dataset, self._name = dataset, name
-
-    def reserve(self, charge: Charge) -> Reserved:
-        """Reserve, or return what the run has reserved before, marked as resumed."""
-        return self._dataset.reserve(replace(charge, request=self._name, resumes=True))
-
-
-def _asked_once(connection: sa.Connection, written: Entry) -> None:
-    """Take a row back if somebody has asked the same question since it was looked for: they go on with one charge."""
-    if written.question is None:
-        return
-    rows, later = schema.entries, schema.entries.alias()
-    earlier = (
-        sa.select(rows.c.details, rows.c.author, rows.c.event, later.c.kind, later.c.answer)
-        .outerjoin(later, later.c.charge == rows.c.id)
-        .where(rows.c.question == written.question, rows.c.dataset == written.dataset)
-        .where(rows.c.kind == Kind.RESERVED, rows.c.id < written.id)
-    )
-    sealed = json.loads(written.details)["sealed"]
-    for row in connection.execute(earlier):
-        if row.event != written.event:
-            continue
-        mine = row.author == written.author
-        can_go_on = row.kind is None and mine and sealed and json.loads(row.details)["sealed"]
-        if can_go_on or (row.kind == Kind.COMMITTED and row.answer is not None):
-            raise AlreadyThere("it was asked already")
 
 
 def _purpose(text: str) -> str:

@@ -112,3 +112,24 @@ class Reserved:
         if kind is Kind.COMMITTED and row.kind == Kind.COMMITTED and row.answer is not None:
             return row.answer  # two asked the same: both get the one answer that was paid for
         raise InvalidArgument("reservation", self.id, "one that is open", f"It was {row.kind} before")
+
+
+def asked_once(connection: sa.Connection, written: Entry) -> None:
+    """Take a row back if somebody has asked the same question since it was looked for: they go on with one charge."""
+    if written.question is None:
+        return
+    rows, later = schema.entries, schema.entries.alias()
+    earlier = (
+        sa.select(rows.c.details, rows.c.author, rows.c.event, later.c.kind, later.c.answer)
+        .outerjoin(later, later.c.charge == rows.c.id)
+        .where(rows.c.question == written.question, rows.c.dataset == written.dataset)
+        .where(rows.c.kind == Kind.RESERVED, rows.c.id < written.id)
+    )
+    sealed = json.loads(written.details)["sealed"]
+    for row in connection.execute(earlier):
+        if row.event != written.event:
+            continue
+        mine = row.author == written.author
+        can_go_on = row.kind is None and mine and sealed and json.loads(row.details)["sealed"]
+        if can_go_on or (row.kind == Kind.COMMITTED and row.answer is not None):
+            raise AlreadyThere("it was asked already")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hush.accounting.budget import Cap, Cost
+from hush.accounting import Event
+from hush.accounting.budget import DELTA_STEPS, Cap, Charge, Cost
+from hush.errors import Unsupported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,3 +49,34 @@ class Price:
     fits: bool
     largest_epsilon: float
     least_noise: float
+
+
+def cheapest(cap: Cap, charge: Charge, stands: list[Status]) -> tuple[Cost, float | None]:
+    """Return what an event costs by the filter, or as a claim if only that fits, and then at which delta."""
+    try:
+        cost, refused = cap.cost(charge.event), None
+        if all_fit(cap, cost, stands):
+            return cost, None
+    except Unsupported as error:
+        refused = error
+    left = min(cap.limit.delta - status.cost.delta for status in stands) / DELTA_STEPS
+    delta = charge.delta if charge.delta is not None and charge.delta <= left else left / 2
+    claimed = _claimed(cap, charge.event, delta)
+    if claimed is not None and (refused is not None or all_fit(cap, claimed, stands)):
+        return claimed, delta
+    if refused is not None:
+        raise refused
+    return cost, None
+
+
+def all_fit(cap: Cap, cost: Cost, stands: list[Status]) -> bool:
+    """Say whether every block has room for a cost."""
+    return all(cap.fits(status.cost + cost) for status in stands)
+
+
+def _claimed(cap: Cap, event: Event, delta: float) -> Cost | None:
+    """Return what an event costs as a claim, or None where it promises nothing at this delta."""
+    try:
+        return cap.claimed_cost(event, delta=delta) if delta > 0 else None
+    except Unsupported:
+        return None
