@@ -15,6 +15,7 @@ What is where:
 - ``hush.randomness``: the one source of noise.
 - `HushError`: the base of everything that hush raises on purpose. Home: `hush.errors`.
 - ``hush.estimators``: private models with scikit-learn's manners; needs ``hush[estimators]``.
+- ``hush.stability``: reusable holdouts, certified predictions.
 - ``hush.audit``: attacks that put a number under the promise. Loaded on first use.
 - ``hush.data``, ``hush.runs``, ``hush.report``: from a file of personal data to a private model and a report.
 - ``hush.cli``: the command line, ``hush train``, ``tune``, ``schema``, ``plan`` and ``account``.

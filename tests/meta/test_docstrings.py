@@ -28,6 +28,8 @@ CLAIMING = (
     "Training",
     "_from_counts",
     "best_of",
+    "Holdout",
+    "SmoothedClassifier",
 )
 
 # Layers whose names are examined; each is enrolled as soon as it exists.
@@ -40,6 +42,7 @@ LAYERS = (
     "hush.runs",
     "hush.audit",
     "hush.estimators",
+    "hush.stability",
 )
 
 
