@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,15 @@ class Log:
 
 
 def work(url: str, folder: str, number: int, count: int, seed: int) -> None:
+    """Work, and leave behind what went wrong."""
+    try:
+        _work(url, folder, number, count, seed)
+    except BaseException:
+        (Path(folder) / f"{number}-{seed}.failed").write_text(traceback.format_exc())
+        raise
+
+
+def _work(url: str, folder: str, number: int, count: int, seed: int) -> None:
     """Charge in every way, until done or killed or nothing fits."""
     draw, log, ledger = random.Random(seed), Log(Path(folder) / f"{number}-{seed}.log"), Ledger(url)
     data, months = ledger.dataset("patients"), ledger.dataset("visits")
@@ -147,6 +157,7 @@ def storm(url: str, folder: Path, *, workers: int, charges: int, kills: int) -> 
         for process in (*running, *ended):
             process.join(max(deadline - time.monotonic(), 0.1))
             assert process.exitcode is not None, "a deadlock"
+        assert not [path.read_text() for path in folder.glob("*.failed")]
         assert all(process.exitcode == 0 for process in running)
         assert all(process.exitcode in (0, -signal.SIGKILL) for process in ended)
     finally:
