@@ -103,6 +103,8 @@ ROWS: dict[str, Row] = {
     "numeric-sparse-vector": Row(m.NumericSparseVector(epsilon=0.7, count=2), ask_all, [0, 20, 5, 30], (HOSTILE,)),
     "randomized-response": Row(m.RandomizedResponse(epsilon=0.7), _release, [0, 1, 1, 0], (HOSTILE,)),
     "randomized-response-k": Row(m.RandomizedResponse(epsilon=0.7, num_values=7), _release, [0, 6, 3], (HOSTILE,)),
+    "unary-encoding": Row(m.UnaryEncoding(epsilon=0.7, num_values=5), _release, [0, 4, 2], (HOSTILE,)),
+    "piecewise": Row(m.Piecewise(epsilon=0.7, bounds=(-1.0, 4.0)), _release, [0.0, 4.0, 2.5], (HOSTILE,)),
     "smooth-cauchy": Row(
         m.SmoothCauchy(epsilon=0.7, bounds=(0, 40), relation=REPLACE), _median, RECORDS, HOSTILE_RECORDS
     ),

@@ -64,8 +64,8 @@ def in_batches(kind: Callable[..., Any], *neighbours: tuple[Any, Any], **setting
     return Case(kind(**settings), neighbours, Batched(draw))
 
 
-def responses(mechanism: hush.RandomizedResponse, *neighbours: tuple[int, int]) -> Case:
-    def draw(record: int, source: Source, count: int) -> Any:
+def responses(mechanism: Any, *neighbours: tuple[float, float]) -> Case:
+    def draw(record: float, source: Source, count: int) -> Any:
         return mechanism.release(np.full(count, record), source).value
 
     return Case(mechanism, neighbours, Batched(draw))
@@ -161,6 +161,11 @@ TABLE: dict[type[hush.Mechanism], list[Case]] = {
         responses(hush.RandomizedResponse(epsilon=1.0), (0, 1)),
         responses(hush.RandomizedResponse(epsilon=2.0, num_values=5), (0, 4), (2, 3)),
     ],
+    hush.UnaryEncoding: [responses(hush.UnaryEncoding(epsilon=1.0, num_values=3), (0, 1), (2, 0))],
+    hush.Piecewise: [
+        responses(hush.Piecewise(epsilon=1.0, bounds=(0.0, 1.0)), (0.0, 1.0), (0.4, 0.6), (0.5, 1e9)),
+        responses(hush.Piecewise(epsilon=6.0, bounds=(-1e6, 1.0)), (-1e6, 1.0)),
+    ],
     hush.SmoothCauchy: [medians(hush.SmoothCauchy(epsilon=1.0, bounds=(0, 1), relation=FIXED), *BITS)],
     hush.SmoothLaplace: [medians(hush.SmoothLaplace(epsilon=1.0, delta=0.01, bounds=(0, 1), relation=FIXED), *BITS)],
     hush.ProposeTestRelease: [
@@ -229,7 +234,9 @@ def test_claims_hold_with_more_samples(case: Case, pair: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [hush.Laplace, hush.DiscreteLaplace, hush.RandomizedResponse], ids=lambda k: k.__name__
+    "kind",
+    [hush.Laplace, hush.DiscreteLaplace, hush.RandomizedResponse, hush.UnaryEncoding, hush.Piecewise],
+    ids=lambda k: k.__name__,
 )
 def test_tight_claims_are_nearly_reached(kind: type[hush.Mechanism]) -> None:
     # Else the tester would not be looking: of these epsilons an attack can show nearly all.

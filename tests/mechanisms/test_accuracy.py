@@ -72,6 +72,12 @@ def of_mean(mechanism: Any, source: TestSource) -> bool:
     return bool(np.abs(value - 0.25).max() <= mechanism.accuracy(200, CONFIDENCE))
 
 
+def of_told_mean(mechanism: Any, source: TestSource) -> bool:
+    values = np.linspace(-2.0, 5.0, 300)
+    estimated = mechanism.estimate(mechanism.release(values, source).value)
+    return bool(abs(estimated - values.mean()) <= mechanism.accuracy(len(values), CONFIDENCE))
+
+
 CASES: dict[str, tuple[Any, Callable[[Any, TestSource], bool]]] = {
     "laplace": (m.Laplace(epsilon=1.0, sensitivity=1.0), of_number),
     "gaussian": (m.Gaussian(epsilon=1.0, delta=1e-5, sensitivity=1.0), of_number),
@@ -88,6 +94,8 @@ CASES: dict[str, tuple[Any, Callable[[Any, TestSource], bool]]] = {
     "numeric-threshold": (m.NumericSparseVector(epsilon=1.0), of_thresholds),
     "numeric-value": (m.NumericSparseVector(epsilon=1.0), of_values),
     "randomized-response": (m.RandomizedResponse(epsilon=1.0, num_values=3), of_told),
+    "unary-encoding": (m.UnaryEncoding(epsilon=1.0, num_values=3), of_told),
+    "piecewise": (m.Piecewise(epsilon=1.0, bounds=(-2.0, 5.0)), of_told_mean),
     "smooth-cauchy": (m.SmoothCauchy(epsilon=1.0, bounds=(0, 1000)), of_smooth),
     "smooth-laplace": (m.SmoothLaplace(epsilon=1.0, delta=1e-6, bounds=(0, 1000)), of_smooth),
     "propose-test-release": (m.ProposeTestRelease(epsilon=1.0, delta=1e-6, proposed_bound=1.0), of_proposal),

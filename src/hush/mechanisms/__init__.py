@@ -7,7 +7,7 @@ its `Guarantee`, and the mechanism. `compose` makes the event of several for an 
 - Choices: `ExponentialMechanism`, `PermuteAndFlip`, `ReportNoisyMax`, `ReportNoisyMaxWithGap`; `OneShotTopK`,
   `IteratedTopK`.
 - Streams of queries: `AboveThreshold`, `NumericSparseVector`.
-- Local model: `RandomizedResponse`.
+- Local model: `RandomizedResponse`, `UnaryEncoding`; `Piecewise` for numbers.
 - Less noise where the data allow it: `SmoothCauchy`, `SmoothLaplace`, `ProposeTestRelease` (with `median_distance`),
   `NoisyLocalSensitivity`, `StableValue`; `SubsampleAggregate` with `MeanOfResults`, `MedianOfResults`,
   `MostCommonResult`.
@@ -19,11 +19,13 @@ from hush.mechanisms._mechanism import Release as Release
 from hush.mechanisms._mechanism import SensitivityType as SensitivityType
 from hush.mechanisms._mechanism import compose as compose
 from hush.mechanisms.local import RandomizedResponse as RandomizedResponse
+from hush.mechanisms.local import UnaryEncoding as UnaryEncoding
 from hush.mechanisms.noise import DiscreteGaussian as DiscreteGaussian
 from hush.mechanisms.noise import DiscreteLaplace as DiscreteLaplace
 from hush.mechanisms.noise import Gaussian as Gaussian
 from hush.mechanisms.noise import Laplace as Laplace
 from hush.mechanisms.noise import Staircase as Staircase
+from hush.mechanisms.piecewise import Piecewise as Piecewise
 from hush.mechanisms.selection import ExponentialMechanism as ExponentialMechanism
 from hush.mechanisms.selection import IteratedTopK as IteratedTopK
 from hush.mechanisms.selection import OneShotTopK as OneShotTopK
@@ -75,6 +77,7 @@ __all__ = [
     "NumericSparseVector",
     "OneShotTopK",
     "PermuteAndFlip",
+    "Piecewise",
     "ProposeTestRelease",
     "Quantile",
     "RandomizedResponse",
@@ -89,6 +92,7 @@ __all__ = [
     "Staircase",
     "SubsampleAggregate",
     "Sum",
+    "UnaryEncoding",
     "Variance",
     "VectorMeanL1",
     "VectorMeanL2",
