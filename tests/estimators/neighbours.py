@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hush.estimators import _discriminant, _gram, _linear, _pca
+from hush.estimators import _discriminant, _gram, _linear, _second_moments
 from hush.statistics import NoisePlan
 
 EXTREMES = [0.0, 1.0, -1.0, 0.7, 1e9, -1e300, math.inf, math.nan, 1e-300]
@@ -22,7 +22,7 @@ def gaussian_releases(monkeypatch: Any, fit: Any) -> list[tuple[Any, float]]:
         return totals / _gram.UNIT
 
     with monkeypatch.context() as patched:
-        for module in (_gram, _linear, _pca, _discriminant):
+        for module in (_gram, _linear, _second_moments, _discriminant):
             patched.setattr(module, "noisy", exact)
         fit()
     return seen

@@ -9,7 +9,8 @@ from estimators.checks import unexpected_failures
 from estimators.neighbours import EXTREMES, check_blocks, planned_releases
 from hush.audit.testers import audit_mechanism
 from hush.errors import InvalidArgument
-from hush.estimators import PrivateGaussianNB, PrivateLDA
+from hush.estimators import PrivateGaussianNB, PrivateLDA, _discriminant
+from hush.estimators._gram import UNIT, noisy
 from hush.randomness import TestSource
 
 
@@ -61,6 +62,26 @@ def test_black_box(model, violated):
     second = np.array([[0.0], [0.1], [1000.0]]), np.array([0, 1, 1])
     result = audit_mechanism(run, first, second, samples=500, source=TestSource(1))
     assert (result.epsilon_lower > 1.0) is violated
+
+
+def exact_counts(totals, stddev, source):
+    """A broken twin: counts of classes have no noise."""
+    return totals / UNIT if totals.ndim == 1 else noisy(totals, stddev, source)
+
+
+@pytest.mark.parametrize("twin", [None, exact_counts])
+def test_lda_black_box(twin, monkeypatch):
+    if twin is not None:
+        monkeypatch.setattr(_discriminant, "noisy", twin)
+
+    def run(data, source):
+        fitted = PrivateLDA(epsilon=1.0, delta=1e-6, data_norm=1.0, classes=[0, 1], source=source).fit(*data)
+        return [*fitted.means_.ravel().tolist(), *fitted.priors_.tolist(), float(fitted.covariance_[0, 0])]
+
+    first = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), np.array([0, 1, 1])
+    second = np.vstack([first[0], [[1e9, 1e9]]]), np.append(first[1], 1)
+    result = audit_mechanism(run, first, second, samples=400, delta=1e-6, source=TestSource(1))
+    assert (result.epsilon_lower > 1.0) is (twin is not None)
 
 
 def test_labels_of_other_types():

@@ -27,17 +27,24 @@ def test_one_record_moves_the_coefficients_by_the_stated_reach(dimension: int) -
             assert np.abs(shape.linear * unit).sum() + shape.square * np.abs(unit).sum() ** 2 <= moved + 1e-12
 
 
-@pytest.mark.parametrize("factor", [1.0, 30.0])
-def test_black_box(factor: float) -> None:
-    shape = Quadratic(linear=-2.0, square=1.0)
+class Forgetful(Quadratic):
+    """A broken twin: the coefficients' reach without the sums over d features, and without the products."""
+
+    def reach(self, dimension: int) -> float:
+        return abs(self.linear) / dimension
+
+
+@pytest.mark.parametrize("kind", [Quadratic, Forgetful])
+def test_black_box(kind: Any) -> None:
+    shape = kind(linear=-2.0, square=1.0)
 
     def run(data: tuple[Any, Any], source: Any) -> Any:
-        # The twin is given the whole epsilon thirty times over: as if products and targets were not counted.
-        return shape.minimum(*data, epsilon=factor, ridge=0.0, source=source)
+        return shape.minimum(*data, epsilon=1.0, ridge=0.0, source=source)
 
-    first, second = (np.zeros((0, 1)), np.zeros(0)), (np.ones((1, 1)), np.ones(1))
-    found = audit(run, first, second, samples=2000, source=TestSource("functional"))
-    assert found.compare(1.0).violated is (factor > 1)
+    row = np.full((1, 4), 0.5)
+    first, second = (np.zeros((0, 4)), np.zeros(0)), (row, np.ones(1))
+    found = audit(run, first, second, samples=800, source=TestSource("functional"))
+    assert found.compare(1.0).violated is (kind is Forgetful)
 
 
 def test_lines_and_classes_are_learned() -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from black_box.certainty import audit
-from hush.accounting import PldAccountant
+from hush.accounting import Gaussian, PldAccountant
 from hush.errors import InvalidArgument
-from hush.estimators import NoisyGradients, PrivateLinearSVC, PrivateLogisticRegression
+from hush.estimators import NoisyGradients, PrivateLinearSVC, PrivateLogisticRegression, _erm_gradients
 from hush.estimators._erm_gradients import _noisy
 from hush.estimators._erm_losses import HuberHinge, LogisticLoss, MarginLoss
 from hush.estimators._erm_method import Problem, signs
@@ -65,7 +65,32 @@ def test_the_event_is_within_epsilon_and_noise_is_as_stated() -> None:
     assert 0.99 < PldAccountant().compose(made.event).epsilon(1e-5) <= 1.0
     noise = _noisy(np.zeros((2, 10_000)), 3.0, 2.0, TestSource("spread"))
     assert abs(noise.std() / 6.0 - 1) < 0.03
-    assert made.noise > 5 * math.sqrt(made.method.num_steps) / 2, "a twin with the noise of one step is far below"
+
+
+@pytest.mark.parametrize("num_steps", [None, 4])
+def test_steps_together_have_the_noise_of_one(num_steps: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, seen = recipe(LogisticLoss(), 3, num_steps=num_steps), []
+
+    def exact(values: Any, reach: float, multiplier: float, source: Any) -> Any:
+        seen.append(multiplier)
+        return values
+
+    monkeypatch.setattr(_erm_gradients, "_noisy", exact)
+    made.run(np.zeros((0, 2)), np.zeros(0, dtype=np.int64), TestSource(1))
+    count, steps = seen[0], seen[1:]
+    assert len(steps) == (num_steps or 20)
+    assert sum(1 / each**2 for each in steps) == pytest.approx(1 / made.noise**2)
+    whole = (sum(1 / each**2 for each in steps) + 1 / count**2) ** -0.5
+    assert PldAccountant().compose(Gaussian(whole)).epsilon(1e-5) <= 1.0, "a twin with the noise of one in each is not"
+    assert PldAccountant().compose(Gaussian(made.noise / math.sqrt(len(steps)))).epsilon(1e-5) > 1.5
+
+
+def test_the_number_of_steps_grows_with_the_records() -> None:
+    made = recipe(LogisticLoss(), 3)
+    found = [made._num_steps(size) for size in (1.0, 1e3, 1e6)]
+    assert found[0] == 20
+    assert found == sorted(found)
+    assert found[-1] == 400
 
 
 @pytest.mark.parametrize("unclipped", [False, True])

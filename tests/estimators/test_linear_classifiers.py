@@ -16,6 +16,7 @@ from estimators.checks import unexpected_failures
 from hush.accounting.budget import Charge
 from hush.errors import BudgetExceeded
 from hush.estimators import (
+    BoltOnSGD,
     FrankWolfe,
     NoisyGradients,
     ObjectivePerturbation,
@@ -26,7 +27,13 @@ from hush.estimators import (
 from hush.guarantee import Relation
 from hush.randomness import TestSource
 
-METHODS = [ObjectivePerturbation(), OutputPerturbation(), NoisyGradients(num_steps=5), FrankWolfe(num_steps=5)]
+METHODS = [
+    ObjectivePerturbation(),
+    OutputPerturbation(),
+    BoltOnSGD(),
+    NoisyGradients(num_steps=5),
+    FrankWolfe(num_steps=5),
+]
 X, Y = np.array([[1.0, 0.2], [-1.0, 0.1]] * 40), [1, 0] * 40
 
 

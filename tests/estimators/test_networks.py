@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from estimators.checks import unexpected_failures
 from hush.accounting import PldAccountant
 from hush.errors import BudgetExceeded, InvalidArgument
 from hush.estimators import PrivateClassifier, PrivateRegressor
@@ -74,3 +75,34 @@ def test_wrong_parameters_are_refused_at_construction(wrong: dict[str, Any]) -> 
 def test_torch_is_loaded_by_fit_alone() -> None:
     code = "import sys, hush.estimators; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PrivateClassifier(torch.nn.Linear, epsilon=50.0, delta=1e-4, data_norm=10.0, classes=[0, 1, 2], epochs=2),
+        PrivateRegressor(torch.nn.Linear, epsilon=50.0, delta=1e-4, data_norm=10.0, target_bounds=(-9, 9), epochs=2),
+    ],
+    ids=["classifier", "regressor"],
+)
+def test_scikit_learn_checks(model: Any) -> None:
+    assert unexpected_failures(model) == []
+
+
+def test_rows_that_say_nothing_have_no_gradient_and_change_no_rate() -> None:
+    """How many rows have an undeclared label is private: the noise, and what is stated, must not tell."""
+    told = {}
+    for name, labels in (("all", np.zeros(600)), ("half", np.arange(600) % 2 * 7), ("none", np.full(600, 7))):
+        model = PrivateClassifier(torch.nn.Linear, classes=[0, 1], source=TestSource(1), **SETTINGS)
+        told[name] = model.fit(X, labels).event_
+    assert told["all"] == told["half"] == told["none"]
+    outputs = torch.ones(2, 2, requires_grad=True)
+    model._loss(outputs, torch.tensor([1, -1])).sum().backward()
+    assert outputs.grad is not None
+    assert outputs.grad[0].any()
+    assert not outputs.grad[1].any()
+    regressor = PrivateRegressor(torch.nn.Linear, target_bounds=(0.0, 1.0), **SETTINGS)
+    outputs = torch.ones(2, 1, requires_grad=True)
+    regressor._loss(outputs, torch.tensor([0.0, float("nan")])).sum().backward()
+    assert outputs.grad is not None
+    assert outputs.grad.flatten().tolist() == [2.0, 0.0]

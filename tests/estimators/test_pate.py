@@ -20,8 +20,9 @@ from estimators.checks import PATE
 from hush.accounting import PldAccountant
 from hush.accounting.budget import Charge
 from hush.errors import BudgetExceeded, InvalidArgument
+from hush.estimators._pate_rows import private_rows
 from hush.estimators._pate_teachers import parts, vote
-from hush.estimators.pate import ConfidentGNMax, CostReport, GNMax, InteractiveGNMax, LNMax, PATEClassifier
+from hush.estimators.pate import Aggregator, ConfidentGNMax, CostReport, GNMax, InteractiveGNMax, LNMax, PATEClassifier
 from hush.guarantee import Relation, Unit
 from hush.randomness import Source, TestSource
 
@@ -45,6 +46,16 @@ def pate(**changes: Any) -> PATEClassifier:
     }
     settings |= changes
     return PATEClassifier(settings.pop("teacher"), settings.pop("student"), **settings)
+
+
+class Own(Aggregator):
+    """One of the caller's own, of which no cost by the votes is known."""
+
+    def plan(self, num_queries: int, *, epsilon: float, delta: float) -> Any:
+        return GNMax(sigma=8.0).plan(num_queries, epsilon=epsilon, delta=delta)
+
+    def answer(self, counts: Any, source: Source, **settings: Any) -> Any:
+        return GNMax(sigma=8.0).answer(counts, source, **settings)
 
 
 def test_it_learns_within_its_budget() -> None:
@@ -100,10 +111,11 @@ def test_text_labels_and_rows_that_cannot_be_used_are_dropped_one_by_one() -> No
     model = pate(classes=["c", "a", "b"]).fit(rows, labels, public=PUBLIC)
     assert model.classes_.tolist() == ["a", "b", "c"]
     assert (model.predict(PUBLIC) == names[Y[2500:]]).mean() > 0.85
-    kept, numbers, _, _ = pate(classes=list(names))._private(rows, labels, None)
+    kept, numbers, _ = private_rows(rows, labels, None, names, model)
     assert len(kept) == len(numbers) == 2496
-    assert len(pate()._private(TRAIN, np.where(np.arange(2500) < 7, np.nan, LABELS), None)[0]) == 2493
-    assert len(pate()._private(TRAIN, [None, *LABELS[1:]], None)[0]) == 2499
+    three = np.arange(3)
+    assert len(private_rows(TRAIN, np.where(np.arange(2500) < 7, np.nan, LABELS), None, three, model).rows) == 2493
+    assert len(private_rows(TRAIN, [None, *LABELS[1:]], None, three, model).rows) == 2499
 
 
 class Moody(ClassifierMixin, BaseEstimator):
@@ -181,6 +193,15 @@ def test_the_fitted_object_holds_no_votes_and_no_raw_cost() -> None:
     assert b"_pate_costs" not in text
 
 
+def test_interactive_queries_have_a_report_of_their_loss() -> None:
+    aggregator = InteractiveGNMax(threshold=20.0, sigma_threshold=20.0, sigma=8.0, rounds=3)
+    report = CostReport(epsilon=1.0, delta=1e-6)
+    model = pate(aggregator=aggregator, report=report).fit(TRAIN, LABELS, public=PUBLIC)
+    assert model.guarantee_.epsilon <= 4.0
+    assert model.data_dependent_.ex_post
+    assert report.epsilon < model.data_dependent_.epsilon
+
+
 class Cap:
     """A budget for a number of charges."""
 
@@ -224,10 +245,7 @@ def test_a_budget_is_charged_once_and_before_teachers_are_trained() -> None:
         {"report": "yes"},
         {"report": CostReport(epsilon=9.0, delta=1e-6)},
         {"report": CostReport(epsilon=1.0, delta=1e-5)},
-        {
-            "report": CostReport(epsilon=1.0, delta=1e-6),
-            "aggregator": InteractiveGNMax(threshold=1.0, sigma_threshold=1.0, sigma=1.0),
-        },
+        {"report": CostReport(epsilon=1.0, delta=1e-6), "aggregator": Own()},
     ],
 )
 def test_arguments_are_checked_at_construction(wrong: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from scipy.special import log_ndtr
 from hush.accounting.rdp import to_epsilon
 from hush.errors import InvalidArgument, Unsupported
 from hush.estimators import _pate_costs as costs
+from hush.estimators._pate_report import converted
 from hush.estimators.pate import (
     Aggregator,
     Answers,
@@ -33,18 +34,15 @@ ORDERS = (1.5, 2.0, 4.0, 8.0, 20.0)
 
 
 def winners(counts: Counts, noise: Any) -> NDArray[np.float64]:
-    """Return the exact chances of a noisy maximum, by integration."""
-    found = []
-    for j in range(len(counts)):
-        others = [c for i, c in enumerate(counts) if i != j]
-
-        def density(x: float, j: int = j, others: list[int] = others) -> float:
-            return float(noise.pdf(x - counts[j]) * np.prod([noise.cdf(x - c) for c in others]))
-
-        reach = 12 * noise.std()
-        points = sorted(set(counts.tolist()))
-        low, high = min(points) - reach, max(points) + reach
-        found.append(integrate.quad(density, low, high, points=points, limit=400, epsabs=1e-14)[0])
+    """Return the exact chances of a noisy maximum, by Simpson's rule; densities have kinks at whole numbers only."""
+    reach = math.ceil(12 * noise.std())
+    low, high = int(counts.min()) - reach, int(counts.max()) + reach
+    points = np.linspace(low, high, 64 * (high - low) + 1)
+    densities, below = noise.pdf(points - counts[:, None]), noise.cdf(points - counts[:, None])
+    found = [
+        float(integrate.simpson(densities[j] * np.delete(below, j, axis=0).prod(axis=0), x=points))
+        for j in range(len(counts))
+    ]
     return np.array(found) / sum(found)
 
 
@@ -93,8 +91,8 @@ def test_the_check_costs_bound_the_exact_divergence(largest: int) -> None:
         chance = np.exp(log_ndtr((largest - threshold) / sigma * np.array([1.0, -1.0])))
         for other in {max(largest - 1, 0), min(largest + 1, 30)}:
             there = np.exp(log_ndtr((other - threshold) / sigma * np.array([1.0, -1.0])))
-            assert renyi(chance, there, order) <= lattice.costs[largest] * (1 + 1e-9) + 1e-12
-        assert lattice.costs[largest] <= order / (2 * sigma**2) * (1 + 1e-12)
+            assert renyi(chance, there, order) <= lattice.costs[30 + largest] * (1 + 1e-9) + 1e-12
+        assert lattice.costs[30 + largest] <= order / (2 * sigma**2) * (1 + 1e-12)
 
 
 def test_agreement_is_cheap_and_disagreement_costs_the_worst() -> None:
@@ -202,7 +200,8 @@ def test_the_report_says_what_it_costs() -> None:
     found = released(REPORT, 1)
     assert found.delta == pytest.approx(1e-5 + 1e-6)
     assert found.epsilon >= REPORT.epsilon
-    assert set(DataDependentCost.__dataclass_fields__) == {"epsilon", "delta", "order", "confidence"}
+    assert set(DataDependentCost.__dataclass_fields__) == {"epsilon", "delta", "order", "confidence", "ex_post"}
+    assert not found.ex_post
     assert repr(costs.RawCost(0.125, 0.25, 0.5)) == "RawCost(private)"
 
 
@@ -223,9 +222,91 @@ def test_reports_are_checked(wrong: dict[str, float]) -> None:
         CostReport(**({"epsilon": 1.0, "delta": 1e-6} | wrong))
 
 
-def test_interactive_costs_by_votes_are_refused() -> None:
+INTERACTIVE = InteractiveGNMax(threshold=4.0, sigma_threshold=3.0, sigma=3.0)
+
+
+def asked(aggregator: Aggregator, counts: Counts, expected: Counts, *, passed: bool, order: float) -> costs.RawCost:
+    """Return the cost of one query, by its outcome."""
+    answers = Answers(np.array([-1]), np.array([passed]), 1, Fraction(0), expected[None])
+    return costs.raw_cost(counts[None], answers, aggregator, num_teachers=20, order=order, beta=0.05)
+
+
+def outcomes(counts: Counts, expected: Counts) -> NDArray[np.float64]:
+    """Return the exact chances of no answer, and of every class as one."""
+    excess = (counts - expected).max()
+    passes = np.exp(log_ndtr((excess - INTERACTIVE.threshold) / INTERACTIVE.sigma_threshold))
+    return np.array([1 - passes, *(passes * winners(counts, stats.norm(scale=INTERACTIVE.sigma)))])
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [([14, 3, 3], [2, 9, 9]), ([14, 3, 3], [14, 4, 2]), ([20, 0, 0], [20, 0, 0]), ([9, 8, 3], [0, 0, 0])],
+)
+def test_the_loss_of_an_interactive_query_is_bounded_after_the_fact(counts: list[int], expected: list[int]) -> None:
+    # E exp((order - 1)(loss - cost)) <= 1 over outcomes, for every neighbour: what the conversion rests on.
+    here, guess = np.array(counts), np.array(expected)
+    exact = outcomes(here, guess)
+    others = [outcomes(other, guess) for other in neighbours(here)]
+    for order in ORDERS:
+        silent, spoken = (asked(INTERACTIVE, here, guess, passed=p, order=order).cost for p in (False, True))
+        paid = np.array([silent, *[spoken] * 3])
+        means = [float(np.sum(exact * np.exp((order - 1) * (np.log(exact / other) - paid)))) for other in others]
+        assert max(means) <= 1 + 1e-9
+        free = [
+            float(np.sum(exact * np.exp((order - 1) * (np.log(exact / other) - paid + silent)))) for other in others
+        ]
+        if here.tolist() == [14, 3, 3] and order == 8.0:
+            assert max(free) > 1, "a twin that does not pay for checks is caught"
+
+
+def test_an_interactive_check_is_cheap_where_the_student_is_right_or_clearly_wrong() -> None:
+    aggregator = InteractiveGNMax(threshold=100.0, sigma_threshold=20.0, sigma=20.0)
+    rows = np.array([[240, 10]])
+    found = []
+    for guess in ([240, 10], [0, 250], [140, 110]):
+        answers = Answers(np.array([0]), np.array([False]), 1, Fraction(0), np.array([guess]))
+        found.append(costs.raw_cost(rows, answers, aggregator, num_teachers=250, order=14.0, beta=0.05))
+    right, wrong, unsure = found
+    assert right.cost < 0.1 * right.worst
+    assert wrong.cost < 0.1 * wrong.worst
+    assert unsure.cost == pytest.approx(unsure.worst)
+
+
+@pytest.mark.parametrize("guess", [[0, 0, 0], [10, 0, 0], [3, 4, 3]])
+def test_the_smooth_bound_holds_for_any_prediction(guess: list[int]) -> None:
+    teachers, order, beta = 10, 4.0, 0.1
+    aggregator = InteractiveGNMax(threshold=3.0, sigma_threshold=1.5, sigma=1.2)
+    every = [one for one in itertools.product(range(teachers + 1), repeat=3) if sum(one) <= teachers]
+    answers = Answers(np.array([0]), np.array([True]), 1, Fraction(0), np.array([guess]))
+    settings: dict[str, Any] = {"num_teachers": teachers, "order": order, "beta": beta}
+    found = {one: costs.raw_cost(np.array([one]), answers, aggregator, **settings) for one in every}
+    for one, here in found.items():
+        for other in neighbours(np.array(one)):
+            there = found.get(tuple(other.tolist()))
+            if there is not None:
+                assert abs(here.cost - there.cost) <= here.smooth * (1 + 1e-9)
+                assert here.smooth <= there.smooth * math.exp(beta) * (1 + 1e-9)
+
+
+def test_the_loss_after_the_fact_is_converted_by_markov_and_a_divergence_more_tightly() -> None:
+    loss, divergence = (converted(0.25, 11.0, 1e-5, ex_post=one) for one in (True, False))
+    assert loss == pytest.approx(0.25 + math.log(1e5) / 10)
+    assert 0 < divergence < loss
+    confident = ConfidentGNMax(threshold=200.0, sigma_threshold=150.0, sigma=40.0)
+    settings: dict[str, Any] = {"num_teachers": 250, "delta": 1e-5, "source": TestSource(1)}
+    assert REPORT.release(AGREED, answered(200), confident, **settings).ex_post
+
+
+def test_other_aggregators_have_no_cost_by_the_votes() -> None:
     with pytest.raises(Unsupported):
-        raw([5, 1], InteractiveGNMax(threshold=1.0, sigma_threshold=1.0, sigma=1.0), 4.0, 6)
+        costs.raw_cost(
+            np.array([[5, 1]]),
+            answered(1),
+            object(),
+            num_teachers=6,
+            order=4.0,
+            beta=0.1,  # type: ignore[arg-type]
+        )
 
 
 def test_no_raw_cost_is_public() -> None:

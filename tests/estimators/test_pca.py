@@ -9,14 +9,26 @@ from sklearn.decomposition import PCA
 
 from estimators.checks import unexpected_failures
 from estimators.neighbours import EXTREMES, gaussian_distance, gaussian_releases
+from hush.accounting import PldAccountant
+from hush.audit.testers import audit_mechanism
 from hush.errors import InvalidArgument
-from hush.estimators import PrivateLDA, PrivatePCA
+from hush.estimators import AnalyzeGauss, ExponentialPCA, PrivateLDA, PrivatePCA, Wishart, _second_moments
+from hush.estimators._gram import STEPS, UNIT, clipped_gram, noisy_symmetric
 from hush.estimators._private import noise_multiplier
 from hush.randomness import TestSource
 
 
-def test_scikit_learn_checks():
-    assert unexpected_failures(PrivatePCA(epsilon=50.0, delta=1e-5, data_norm=10)) == []
+@pytest.mark.parametrize(
+    "model",
+    [
+        PrivatePCA(epsilon=50.0, delta=1e-5, data_norm=10),
+        PrivatePCA(epsilon=2.0, delta=1e-5, data_norm=10, method=Wishart()),
+        PrivatePCA(epsilon=50.0, delta=1e-5, data_norm=10, center=0.0, method=ExponentialPCA()),
+    ],
+    ids=["gauss", "wishart", "exponential"],
+)
+def test_scikit_learn_checks(model):
+    assert unexpected_failures(model) == []
 
 
 @pytest.mark.parametrize("center", [None, 0.25])
@@ -82,3 +94,85 @@ def test_wrong_parameters():
         PrivatePCA(epsilon=1.0, delta=1e-6, data_norm=math.nan)
     with pytest.raises(InvalidArgument):
         PrivatePCA(3, epsilon=1.0, delta=1e-6, data_norm=1.0).fit([[1.0, 2.0]])
+    with pytest.raises(InvalidArgument):
+        PrivatePCA(epsilon=1.0, delta=0.0, data_norm=1.0, method=Wishart())
+    with pytest.raises(InvalidArgument):
+        PrivatePCA(epsilon=1.0, delta=1e-6, data_norm=1.0, method=ExponentialPCA())
+    with pytest.raises(InvalidArgument):
+        PrivatePCA(epsilon=1.0, delta=1e-6, data_norm=1.0, method="wishart")
+    with pytest.raises(InvalidArgument):
+        PrivatePCA(epsilon=1.0, delta=1e-6, data_norm=1.0, center=math.nan).fit([[1.0, 2.0]])
+
+
+def test_a_row_counts_the_same_wherever_it_is():
+    """Blocks and products must not round by place: a row's part of the sums would else be more than its own."""
+    x = np.random.default_rng(0).normal(size=(5000, 7))
+
+    def totals(rows):
+        return clipped_gram(rows, 1.0, 1, lambda out, part: out.fill(STEPS))
+
+    whole = totals(x)
+    assert (totals(x[::-1]) == whole).all()
+    assert (totals(np.asfortranarray(x)) == whole).all()
+    assert (totals(x[:1]) + totals(x[1:]) == whole).all()
+
+
+METHODS = {"gauss": AnalyzeGauss(), "wishart": Wishart(), "exponential": ExponentialPCA()}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_other_methods_find_the_components(name):
+    x = np.random.default_rng(0).normal(size=(50_000, 4)) * [3.0, 2.0, 1.0, 0.5]
+    model = PrivatePCA(
+        2, epsilon=2.0, delta=1e-6, data_norm=10.0, center=0.0, method=METHODS[name], source=TestSource(1)
+    ).fit(x)
+    assert np.abs(model.components_) == pytest.approx(np.eye(4)[:2], abs=0.1)
+    assert model.explained_variance_ == pytest.approx([9, 4], rel=0.1)
+    assert model.explained_variance_ratio_.sum() == pytest.approx(13 / 14.25, rel=0.05)
+    assert model.noise_variance_ == pytest.approx(0.625, rel=0.3)
+    assert PldAccountant().compose(model.event_).epsilon(1e-6) <= 2.0
+    assert model.guarantee_.delta == (0.0 if name == "exponential" else 1e-6)
+
+
+def test_wishart_learns_a_mean_in_the_same_release():
+    x = np.random.default_rng(0).normal([1.0, 2.0, -1.0], size=(50_000, 3))
+    model = PrivatePCA(epsilon=2.0, delta=1e-6, data_norm=8.0, method=Wishart(), source=TestSource(1)).fit(x)
+    assert model.mean_ == pytest.approx([1.0, 2.0, -1.0], abs=0.05)
+    assert model.explained_variance_ == pytest.approx([1, 1, 1], abs=0.2)
+
+
+def one_triangle(totals, stddev, source):
+    """A broken twin: no noise below the diagonal."""
+    upper = np.triu(noisy_symmetric(totals, stddev, source))
+    return upper + np.tril(totals / UNIT, -1)
+
+
+def unclipped(rows, norm, *others, **named):
+    """A broken twin: rows are in units of the norm, and as long as they are."""
+    return clipped_gram(rows, norm * 2**10, *others, **named) * 2**20
+
+
+@pytest.mark.parametrize(
+    ("name", "twin"),
+    [
+        ("gauss", {}),
+        ("gauss", {"noisy_symmetric": one_triangle}),
+        ("wishart", {}),  # its twin is in test_covariance.py
+        ("exponential", {}),
+        ("exponential", {"clipped_gram": unclipped}),
+    ],
+)
+def test_black_box(name, twin, monkeypatch):
+    for function, broken in twin.items():
+        monkeypatch.setattr(_second_moments, function, broken)
+    arguments = {"epsilon": 1.0, "delta": 1e-6, "data_norm": 1.0, "center": 0.0, "method": METHODS[name]}
+
+    def run(rows, source):
+        model = PrivatePCA(**arguments, source=source).fit(rows)
+        return [*model.components_.ravel().tolist(), *model.explained_variance_.tolist()]
+
+    first, second = np.array([[500.0, 0.0]]), np.array([[500.0, 0.0], [0.0, 500.0]])
+    if name == "gauss":
+        second[1] = 500.0  # what one triangle hides
+    result = audit_mechanism(run, first, second, samples=300, delta=1e-6, source=TestSource(1))
+    assert (result.epsilon_lower > 1.0) is bool(twin)

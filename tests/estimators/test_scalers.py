@@ -8,6 +8,7 @@ import pytest
 from estimators.checks import unexpected_failures
 from estimators.neighbours import EXTREMES, check_blocks, planned_releases
 from hush.accounting import PldAccountant
+from hush.audit.testers import audit_mechanism
 from hush.errors import InvalidArgument
 from hush.estimators import (
     LearnBounds,
@@ -17,6 +18,7 @@ from hush.estimators import (
     PublicOneHotEncoder,
 )
 from hush.randomness import TestSource
+from hush.statistics import NoisePlan
 
 
 @pytest.mark.parametrize(
@@ -66,6 +68,68 @@ def test_learned_bounds():
 def test_nothing_is_learned_from_one_row():
     model = PrivateMinMaxScaler(epsilon=1.0, bounds=LearnBounds(), source=TestSource(1)).fit([[1e6]])
     assert (model.data_min_[0], model.data_max_[0]) == (-1.0, 1.0)
+
+
+class BoundsFromTheData(PrivateStandardScaler):
+    """A broken twin."""
+
+    def fit(self, X, y=None):
+        self.bounds = (float(np.min(X)), float(np.max(X)) + 1e-9)
+        return super().fit(X)
+
+
+class RangeOfTheData(PrivateMinMaxScaler):
+    """A broken twin: what bounds are learned from has no noise."""
+
+    def fit(self, X, y=None):
+        self.epsilon = 900.0
+        return super().fit(X)
+
+
+SMALL, LARGE = np.array([[0.5], [0.5]]), np.array([[0.5], [0.5], [1e6]])
+MANY = np.full((200, 1), 0.75)  # enough for bounds to be found, most of the time
+FOUND = np.full((26, 1), 0.75)
+
+
+@pytest.mark.parametrize(
+    ("model", "bounds", "first", "second", "violated"),
+    [
+        (PrivateStandardScaler, (-1, 1), SMALL, LARGE, False),
+        (BoundsFromTheData, (-1, 1), SMALL, LARGE, True),
+        (PrivateStandardScaler, LearnBounds(), MANY, np.vstack([MANY, [[1e6]]]), False),
+        (PrivateMinMaxScaler, LearnBounds(), FOUND[1:], FOUND, False),
+        (RangeOfTheData, LearnBounds(), SMALL, LARGE, True),
+    ],
+)
+def test_black_box(model, bounds, first, second, violated):
+    def run(rows, source):
+        fitted = model(epsilon=1.0, bounds=bounds, source=source).fit(rows)
+        shown = (fitted.scale_, fitted.bounds_) if hasattr(fitted, "bounds_") else (fitted.data_min_, fitted.data_max_)
+        return [float(number) for part in (fitted.transform([[0.0]]), *shown) for number in np.ravel(part)]
+
+    result = audit_mechanism(run, first, second, samples=400, source=TestSource(1))
+    assert (result.epsilon_lower > 1.0) is violated
+
+
+def only_what_is_there(plan, totals, source):
+    """A broken twin: empty cells have no noise."""
+    return np.where(totals == 0, 0, RELEASE(plan, totals, source))
+
+
+RELEASE = NoisePlan.release
+
+
+@pytest.mark.parametrize("twin", [None, only_what_is_there])
+def test_density_black_box(twin, monkeypatch):
+    if twin is not None:
+        monkeypatch.setattr(NoisePlan, "release", twin)
+
+    def run(rows, source):
+        return PrivateHistogramDensity(epsilon=1.0, bounds=(0, 1), bins=3, source=source).fit(rows).density_.tolist()
+
+    first, second = np.array([[0.1]]), np.array([[0.1], [1e9]])
+    result = audit_mechanism(run, first, second, samples=500, source=TestSource(1))
+    assert (result.epsilon_lower > 1.0) is (twin is not None)
 
 
 def test_density_integrates_to_one():

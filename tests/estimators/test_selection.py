@@ -6,15 +6,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from black_box.certainty import audit
 from estimators.checks import unexpected_failures
 from hush.accounting import ApproximateDP, Composed, PldAccountant
 from hush.accounting.budget import Charge
 from hush.errors import BudgetExceeded, InvalidArgument
-from hush.estimators import PrivateGridSearch, PrivateLogisticRegression, PrivateSelectBest
+from hush.estimators import (
+    Folds,
+    HeldOut,
+    PrivateGridSearch,
+    PrivateLogisticRegression,
+    PrivateSelectBest,
+    PrivateStandardScaler,
+)
 from hush.estimators._select_best import class_contrasts
-from hush.mechanisms import ExponentialMechanism
 from hush.randomness import TestSource
 
 
@@ -33,18 +44,24 @@ def test_one_record_moves_every_score_by_one_at_most(num_classes: int) -> None:
     assert 0.9 < worst <= 1
 
 
-@pytest.mark.parametrize("unclamped", [False, True])
-def test_features_as_a_black_box(unclamped: bool) -> None:
-    bound = 1e-3 if unclamped else 1.0  # the twin divides by another bound than it clamps to
+class BoundFromData(PrivateSelectBest):
+    """A broken twin: the largest value is the bound."""
 
+    def fit(self, X: Any, y: Any) -> Any:
+        self.data_bound = np.abs(X).max()
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [PrivateSelectBest, BoundFromData])
+def test_features_as_a_black_box(kind: Any) -> None:
     def choose(data: Any, source: Any) -> int:
-        values = np.clip(data[0], -1, 1) / bound
-        scores = class_contrasts(values, data[1], 2)
-        return int(ExponentialMechanism(epsilon=1.0).release(scores, source).value)
+        selector = kind(k=1, epsilon=1.0, data_bound=1.0, classes=[0, 1], source=source).fit(*data)
+        return int(selector.get_support(indices=True)[0])
 
-    first, second = (np.zeros((0, 2)), np.zeros(0, dtype=np.int64)), (np.array([[9.0, 0.0]]), np.array([1]))
-    found = audit(choose, first, second, samples=4000, source=TestSource("features"))
-    assert found.compare(1.0).violated is unclamped
+    X, y = np.tile([1.0, 0.0], (30, 1)), np.ones(30)
+    first, second = (X, y), (np.vstack([X, [0.0, 1e6]]), np.append(y, 1))
+    found = audit(choose, first, second, samples=500, source=TestSource("features"))
+    assert found.compare(1.0).violated is (kind is BoundFromData)
 
 
 def test_the_selector_spends_its_epsilon_and_finds_features() -> None:
@@ -134,7 +151,7 @@ def test_a_secret_number_of_fits_costs_the_same_whatever_was_drawn() -> None:
     [
         {"score_epsilon": 0},
         {"delta": float("nan")},
-        {"held_out": 1.0},
+        {"cv": 5},
         {"repetitions": Coin()},
         {"loss_bound": -1},
     ],
@@ -150,3 +167,114 @@ def test_deltas_of_fits_must_fit_into_that_of_the_search() -> None:
     with pytest.raises(InvalidArgument, match="delta"):
         PrivateGridSearch(inner, GRID, delta=1e-6, **settings).fit(X, Y)
     assert PrivateGridSearch(inner, GRID, delta=1e-4, **settings).fit(X, Y).guarantee_.epsilon <= 2.0
+
+
+def test_folds_pay_for_all_fits_but_one_the_comparison_and_the_last_fit() -> None:
+    found = search(cv=Folds(3), score_epsilon=0.25).fit(X, Y)
+    assert found.guarantee_.epsilon == pytest.approx(4 * 2 * 0.5 + 0.25 + 0.5)
+    assert found.score(X, Y) > 0.95
+    assert found.guarantee_.epsilon > 4 * 0.5 + 0.25, "a twin that counts a setting once"
+    claims = Composed((ApproximateDP(1.0), ApproximateDP(2.0)))
+    dear = Folds(2).event([[ApproximateDP(1.0), ApproximateDP(2.0)]], claims)
+    assert PldAccountant().compose(dear).epsilon(0.0) == pytest.approx(2.0 + 3.0), "the dearer of two folds"
+
+
+def test_every_row_is_trained_on_or_compared_on_by_coins_of_its_own() -> None:
+    for split in (HeldOut(0.3), Folds(4)):
+        masks = split.masks(4000, TestSource("coins"))
+        assert all((train ^ test).all() for train, test in masks)
+        tested = sum(test.astype(int) for _, test in masks)
+        if isinstance(split, Folds):
+            assert (tested == 1).all()
+        assert all(abs(test.mean() - (0.25 if isinstance(split, Folds) else 0.3)) < 0.05 for _, test in masks)
+        assert split.masks(0, TestSource(1))[0][0].shape == (0,)
+
+
+def test_settings_of_different_cost_are_all_paid_for_in_the_last_fit() -> None:
+    found = search(cv=Folds(2), score_epsilon=0.1)
+    found.set_params(param_grid={"epsilon": [0.5, 1.0]}).fit(X, Y)
+    assert found.guarantee_.epsilon == pytest.approx(1.5 + 0.1 + 1.5)
+
+
+def test_repetitions_with_folds() -> None:
+    found = search(cv=Folds(2), repetitions=Coin(), delta=1e-6).fit(X, Y)
+    held = search(repetitions=Coin(), delta=1e-6).fit(X, Y)
+    assert found.guarantee_.epsilon > held.guarantee_.epsilon + 0.1, "fit and comparison, and the last fit"
+    assert found.score(X, Y) > 0.9
+
+
+def pipeline(purse: Any = None) -> Any:
+    scaler = PrivateStandardScaler(epsilon=0.25, bounds=(-1, 1), budget=purse, source=TestSource(4))
+    inner = PrivateLogisticRegression(epsilon=0.5, data_norm=1.0, classes=[0, 1], budget=purse, source=TestSource(5))
+    return make_pipeline(FunctionTransformer(), scaler, inner)
+
+
+def test_all_steps_of_a_pipeline_are_paid_for_once() -> None:
+    purse, own = Purse(), Purse()
+    grid = {"privatelogisticregression__regularization": [1.0, 10.0]}
+    settings: dict[str, Any] = {"score_epsilon": 0.5, "budget": purse, "source": TestSource(3)}
+    found = PrivateGridSearch(pipeline(own), grid, **settings).fit(X, Y)
+    assert found.guarantee_.epsilon == pytest.approx(2 * 0.75)
+    assert len(purse.charges) == 1
+    assert own.charges == [], "steps are charged with the search"
+    assert found.score(X, Y) > 0.9
+    assert found.predict_proba(X).shape == (600, 2)
+    assert any("test" in sentence.lower() for sentence in found.guarantee_.assumptions)
+
+
+def test_a_step_that_learns_without_paying_is_refused() -> None:
+    leaking = make_pipeline(StandardScaler(), pipeline()[-1])
+    with pytest.raises(InvalidArgument, match="StandardScaler"):
+        PrivateGridSearch(leaking, {}, score_epsilon=0.5, source=TestSource(3)).fit(X, Y)
+    with pytest.raises(InvalidArgument, match="LogisticRegression"):
+        PrivateGridSearch(LogisticRegression(), {}, score_epsilon=0.5, source=TestSource(3)).fit(X, Y)
+
+
+def test_every_fit_of_a_pipeline_in_a_cross_validation_is_charged() -> None:
+    purse = Purse()
+    assert len(cross_val_score(pipeline(purse), X, Y, cv=3)) == 3
+    assert [charge.purpose for charge in purse.charges] == [
+        "fit PrivateStandardScaler",
+        "fit PrivateLogisticRegression",
+    ] * 3
+
+
+def test_rows_that_are_no_numbers_are_left_out() -> None:
+    odd = X.copy()
+    odd[3], odd[5] = np.nan, np.inf
+    assert PrivateGridSearch(pipeline(), {}, score_epsilon=0.5, source=TestSource(3)).fit(odd, Y).score(X, Y) > 0.9
+    with pytest.raises(ValueError):
+        search().fit(X, Y[:-1])
+
+
+class Constant(ClassifierMixin, BaseEstimator):
+    """An estimator that learns nothing and costs nothing."""
+
+    def __init__(self, value: int = 0) -> None:
+        self.value = value
+
+    def fit(self, rows: Any, labels: Any) -> Constant:
+        self.event_, self.classes_ = Composed(()), np.arange(2)
+        return self
+
+    def predict(self, rows: Any) -> Any:
+        return np.full(len(rows), self.value)
+
+
+class Weighty(PrivateGridSearch):
+    """A broken twin: a row counts more in the comparison than the comparison's noise is for."""
+
+    def _score(self, *arguments: Any) -> float:
+        return 30 * super()._score(*arguments)
+
+
+@pytest.mark.parametrize("kind", [PrivateGridSearch, Weighty])
+@pytest.mark.parametrize("cv", [HeldOut(0.99), Folds(2)])
+def test_a_search_as_a_black_box(kind: Any, cv: Any) -> None:
+    def run(data: Any, source: Any) -> int:
+        found = kind(Constant(), {"value": [0, 1]}, score_epsilon=1.0, cv=cv, source=source).fit(*data)
+        return int(found.best_params_["value"])
+
+    first, second = (np.zeros((1, 1)), np.array([7])), (np.zeros((2, 1)), np.array([7, 1]))
+    found = audit(run, first, second, samples=400, source=TestSource("search"))
+    assert found.compare(1.0).violated is (kind is Weighty)

@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
 from hush.estimators._bounds import check_bounds, fitted_bounds, scaled
-from hush.estimators._private import Floats, PrivateEstimator
+from hush.estimators._private import Floats, PrivateEstimator, planned
 from hush.randomness import Source
-from hush.statistics import Block, plan_noise
+from hush.statistics import Block, NoisePlan, plan_noise
 
 _MOST_CELLS = 1 << 22
 
@@ -35,6 +35,8 @@ class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[m
 
     Attributes:
         density_: Of each cell, one axis for each feature; it integrates to 1 over the bounds.
+        n_features_in_: How many features there are.
+        feature_names_in_: Their names, where X has some.
         guarantee_: What fit gave away.
         event_: The same for accountants.
 
@@ -78,6 +80,12 @@ class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[m
         super()._check()
         check_bounds("bounds", self.bounds)
         check_count("bins", self.bins)
+        self._plan(1)  # what is wrong with epsilon is said here
+
+    def _plan(self, num_cells: int) -> NoisePlan:
+        block = Block(columns=num_cells, l1=1, l2=1.0, whole=True)
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        return planned(epsilon, lambda: plan_noise((block,), max_groups=1, epsilon=epsilon, delta=delta))
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Count rows in cells."""
@@ -87,10 +95,9 @@ class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[m
         if not bins**d <= _MOST_CELLS:
             raise InvalidArgument("bins", bins, f"at most 2^22 cells for {d} features", "Take fewer bins or features")
         self._bounds = fitted_bounds("bounds", self.bounds, d)
-        block = Block(columns=bins**d, l1=1, l2=1.0, whole=True)
-        plan = plan_noise((block,), max_groups=1, epsilon=float(self.epsilon), delta=float(self.delta))
+        plan = self._plan(bins**d)
         source = self._start(plan.event, spent=(plan.epsilon, plan.delta))
-        cells, complete = self._cells(rows)
+        cells, complete = self._cells(rows, bins)
         totals = np.bincount(cells[complete], minlength=bins**d).astype(np.int64)[None, :]
         counts = np.maximum(plan.release(totals, source)[0].astype(np.float64), 0.0)
         if not counts.sum() > 0:
@@ -100,9 +107,9 @@ class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[m
         self.density_ = (counts / counts.sum() / volume).reshape((bins,) * d)
         return self
 
-    def _cells(self, rows: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def _cells(self, rows: Floats, bins: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the number of each row's cell, and which rows are complete."""
-        bins, d = int(self.bins), rows.shape[1]
+        d = rows.shape[1]
         units, complete = scaled(rows, *self._bounds)
         places = np.clip((np.nan_to_num(units) + 1) * (bins / 2), 0, bins - 1).astype(np.int64)
         cells: NDArray[np.int64] = places @ bins ** np.arange(d - 1, -1, -1)
@@ -115,7 +122,9 @@ class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[m
         lower, upper = self._bounds
         inside = ((rows >= lower) & (rows <= upper)).all(axis=1)
         with np.errstate(divide="ignore"):
-            logs: Floats = np.log(np.where(inside, self.density_.ravel()[self._cells(rows)[0]], 0.0))
+            logs: Floats = np.log(
+                np.where(inside, self.density_.ravel()[self._cells(rows, len(self.density_))[0]], 0.0)
+            )
         return logs
 
     def score(self, X: Any, y: Any = None) -> float:

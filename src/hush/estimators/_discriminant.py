@@ -6,20 +6,22 @@ import math
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting import events
 from hush.accounting.budget import Budget
-from hush.errors import check_positive
-from hush.estimators._gram import STEPS, gram, noisy, noisy_symmetric, spectral_norm, unit_rows
+from hush.estimators._bounds import check_public_norm
+from hush.estimators._gram import STEPS, check_noise, clipped_gram, noisy, noisy_symmetric, spectral_norm
 from hush.estimators._naive_bayes import check_priors, priors_of
-from hush.estimators._private import Floats, PrivateClassifierMixin, PrivateEstimator, noise_multiplier
+from hush.estimators._private import Floats, PrivateClassifierMixin, PrivateEstimator
 from hush.randomness import Source
 
 _SECOND, _FIRST, _COUNT = 0.5, 0.45, 0.05  # shares of the squared sensitivity
-_TYPICAL, _WRONG = 0.5, 0.05  # as for linear regression
+_WRONG = 0.05
+_TYPICAL = 0.5  # the noise's eigenvalues lie on a semicircle, whose standard deviation is half its radius
 
 
 class PrivateLDA(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
@@ -41,8 +43,11 @@ class PrivateLDA(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # 
         classes_: The labels, sorted.
         means_: Of each class.
         covariance_: Within classes, regularised.
-        coef_: Weights, one row for each class.
-        intercept_: Constant terms.
+        priors_: Class probabilities.
+        coef_: Weights, a row for each class; for two classes one row, of the second against the first.
+        intercept_: Constant terms, as many as rows of weights.
+        n_features_in_: How many features there are.
+        feature_names_in_: Their names, where X has some.
         guarantee_: What fit gave away.
         event_: The same for accountants.
 
@@ -88,23 +93,26 @@ class PrivateLDA(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # 
 
     def _check(self) -> None:
         super()._check()
-        check_positive("data_norm", self.data_norm, "It is public: the L2 norm that longer rows are scaled down to")
+        check_public_norm("data_norm", self.data_norm)
         self._check_classes()
         check_priors(self.priors, len(self.classes))
+        check_noise(self.epsilon, self.delta, _COUNT)
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to rows and labels."""
         self._check()
         rows = self._rows(X)
         places = self._places(self._labels(rows, y, numeric=False))
-        multiplier = noise_multiplier(float(self.epsilon), float(self.delta))
+        multiplier = check_noise(self.epsilon, self.delta, _COUNT)
         source = self._start(events.Gaussian(multiplier))
-        units, complete = unit_rows(rows, float(self.data_norm))
-        kept = complete & (places >= 0)
-        units, places = units[kept], places[kept]
-        # A class is a column of 0 and 1: products with it are the class's sum and count.
-        members = (places[:, None] == np.arange(len(self.classes_))) * float(STEPS)
-        totals = gram(np.concatenate([units, members], axis=1))
+        columns = np.arange(len(self.classes_))
+
+        def fill(out: Floats, part: slice) -> NDArray[np.bool_]:
+            # A class is a column of 0 and 1: products with it are the class's sum and count.
+            np.multiply(places[part, None] == columns, float(STEPS), out=out)
+            return places[part] >= 0
+
+        totals = clipped_gram(rows, float(self.data_norm), len(columns), fill)
         self._store(totals, multiplier, source)
         return self
 
@@ -113,37 +121,45 @@ class PrivateLDA(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # 
         second = noisy_symmetric(totals[:size, :size], spread, source)
         sums = noisy(totals[size:, :size], multiplier / math.sqrt(_FIRST), source)
         counts = noisy(np.diagonal(totals)[size:].copy(), multiplier / math.sqrt(_COUNT), source)
-        weights = np.maximum(counts, multiplier)[:, None]  # a class with fewer rows than noise has a mean near 0
-        means = sums / weights
+        sizes = np.maximum(counts, multiplier)[:, None]  # a class with fewer rows than noise has a mean near 0
+        means = sums / sizes
         means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1.0)
-        within = (second - (means * weights).T @ means) / weights.sum()
+        within = (second - (means * sizes).T @ means) / sizes.sum()
         values, vectors = np.linalg.eigh(within)
-        least = _TYPICAL * spectral_norm(size, spread, _WRONG) / float(weights.sum())
+        least = _TYPICAL * spectral_norm(size, spread, _WRONG) / float(sizes.sum())
         values = np.maximum(values, 0.0) + least
         norm = float(self.data_norm)
         self.means_ = means * norm
         self.covariance_ = (vectors * values) @ vectors.T * norm**2
-        self.priors_ = priors_of(self.priors, counts)
-        self.coef_ = (means @ vectors / values) @ vectors.T / norm
-        self.intercept_ = np.log(self.priors_) - 0.5 * np.einsum("ij,ij->i", self.coef_, self.means_)
+        self.priors_ = priors_of(self.priors, self.classes, counts)
+        weights = (means @ vectors / values) @ vectors.T / norm
+        constants = np.log(self.priors_) - 0.5 * np.einsum("ij,ij->i", weights, self.means_)
+        two = len(weights) == 2
+        self.coef_ = weights[1:] - weights[:1] if two else weights
+        self.intercept_ = constants[1:] - constants[:1] if two else constants
 
     def decision_function(self, X: Any) -> Floats:
         """Return each class's score; for two classes, by how much the second one's is higher."""
-        joint = self._scores(X)
-        return joint[:, 1] - joint[:, 0] if joint.shape[1] == 2 else joint
+        scores = self._scores(X)
+        return scores[:, 1] if len(self.coef_) == 1 else scores
 
     def _scores(self, X: Any) -> Floats:
+        """Return a score for each class; that of the first of two is 0."""
         check_is_fitted(self)
         scores: Floats = self._rows(X, reset=False) @ self.coef_.T + self.intercept_
-        return scores
+        return np.column_stack([np.zeros(len(scores)), scores]) if len(self.coef_) == 1 else scores
 
     def predict(self, X: Any) -> Any:
         """Return the most probable class of each row."""
         best = np.argmax(self._scores(X), axis=1)
         return self.classes_[best]
 
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return logarithms of class probabilities."""
+        scores = self._scores(X)
+        logs: Floats = scores - logsumexp(scores, axis=1, keepdims=True)
+        return logs
+
     def predict_proba(self, X: Any) -> Floats:
         """Return class probabilities."""
-        scores = self._scores(X)
-        shares: Floats = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
-        return shares
+        return np.exp(self.predict_log_proba(X))

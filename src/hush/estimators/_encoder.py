@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from hush.errors import InvalidArgument
+from hush.estimators._labels import place_of
+from hush.estimators._private import check_width
+
+_NUMBERS = "biuf"
 
 
 class PublicOneHotEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -18,8 +23,16 @@ class PublicOneHotEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc
     A value that is no category, or missing, has zeros in all columns of its feature. Categories that are read from the
     data would be a release: that a rare one exists tells who is there.
 
+    Choose it before any model of numbers where features are categories, and all that there may be are known. Types
+    count: the text "1" is not the number 1.
+
     Args:
-        categories: For each feature, its categories; public.
+        categories: For each feature, a list of its categories; public.
+
+    Attributes:
+        categories_: The same, as lists.
+        n_features_in_: How many features there are.
+        feature_names_in_: Their names, where X has some.
 
     Guarantee:
         What fit stores does not depend on the data.
@@ -33,6 +46,8 @@ class PublicOneHotEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc
     >>> encoder = PublicOneHotEncoder(categories=[["red", "green"]]).fit([["green"]])
     >>> encoder.transform([["green"], ["blue"]]).tolist()
     [[0.0, 1.0], [0.0, 0.0]]
+    >>> encoder.inverse_transform([[0.0, 1.0], [0.0, 0.0]]).tolist()
+    [['green'], [None]]
     """
 
     def __init__(self, *, categories: Any) -> None:
@@ -41,11 +56,13 @@ class PublicOneHotEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc
 
     def _check(self) -> None:
         try:
-            fine = all(len(each) > 0 and len(set(each)) == len(each) for each in self.categories)
+            fine = len(self.categories) > 0 and all(len(set(each)) == len(each) > 0 for each in self.categories)
+            fine = fine and not any(isinstance(each, (str, bytes)) for each in (self.categories, *self.categories))
         except TypeError:
             fine = False
-        if not fine or isinstance(self.categories, str):
-            raise InvalidArgument("categories", self.categories, "different categories for each feature")
+        if not fine:
+            advice = 'Such as [["red", "green"], [1, 2, 3]] for two features'
+            raise InvalidArgument("categories", self.categories, "a list of different categories for each", advice)
 
     def __sklearn_tags__(self) -> Any:
         """Say that any value is fine."""
@@ -67,12 +84,28 @@ class PublicOneHotEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Return the columns."""
         check_is_fitted(self)
-        rows = np.asarray(validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False), dtype=object)
-        parts = [
-            np.array([[float(value == category) for category in known] for value in column]).reshape(len(rows), -1)
-            for column, known in zip(rows.T, self.categories_, strict=True)
-        ]
-        return np.concatenate(parts, axis=1)
+        if isinstance(X, (list, tuple)):
+            X = np.array(X, dtype=object)  # as text, all cells would be what one of them is
+        rows = np.asarray(validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False))
+        starts = np.cumsum([0, *map(len, self.categories_)])
+        columns = np.zeros((len(rows), int(starts[-1])))
+        for start, cells, known in zip(starts[:-1], rows.T, self.categories_, strict=True):
+            places = _places(cells, known)
+            found = np.flatnonzero(places >= 0)
+            columns[found, start + places[found]] = 1.0
+        return columns
+
+    def inverse_transform(self, X: Any) -> NDArray[Any]:
+        """Return the category of each feature that has the largest column; None where no column is above 0."""
+        check_is_fitted(self)
+        ends = np.cumsum([*map(len, self.categories_)])
+        rows = check_width("X", X, int(ends[-1]))
+        values = np.empty((len(rows), len(ends)), dtype=object)
+        for feature, part in enumerate(np.split(rows, ends[:-1], axis=1)):
+            known = np.empty(part.shape[1] + 1, dtype=object)
+            known[:-1] = self.categories_[feature]
+            values[:, feature] = known[np.where((part > 0).any(axis=1), part.argmax(axis=1), -1)]
+        return values
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return names of columns: the feature's, and the category."""
@@ -80,3 +113,18 @@ class PublicOneHotEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc
         names = _check_feature_names_in(self, input_features)
         pairs = zip(names, self.categories_, strict=True)
         return np.array([f"{name}_{category}" for name, known in pairs for category in known], dtype=object)
+
+
+def _places(cells: NDArray[Any], known: list[Any]) -> NDArray[np.int64]:
+    """Return where each cell is among the known categories, -1 if it is not there."""
+    kinds, sort = np.asarray(known), cells.dtype.kind
+    both = (sort in _NUMBERS and kinds.dtype.kind in _NUMBERS) or (sort == "U" and all(type(k) is str for k in known))
+    if both and kinds.ndim == 1 and not (kinds != kinds).any():
+        order = np.argsort(kinds)
+        found = order[np.minimum(np.searchsorted(kinds, cells, sorter=order), len(known) - 1)]
+        return np.where(kinds[found] == cells, found, -1)
+    table, values = {category: place for place, category in enumerate(known) if category == category}, cells.tolist()
+    try:
+        return np.fromiter(map(table.get, values, repeat(-1)), dtype=np.int64, count=len(values))
+    except TypeError:  # a cell that is a list, for instance
+        return np.array([place_of(table, value) for value in values], dtype=np.int64)

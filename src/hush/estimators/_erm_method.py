@@ -38,6 +38,11 @@ class Problem:
     delta: float
     regularization: float | None
 
+    @property
+    def together(self) -> bool:
+        """Whether there are several vectors, and a loss of all of them."""
+        return self.softmax and self.outputs > 1
+
     def share(self) -> tuple[float, float]:
         """Return epsilon and delta of each of several vectors that are learned one after another."""
         return down(self.epsilon / self.outputs), down(self.delta / self.outputs)
@@ -66,6 +71,7 @@ class Method(ABC):
     """A way to learn linear classifiers privately."""
 
     largest_entry = False  # whether rows are bounded in their largest entry, or in L2 norm
+    joint_classes = False  # whether several classes' weights are learned together, by cross entropy, where there is one
 
     @abstractmethod
     def prepare(self, problem: Problem) -> Recipe:

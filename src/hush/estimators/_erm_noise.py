@@ -44,5 +44,5 @@ def settle(weights: Floats, *, distance: float, epsilon: float, source: Source) 
     Given the private result, those of two neighbours are within twice the distance of each other.
     """
     reach = 2 * distance * math.sqrt(weights.size)
-    noisy: Floats = Laplace(epsilon=epsilon, sensitivity=reach, size=weights.size).release(weights, source).value
-    return noisy
+    mechanism = Laplace(epsilon=epsilon, sensitivity=reach, size=weights.size)
+    return np.asarray(mechanism.release(weights.ravel(), source).value).reshape(weights.shape)

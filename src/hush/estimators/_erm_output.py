@@ -50,52 +50,66 @@ class OutputPerturbation(Method):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Output(Recipe):
+class Perturbed(Recipe):
+    """A noisy number of records, if it is needed, and then weights with noise that may depend on it."""
+
     problem: Problem
     counting: float
     left: float
 
     @property
     def event(self) -> Event:
+        """What a run costs."""
         parts: list[Event] = [ApproximateDP(self.counting)] if self.counting else []
         if self.problem.delta > 0:
-            parts.append(events.Gaussian(self._multiplier()))
+            parts.append(events.Gaussian(self.multiplier()))
         else:
+            ApproximateDP(down(self.left / self.problem.outputs) * SETTLING)  # refused here, where nothing is charged
             parts.append(ApproximateDP(self.left))
         return parts[0] if len(parts) == 1 else Composed(tuple(parts))
 
+    def multiplier(self) -> float:
+        """Return the normal noise of the weights, in terms of their reach."""
+        return noise_multiplier(self.left, self.problem.delta)
+
+    def count(self, count: int, source: Source) -> int:
+        """Return about how many records there are."""
+        return max(int(DiscreteLaplace(epsilon=self.counting).release(count, source).value), 1)
+
+    def release(self, found: Floats, *, reach: float, distance: float, source: Source) -> Floats:
+        """Return noisy weights; without rounding each vector would be within ``distance``, and move by ``reach``."""
+        if self.problem.delta > 0:
+            whole = up(math.sqrt(len(found)) * (reach + 2 * distance))
+            mechanism = Gaussian(epsilon=self.left, delta=self.problem.delta, sensitivity=whole, size=found.size)
+            return np.asarray(mechanism.release(found, source).value)
+        epsilon = down(self.left / self.problem.outputs)
+        scale = up(reach / down(epsilon * (1 - SETTLING)))
+        noisy = []
+        for one in found:
+            noise, off = spherical_vector(source, scale, one.size)
+            near = up(distance + off)
+            noisy.append(settle(one + noise, distance=near, epsilon=down(epsilon * SETTLING), source=source))
+        return np.stack(noisy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Output(Perturbed):
     def run(self, rows: Floats, places: Places, source: Source) -> Floats:
         ridge = self._ridge(len(rows), source)
         labels = signs(places, self.problem.outputs)
         found = np.stack([self._minimum(rows * labels[:, [k]], ridge) for k in range(labels.shape[1])])
-        if self.problem.delta > 0:
-            # Each class's weights move by 1 / ridge at most, and twice the distance from their minimum.
-            reach = up(math.sqrt(len(found)) * (1 + 2 * TOLERANCE) / ridge)
-            mechanism = Gaussian(epsilon=self.left, delta=self.problem.delta, sensitivity=reach, size=found.size)
-            return np.asarray(mechanism.release(found, source).value)
-        return np.stack([self._spherical(one, ridge, source) for one in found])
-
-    def _multiplier(self) -> float:
-        return noise_multiplier(self.left, self.problem.delta)
+        return self.release(found, reach=up(1 / ridge), distance=up(TOLERANCE / ridge), source=source)
 
     def _minimum(self, signed: Floats, ridge: float) -> Floats:
         still = np.zeros(signed.shape[1])
         return minimise(self.problem.loss, signed, ridge=ridge, tilt=still, tolerance=TOLERANCE / 2)
 
-    def _spherical(self, found: Floats, ridge: float, source: Source) -> Floats:
-        epsilon = down(self.left / self.problem.outputs)
-        scale = up(1 / (ridge * down(epsilon * (1 - SETTLING))))
-        noise, off = spherical_vector(source, scale, found.size)
-        return settle(
-            found + noise, distance=up(TOLERANCE / ridge + off), epsilon=down(epsilon * SETTLING), source=source
-        )
-
     def _ridge(self, count: int, source: Source) -> float:
         """Balance what noise costs, n c |b|^2 / (2 ridge^2), and what the ridge does, ridge |w|^2 / 2."""
         if self.problem.regularization is not None:
             return self.problem.regularization
-        noisy = max(DiscreteLaplace(epsilon=self.counting).release(count, source).value, 1)
+        noisy = self.count(count, source)
         size, outputs = self.problem.dimension, self.problem.outputs
         pure = size * outputs / self.left
-        norm = self._multiplier() * math.sqrt(size * outputs) if self.problem.delta > 0 else pure
+        norm = self.multiplier() * math.sqrt(size * outputs) if self.problem.delta > 0 else pure
         return float((2 * noisy * self.problem.loss.curvature * (norm / EXPECTED_NORM) ** 2) ** (1 / 3))

@@ -11,6 +11,9 @@ from hush.estimators._private import Floats
 BITS = 18
 """Records and slopes are whole multiples of 2^-18."""
 
+MOST_ROWS = 1 << 26
+"""So many products of twice 18 bits add up within 64 bits."""
+
 _ROWS = 1 << 16  # so many products of twice 18 bits stay below 2^53: their sum in floating point is exact
 
 
@@ -22,10 +25,9 @@ def truncated(values: Floats) -> Floats:
 def exact_products(slopes: Floats, rows: Floats) -> Floats:
     """Return slopes' rows, whatever the order of summation: both truncated, at most 1 in size, chunk by chunk."""
     total = np.zeros((slopes.shape[1], rows.shape[1]), dtype=np.int64)
-    whole = 2.0**BITS
     for start in range(0, len(rows), _ROWS):
-        part = (slopes[start : start + _ROWS] * whole).T @ (rows[start : start + _ROWS] * whole)
-        total += part.astype(np.int64)
+        part = slopes[start : start + _ROWS].T @ rows[start : start + _ROWS]  # of multiples of 2^-36: no bit is lost
+        total += np.ldexp(part, 2 * BITS).astype(np.int64)
     return np.asarray(np.ldexp(total.astype(np.float64), -2 * BITS))
 
 

@@ -13,11 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 from hush.accounting import ApproximateDP, Event, SelfComposed
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, Unsupported, check_positive
+from hush.estimators._bounds import LearnBounds, check_norm, fitted_norm, norm_costs, with_norm
 from hush.estimators._erm_losses import LogisticLoss
 from hush.estimators._erm_method import Method, Places, Problem, Recipe, signs
-from hush.estimators._erm_sums import clipped, exact_products, truncated
+from hush.estimators._erm_sums import MOST_ROWS, clipped, exact_products, truncated
 from hush.estimators._networks import check_target_bounds
-from hush.estimators._private import Floats, PrivateEstimator
+from hush.estimators._private import Floats, PrivateEstimator, planned
 from hush.mechanisms import Laplace
 from hush.mechanisms._mechanism import down, silent
 from hush.randomness import Source
@@ -128,21 +129,32 @@ class FunctionalRegression(RegressorMixin, PrivateEstimator):  # type: ignore[mi
 
     Args:
         epsilon: Of the guarantee.
-        data_norm: A public bound on the L2 norm of rows.
+        data_norm: A public bound on the L2 norm of rows, or `LearnBounds`.
         target_bounds: (lower, upper), public.
         regularization: Half of it times the squared norm of the weights is added to the sum.
         fit_intercept: Whether there is one. It is bounded and regularised like a weight.
         budget: What fits are charged to.
         source: Of noise, for tests.
+
+    Attributes:
+        coef_: Weights.
+        intercept_: The constant term.
+        data_norm_: What rows were scaled down to: ``data_norm``, or what was learned.
+        n_features_in_: How many features there are.
+        feature_names_in_: Their names, where X has some.
+        guarantee_: What fit gave away.
+        event_: The same for accountants.
     """
 
     delta = 0.0
+
+    _most_rows = MOST_ROWS
 
     def __init__(
         self,
         *,
         epsilon: float,
-        data_norm: float,
+        data_norm: float | LearnBounds,
         target_bounds: tuple[float, float],
         regularization: float | None = None,
         fit_intercept: bool = True,
@@ -160,12 +172,17 @@ class FunctionalRegression(RegressorMixin, PrivateEstimator):  # type: ignore[mi
 
     def _check(self) -> None:
         super()._check()
-        check_positive("data_norm", self.data_norm, "A public bound on the norm of rows: longer ones are scaled down")
+        check_norm("data_norm", self.data_norm)
         check_target_bounds(self.target_bounds)
         if self.regularization is not None:
             check_positive("regularization", self.regularization)
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise InvalidArgument("fit_intercept", self.fit_intercept, "True or False")
+        self._event()  # what is wrong with epsilon is said here
+
+    def _event(self) -> Event:
+        _, left = norm_costs(self.data_norm, float(self.epsilon))
+        return planned(self.epsilon, lambda: with_norm(self.data_norm, float(self.epsilon), ApproximateDP(left)))
 
     @silent
     def fit(self, X: Any, y: Any) -> Self:
@@ -175,18 +192,20 @@ class FunctionalRegression(RegressorMixin, PrivateEstimator):  # type: ignore[mi
         targets = self._labels(rows, y, numeric=True)
         low, high = check_target_bounds(self.target_bounds)
         middle, half = (low + high) / 2, (high - low) / 2
-        source = self._start(ApproximateDP(float(self.epsilon)))
+        _, left = norm_costs(self.data_norm, float(self.epsilon))
+        source = self._start(self._event())
         kept = np.isfinite(rows).all(axis=1) & ~np.isnan(targets)
-        bounded = clipped(rows[kept], float(self.data_norm), intercept=bool(self.fit_intercept))
+        self.data_norm_ = fitted_norm(self.data_norm, rows[kept], epsilon=float(self.epsilon), source=source)
+        bounded = clipped(rows[kept], self.data_norm_, intercept=bool(self.fit_intercept))
         weights = Quadratic(linear=-2.0, square=1.0).minimum(
             bounded,
             np.clip((targets[kept] - middle) / half, -1, 1),
-            epsilon=float(self.epsilon),
+            epsilon=left,
             ridge=float(self.regularization or 0.0),
             source=source,
         )
         shrink = half * (math.sqrt(0.5) if self.fit_intercept else 1.0)
-        self.coef_ = (weights[:-1] if self.fit_intercept else weights) * (shrink / float(self.data_norm))
+        self.coef_ = (weights[:-1] if self.fit_intercept else weights) * (shrink / self.data_norm_)
         self.intercept_ = middle + (float(weights[-1]) * shrink if self.fit_intercept else 0.0)
         return self
 

@@ -9,55 +9,86 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ParameterGrid
+from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, check_X_y
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hush.accounting import Composed, Event, PldAccountant, RdpAccountant, events
 from hush.accounting.budget import Budget, Charge
 from hush.accounting.events import ParallelByIndex, plain_event
 from hush.errors import InvalidArgument, check_delta, check_instance, check_positive
 from hush.estimators._erm_sums import truncated
-from hush.guarantee import Guarantee, Relation, Unit
+from hush.estimators._grid_table import Table, made_table, same
+from hush.estimators._private import KeepsBudget, check_budget_and_source
+from hush.estimators._splits import RELATION, UNIT, HeldOut, Masks, Split, check_paid, fit_event
+from hush.guarantee import Guarantee
 from hush.mechanisms import ExponentialMechanism, Laplace
 from hush.mechanisms._mechanism import silent
-from hush.randomness import Source, assumptions_of, bernoulli, source_or_default, uniform_below
-
-_RELATION, _UNIT = Relation.ADD_OR_REMOVE, Unit.example()
+from hush.randomness import Source, assumptions_of, source_or_default, uniform_below
 
 
 def _has(name: str) -> Any:
-    return available_if(lambda search: hasattr(search.estimator, name))
+    return available_if(lambda search: hasattr(getattr(search, "best_estimator_", search.estimator), name))
 
 
-class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Fit a private estimator with several settings, and keep the best on rows that were held out.
+class PrivateGridSearch(KeepsBudget, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Fit a private estimator with several settings, and keep the best on rows that it was not trained on.
 
-    Every row is held out or trained on, by a coin of its own; so it pays for the fits or for the comparison, never for
-    both. Without ``repetitions`` each of the settings is fitted once, the costs of all fits add up, and the exponential
-    mechanism chooses. With them (such as ``hush.training.LogarithmicRepetitions(10)``) settings are drawn a
-    secret number of times, only the best leaves, and that costs less for many settings; it needs delta > 0 and fits
-    that have a Renyi divergence. The epsilon of each fit is that of ``estimator``: ``guarantee_`` is what all cost.
+    With `HeldOut` rows, every row is held out or trained on, by a coin of its own; so it pays for the fits or for the
+    comparison, never for both. With `Folds` every row is in both, and the best setting is fitted once more, to all
+    rows: better comparisons of few rows, which cost more. Without ``repetitions`` each of the settings is tried once,
+    the costs of all fits add up, and the exponential mechanism chooses. With them (such as
+    ``hush.training.LogarithmicRepetitions(10)``) settings are drawn a secret number of times, only the best leaves, and
+    that costs less for many settings; it needs delta > 0 and fits that have a Renyi divergence. The epsilon of each fit
+    is that of ``estimator``: ``guarantee_`` is what all cost.
+
+    >>> import numpy as np
+    >>> from hush.estimators import Folds, PrivateLogisticRegression
+    >>> from hush.randomness import TestSource
+    >>> X, y = np.array([[1.0], [-1.0]] * 300), np.array([1, 0] * 300)
+    >>> inner = PrivateLogisticRegression(epsilon=0.5, data_norm=1.0, classes=[0, 1], source=TestSource(1))
+    >>> grid = {"regularization": [1.0, 10.0]}
+    >>> search = PrivateGridSearch(inner, grid, score_epsilon=0.5, cv=Folds(3), source=TestSource(1)).fit(X, y)
+    >>> search.score(X, y) > 0.9, round(search.guarantee_.epsilon, 3)  # two settings, two of three fits; 0.5; the last
+    (True, 3.0)
 
     Guarantee:
-        (``guarantee_.epsilon``, delta)-differential privacy of the best estimator and its settings, add or remove.
+        (``guarantee_.epsilon``, delta)-differential privacy of the best estimator and its settings, add or remove. All
+        rows but those with NaN or infinity among their numbers, which are left out one by one, are in it. To every
+        training set one row is added that is nobody's, with nothing but missing values: so none is empty, and
+        neighbours stay neighbours. A row that the best estimator refuses to predict counts as wrong. Where settings
+        differ in what a fit costs, the last fit after `Folds` is paid for as if all of them had been fitted: which one
+        is best depends on the data.
 
     Assumes:
-        The grid is public (the caller's duty). Fits cost what their ``event_`` says, whatever the data are, and nobody
-        sees how long a search with ``repetitions`` took (the caller's duty).
+        The grid is public, and steps that learn nothing treat rows one by one (the caller's duty). Steps of pipelines,
+        column transformers and unions that learn something are private ones (checked here). Fits cost what their
+        ``event_`` says, whatever the data are, and nobody sees how long a search with ``repetitions`` took (the
+        caller's duty).
 
     References:
         McSherry & Talwar 2007 (the choice among all); Papernot & Steinke 2022, Theorems 2 and 6 (``repetitions``).
 
     Args:
-        estimator: A private estimator; its own budget is not charged here.
+        estimator: A private estimator; or a pipeline, column transformers in it or not, of private steps and of such as
+            learn nothing. Missing values must not be errors for them. Their own budgets are not charged here.
         param_grid: As in scikit-learn's GridSearchCV; public.
         score_epsilon: What the comparison costs those who are held out.
         delta: Of the guarantee. That of fits adds up within it.
         loss_bound: For regressors: the absolute error that counts as entirely wrong; public.
         repetitions: The law of the number of fits; None: all settings once.
-        held_out: The share of rows for the comparison.
+        cv: `HeldOut` or `Folds`; None: ``HeldOut(0.2)``.
         budget: What searches are charged to.
         source: Of coins and noise, for tests.
+
+    Attributes:
+        best_estimator_: The best, fitted; its guarantee is that of the whole search.
+        best_params_: Its settings.
+        classes_: Its classes, if it has any.
+        n_features_in_: How many features there are.
+        feature_names_in_: Their names, if they have any.
+        guarantee_: What the search gave away.
+        event_: The same for accountants.
     """
 
     def __init__(
@@ -69,7 +100,7 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         delta: float = 0.0,
         loss_bound: float | None = None,
         repetitions: Any = None,
-        held_out: float = 0.2,
+        cv: Split | None = None,
         budget: Budget | None = None,
         source: Source | None = None,
     ) -> None:
@@ -79,16 +110,17 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         self.delta = delta
         self.loss_bound = loss_bound
         self.repetitions = repetitions
-        self.held_out = held_out
+        self.cv = cv
         self.budget = budget
         self.source = source
         self._check()
 
     def _check(self) -> None:
+        check_budget_and_source(self.budget, self.source)
         check_positive("score_epsilon", self.score_epsilon)
         check_delta("delta", self.delta)
-        if not check_positive("held_out", self.held_out) < 1:
-            raise InvalidArgument("held_out", self.held_out, "a number in (0, 1)")
+        if self.cv is not None:
+            check_instance("cv", self.cv, Split, "Such as HeldOut(0.2) or Folds(5)")
         if self.loss_bound is not None:
             check_positive("loss_bound", self.loss_bound)
         elif not is_classifier(self.estimator):
@@ -98,87 +130,98 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         if not len(ParameterGrid(self.param_grid)) >= 1:
             raise InvalidArgument("param_grid", self.param_grid, "at least one setting")
 
-    def __sklearn_clone__(self) -> Self:
-        """Return an unfitted copy that charges the same budget."""
-        given = self.get_params(deep=False)
-        kept = ("budget", "source")
-        return type(self)(**{k: v if k in kept else clone(v, safe=False) for k, v in given.items()})
+    def __sklearn_tags__(self) -> Any:
+        """Say what the estimator says of itself, and that two fits differ."""
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        for name in ("estimator_type", "classifier_tags", "regressor_tags", "transformer_tags", "input_tags"):
+            setattr(tags, name, getattr(inner, name))
+        tags.target_tags, tags.non_deterministic = inner.target_tags, True
+        return tags
 
     @silent
     def fit(self, X: Any, y: Any) -> Self:
         """Search, charge what it costs, and keep the best."""
         self._check()
-        numeric = not is_classifier(self.estimator)
-        rows, labels = check_X_y(X, y, ensure_all_finite=False, dtype=np.float64, y_numeric=numeric)
-        source = source_or_default(self.source)
-        coins = bernoulli(source, float(self.held_out), len(rows)).astype(bool)
-        # Rows with NaN cannot be predicted: each by itself is no part of the comparison.
-        tested = coins & np.isfinite(rows).all(axis=1)
-        parts = (rows[~coins], labels[~coins], rows[tested], labels[tested])
-        if not (~coins).any():  # nobody is left to train on: a row that is nobody's
-            parts = (np.zeros((1, rows.shape[1])), np.zeros(1, dtype=labels.dtype), rows[tested], labels[tested])
+        if y is None:
+            raise ValueError("PrivateGridSearch requires y to be passed, but the target y is None.")
+        table = made_table(X, y, classes=is_classifier(self.estimator))
+        source, split = source_or_default(self.source), self.cv or HeldOut()
         settings = list(ParameterGrid(self.param_grid))
+        masks = split.masks(table.count, source)
         run = self._every if self.repetitions is None else self._some
-        best, event, epsilon = run(settings, parts, source)
-        if not epsilon < math.inf:
-            raise InvalidArgument("delta", self.delta, "at least what the deltas of all fits add up to")
-        self._charge(event, epsilon, source)
-        self.best_params_, self.best_estimator_ = settings[best[0]], best[1]
-        self.n_features_in_ = rows.shape[1]
+        place, model, event = run(settings, table, masks, split, source)
+        if split.refits:
+            everyone = np.ones(table.count, dtype=bool)
+            model = self._fitted(settings[place], table, everyone)
+            event = Composed((event, *self._costs(settings, table, everyone)))
+        self._charge(event, source)
+        if hasattr(model, "guarantee_"):  # to see the best is to see what all fits led to
+            model.guarantee_, model.event_ = self.guarantee_, self.event_
+        validate_data(self, X, skip_check_array=True)  # names and number of features
+        self.best_params_, self.best_estimator_ = settings[place], model
         return self
 
-    def _every(self, settings: Any, parts: Any, source: Source) -> tuple[tuple[int, Any], Event, float]:
-        fitted = [self._fitted(setting, parts[0], parts[1]) for setting in settings]
-        scores = [self._score(model, parts[2], parts[3]) for model in fitted]
+    def _every(self, settings: Any, table: Table, masks: Masks, split: Split, source: Source) -> tuple[Any, ...]:
+        fitted = [[self._fitted(setting, table, train) for train, _ in masks] for setting in settings]
+        scores = [self._total(models, table, masks) for models in fitted]
         choice = ExponentialMechanism(epsilon=float(self.score_epsilon), monotone=True)
         chosen = choice.release(scores, source).value
-        fits = Composed(tuple(self._plain(model) for model in fitted))
-        event = ParallelByIndex((fits, events.ExponentialMechanism(float(self.score_epsilon))))
-        return (chosen, fitted[chosen]), event, PldAccountant().compose(event).epsilon(float(self.delta))
+        costs = [[fit_event(model) for model in models] for models in fitted]
+        return chosen, fitted[chosen][0], split.event(costs, choice._event)
 
-    def _some(self, settings: Any, parts: Any, source: Source) -> tuple[tuple[int, Any], Event, float]:
-        # Which settings are drawn is secret: their costs are those of fits to invented rows.
-        invented = (np.zeros_like(parts[0]), np.zeros_like(parts[1]))
-        costs = {self._plain(self._fitted(setting, *invented)) for setting in settings}
+    def _some(self, settings: Any, table: Table, masks: Masks, split: Split, source: Source) -> tuple[Any, ...]:
         comparison = Laplace(epsilon=float(self.score_epsilon), sensitivity=1.0)
-        event = self.repetitions.event(ParallelByIndex((*sorted(costs, key=repr), comparison._event)))
-        epsilon = RdpAccountant().compose(event).epsilon(float(self.delta))
+        costs = [[fit_event(self._fitted(one, table.nobody(), train)) for train, _ in masks] for one in settings]
+        tries = {split.event([each], comparison._event) for each in costs}
+        event = self.repetitions.event(ParallelByIndex(tuple(sorted(tries, key=repr))))
         best: tuple[tuple[float, int], int, Any] | None = None
         for _ in range(self.repetitions.draw(source)):
             place = int(uniform_below(source, len(settings), 1)[0])
-            model = self._fitted(settings[place], parts[0], parts[1])
-            key = (comparison.release(self._score(model, parts[2], parts[3]), source).value, source.word())
+            models = [self._fitted(settings[place], table, train) for train, _ in masks]
+            key = (comparison.release(self._total(models, table, masks), source).value, source.word())
             if best is None or key > best[0]:
-                best = (key, place, model)
-        if best is None:  # a number of fits may be 0: then nothing of the data leaves
-            return (0, self._fitted(settings[0], *invented)), event, epsilon
-        return (best[1], best[2]), event, epsilon
+                best = (key, place, models[0])
+        # A number of fits may be 0: then nothing of the data leaves.
+        _, place, model = best or (None, 0, self._fitted(settings[0], table.nobody(), masks[0][0]))
+        return place, model, event
 
-    def _fitted(self, setting: Any, rows: Any, labels: Any) -> Any:
+    def _costs(self, settings: Any, table: Table, train: NDArray[np.bool_]) -> list[Event]:
+        """Return what fits of all settings cost: which is best is no matter of costs, so nobody's rows are fitted."""
+        found = {fit_event(self._fitted(setting, table.nobody(), train)) for setting in settings}
+        return sorted(found, key=repr)
+
+    def _fitted(self, setting: Any, table: Table, train: NDArray[np.bool_]) -> Any:
         model = clone(self.estimator).set_params(**setting)
-        if "budget" in model.get_params(deep=False):
-            model.set_params(budget=None)  # the search is charged as a whole
-        return model.fit(rows, labels)
+        budgets = [name for name in model.get_params(deep=True) if name.split("__")[-1] == "budget"]
+        model.set_params(**dict.fromkeys(budgets))  # the search is charged as a whole
+        check_paid(model)
+        return model.fit(*table.training(train))
 
-    def _plain(self, model: Any) -> Event:
-        check_instance("estimator.event_", getattr(model, "event_", None), Event, "It must be a private estimator")
-        return plain_event(model.event_, _RELATION, _UNIT)[0]
+    def _total(self, models: Any, table: Table, masks: Masks) -> float:
+        return sum(self._score(model, table, test) for model, (_, test) in zip(models, masks, strict=True))
 
-    def _score(self, model: Any, rows: Any, labels: Any) -> float:
+    def _score(self, model: Any, table: Table, test: NDArray[np.bool_]) -> float:
         """Return how many rows are right; each adds a number from 0 to 1, a multiple of 2^-18: the sum is exact."""
-        if len(rows) == 0:
-            return 0.0
-        found = model.predict(rows)
         if is_classifier(self.estimator):
-            return float(np.count_nonzero(found == labels))
-        wrong = np.minimum(np.abs(found - labels) / self.loss_bound, 1.0)
-        return float(truncated(np.nan_to_num(1.0 - wrong, nan=0.0)).sum())
+            return float(sum(np.count_nonzero(same(found, labels)) for found, labels in table.predicted(model, test)))
+        total = 0.0
+        for found, labels in table.predicted(model, test):
+            with np.errstate(all="ignore"):
+                wrong = np.minimum(np.abs(found - labels) / self.loss_bound, 1.0)
+            total += float(truncated(np.nan_to_num(1.0 - wrong, nan=0.0)).sum())
+        return total
 
-    def _charge(self, event: Event, epsilon: float, source: Source) -> None:
-        stated = ("fits cost what they state, whatever the data are", *assumptions_of(source))
+    def _charge(self, event: Event, source: Source) -> None:
+        event, found = plain_event(event, RELATION, UNIT)
+        own = ("fits cost what they state, whatever the data are", *assumptions_of(source))
+        stated = tuple(dict.fromkeys((*own, *found)))
+        accountant = PldAccountant() if self.repetitions is None else RdpAccountant()
         if self.repetitions is not None:
             stated += ("the number of fits, and how long they took, are kept secret",)
-        qualified = events.Qualified(event, _RELATION.value, str(_UNIT), stated)
+        epsilon = accountant.compose(event).epsilon(float(self.delta))
+        if not epsilon < math.inf:
+            raise InvalidArgument("delta", self.delta, "at least what the deltas of all fits add up to")
+        qualified = events.Qualified(event, RELATION.value, str(UNIT), stated)
         if self.budget is not None:
             charge = Charge(event=qualified, purpose="PrivateGridSearch", delta=float(self.delta) or None)
             self.budget.reserve(charge).commit()
@@ -188,10 +231,40 @@ class PrivateGridSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         )
 
     @_has("predict")  # type: ignore[untyped-decorator]
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Any:
         """Predict by the best estimator."""
         check_is_fitted(self)
-        return np.asarray(self.best_estimator_.predict(X))
+        return self.best_estimator_.predict(X)
+
+    @_has("predict_proba")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Predict probabilities by the best estimator."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict_proba(X)
+
+    @_has("predict_log_proba")  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Any:
+        """Predict logarithms of probabilities by the best estimator."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict_log_proba(X)
+
+    @_has("decision_function")  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> Any:
+        """Return margins by the best estimator."""
+        check_is_fitted(self)
+        return self.best_estimator_.decision_function(X)
+
+    @_has("transform")  # type: ignore[untyped-decorator]
+    def transform(self, X: Any) -> Any:
+        """Transform by the best estimator."""
+        check_is_fitted(self)
+        return self.best_estimator_.transform(X)
+
+    @_has("inverse_transform")  # type: ignore[untyped-decorator]
+    def inverse_transform(self, X: Any) -> Any:
+        """Undo a transformation by the best estimator."""
+        check_is_fitted(self)
+        return self.best_estimator_.inverse_transform(X)
 
     @property
     def classes_(self) -> NDArray[Any]:

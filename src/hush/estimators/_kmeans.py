@@ -1,27 +1,34 @@
-"""k-means by noisy Lloyd iterations."""
+"""k-means by noisy Lloyd iterations, from a noisy overview of the rows."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hush.accounting import Event, SelfComposed
 from hush.accounting.budget import Budget
-from hush.errors import check_count
-from hush.estimators._bounds import check_bounds, fitted_bounds, scaled
+from hush.errors import InvalidArgument, check_count
+from hush.estimators._bounds import check_bounds, fitted_bounds
 from hush.estimators._gram import STEPS
-from hush.estimators._moments import class_totals, moments_blocks
+from hush.estimators._kmeans_rounds import Plan, lloyd
+from hush.estimators._kmeans_start import Overview, directions, map_side, mapped_centres, overview, overview_totals
+from hush.estimators._moments import Steps
 from hush.estimators._private import Floats, PrivateEstimator
+from hush.estimators._two_parts import TwoParts
+from hush.mechanisms._mechanism import down
 from hush.randomness import Source
-from hush.statistics import Gaussian, Laplace, NoisePlan, plan_noise
 
+_LEAST = 1e-4  # epsilon for each iteration
+_LOOKING = 0.1  # the part of epsilon for the overview
+_MAPPING = 0.15  # of what is left, for the map
 _CANDIDATES = 64
+_CELLS = 8  # of a map, for each cluster: with fewer, it shows nothing
+_SCATTER = 0.7  # of first centres, in standard deviations
 
 
 class PrivateKMeans(
@@ -30,38 +37,46 @@ class PrivateKMeans(
     ClusterMixin,  # type: ignore[misc]
     PrivateEstimator,
 ):
-    """k-means: Lloyd's iterations with noisy counts and sums, from centres that are spread out in the bounds.
+    """k-means: Lloyd's iterations with noisy counts and sums, from centres that follow a noisy look at the rows.
 
-    For few clusters in few dimensions, with thousands of rows in each. The first centres are chosen without the data,
-    far from each other; in each of a fixed number of iterations every cluster's count and sum get noise. A cluster
-    that is no more than noise starts again beside the largest one. Neither labels of the rows that it was fitted to nor
-    their inertia are stored: both are exact functions of the data. ``predict`` is for whoever has the rows.
+    For few clusters in few dimensions, with thousands of rows in each; the fewer rows and the smaller epsilon, the
+    closer all centres come to one mean. First, a tenth of epsilon tells the number of rows, their mean and spread, with
+    noise. From these follows whether a sixth of the rest is worth a noisy map of the rows, in up to three directions,
+    in which well separated clusters are found; without one, first centres are scattered around the mean. It follows,
+    too, how many iterations there are: as many, 7 at most, as leave the noise in a mean below 1/8 of the standard
+    deviation of the rows. Noisy means are drawn to that of all rows by how much noise each has. Where one iteration
+    would have noise above 1.4 standard deviations, all centres are the one mean. Neither labels of the rows that it was
+    fitted to nor their inertia are stored: both are exact functions of the data. ``predict`` is for whoever has the
+    rows.
 
     Args:
         n_clusters: How many centres.
         epsilon: For everything that fit releases.
-        delta: 0 for Laplace noise; above it, whichever of Laplace and Gaussian noise is smaller.
+        delta: 0 for noise in a cube; above it, whichever of that and Gaussian noise is smaller.
         bounds: (lower, upper) of each feature, or of all; public: values are clamped.
-        n_iter: How many iterations; fixed in advance, and each has its part of the budget.
+        n_iter: How many iterations; None: by the rule above.
         budget: What each fit is charged to.
         source: Of randomness, for tests.
 
     Attributes:
         cluster_centers_: The centres.
         n_iter_: How many iterations there were.
+        n_features_in_: How many features there are.
         guarantee_: What fit gave away.
         event_: The same for accountants.
 
     Guarantee:
-        (epsilon, delta)-differential privacy for one row, added or removed; delta = 0 with Laplace noise.
+        (epsilon, delta)-differential privacy for one row, added or removed: of the overview, and, given it, of the map
+        and all iterations, however many.
 
     Assumes:
         Rows are clamped, and those with something missing left out (checked here: done here). Bounds are public (the
         caller's duty). Each person has one row (the caller's duty).
 
     References:
-        Blum, Dwork, McSherry & Nissim 2005 (noisy Lloyd); Su, Cao, Li, Bertino & Jin 2016 (DPLloyd; spread-out centres,
-        Section 3.2; here by greedy choice among random points instead of a search for a radius).
+        Blum, Dwork, McSherry & Nissim 2005 (noisy Lloyd); Su, Cao, Li, Bertino & Jin 2016 (a map first, with its number
+        of cells, Section 4; the number of iterations by the error of means, Section 3, here relative to the rows'
+        spread); Hardt & Talwar 2010 (noise in a cube); James & Stein 1961 (means drawn together).
 
     >>> import numpy as np
     >>> from hush.randomness import TestSource
@@ -78,7 +93,7 @@ class PrivateKMeans(
         epsilon: float,
         delta: float = 0.0,
         bounds: Any,
-        n_iter: int = 5,
+        n_iter: int | None = None,
         budget: Budget | None = None,
         source: Source | None = None,
     ) -> None:
@@ -95,36 +110,53 @@ class PrivateKMeans(
         super()._check()
         check_bounds("bounds", self.bounds)
         check_count("n_clusters", self.n_clusters)
-        check_count("n_iter", self.n_iter)
+        if self.n_iter is not None:
+            check_count("n_iter", self.n_iter)
+        least = _LEAST * (self.n_iter or 1)
+        if not self.epsilon >= least:
+            raise InvalidArgument("epsilon", self.epsilon, f"at least {least:g}", "Noise would not fit into 64 bits")
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find centres."""
         self._check()
         rows = self._rows(X)
         lower, upper = fitted_bounds("bounds", self.bounds, self.n_features_in_)
-        plan, event = self._plan()
-        source = self._start(event, spent=(float(self.epsilon), plan.delta))
-        units, complete = scaled(rows, lower, upper)
-        units = units[complete]
-        centres = _spread(int(self.n_clusters), self.n_features_in_, source)
-        for _ in range(int(self.n_iter)):
-            centres = _moved(units, centres, plan, source)
+        costs = TwoParts.of(float(self.epsilon), float(self.delta), _LOOKING)
+        source = self._start(costs.event)
+        steps = Steps(lower, upper, len(rows))
+        centres = self._centres(rows, steps, costs, source)
         half = (upper - lower) / 2
         self.cluster_centers_ = lower + half + centres * half
-        self.n_iter_ = int(self.n_iter)
         self._n_features_out = len(centres)
         return self
 
-    def _plan(self) -> tuple[NoisePlan, Event]:
-        """Return the noise of one iteration and the event of all: epsilons add up; Gaussians, by their squares."""
-        blocks = moments_blocks(self.n_features_in_, squares=False)
-        rounds, epsilon, delta = int(self.n_iter), float(self.epsilon), float(self.delta)
-        laplace = plan_noise(blocks, max_groups=1, epsilon=epsilon / rounds, noise=Laplace())
-        if delta > 0:
-            gaussian = plan_noise(blocks, max_groups=rounds, epsilon=epsilon, delta=delta, noise=Gaussian())
-            if gaussian.block_scales[1] ** 2 < 2 * laplace.block_scales[1] ** 2:
-                return gaussian, gaussian.event
-        return replace(laplace, epsilon=epsilon), SelfComposed(laplace.event, rounds)
+    def _centres(self, rows: Floats, steps: Steps, costs: TwoParts, source: Source) -> Floats:
+        signs, clusters = directions(rows.shape[1], source), int(self.n_clusters)
+        seen = overview(overview_totals(rows, signs, steps), signs, costs.first, source)
+        mapping = costs.left * _MAPPING
+        side = map_side(seen.count, mapping, signs.shape[1])
+        useful = side ** signs.shape[1] >= _CELLS * clusters > _CELLS
+        plan = self._plan(seen, down(costs.left - mapping) if useful else costs.left, costs.delta)
+        self.n_iter_ = plan.rounds
+        start = None
+        if useful and plan.clusters > 1:
+            start = mapped_centres(
+                rows, seen, signs, steps, side=side, clusters=clusters, epsilon=mapping, source=source
+            )
+        if start is None:  # then rows are compared with centres as such, along no directions
+            start, signs = _scattered(clusters, seen, source), signs[:0]
+        return lloyd(rows, start, seen, signs, steps, plan, source)
+
+    def _plan(self, seen: Overview, epsilon: float, delta: float) -> Plan:
+        """Return how many iterations there are, and their noise: given the overview, of public numbers alone."""
+        return Plan.chosen(
+            seen,
+            len(seen.mean),
+            int(self.n_clusters),
+            epsilon=epsilon,
+            delta=delta,
+            rounds=None if self.n_iter is None else int(self.n_iter),
+        )
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Return the number of the nearest centre to each row."""
@@ -134,13 +166,25 @@ class PrivateKMeans(
 
     def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:
         """Find centres and return the nearest one to each row: not private, for whoever has the rows."""
-        return self.fit(X).predict(np.nan_to_num(np.asarray(X, dtype=np.float64)))
+        rows = np.nan_to_num(self.fit(X)._any_rows(X))
+        nearest: NDArray[np.int64] = pairwise_distances_argmin(rows, self.cluster_centers_)
+        return nearest
 
     def transform(self, X: Any) -> Floats:
-        """Return the distance of each row to each centre."""
+        """Return the distance of each row to each centre; NaN for a row in which something is missing or infinite."""
         check_is_fitted(self)
-        distances: Floats = pairwise_distances(self._rows(X, reset=False), self.cluster_centers_)
+        rows = self._any_rows(X)
+        finite = np.isfinite(rows).all(axis=1)
+        distances = np.full((len(rows), len(self.cluster_centers_)), np.nan)
+        if finite.any():
+            with np.errstate(all="ignore"):
+                distances[finite] = pairwise_distances(rows[finite], self.cluster_centers_)
         return distances
+
+    def _any_rows(self, X: Any) -> Floats:
+        """Return rows, of which some may be missing: in the middle of a pipeline an error would depend on the data."""
+        rows: Floats = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
+        return rows
 
 
 def uniform(source: Source, size: int) -> Floats:
@@ -148,36 +192,13 @@ def uniform(source: Source, size: int) -> Floats:
     return (source.words(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _spread(count: int, dimension: int, source: Source) -> Floats:
-    """Return points far from each other in the middle of the box: each the farthest of some random ones."""
-    centres = np.empty((count, dimension))
+def _scattered(count: int, seen: Overview, source: Source) -> Floats:
+    """Return points around the mean, in steps, far from each other: each the farthest of some random ones."""
+    dimension = len(seen.mean)
+    chosen = np.empty((count, dimension))
     for place in range(count):
-        candidates = uniform(source, _CANDIDATES * dimension).reshape(-1, dimension) * 1.6 - 0.8
-        if place == 0:
-            centres[0] = candidates[0] * 0.5
-            continue
-        distances = pairwise_distances(candidates, centres[:place]).min(axis=1)
-        centres[place] = candidates[np.argmax(distances)]
-    return centres
-
-
-def _nearest(units: Floats, centres: Floats) -> NDArray[np.int64]:
-    """Return the nearest centre to each row, from that row alone: a matrix product may round it by its place."""
-    distances = np.stack([((units - centre) ** 2).sum(axis=1) for centre in centres])
-    return np.asarray(distances.argmin(axis=0), dtype=np.int64)
-
-
-def _moved(units: Floats, centres: Floats, plan: NoisePlan, source: Source) -> Floats:
-    """Return noisy means of the rows nearest to each centre."""
-    nearest = _nearest(units, centres)
-    noisy = plan.release(class_totals(units, nearest, len(centres), squares=False), source) / STEPS
-    counts = noisy[:, 0]
-    # Fewer rows than the noise of a sum: where the mean is cannot be told.
-    weak = counts < 2 * max(plan.block_scales[1] / STEPS, 1.0)
-    moved = np.where(weak[:, None], centres, noisy[:, 1:] / np.maximum(counts, 1.0)[:, None])
-    moved = np.clip(moved, -1.0, 1.0)
-    if weak.any() and not weak.all():
-        largest = moved[np.argmax(counts)]
-        jitter = uniform(source, int(weak.sum()) * centres.shape[1]).reshape(-1, centres.shape[1]) - 0.5
-        moved[weak] = np.clip(largest + 0.5 * jitter, -1.0, 1.0)
-    return moved
+        some = uniform(source, _CANDIDATES * dimension).reshape(-1, dimension) * 2 - 1
+        distances = pairwise_distances(some, chosen[:place]).min(axis=1) if place else np.zeros(1)
+        chosen[place] = some[np.argmax(distances)]
+    width = _SCATTER * math.sqrt(seen.spread / dimension)
+    return np.asarray(np.rint(np.clip(seen.mean + width * chosen, -1, 1) * STEPS))

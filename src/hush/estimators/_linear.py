@@ -7,64 +7,63 @@ from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting import events
 from hush.accounting.budget import Budget
-from hush.errors import InvalidArgument, check_epsilon, check_positive
-from hush.estimators._bounds import check_bounds
-from hush.estimators._gram import STEPS, UNIT, gram, noisy, noisy_symmetric, spectral_norm, unit_rows
-from hush.estimators._private import Floats, PrivateEstimator, noise_multiplier
+from hush.errors import InvalidArgument, check_epsilon
+from hush.estimators._bounds import check_bounds, check_public_norm
+from hush.estimators._gram import STEPS, UNIT, check_noise, clipped_gram, noisy, noisy_symmetric, spectral_norm
+from hush.estimators._private import Floats, PrivateEstimator
 from hush.randomness import Source
 
 _GRAM, _CROSS, _EIGENVALUE = 0.45, 0.45, 0.10  # shares of the squared sensitivity
 _WRONG = 0.05
-_TYPICAL = 0.5  # the noise's eigenvalues lie on a semicircle, whose standard deviation is half its radius
 
 
 class _SufficientStatistics(RegressorMixin, PrivateEstimator, ABC):  # type: ignore[misc]
     """Releases X'X and X'y of clipped rows; what is solved with them is what types differ in."""
 
     _needs_delta = True
+    _least_share = 0.5  # of the squared sensitivity, among all that is released
 
     def _check(self) -> None:
         super()._check()
-        check_positive("data_norm", self.data_norm, "It is public: the L2 norm that longer rows are scaled down to")
+        check_public_norm("data_norm", self.data_norm)
         lower, upper = check_bounds("target_bounds", self.target_bounds)
         if lower.ndim or upper.ndim:
             raise InvalidArgument("target_bounds", self.target_bounds, "a pair of numbers")
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise InvalidArgument("fit_intercept", self.fit_intercept, "True or False")
+        check_noise(self.epsilon, self.delta, self._least_share)
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to rows and targets. Rows with something missing or infinite are left out; others are clipped."""
         self._check()
         rows = self._rows(X)
         targets = self._labels(rows, y, numeric=True)
-        multiplier = noise_multiplier(float(self.epsilon), float(self.delta))
+        multiplier = check_noise(self.epsilon, self.delta, self._least_share)
         source = self._start(events.Gaussian(multiplier))
-        steps = self._steps(rows, targets)
-        weights = self._solve(gram(steps), multiplier, source)
-        self._store(weights)
+        self._store(self._solve(self._totals(rows, targets), multiplier, source))
         return self
 
-    def _steps(self, rows: Floats, targets: Floats) -> Floats:
-        """Return features, perhaps a constant one, and the target, all in steps; rows left out are 0."""
+    def _totals(self, rows: Floats, targets: Floats) -> NDArray[np.int64]:
+        """Return sums of products of features, perhaps a constant one, and the target."""
         lower, upper = (float(end) for end in self.target_bounds)
-        length = math.sqrt(0.5) if self.fit_intercept else 1.0
-        units, complete = unit_rows(rows, float(self.data_norm), length)
-        with np.errstate(all="ignore"):
-            scaled = np.clip((targets - (lower + (upper - lower) / 2)) / ((upper - lower) / 2), -1.0, 1.0)
-        kept = complete & np.isfinite(targets)
-        parts = [units]
-        if self.fit_intercept:
-            parts.append(np.full((len(rows), 1), math.floor(STEPS * length)))
-        parts.append(np.trunc(np.nan_to_num(scaled) * STEPS)[:, None])
-        steps = np.concatenate(parts, axis=1)
-        if not kept.all():
-            steps[~kept] = 0.0
-        return steps
+        middle, half = lower + (upper - lower) / 2, (upper - lower) / 2
+        constant = bool(self.fit_intercept)
+        length = math.sqrt(0.5) if constant else 1.0
+
+        def fill(out: Floats, part: slice) -> NDArray[np.bool_]:
+            some = targets[part]
+            if constant:
+                out[:, 0] = math.floor(STEPS * length)
+            out[:, -1] = np.trunc(np.clip((some - middle) / half, -1.0, 1.0) * STEPS)
+            return np.isfinite(some)
+
+        return clipped_gram(rows, float(self.data_norm), 1 + constant, fill, length=length)
 
     @abstractmethod
     def _solve(self, totals: Any, multiplier: float, source: Source) -> Floats: ...
@@ -94,9 +93,9 @@ class PrivateLinearRegression(_SufficientStatistics):
 
     Variant: the paper spends a third of epsilon and delta on each of the smallest eigenvalue, X'X and X'y, and adds
     them up. Here the three are one Gaussian release, with shares 10, 45 and 45 % of the squared sensitivity; noise
-    beside the diagonal is smaller by sqrt(2); and what is added to the diagonal is half the norm of the noise, by
-    random matrix theory, where the paper has a bound on all of it: negative eigenvalues are cut off instead. The
-    intercept is the weight of a constant feature; it is regularised, too.
+    beside the diagonal is smaller by sqrt(2); what is added to the diagonal is the norm of the noise by random matrix
+    theory, where the paper has a looser bound; negative eigenvalues are cut off. The intercept is the weight of a
+    constant feature; it is regularised, too.
 
     Args:
         epsilon: For everything that fit releases.
@@ -111,6 +110,8 @@ class PrivateLinearRegression(_SufficientStatistics):
         coef_: Weights.
         intercept_: The constant term.
         regularization_: What was added to the diagonal of X'X, in units of the squared ``data_norm``.
+        n_features_in_: How many features there are.
+        feature_names_in_: Their names, where X has some.
         guarantee_: What fit gave away.
         event_: The same for accountants.
 
@@ -133,6 +134,8 @@ class PrivateLinearRegression(_SufficientStatistics):
     >>> float(model.fit(x, 2 * x[:, 0]).coef_[0].round(1))
     2.0
     """
+
+    _least_share = _EIGENVALUE / 2  # some of the share is for what rounding does to eigenvalues
 
     def __init__(
         self,
@@ -165,8 +168,8 @@ class PrivateLinearRegression(_SufficientStatistics):
         smallest = np.array([np.rint(np.linalg.eigvalsh(exact.astype(np.float64))[0])]).astype(np.int64)
         stddev = multiplier / math.sqrt(_EIGENVALUE) * (1 + size * 2.0**-20)
         least = float(noisy(smallest, stddev, source)[0]) - stddev * math.sqrt(2 * math.log(1 / _WRONG))
-        self.regularization_ = max(0.0, _TYPICAL * spectral_norm(size, spread, _WRONG) - max(least, 0.0))
-        return _ridge(matrix, cross, self.regularization_)
+        self.regularization_ = max(0.0, spectral_norm(size, spread, _WRONG) - max(least, 0.0))
+        return ridge(matrix, cross, self.regularization_)
 
 
 class PrivateRidge(_SufficientStatistics):
@@ -184,6 +187,14 @@ class PrivateRidge(_SufficientStatistics):
         fit_intercept: Whether there is a constant term.
         budget: What each fit is charged to.
         source: Of randomness, for tests.
+
+    Attributes:
+        coef_: Weights.
+        intercept_: The constant term.
+        n_features_in_: How many features there are.
+        feature_names_in_: Their names, where X has some.
+        guarantee_: What fit gave away.
+        event_: The same for accountants.
 
     Guarantee:
         (epsilon, delta)-differential privacy for one row of X and y, added or removed.
@@ -234,10 +245,10 @@ class PrivateRidge(_SufficientStatistics):
         matrix = noisy_symmetric(totals[:size, :size], spread, source)
         cross = noisy(totals[:size, size], spread, source)
         length = 0.5 if self.fit_intercept else 1.0
-        return _ridge(matrix, cross, float(self.alpha) * length / float(self.data_norm) ** 2)
+        return ridge(matrix, cross, float(self.alpha) * length / float(self.data_norm) ** 2)
 
 
-def _ridge(matrix: Floats, cross: Floats, penalty: float) -> Floats:
+def ridge(matrix: Floats, cross: Floats, penalty: float) -> Floats:
     """Solve (A + penalty) w = b, A without its negative eigenvalues; directions without information get weight 0."""
     values, vectors = np.linalg.eigh(matrix)
     denominators = np.maximum(values, 0.0) + penalty

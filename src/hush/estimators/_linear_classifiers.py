@@ -13,12 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_instance, check_positive
+from hush.estimators._bounds import LearnBounds, check_norm, fitted_norm, norm_costs, with_norm
 from hush.estimators._erm_gradients import NoisyGradients
 from hush.estimators._erm_losses import HuberHinge, LogisticLoss, MarginLoss
-from hush.estimators._erm_method import Method, Problem
+from hush.estimators._erm_method import Method, Problem, Recipe
 from hush.estimators._erm_objective import ObjectivePerturbation
-from hush.estimators._erm_sums import clipped
-from hush.estimators._private import Floats, PrivateClassifierMixin, PrivateEstimator
+from hush.estimators._erm_sums import MOST_ROWS, clipped
+from hush.estimators._private import Floats, PrivateClassifierMixin, PrivateEstimator, planned
 from hush.mechanisms._mechanism import silent
 from hush.randomness import Source
 
@@ -26,11 +27,13 @@ from hush.randomness import Source
 class _LinearClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator, ABC):  # type: ignore[misc]
     """Weights of one class against another, or of each class against the rest."""
 
+    _most_rows = MOST_ROWS
+
     def __init__(
         self,
         *,
         epsilon: float,
-        data_norm: float,
+        data_norm: float | LearnBounds,
         classes: Any,
         delta: float = 0.0,
         method: Method | None = None,
@@ -53,19 +56,30 @@ class _LinearClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
     def _check(self) -> None:
         super()._check()
         self._check_classes()
-        check_positive("data_norm", self.data_norm, "A public bound on the norm of rows: longer ones are scaled down")
-        if not 1e-100 < self.data_norm < 1e100:
-            raise InvalidArgument("data_norm", self.data_norm, "between 1e-100 and 1e100")
+        check_norm("data_norm", self.data_norm)
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise InvalidArgument("fit_intercept", self.fit_intercept, "True or False")
         if self.regularization is not None:
             check_positive("regularization", self.regularization, "Without any, one record may move the weights far")
         if self.method is not None:
             check_instance("method", self.method, Method, "Such as ObjectivePerturbation()")
-        self._method().prepare(self._problem(1))  # what is wrong with delta is said here
+        self._recipe(1)  # what is wrong with epsilon and delta is said here
+
+    def _recipe(self, num_features: int) -> Recipe:
+        """Return everything that is decided without looking at the data."""
+
+        def make() -> Recipe:
+            recipe = self._method().prepare(self._problem(num_features))
+            with_norm(self.data_norm, float(self.epsilon), recipe.event)  # events have limits, too
+            return recipe
+
+        return planned(self.epsilon, make)
 
     def _method(self) -> Method:
-        return ObjectivePerturbation() if self.method is None else self.method
+        if self.method is not None:
+            return self.method
+        several = len(np.asarray(self.classes)) > 2
+        return NoisyGradients() if several and self.delta > 0 else ObjectivePerturbation()
 
     @abstractmethod
     def _loss(self) -> MarginLoss: ...
@@ -77,7 +91,7 @@ class _LinearClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
             dimension=num_features + bool(self.fit_intercept),
             outputs=1 if classes == 2 else classes,
             softmax=isinstance(self._loss(), LogisticLoss),
-            epsilon=float(self.epsilon),
+            epsilon=norm_costs(self.data_norm, float(self.epsilon))[1],
             delta=float(self.delta),
             regularization=None if self.regularization is None else float(self.regularization),
         )
@@ -93,20 +107,24 @@ class _LinearClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
         self._check()
         rows = self._rows(X)
         places = self._places(self._labels(rows, y, numeric=False))
-        recipe = self._method().prepare(self._problem(rows.shape[1]))
-        source = self._start(recipe.event)
+        recipe = self._recipe(rows.shape[1])
+        source = self._start(with_norm(self.data_norm, float(self.epsilon), recipe.event))
         kept = (places >= 0) & np.isfinite(rows).all(axis=1)
         order = np.inf if self._method().largest_entry else 2
-        bounded = clipped(rows[kept], float(self.data_norm), intercept=bool(self.fit_intercept), order=order)
+        self.data_norm_ = fitted_norm(
+            self.data_norm, rows[kept], epsilon=float(self.epsilon), source=source, order=order
+        )
+        bounded = clipped(rows[kept], self.data_norm_, intercept=bool(self.fit_intercept), order=order)
         weights = recipe.run(bounded, places[kept], source)
         self._set_weights(weights, order)
+        self._joint = self._method().joint_classes  # as fitted, whatever set_params does afterwards
         return self
 
     def _set_weights(self, weights: Floats, order: float) -> None:
         """Put weights of rows in units of the norm, and of the intercept's column, into the data's own units."""
         shrink = np.sqrt(0.5) if self.fit_intercept and order == 2 else 1.0
         features = weights[:, :-1] if self.fit_intercept else weights
-        self.coef_ = features * (shrink / float(self.data_norm))
+        self.coef_ = features * (shrink / self.data_norm_)
         self.intercept_ = weights[:, -1] * shrink if self.fit_intercept else np.zeros(len(weights))
 
     def decision_function(self, X: Any) -> Floats:
@@ -126,9 +144,10 @@ class _LinearClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
 class PrivateLogisticRegression(_LinearClassifier):
     """Logistic regression with differential privacy.
 
-    Choose `ObjectivePerturbation` (the default) for two classes or a few, at any delta; `NoisyGradients` for many
-    classes or features, with delta > 0; `FrankWolfe` for thousands of features of which few matter; and
-    `OutputPerturbation` where training must stay as it is. Scale features to similar ranges first, by public bounds.
+    Choose `ObjectivePerturbation` for two classes, or without delta; `NoisyGradients` for more classes or many
+    features, with delta > 0 (each is the default there); `FrankWolfe` for thousands of features of which few matter;
+    and `OutputPerturbation` or `BoltOnSGD` where training must stay as it is. Scale features to similar ranges first,
+    by public bounds.
 
     >>> from sklearn.datasets import load_breast_cancer
     >>> from hush.randomness import TestSource
@@ -141,27 +160,37 @@ class PrivateLogisticRegression(_LinearClassifier):
     True
 
     Guarantee:
-        (epsilon, delta)-differential privacy of all attributes after fit, add or remove, by the method's theorem. With
-        more than two classes, objective and output perturbation divide epsilon and delta between them.
+        (epsilon, delta)-differential privacy of all attributes after fit, add or remove, by the method's theorem.
 
     Assumes:
         ``data_norm`` and ``classes`` are public (the caller's duty); that they hold is not assumed: rows are scaled
         down, or left out (checked here).
 
     References:
-        As in the method: `ObjectivePerturbation`, `OutputPerturbation`, `NoisyGradients`, `FrankWolfe`.
+        As in the method: `ObjectivePerturbation`, `OutputPerturbation`, `BoltOnSGD`, `NoisyGradients`, `FrankWolfe`.
 
     Args:
         epsilon: Of the guarantee.
-        data_norm: A public bound on the L2 norm of rows; with `FrankWolfe`, on their largest entry.
+        data_norm: A public bound on the L2 norm of rows; with `FrankWolfe`, on their largest entry. Or `LearnBounds`.
         classes: All labels, public.
         delta: Of the guarantee.
-        method: How; `ObjectivePerturbation()`, unless given.
+        method: How; unless given, `ObjectivePerturbation()`, or, for more than two classes and with delta > 0,
+            `NoisyGradients()`.
         regularization: Half of it times the squared norm of the weights (of rows in units of ``data_norm``) is added to
             the sum of losses; chosen without looking at the data, unless given.
         fit_intercept: Whether there is one. It is bounded and regularised like a weight.
         budget: What fits are charged to.
         source: Of noise, for tests.
+
+    Attributes:
+        coef_: Weights, a row for each class; for two classes one row, of the second against the first.
+        intercept_: Constant terms, as many as rows of weights.
+        classes_: The labels, sorted.
+        data_norm_: What rows were scaled down to: ``data_norm``, or what was learned.
+        n_features_in_: How many features there are.
+        feature_names_in_: Their names, where X has some.
+        guarantee_: What fit gave away.
+        event_: The same for accountants.
     """
 
     def _loss(self) -> MarginLoss:
@@ -173,7 +202,7 @@ class PrivateLogisticRegression(_LinearClassifier):
         if margins.ndim == 1:
             second = expit(margins)
             return np.column_stack([1 - second, second])
-        if isinstance(self._method(), NoisyGradients):
+        if self._joint:
             return np.asarray(softmax(margins, axis=1))
         each = np.maximum(expit(margins), 1e-300)
         return np.asarray(each / each.sum(axis=1, keepdims=True))
@@ -207,14 +236,25 @@ class PrivateLinearSVC(_LinearClassifier):
 
     Args:
         epsilon: Of the guarantee.
-        data_norm: A public bound on the L2 norm of rows; with `FrankWolfe`, on their largest entry.
+        data_norm: A public bound on the L2 norm of rows; with `FrankWolfe`, on their largest entry. Or `LearnBounds`.
         classes: All labels, public.
         delta: Of the guarantee.
-        method: How; `ObjectivePerturbation()`, unless given.
+        method: How; unless given, `ObjectivePerturbation()`, or, for more than two classes and with delta > 0,
+            `NoisyGradients()`.
         regularization: As in `PrivateLogisticRegression`.
         fit_intercept: Whether there is one. It is bounded and regularised like a weight.
         budget: What fits are charged to.
         source: Of noise, for tests.
+
+    Attributes:
+        coef_: Weights, a row for each class; for two classes one row, of the second against the first.
+        intercept_: Constant terms, as many as rows of weights.
+        classes_: The labels, sorted.
+        data_norm_: What rows were scaled down to: ``data_norm``, or what was learned.
+        n_features_in_: How many features there are.
+        feature_names_in_: Their names, where X has some.
+        guarantee_: What fit gave away.
+        event_: The same for accountants.
     """
 
     def _loss(self) -> MarginLoss:

@@ -8,12 +8,13 @@ add-or-remove).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.estimators._gram import STEPS
+from hush.estimators._gram import STEPS, UNIT, block_rows, check_rows
 from hush.estimators._private import Floats
 from hush.randomness import Source
 from hush.statistics import Block, NoisePlan, plan_noise
@@ -52,22 +53,69 @@ def moments_plan(num_features: int, epsilon: float, delta: float) -> NoisePlan:
     return plan_noise(moments_blocks(num_features), max_groups=1, epsilon=epsilon, delta=delta)
 
 
-def class_totals(
-    units: Floats, places: NDArray[np.int64], num_classes: int, *, squares: bool = True
-) -> NDArray[np.int64]:
-    """Return exact totals of each class, in steps; rows of place -1 are left out."""
-    steps = np.trunc(units * STEPS)
-    d = steps.shape[1]
-    totals = np.zeros((num_classes, 1 + d + d * squares), dtype=np.int64)
-    for place in range(num_classes):
-        mine = steps[places == place]
-        totals[place, 0] = len(mine) * STEPS
-        # Whole numbers below 2^16, so sums of up to 2^37 of them are exact.
-        totals[place, 1 : 1 + d] = mine.sum(axis=0).astype(np.int64)
-        if squares:
-            centred = np.trunc(mine * mine / STEPS - STEPS / 2)
-            totals[place, 1 + d :] = centred.sum(axis=0).astype(np.int64)
-    return totals
+class Steps:
+    """Rows in steps of their bounds, block by block, in one buffer that is used again."""
+
+    def __init__(self, lower: Floats, upper: Floats, most_rows: int) -> None:
+        size = max(min(block_rows(len(lower)), most_rows), 1)
+        middle, half = lower + (upper - lower) / 2, (upper - lower) / 2
+        # Repeated for each row of a block: NumPy is slow where the short side of two arrays differs.
+        self._middle, self._factor = np.tile(middle, (size, 1)), np.tile(STEPS / half, (size, 1))
+        self._buffer = np.empty((size, len(lower)))
+
+    def blocks(self, count: int) -> Iterator[slice]:
+        """Return the parts that so many rows are worked on in."""
+        check_rows(count)
+        size = len(self._buffer)
+        return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+    def __call__(self, rows: Floats) -> Floats:
+        """Return rows clamped to the bounds, which become -STEPS and STEPS; what is missing stays NaN."""
+        out, size = self._buffer[: len(rows)], len(rows)
+        with np.errstate(all="ignore"):
+            np.subtract(rows, self._middle[:size], out=out)
+            np.multiply(out, self._factor[:size], out=out)
+        np.clip(out, -STEPS, STEPS, out=out)
+        return np.trunc(out, out=out)
+
+
+def class_totals(rows: Floats, places: NDArray[np.int64] | None, num_classes: int, steps: Steps) -> NDArray[np.int64]:
+    """Return exact totals of each class: count, sums and squares, in steps.
+
+    Rows of place -1, and those with something missing, are left out; all others are in class 0 without places.
+    """
+    d = rows.shape[1]
+    sums, squares = (np.zeros((num_classes, d), dtype=np.int64) for _ in range(2))
+    counts = np.zeros(num_classes, dtype=np.int64)
+    for part in steps.blocks(len(rows)):
+        some = steps(rows[part])
+        members = _members(None if places is None else places[part], len(some), num_classes)
+        added = members @ some
+        if np.isnan(added).any():
+            members, some = _complete(members, some)
+            added = members @ some
+        # Whole numbers of at most 2^16, and squares of at most 2^32: sums over 2^20 rows are exact, in any order.
+        sums += added.astype(np.int64)
+        np.multiply(some, some, out=some)
+        squares += (members @ some).astype(np.int64)
+        counts += members.sum(axis=1).astype(np.int64)
+    # One row moves its square less one half by STEPS / 2 steps at most: a whole number, which a floor does not exceed.
+    centred = (squares - (UNIT // 2) * counts[:, None]) // STEPS
+    return np.concatenate([counts[:, None] * STEPS, sums, centred], axis=1)
+
+
+def _members(places: NDArray[np.int64] | None, count: int, num_classes: int) -> Floats:
+    """Return a row of 0 and 1 for each class."""
+    if places is None:
+        return np.ones((1, count))
+    members: Floats = np.equal(places, np.arange(num_classes)[:, None]).astype(np.float64)
+    return members
+
+
+def _complete(members: Floats, some: Floats) -> tuple[Floats, Floats]:
+    """Leave out rows with something missing: they are 0, and in no class."""
+    missing = np.asarray(np.isnan(some).any(axis=1))
+    return members * ~missing, np.where(missing[:, None], 0.0, some)
 
 
 def noisy_moments(totals: NDArray[np.int64], plan: NoisePlan, source: Source) -> Moments:

@@ -11,10 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument
-from hush.estimators._bounds import check_bounds, fitted_bounds, scaled
-from hush.estimators._moments import class_totals, moments_plan, noisy_moments
-from hush.estimators._private import Floats, PrivateClassifierMixin, PrivateEstimator
+from hush.estimators._bounds import check_bounds, fitted_bounds
+from hush.estimators._moments import Steps, class_totals, moments_plan, noisy_moments
+from hush.estimators._private import Floats, PrivateClassifierMixin, PrivateEstimator, planned
 from hush.randomness import Source
+from hush.statistics import NoisePlan
 
 
 class PrivateGaussianNB(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
@@ -38,6 +39,8 @@ class PrivateGaussianNB(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
         var_: Variances of each class; not below what noise alone would suggest.
         class_count_: Noisy numbers of rows.
         class_prior_: Class probabilities.
+        n_features_in_: How many features there are.
+        feature_names_in_: Their names, where X has some.
         guarantee_: What fit gave away.
         event_: The same for accountants.
 
@@ -84,6 +87,10 @@ class PrivateGaussianNB(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
         check_bounds("bounds", self.bounds)
         self._check_classes()
         check_priors(self.priors, len(self.classes))
+        self._plan(1)  # what is wrong with epsilon is said here
+
+    def _plan(self, num_features: int) -> NoisePlan:
+        return planned(self.epsilon, lambda: moments_plan(num_features, float(self.epsilon), float(self.delta)))
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to rows and labels."""
@@ -91,16 +98,15 @@ class PrivateGaussianNB(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
         rows = self._rows(X)
         places = self._places(self._labels(rows, y, numeric=False))
         lower, upper = fitted_bounds("bounds", self.bounds, self.n_features_in_)
-        plan = moments_plan(self.n_features_in_, float(self.epsilon), float(self.delta))
+        plan = self._plan(self.n_features_in_)
         source = self._start(plan.event, spent=(plan.epsilon, plan.delta))
-        units, complete = scaled(rows, lower, upper)
-        totals = class_totals(units, np.where(complete, places, -1), len(self.classes_))
+        totals = class_totals(rows, places, len(self.classes_), Steps(lower, upper, len(rows)))
         found = noisy_moments(totals, plan, source)
         half = (upper - lower) / 2
         self.theta_ = lower + half + found.means * half
         self.var_ = found.variances * half**2
         self.class_count_ = found.counts
-        self.class_prior_ = priors_of(self.priors, found.counts)
+        self.class_prior_ = priors_of(self.priors, self.classes, found.counts)
         return self
 
     def _joint_log_likelihood(self, X: Any) -> Floats:
@@ -132,15 +138,21 @@ def check_priors(priors: Any, num_classes: int) -> None:
     """Refuse priors that are no probabilities of the classes."""
     if priors is None:
         return
-    values = np.asarray(priors, dtype=np.float64)
+    try:
+        values = np.asarray(priors, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(0)
     if values.shape != (num_classes,) or not bool((values > 0).all()) or not abs(float(values.sum()) - 1) < 1e-6:
         raise InvalidArgument("priors", priors, "a probability > 0 for each class, which add up to 1")
 
 
-def priors_of(priors: Any, counts: Floats) -> Floats:
-    """Return public priors, or those that noisy counts suggest; no class has less than one row's."""
+def priors_of(priors: Any, classes: Any, counts: Floats) -> Floats:
+    """Return public priors, which are in the order of ``classes``, or those that noisy counts suggest, in sorted order.
+
+    No class has less than one row's.
+    """
     if priors is not None:
-        return np.asarray(priors, dtype=np.float64)
+        return np.asarray(priors, dtype=np.float64)[np.argsort(np.asarray(classes))]
     least = np.maximum(counts, 1.0)
     shares: Floats = least / least.sum()
     return shares

@@ -26,7 +26,15 @@ _LARGEST = 1e6  # entries beyond it are cut: a network's arithmetic must not ove
 
 
 class _Network(PrivateEstimator):
+    """What both networks do: keep parameters, train, and predict outputs."""
+
     _needs_delta = True
+
+    def _keep(self, given: dict[str, Any]) -> None:
+        """Store a constructor's arguments, untouched, and check them."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
+        self._check()
 
     def _check(self) -> None:
         super()._check()
@@ -40,7 +48,23 @@ class _Network(PrivateEstimator):
     def _num_outputs(self) -> int:
         """Return how many outputs the module has."""
 
-    def _train(self, rows: Floats, targets: Any, loss: Callable[[Tensor, Tensor], Tensor]) -> nn.Module:
+    @abstractmethod
+    def _targets(self, rows: Floats, y: Any) -> Any:
+        """Return what is to be learned of each row."""
+
+    @abstractmethod
+    def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of each row."""
+
+    @silent
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train a new module; NaN counts as 0, and infinity as a large number."""
+        self._check()
+        rows = self._rows(X)
+        self.module_ = self._train(rows, self._targets(rows, y))
+        return self
+
+    def _train(self, rows: Floats, targets: Any) -> nn.Module:
         """Train a new module and return it; the cost is charged as soon as it is known, before the first step."""
         import torch
 
@@ -67,7 +91,7 @@ class _Network(PrivateEstimator):
             self.budget.reserve(charge).commit()
         module.train()
         for x, y in private.loader:
-            private.step(loss(private.model(x), y))
+            private.step(self._loss(private.model(x), y))
         module.eval()
         self.guarantee_, self.event_ = private.guarantee(), event
         return private.close()
@@ -104,8 +128,9 @@ class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # t
         (epsilon, delta)-differential privacy of the trained module, as `hush.training.privatize` states it.
 
     Assumes:
-        ``classes`` are public (the caller's duty). The number of rows, from which the sampling rate follows, is public,
-        or about so (the caller's duty; the guarantee repeats it). The module treats rows one by one (checked here).
+        ``classes`` are public (the caller's duty). The number of rows, those of other classes included, from which the
+        sampling rate follows, is public, or about so (the caller's duty; the guarantee repeats it). The module treats
+        rows one by one (checked here).
 
     References:
         Abadi et al. 2016, Algorithm 1.
@@ -115,13 +140,20 @@ class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # t
         epsilon: Of the guarantee.
         delta: Of the guarantee; less than one over the number of rows.
         data_norm: About how large entries or rows are: they are divided by it. No privacy rests on it.
-        classes: All labels, public; rows of others are left out.
+        classes: All labels, public; rows of others have no loss.
         epochs: How many times a row is seen on average.
         batch_size: How many rows are in a batch on average.
         clip_norm: To what norm a row's gradient is clipped.
         learning_rate: Of SGD with momentum 0.9.
         budget: What fits are charged to.
         source: Of noise, for tests.
+
+    Attributes:
+        module_: The trained module.
+        classes_: The labels, sorted: the order of outputs.
+        n_features_in_: How many features there are.
+        guarantee_: What fit gave away.
+        event_: The same for accountants.
     """
 
     def __init__(
@@ -139,18 +171,7 @@ class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # t
         budget: Budget | None = None,
         source: Source | None = None,
     ) -> None:
-        self.module = module
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.classes = classes
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.learning_rate = learning_rate
-        self.budget = budget
-        self.source = source
-        self._check()
+        self._keep(locals())
 
     def _check(self) -> None:
         super()._check()
@@ -159,19 +180,14 @@ class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # t
     def _num_outputs(self) -> int:
         return len(np.asarray(self.classes))
 
-    @silent
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train a new module; NaN counts as 0, and infinity as a large number."""
+    def _targets(self, rows: Floats, y: Any) -> Any:
+        # Rows of other classes stay, without a loss: how many they are must not change the rate of sampling.
+        return self._places(self._labels(rows, y, numeric=False))
+
+    def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         from torch.nn.functional import cross_entropy
 
-        self._check()
-        rows = self._rows(X)
-        places = self._places(self._labels(rows, y, numeric=False))
-        kept = places >= 0
-        if not kept.any():  # a table without rows has no batches: one row of zeros says nothing
-            rows, places, kept = np.zeros((1, rows.shape[1])), np.zeros(1, dtype=np.int64), np.ones(1, dtype=bool)
-        self.module_ = self._train(rows[kept], places[kept], lambda out, y: cross_entropy(out, y, reduction="none"))
-        return self
+        return cross_entropy(outputs, targets, reduction="none", ignore_index=-1)
 
     def decision_function(self, X: Any) -> Floats:
         """Return the module's outputs; for two classes, by how much the second exceeds the first."""
@@ -184,13 +200,22 @@ class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # t
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the likeliest class of each row."""
-        return np.asarray(self.classes_[self._outputs(X).argmax(axis=1)])
+        best = self._outputs(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
 
 class PrivateRegressor(RegressorMixin, _Network):  # type: ignore[misc]
     """A regressor from any torch module, trained by DP-SGD on squared errors.
 
     Choose it over `PrivateLinearRegression` where a line is not enough and there are tens of thousands of rows.
+
+    >>> import numpy as np, torch
+    >>> from hush.randomness import TestSource
+    >>> X = np.linspace(-1, 1, 2000)[:, None]
+    >>> model = PrivateRegressor(torch.nn.Linear, epsilon=3.0, delta=1e-5, data_norm=1.0, target_bounds=(-1, 1),
+    ...                          source=TestSource(1))
+    >>> model.fit(X, 0.8 * X[:, 0]).predict([[0.5]]).round(1).tolist()
+    [0.4]
 
     Guarantee:
         (epsilon, delta)-differential privacy of the trained module, as `hush.training.privatize` states it.
@@ -207,13 +232,20 @@ class PrivateRegressor(RegressorMixin, _Network):  # type: ignore[misc]
         epsilon: Of the guarantee.
         delta: Of the guarantee; less than one over the number of rows.
         data_norm: About how large entries or rows are: they are divided by it. No privacy rests on it.
-        target_bounds: (lower, upper), public. Within them targets are scaled to -1 and 1; NaN counts as the middle.
+        target_bounds: (lower, upper), public. Within them targets are scaled to -1 and 1; a row of which
+            the target is NaN has no loss.
         epochs: How many times a row is seen on average.
         batch_size: How many rows are in a batch on average.
         clip_norm: To what norm a row's gradient is clipped.
         learning_rate: Of SGD with momentum 0.9.
         budget: What fits are charged to.
         source: Of noise, for tests.
+
+    Attributes:
+        module_: The trained module.
+        n_features_in_: How many features there are.
+        guarantee_: What fit gave away.
+        event_: The same for accountants.
     """
 
     def __init__(
@@ -231,18 +263,7 @@ class PrivateRegressor(RegressorMixin, _Network):  # type: ignore[misc]
         budget: Budget | None = None,
         source: Source | None = None,
     ) -> None:
-        self.module = module
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.target_bounds = target_bounds
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.learning_rate = learning_rate
-        self.budget = budget
-        self.source = source
-        self._check()
+        self._keep(locals())
 
     def _check(self) -> None:
         super()._check()
@@ -251,17 +272,16 @@ class PrivateRegressor(RegressorMixin, _Network):  # type: ignore[misc]
     def _num_outputs(self) -> int:
         return 1
 
-    @silent
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train a new module; NaN counts as 0, and infinity as a large number."""
-        self._check()
-        rows = self._rows(X)
+    def _targets(self, rows: Floats, y: Any) -> Any:
         low, high = check_target_bounds(self.target_bounds)
         middle, half = (low + high) / 2, (high - low) / 2
         wanted = np.clip((self._labels(rows, y, numeric=True) - middle) / half, -1, 1)
-        targets = np.nan_to_num(wanted, nan=0.0).astype(np.float32)
-        self.module_ = self._train(rows, targets, lambda out, y: (out[:, 0] - y) ** 2)
-        return self
+        return wanted.astype(np.float32)
+
+    def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        # As 0 * NaN is NaN, what is missing is taken out before the error is.
+        known = ~targets.isnan()
+        return (outputs[:, 0] - targets.nan_to_num(0.0)) ** 2 * known
 
     def predict(self, X: Any) -> Floats:
         """Return a number within the bounds for each row."""

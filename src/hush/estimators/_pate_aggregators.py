@@ -12,23 +12,18 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hush.accounting import Composed, Event, Gaussian, Laplace, SelfComposed, calibrate_count, calibrate_noise
-from hush.errors import InvalidArgument, check_count, check_fraction, check_positive
-from hush.randomness import Source, floored_gaussian, floored_laplace
-
-Counts = NDArray[np.int64]
-Labels = NDArray[np.int64]
+from hush.errors import InvalidArgument, check_count, check_positive
+from hush.estimators._pate_noise import MOST_TEACHERS, Counts, Labels, check_noise, checked, noisy_argmax, reaches
+from hush.randomness import Source
 
 NO_ANSWER = -1
 """The label of a query without a consensus, or one that was not asked."""
-
-MOST_TEACHERS = 1 << 20
-_RESOLUTION = 25  # the grid is 2^25 times finer than the noise: even the finest one holds all counts in 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +43,23 @@ class Answers:
         consulted: For which queries the noisy maximum itself was taken (and charged).
         num_asked: How many of the queries, from the first on, were asked before the budget was used up.
         spent: In units of the plan's limit.
+        expected: Votes that a student's predictions stand for, which checks took off first; None for none. Known from
+            earlier answers.
     """
 
     labels: Labels
     consulted: NDArray[np.bool_]
     num_asked: int
     spent: Fraction
+    expected: Counts | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregator(ABC):
     """Turns counts of votes into classes. Configured with public numbers only."""
+
+    adaptive: ClassVar[bool] = True
+    """Whether what is asked, and so what is paid for, depends on earlier outcomes."""
 
     @abstractmethod
     def plan(self, num_queries: int, *, epsilon: float, delta: float) -> Plan:
@@ -88,6 +89,13 @@ class LNMax(Aggregator):
 
     Choose it for comparison with older work, or for a pure epsilon: many queries cost more than with `GNMax`.
 
+    >>> answers = LNMax(scale=20.0).plan(100, epsilon=5.0, delta=0.0).limit
+    >>> int(answers)  # of 2 / 20 each
+    50
+
+    Args:
+        scale: Of the noise, in votes; public.
+
     Guarantee:
         2 / ``scale`` for one answer, delta = 0, for one teacher's changed vote; answers compose.
 
@@ -99,11 +107,12 @@ class LNMax(Aggregator):
         sensitivity 1, as two counts move by 1 each, which is never above a single one of sensitivity 2.
     """
 
+    adaptive: ClassVar[bool] = False
     scale: float
 
     def __post_init__(self) -> None:
         """Check the scale."""
-        _check_noise("scale", self.scale)
+        check_noise("scale", self.scale)
 
     def plan(self, num_queries: int, *, epsilon: float, delta: float) -> Plan:
         """Return as many answers as (epsilon, delta) allow."""
@@ -127,10 +136,10 @@ class LNMax(Aggregator):
         num_teachers: int | None = None,
     ) -> Answers:
         """Answer each query by the noisy maximum; each costs 1 of the limit."""
-        votes = _checked(counts)
+        votes = checked(counts)
         asked = min(len(votes), int(limit))
         labels = np.full(len(votes), NO_ANSWER, dtype=np.int64)
-        labels[:asked] = _noisy_argmax(votes[:asked], self.scale, source, gaussian=False)
+        labels[:asked] = noisy_argmax(votes[:asked], self.scale, source, gaussian=False)
         return Answers(labels, np.arange(len(votes)) < asked, asked, Fraction(asked))
 
 
@@ -142,7 +151,7 @@ class _Filtered(Aggregator):
 
     def __post_init__(self) -> None:
         """Check the noise."""
-        _check_noise("sigma", self.sigma)
+        check_noise("sigma", self.sigma)
 
     @property
     def check_cost(self) -> Fraction:
@@ -180,13 +189,14 @@ class _Filtered(Aggregator):
         num_teachers: int | None = None,
     ) -> Answers:
         """Check each query and take its noisy maximum, until the next might exceed the limit of squared mu."""
-        votes = _checked(counts)
-        passed = self._passed(votes, source, predictions, num_teachers)
+        votes = checked(counts)
+        expected = self._expected(predictions, num_teachers)
+        passed = self._passed(votes if expected is None else votes - expected, source)
         asked, spent = self._asked(passed, limit)
         consulted = passed & (np.arange(len(votes)) < asked)
         labels = np.full(len(votes), NO_ANSWER, dtype=np.int64)
-        labels[consulted] = _noisy_argmax(votes[consulted], self.sigma, source, gaussian=True)
-        return Answers(self._completed(labels, consulted, asked, predictions), consulted, asked, spent)
+        labels[consulted] = noisy_argmax(votes[consulted], self.sigma, source, gaussian=True)
+        return Answers(self._completed(labels, consulted, asked, predictions), consulted, asked, spent, expected)
 
     def _asked(self, passed: NDArray[np.bool_], limit: Fraction) -> tuple[int, Fraction]:
         """Return how many queries fit, and what they cost: a query is asked only if its whole cost would fit."""
@@ -194,10 +204,11 @@ class _Filtered(Aggregator):
         asked = _largest_fitting(answers, self.check_cost, self.answer_cost, limit)
         return asked, asked * self.check_cost + int(answers[asked]) * self.answer_cost
 
-    def _passed(
-        self, votes: Counts, source: Source, predictions: NDArray[np.float64] | None, num_teachers: int | None
-    ) -> NDArray[np.bool_]:
-        return np.ones(len(votes), dtype=np.bool_)
+    def _expected(self, predictions: NDArray[np.float64] | None, num_teachers: int | None) -> Counts | None:
+        return None
+
+    def _passed(self, excess: Counts, source: Source) -> NDArray[np.bool_]:
+        return np.ones(len(excess), dtype=np.bool_)
 
     def _completed(
         self, labels: Labels, consulted: NDArray[np.bool_], asked: int, predictions: NDArray[np.float64] | None
@@ -211,6 +222,14 @@ class GNMax(_Filtered):
 
     Choose it for many queries that most teachers agree on. Where they do not, `ConfidentGNMax` is better.
 
+    >>> aggregator = GNMax(sigma=40.0)
+    >>> plan = aggregator.plan(100, epsilon=2.0, delta=1e-5)
+    >>> int(plan.limit / aggregator.answer_cost)  # queries at most
+    100
+
+    Args:
+        sigma: Standard deviation of the noise on every count, in votes; public.
+
     Guarantee:
         Renyi divergence alpha / ``sigma``^2 at every order alpha for one answer (sqrt(2) / ``sigma``-GDP); answers
         compose.
@@ -222,13 +241,25 @@ class GNMax(_Filtered):
         Papernot et al. 2018, Section 4.1 and Proposition 8.
     """
 
+    adaptive: ClassVar[bool] = False
+
 
 @dataclass(frozen=True, kw_only=True)
 class ConfidentGNMax(_Filtered):
     """`GNMax` for queries whose largest count, with noise ``sigma_threshold``, reaches ``threshold``; else no answer.
 
     The usual choice: wrong answers and costly ones are both where teachers disagree. A check costs little, as its
-    noise can be large.
+    noise can be large. Choose `GNMax` where nearly all queries have a consensus, and `InteractiveGNMax` where a student
+    soon answers most of them by itself.
+
+    >>> aggregator = ConfidentGNMax(threshold=150.0, sigma_threshold=120.0, sigma=40.0)
+    >>> aggregator.check_cost < aggregator.answer_cost / 10
+    True
+
+    Args:
+        sigma: Standard deviation of the noise on every count, in votes; public.
+        threshold: What the largest count must reach, in votes; public. It should be above half of the teachers' number.
+        sigma_threshold: Standard deviation of the noise of that check; public. It may be several times ``sigma``.
 
     Guarantee:
         Each check is 1 / ``sigma_threshold``-GDP (Renyi divergence alpha / (2 ``sigma_threshold``^2)), each answer
@@ -249,7 +280,7 @@ class ConfidentGNMax(_Filtered):
         """Check the noise and the threshold."""
         super().__post_init__()
         check_positive("threshold", self.threshold, maximum=MOST_TEACHERS)
-        _check_noise("sigma_threshold", self.sigma_threshold)
+        check_noise("sigma_threshold", self.sigma_threshold)
 
     @property
     def check_cost(self) -> Fraction:
@@ -260,75 +291,8 @@ class ConfidentGNMax(_Filtered):
         """Return the event of one query, at most."""
         return Composed((Gaussian(self.sigma_threshold), super().query_event()))
 
-    def _passed(
-        self, votes: Counts, source: Source, predictions: NDArray[np.float64] | None, num_teachers: int | None
-    ) -> NDArray[np.bool_]:
-        return _reaches(votes.max(axis=1), self.threshold, self.sigma_threshold, source)
-
-
-@dataclass(frozen=True, kw_only=True)
-class InteractiveGNMax(ConfidentGNMax):
-    """`ConfidentGNMax` that asks only where the teachers contradict the student.
-
-    Queries are cut into ``rounds`` parts. After each, the student learns from the answers so far and predicts the next
-    part. A query is checked by how far the votes exceed the prediction: the largest n_j - (number of teachers) p_j. If
-    that is below the threshold, the student's own class is taken as the answer where its probability is at least
-    ``reinforce``, which costs nothing more. The first part is as in `ConfidentGNMax`.
-
-    Guarantee:
-        As `ConfidentGNMax`: predictions are made from earlier answers.
-
-    Assumes:
-        As `ConfidentGNMax`. The student has ``predict_proba`` (checked here), and sees public data and answers only
-        (the caller's duty; `PATEClassifier` does so).
-
-    References:
-        Papernot et al. 2018, Algorithm 2. Variant: expected votes of the student are rounded to whole ones.
-    """
-
-    rounds: int = 4
-    reinforce: float = 0.95
-
-    def __post_init__(self) -> None:
-        """Check the arguments."""
-        super().__post_init__()
-        check_count("rounds", self.rounds, minimum=2)
-        check_fraction("reinforce", self.reinforce)
-
-    @property
-    def num_rounds(self) -> int:
-        """Into how many parts queries are cut."""
-        return self.rounds
-
-    def _passed(
-        self, votes: Counts, source: Source, predictions: NDArray[np.float64] | None, num_teachers: int | None
-    ) -> NDArray[np.bool_]:
-        if predictions is None:
-            return super()._passed(votes, source, None, num_teachers)
-        expected = np.rint(np.nan_to_num(predictions) * check_count("num_teachers", num_teachers)).astype(np.int64)
-        return _reaches((votes - expected).max(axis=1), self.threshold, self.sigma_threshold, source)
-
-    def _completed(
-        self, labels: Labels, consulted: NDArray[np.bool_], asked: int, predictions: NDArray[np.float64] | None
-    ) -> Labels:
-        if predictions is None:
-            return labels
-        sure = ~consulted & (predictions.max(axis=1) >= self.reinforce) & (np.arange(len(labels)) < asked)
-        return np.where(sure, predictions.argmax(axis=1), labels)
-
-
-def _checked(counts: Any) -> Counts:
-    """Return counts as whole numbers; messages tell their shape only."""
-    array = np.asarray(counts)
-    if array.ndim != 2 or array.shape[1] < 2 or array.dtype.kind not in "iu":
-        raise InvalidArgument("counts", (array.shape, str(array.dtype)), "integers, one row of two or more per query")
-    votes: Counts = np.clip(array, 0, MOST_TEACHERS).astype(np.int64)
-    return votes
-
-
-def _check_noise(name: str, value: float) -> None:
-    if not 1e-3 <= check_positive(name, value) <= 1e6:
-        raise InvalidArgument(name, value, "between 0.001 and 1e+06", "It is in votes")
+    def _passed(self, excess: Counts, source: Source) -> NDArray[np.bool_]:
+        return reaches(excess.max(axis=1), self.threshold, self.sigma_threshold, source)
 
 
 @lru_cache(maxsize=64)
@@ -338,24 +302,6 @@ def _least_noise(epsilon: float, delta: float) -> float:
 
 def _too_little(epsilon: float) -> InvalidArgument:
     return InvalidArgument("epsilon", epsilon, "enough for one query", "Use more noise, with more teachers")
-
-
-def _noise(shape: tuple[int, ...], scale: float, source: Source, *, gaussian: bool) -> tuple[Counts, int]:
-    """Return noise in units of a grid of which 1 is a multiple, and that multiple: counts are on it exactly."""
-    unit = 1 << max(_RESOLUTION + 1 - math.frexp(scale)[1], 0)
-    draw = floored_gaussian if gaussian else floored_laplace
-    return draw(source, scale * unit, math.prod(shape)).reshape(shape), unit
-
-
-def _noisy_argmax(votes: Counts, scale: float, source: Source, *, gaussian: bool) -> Labels:
-    """Return the largest of each row with noise; equal ones, about one in 2^25, go to the first class."""
-    noise, unit = _noise(votes.shape, scale, source, gaussian=gaussian)
-    return np.asarray((votes * unit + noise).argmax(axis=1))
-
-
-def _reaches(values: Counts, threshold: float, sigma: float, source: Source) -> NDArray[np.bool_]:
-    noise, unit = _noise(values.shape, sigma, source, gaussian=True)
-    return np.asarray(noise >= math.ceil(Fraction(threshold) * unit) - values * unit)
 
 
 def _largest_fitting(answers: Counts, check: Fraction, answer: Fraction, limit: Fraction) -> int:

@@ -4,10 +4,11 @@ All of it is private: costs are computed from votes. Only `hush.estimators.pate.
 noise.
 
 Costs are tables over a lattice of which a changed vote moves the position by a bounded number of cells (``reach``):
-the largest count for a check of consensus; for a noisy maximum the *effective gap*, which is the lead over every rival
-that would give the same bound on the chance of another winner. The tails of log-concave noise make it move by at most
-2 votes: q -> G(G^-1(q) - 2) is concave for such tails G, so that (Jensen) of all gaps with one bound on q, equal ones
-move it the most, both up and down; and the smallest of the bounds over possible winners is that of the leader.
+the largest count for a check of consensus, or the largest excess over what a student predicts (which earlier answers
+alone decide); for a noisy maximum the *effective gap*, which is the lead over every rival that would give the same
+bound on the chance of another winner. The tails of log-concave noise make it move by at most 2 votes: q -> G(G^-1(q) -
+2) is concave for such tails G, so that (Jensen) of all gaps with one bound on q, equal ones move it the most, both up
+and down; and the smallest of the bounds over possible winners is that of the leader.
 """
 
 from __future__ import annotations
@@ -23,15 +24,8 @@ from scipy.special import log_ndtr, logsumexp
 
 from hush.accounting import Laplace, RdpAccountant, SelfComposed
 from hush.errors import Unsupported
-from hush.estimators._pate_aggregators import (
-    Aggregator,
-    Answers,
-    ConfidentGNMax,
-    Counts,
-    GNMax,
-    InteractiveGNMax,
-    LNMax,
-)
+from hush.estimators._pate_aggregators import Aggregator, Answers, ConfidentGNMax, GNMax, LNMax
+from hush.estimators._pate_noise import Counts
 
 Floats = NDArray[np.float64]
 
@@ -142,10 +136,16 @@ def winner_cells(counts: Counts, lattice: Lattice, tail: LogTail) -> NDArray[np.
 
 
 def check_lattice(num_teachers: int, threshold: float, sigma: float, order: float) -> Lattice:
-    """Return the costs of a check of consensus by the largest count, which a changed vote moves by 1."""
-    distance = np.abs(np.arange(num_teachers + 1) - threshold)
+    """Return the costs of a check by the largest count or excess, -num_teachers first; a changed vote moves it by 1."""
+    distance = np.abs(np.arange(-num_teachers, num_teachers + 1) - threshold)
     # The worst case is order / (2 sigma^2): sensitivity 1, not sqrt(2).
     return Lattice(gaussian_cost(log_ndtr(-distance / sigma), math.sqrt(2) * sigma, order), 1)
+
+
+def check_cells(counts: Counts, expected: Counts | None, num_teachers: int) -> NDArray[np.int64]:
+    """Return each query's position: the largest of counts less expected votes."""
+    excess = counts if expected is None else counts - expected
+    return np.asarray(np.clip(excess.max(axis=1), -num_teachers, num_teachers) + num_teachers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def raw_cost(
     counts: Counts, answers: Answers, aggregator: Aggregator, *, num_teachers: int, order: float, beta: float
 ) -> RawCost:
     """Return what the answers have cost, by the votes. It is private: see `RawCost`."""
-    if isinstance(aggregator, InteractiveGNMax) or not isinstance(aggregator, (LNMax, GNMax, ConfidentGNMax)):
+    if not isinstance(aggregator, (LNMax, GNMax, ConfidentGNMax)):
         raise Unsupported(
             f"{type(aggregator).__name__}: its cost by the votes is not implemented",
             "Use ConfidentGNMax, or leave out the report",
@@ -173,8 +173,10 @@ def raw_cost(
     parts = [_winners(counts[answers.consulted], aggregator, num_teachers, order, beta)]
     if isinstance(aggregator, ConfidentGNMax):
         lattice = check_lattice(num_teachers, aggregator.threshold, aggregator.sigma_threshold, order)
-        largest = np.clip(counts[: answers.num_asked].max(axis=1), 0, num_teachers)
-        parts.append(_summed(lattice, largest, beta, order / (2 * aggregator.sigma_threshold**2)))
+        asked = slice(answers.num_asked)
+        expected = None if answers.expected is None else answers.expected[asked]
+        cells = check_cells(counts[asked], expected, num_teachers)
+        parts.append(_summed(lattice, cells, beta, order / (2 * aggregator.sigma_threshold**2)))
     return RawCost(*(math.fsum(values) for values in zip(*parts, strict=True)))
 
 

@@ -21,15 +21,29 @@ from hush.randomness import Source, source_or_default
 class DataDependentCost:
     """What answers gave away about one unit of *these* data, as far as it may be told.
 
-    This is not a promise for all data, and no `hush.Guarantee`: with ``confidence``, for these data D, every
-    neighbour D' and every set S of outputs, P[M(D) in S] <= e^epsilon P[M(D') in S] + delta, where M is the answers and
-    this report itself. Budgets are charged by the guarantee, which holds whatever the data are.
+    This is not a promise for all data, and no `hush.Guarantee`. Budgets are charged by the guarantee, which holds
+    whatever the data are. What it says, with ``confidence``, for these data D and every neighbour D':
+
+    - Where every query is answered (`LNMax`, `GNMax`): P[M(D) in S] <= e^epsilon P[M(D') in S] + delta for every set S
+      of outputs, where M is the answers and this report.
+    - Where outcomes decide what is asked next and paid for (`ConfidentGNMax`, `InteractiveGNMax`): the costs of what
+      was asked add up to something random, which bounds no divergence. It bounds the loss of the answers o that came
+      out (``ex_post``): ln P[o | D] / P[o | D'] <= epsilon less the report's, but for a chance of delta less the
+      report's over the answers; the report adds its own (epsilon, delta).
+
+    Attributes:
+        epsilon: Of the answers and the report.
+        delta: Of both.
+        order: The Renyi order at which costs were added up.
+        confidence: That the published cost is no lower than the true one.
+        ex_post: Which of the two it is.
     """
 
     epsilon: float
     delta: float
     order: float
     confidence: float
+    ex_post: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +65,9 @@ class CostReport:
     References:
         Papernot et al. 2018, Theorem 6 and Proposition 10 (costs), Appendix B (their smooth sensitivity, which differs:
         here costs are tables, so that sensitivities are exact for what is released); Papernot et al. 2017, Theorem 3
-        (`LNMax`); Nissim, Raskhodnikova & Smith 2007 (noise by smooth bounds).
+        (`LNMax`); Nissim, Raskhodnikova & Smith 2007 (noise by smooth bounds). Papernot et al. add up the costs of
+        queries that outcomes decided on as if these had been fixed; here the result is the loss after the fact (Rogers
+        et al. 2016; Whitehouse et al. 2023), see `DataDependentCost`.
 
     Attributes:
         epsilon: Of the report, a part of the classifier's.
@@ -108,9 +124,12 @@ class CostReport:
         settings = {"num_teachers": num_teachers, "order": self.order, "beta": self._mechanism(1.0).beta}
         found = raw_cost(votes, answers, aggregator, **settings)  # type: ignore[arg-type]
         divergence = self._published(found, source_or_default(source))
-        epsilon = float(to_epsilon(np.array([divergence]), np.array([self.order]), delta)[0])
         return DataDependentCost(
-            epsilon=epsilon + self.epsilon, delta=delta + self.delta, order=self.order, confidence=self.confidence
+            epsilon=converted(divergence, self.order, delta, ex_post=aggregator.adaptive) + self.epsilon,
+            delta=delta + self.delta,
+            order=self.order,
+            confidence=self.confidence,
+            ex_post=aggregator.adaptive,
         )
 
     def _published(self, found: RawCost, source: Source) -> float:
@@ -134,3 +153,14 @@ class CostReport:
         # Wide enough that the margin is never cut off: the margin's multiple is at most 10 times the reach.
         most = (2 + 10 * 2 / self.epsilon * -math.log(2 * (1 - self.confidence))) * worst
         return SmoothLaplace(epsilon=self.epsilon, delta=self.delta, bounds=(0.0, max(most, 2 * worst)))
+
+
+def converted(divergence: float, order: float, delta: float, *, ex_post: bool) -> float:
+    """Return the epsilon of costs at one order: of a divergence, or of the loss after the fact.
+
+    E exp((order - 1)(loss - costs)) <= 1, step by step, whatever outcomes decide; Markov's inequality does the rest.
+    The conversion of divergences is tighter, but is not about the loss itself.
+    """
+    if ex_post:
+        return divergence - math.log(delta) / (order - 1)
+    return float(to_epsilon(np.array([divergence]), np.array([order]), delta)[0])

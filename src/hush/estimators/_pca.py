@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hush.accounting import events
+from hush.accounting import Event
 from hush.accounting.budget import Budget
-from hush.errors import InvalidArgument, check_count, check_positive
-from hush.estimators._gram import STEPS, UNIT, gram, noisy, noisy_symmetric, unit_rows
-from hush.estimators._private import Floats, PrivateEstimator, noise_multiplier
+from hush.errors import InvalidArgument, check_count, check_instance
+from hush.estimators._bounds import check_public_norm
+from hush.estimators._gram import UNIT
+from hush.estimators._private import Floats, PrivateEstimator, check_width, planned
+from hush.estimators._second_moments import AnalyzeGauss, Components, SecondMomentsMethod
 from hush.randomness import Source
-
-_SECOND, _FIRST, _COUNT = 0.8, 0.15, 0.05  # shares of the squared sensitivity
 
 
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
-    """Principal components from a covariance matrix with Gaussian noise (Analyze Gauss).
+    """Principal components: eigenvectors of a noisy covariance matrix, or random directions of large variance.
 
     For a few directions out of many, to project on before something else is learned. The error of the matrix grows
     with the root of the number of features over the number of rows, and not with how many directions are asked for.
 
-    Variant: noise beside the diagonal is smaller by sqrt(2) than in the paper (see the Frobenius norm of x x'); the
-    number of rows and the mean are part of the same release (5 and 15 % of the squared sensitivity), unless a public
-    ``center`` is given: then the mean is not needed and not released.
+    Three ways: `AnalyzeGauss` (the default, and the one to take with a delta), `Wishart` and `ExponentialPCA`
+    (without a delta, for few directions). With a public ``center`` no mean is needed, and none is released.
 
     Args:
         n_components: How many directions; None for all.
         epsilon: For everything that fit releases.
-        delta: The same; above 0.
+        delta: The same; above 0, but for `ExponentialPCA`, which does not use it.
         data_norm: L2 norm of a row, less ``center``; public: longer rows are scaled down.
         center: A public point that is subtracted from each row; None for a mean that is learned.
+        method: `AnalyzeGauss` (None for it), `Wishart` or `ExponentialPCA`.
         whiten: Whether transformed columns are divided by their standard deviation.
         budget: What each fit is charged to.
         source: Of randomness, for tests.
@@ -43,19 +42,24 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         components_: Directions, as rows.
         explained_variance_: Of each direction, from the noisy matrix; at least 0.
         explained_variance_ratio_: The same over the total.
+        singular_values_: Roots of the variances times the noisy number of rows.
+        noise_variance_: Mean variance along the directions that are left out.
         mean_: What is subtracted from rows.
+        n_components_: How many directions there are.
+        n_features_in_: How many features there are.
+        feature_names_in_: Their names, where X has some.
         guarantee_: What fit gave away.
         event_: The same for accountants.
 
     Guarantee:
-        (epsilon, delta)-differential privacy for one row, added or removed.
+        (epsilon, delta)-differential privacy for one row, added or removed; delta = 0 by `ExponentialPCA`.
 
     Assumes:
         Rows are clipped to the norm (checked here: done here). ``data_norm`` and ``center`` are public (the caller's
         duty). Each person has one row (the caller's duty).
 
     References:
-        Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1; Balle & Wang 2018 (the noise).
+        Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1; those of the methods.
 
     >>> import numpy as np
     >>> from hush.randomness import TestSource
@@ -65,8 +69,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     [[0.6, 0.8]]
     """
 
-    _needs_delta = True
-
     def __init__(
         self,
         n_components: int | None = None,
@@ -75,6 +77,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         delta: float,
         data_norm: float,
         center: Any = None,
+        method: SecondMomentsMethod | None = None,
         whiten: bool = False,
         budget: Budget | None = None,
         source: Source | None = None,
@@ -84,18 +87,36 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         self.delta = delta
         self.data_norm = data_norm
         self.center = center
+        self.method = method
         self.whiten = whiten
         self.budget = budget
         self.source = source
         self._check()
 
+    def _method(self) -> SecondMomentsMethod:
+        return AnalyzeGauss() if self.method is None else self.method
+
+    @property
+    def _needs_delta(self) -> bool:  # type: ignore[override]
+        return self._method().needs_delta
+
     def _check(self) -> None:
+        check_instance("method", self._method(), SecondMomentsMethod, "AnalyzeGauss(), Wishart() or ExponentialPCA()")
         super()._check()
-        check_positive("data_norm", self.data_norm, "It is public: the L2 norm that longer rows are scaled down to")
+        if self._method().needs_center and self.center is None:
+            raise InvalidArgument("center", None, "a public point", "This method learns no mean")
+        if self.center is not None:
+            check_center(self.center)
+        check_public_norm("data_norm", self.data_norm)
         if self.n_components is not None:
             check_count("n_components", self.n_components)
         if not isinstance(self.whiten, (bool, np.bool_)):
             raise InvalidArgument("whiten", self.whiten, "True or False")
+        self._event(1, 1)  # what is wrong with epsilon is said here
+
+    def _event(self, num_features: int, wanted: int) -> Event:
+        delta = float(self.delta) if self._method().needs_delta else 0.0
+        return planned(self.epsilon, lambda: self._method().event(num_features, wanted, float(self.epsilon), delta))
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to rows. Those with something missing or infinite are left out; longer ones are scaled down."""
@@ -104,60 +125,39 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         wanted = self.n_features_in_ if self.n_components is None else int(self.n_components)
         if not wanted <= self.n_features_in_:
             raise InvalidArgument("n_components", wanted, f"at most the {self.n_features_in_} features")
-        center = self._center()
-        multiplier = noise_multiplier(float(self.epsilon), float(self.delta))
-        source = self._start(events.Gaussian(multiplier))
-        units, complete = unit_rows(rows - center if center is not None else rows, float(self.data_norm))
-        ones = np.where(complete, float(STEPS), 0.0)
-        totals = gram(np.concatenate([units, ones[:, None]], axis=1))
-        count, covariance, mean = self._moments(totals, multiplier, source, centred=center is not None)
-        self.mean_ = center if center is not None else mean * float(self.data_norm)
-        self._store(covariance * float(self.data_norm) ** 2, count, wanted)
+        center = public_center(self.center, self.n_features_in_)
+        norm, epsilon = float(self.data_norm), float(self.epsilon)
+        method = self._method()
+        delta = float(self.delta) if method.needs_delta else 0.0
+        source = self._start(self._event(self.n_features_in_, wanted), *method.assumptions, spent=(epsilon, delta))
+        found = method.components(rows, norm, center, wanted, epsilon, delta, source)
+        self._store(found, center)
         return self
 
-    def _center(self) -> Floats | None:
-        if self.center is None:
-            return None
-        center = np.broadcast_to(np.asarray(self.center, dtype=np.float64), (self.n_features_in_,)).copy()
-        if not bool(np.isfinite(center).all()):
-            raise InvalidArgument("center", self.center, "finite numbers")
-        return center
-
-    def _moments(
-        self, totals: Any, multiplier: float, source: Source, *, centred: bool
-    ) -> tuple[float, Floats, Floats]:
-        """Return a noisy count, covariance and mean, in units of the norm."""
-        second, first = (_SECOND + _FIRST, 0.0) if centred else (_SECOND, _FIRST)
-        size = len(totals) - 1
-        matrix = noisy_symmetric(totals[:size, :size], multiplier / math.sqrt(second), source)
-        count = max(float(noisy(totals[size:, size], multiplier / math.sqrt(_COUNT), source)[0]), 1.0)
-        if centred:
-            return count, matrix / count, np.zeros(size)
-        mean = noisy(totals[:size, size], multiplier / math.sqrt(first), source) / count
-        mean /= max(1.0, float(np.linalg.norm(mean)))
-        return count, matrix / count - np.outer(mean, mean), mean
-
-    def _store(self, covariance: Floats, count: float, wanted: int) -> None:
-        values, vectors = np.linalg.eigh(covariance)
-        values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
-        signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))])
+    def _store(self, found: Components, center: Floats | None) -> None:
+        directions, norm = found.directions, float(self.data_norm)
+        wanted, size = directions.shape
+        signs = np.sign(directions[np.arange(wanted), np.abs(directions).argmax(axis=1)])
         self.n_components_ = wanted
-        self.components_ = (vectors * signs).T[:wanted].copy()
-        self.explained_variance_ = values[:wanted].copy()
-        self.explained_variance_ratio_ = self.explained_variance_ / max(float(values.sum()), 1 / UNIT)
-        self.singular_values_ = np.sqrt(self.explained_variance_ * count)
-        self.noise_variance_ = float(values[wanted:].mean()) if wanted < len(values) else 0.0
+        self.mean_ = located(found.mean, center, norm)
+        self.components_ = directions * signs[:, None]
+        self.explained_variance_ = found.variances * norm**2
+        self.explained_variance_ratio_ = found.variances / max(found.total, 1 / UNIT)
+        self.singular_values_ = np.sqrt(self.explained_variance_ * found.count)
+        rest = max(found.total - float(found.variances.sum()), 0.0) * norm**2
+        self.noise_variance_ = rest / (size - wanted) if wanted < size else 0.0
 
     def transform(self, X: Any) -> Floats:
-        """Return the coordinates of rows along the directions."""
+        """Return the coordinates of rows along the directions; NaN for a row with something missing."""
         check_is_fitted(self)
-        projected: Floats = (self._rows(X, reset=False) - self.mean_) @ self.components_.T
+        projected: Floats = (self._rows(X, reset=False, missing=True) - self.mean_) @ self.components_.T
         return projected / self._scales() if self.whiten else projected
 
     def inverse_transform(self, X: Any) -> Floats:
         """Return the rows that coordinates stand for."""
         check_is_fitted(self)
-        coordinates = np.asarray(X, dtype=np.float64) * (self._scales() if self.whiten else 1.0)
+        given = check_width("X", X, self.n_components_)
+        coordinates = given * (self._scales() if self.whiten else 1.0)
         rows: Floats = coordinates @ self.components_ + self.mean_
         return rows
 
@@ -168,3 +168,33 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     @property
     def _n_features_out(self) -> int:
         return int(self.n_components_)
+
+
+def public_center(center: Any, num_features: int) -> Floats | None:
+    """Return a public point, or None where a mean is to be learned."""
+    if center is None:
+        return None
+    point = check_center(center)
+    if point.shape not in ((), (num_features,)):
+        raise InvalidArgument("center", center, f"one number for each of {num_features} features, or one for all")
+    return np.broadcast_to(point, (num_features,)).copy()
+
+
+def check_center(center: Any) -> Floats:
+    """Return a public point, or one number for all of its coordinates."""
+    try:
+        point = np.asarray(center, dtype=np.float64)
+        fine = point.ndim <= 1 and bool((np.abs(point) < 1e100).all())
+    except (TypeError, ValueError):
+        fine = False
+    if not fine:
+        raise InvalidArgument("center", center, "a public point: a number for each feature, or one for all")
+    return point
+
+
+def located(mean: Floats | None, center: Floats | None, norm: float) -> Floats:
+    """Return where rows are: about a public point, or a mean that was learned in units of the norm."""
+    if center is not None:
+        return center
+    assert mean is not None
+    return mean * norm

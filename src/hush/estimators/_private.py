@@ -2,41 +2,112 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any, Self
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from hush.accounting import Event, calibrate_noise, events
 from hush.accounting.budget import Charge
-from hush.errors import InvalidArgument, check_delta, check_positive
+from hush.errors import InvalidArgument, Unsupported, check_delta, check_instance, check_positive
+from hush.estimators._labels import check_classes, column, numbers, places
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.randomness import Source, assumptions_of, source_or_default
 
 Floats = NDArray[np.float64]
 
 _KEPT = ("budget", "source")  # a copy of a budget would be another budget
+_LEAST = 1e-6  # epsilon, below which accountants see nothing but rounding
+_DERIVED = ("epsilon", "noise_multiplier", "noise_scale", "scale", "scale / sensitivity")
+_Planned = TypeVar("_Planned")
 
 
-class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+class Forgotten:
+    """What a model that was stored and loaded has in the place of its budget: it can predict, but not be fitted."""
+
+    def reserve(self, charge: Charge) -> Any:
+        """Refuse."""
+        raise Unsupported(
+            "a model that was pickled does not know its budget any more", "Say set_params(budget=...) before fit"
+        )
+
+
+def forget(model: Any) -> None:
+    """Leave nothing of an earlier fit; parameters stay, and what scikit-learn was told of outputs and metadata."""
+    for name in [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]:
+        delattr(model, name)
+
+
+def _forgetting(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a fit after which a model is fitted, or, where it fails, is not: never old and new parts together."""
+
+    @wraps(fit)
+    def fitted(self: Any, *args: Any, **given: Any) -> Any:
+        forget(self)
+        try:
+            return fit(self, *args, **given)
+        except BaseException:
+            forget(self)
+            raise
+
+    return fitted
+
+
+class KeepsBudget:
+    """An estimator whose copies charge the very budget that it has: a copy of a budget would be another one.
+
+    A fit that the budget refuses, or that fails, leaves it unfitted, whatever was fitted before.
+    """
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Let the type's own fit forget what was fitted before."""
+        super().__init_subclass__(**given)
+        if "fit" in vars(cls):
+            cls.fit = _forgetting(vars(cls)["fit"])  # type: ignore[attr-defined]
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an unfitted copy that charges the same budget."""
+        given = self.get_params(deep=False)  # type: ignore[attr-defined]
+        return type(self)(**{k: v if k in _KEPT else clone(v, safe=False) for k, v in given.items()})
+
+    def __getstate__(self) -> Any:
+        """Return what is pickled: a fitted model without its budget, which cannot travel."""
+        kept: Any = super().__getstate__()
+        state = dict(kept)
+        if state.get("budget") is not None and "guarantee_" in state:
+            state["budget"] = Forgotten()
+        return state
+
+
+def check_budget_and_source(budget: Any, source: Any) -> None:
+    """Refuse what is neither."""
+    if not (budget is None or callable(getattr(budget, "reserve", None))):
+        raise InvalidArgument("budget", budget, "a budget", "Such as hush.Ledger(...).dataset(...)")
+    if source is not None:
+        check_instance("source", source, Source, "It is for tests: leave it out for cryptographic randomness")
+
+
+class PrivateEstimator(KeepsBudget, BaseEstimator):  # type: ignore[misc]
     """Base of estimators with ``epsilon``, ``delta``, ``budget`` and ``source`` among their parameters."""
 
     _needs_delta = False
     _fields: tuple[str, ...] = ()
+    _unit = Unit.example()
+    _relation = Relation.ADD_OR_REMOVE
+    _private_step = "fit"
+    _most_rows = 1 << 30  # sums of so many are exact
 
     def _check(self) -> None:
         """Check the parameters; when the estimator is made, and again in fit, as `set_params` may have come between."""
-        check_positive("epsilon", self.epsilon)
+        if not check_positive("epsilon", self.epsilon) >= _LEAST:
+            raise InvalidArgument("epsilon", self.epsilon, f"at least {_LEAST:g}", "Below, noise is all that is left")
+        check_budget_and_source(self.budget, self.source)
         if not check_delta("delta", self.delta) > 0 and self._needs_delta:
             raise InvalidArgument("delta", self.delta, "a number in (0, 1)", "The noise is Gaussian, which needs one")
-
-    def __sklearn_clone__(self) -> Self:
-        """Return an unfitted copy that charges the same budget."""
-        given = self.get_params(deep=False)
-        return type(self)(**{k: v if k in _KEPT else clone(v, safe=False) for k, v in given.items()})
 
     def __sklearn_tags__(self) -> Any:
         """Say that two fits differ."""
@@ -46,43 +117,62 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _start(self, event: Event, *assumptions: str, spent: tuple[float, float] | None = None) -> Source:
         """State what a fit costs, charge it, and return the source of its noise."""
-        source = source_or_default(self.source)
-        stated = (*assumptions, *assumptions_of(source))
-        unit, relation = Unit.example(), Relation.ADD_OR_REMOVE
+        guarantee, qualified = self._claimed(event, assumptions, spent)
+        if self.budget is not None:
+            purpose = f"{self._private_step} {type(self).__name__}"
+            self.budget.reserve(Charge(event=qualified, purpose=purpose, delta=guarantee.delta or None)).commit()
+        self.guarantee_, self.event_ = guarantee, qualified
+        return source_or_default(self.source)
+
+    def _claimed(
+        self, event: Event, assumptions: tuple[str, ...], spent: tuple[float, float] | None = None
+    ) -> tuple[Guarantee, Event]:
+        """Return what the private step promises, and the same for accountants."""
+        stated = (*assumptions, *assumptions_of(source_or_default(self.source)))
         epsilon, delta = spent or (float(self.epsilon), float(self.delta))
         guarantee = Guarantee(
             epsilon=epsilon,
             delta=delta,
-            unit=unit,
-            relation=relation,
+            unit=self._unit,
+            relation=self._relation,
             method=type(self).__name__,
             assumptions=stated,
         )
-        qualified = events.Qualified(event, relation.value, str(unit), stated)
-        if self.budget is not None:
-            charge = Charge(event=qualified, purpose=f"fit {type(self).__name__}", delta=delta or None)
-            self.budget.reserve(charge).commit()
-        self.guarantee_, self.event_ = guarantee, qualified
-        return source
+        return guarantee, events.Qualified(event, self._relation.value, str(self._unit), stated)
 
-    def _rows(self, X: Any, *, reset: bool = True) -> Floats:
-        """Return rows of numbers, of which some may be missing; what is no table of numbers is refused."""
-        rows: Floats = validate_data(
-            self, X, reset=reset, dtype=np.float64, ensure_all_finite=not reset, ensure_min_samples=1
-        )
+    def _rows(self, X: Any, *, reset: bool = True, missing: bool | None = None) -> Floats:
+        """Return rows of numbers; what is no table of numbers is refused.
+
+        Some may be ``missing``: in fit, which leaves such rows out, and where a transformed row may be missing as well.
+        """
+        finite = not (reset if missing is None else missing)
+        try:
+            rows: Floats = validate_data(
+                self, X, reset=reset, dtype=np.float64, ensure_all_finite=finite, ensure_min_samples=1
+            )
+        except ValueError as error:
+            if "could not convert" in str(error):  # it quotes a cell
+                raise InvalidArgument("X", "a table", "numbers", "Some of it is text") from None
+            raise
+        if not len(rows) <= self._most_rows:
+            raise InvalidArgument("X", "a table", f"at most {self._most_rows} rows", "Sums would not be exact")
         return rows
 
     def _labels(self, X: Floats, y: Any, *, numeric: bool) -> NDArray[Any]:
         """Return one label for each row."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        labels = column_or_1d(y, warn=True)
+        labels = column(y)
         check_consistent_length(X, labels)
-        if not numeric:
-            return np.asarray(labels)
-        if labels.dtype.kind == "c":
-            raise ValueError("Complex data not supported")
-        return np.asarray(labels, dtype=np.float64)
+        return numbers(labels) if numeric else labels
+
+
+def check_width(name: str, X: Any, width: int) -> Floats:
+    """Return rows of numbers, so many to a row; what is missing stays missing."""
+    rows: Floats = check_array(X, dtype=np.float64, ensure_all_finite=False, input_name=name)
+    if rows.shape[1] != width:
+        raise InvalidArgument(f"{name}.shape[1]", rows.shape[1], f"{width} columns", "As transform returns")
+    return rows
 
 
 class PrivateClassifierMixin:
@@ -91,18 +181,27 @@ class PrivateClassifierMixin:
     classes: Any
 
     def _check_classes(self) -> None:
-        classes = np.asarray(self.classes)
-        if classes.ndim != 1 or len(classes) < 2 or len(np.unique(classes)) != len(classes):
-            raise InvalidArgument("classes", self.classes, "two or more different labels", "They are public")
+        check_classes(self.classes)
 
     def _places(self, labels: NDArray[Any]) -> NDArray[np.int64]:
         """Return each row's class as a number, -1 for one that is not declared."""
         self.classes_ = np.unique(np.asarray(self.classes))
-        if self.classes_.dtype.kind in "OUS" or labels.dtype.kind in "OUS":
-            table = {label: place for place, label in enumerate(self.classes_.tolist())}
-            return np.array([table.get(label, -1) for label in labels.tolist()], dtype=np.int64)
-        places = np.minimum(np.searchsorted(self.classes_, labels), len(self.classes_) - 1)
-        return np.where(self.classes_[places] == labels, places, -1)
+        return places(labels, self.classes_)
+
+
+def planned(epsilon: float, make: Callable[[], _Planned]) -> _Planned:
+    """Return a plan of noise; what is wrong with its numbers is said of epsilon, from which they are."""
+    try:
+        return make()
+    except OverflowError:
+        pass
+    except InvalidArgument as error:
+        name, _, rest = str(error).partition("=")
+        if name not in _DERIVED or rest.startswith(f"{float(epsilon):.3g}:"):  # it is said of what was given
+            raise
+    wanted = "larger, or fewer features" if epsilon < 1 else "smaller"
+    advice = "Rounding would decide beside so much noise" if epsilon < 1 else "Rounding would decide beside so little"
+    raise InvalidArgument("epsilon", float(epsilon), wanted, advice)
 
 
 @lru_cache(maxsize=256)

@@ -1,8 +1,7 @@
-"""Scalers with public or privately learned bounds, and one-hot columns of public categories."""
+"""Scalers with public or privately learned bounds."""
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
@@ -12,13 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting import Composed, Event, events
 from hush.accounting.budget import Budget
-from hush.estimators._bounds import LearnBounds, check_bounds, fitted_bounds, scaled
-from hush.estimators._moments import class_totals, moments_plan, noisy_moments
-from hush.estimators._private import Floats, PrivateEstimator
+from hush.estimators._bounds import LearnBounds, check_bounds, fitted_bounds
+from hush.estimators._log_bins import bins_plan, learned_bounds
+from hush.estimators._moments import Steps, class_totals, moments_plan, noisy_moments
+from hush.estimators._private import Floats, PrivateEstimator, check_width, planned
+from hush.mechanisms._mechanism import silent
 from hush.randomness import Source
-from hush.statistics import EachRow, Laplace, approximate_bounds
-
-_BINS: dict[str, Any] = {"scale": 2.0**-20, "base": 2.0, "num_bins": 62}
+from hush.statistics import NoisePlan
 
 
 class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator, ABC):  # type: ignore[misc]
@@ -26,21 +25,15 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator, ABC):  #
         super()._check()
         if not isinstance(self.bounds, LearnBounds):
             check_bounds("bounds", self.bounds)
-
-    def transform(self, X: Any) -> Floats:
-        """Return scaled rows."""
-        check_is_fitted(self)
-        rows: Floats = (self._rows(X, reset=False) - self._shift()) / self.scale_
-        return rows
-
-    def inverse_transform(self, X: Any) -> Floats:
-        """Return rows in their own units."""
-        check_is_fitted(self)
-        rows: Floats = np.asarray(X, dtype=np.float64) * self.scale_ + self._shift()
-        return rows
+        self._plan(1)  # what is wrong with epsilon is said here
 
     @abstractmethod
-    def _shift(self) -> Floats: ...
+    def _plan(self, num_features: int) -> Any:
+        """Return what is decided without looking at the data."""
+
+    def _ends(self, num_features: int) -> tuple[Floats, Floats] | None:
+        """Return public bounds, None where they are learned; it is asked before a fit is charged."""
+        return None if isinstance(self.bounds, LearnBounds) else fitted_bounds("bounds", self.bounds, num_features)
 
 
 class PrivateStandardScaler(_Scaler):
@@ -51,7 +44,7 @@ class PrivateStandardScaler(_Scaler):
     Args:
         epsilon: For everything that fit releases.
         delta: 0 for Laplace noise; above it, whichever of Laplace and Gaussian noise is smaller.
-        bounds: (lower, upper) of each feature, or of all, public; or `LearnBounds`.
+        bounds: (lower, upper) of each feature, or of all, public; or `LearnBounds`: what is learned, twice as wide.
         budget: What each fit is charged to.
         source: Of randomness, for tests.
 
@@ -60,6 +53,8 @@ class PrivateStandardScaler(_Scaler):
         var_: Of each feature; not below what noise alone would suggest.
         scale_: Its root.
         bounds_: What values were clamped to.
+        n_features_in_: How many features there are.
+        feature_names_in_: Their names, where X has some.
         guarantee_: What fit gave away.
         event_: The same for accountants.
 
@@ -102,28 +97,51 @@ class PrivateStandardScaler(_Scaler):
         """Learn means and standard deviations."""
         self._check()
         rows = self._rows(X)
-        learning, share = _learning(self.bounds, self.n_features_in_, float(self.epsilon))
-        plan = moments_plan(self.n_features_in_, float(self.epsilon) * (1 - share), float(self.delta))
-        event: Event = Composed((*learning, plan.event)) if learning else plan.event
-        source = self._start(event, spent=(float(self.epsilon), plan.delta))
-        self.bounds_ = _ends(self.bounds, rows, float(self.epsilon), source)
-        lower, upper = self.bounds_
-        units, complete = scaled(rows, lower, upper)
-        found = noisy_moments(class_totals(units, np.where(complete, 0, -1), 1), plan, source)
+        ends, (learning, plan) = self._ends(self.n_features_in_), self._plan(self.n_features_in_)
+        source = self._start(_event(learning, self.n_features_in_, plan), spent=(float(self.epsilon), plan.delta))
+        if learning is not None:
+            # Few rows of a tail do not stand out from noise: cut off, they are missed more than noise costs.
+            low, high = learned_bounds(rows, learning, source)
+            ends = low - (high - low) / 2, high + (high - low) / 2
+        assert ends is not None
+        self.bounds_ = lower, upper = ends
+        found = noisy_moments(class_totals(rows, None, 1, Steps(lower, upper, len(rows))), plan, source)
         half = (upper - lower) / 2
         self.mean_ = lower + half + found.means[0] * half
         self.var_ = found.variances[0] * half**2
         self.scale_ = np.sqrt(self.var_)
         return self
 
-    def _shift(self) -> Floats:
-        shift: Floats = self.mean_
-        return shift
+    def _plan(self, num_features: int) -> tuple[NoisePlan | None, NoisePlan]:
+        """Return the noise for bounds, if they are learned, and that of moments."""
+        epsilon, share = float(self.epsilon), self.bounds.share if isinstance(self.bounds, LearnBounds) else 0.0
+
+        def make() -> tuple[NoisePlan | None, NoisePlan]:
+            learning = _learning(epsilon * share, num_features) if share else None
+            return learning, moments_plan(num_features, epsilon * (1 - share), float(self.delta))
+
+        return planned(epsilon, make)
+
+    @silent
+    def transform(self, X: Any) -> Floats:
+        """Return scaled rows; what is missing stays missing."""
+        check_is_fitted(self)
+        rows: Floats = (self._rows(X, reset=False, missing=True) - self.mean_) / self.scale_
+        return rows
+
+    @silent
+    def inverse_transform(self, X: Any) -> Floats:
+        """Return rows in their own units."""
+        check_is_fitted(self)
+        rows: Floats = check_width("X", X, self.n_features_in_) * self.scale_ + self.mean_
+        return rows
 
 
 class PrivateMinMaxScaler(_Scaler):
     """Columns scaled so that their bounds become 0 and 1; values beyond are not clamped.
 
+    Choose it where bounds are known, or where what comes next needs bounds, which are (0, 1) then, and they are not
+    known. For features in very different units whose spread matters more than their range, `PrivateStandardScaler`.
     With public bounds it looks at no row and costs nothing. With `LearnBounds` all of epsilon is for learning them:
     the bounds are ends of bins, powers of 2, within which most values are.
 
@@ -136,7 +154,11 @@ class PrivateMinMaxScaler(_Scaler):
     Attributes:
         data_min_: Lower bounds.
         data_max_: Upper bounds.
-        scale_: Their difference: what columns are divided by.
+        data_range_: Their difference.
+        scale_: One over it: what columns are multiplied by.
+        min_: What is added then, as in scikit-learn: x becomes x * ``scale_`` + ``min_``.
+        n_features_in_: How many features there are.
+        feature_names_in_: Their names, where X has some.
         guarantee_: What fit gave away.
         event_: The same for accountants.
 
@@ -170,35 +192,45 @@ class PrivateMinMaxScaler(_Scaler):
         """Learn bounds, or take those given."""
         self._check()
         rows = self._rows(X)
-        whole = LearnBounds(share=math.nextafter(1.0, 0.0)) if isinstance(self.bounds, LearnBounds) else self.bounds
-        learning, _ = _learning(whole, self.n_features_in_, float(self.epsilon))
-        spent = (float(self.epsilon), 0.0) if learning else (0.0, 0.0)
-        source = self._start(Composed(learning), spent=spent)
-        self.data_min_, self.data_max_ = _ends(whole, rows, float(self.epsilon), source)
-        self.scale_ = self.data_max_ - self.data_min_
+        ends, learning = self._ends(self.n_features_in_), self._plan(self.n_features_in_)
+        spent = (float(self.epsilon) if learning else 0.0, 0.0)
+        source = self._start(_event(learning, self.n_features_in_), spent=spent)
+        if learning is not None:
+            ends = learned_bounds(rows, learning, source)
+        assert ends is not None
+        self.data_min_, self.data_max_ = ends
+        self.data_range_ = self.data_max_ - self.data_min_
+        self.scale_ = 1 / self.data_range_
+        self.min_ = -self.data_min_ * self.scale_
         return self
 
-    def _shift(self) -> Floats:
-        shift: Floats = self.data_min_
-        return shift
+    def _plan(self, num_features: int) -> NoisePlan | None:
+        if not isinstance(self.bounds, LearnBounds):
+            return None
+        return planned(self.epsilon, lambda: _learning(float(self.epsilon), num_features))
+
+    @silent
+    def transform(self, X: Any) -> Floats:
+        """Return scaled rows; what is missing stays missing."""
+        check_is_fitted(self)
+        rows: Floats = self._rows(X, reset=False, missing=True) * self.scale_ + self.min_
+        return rows
+
+    @silent
+    def inverse_transform(self, X: Any) -> Floats:
+        """Return rows in their own units."""
+        check_is_fitted(self)
+        rows: Floats = (check_width("X", X, self.n_features_in_) - self.min_) / self.scale_
+        return rows
 
 
-def _learning(bounds: Any, num_features: int, epsilon: float) -> tuple[tuple[Event, ...], float]:
-    """Return the events of learning bounds, one for each feature, and their share of epsilon."""
-    if not isinstance(bounds, LearnBounds):
-        return (), 0.0
-    each = epsilon * bounds.share / num_features * (1 - 1e-12)
-    return (events.ApproximateDP(each),) * num_features, bounds.share
+def _learning(epsilon: float, num_features: int) -> NoisePlan:
+    """Return the noise of learning the bounds of each feature with an equal part of epsilon."""
+    return bins_plan(epsilon / num_features * (1 - 1e-12))
 
 
-def _ends(bounds: Any, rows: Floats, epsilon: float, source: Source) -> tuple[Floats, Floats]:
-    """Return bounds that are given, or learned; a feature of which nothing is learned has -1 and 1."""
-    if not isinstance(bounds, LearnBounds):
-        return fitted_bounds("bounds", bounds, rows.shape[1])
-    each = epsilon * bounds.share / rows.shape[1] * (1 - 1e-12)
-    found = [
-        approximate_bounds(column, users=EachRow(), epsilon=each, noise=Laplace(), source=source, **_BINS).bounds
-        for column in rows.T
-    ]
-    lower, upper = (np.array([(-1.0, 1.0)[end] if ends is None else ends[end] for ends in found]) for end in (0, 1))
-    return lower, upper
+def _event(learning: NoisePlan | None, num_features: int, *more: NoisePlan) -> Event:
+    """Return what learning bounds costs, once for each feature, and what comes after it."""
+    each = () if learning is None else (events.ApproximateDP(learning.epsilon),) * num_features
+    parts: tuple[Event, ...] = (*each, *(plan.event for plan in more))
+    return parts[0] if len(parts) == 1 and not each else Composed(parts)

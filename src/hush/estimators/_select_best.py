@@ -10,9 +10,10 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting.budget import Budget
-from hush.errors import InvalidArgument, check_count, check_positive
-from hush.estimators._erm_sums import exact_products, truncated
-from hush.estimators._private import Floats, PrivateClassifierMixin, PrivateEstimator
+from hush.errors import InvalidArgument, check_count
+from hush.estimators._bounds import check_public_norm
+from hush.estimators._erm_sums import MOST_ROWS, exact_products, truncated
+from hush.estimators._private import Floats, PrivateClassifierMixin, PrivateEstimator, planned
 from hush.mechanisms import IteratedTopK
 from hush.mechanisms._mechanism import silent
 from hush.randomness import Source
@@ -52,7 +53,17 @@ class PrivateSelectBest(SelectorMixin, PrivateClassifierMixin, PrivateEstimator)
         delta: Of the guarantee.
         budget: What fits are charged to.
         source: Of noise, for tests.
+
+    Attributes:
+        support_: Which features are kept.
+        classes_: The labels, sorted.
+        n_features_in_: How many features there are.
+        feature_names_in_: Their names, where X has some.
+        guarantee_: What fit gave away.
+        event_: The same for accountants.
     """
+
+    _most_rows = MOST_ROWS
 
     def __init__(
         self,
@@ -78,7 +89,20 @@ class PrivateSelectBest(SelectorMixin, PrivateClassifierMixin, PrivateEstimator)
         super()._check()
         self._check_classes()
         check_count("k", self.k)
-        check_positive("data_bound", self.data_bound)
+        check_public_norm("data_bound", self.data_bound)
+        self._choice()  # what is wrong with epsilon is said here
+
+    def _choice(self) -> IteratedTopK:
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        return planned(
+            epsilon, lambda: IteratedTopK(epsilon=epsilon, delta=delta, k=int(self.k), sensitivity=1 + _SLACK)
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that rows with something missing may be transformed."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     @silent
     def fit(self, X: Any, y: Any) -> Self:
@@ -88,9 +112,7 @@ class PrivateSelectBest(SelectorMixin, PrivateClassifierMixin, PrivateEstimator)
         if not self.k <= rows.shape[1]:
             raise InvalidArgument("k", self.k, f"at most {rows.shape[1]} features")
         places = self._places(self._labels(rows, y, numeric=False))
-        choice = IteratedTopK(
-            epsilon=float(self.epsilon), delta=float(self.delta), k=int(self.k), sensitivity=1 + _SLACK
-        )
+        choice = self._choice()
         source = self._start(choice._event)
         kept = (places >= 0) & ~np.isnan(rows).any(axis=1)
         values = truncated(np.clip(rows[kept] / float(self.data_bound), -1, 1))

@@ -1,32 +1,34 @@
-r"""Trees whose splits come from noisy marginals, with noisy counts of classes in their leaves.
+"""Trees whose splits come from noisy marginals, with noisy counts of classes in their leaves.
 
-Two releases. First, a histogram of each feature in public bins: a row is in one bin of each. From these, trees are
-grown at random: at a node, a feature is drawn, and a threshold between quantiles of its marginal within the cell; no
-row is looked at. Then each tree's leaves count the classes of the rows in them: a row is in one leaf of each tree.
-All rows are in all trees: T trees have sqrt(T) times the Gaussian noise, and T times the votes.
+Up to three releases. First, the number of rows, from which the size of the forest follows. Then, where noise leaves
+something of it, a histogram of each feature in public bins, in which a row is in one bin of each; or, where that is too
+much, one coarse histogram of all features together. From these, trees are grown at
+random: at a node, a feature is drawn, and a threshold between quantiles of its marginal within the cell; no row is
+looked at. Last, each tree's leaves count the classes of the rows in them: a row is in one leaf of each tree. All rows
+are in all trees: T trees have sqrt(T) times the Gaussian noise, and T times the votes. One tree of two classes needs
+only the difference of their counts, which has half the variance of two counts with noise.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
 from hush.estimators._bounds import check_bounds, fitted_bounds, scaled
-from hush.estimators._kmeans import uniform
 from hush.estimators._private import Floats, PrivateClassifierMixin, PrivateEstimator
+from hush.estimators._tree_growth import BINS, Shape, grown, histograms, leaf_counts, part, quantiles
+from hush.estimators._two_parts import TwoParts
+from hush.mechanisms import DiscreteLaplace
+from hush.mechanisms._mechanism import silent
 from hush.randomness import Source
-from hush.statistics import Block, Laplace, NoisePlan, plan_noise
 
-_BINS = 16
-_MARGINALS = 0.2  # what part of the budget the histograms of features get
+_COUNTING = 0.05  # the part of epsilon for the number of rows
 _DEEPEST = 16
 _CAUTION = 2.0
 _SHARPNESS = 8.0  # of probabilities: how far the mean of the trees is trusted; it does not change predictions
@@ -35,27 +37,33 @@ _SHARPNESS = 8.0  # of probabilities: how far the mean of the trees is trusted; 
 class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """Random trees over noisy quantiles of the features, with noisy class counts in the leaves.
 
-    For classes that are no linear function of the features, or features of very different shapes. Deeper trees need
-    more rows: 2^max_depth leaves share them. Where a linear model fits, it needs less epsilon.
+    For classes that are no linear function of the features, or features of very different shapes. Where a linear model
+    fits, it needs less epsilon. A twentieth of epsilon counts the rows; from the noisy count follow the number of
+    trees, 1 to 32, so that the noise in a leaf is below 1/35 of the rows; their depth, 3 to 8, so that leaves have rows
+    enough for their noise; and whether thresholds follow noisy marginals, or are anywhere between the bounds.
 
     Args:
-        n_estimators: How many trees.
+        n_estimators: How many trees; None: by the rule above.
         epsilon: For everything that fit releases.
         delta: 0 for Laplace noise; above it, whichever of Laplace and Gaussian noise is smaller. With many trees and
             features Gaussian noise is much smaller.
         bounds: (lower, upper) of each feature, or of all; public: values are clamped.
         classes: All labels that there may be; public. Rows of another class are left out.
-        max_depth: How many splits lead to a leaf.
+        max_depth: How many splits lead to a leaf; None: by the rule above.
         budget: What each fit is charged to.
         source: Of randomness, for tests.
 
     Attributes:
         classes_: The labels, sorted.
+        n_estimators_: How many trees there are.
+        max_depth_: How many splits lead to a leaf.
+        n_features_in_: How many features there are.
         guarantee_: What fit gave away.
         event_: The same for accountants.
 
     Guarantee:
-        (epsilon, delta)-differential privacy for one row, added or removed; delta = 0 with Laplace noise.
+        (epsilon, delta)-differential privacy for one row, added or removed: of the count, and, given it, of the rest,
+        whatever its size.
 
     Assumes:
         Rows are clamped, and those with something missing left out (checked here: done here). Bounds and classes are
@@ -77,13 +85,13 @@ class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, Pri
 
     def __init__(
         self,
-        n_estimators: int = 20,
+        n_estimators: int | None = None,
         *,
         epsilon: float,
         delta: float = 0.0,
         bounds: Any,
         classes: Any,
-        max_depth: int = 5,
+        max_depth: int | None = None,
         budget: Budget | None = None,
         source: Source | None = None,
     ) -> None:
@@ -101,38 +109,53 @@ class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, Pri
         super()._check()
         check_bounds("bounds", self.bounds)
         self._check_classes()
-        check_count("n_estimators", self.n_estimators)
-        if not check_count("max_depth", self.max_depth) <= _DEEPEST:
+        if self.n_estimators is not None:
+            check_count("n_estimators", self.n_estimators)
+        if self.max_depth is not None and not check_count("max_depth", self.max_depth) <= _DEEPEST:
             raise InvalidArgument("max_depth", self.max_depth, f"at most {_DEEPEST}")
 
+    @silent
     def fit(self, X: Any, y: Any) -> Self:
         """Grow trees, and count classes in their leaves."""
         self._check()
         rows = self._rows(X)
         places = self._places(self._labels(rows, y, numeric=False))
         bounds = fitted_bounds("bounds", self.bounds, self.n_features_in_)
-        plan = self._plan()
-        source = self._start(plan.event, spent=(plan.epsilon, plan.delta))
+        costs = TwoParts.of(float(self.epsilon), float(self.delta), _COUNTING)
+        source = self._start(costs.event)
         units, complete = scaled(rows, *bounds)
         kept = complete & (places >= 0)
-        units, places = units[kept], places[kept]
-        edges = _quantiles(_part(plan, 0).release(_histograms(units), source)[0], plan)
-        self._forest = _grown(int(self.n_estimators), int(self.max_depth), edges, source)
-        totals = _leaf_counts(self._forest.leaves(units), places, self._forest.num_leaves, len(self.classes_))
-        noisy = _part(plan, 1).release(totals.reshape(1, -1), source)
-        self._counts = noisy.reshape(totals.shape).astype(np.float64)
-        self._noise = float(plan.block_scales[1])
+        count = DiscreteLaplace(epsilon=costs.first).release(int(kept.sum()), source).value
+        self._grow(units[kept], places[kept], self._shape(float(count), costs), costs, source)
         self._bounds = bounds
         return self
 
-    def _plan(self) -> NoisePlan:
-        trees, d = int(self.n_estimators), self.n_features_in_
-        cells = trees * (1 << int(self.max_depth)) * len(self.classes_)
-        blocks = (
-            Block(columns=d * _BINS, l1=d, l2=math.sqrt(d), share=_MARGINALS, whole=True),
-            Block(columns=cells, l1=trees, l2=math.sqrt(trees), share=1 - _MARGINALS, whole=True),
+    def _shape(self, count: float, costs: TwoParts) -> Shape:
+        return Shape.chosen(
+            count,
+            self.n_features_in_,
+            epsilon=costs.left,
+            delta=costs.delta,
+            trees=None if self.n_estimators is None else int(self.n_estimators),
+            depth=None if self.max_depth is None else int(self.max_depth),
         )
-        return plan_noise(blocks, max_groups=1, epsilon=float(self.epsilon), delta=float(self.delta))
+
+    def _grow(self, units: Floats, places: Any, shape: Shape, costs: TwoParts, source: Source) -> None:
+        classes, features = len(self.classes_), self.n_features_in_
+        plan = shape.plan(features, classes, epsilon=costs.left, delta=costs.delta)
+        edges = np.tile(np.linspace(0.0, 1.0, BINS + 1), (features, 1))
+        if shape.marginals:
+            edges = quantiles(part(plan, 1).release(histograms(units, pooled=shape.pooled), source)[0], plan, features)
+        self._forest = grown(shape.trees, shape.depth, edges, source)
+        totals = leaf_counts(self._forest.leaves(units), places, self._forest.num_leaves, classes)
+        if shape.differs(classes):
+            excess = part(plan, 0).release((totals[:, :, 1] - totals[:, :, 0]).reshape(1, -1), source)[0] / 2
+            self._counts = np.stack([-excess, excess], axis=1)[None]
+        else:
+            noisy = part(plan, 0).release(totals.reshape(1, -1), source)
+            self._counts = noisy.reshape(totals.shape).astype(np.float64)
+        self._noise = float(plan.block_scales[0])
+        self.n_estimators_, self.max_depth_ = shape.trees, shape.depth
 
     def predict_proba(self, X: Any) -> Floats:
         """Return class probabilities: those of the leaves, averaged by how much they can be relied on."""
@@ -166,7 +189,10 @@ class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, Pri
 
 
 class PrivateDecisionTreeClassifier(PrivateRandomForestClassifier):
-    """One random tree: a `PrivateRandomForestClassifier` of one, for a model that can be drawn. A forest does better.
+    """One random tree: a `PrivateRandomForestClassifier` of one.
+
+    Choose it for epsilons so small that a forest has no more than one or two trees; else a forest does better. Its
+    splits follow noisy quantiles and look at no labels.
 
     Args:
         epsilon: As for the forest, and so are the others.
@@ -176,6 +202,14 @@ class PrivateDecisionTreeClassifier(PrivateRandomForestClassifier):
         max_depth: As for the forest.
         budget: As for the forest.
         source: As for the forest.
+
+    Attributes:
+        classes_: The labels, sorted.
+        n_estimators_: 1.
+        max_depth_: How many splits lead to a leaf.
+        n_features_in_: How many features there are.
+        guarantee_: What fit gave away.
+        event_: The same for accountants.
 
     Guarantee:
         As the forest's.
@@ -203,7 +237,7 @@ class PrivateDecisionTreeClassifier(PrivateRandomForestClassifier):
         delta: float = 0.0,
         bounds: Any,
         classes: Any,
-        max_depth: int = 5,
+        max_depth: int | None = None,
         budget: Budget | None = None,
         source: Source | None = None,
     ) -> None:
@@ -215,93 +249,3 @@ class PrivateDecisionTreeClassifier(PrivateRandomForestClassifier):
         self.budget = budget
         self.source = source
         self._check()
-
-
-@dataclass(frozen=True, slots=True)
-class _Forest:
-    """Complete binary trees: at node i, rows with feature > threshold go to 2 i + 2, others to 2 i + 1."""
-
-    features: NDArray[np.int64]
-    thresholds: Floats
-    depth: int
-
-    @property
-    def num_leaves(self) -> int:
-        return 1 << self.depth
-
-    def leaves(self, units: Floats) -> NDArray[np.int64]:
-        """Return the leaf of each row in each tree: [tree, row]."""
-        everyone = np.arange(len(units))
-        found = np.zeros((len(self.features), len(units)), dtype=np.int64)
-        for tree, nodes in enumerate(found):
-            for _ in range(self.depth):
-                features, thresholds = self.features[tree, nodes], self.thresholds[tree, nodes]
-                nodes[:] = 2 * nodes + 1 + (units[everyone, features] > thresholds)
-        return found - (self.num_leaves - 1)
-
-
-def _grown(trees: int, depth: int, edges: Floats, source: Source) -> _Forest:
-    """Grow trees: thresholds halve a feature's noisy mass within the cell, give or take a random part of it."""
-    dimension, nodes = len(edges), (1 << depth) - 1
-    features = np.minimum((uniform(source, trees * nodes) * dimension).astype(np.int64), dimension - 1)
-    features = features.reshape(trees, nodes)
-    places = uniform(source, trees * nodes).reshape(trees, nodes) * 0.6 + 0.2
-    ranks = np.empty((trees, nodes))
-    everyone = np.arange(trees)
-    # Cells in the space of quantiles: every feature goes from 0 to 1.
-    cells = np.zeros((trees, 1, dimension, 2)) + np.array([0.0, 1.0])
-    for level in range(depth):
-        first = (1 << level) - 1
-        below = np.repeat(cells, 2, axis=1) if level < depth - 1 else None
-        for place in range(1 << level):
-            feature = features[:, first + place]
-            low, high = cells[everyone, place, feature].T
-            rank = low + (high - low) * places[:, first + place]
-            ranks[:, first + place] = rank
-            if below is not None:
-                below[everyone, 2 * place, feature, 1] = rank
-                below[everyone, 2 * place + 1, feature, 0] = rank
-        if below is not None:
-            cells = below
-    return _Forest(features, _at_rank(edges, features, ranks), depth)
-
-
-def _at_rank(edges: Floats, features: NDArray[np.int64], ranks: Floats) -> Floats:
-    """Return the value of a feature at a quantile; ``edges`` are cumulative shares at the ends of bins."""
-    ends = np.linspace(-1.0, 1.0, _BINS + 1)
-    values = np.empty(ranks.shape)
-    for feature, cumulative in enumerate(edges):
-        mine = features == feature
-        values[mine] = np.interp(ranks[mine], cumulative, ends)
-    return values
-
-
-def _histograms(units: Floats) -> NDArray[np.int64]:
-    bins = np.minimum(((units + 1) * (_BINS / 2)).astype(np.int64), _BINS - 1)
-    flat = (bins + np.arange(units.shape[1]) * _BINS).ravel()
-    return np.bincount(flat, minlength=units.shape[1] * _BINS).astype(np.int64)[None, :]
-
-
-def _quantiles(noisy: NDArray[np.int64], plan: NoisePlan) -> Floats:
-    """Return cumulative shares of each feature's bins; bins no higher than noise have a small share each."""
-    counts = noisy.reshape(-1, _BINS).astype(np.float64)
-    extreme = math.log(counts.size)  # of so many noise variables
-    highest = plan.block_scales[0] * (extreme if isinstance(plan.noise, Laplace) else math.sqrt(2 * extreme))
-    counts = np.where(counts > highest, counts, 0.0)
-    # A bin of the size of the noise may be anywhere: the range stays reachable.
-    counts += np.maximum(0.02 * counts.sum(axis=1, keepdims=True) / _BINS, 1e-3)
-    cumulative = np.cumsum(counts, axis=1) / counts.sum(axis=1, keepdims=True)
-    return np.concatenate([np.zeros((len(counts), 1)), cumulative], axis=1)
-
-
-def _leaf_counts(
-    leaves: NDArray[np.int64], places: NDArray[np.int64], num_leaves: int, num_classes: int
-) -> NDArray[np.int64]:
-    size = num_leaves * num_classes
-    counted = [np.bincount(mine * num_classes + places, minlength=size) for mine in leaves]
-    return np.array(counted, dtype=np.int64).reshape(len(leaves), num_leaves, num_classes)
-
-
-def _part(plan: NoisePlan, place: int) -> NoisePlan:
-    """Return the plan of one block: it is released after another, which it depends on."""
-    return replace(plan, blocks=(plan.blocks[place],), block_scales=(plan.block_scales[place],))

@@ -7,31 +7,31 @@
 
 from __future__ import annotations
 
-import warnings
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.dummy import DummyClassifier
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hush.accounting import Composed, Event, PldAccountant
 from hush.accounting.events import Qualified
 from hush.errors import InvalidArgument, check_count, check_delta, check_instance, check_positive
-from hush.estimators._pate_aggregators import MOST_TEACHERS as MOST_TEACHERS
 from hush.estimators._pate_aggregators import Aggregator as Aggregator
 from hush.estimators._pate_aggregators import Answers as Answers
 from hush.estimators._pate_aggregators import ConfidentGNMax as ConfidentGNMax
 from hush.estimators._pate_aggregators import GNMax as GNMax
-from hush.estimators._pate_aggregators import InteractiveGNMax as InteractiveGNMax
 from hush.estimators._pate_aggregators import LNMax as LNMax
 from hush.estimators._pate_aggregators import Plan
+from hush.estimators._pate_interactive import InteractiveGNMax as InteractiveGNMax
+from hush.estimators._pate_noise import MOST_TEACHERS as MOST_TEACHERS
 from hush.estimators._pate_report import CostReport as CostReport
 from hush.estimators._pate_report import DataDependentCost as DataDependentCost
-from hush.estimators._pate_teachers import count_votes, made, parts
+from hush.estimators._pate_rows import Private, known_classes, private_rows, public_rows
+from hush.estimators._pate_student import ask_and_teach, probabilities
+from hush.estimators._pate_teachers import count_votes, parts
+from hush.estimators._private import KeepsBudget, check_budget_and_source
 from hush.guarantee import Relation, Unit
 from hush.randomness import Source, assumptions_of, source_or_default
 
@@ -53,7 +53,11 @@ __all__ = [
 _ASSUMED = "teachers share nothing with each other, and public rows are not from the private data"
 
 
-class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+def _has_probabilities(model: PATEClassifier) -> bool:
+    return hasattr(getattr(model, "student_", model.student), "predict_proba")
+
+
+class PATEClassifier(KeepsBudget, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Learn from a noisy vote of teachers, each trained on its own part of the private data.
 
     Choose it for any model, however large or not differentiable, if there are *public rows without labels* from about
@@ -111,6 +115,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         num_asked_: How many public rows, from the first on, were asked.
         num_answered_: How many of them got an answer.
         data_dependent_: A `DataDependentCost`, or None without a report.
+        n_features_in_: How many features there are.
+        feature_names_in_: Their names, where X has some.
     """
 
     def __init__(
@@ -152,13 +158,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not check_count("num_teachers", self.num_teachers, minimum=2) <= MOST_TEACHERS:
             raise InvalidArgument("num_teachers", self.num_teachers, f"at most {MOST_TEACHERS}")
         check_instance("aggregator", self.aggregator, Aggregator, "Such as ConfidentGNMax(...)")
+        known_classes(self.classes)
+        check_budget_and_source(self.budget, self.source)
         check_positive("epsilon", self.epsilon)
         check_positive("delta", check_delta("delta", self.delta))
         check_instance("semi_supervised", self.semi_supervised, bool)
         if self.report is not None:
             check_instance("report", self.report, CostReport)
-            if isinstance(self.aggregator, InteractiveGNMax):
-                raise InvalidArgument("report", self.report, "None", "InteractiveGNMax has no cost by the votes here")
+            if not isinstance(self.aggregator, (LNMax, GNMax, ConfidentGNMax)):
+                raise InvalidArgument("report", self.report, "None", "This aggregator has no cost by the votes")
             if not (self.report.epsilon < self.epsilon and self.report.delta < self.delta):
                 raise InvalidArgument("report", self.report, "a part of epsilon and delta", "Answers need the rest")
 
@@ -172,64 +180,23 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             units: Whose each private row is; every row is one of its own if None.
         """
         self._check()
-        rows, labels, whose, classes = self._private(X, y, units)
-        questions = self._public(public, rows.shape[1])
+        classes = known_classes(self.classes)
+        private = private_rows(X, y, units, classes, self)
+        questions = public_rows(public, private.rows.shape[1], self)
         source = source_or_default(self.source)
         plan = self._planned(len(questions))
-        event, unit = self._event(plan, source, whose)
+        event, unit = self._event(plan, source, units)
         guarantee = PldAccountant(unit=unit).compose(event).guarantee(self.delta)
         reservation = self._reserve(event)
-        counts = count_votes(
-            self.teacher,
-            rows,
-            labels,
-            questions,
-            rows=parts(len(rows), whose, self.num_teachers, source),
-            num_classes=len(classes),
-            n_jobs=self.n_jobs,
-        )
-        student, answers, cost = self._taught(questions, counts, plan, source)
+        student, answers, cost = self._learned(private, questions, len(classes), plan, source)
         if reservation is not None:
             reservation.commit()
-        self.n_features_in_, self.classes_ = rows.shape[1], classes
+        self.classes_ = classes
         self.student_, self.data_dependent_ = student, cost
         self.guarantee_, self.event_ = guarantee, event
         self.num_asked_ = answers.num_asked
         self.num_answered_ = int((answers.labels >= 0).sum())
         return self
-
-    def _private(self, x: Any, y: Any, units: Any) -> tuple[Any, NDArray[np.int64], Any, NDArray[Any]]:
-        """Return rows that can be used, classes by number, and units; others are dropped, each for itself."""
-        rows = check_array(x, dtype="numeric", ensure_all_finite=False, estimator=self, input_name="X")
-        if y is None:
-            raise InvalidArgument(
-                "y", None, "one label per row", "A classifier requires y to be passed, but the target y is None"
-            )
-        given = column_or_1d(y, warn=True)
-        check_consistent_length(rows, given, units)
-        classes = self._classes()
-        given = _comparable(given, classes)
-        places = np.clip(np.searchsorted(classes, given), 0, len(classes) - 1)
-        with np.errstate(all="ignore"):
-            usable = np.isfinite(rows).all(axis=1) & (classes[places] == given)
-        whose = None if units is None else _named(column_or_1d(units))[usable]
-        return rows[usable], places[usable], whose, classes
-
-    def _classes(self) -> NDArray[Any]:
-        if self.classes is None:
-            raise InvalidArgument("classes", None, "all labels", "Read from the data, they would tell which there are")
-        classes = np.unique(np.asarray(self.classes))
-        if not (len(classes) >= 2 and classes.dtype.kind in "biufUS"):
-            raise InvalidArgument("classes", self.classes, "two labels or more, numbers or text")
-        return classes
-
-    def _public(self, public: Any, num_features: int) -> Any:
-        if public is None:
-            raise InvalidArgument("public", None, "public rows, without labels", "Teachers need something to vote on")
-        rows = check_array(public, dtype="numeric", estimator=self, input_name="public")
-        if rows.shape[1] != num_features:
-            raise InvalidArgument("public.shape", rows.shape, f"{num_features} features, as X has")
-        return rows
 
     def _planned(self, num_queries: int) -> Plan:
         spare = (0.0, 0.0) if self.report is None else (self.report.epsilon, self.report.delta)
@@ -249,104 +216,58 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         return self.budget.reserve(Charge(event=event, purpose="PATEClassifier.fit", delta=self.delta))
 
-    def _taught(
-        self, questions: Any, counts: NDArray[np.int64], plan: Plan, source: Source
+    def _learned(
+        self, private: Private, questions: Any, num_classes: int, plan: Plan, source: Source
     ) -> tuple[Any, Answers, DataDependentCost | None]:
-        """Ask, and teach the student; in several rounds, if the aggregator wants the student's predictions."""
-        left, found = plan.limit, list[Answers]()
-        student: Any = None
-        for some in np.array_split(np.arange(len(questions)), self.aggregator.num_rounds):
-            guesses = None if student is None else self._guesses(student, questions[some], counts.shape[1])
-            answers = self.aggregator.answer(
-                counts[some], source, limit=left, predictions=guesses, num_teachers=self.num_teachers
-            )
-            left -= answers.spent
-            found.append(answers)
-            student = self._student(questions, np.concatenate([one.labels for one in found]))
-            if answers.num_asked < len(some):
-                break
-        everything = _joined(found, len(questions))
-        cost = None
-        if self.report is not None:
-            cost = self.report.release(
-                counts,
-                everything,
-                self.aggregator,
-                num_teachers=self.num_teachers,
-                delta=self.delta - self.report.delta,
-                source=source,
-            )
-        return student, everything, cost
-
-    def _student(self, questions: Any, labels: NDArray[np.int64]) -> Any:
-        """Return a student of the answers so far: all that it sees is public, or was paid for."""
-        known = labels >= 0
-        if len(np.unique(labels[known])) < 2:
-            warnings.warn("the answers have fewer than two classes: the student says always the same", stacklevel=4)
-            constant = int(labels[known][0]) if known.any() else 0
-            return DummyClassifier(strategy="constant", constant=constant).fit(questions[:1], [constant])
-        if self.semi_supervised:
-            padded = np.full(len(questions), -1, dtype=np.int64)
-            padded[: len(labels)] = labels
-            return made(self.student).fit(questions, padded)
-        return made(self.student).fit(questions[: len(labels)][known], labels[known])
-
-    @staticmethod
-    def _guesses(student: Any, questions: Any, num_classes: int) -> NDArray[np.float64]:
-        if not hasattr(student, "predict_proba"):
-            raise InvalidArgument("student", student, "one with predict_proba", "InteractiveGNMax asks for it")
-        guesses: NDArray[np.float64] = np.zeros((len(questions), num_classes), dtype=np.float64)
-        guesses[:, np.asarray(student.classes_, dtype=np.int64)] = student.predict_proba(questions)
-        return guesses
+        """Return the student, what was released, and what that cost by the votes. Votes themselves are not kept."""
+        counts = count_votes(
+            self.teacher,
+            private.rows,
+            private.labels,
+            questions,
+            rows=parts(len(private.rows), private.units, self.num_teachers, source),
+            num_classes=num_classes,
+            n_jobs=self.n_jobs,
+        )
+        student, answers = ask_and_teach(
+            self.student,
+            questions,
+            counts,
+            self.aggregator,
+            source,
+            limit=plan.limit,
+            num_teachers=self.num_teachers,
+            semi_supervised=self.semi_supervised,
+        )
+        if self.report is None:
+            return student, answers, None
+        cost = self.report.release(
+            counts,
+            answers,
+            self.aggregator,
+            num_teachers=self.num_teachers,
+            delta=self.delta - self.report.delta,
+            source=source,
+        )
+        return student, answers, cost
 
     def _rows(self, x: Any) -> Any:
         check_is_fitted(self)
-        rows = check_array(x, dtype="numeric", estimator=self, input_name="X")
-        if rows.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features"
-                " as input"
-            )
-        return rows
+        return validate_data(self, x, reset=False, dtype="numeric")
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the student's classes."""
         rows = self._rows(X)
         return np.asarray(self.classes_[np.asarray(self.student_.predict(rows), dtype=np.int64)])
 
-    @available_if(lambda self: hasattr(getattr(self, "student_", self.student), "predict_proba"))  # type: ignore[untyped-decorator]
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the student's probabilities, one column per class."""
         rows = self._rows(X)
-        return self._guesses(self.student_, rows, len(self.classes_))
+        return probabilities(self.student_, rows, len(self.classes_))
 
-
-def _joined(found: list[Answers], num_queries: int) -> Answers:
-    """Return all rounds as one, those not reached as not asked."""
-    missing = num_queries - sum(len(one.labels) for one in found)
-    labels = np.concatenate([*(one.labels for one in found), np.full(missing, -1, dtype=np.int64)])
-    consulted = np.concatenate([*(one.consulted for one in found), np.zeros(missing, dtype=np.bool_)])
-    spent = sum((one.spent for one in found), Fraction(0))
-    return Answers(labels, consulted, sum(one.num_asked for one in found), spent)
-
-
-def _comparable(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
-    """Return labels of a type that compares with the classes; what is in a list of objects must not raise."""
-    numeric = classes.dtype.kind in "biuf"
-    if labels.dtype.kind == "O":
-        return np.array([_number(one) for one in labels]) if numeric else labels.astype(str)
-    if numeric != (labels.dtype.kind in "biuf"):
-        raise InvalidArgument("y.dtype", str(labels.dtype), f"one that compares with classes, {classes.dtype}")
-    return labels
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return float("nan")
-
-
-def _named(units: NDArray[Any]) -> NDArray[Any]:
-    """Return units that can be sorted: objects by their text. Two of one text share a teacher, which harms nobody."""
-    return units.astype(str) if units.dtype.kind == "O" else units
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return logarithms of the student's probabilities; -inf for a class that it never saw."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))

@@ -1,0 +1,127 @@
+"""The rows of a private search: arrays or data frames, with one more row that is nobody's.
+
+A search may be left with nobody to train on, and estimators want a row. One that is put there in that case only would
+be replaced by the first person who comes: two changes, of which one is paid for. So it is in every training set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
+
+_LARGEST = 1e100
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows and labels. The last of them is nobody's: all its values are missing, and its label is no declared one.
+
+    Attributes:
+        rows: A data frame or an array.
+        labels: One for each row.
+        people: Which rows they are by place; the last one, nobody's, is not among them.
+    """
+
+    rows: Any
+    labels: NDArray[Any]
+    people: NDArray[np.int64]
+
+    @property
+    def count(self) -> int:
+        """The number of people."""
+        return len(self.people)
+
+    def training(self, chosen: NDArray[np.bool_]) -> tuple[Any, NDArray[Any]]:
+        """Return the rows of some people, and nobody's."""
+        places = np.append(self.people[chosen], len(self.labels) - 1)
+        return _safe_indexing(self.rows, places), self.labels[places]
+
+    def nobody(self) -> Table:
+        """Return as many rows, all of them nobody's: a fit to them tells what fits cost."""
+        return replace(self, people=np.full(self.count, len(self.labels) - 1))
+
+    def predicted(self, model: Any, chosen: NDArray[np.bool_]) -> Iterator[tuple[Any, NDArray[Any]]]:
+        """Return predictions and labels of some people, in parts; rows that the model refuses are in none.
+
+        An error for a row would depend on the data. Those that are no errors are found by halving.
+        """
+        waiting = [self.people[chosen]]
+        while waiting:
+            places = waiting.pop()
+            if len(places) == 0:
+                continue
+            try:
+                found = np.asarray(model.predict(_safe_indexing(self.rows, places)))
+            except ValueError:
+                half = len(places) // 2
+                waiting += [places[:half], places[half:]] if half else []
+                continue
+            yield found, self.labels[places]
+
+
+def made_table(X: Any, y: Any, *, classes: bool) -> Table:
+    """Return a table of what is given; rows with NaN or more than 1e100 among their numbers are left out."""
+    frame = hasattr(X, "iloc") and hasattr(X, "select_dtypes")
+    values = X if frame else _array(X)
+    checked = check_array(values, dtype=None, ensure_all_finite=False)
+    labels = _labels(y, classes=classes)
+    check_consistent_length(checked, labels)
+    numbers = X.select_dtypes("number").to_numpy(dtype=np.float64, na_value=np.nan) if frame else checked
+    # Far beyond any bound, sums of a prediction overflow, and whether one does depends on the rows beside it.
+    near = np.abs(numbers) < _LARGEST if numbers.dtype.kind in "fiub" else np.ones((len(labels), 1), dtype=bool)
+    kept = near.all(axis=1)
+    if not classes:
+        kept &= np.isfinite(labels)
+    if frame:
+        rows = X.reset_index(drop=True).reindex(range(len(labels) + 1))
+    else:
+        missing = np.full((1, checked.shape[1]), np.nan, dtype=np.float64 if checked.dtype.kind in "fiub" else object)
+        rows = np.concatenate([checked, missing])
+    return Table(rows, _with_none(labels), np.flatnonzero(kept))
+
+
+def _array(X: Any) -> Any:
+    """Return what is no array as one in which no value's type follows from another row's: 1 stays 1 beside a text."""
+    if hasattr(X, "dtype") or hasattr(X, "toarray"):
+        return X
+    found = np.asarray(X)
+    return np.array(X, dtype=object) if found.dtype.kind in "US" else found
+
+
+def _labels(y: Any, *, classes: bool) -> NDArray[Any]:
+    if classes:
+        return np.asarray(column_or_1d(_array(y), warn=True))
+    labels = column_or_1d(y, warn=True)
+    if labels.dtype.kind == "c":
+        raise ValueError("Complex data not supported")
+    try:
+        return np.asarray(labels, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("y: expected numbers.") from None  # the first message would quote one of them
+
+
+def _with_none(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels and one more that nobody declares, of the same type where there is one."""
+    kind = labels.dtype.kind
+    if kind == "b":
+        labels, kind = labels.astype(np.int8), "i"
+    if kind in "iu":
+        limits = np.iinfo(labels.dtype)
+        return np.append(labels, labels.dtype.type(limits.min if kind == "i" else limits.max))
+    if kind == "f":
+        return np.append(labels, labels.dtype.type(np.nan))
+    return np.append(labels.astype(object), np.array([None], dtype=object))
+
+
+def same(found: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which labels are those found; what cannot be compared is not."""
+    if labels.dtype.kind != "O" and found.dtype.kind != "O":
+        return np.asarray(found == labels)
+    answers = [one == other for one, other in zip(found.tolist(), labels.tolist(), strict=True)]
+    return np.array([isinstance(each, (bool, np.bool_)) and bool(each) for each in answers], dtype=bool)

@@ -1,0 +1,26 @@
+"""A budget for tests."""
+
+from __future__ import annotations
+
+from hush.accounting.budget import Charge
+from hush.errors import BudgetExceeded
+
+
+class Purse:
+    """A budget that allows some charges and remembers them."""
+
+    def __init__(self, charges: int) -> None:
+        self.left = charges
+        self.charged: list[Charge] = []
+        self.committed = 0
+
+    def reserve(self, charge: Charge) -> Purse:
+        if not self.left:
+            raise BudgetExceeded("nothing is left")
+        self.left -= 1
+        self.charged.append(charge)
+        return self
+
+    def commit(self) -> None:
+        """Count what is final: a reservation that is never committed would stay open."""
+        self.committed += 1

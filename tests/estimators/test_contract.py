@@ -1,0 +1,147 @@
+"""What every estimator keeps, whatever it learns: tables enrol them, and none may be missing."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+
+import hush.estimators as he
+from estimators.purse import Purse
+from estimators.table import CASES, Case
+from hush.accounting import PldAccountant
+from hush.accounting.events import plain_event
+from hush.audit.testers import audit_mechanism
+from hush.errors import BudgetExceeded
+from hush.guarantee import Unit
+from hush.randomness import TestSource
+
+ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+
+
+def fitted(case: Case, data: Any, **given: Any) -> Any:
+    return case.make(**{"epsilon": 1.0, "source": TestSource(1)} | given).fit(*data)
+
+
+def told(model: Any, X: Any) -> list[float]:
+    """Return everything that somebody who has the model can see: its numbers, and what it says of some rows."""
+    seen = {k: v for k, v in vars(model).items() if k.endswith("_") or k.startswith("_")}
+    parts = []
+    for name in sorted(seen):
+        if isinstance(seen[name], (float, int, np.ndarray, tuple)) and name not in ("n_features_in_",):
+            numbers = np.asarray(seen[name])
+            if numbers.dtype.kind in "fiub":
+                parts.append(numbers.astype(np.float64).ravel())
+    for ask in ("predict_proba", "predict", "transform"):
+        if hasattr(model, ask):
+            answers = np.asarray(getattr(model, ask)(X))
+            parts.append(answers.astype(np.float64).ravel())
+            break
+    return np.concatenate(parts).tolist()
+
+
+def test_all_are_enrolled():
+    kinds = {
+        name
+        for name in he.__all__
+        if inspect.isclass(getattr(he, name)) and issubclass(getattr(he, name), BaseEstimator)
+    }
+    free = {"PublicOneHotEncoder"}  # it learns nothing
+    whole = {"PATEClassifier", "PrivateGridSearch", "PrivateClassifier", "PrivateRegressor"}  # in files of their own
+    local = {"LocalRandomizer", "Rappor", "LocalNaiveBayes", "LocalLinearRegression"}  # so are those without a holder
+    assert kinds - free - whole - local == {name.split(",")[0] for name in CASES}
+
+
+@ALL
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, "1", None])
+def test_a_wrong_epsilon_is_refused_when_it_is_given(case, epsilon):
+    with pytest.raises(ValueError, match="epsilon"):
+        case.make(epsilon=epsilon)
+    later = case.make(epsilon=1.0).set_params(epsilon=epsilon)
+    with pytest.raises(ValueError, match="epsilon"):
+        later.fit(*case.first)
+
+
+@ALL
+def test_what_it_costs_is_what_was_allowed(case):
+    model = fitted(case, case.second)
+    plain = plain_event(model.event_, model.guarantee_.relation, Unit.example())[0]
+    composed = PldAccountant(relation=model.guarantee_.relation).compose(plain)
+    assert model.guarantee_.epsilon <= 1.0
+    assert composed.epsilon(model.guarantee_.delta) <= 1.0 + 1e-9
+
+
+@ALL
+def test_each_fit_is_charged_once_and_before_anything_leaves(case):
+    purse = Purse(2)
+    model = fitted(case, case.second, budget=purse)
+    again = clone(model).fit(*case.second)
+    assert [charge.event for charge in purse.charged] == [model.event_, again.event_]
+    assert purse.committed == 2
+    third = clone(model)
+    with pytest.raises(BudgetExceeded):
+        third.fit(*case.second)
+    assert not [name for name in vars(third) if name.endswith("_")]
+
+
+@ALL
+def test_strange_rows_are_no_errors(case):
+    X, y = case.second
+    for strange in (math.nan, math.inf, -math.inf, 1e308, -1e308, 1e-320):
+        one, every = X.copy(), np.full_like(X, strange)
+        one[-1] = strange
+        for rows in (one, every):
+            probes = told(fitted(case, (rows, y)), np.array([[0.1, 0.2]]))
+            assert not np.isnan(probes).any()
+
+
+@ALL
+def test_bad_input_is_a_value_error_and_costs_nothing(case):
+    purse = Purse(1)
+    y = case.first[1]
+    for wrong in ([["a", "b"]], np.zeros((0, 2)), np.zeros((3, 2, 2)), np.zeros(3), None):
+        with pytest.raises((ValueError, TypeError)):
+            fitted(case, (wrong, y), budget=purse)
+    if y is not None:
+        for labels in (y[:1], None):
+            with pytest.raises(ValueError, match="."):
+                fitted(case, (case.first[0], labels), budget=purse)
+    assert purse.charged == []
+    with pytest.raises(NotFittedError):
+        getattr(*asked(case.make(epsilon=1.0)))([[0.0, 0.0]])
+
+
+def asked(model: Any) -> tuple[Any, str]:
+    return model, next(
+        name for name in ("predict", "transform", "score_samples", "mahalanobis") if hasattr(model, name)
+    )
+
+
+@ALL
+def test_a_model_travels(case):
+    model = fitted(case, case.second, source=None)
+    copy = pickle.loads(pickle.dumps(model))
+    assert told(copy, case.first[0]) == told(model, case.first[0])
+    assert copy.guarantee_ == model.guarantee_
+
+
+def lower_bound(case: Case, epsilon: float) -> float:
+    def run(data: Any, source: Any) -> Any:
+        return told(fitted(case, data, epsilon=epsilon, source=source), np.array([[0.5, 0.5], [-0.5, 0.1]]))
+
+    return audit_mechanism(
+        run, case.first, case.second, samples=case.samples, delta=1e-6, source=TestSource(3)
+    ).epsilon_lower
+
+
+@ALL
+def test_black_box(case):
+    """No attack proves more than what is claimed; the same attack sees it where epsilon is many times as large."""
+    assert lower_bound(case, 1.0) <= 1.0
+    assert lower_bound(case, case.caught) > 1.0

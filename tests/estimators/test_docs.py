@@ -1,0 +1,112 @@
+"""Every public thing of the layer documents its parameters, and what fit leaves behind."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
+
+import hush.estimators as he
+from estimators.table import CASES
+from hush.estimators import pate
+from hush.randomness import TestSource
+
+X, Y = np.random.default_rng(0).uniform(-1, 1, size=(60, 2)), np.arange(60) % 2
+BOX: dict[str, Any] = {"epsilon": 1.0, "bounds": (-1, 1)}
+NET: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-4, "data_norm": 1.0, "epochs": 1, "batch_size": 20}
+
+
+def network(kind: Any, **given: Any) -> Any:
+    return kind(pytest.importorskip("torch").nn.Linear, **NET, **given)
+
+
+OTHERS: dict[str, Any] = {
+    "LocalRandomizer": lambda: he.LocalRandomizer(**BOX).fit(X),
+    "Rappor": lambda: he.Rappor().fit(X),
+    "LocalNaiveBayes": lambda: he.LocalNaiveBayes(classes=[0, 1], **BOX).fit(X, Y),
+    "LocalLinearRegression": lambda: he.LocalLinearRegression(target_bounds=(0, 1), **BOX).fit(X, Y),
+    "PublicOneHotEncoder": lambda: he.PublicOneHotEncoder(categories=[["a"]]).fit([["a"]]),
+    "PATEClassifier": lambda: he.PATEClassifier(
+        LogisticRegression(),
+        LogisticRegression(),
+        num_teachers=2,
+        aggregator=pate.GNMax(sigma=2.0),
+        epsilon=500.0,
+        delta=1e-5,
+        classes=[0, 1],
+        source=TestSource(1),
+    ).fit(X, Y, public=X),
+    "PrivateGridSearch": lambda: he.PrivateGridSearch(
+        he.PrivateGaussianNB(classes=[0, 1], **BOX), {"bounds": [(-1, 1), (-2, 2)]}, score_epsilon=1.0
+    ).fit(X, Y),
+    "PrivateClassifier": lambda: network(he.PrivateClassifier, classes=[0, 1]).fit(X, Y),
+    "PrivateRegressor": lambda: network(he.PrivateRegressor, target_bounds=(0, 1)).fit(X, Y),
+}
+PUBLIC = [getattr(he, name) for name in he.__all__] + [getattr(pate, name) for name in pate.__all__]
+ESTIMATORS = [kind for kind in PUBLIC if issubclass(kind, BaseEstimator)]
+
+
+ALL = pytest.mark.parametrize("kind", dict.fromkeys(ESTIMATORS), ids=lambda kind: kind.__name__)
+
+
+def documented(kind: Any, title: str) -> set[str]:
+    """Return the names under a title of a docstring."""
+    text = inspect.cleandoc(kind.__doc__ or "")
+    found = re.search(rf"^{title}:\n((?:[ ]+\S.*\n?|\n)+)", text, re.MULTILINE)
+    names = re.findall(r"^    (\w+(?:, \w+)*):", found[1], re.MULTILINE) if found else []
+    return {name for some in names for name in some.split(", ")}
+
+
+def fitted(kind: Any) -> Any:
+    name = kind.__name__
+    if name in OTHERS:
+        return OTHERS[name]()
+    case = next(case for title, case in CASES.items() if title.split(",")[0] == name)
+    return case.make(epsilon=1.0).fit(*case.first)
+
+
+@pytest.mark.parametrize("kind", dict.fromkeys(PUBLIC), ids=lambda kind: kind.__name__)
+def test_parameters(kind):
+    told = documented(kind, "Args") | documented(kind, "Attributes")  # the latter, of what is made of fields
+    wanted = set(inspect.signature(kind).parameters)
+    assert wanted - told == set()
+
+
+@pytest.mark.filterwarnings("ignore:the answers have fewer")
+@ALL
+def test_attributes(kind):
+    """What is documented is there, but for the names of features, which not all tables have."""
+    public = {name for name in vars(fitted(kind)) if name.endswith("_") and not name.startswith("_")}
+    told = {name for name in documented(kind, "Attributes") if name.endswith("_")}
+    assert public - told == set()
+    properties = {name for name in told if hasattr(kind, name)}
+    assert told - public - properties - {"feature_names_in_"} == set()
+
+
+@ALL
+def test_when_to_choose_it(kind):
+    text = inspect.cleandoc(kind.__doc__ or "").split("Args:")[0]
+    assert re.search(r"[Cc]hoose|^For |^Before |first thing to try", text, re.MULTILINE)
+    assert ">>>" in kind.__doc__
+
+
+def test_sections_are_read():
+    class Example:
+        """Something.
+
+        Args:
+            one, two: Numbers.
+            three: A number, of
+                several: lines.
+
+        Attributes:
+            four_: Another.
+        """
+
+    assert documented(Example, "Args") == {"one", "two", "three"}
+    assert documented(Example, "Attributes") == {"four_"}
