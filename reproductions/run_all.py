@@ -24,7 +24,9 @@ SCRIPTS = {  # in the order of the page
     "transfer": "From MNIST to Fashion-MNIST",
     "disparate_impact": "A rare class",
     "membership": "Epsilon against membership attacks (Jayaraman and Evans 2019)",
+    "robustness": "Certified predictions (PixelDP)",
     "gradient_descent": "Gradient descent on a convex problem",
+    "pate": "Private aggregation of teachers (Papernot et al. 2017, 2018)",
 }
 HERE = Path(__file__).resolve().parent
 PREFACE = f"""# Reproductions: what was published, and what hush reaches
@@ -36,7 +38,7 @@ a shared machine. A seed sets the starting weights only: hush draws samples and 
 
 Hyper-parameters were chosen by test accuracy, here or by the authors, and that choice is not part of any epsilon: about
 15 settings were tried for softmax regression on MNIST, 20 for the network after PCA, 35 for scattering features. The
-runs of these tables were made afterwards, with fresh noise.
+runs of these tables were made afterwards, with fresh noise. Private aggregation was set up on training images alone.
 {SPLIT}
 """
 
