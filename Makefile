@@ -11,7 +11,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow check format benchmark benchmark-mechanisms benchmark-training benchmark-breadth \
-	benchmark-statistics benchmark-audit benchmark-ledger reproduce
+	benchmark-statistics benchmark-audit benchmark-ledger benchmark-estimators reproduce
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ benchmark-audit: .venv-audit/.installed ## Compare the time of audits' bounds wi
 
 benchmark-ledger: $(INSTALLED) ## Measure how many charges per second a ledger takes, and how that grows
 	$(BIN)/python benchmarks/ledger.py
+
+benchmark-estimators: $(INSTALLED) .venv-diffprivlib/.installed ## Compare all private estimators with each other and with diffprivlib (12 minutes; set HUSH_DATA)
+	$(BIN)/python benchmarks/estimators.py
 
 reproduce: $(INSTALLED) ## Repeat published experiments and write reproductions/RESULTS.md (an hour or two; set HUSH_DATA)
 	$(BIN)/python reproductions/run_all.py
