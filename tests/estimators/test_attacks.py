@@ -20,6 +20,7 @@ from estimators.purse import Purse
 from hush.errors import HushError, InvalidArgument
 from hush.estimators import pate
 from hush.estimators._bingham import bingham
+from hush.estimators._grid_table import made_table
 from hush.estimators._private import noise_multiplier
 from hush.randomness import TestSource
 
@@ -239,6 +240,24 @@ class TestSearches:
         search.fit(np.zeros((50, 1)), np.arange(50) % 2)
         assert search.best_estimator_.guarantee_ == search.guarantee_
         assert search.guarantee_.epsilon == pytest.approx(2)
+
+    @pytest.mark.parametrize("strange", [None, "Ann", 2**70, [1.0]])
+    def test_one_cell_does_not_change_which_other_rows_count(self, strange):
+        plain = [[1e200]] * 50 + [[1.0]] * 20 + [[math.nan]] * 3
+        tables = [made_table(rows, [0] * len(rows), classes=True) for rows in (plain, [*plain, [strange]])]
+        assert tables[0].people.tolist() == list(range(50, 70))
+        assert tables[1].people.tolist() in (list(range(50, 70)), [*range(50, 70), 73])
+
+    def test_one_cell_of_a_frame_does_not_either(self):
+        pandas = pytest.importorskip("pandas")
+        for rows in ([[1e200]] * 5 + [[1.0]] * 2, [[1e200]] * 5 + [[1.0]] * 2 + [["Ann"]]):
+            kept = made_table(pandas.DataFrame(rows), [0] * len(rows), classes=True).people.tolist()
+            assert kept[:2] == [5, 6]
+
+    def test_large_labels_stay_what_they_are_beside_a_fraction(self):
+        large = 2**53 + 1
+        table = made_table([[0.0]] * 3, [large, large, 0.5], classes=True)
+        assert table.labels[:3].tolist() == [large, large, 0.5]
 
     def test_huge_rows_are_in_no_comparison(self):
         search = he.PrivateGridSearch(

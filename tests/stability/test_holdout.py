@@ -13,6 +13,7 @@ from hush.errors import BudgetExceeded, InvalidArgument
 from hush.guarantee import Relation
 from hush.randomness import TestSource
 from hush.stability import ReusableHoldout
+from hush.stability._holdout import _mean
 
 
 def made(seen, unseen, **settings):
@@ -45,8 +46,27 @@ class TestAnswers:
         for strange in (math.nan, math.inf, -math.inf, 1e300, -7.0):
             moved = unseen.copy()
             moved[0] = strange
-            means = [made(unseen, rows)._mean(itself, (rows,), 5000) for rows in (unseen, moved)]
+            means = [_mean(made(unseen, rows)._unseen(itself), 5000) for rows in (unseen, moved)]
             assert abs(means[0] - means[1]) <= (1 + 1e-6) / 5000
+
+    def test_errors_of_a_query_tell_nothing_of_a_row(self):
+        seen, unseen = ["1"] * 20, ["0"] * 10 + ["Bob"] + ["1"] * 9
+        assert made(seen, unseen, tolerance=0.3, epsilon=50.0).ask(itself).value == pytest.approx(0.45, abs=0.1)
+
+        def picky(values):
+            if "Bob" in values:
+                raise KeyError(values)
+            return [value == "1" for value in values]
+
+        assert made(seen, unseen, tolerance=0.3, epsilon=50.0).ask(picky).value == pytest.approx(0.45, abs=0.1)
+
+    def test_a_holdout_that_is_used_up_is_not_looked_at(self):
+        looked = []
+        holdout = made(np.full(5000, 0.9), np.full(5000, 0.3), max_overfits=1)
+        holdout.ask(itself)
+        with pytest.raises(BudgetExceeded):
+            holdout.ask(lambda values: looked.append(values[0]) or values)
+        assert looked == [0.9]
 
     def test_proven_width_falls_with_rows_and_grows_with_questions(self):
         small, large = (made(np.zeros(n), np.zeros(n), epsilon=0.05, max_overfits=3) for n in (10_000, 1_000_000))

@@ -108,6 +108,18 @@ class TestCertificates:
         with pytest.raises(InvalidArgument, match="classify"):
             smoothed(answer).predict(np.zeros(2))
 
+    def test_nothing_is_rounded_before_the_noise(self):
+        # In single precision, 0.002 apart would be 2 apart.
+        offset = 2.0**16
+        model = smoothed(lambda x: (x[:, 0] > offset).astype(np.int64), noise_stddev=1.0)
+        low, high = (model.votes(np.array([offset + 1e-3 * side]), 4000)[1] / 4000 for side in (-1, 1))
+        assert abs(low - 0.5) < 0.05
+        assert abs(high - 0.5) < 0.05
+
+    def test_inputs_far_beyond_the_noise_are_refused(self):
+        with pytest.raises(InvalidArgument, match="times the noise"):
+            smoothed(half_space(np.ones(1))).predict([2.0**24])
+
     def test_what_is_not_finite_is_refused(self):
         with pytest.raises(InvalidArgument, match="finite"):
             smoothed(half_space(np.ones(2))).predict([math.nan, 0.0])

@@ -54,14 +54,15 @@ class PrivateGridSearch(KeepsBudget, MetaEstimatorMixin, BaseEstimator):  # type
 
     Guarantee:
         (``guarantee_.epsilon``, delta)-differential privacy of the best estimator and its settings, add or remove. All
-        rows but those with NaN or infinity among their numbers, which are left out one by one, are in it. To every
-        training set one row is added that is nobody's, with nothing but missing values: so none is empty, and
+        rows but those with NaN or more than 1e30 among their numbers, which are left out one by one, are in it. To
+        every training set one row is added that is nobody's, with nothing but missing values: so none is empty, and
         neighbours stay neighbours. A row that the best estimator refuses to predict counts as wrong. Where settings
         differ in what a fit costs, the last fit after `Folds` is paid for as if all of them had been fitted: which one
         is best depends on the data.
 
     Assumes:
-        The grid is public, and steps that learn nothing treat rows one by one (the caller's duty). Steps of pipelines,
+        The grid is public, steps that learn nothing treat rows one by one, and so do predictions, but for what matrix
+        products round (the caller's duty). Steps of pipelines,
         column transformers and unions that learn something are private ones (checked here). Fits cost what their
         ``event_`` says, whatever the data are, and nobody sees how long a search with ``repetitions`` took (the
         caller's duty).

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-_LARGEST = 1e100
+from hush.estimators._labels import column
+
+_LARGEST = 1e30
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Table:
                 continue
             try:
                 found = np.asarray(model.predict(_safe_indexing(self.rows, places)))
-            except ValueError:
+            except (ValueError, TypeError, ArithmeticError):
                 half = len(places) // 2
                 waiting += [places[:half], places[half:]] if half else []
                 continue
@@ -66,16 +68,18 @@ class Table:
 
 
 def made_table(X: Any, y: Any, *, classes: bool) -> Table:
-    """Return a table of what is given; rows with NaN or more than 1e100 among their numbers are left out."""
+    """Return a table of what is given; rows with NaN or more than 1e30 among their numbers are left out."""
     frame = hasattr(X, "iloc") and hasattr(X, "select_dtypes")
     values = X if frame else _array(X)
     checked = check_array(values, dtype=None, ensure_all_finite=False)
     labels = _labels(y, classes=classes)
     check_consistent_length(checked, labels)
-    numbers = X.select_dtypes("number").to_numpy(dtype=np.float64, na_value=np.nan) if frame else checked
-    # Far beyond any bound, sums of a prediction overflow, and whether one does depends on the rows beside it.
-    near = np.abs(numbers) < _LARGEST if numbers.dtype.kind in "fiub" else np.ones((len(labels), 1), dtype=bool)
-    kept = near.all(axis=1)
+    if frame:  # columns of objects may have numbers, too
+        numbers = X.select_dtypes("number").to_numpy(dtype=np.float64, na_value=np.nan)
+        numbers = np.concatenate([numbers, X.select_dtypes(exclude="number").to_numpy(dtype=object)], axis=1)
+    else:
+        numbers = checked
+    kept = _near(numbers).all(axis=1)
     if not classes:
         kept &= np.isfinite(labels)
     if frame:
@@ -86,17 +90,38 @@ def made_table(X: Any, y: Any, *, classes: bool) -> Table:
     return Table(rows, _with_none(labels), np.flatnonzero(kept))
 
 
+def _near(cells: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which cells are no numbers, or numbers of a size for which sums do not overflow.
+
+    Whether a sum overflows depends on the order of its terms, and so on the rows beside it.
+    """
+    if cells.dtype.kind in "fiub":
+        return np.asarray(np.abs(cells) < _LARGEST)
+    # One by one: that a table has a text in it must not change how other rows are judged.
+    return np.array([_is_near(cell) for cell in cells.ravel().tolist()], dtype=bool).reshape(cells.shape)
+
+
+def _is_near(cell: Any) -> bool:
+    size: Any = cell
+    return not isinstance(cell, (float, int, np.number)) or bool(abs(size) < _LARGEST)
+
+
 def _array(X: Any) -> Any:
-    """Return what is no array as one in which no value's type follows from another row's: 1 stays 1 beside a text."""
-    if hasattr(X, "dtype") or hasattr(X, "toarray"):
+    """Return what is no array as one in which no value changes by what is beside it: 1 stays 1 beside a text."""
+    if hasattr(X, "dtype") or hasattr(X, "toarray") or hasattr(X, "__array__"):
         return X
-    found = np.asarray(X)
-    return np.array(X, dtype=object) if found.dtype.kind in "US" else found
+    found = np.array(X, dtype=object)
+    return found.astype(np.float64) if all(_plain(cell) for cell in found.ravel().tolist()) else found
+
+
+def _plain(cell: Any) -> bool:
+    """Return whether a cell is a number that a double has exactly."""
+    return isinstance(cell, float) or (isinstance(cell, int) and abs(cell) <= 1 << 53)
 
 
 def _labels(y: Any, *, classes: bool) -> NDArray[Any]:
     if classes:
-        return np.asarray(column_or_1d(_array(y), warn=True))
+        return column(y)
     labels = column_or_1d(y, warn=True)
     if labels.dtype.kind == "c":
         raise ValueError("Complex data not supported")

@@ -19,6 +19,7 @@ from hush.mechanisms._mechanism import down, silent, up
 from hush.randomness import Source, assumptions_of, source_or_default
 
 Query = Callable[..., Any]
+Floats = NDArray[np.float64]
 
 _STEPS = float(1 << 30)  # values are counted in these: sums of 2^23 of them are exact in double precision
 _MOST_ROWS = 1 << 23
@@ -55,7 +56,8 @@ class ReusableHoldout:
 
     Assumes:
         A query's value for a row depends on that row alone, and on what was released (the caller's duty; values are
-        clamped to [0, 1], NaN is 0: checked here). The holdout's rows were not used before, are no training rows, and
+        clamped to [0, 1], NaN is 0, and so is a row on which the query fails: checked here). The holdout's rows were
+        not used before, are no training rows, and
         are seen through this object only (the caller's duty). Their number is public.
 
     References:
@@ -133,19 +135,29 @@ class ReusableHoldout:
         Args:
             query: Takes the columns, and returns a number in [0, 1], or a truth value, for each row.
         """
-        seen = self._mean(query, self._training, self._sizes[0])
-        unseen = self._mean(query, self._holdout, self._sizes[1])
+        seen = _mean(_values(query(*self._training)), self._sizes[0])
+        if not self.remaining > 0:
+            self._session.ask(0.0)  # it refuses: nothing more is asked of the holdout
+        unseen = _mean(self._unseen(query), self._sizes[1])
         if not self._session.ask(abs(unseen - seen)):
             return HoldoutAnswer(seen, False)
         value = float(self._value.release(unseen, self._source).value)
         return HoldoutAnswer(min(max(value, 0.0), 1.0), True)
 
-    def _mean(self, query: Query, columns: tuple[Any, ...], size: int) -> float:
-        values = np.asarray(query(*columns), dtype=np.float64)
-        if values.shape != (size,):
-            raise InvalidArgument("query", "a function", "one number for each row", "The number of rows is public")
-        steps: NDArray[np.float64] = np.trunc(np.clip(np.nan_to_num(values, nan=0.0), 0.0, 1.0) * _STEPS)
-        return float(steps.sum()) / (_STEPS * size)
+    def _unseen(self, query: Query) -> Floats:
+        """Return a query's values for the holdout; where it fails, row by row: 0 for those of which it does."""
+        try:
+            return _values(query(*self._holdout))
+        except Exception:  # whatever it is: an error would tell something of a row
+            each = [self._alone(query, place) for place in range(self._sizes[1])]
+            return np.array(each, dtype=np.float64)
+
+    def _alone(self, query: Query, place: int) -> float:
+        try:
+            (value,) = _values(query(*(column[place : place + 1] for column in self._holdout)))
+        except Exception:
+            return 0.0
+        return float(value)
 
     def proven_width(self, num_queries: int, confidence: float = 0.95) -> float:
         """Return how far, with this confidence, all of so many answers are from the population's means at most.
@@ -164,6 +176,29 @@ class ReusableHoldout:
         judged = self._threshold.accuracy(num_queries, 1 - wrong / 2)
         told = self._value.accuracy(1 - wrong / (2 * self._threshold.count))
         return max(self.tolerance + judged, told)
+
+
+def _values(found: Any) -> Floats:
+    """Return values as numbers; what is none is NaN."""
+    values = np.asarray(found)
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    return np.array([_number(value) for value in values.ravel().tolist()], dtype=np.float64).reshape(values.shape)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _mean(values: Floats, size: int) -> float:
+    """Return the mean of values within [0, 1], exact but for one rounding; NaN counts as 0."""
+    if values.shape != (size,):
+        raise InvalidArgument("query", "a function", "one number for each row", "The number of rows is public")
+    steps: Floats = np.trunc(np.clip(np.nan_to_num(values, nan=0.0), 0.0, 1.0) * _STEPS)
+    return float(steps.sum()) / (_STEPS * size)
 
 
 def _length(name: str, columns: tuple[Any, ...]) -> int:

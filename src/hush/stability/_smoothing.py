@@ -14,6 +14,7 @@ from hush.errors import InvalidArgument, check_count, check_fraction, check_posi
 from hush.randomness import Source, source_or_default, standard_normal
 from hush.stability._radius import gaussian_radius
 
+_MOST = 2.0**20
 Radius = Callable[[float, float, float], float]
 
 
@@ -50,9 +51,9 @@ class SmoothedClassifier:
         ``classify`` returns with the largest probability under noise, is the same for all inputs within the radius.
 
     Assumes:
-        ``classify`` answers for each input by itself, the same whenever it is asked (the caller's duty). Noise is added
-        in single precision, where theorems have real numbers: radii within 1e-6 of the noise's standard deviation of
-        each other mean the same (the caller's duty).
+        ``classify`` answers for each input by itself, the same whenever it is asked (the caller's duty). Noise has 24
+        bits and sums have 53, where theorems have real numbers: inputs are not larger than some 2^20 times the noise
+        (checked here: larger ones are refused).
 
     References:
         Lecuyer et al. 2019 (PixelDP); Cohen, Rosenfeld & Kolter 2019, CERTIFY (a class is guessed from some samples,
@@ -127,13 +128,16 @@ class SmoothedClassifier:
 
     def votes(self, example: Any, num_samples: int) -> NDArray[np.int64]:
         """Return how often each class was the answer for a noisy copy of one input."""
-        exact = np.asarray(example, dtype=np.float32)
-        if not bool(np.isfinite(exact).all()):
-            raise InvalidArgument("example", "an array", "finite numbers")
+        given = np.asarray(example)
+        exact, kind = given.astype(np.float64), given.dtype if given.dtype.kind == "f" else np.dtype(np.float32)
+        if not bool((np.abs(exact) <= self.noise_stddev * _MOST).all()):
+            raise InvalidArgument("example", "an array", "finite numbers, at most 2^20 times the noise")
         counts = np.zeros(self.num_classes, dtype=np.int64)
         for size in _parts(check_count("num_samples", num_samples), self.batch_size):
             noise = standard_normal(self._source, size * max(exact.size, 1)).reshape(size, *exact.shape)
-            counts += self._counted(self.classify(exact + noise * np.float32(self.noise_stddev)), size)
+            # Rounded once, after the sum: then it is a part of what classifies.
+            noisy = (exact + noise.astype(np.float64) * self.noise_stddev).astype(kind)
+            counts += self._counted(self.classify(noisy), size)
         return counts
 
     def _counted(self, answers: Any, size: int) -> NDArray[np.int64]:
