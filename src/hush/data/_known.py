@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,7 +56,16 @@ def _unpack_cifar(folder: Path) -> None:
     with tarfile.open(folder / "cifar-10-binary.tar.gz") as archive:
         for member in archive:
             if member.name in wanted and member.isfile():
-                archive.extract(member, folder, filter="data")
+                _write(archive, member, folder / member.name)
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    """Write what a member holds, and nothing else of it (Python 3.11.3 and earlier have no filters for archives)."""
+    content = archive.extractfile(member)
+    assert content is not None  # it is a file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with content, path.open("wb") as file:
+        shutil.copyfileobj(content, file)
 
 
 def _read_idx(folder: Path, name: str, classes: tuple[str, ...]) -> ImageSource:
