@@ -23,7 +23,7 @@ def check_run(found: dict[str, object], run: Path, epsilon: float) -> None:
 
 
 def test_a_plain_table_with_nothing_declared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = files.write_csv(tmp_path / "plain.csv", 1500)
+    source = files.write_csv(tmp_path / "plain.csv", 6000)
     found = files.train(capsys, source, "--target", "y", "--epsilon", 8, "--output", tmp_path / "run")
     check_run(found, tmp_path / "run", 8)
     model = json.loads((tmp_path / "run/model.json").read_text())
