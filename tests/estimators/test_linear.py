@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 from estimators.checks import unexpected_failures
 from estimators.neighbours import EXTREMES, gaussian_distance, gaussian_releases
+from estimators.purse import Purse
 from hush.accounting import GdpAccountant, PldAccountant
 from hush.audit.testers import audit_mechanism
 from hush.errors import BudgetExceeded, InvalidArgument
@@ -107,28 +108,14 @@ def test_noise_is_on_both_triangles_and_everywhere():
 
 
 def test_guarantee_event_and_budget():
-    class Purse:
-        def __init__(self, left):
-            self.left, self.charges = left, []
-
-        def reserve(self, charge):
-            if not self.left:
-                raise BudgetExceeded("spent")
-            self.left -= 1
-            self.charges.append(charge)
-            return self
-
-        def commit(self):
-            return None
-
     x, y = np.ones((20, 1)), np.ones(20)
     purse = Purse(6)
     model = PrivateLinearRegression(**ARGUMENTS, budget=purse)
     assert clone(model).budget is purse
     cross_val_score(make_pipeline(PrivateMinMaxScaler(epsilon=1.0, bounds=(0, 1)), model), x, y, cv=5)
-    assert len(purse.charges) == 5
+    assert len(purse.charged) == 5
     model.fit(x, y)
-    assert purse.charges[-1].event == model.event_
+    assert purse.charged[-1].event == model.event_
     assert (model.guarantee_.epsilon, model.guarantee_.delta) == (1.0, 1e-6)
     assert PldAccountant().compose(model.event_).epsilon(1e-6) <= 1.0
     assert GdpAccountant().compose(model.event_).epsilon(1e-6) == pytest.approx(1.0, rel=1e-4)

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from estimators.checks import unexpected_failures
-from hush.accounting.budget import Charge
+from estimators.purse import Purse
 from hush.errors import BudgetExceeded
 from hush.estimators import (
     BoltOnSGD,
@@ -43,22 +43,6 @@ def test_scikit_learn(kind: Any, method: Any) -> None:
     assert unexpected_failures(kind(epsilon=50.0, delta=1e-5, data_norm=20.0, classes=[0, 1, 2], method=method)) == []
 
 
-class Purse:
-    """A budget that allows some charges and remembers them."""
-
-    def __init__(self, allowed: int) -> None:
-        self.allowed, self.charges, self.committed = allowed, [], 0
-
-    def reserve(self, charge: Charge) -> Purse:
-        if len(self.charges) >= self.allowed:
-            raise BudgetExceeded("nothing is left")
-        self.charges.append(charge)
-        return self
-
-    def commit(self, event: Any = None, *, answer: Any = None) -> None:
-        self.committed += 1
-
-
 def model(**settings: Any) -> PrivateLogisticRegression:
     return PrivateLogisticRegression(**({"epsilon": 1.0, "data_norm": 1.5, "classes": [0, 1]} | settings))
 
@@ -67,8 +51,8 @@ def test_every_fit_of_a_cross_validation_is_charged_to_one_budget() -> None:
     purse = Purse(3)
     pipeline = make_pipeline(FunctionTransformer(np.asarray), model(budget=purse, source=TestSource(1)))
     scores = cross_val_score(pipeline, X, Y, cv=3)
-    assert len(scores) == purse.committed == len(purse.charges) == 3
-    assert all(charge.purpose == "fit PrivateLogisticRegression" for charge in purse.charges)
+    assert len(scores) == purse.committed == len(purse.charged) == 3
+    assert all(charge.purpose == "fit PrivateLogisticRegression" for charge in purse.charged)
     late = model(budget=purse)
     with pytest.raises(BudgetExceeded):
         late.fit(X, Y)

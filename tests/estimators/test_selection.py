@@ -14,8 +14,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from black_box.certainty import audit
 from estimators.checks import unexpected_failures
+from estimators.purse import Purse
 from hush.accounting import ApproximateDP, Composed, PldAccountant
-from hush.accounting.budget import Charge
 from hush.errors import BudgetExceeded, InvalidArgument
 from hush.estimators import (
     Folds,
@@ -76,23 +76,6 @@ def test_the_selector_spends_its_epsilon_and_finds_features() -> None:
         PrivateSelectBest(k=9, epsilon=1.0, data_bound=1.0, classes=[0, 1]).fit(X, y)
 
 
-class Purse:
-    """A budget that remembers charges, or refuses."""
-
-    def __init__(self, refuses: bool = False) -> None:
-        self.charges: list[Charge] = []
-        self.refuses = refuses
-
-    def reserve(self, charge: Charge) -> Purse:
-        if self.refuses:
-            raise BudgetExceeded("nothing is left")
-        self.charges.append(charge)
-        return self
-
-    def commit(self, event: Any = None, *, answer: Any = None) -> None:
-        return None
-
-
 class Coin:
     """A law of the number of fits, as those of hush.training: geometric."""
 
@@ -112,27 +95,25 @@ GRID = {"regularization": [1.0, 1e6], "fit_intercept": [True, False]}
 
 
 def search(**settings: Any) -> PrivateGridSearch:
-    inner = PrivateLogisticRegression(
-        epsilon=0.5, data_norm=1.0, classes=[0, 1], budget=Purse(refuses=True), source=TestSource(2)
-    )
+    inner = PrivateLogisticRegression(epsilon=0.5, data_norm=1.0, classes=[0, 1], budget=Purse(0), source=TestSource(2))
     return PrivateGridSearch(inner, GRID, **({"score_epsilon": 1.0, "source": TestSource(3)} | settings))
 
 
 def test_all_fits_are_paid_for_once_and_together() -> None:
-    purse = Purse()
+    purse = Purse(99)
     found = search(budget=purse).fit(X, Y)
     assert found.best_params_["regularization"] == 1.0
     assert found.score(X, Y) > 0.95
-    assert len(purse.charges) == 1, "fits are charged with the search, not each to its own budget"
+    assert len(purse.charged) == 1, "fits are charged with the search, not each to its own budget"
     assert found.guarantee_.epsilon == pytest.approx(4 * 0.5), "four fits; those held out pay less, and only that"
-    assert purse.charges[0].event == found.event_
+    assert purse.charged[0].event == found.event_
     naive = PldAccountant().compose(Composed((ApproximateDP(0.5),))).epsilon(0.0)
     assert found.guarantee_.epsilon > naive, "a twin that charges the best fit only"
     assert search(score_epsilon=9.0).fit(X, Y).guarantee_.epsilon == pytest.approx(9.0)
 
 
 def test_a_refused_search_leaves_nothing() -> None:
-    refused = search(budget=Purse(refuses=True))
+    refused = search(budget=Purse(0))
     with pytest.raises(BudgetExceeded):
         refused.fit(X, Y)
     assert not hasattr(refused, "best_estimator_")
@@ -210,13 +191,13 @@ def pipeline(purse: Any = None) -> Any:
 
 
 def test_all_steps_of_a_pipeline_are_paid_for_once() -> None:
-    purse, own = Purse(), Purse()
+    purse, own = Purse(99), Purse(99)
     grid = {"privatelogisticregression__regularization": [1.0, 10.0]}
     settings: dict[str, Any] = {"score_epsilon": 0.5, "budget": purse, "source": TestSource(3)}
     found = PrivateGridSearch(pipeline(own), grid, **settings).fit(X, Y)
     assert found.guarantee_.epsilon == pytest.approx(2 * 0.75)
-    assert len(purse.charges) == 1
-    assert own.charges == [], "steps are charged with the search"
+    assert len(purse.charged) == 1
+    assert own.charged == [], "steps are charged with the search"
     assert found.score(X, Y) > 0.9
     assert found.predict_proba(X).shape == (600, 2)
     assert any("test" in sentence.lower() for sentence in found.guarantee_.assumptions)
@@ -231,9 +212,9 @@ def test_a_step_that_learns_without_paying_is_refused() -> None:
 
 
 def test_every_fit_of_a_pipeline_in_a_cross_validation_is_charged() -> None:
-    purse = Purse()
+    purse = Purse(99)
     assert len(cross_val_score(pipeline(purse), X, Y, cv=3)) == 3
-    assert [charge.purpose for charge in purse.charges] == [
+    assert [charge.purpose for charge in purse.charged] == [
         "fit PrivateStandardScaler",
         "fit PrivateLogisticRegression",
     ] * 3

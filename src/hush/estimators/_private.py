@@ -95,7 +95,6 @@ class PrivateEstimator(KeepsBudget, BaseEstimator):  # type: ignore[misc]
     """Base of estimators with ``epsilon``, ``delta``, ``budget`` and ``source`` among their parameters."""
 
     _needs_delta = False
-    _fields: tuple[str, ...] = ()
     _unit = Unit.example()
     _relation = Relation.ADD_OR_REMOVE
     _private_step = "fit"
