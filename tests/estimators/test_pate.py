@@ -17,8 +17,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from black_box.certainty import audit
 from estimators.checks import PATE
+from estimators.purse import Purse
 from hush.accounting import PldAccountant
-from hush.accounting.budget import Charge
 from hush.errors import BudgetExceeded, InvalidArgument
 from hush.estimators._pate_rows import private_rows
 from hush.estimators._pate_teachers import parts, vote
@@ -202,28 +202,10 @@ def test_interactive_queries_have_a_report_of_their_loss() -> None:
     assert report.epsilon < model.data_dependent_.epsilon
 
 
-class Cap:
-    """A budget for a number of charges."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.charges: list[Charge] = []
-        self.committed = 0
-
-    def reserve(self, charge: Charge) -> Any:
-        if len(self.charges) >= self.most:
-            raise BudgetExceeded("no more")
-        self.charges.append(charge)
-        return self
-
-    def commit(self) -> None:
-        self.committed += 1
-
-
 def test_a_budget_is_charged_once_and_before_teachers_are_trained() -> None:
-    budget = Cap(1)
+    budget = Purse(1)
     model = pate(budget=budget).fit(TRAIN, LABELS, public=PUBLIC)
-    assert budget.charges[0].event == model.event_
+    assert budget.charged[0].event == model.event_
     assert budget.committed == 1
     with pytest.raises(BudgetExceeded):
         pate(budget=budget, teacher=lambda: 1 / 0).fit(TRAIN, LABELS, public=PUBLIC)
