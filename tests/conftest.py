@@ -1,10 +1,26 @@
-"""Settings for every test: property tests are reproducible by default and never judged by the clock."""
+"""Settings for every test: reproducible by default, on one thread per worker, and never judged by the clock."""
 
+import os
+
+# Before NumPy and torch are imported. Workers of pytest-xdist share the cores, and so do the processes that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
 from hypothesis import settings
 
 from services import postgres_url as postgres_url
 from services import spark_session as spark_session
 
+pytest_plugins = ["chance"]
+
 settings.register_profile("reproducible", derandomize=True, deadline=None)
 settings.register_profile("explore", derandomize=False, deadline=None, max_examples=2_000)
 settings.load_profile("reproducible")  # `pytest --hypothesis-profile=explore` searches further
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file in one worker, as they share what they compute; and all those of a server."""
+    for item in items:
+        server = next((name for name in ("spark", "postgres") if item.get_closest_marker(name)), None)
+        item.add_marker(pytest.mark.xdist_group(server or item.path.name))

@@ -154,6 +154,23 @@ def test_a_label_of_another_type_changes_no_other(label: Any) -> None:
     assert same(np.ones(401, dtype=int), table.labels[:401]).sum() == 200
 
 
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(("cell", "error"), [({"a": "b"}, TypeError), ("secret", InvalidArgument)])
+def test_what_is_no_number_is_refused_whichever_rows_are_held_out(cell: Any, error: Any, seed: int) -> None:
+    rows = X.astype(object)
+    rows[0, 0] = cell
+    searched = search(ridge(), loss_bound=1.0, delta=1e-4, cv=HeldOut(0.5), source=TestSource(seed))
+    with pytest.raises(error) as refusal:
+        searched.fit(rows, Y)
+    assert "secret" not in str(refusal.value)
+
+
+def test_a_row_with_a_list_in_it_is_left_out() -> None:
+    rows = FRAME.to_numpy(dtype=object)
+    rows[3, 1] = ["red"]
+    assert made_table(rows, Y, classes=True).people.tolist() == [place for place in range(400) if place != 3]
+
+
 class Picky(ClassifierMixin, BaseEstimator):
     """A free estimator that predicts nothing for negative rows."""
 

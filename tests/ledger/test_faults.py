@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sqlite3
@@ -26,6 +27,7 @@ from hush.ledger import Dataset, Kind, Ledger, LedgerUnavailable, _schema, _sqli
 from hush.ledger._disk import Disk
 
 Opened = Callable[..., Ledger]
+HANGING = 600.0  # seconds; a machine may be slow, and nothing that works takes so long
 
 
 def patients(ledger: Ledger) -> Dataset:
@@ -119,7 +121,7 @@ def test_one_waits_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     path, disk, calls, gate = tmp_path / "log", Disk(), [], threading.Event()
     path.write_text("x")
     disk.sync(str(path))
-    monkeypatch.setattr(os, "fsync", lambda _: (gate.wait(10), calls.append(1)))
+    monkeypatch.setattr(os, "fsync", lambda _: (gate.wait(HANGING), calls.append(1)))
     threads = [threading.Thread(target=disk.sync, args=(str(path),)) for _ in range(10)]
     for thread in threads:
         thread.start()
@@ -127,7 +129,7 @@ def test_one_waits_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         time.sleep(0.001)
     gate.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(HANGING)
     assert len(calls) == 2  # those of the first one, and of all others together
     disk.close()
 
@@ -201,6 +203,33 @@ def test_a_file_that_is_locked_for_long(file: Ledger, path: Path, monkeypatch: p
     holder.close()
     assert answers(data, 1) == ["42" * 400]
     other.close()
+
+
+# Connections that nobody closes
+
+
+def open_files() -> list[str]:
+    return [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if _is_link(name)]
+
+
+def _is_link(name: str) -> bool:
+    return os.path.lexists(f"/proc/self/fd/{name}")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_ledger_that_is_dropped_closes_its_files(path: Path) -> None:
+    data = patients(Ledger(f"sqlite:///{path}"))
+    data.charge(Laplace(10.0), purpose="x")
+    assert [name for name in open_files() if str(path) in name]
+    del data
+    gc.collect()
+    assert [name for name in open_files() if str(path) in name] == []
+
+
+def test_a_block_closes_the_ledger(path: Path) -> None:
+    with Ledger(f"sqlite:///{path}") as ledger:
+        patients(ledger)
+    assert ledger.store.engine.pool.checkedin() == 0
 
 
 # Versions

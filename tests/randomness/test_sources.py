@@ -119,7 +119,9 @@ def test_workers_of_multiprocessing_share_no_words() -> None:
 
 
 @pytest.mark.parametrize(
-    "duplicate", [copy.copy, copy.deepcopy, lambda source: pickle.loads(pickle.dumps(source))], ids=str
+    "duplicate",
+    [copy.copy, copy.deepcopy, lambda source: pickle.loads(pickle.dumps(source))],
+    ids=["copy", "deepcopy", "pickle"],
 )
 @pytest.mark.parametrize("used", USED)
 def test_a_copied_system_source_is_another_one(duplicate: Callable[[Source], Source], used: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import warnings
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -429,6 +430,7 @@ class TestWhatIsKeptQuiet:
 
     def test_a_terminal_shows_what_depends_on_the_clock_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
         written: list[str] = []
+        moved = threading.Event()
 
         class Terminal:
             def isatty(self) -> bool:
@@ -436,6 +438,7 @@ class TestWhatIsKeptQuiet:
 
             def write(self, text: str) -> None:
                 written.append(text)
+                moved.set() if len(written) > 3 else None
 
             def flush(self) -> None:
                 pass
@@ -443,11 +446,7 @@ class TestWhatIsKeptQuiet:
         monkeypatch.setattr("hush.training._silence._EVERY", 0.01)
         monkeypatch.setattr("sys.stderr", Terminal())
         with training._silence.Running(show=True):
-            torch.ones(1)
-            import time
-
-            time.sleep(0.2)
-        assert len(written) > 3
+            assert moved.wait(600), "the line stands still"
         assert all(set(text) <= set("\r[#.] searching (how far it is, is secret)") for text in written)
 
     def test_the_result_does_not_tell_the_number_of_runs(self) -> None:

@@ -19,7 +19,7 @@ from hush.accounting.events import ParallelByIndex, plain_event
 from hush.errors import InvalidArgument, check_delta, check_instance, check_positive
 from hush.estimators._erm_sums import truncated
 from hush.estimators._grid_table import Table, made_table, same
-from hush.estimators._private import KeepsBudget, check_budget_and_source
+from hush.estimators._private import KeepsBudget, PrivateEstimator, check_budget_and_source
 from hush.estimators._splits import RELATION, UNIT, HeldOut, Masks, Split, check_paid, fit_event
 from hush.guarantee import Guarantee
 from hush.mechanisms import ExponentialMechanism, Laplace
@@ -145,7 +145,7 @@ class PrivateGridSearch(KeepsBudget, MetaEstimatorMixin, BaseEstimator):  # type
         self._check()
         if y is None:
             raise ValueError("PrivateGridSearch requires y to be passed, but the target y is None.")
-        table = made_table(X, y, classes=is_classifier(self.estimator))
+        table = made_table(X, y, classes=is_classifier(self.estimator), numeric=self._reads_numbers())
         source, split = source_or_default(self.source), self.cv or HeldOut()
         settings = list(ParameterGrid(self.param_grid))
         masks = split.masks(table.count, source)
@@ -161,6 +161,10 @@ class PrivateGridSearch(KeepsBudget, MetaEstimatorMixin, BaseEstimator):  # type
         validate_data(self, X, skip_check_array=True)  # names and number of features
         self.best_params_, self.best_estimator_ = settings[place], model
         return self
+
+    def _reads_numbers(self) -> bool:
+        """Return whether the estimator reads numbers only. A pipeline's tags do not tell: its first step decides."""
+        return isinstance(self.estimator, PrivateEstimator) and not get_tags(self.estimator).input_tags.string
 
     def _every(self, settings: Any, table: Table, masks: Masks, split: Split, source: Source) -> tuple[Any, ...]:
         fitted = [[self._fitted(setting, table, train) for train, _ in masks] for setting in settings]

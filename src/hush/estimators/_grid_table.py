@@ -6,7 +6,7 @@ be replaced by the first person who comes: two changes, of which one is paid for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from hush.estimators._labels import column
+from hush.estimators._labels import cells_unquoted, column
 
 _LARGEST = 1e30
 
@@ -67,11 +67,16 @@ class Table:
             yield found, self.labels[places]
 
 
-def made_table(X: Any, y: Any, *, classes: bool) -> Table:
-    """Return a table of what is given; rows with NaN or more than 1e30 among their numbers are left out."""
+def made_table(X: Any, y: Any, *, classes: bool, numeric: bool = False) -> Table:
+    """Return a table of what is given; rows with NaN or more than 1e30 among their numbers are left out.
+
+    A ``numeric`` table has numbers only, and anything else is refused here, where all rows are: if a fit were to
+    refuse it, then a coin would, which decides whether the row is among those that are fitted.
+    """
     frame = hasattr(X, "iloc") and hasattr(X, "select_dtypes")
     values = X if frame else _array(X)
-    checked = check_array(values, dtype=None, ensure_all_finite=False)
+    with cells_unquoted():
+        checked = check_array(values, dtype=np.float64 if numeric else None, ensure_all_finite=False)
     labels = _labels(y, classes=classes)
     check_consistent_length(checked, labels)
     if frame:  # columns of objects may have numbers, too
@@ -91,7 +96,7 @@ def made_table(X: Any, y: Any, *, classes: bool) -> Table:
 
 
 def _near(cells: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which cells are no numbers, or numbers of a size for which sums do not overflow.
+    """Return which cells are text and the like, or numbers of a size for which sums do not overflow.
 
     Whether a sum overflows depends on the order of its terms, and so on the rows beside it.
     """
@@ -102,6 +107,8 @@ def _near(cells: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _is_near(cell: Any) -> bool:
+    if isinstance(cell, Container) and not isinstance(cell, str | bytes):
+        return False  # a list, for instance, which no estimator reads
     size: Any = cell
     return not isinstance(cell, (float, int, np.number)) or bool(abs(size) < _LARGEST)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,17 @@ from sklearn.utils.validation import column_or_1d
 from hush.errors import InvalidArgument
 
 _TEXT, _NUMBERS = "US", "biuf"
+
+
+@contextmanager
+def cells_unquoted() -> Iterator[None]:
+    """Say that a table has text in it without quoting the text, as NumPy's message does."""
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert" in str(error):
+            raise InvalidArgument("X", "a table", "numbers", "Some of it is text") from None
+        raise
 
 
 def number(value: Any) -> float:

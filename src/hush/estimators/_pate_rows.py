@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names, check_array, check_consistent_length, validate_data
 
 from hush.errors import InvalidArgument
-from hush.estimators._labels import check_classes, column, places
+from hush.estimators._labels import cells_unquoted, check_classes, column, places
 
 
 class Private(NamedTuple):
@@ -57,12 +57,8 @@ def public_rows(public: Any, num_features: int, estimator: Any) -> Any:
 
 def _table(x: Any, estimator: Any) -> Any:
     """Return private rows, and let the estimator know how many features they have, and their names."""
-    try:
+    with cells_unquoted():
         return validate_data(estimator, x, dtype="numeric", ensure_all_finite=False)
-    except ValueError as error:
-        if "could not convert" in str(error):  # it quotes a cell
-            raise InvalidArgument("X", "a table", "numbers", "Some of it is text") from None
-        raise
 
 
 def _named(units: NDArray[Any]) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 from hush.accounting import Event, calibrate_noise, events
 from hush.accounting.budget import Charge
 from hush.errors import InvalidArgument, Unsupported, check_delta, check_instance, check_positive
-from hush.estimators._labels import check_classes, column, numbers, places
+from hush.estimators._labels import cells_unquoted, check_classes, column, numbers, places
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.randomness import Source, assumptions_of, source_or_default
 
@@ -145,14 +145,10 @@ class PrivateEstimator(KeepsBudget, BaseEstimator):  # type: ignore[misc]
         Some may be ``missing``: in fit, which leaves such rows out, and where a transformed row may be missing as well.
         """
         finite = not (reset if missing is None else missing)
-        try:
+        with cells_unquoted():
             rows: Floats = validate_data(
                 self, X, reset=reset, dtype=np.float64, ensure_all_finite=finite, ensure_min_samples=1
             )
-        except ValueError as error:
-            if "could not convert" in str(error):  # it quotes a cell
-                raise InvalidArgument("X", "a table", "numbers", "Some of it is text") from None
-            raise
         if not len(rows) <= self._most_rows:
             raise InvalidArgument("X", "a table", f"at most {self._most_rows} rows", "Sums would not be exact")
         return rows

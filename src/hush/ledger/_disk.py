@@ -50,6 +50,10 @@ class Disk:
                 self._changed.notify_all()
         self._raise_failure()
 
+    def __del__(self) -> None:
+        """Close the file, if nobody called `close`."""
+        self._forget_file()
+
     def close(self) -> None:
         """Close the file."""
         with self._changed:

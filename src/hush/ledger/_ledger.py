@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import sqlalchemy as sa
 
@@ -200,6 +200,14 @@ class Ledger:
     def close(self) -> None:
         """Close the connections."""
         self._store.close()
+
+    def __enter__(self) -> Self:
+        """Return the ledger; it is closed at the end of the block."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the connections."""
+        self.close()
 
     def __repr__(self) -> str:
         """Show where it is, without a password."""

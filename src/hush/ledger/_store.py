@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,6 +46,7 @@ class Store(ABC):
         self.url = url
         self._process = os.getpid()
         self._engine = self._connected()
+        self._closing = weakref.finalize(self, _dispose, self._engine, self._process)  # if nobody calls `close`
         try:
             self._open()
         except BaseException:
@@ -100,6 +102,8 @@ class Store(ABC):
         if os.getpid() != self._process:
             self._after_fork()
             self._process = os.getpid()
+            self._closing.detach()
+            self._closing = weakref.finalize(self, _dispose, self._engine, self._process)
         return self._engine
 
     def append(self, entry: Entry, effect: Effect | None = None) -> Entry:
@@ -195,6 +199,12 @@ def _refusal(message: str) -> HushError:
     if "unique" in message.lower():
         return AlreadyThere("it is there already")
     return LedgerDamaged("A row does not go with what the ledger says of its budgets: see `hush ledger verify`.")
+
+
+def _dispose(engine: sa.Engine, process: int) -> None:
+    """Close the connections, in the process that opened them: to a server, a forked child would say goodbye for it."""
+    if os.getpid() == process:
+        engine.dispose()
 
 
 def _roll_back(connection: sa.Connection) -> None:
