@@ -8,9 +8,13 @@ BENCHMARK_BIN := .venv-benchmark/bin
 BENCHMARK_INSTALLED := .venv-benchmark/.installed
 STATISTICS_PEERS := opendp pipelinedp smartnoise tumult
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+# One worker per core. Tests of one file, and those of one server, stay together: see tests/conftest.py.
+PARALLEL := --numprocesses=logical --maxprocesses=8 --dist=loadgroup
+# Besides PYTHON, what the README promises. A version that is not installed is passed over, and said so.
+OTHER_PYTHONS := 3.12 3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check format benchmark benchmark-mechanisms benchmark-training benchmark-breadth \
+.PHONY: help demo test slow test-slow repeat $(OTHER_PYTHONS:%=test-%) check format benchmark benchmark-mechanisms benchmark-training benchmark-breadth \
 	benchmark-statistics benchmark-audit benchmark-ledger benchmark-estimators reproduce
 
 help: ## Show this list
@@ -19,18 +23,29 @@ help: ## Show this list
 demo: $(INSTALLED) ## Train a network on handwritten digits, privately, and say what that gives away
 	$(BIN)/hush train digits --epsilon 3
 
-test: $(INSTALLED) ## Run the tests, doctests and README blocks, without those marked slow
-	$(BIN)/python -m pytest -m "not slow"
+test: $(INSTALLED) ## Run the tests and doctests, without those marked slow
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
+
+slow: test-slow repeat $(OTHER_PYTHONS:%=test-%) ## Run everything else: slow tests, repeated ones, other Pythons
 
 test-slow: $(INSTALLED) ## Run the tests marked slow
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow $(PARALLEL)
+
+repeat: $(INSTALLED) ## Run every quick test that draws randomness 20 times, with real randomness
+	$(BIN)/python -m pytest -m "not slow" --real-randomness --repeat 20 $(PARALLEL) tests
+
+$(OTHER_PYTHONS:%=test-%): test-%: ## Run the tests that need no torch on another Python
+	@if $(call find_python,$*) > /dev/null; then \
+		$(MAKE) --no-print-directory .venv-$*/.installed && \
+		.venv-$*/bin/python -m pytest -m "not slow" --doctest-ignore-import-errors $(PARALLEL); \
+	else echo "Python $* is not installed: its tests are passed over."; fi
 
 check: $(INSTALLED) ## Run what CI runs: format, lint, types, import layers, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
 format: $(INSTALLED) ## Format the code and fix what the linter can
 	$(BIN)/ruff check --fix-only --quiet .
@@ -70,6 +85,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
+$(OTHER_PYTHONS:%=.venv-%/.installed): .venv-%/.installed: pyproject.toml constraints.txt
+	@.venv-$*/bin/python -m pip --version > /dev/null 2>&1 || "$$($(call find_python,$*))" -m venv .venv-$*
+	@echo "Installing hush without torch, and the tools of its tests, into .venv-$* (once; some minutes) ..."
+	@.venv-$*/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
 $(BENCHMARK_INSTALLED): pyproject.toml benchmarks/requirements.txt benchmarks/mechanisms_requirements.txt
 	$(call ensure_venv,.venv-benchmark)
 	@echo "Installing hush and the packages it is compared with into .venv-benchmark (once; some minutes) ..."
@@ -100,6 +121,12 @@ $(STATISTICS_PEERS:%=.venv-%/.installed): .venv-%/.installed: benchmarks/statist
 	@echo "Installing hush and jax-privacy into .venv-audit (once; some minutes) ..."
 	@.venv-audit/bin/python $(PIP_INSTALL) --requirement benchmarks/audit_requirements.txt --editable .
 	@touch $@
+
+# Print where a version of Python is: on the path, or among those of pyenv.
+define find_python
+{ python$(1) -c 'import sys; print(sys.executable)' 2> /dev/null \
+	|| ls "$$(pyenv root 2> /dev/null)"/versions/$(1).*/bin/python$(1) 2> /dev/null | tail -n 1 | grep .; }
+endef
 
 define ensure_venv
 	@$(1)/bin/python -m pip --version > /dev/null 2>&1 || { \

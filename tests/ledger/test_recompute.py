@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,20 +20,14 @@ from hush.accounting import (
 from hush.accounting.budget import Cap, Charge, Cost
 from hush.errors import InvalidArgument
 from hush.ledger import Kind, Ledger, LedgerDamaged, NotAllowed
-from ledger.ledgers import in_blocks, on_file, postgres, rehashed, spend, tampering, with_people
+from ledger.ledgers import in_blocks, on_file, rehashed, spend, tampering, with_people
 
 BACKENDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 
 
-@pytest.fixture(scope="module")
-def new_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with postgres(tmp_path_factory.mktemp("postgres")) as new:
-        yield new
-
-
 @pytest.fixture(params=BACKENDS)
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    made = on_file(tmp_path) if request.param == "sqlite" else Ledger(request.getfixturevalue("new_postgres")())
+    made = on_file(tmp_path) if request.param == "sqlite" else Ledger(request.getfixturevalue("postgres_ledger_url"))
     yield made
     made.close()
 
@@ -197,12 +190,12 @@ def test_shares_are_corrected_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.postgres
-def test_shares_are_corrected_by_postgres(new_postgres: Any) -> None:
+def test_shares_are_corrected_by_postgres(postgres_ledger_url: str) -> None:
     import sqlalchemy as sa
 
     from hush.ledger import Role
 
-    ledger = Ledger(new_postgres())
+    ledger = Ledger(postgres_ledger_url)
     patients = ledger.dataset("patients", epsilon=3, delta=1e-6, unit="patient")
     ledger.admit(name := f"anna_{ledger.store.url.database}"[:40], Role.ANALYST)
     patients.share(name, percent=50)
@@ -225,10 +218,10 @@ def _asked() -> Charge:
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("broken", [{"event": Laplace(1.0).to_json()}, {"block": '["x"]'}, {"unit": "example"}])
-def test_postgres_takes_only_corrections_of_a_budget(new_postgres: Any, broken: dict[str, str]) -> None:
+def test_postgres_takes_only_corrections_of_a_budget(postgres_ledger_url: str, broken: dict[str, str]) -> None:
     from dataclasses import replace
 
-    ledger = Ledger(new_postgres())
+    ledger = Ledger(postgres_ledger_url)
     row = spend(ledger).row(Kind.RECOMPUTED, None, Cost())
     with pytest.raises(NotAllowed):
         ledger.store.append(replace(row, **broken))  # type: ignore[arg-type]

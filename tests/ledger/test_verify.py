@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from hush.accounting import Composed, Gaussian, Laplace, PoissonSampled, SelfCom
 from hush.accounting.budget import Charge, Cost
 from hush.ledger import Dataset, Kind, Ledger
 from hush.ledger._entry import HASHED
-from ledger.ledgers import in_blocks, on_file, postgres, rehashed, spend, tampering, with_people
+from ledger.ledgers import in_blocks, on_file, rehashed, spend, tampering, with_people
 
 
 @pytest.fixture
@@ -277,15 +276,9 @@ def test_ten_thousand_rows(tmp_path: Path) -> None:
     assert result.rows == 10_000
 
 
-@pytest.fixture(scope="module")
-def new_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with postgres(tmp_path_factory.mktemp("postgres")) as new:
-        yield new
-
-
 @pytest.mark.postgres
-def test_damage_in_postgres(new_postgres: Any) -> None:
-    ledger = Ledger(new_postgres())
+def test_damage_in_postgres(postgres_ledger_url: str) -> None:
+    ledger = Ledger(postgres_ledger_url)
     spend(ledger)
     in_blocks(ledger)
     assert ledger.verify().ok, ledger.verify()

@@ -15,18 +15,16 @@ HEAVY = {"matplotlib", "numpy", "pandas", "scipy", "torch"}
 MOST_NAMES = 12
 
 PROBE = """
-import json, sys, time
-start = time.perf_counter()
+import json, sys
 import {module}
-seconds = time.perf_counter() - start
-print(json.dumps({{"seconds": seconds, "modules": sorted({{name.partition(".")[0] for name in sys.modules}})}}))
+print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
 """
 
 
 def imported(module: str) -> Any:
-    """Import a module in a fresh interpreter; return the time it took and every top-level package it loaded."""
+    """Import a module in a fresh interpreter; return every top-level package it loaded."""
     probe = [sys.executable, "-W", "error", "-c", PROBE.format(module=module)]
-    return json.loads(subprocess.run(probe, capture_output=True, text=True, check=True, timeout=120).stdout)
+    return json.loads(subprocess.run(probe, capture_output=True, text=True, check=True, timeout=600).stdout)
 
 
 @pytest.mark.parametrize(
@@ -34,10 +32,7 @@ def imported(module: str) -> Any:
     [("hush", set()), ("hush.accounting", {"numpy", "scipy"}), ("hush.audit", {"numpy", "scipy"})],
 )
 def test_loads_nothing_heavy(module: str, allowed: set[str]) -> None:
-    # The goal for `import hush` is 0.15 s. A busy machine must not fail the tests, so the time is only shown.
-    runs = [imported(module) for _ in range(3)]
-    print(f"import {module}: {min(run['seconds'] for run in runs):.3f} s")
-    assert not (HEAVY - allowed) & set(runs[0]["modules"])
+    assert not (HEAVY - allowed) & set(imported(module))
 
 
 def test_the_root_has_few_names_and_all_of_them_resolve() -> None:

@@ -79,7 +79,7 @@ def run(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     environment = {**os.environ, "PATH": path}
     return subprocess.run(
-        command, shell=True, cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=300
+        command, shell=True, cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=600
     )
 
 
@@ -105,7 +105,12 @@ def test_python_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 assert matches(following.text, printed.getvalue()), f"line {following.line}: got {printed.getvalue()}"
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if not c.text.startswith(NOT_RUN)], ids=str)
+def case(command: Command) -> Any:
+    """Return a case; what a command says as JSON is what it says without, and is asked for in the slow suite."""
+    return pytest.param(command, id=str(command), marks=pytest.mark.slow if "--json" in command.text else ())
+
+
+@pytest.mark.parametrize("command", [case(each) for each in COMMANDS if not each.text.startswith(NOT_RUN)])
 def test_console_blocks(command: Command, tmp_path: Path) -> None:
     done = run(command.text, tmp_path)
     assert done.returncode == 0, done.stderr

@@ -16,7 +16,7 @@ import pytest
 FOLDER = Path(__file__).resolve().parents[2] / "reproductions"
 NOT_SCRIPTS = {"common", "run_all", "scattering"}  # the last has tests of its own
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in NOT_SCRIPTS)
-SLOW = {"projections"}  # forward mode through an LSTM, and noise for estimated norms
+QUICK = {"gradient_descent", "report_recipe"}  # the others take 2 to 12 seconds each
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def quick(common: ModuleType, output: Path) -> Any:
 
 
 @pytest.mark.parametrize(
-    "script", [pytest.param(script, marks=pytest.mark.slow if script in SLOW else ()) for script in SCRIPTS]
+    "script", [pytest.param(script, marks=() if script in QUICK else pytest.mark.slow) for script in SCRIPTS]
 )
 def test_a_script_runs_quickly(script: str, common: ModuleType, tmp_path: Path) -> None:
     settings = quick(common, tmp_path)
