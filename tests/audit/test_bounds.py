@@ -112,13 +112,15 @@ def test_jeffreys_interval_of_the_reference() -> None:
     # The published example, [.145, 6.399], was integrated to 5e-3 and solved to 1e-2; so it agrees to no more.
     assert low == pytest.approx(0.145, abs=0.01)
     assert high == pytest.approx(6.399, abs=0.02)
-    # Ours against draws from the posterior.
+    # Ours against a million draws from the posterior; standard deviations of their quantiles: 0.0005 and 0.007.
     rng, delta = np.random.default_rng(1), 1e-5
     fpr, fnr = rng.beta(512.5, 1.5, 1_000_000), rng.beta(0.5, 487.5, 1_000_000)
     with np.errstate(divide="ignore", invalid="ignore"):
         rules = [(1 - delta - fnr) / fpr, (1 - delta - fpr) / fnr, (fnr - delta) / (1 - fpr), (fpr - delta) / (1 - fnr)]
         epsilon = np.log(np.maximum(np.fmax.reduce(rules), 1.0))
-    assert (low, high) == pytest.approx(tuple(np.quantile(epsilon, [0.05, 0.95])), abs=0.02)
+    drawn = np.quantile(epsilon, [0.05, 0.95])
+    assert low == pytest.approx(drawn[0], abs=0.005)
+    assert high == pytest.approx(drawn[1], abs=0.06)
 
 
 def test_jeffreys_is_not_labelled_as_a_confidence_bound() -> None:
@@ -211,16 +213,18 @@ def test_every_rule_finds_a_large_leak(method: Any, rule: Any) -> None:
         shown = audit_one_run(scores, coins, delta=1e-5, threshold=rule)
     else:
         shown = audit_scores(inside, outside, delta=1e-5, method=method, threshold=rule)
+    # Over 20 seeds at least 3.7 in each case; nearest, at 8 standard deviations, is a run at an explicit threshold.
     assert 2.5 < shown.epsilon_lower <= shown.epsilon
     assert 0 < shown.num_in <= 500
 
 
 def test_a_gaussian_audit_is_tight() -> None:
+    # False alarms: 1e-7 above, and below 0.8 ten standard deviations, of 0.01 at 0.90.
     rng = np.random.default_rng(6)
-    inside, outside = rng.normal(1.0, 1.0, 1000), rng.normal(0.0, 1.0, 1000)
-    shown = audit_scores(inside, outside, delta=1e-5, method=GaussianDP(), threshold=Explicit(0.5))
+    inside, outside = rng.normal(1.0, 1.0, 20_000), rng.normal(0.0, 1.0, 20_000)
+    shown = audit_scores(inside, outside, delta=1e-5, confidence=1 - 1e-7, method=GaussianDP(), threshold=Explicit(0.5))
     assert shown.mu_lower is not None
-    assert 0.7 < shown.mu_lower < 1.0
+    assert 0.8 < shown.mu_lower < 1.0
 
 
 def test_trials_weaken_the_bound() -> None:

@@ -34,9 +34,10 @@ def test_exposure_has_its_reference_values() -> None:
 def test_extrapolated_exposure_goes_on_where_ranks_end() -> None:
     references = np.random.default_rng(0).normal(100.0, 5.0, size=2000)
     assert exposure([50.0], references)[0] == pytest.approx(math.log2(2000))
-    assert exposure_extrapolated([50.0], references)[0] > 40
+    # Over seeds 74 with a standard deviation of 8, and 0.996 with 0.018.
+    assert exposure_extrapolated([50.0], references)[0] > 20
     median = float(np.median(references))
-    assert exposure_extrapolated([median], references)[0] == pytest.approx(1.0, abs=0.1)
+    assert exposure_extrapolated([median], references)[0] == pytest.approx(1.0, abs=0.15)
     with pytest.raises(InvalidArgument, match="not all the same"):
         exposure_extrapolated([1.0], [2.0] * 20)
     with pytest.raises(InvalidArgument, match="no NaN"):
@@ -49,7 +50,7 @@ def test_labels_of_canaries_are_wrong_and_coins_fair() -> None:
     assert len(np.unique(found.units)) == 2000
     assert np.all(found.labels != labels[found.units])
     assert set(found.labels.tolist()) == {0, 1, 2, 3}
-    assert binomtest(int(found.included.sum()), 2000).pvalue > 1e-4
+    assert binomtest(int(found.included.sum()), 2000).pvalue > 1e-7
     again = found.again(TestSource(2))
     assert np.array_equal(again.units, found.units)
     assert not np.array_equal(again.included, found.included)
@@ -70,6 +71,7 @@ def test_what_a_canary_is_anyway_is_taken_off() -> None:
     anyway = 10 * random.normal(size=500)
     scores = anyway + 3.0 * coins + random.normal(size=(10, 500))
     alone = [audit_label_canaries(scores[0], coins[0], delta=1e-5), audit_label_canaries(scores, coins, delta=1e-5)]
+    # Over 30 seeds 0.16 and 5.1, with standard deviations of 0.13 and 0.26.
     assert alone[1].epsilon_lower > 2 > alone[0].epsilon_lower
     assert np.allclose(calibrated_scores(scores + anyway), calibrated_scores(scores))
 
@@ -83,7 +85,7 @@ def test_the_bound_fails_no_more_often_than_it_may() -> None:
         lie = random.random(size=coins.shape) > math.exp(epsilon) / (1 + math.exp(epsilon))
         answers = (coins ^ lie).astype(float) + 1e-6 * random.random(size=coins.shape)
         failed += audit_label_canaries(answers, coins, delta=0.0).epsilon_lower > epsilon
-    assert binomtest(failed, 200, 0.05, alternative="greater").pvalue > 1e-3
+    assert binomtest(failed, 200, 0.05, alternative="greater").pvalue > 1e-7
 
 
 def test_the_poison_lies_where_the_data_do_not() -> None:
@@ -92,7 +94,7 @@ def test_the_poison_lies_where_the_data_do_not() -> None:
     y = (x[:, 0] > 0).astype(int)
     poison = clip_bkd(x, y, num_classes=2, norm=2.5, copies=3)
     assert np.linalg.norm(poison.point) == pytest.approx(2.5)
-    assert abs(poison.point[5]) == pytest.approx(2.5, abs=1e-2)
+    assert abs(poison.point[5]) == pytest.approx(2.5, abs=1e-2)  # 1e-6 off, over seeds
     assert poison.label in (0, 1)
     assert poison.statistic([[1.0, 4.0]], [[0.5, 1.0]]).tolist() == [[0.5, 3.0][poison.label]]
 

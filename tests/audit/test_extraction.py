@@ -45,7 +45,8 @@ def test_what_is_not_linear_is_shown_by_agreement() -> None:
     def victim(x: np.ndarray) -> np.ndarray:
         return np.stack([x[:, 0] ** 2 - 1, 1 - x[:, 0] ** 2], 1)
 
-    x = np.random.default_rng(2).normal(size=(500, 3))
+    x = np.random.default_rng(2).normal(size=(5000, 3))
+    # 0.836 over seeds: a share of 5,000, with a standard deviation of 0.005.
     assert agreement(extract_linear(victim, 3).logits, victim, x) < 0.9
 
 
@@ -55,10 +56,11 @@ def test_a_student_learns_from_answers() -> None:
     labels = (x @ WEIGHTS + BIAS).argmax(1)
     few, many = (
         knockoff(Victim(), random.normal(size=(600, 20)), queries=count, inputs=x, labels=labels, source=TestSource(4))
-        for count in (20, 600)
+        for count in (10, 600)
     )
     assert many.queries == 600
     assert many.victim_accuracy == 1.0
+    # Over 20 seeds and victims 0.999 and 0.53, with standard deviations of 0.001 and 0.04.
     assert many.agreement == many.accuracy > 0.95 > few.agreement
 
 

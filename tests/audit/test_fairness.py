@@ -21,14 +21,15 @@ def models(rng: np.random.Generator, accuracy: Any, lost: Any, won: Any) -> tupl
 
 def test_a_planted_disparity_is_found_and_named() -> None:
     rng = np.random.default_rng(0)
-    groups = np.repeat(["a", "b", "rare"], [2000, 2000, 300])
-    plain, private = models(rng, np.full(4300, 0.9), np.where(groups == "rare", 0.5, 0.05), 0.1)
-    found = disparate_impact(plain, private, groups)
+    groups = np.repeat(["a", "b", "rare"], [2000, 2000, 1000])
+    plain, private = models(rng, np.full(5000, 0.9), np.where(groups == "rare", 0.5, 0.05), 0.1)
+    found = disparate_impact(plain, private, groups, confidence=1 - 1e-7)
+    # Over 30 seeds the loss is 0.440, the gap at least 0.274, the difference of losses 0.247; deviations below 0.02.
     assert found.is_disparate
     assert found.groups["rare"].loss.estimate > 0.3
-    assert found.groups["rare"].count == 300
-    assert found.private_gap.low > 0.2
-    assert found.plain_gap.low == 0
+    assert found.groups["rare"].count == 1000
+    assert found.private_gap.low > 0.1
+    assert found.plain_gap.low == 0  # false alarms: 1e-7
     assert "'rare' loses most" in str(found)
     assert "is shown" in str(found)
 
@@ -36,16 +37,16 @@ def test_a_planted_disparity_is_found_and_named() -> None:
 def test_equal_treatment_is_not_called_disparate() -> None:
     rng = np.random.default_rng(1)
     plain, private = models(rng, np.full(5000, 0.8), 0.2, 0.2)
-    found = disparate_impact(plain, private, rng.integers(0, 10, 5000))
-    assert not found.is_disparate
+    found = disparate_impact(plain, private, rng.integers(0, 10, 5000), confidence=1 - 1e-7)
+    assert not found.is_disparate  # false alarms: 1e-7
     assert "is not shown" in str(found)
     same = disparate_impact(plain, plain, rng.integers(0, 10, 5000))
     assert all(group.loss.estimate == 0 and group.loss.low < 0 < group.loss.high for group in same.groups.values())
 
 
-def test_all_intervals_hold_at_once_and_uncorrected_ones_do_not() -> None:
-    """Truth: accuracies 0.9, losses 0.9 * 0.3 - 0.1 * 0.2, in each of 12 groups of 60."""
-    rng, groups, runs, confidence = np.random.default_rng(2), np.repeat(np.arange(12), 60), 300, 0.95
+def runs_that_hold(runs: int, confidence: float) -> int:
+    """In how many runs all intervals hold. Truth: losses 0.9 * 0.3 - 0.1 * 0.2, in each of 12 groups of 60."""
+    rng, groups = np.random.default_rng(2), np.repeat(np.arange(12), 60)
     truth = {"plain": 0.9, "private": 0.9 * 0.7 + 0.1 * 0.2, "loss": 0.9 * 0.3 - 0.1 * 0.2}
 
     def holds(found: Any) -> bool:
@@ -55,15 +56,18 @@ def test_all_intervals_hold_at_once_and_uncorrected_ones_do_not() -> None:
             for name, value in truth.items()
         )
 
-    together = alone = 0
-    for _ in range(runs):
-        plain, private = models(rng, np.full(720, 0.9), 0.3, 0.2)
-        together += holds(disparate_impact(plain, private, groups, confidence=confidence))
-        # The twin corrects for the intervals of a group, not for the 12 groups.
-        alone += holds(disparate_impact(plain, private, groups, confidence=1 - 12 * (1 - confidence)))
-    fewest = binom.ppf(1e-4, runs, confidence)
-    assert together >= fewest
-    assert alone < fewest
+    pairs = (models(rng, np.full(720, 0.9), 0.3, 0.2) for _ in range(runs))
+    return sum(holds(disparate_impact(*pair, groups, confidence=confidence)) for pair in pairs)
+
+
+def test_all_intervals_hold_at_once() -> None:
+    assert runs_that_hold(200, 0.95) >= binom.ppf(1e-7, 200, 0.95)  # false alarms: 1e-7
+
+
+@pytest.mark.slow
+def test_uncorrected_intervals_do_not() -> None:
+    # The twin corrects for the intervals of a group, not for the 12 groups: 0.80 hold, and fewer than 0.91 are noticed.
+    assert runs_that_hold(800, 1 - 12 * 0.05) < binom.ppf(1e-7, 800, 0.95)
 
 
 def test_small_groups_claim_little() -> None:

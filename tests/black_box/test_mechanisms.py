@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from black_box.certainty import audit
+from black_box.certainty import CONFIDENCE
 from hush import mechanisms as hush
 from hush.audit import AuditResult
-from hush.audit.testers import Batched
+from hush.audit.testers import Batched, audit_mechanism
 from hush.errors import BudgetExceeded
 from hush.guarantee import Relation
 from hush.randomness import Source, TestSource
 
-SAMPLES = 500
+SAMPLES = 300
 MANY = 40_000  # of what is drawn in batches
 
 
@@ -30,11 +30,12 @@ class Case:
     neighbours: tuple[tuple[Any, Any], ...]
     run: Callable[[Any, Source], Any] | Batched
 
-    def test(self, pair: int, samples: int) -> AuditResult:
-        return audit(
+    def test(self, pair: int, samples: int, confidence: float = CONFIDENCE) -> AuditResult:
+        return audit_mechanism(
             self.run,
             *self.neighbours[pair],
             delta=self.mechanism.guarantee().delta,
+            confidence=confidence,
             samples=samples * (MANY // SAMPLES) if isinstance(self.run, Batched) else samples,
             source=TestSource(f"{type(self.mechanism).__name__} {pair}"),
             unit=self.mechanism.unit,
@@ -239,17 +240,20 @@ def test_claims_hold_with_more_samples(case: Case, pair: int) -> None:
     ids=lambda k: k.__name__,
 )
 def test_tight_claims_are_nearly_reached(kind: type[hush.Mechanism]) -> None:
-    # Else the tester would not be looking: of these epsilons an attack can show nearly all.
+    # Else the tester would not be looking: of these epsilons an attack can show nearly all. The least is shown of unary
+    # encoding, 0.921 of it with a standard deviation of 0.009 over seeds; 8 of these above what is asked for.
     claimed = TABLE[kind][0].mechanism.guarantee().epsilon
-    assert 0.9 * claimed < TABLE[kind][0].test(0, 2 * SAMPLES).epsilon_lower <= claimed
+    assert 0.85 * claimed < TABLE[kind][0].test(0, 2 * SAMPLES).epsilon_lower <= claimed
 
 
 @pytest.mark.parametrize(
     "kind", [hush.ExponentialMechanism, hush.PermuteAndFlip, hush.RandomizedResponse], ids=lambda k: k.__name__
 )
 def test_the_whole_epsilon_is_counted(kind: type[hush.Mechanism]) -> None:
-    # A tenth of the claim is refuted for each of these.
-    assert TABLE[kind][0].test(0, 6 * SAMPLES).compare(0.1 * TABLE[kind][0].mechanism.guarantee().epsilon).violated
+    # A tenth of the claim is refuted for each of these, by a bound that need not be sure. The least is shown of the
+    # exponential mechanism: 0.49 of 1, with a standard deviation of 0.04 over seeds.
+    found = TABLE[kind][0].test(0, 9 * SAMPLES, confidence=0.99)
+    assert found.compare(0.1 * TABLE[kind][0].mechanism.guarantee().epsilon).violated
 
 
 def test_every_mechanism_is_enrolled() -> None:

@@ -120,8 +120,9 @@ def test_a_preview_is_of_nobody(path: Path, capsys: pytest.CaptureFixture[str], 
     found = as_json(capsys, path, "--preview", *more)
     assert "invented" in found["preview"]
     assert "guarantee" not in found
-    # Nobody lives in the west, and whoever is invented lives anywhere.
-    assert all(200 < row["n"] < 500 for row in found["rows"])
+    # Nobody lives in the west, and 1,500 in the north; whoever is invented lives anywhere: 333 +- 15 in a region. With
+    # Laplace noise of 10 on it, the largest of the four, a region is below 100 in exp(-233 / 10 + 1.1) / 2 = 1e-10.
+    assert all(100 < row["n"] < 600 for row in found["rows"])
     assert asked(path, "--preview", *more) == 0
     printed = capsys.readouterr()
     assert "invented" in printed.err
@@ -138,6 +139,7 @@ def test_a_preview_needs_no_keys(path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_an_answer_without_rows_says_why(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # 1,500 groups, each of which is told with a probability of about 1e-12.
     text = "SELECT who % 1500 AS pair, COUNT(*) AS n FROM people GROUP BY pair"
     assert asked(path, "--epsilon", "1", "--delta", "1e-12", text=text) == 0
     printed = capsys.readouterr()
@@ -181,6 +183,7 @@ def test_a_price_tells_errors(path: Path, capsys: pytest.CaptureFixture[str]) ->
     answer = as_json(capsys, path, "--epsilon", "1")
     ends = answer["intervals"][0]
     assert found["n"] == (ends["n"][1] - ends["n"][0]) / 2
+    # It goes with one over a count of 1,500 with noise of 3: 5 % off in exp(-25) of the times.
     assert found["income"] == pytest.approx((ends["income"][1] - ends["income"][0]) / 2, rel=0.05)
     assert asked(path, *asked_for) == 0
     assert "expected error" in capsys.readouterr().out

@@ -69,8 +69,8 @@ def test_the_share_is_the_one_that_was_asked_for(tmp_path: Path) -> None:
     for unit in ("user", None):
         for share in (0.0, 0.1, 0.5):
             result = prepared(tmp_path / "t.csv", rows, unit=unit, schema=with_user(unit), holdout=share)
-            # Five standard deviations of 4000 coins.
-            assert abs(len(result.test) - 4000 * share) <= 5 * (4000 * share * (1 - share)) ** 0.5
+            # False alarms: P(|Binomial(4000, 0.1) - 400| > 123) = 2e-10, P(|Binomial(4000, 0.5) - 2000| > 205) = 8e-11.
+            assert abs(len(result.test) - 4000 * share) <= 6.5 * (4000 * share * (1 - share)) ** 0.5
     sides = {frozenset(values(prepared(tmp_path / "t.csv", rows, key=bytes([n]) * 32).test)) for n in range(3)}
     assert len(sides) == 3
     for share in (1.0, -0.1, float("nan"), "half"):

@@ -1,4 +1,9 @@
-"""scikit-learn's own checks that private estimators need not pass, each with the reason; all others they must."""
+"""scikit-learn's own checks that private estimators need not pass, each with the reason; all others they must.
+
+The checks copy and pickle estimators, which no `TestSource` allows: they draw as users do. No chance must decide. Where
+a check looks at what was learned, epsilon is 900, near the most that is accounted for. One of them is left to chance
+even then, as it has ten rows, and is replaced by one with more: see `one_label`.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +35,9 @@ EXPECTED_FAILED = {
     "check_supervised_y_no_nan": _LEFT_OUT,
 }
 
+# Ten rows of one class of three, and all predictions must be right: too few for some methods, whatever epsilon is.
+BY_CHANCE = {"check_classifiers_one_label": _TINY + "; `one_label` runs it with more rows"}
+
 # Of those that perturb rows where others transform them.
 TELLING = {"check_estimators_pickle": "two noisy transforms differ"}
 
@@ -47,7 +55,7 @@ def results_of(estimator: Any, **more: str) -> list[dict[str, Any]]:
 
 def unexpected_failures(estimator: Any, **more: str) -> list[str]:
     """Return scikit-learn's checks that fail and are not in the table, with what they say."""
-    failed = [one for one in results_of(estimator, **more) if one["status"] == "failed"]
+    failed = [one for one in results_of(estimator, **BY_CHANCE, **more) if one["status"] == "failed"]
     return [f"{one['check_name']}: {one['exception']}" for one in failed]
 
 
@@ -65,6 +73,12 @@ def trains(model: Any) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             check_classifiers_train(kind.__name__, Declaring(**model.get_params(deep=False)), readonly_memmap=memory)
+
+
+def one_label(model: Any) -> None:
+    """Run what `check_classifiers_one_label` asks for, on many rows."""
+    rows = np.random.default_rng(0).uniform(size=(2000, 3))
+    assert (model.fit(rows, np.ones(2000)).predict(rows) == 1).all()
 
 
 NOT_FINITE = "rows and labels that are not finite are dropped, one by one: an error would depend on private values"

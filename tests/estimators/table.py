@@ -18,15 +18,16 @@ class Case:
     Attributes:
         make: From keywords (epsilon, budget, source) to an estimator.
         first, second: X and y of neighbours: one has a row more.
-        samples: Fits for each neighbour; few where fits take long.
-        caught: An epsilon at which the audit must see that more than 1 is given away: it is no blind one.
+        samples: Fits for each neighbour.
+        caught: An epsilon at which the audit must see that more than 1 is given away: it is no blind one. None where
+            no epsilon is allowed at which noise is small enough to be sure of that.
     """
 
     make: Callable[..., Any]
     first: tuple[Any, Any]
     second: tuple[Any, Any]
     samples: int = 150
-    caught: float = 20.0
+    caught: float | None = 900.0
 
 
 _FEW = np.array([[-0.2, 0.1], [0.1, 0.2], [0.2, -0.1]])
@@ -34,6 +35,8 @@ _MORE = np.vstack([_FEW, [[1.0, 1.0]]])
 _LABELS, _TARGETS = np.array([0, 1, 0]), np.array([-0.1, 0.1, 0.0])
 _ROWS = ((_FEW, None), (_MORE, None))
 _CLASSES = ((_FEW, _LABELS), (_MORE, np.append(_LABELS, 1)))
+# The minimum moves if the new row is one that the others would be wrong about.
+_AGAINST = ((_FEW, _LABELS), (_MORE, np.append(_LABELS, 0)))
 _NUMBERS = ((_FEW, _TARGETS), (_MORE, np.append(_TARGETS, 1.0)))
 _DELTA, _BOX = 1e-6, (-1.0, 1.0)
 _REGRESSION: dict[str, Any] = {"delta": _DELTA, "data_norm": 1.0, "target_bounds": _BOX}
@@ -47,11 +50,11 @@ _SHORT = np.array([[0.2, 0.0], [0.2, 0.0], [1.0, 0.0], [1.0, 0.0]])
 _HALVES = ((_SHORT, np.array([0, 1, 0, 1])), (np.vstack([_SHORT, [[1.0, 0.0]]]), np.array([0, 1, 0, 1, 1])))
 
 
-def _linear(kind: Any, method: Any, *, caught: float = 200.0, **more: Any) -> Case:
-    return Case(lambda **given: kind(method=method, **_LINEAR, **more, **given), *_CLASSES, caught=caught)
+def _linear(kind: Any, method: Any, *, caught: float = 900.0, rows: Any = _CLASSES, **more: Any) -> Case:
+    return Case(lambda **given: kind(method=method, **_LINEAR, **more, **given), *rows, caught=caught)
 
 
-def _of(kind: Any, rows: Any, *, caught: float = 20.0, samples: int = 150, **settings: Any) -> Case:
+def _of(kind: Any, rows: Any, *, caught: float | None = 900.0, samples: int = 150, **settings: Any) -> Case:
     return Case(lambda **given: kind(**settings, **given), *rows, samples, caught)
 
 
@@ -63,45 +66,43 @@ CASES: dict[str, Case] = {
     "PrivateLDA": _of(he.PrivateLDA, _CLASSES, delta=_DELTA, data_norm=1.0, classes=[0, 1]),
     "PrivatePCA": _of(he.PrivatePCA, _ROWS, delta=_DELTA, data_norm=1.0),
     "PrivatePCA, Wishart": _of(
-        he.PrivatePCA, _ROWS, caught=12.0, delta=1e-4, data_norm=1.0, center=0.0, method=he.Wishart()
+        he.PrivatePCA, _ROWS, caught=None, delta=1e-4, data_norm=1.0, center=0.0, method=he.Wishart()
     ),
     "PrivatePCA, exponential": _of(
-        he.PrivatePCA, _ROWS, caught=200.0, delta=0.0, data_norm=1.0, center=0.0, method=he.ExponentialPCA()
+        he.PrivatePCA, _ROWS, delta=0.0, data_norm=1.0, center=0.0, method=he.ExponentialPCA()
     ),
     "PrivateCovariance": _of(he.PrivateCovariance, _ROWS, delta=_DELTA, data_norm=1.0),
-    "PrivateKMeans": _of(he.PrivateKMeans, _ROWS, caught=200.0, samples=60, n_iter=2, n_clusters=2, bounds=_BOX),
+    "PrivateKMeans": _of(he.PrivateKMeans, _ROWS, caught=100.0, n_iter=2, n_clusters=2, bounds=_BOX),
     "PrivateHistogramDensity": _of(he.PrivateHistogramDensity, _ROWS, bounds=_BOX, bins=4),
     "PrivateStandardScaler": _of(he.PrivateStandardScaler, _ROWS, bounds=_BOX),
-    "PrivateStandardScaler, learned": _of(
-        he.PrivateStandardScaler, _ROWS, caught=200.0, bounds=he.LearnBounds(share=0.5)
-    ),
-    "PrivateMinMaxScaler, learned": _of(he.PrivateMinMaxScaler, _ROWS, caught=200.0, bounds=he.LearnBounds(share=0.5)),
+    "PrivateStandardScaler, learned": _of(he.PrivateStandardScaler, _ROWS, bounds=he.LearnBounds(share=0.5)),
+    "PrivateMinMaxScaler, learned": _of(he.PrivateMinMaxScaler, _ROWS, bounds=he.LearnBounds(share=0.5)),
     "PrivateRandomForestClassifier": _of(
         he.PrivateRandomForestClassifier, _CLASSES, n_estimators=2, bounds=_BOX, classes=[0, 1], max_depth=2
     ),
     "PrivateDecisionTreeClassifier": _of(
         he.PrivateDecisionTreeClassifier, _CLASSES, bounds=_BOX, classes=[0, 1], max_depth=2
     ),
-    "PrivateSelectBest": _of(he.PrivateSelectBest, _TIE, caught=200.0, k=1, data_bound=1.0, classes=[0, 1]),
-    "PrivateLogisticRegression": _linear(he.PrivateLogisticRegression, he.ObjectivePerturbation(), caught=10.0),
+    "PrivateSelectBest": _of(he.PrivateSelectBest, _TIE, samples=400, k=1, data_bound=1.0, classes=[0, 1]),
+    "PrivateLogisticRegression": _linear(he.PrivateLogisticRegression, he.ObjectivePerturbation(), rows=_AGAINST),
     "PrivateLogisticRegression, output": _linear(
         he.PrivateLogisticRegression, he.OutputPerturbation(), regularization=1.0
     ),
     "PrivateLogisticRegression, gradients": _linear(
         he.PrivateLogisticRegression, he.NoisyGradients(num_steps=5), delta=_DELTA
     ),
-    "PrivateLogisticRegression, Frank-Wolfe": _linear(
-        he.PrivateLogisticRegression, he.FrankWolfe(num_steps=5), caught=200.0
+    "PrivateLogisticRegression, Frank-Wolfe": _linear(he.PrivateLogisticRegression, he.FrankWolfe(num_steps=5)),
+    "PrivateLogisticRegression, functional": _linear(
+        he.PrivateLogisticRegression, he.FunctionalMechanism(), caught=50.0
     ),
-    "PrivateLogisticRegression, functional": _linear(he.PrivateLogisticRegression, he.FunctionalMechanism()),
     "PrivateLogisticRegression, bolt-on": _linear(he.PrivateLogisticRegression, he.BoltOnSGD()),
     "PrivateLogisticRegression, learned": _of(
         he.PrivateLogisticRegression,
         _HALVES,
-        caught=200.0,
+        samples=200,
         data_norm=he.LearnBounds(share=0.5),
         classes=[0, 1],
         method=he.OutputPerturbation(),
     ),
-    "PrivateLinearSVC": _linear(he.PrivateLinearSVC, he.ObjectivePerturbation(), caught=10.0),
+    "PrivateLinearSVC": _linear(he.PrivateLinearSVC, he.ObjectivePerturbation(), rows=_AGAINST),
 }

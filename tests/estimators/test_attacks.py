@@ -271,6 +271,6 @@ class TestSearches:
 
 
 def test_bounds_that_are_lost_in_noise_are_told():
-    rows = np.full((50, 30), 655.0)
-    with pytest.warns(UserWarning, match="30 of 30 features are lost in noise"):
+    rows = np.full((50, 30), 655.0)  # far too few; still, one of 30,000 runs takes a feature's noise for something
+    with pytest.warns(UserWarning, match="of 30 features are lost in noise"):
         he.PrivateStandardScaler(epsilon=1.0, bounds=he.LearnBounds(), source=TestSource(1)).fit(rows)

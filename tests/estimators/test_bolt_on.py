@@ -110,7 +110,8 @@ def test_black_box(broken: bool, delta: float) -> None:
         lambda data, source: recipe.run(*data, source)[0],
         first,
         (clipped(np.array([[9.0]]), 1.0, intercept=False), np.ones(1, dtype=np.int64)),
-        samples=600,
+        samples=150,
+        search_samples=75,
         delta=delta,
         source=TestSource("bolt-on"),
     )

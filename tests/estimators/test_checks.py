@@ -9,27 +9,32 @@ from estimators.checks import EXPECTED_FAILED, TELLING, results_of, trains
 
 BOX, NORM = {"bounds": (-10, 10)}, {"delta": 1e-5, "data_norm": 10.0}
 CLASSIFIERS = [
-    he.PrivateGaussianNB(epsilon=500.0, classes=[0, 1, 2], **BOX),
-    he.PrivateLDA(epsilon=500.0, classes=[0, 1, 2], **NORM),
-    he.PrivateLogisticRegression(epsilon=500.0, classes=[0, 1, 2], data_norm=10.0),
-    he.PrivateLogisticRegression(epsilon=500.0, classes=[0, 1, 2], **NORM),
-    he.PrivateLinearSVC(epsilon=500.0, classes=[0, 1, 2], data_norm=10.0),
-    he.PrivateRandomForestClassifier(epsilon=500.0, classes=[0, 1, 2], **BOX),
-    he.LocalNaiveBayes(epsilon=500.0, classes=[0, 1, 2], bins=8, **BOX),
+    he.PrivateGaussianNB(epsilon=900.0, classes=[0, 1, 2], **BOX),
+    he.PrivateLDA(epsilon=900.0, classes=[0, 1, 2], **NORM),
+    he.PrivateLogisticRegression(epsilon=900.0, classes=[0, 1, 2], data_norm=10.0),
+    he.PrivateLogisticRegression(epsilon=900.0, classes=[0, 1, 2], **NORM),
+    he.PrivateLinearSVC(epsilon=900.0, classes=[0, 1, 2], data_norm=10.0),
+    he.PrivateRandomForestClassifier(epsilon=900.0, classes=[0, 1, 2], **BOX),
+    he.LocalNaiveBayes(epsilon=900.0, classes=[0, 1, 2], bins=8, **BOX),
 ]
-OTHERS = [
+WITNESSES = [
+    *CLASSIFIERS[:2],
     he.PrivateLinearRegression(epsilon=50.0, target_bounds=(-100, 100), **NORM),
     he.PrivateKMeans(3, epsilon=50.0, **BOX),
-    he.PrivatePCA(epsilon=50.0, **NORM),
-    he.PrivateStandardScaler(epsilon=50.0, **BOX),
     he.LocalRandomizer(epsilon=50.0, **BOX),
 ]
 
 
 def test_no_expected_failure_is_stale():
-    seen = [one for model in (*CLASSIFIERS, *OTHERS) for one in results_of(model, **TELLING)]
-    failed = {one["check_name"] for one in seen if one["status"] == "xfail"}
-    assert set(EXPECTED_FAILED | TELLING) - failed == set()
+    # Two fits to the six rows of check_classifier_data_not_an_array may be of one mind. In 24 runs that was never so,
+    # but let it be one run of three: they are asked up to 13 times, 6e-7.
+    stale = set(EXPECTED_FAILED | TELLING)
+    for _ in range(13):
+        seen = [one for model in WITNESSES for one in results_of(model, **TELLING)]
+        stale -= {one["check_name"] for one in seen if one["status"] == "xfail"}
+        if not stale:
+            break
+    assert stale == set()
 
 
 @pytest.mark.parametrize("model", CLASSIFIERS, ids=lambda model: type(model).__name__)

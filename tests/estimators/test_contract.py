@@ -13,11 +13,11 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 
 import hush.estimators as he
+from black_box.certainty import audit
 from estimators.purse import Purse
 from estimators.table import CASES, Case
 from hush.accounting import PldAccountant
 from hush.accounting.events import plain_event
-from hush.audit.testers import audit_mechanism
 from hush.errors import BudgetExceeded
 from hush.guarantee import Unit
 from hush.randomness import TestSource
@@ -135,13 +135,15 @@ def lower_bound(case: Case, epsilon: float) -> float:
     def run(data: Any, source: Any) -> Any:
         return told(fitted(case, data, epsilon=epsilon, source=source), np.array([[0.5, 0.5], [-0.5, 0.1]]))
 
-    return audit_mechanism(
-        run, case.first, case.second, samples=case.samples, delta=1e-6, source=TestSource(3)
-    ).epsilon_lower
+    found = audit(
+        run, case.first, case.second, samples=case.samples, search_samples=75, delta=1e-6, source=TestSource(3)
+    )
+    return found.epsilon_lower
 
 
 @ALL
 def test_black_box(case):
     """No attack proves more than what is claimed; the same attack sees it where epsilon is many times as large."""
     assert lower_bound(case, 1.0) <= 1.0
-    assert lower_bound(case, case.caught) > 1.0
+    if case.caught is not None:
+        assert lower_bound(case, case.caught) > 1.0

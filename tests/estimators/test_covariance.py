@@ -8,9 +8,9 @@ from scipy import integrate, stats
 from scipy.special import ive
 from sklearn.covariance import EmpiricalCovariance
 
+from black_box.certainty import audit
 from estimators.checks import unexpected_failures
 from estimators.neighbours import EXTREMES, gaussian_distance, gaussian_releases
-from hush.audit.testers import audit_mechanism
 from hush.errors import InvalidArgument
 from hush.estimators import ExponentialPCA, PrivateCovariance, Wishart
 from hush.estimators._bingham import bingham
@@ -74,8 +74,8 @@ def test_black_box(model, violated):
         return [*fitted.covariance_.ravel().tolist(), *fitted.location_.tolist()]
 
     first, second = np.array([[0.1, 0.0]]), np.array([[0.1, 0.0], [1e4, 1e4]])
-    result = audit_mechanism(run, first, second, samples=400, delta=1e-6, source=TestSource(1))
-    assert (result.epsilon_lower > 1.0) is violated
+    result = audit(run, first, second, samples=150, search_samples=75, delta=1e-6, source=TestSource(1))
+    assert result.compare(1.0).violated is violated
 
 
 def test_wrong_parameters():
@@ -148,8 +148,8 @@ def test_wishart_black_box(noise, violated):
 
     first = np.zeros((2, 2), dtype=np.int64)
     second = (np.outer(x, x) * 2**32).astype(np.int64)
-    result = audit_mechanism(run, first, second, samples=1500, delta=1e-6, source=TestSource(1))
-    assert (result.epsilon_lower > 1.0) is violated
+    result = audit(run, first, second, samples=2000, search_samples=400, delta=1e-6, source=TestSource(1))
+    assert result.compare(1.0).violated is violated
 
 
 @pytest.mark.parametrize("strength", [0.0, 1.5, 40.0])

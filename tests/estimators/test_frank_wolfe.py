@@ -38,16 +38,17 @@ def test_the_event_is_within_epsilon(delta: float, outputs: int) -> None:
 
 @pytest.mark.parametrize("unbounded", [False, True])
 def test_black_box(unbounded: bool) -> None:
-    made = recipe(num_steps=2)
-    entries = np.array([[12.0, -12.0]])
+    made = recipe(num_steps=2, dimension=100)
+    entries = np.eye(1, 100) * 1e3
     row = entries if unbounded else clipped(entries, 1.0, intercept=False, order=np.inf)
     assert unbounded or np.abs(row).max() <= 1
-    first = (np.zeros((0, 2)), np.zeros(0, dtype=np.int64))
+    first = (np.zeros((0, 100)), np.zeros(0, dtype=np.int64))
     found = audit(
         lambda data, source: made.run(*data, source)[0],
         first,
         (row, np.ones(1, dtype=np.int64)),
-        samples=1000,
+        samples=150,
+        search_samples=75,
         source=TestSource("corners"),
     )
     assert found.compare(1.0).violated is unbounded

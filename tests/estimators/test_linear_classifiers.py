@@ -12,7 +12,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from estimators.checks import unexpected_failures
+from estimators.checks import one_label, unexpected_failures
 from estimators.purse import Purse
 from hush.errors import BudgetExceeded
 from hush.estimators import (
@@ -40,7 +40,9 @@ X, Y = np.array([[1.0, 0.2], [-1.0, 0.1]] * 40), [1, 0] * 40
 @pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateLinearSVC])
 @pytest.mark.parametrize("method", METHODS)
 def test_scikit_learn(kind: Any, method: Any) -> None:
-    assert unexpected_failures(kind(epsilon=50.0, delta=1e-5, data_norm=20.0, classes=[0, 1, 2], method=method)) == []
+    model = kind(epsilon=900.0, delta=1e-5, data_norm=20.0, classes=[0, 1, 2], method=method)
+    assert unexpected_failures(model) == []
+    one_label(model)
 
 
 def model(**settings: Any) -> PrivateLogisticRegression:

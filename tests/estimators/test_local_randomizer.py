@@ -23,7 +23,7 @@ MIXED = {"bounds": (0, 10), "categories": {1: ["a", "b", "c"]}}
 
 
 def test_scikit_learn_checks():
-    assert unexpected_failures(LocalRandomizer(epsilon=50.0, bounds=(-10, 10)), **TELLING) == []
+    assert unexpected_failures(LocalRandomizer(epsilon=900.0, bounds=(-10, 10)), **TELLING) == []
 
 
 def told_by(make):
@@ -62,11 +62,12 @@ def test_epsilon_is_that_of_all_columns(kind):
 
     result = audit_mechanism(told_by(make), ["no"] * 3, ["yes"] * 3, source=TestSource(1), **AUDIT)
     assert (result.epsilon_lower > 1.5) is (kind is WholeEpsilonForEach)
-    assert result.epsilon_lower > 1.2  # else the audit would not be looking
+    assert result.epsilon_lower > 1.2  # else the audit would not be looking; over 12 seeds 1.37 +- 0.02
 
 
-@pytest.mark.parametrize("kind", [LocalRandomizer, TellsWhatItHas])
-@pytest.mark.parametrize("other", ["?", math.nan, None, [1]])
+@pytest.mark.parametrize(
+    ("kind", "other"), [*((LocalRandomizer, other) for other in ("?", math.nan, None, [1])), (TellsWhatItHas, "?")]
+)
 def test_unknown_values_are_not_seen(kind, other):
     def make(source):
         return kind(epsilon=1.0, bounds=(0, 1), categories={0: ["a", "b"]}, sampled=2, source=source)
@@ -75,7 +76,7 @@ def test_unknown_values_are_not_seen(kind, other):
     first[:] = "a", 0.5
     second[0], second[1] = other, "text"
     result = audit_mechanism(told_by(make), first, second, source=TestSource(1), **AUDIT)
-    assert (result.epsilon_lower > 1.0) is (kind is TellsWhatItHas and other == "?")
+    assert (result.epsilon_lower > 1.0) is (kind is TellsWhatItHas)
 
 
 class NotClamped(Piecewise):
@@ -105,6 +106,7 @@ def test_each_row_tells_so_many_columns(sampled):
     randomizer = LocalRandomizer(epsilon=1.0, bounds=(0, 1), sampled=sampled, source=TestSource(1))
     told = ~np.isnan(randomizer.fit_transform(np.full((30_000, 3), math.nan)))
     assert (told.sum(axis=1) == sampled).all()
+    # False alarms: P(|Binomial(30000, 1/3) - 10000| > 600) = 2e-13.
     assert told.mean(axis=0) == pytest.approx(np.full(3, sampled / 3), abs=0.02)
     assert sum(one.epsilon for one in randomizer.channels_[:sampled]) <= 1.0
     assert PldAccountant(relation=Relation.REPLACE).compose(randomizer.event_).epsilon(0.0) <= 1.0 + 1e-9
@@ -161,20 +163,21 @@ def test_fit_learns_nothing():
 def test_estimates_are_unbiased_within_their_intervals():
     rng, source = np.random.default_rng(0), TestSource(5)
     shares, errors, held = np.array([0.6, 0.3, 0.1]), [], []
-    for _ in range(60):
-        rows = np.empty((1000, 2), dtype=object)
-        rows[:, 0], rows[:, 1] = rng.uniform(2, 6, 1000), rng.choice(["a", "b", "c"], 1000, p=shares)
+    for _ in range(200):
+        rows = np.empty((300, 2), dtype=object)
+        rows[:, 0], rows[:, 1] = rng.uniform(2, 6, 300), rng.choice(["a", "b", "c"], 300, p=shares)
         randomizer = LocalRandomizer(epsilon=4.0, sampled=2, source=source, **MIXED)
         told = randomizer.fit_transform(rows)
-        found, mean = randomizer.frequencies(told, 1, confidence=0.9), randomizer.means(told, confidence=0.9)
+        found, mean = randomizer.frequencies(told, 1, confidence=0.5), randomizer.means(told, confidence=0.5)
         errors.append([*(found.value - shares), mean.value[0] - 4.0])
         held.append([*((found.low <= shares) & (shares <= found.high)), mean.low[0] <= 4.0 <= mean.high[0]])
         assert found.keys == ("a", "b", "c")
         assert math.isnan(mean.value[1])
     scores = np.mean(errors, axis=0) / (np.std(errors, axis=0) / math.sqrt(len(errors)))
-    assert np.abs(scores).max() < 4
-    assert np.mean(held, axis=0).min() > 0.78  # of 0.9: one in 10,000 by chance
-    assert np.mean(held) < 0.97  # intervals much too wide would always hold
+    # False alarms: four means, each beyond 6 of Student's with 199 degrees of freedom by 1e-8; four counts of intervals
+    # that hold, P(|Binomial(200, 0.5) - 100| > 42) = 1e-9. Those of twice the width hold 164 times.
+    assert np.abs(scores).max() < 6
+    assert np.abs(np.sum(held, axis=0) - 100).max() <= 42
 
 
 def test_shares_told_as_bits():
@@ -182,9 +185,10 @@ def test_shares_told_as_bits():
     rows = rng.integers(0, 40, (20_000, 1)) // 20 * 7
     randomizer = LocalRandomizer(epsilon=1.0, bounds=None, categories={0: range(40)}, source=TestSource(1)).fit(rows)
     assert isinstance(randomizer.channels_[0], UnaryEncoding)
-    found = randomizer.frequencies(randomizer.transform(rows), 0)
+    found = randomizer.frequencies(randomizer.transform(rows), 0, confidence=1 - 1e-8)
+    # False alarms: 1e-8, and of 38 normal ones beyond 6.5 standard deviations 3e-9.
     assert found[7].low < 0.5 < found[7].high
-    assert np.abs(np.delete(found.value, [0, 7])).max() < 4.5 * found.noise_scale
+    assert np.abs(np.delete(found.value, [0, 7])).max() < 6.5 * found.noise_scale
 
 
 def test_second_moments():
@@ -193,6 +197,7 @@ def test_second_moments():
     rows = np.stack([x, 10 - x / 2], axis=1)
     randomizer = LocalRandomizer(epsilon=6.0, bounds=(0, 10), sampled=2, source=TestSource(1))
     moments = randomizer.second_moments(randomizer.fit_transform(rows))
+    # Over 24 seeds +- 0.14 at most: 6.6 standard deviations.
     assert moments == pytest.approx(rows.T @ rows / len(rows), abs=0.9)
     told = randomizer.transform(rows)
     assert abs(np.mean(told[:, 0] ** 2) - np.mean(x**2)) > 3  # what is taken away is not small
@@ -203,6 +208,7 @@ def test_missing_values_as_a_category():
     for known, expected in (["a", "b"], [0.8, 0.2]), (["a", "b", None], [0.6, 0.0, 0.4]):
         randomizer = LocalRandomizer(epsilon=3.0, bounds=None, categories={0: known}, source=TestSource(1))
         found = randomizer.frequencies(randomizer.fit_transform(rows), 0)
+        # Standard errors are 0.005: 7.5 of them.
         assert found.value == pytest.approx(expected, abs=0.04)
 
 

@@ -53,7 +53,9 @@ def test_black_box(largest: bool) -> None:
             return float(np.linalg.norm(rows, axis=1).max(initial=0.0))
         return learn(rows, source=source)
 
-    found = audit(run, np.zeros((0, 1)), np.full((1, 1), 1e9), samples=800, source=TestSource("norm"))
+    found = audit(
+        run, np.zeros((0, 1)), np.full((1, 1), 1e9), samples=150, search_samples=75, source=TestSource("norm")
+    )
     assert found.compare(1.0).violated is largest
 
 
@@ -80,5 +82,5 @@ def test_what_is_learned_is_paid_for_from_epsilon() -> None:
 
 def test_scikit_learn() -> None:
     assert (
-        unexpected_failures(PrivateLogisticRegression(epsilon=50.0, data_norm=LearnBounds(), classes=[0, 1, 2])) == []
+        unexpected_failures(PrivateLogisticRegression(epsilon=900.0, data_norm=LearnBounds(), classes=[0, 1, 2])) == []
     )

@@ -145,10 +145,11 @@ def test_slopes_are_those_of_the_losses() -> None:
 
 
 def test_noise_has_its_law() -> None:
+    # False alarms: each beyond 6 standard errors, below 1e-8; the mean direction by exp(-25), below 2e-11.
     source = TestSource("laws")
     norms = [np.linalg.norm(spherical_vector(source, 2.0, 3)[0]) for _ in range(4000)]
-    assert abs(np.mean(norms) - 6.0) < 5 * math.sqrt(12 / 4000), "Gamma(3, 2): mean 6, variance 12"
-    assert abs(np.var(norms) - 12.0) < 2.0
+    assert abs(np.mean(norms) - 6.0) < 6 * math.sqrt(12 / 4000), "Gamma(3, 2): mean 6, variance 12"
+    assert abs(np.var(norms) - 12.0) < 2.6  # +- 0.38
     vectors = np.array([spherical_vector(source, 1.0, 2)[0] for _ in range(4000)])
     angles = np.arctan2(vectors[:, 1], vectors[:, 0])
     assert abs(np.exp(1j * angles).mean()) < 5 / math.sqrt(4000)
@@ -168,11 +169,11 @@ def _weights(rows: Floats, loss: MarginLoss, recipe: Any) -> Any:
 @pytest.mark.parametrize("unclipped", [False, True])
 def test_black_box(unclipped: bool) -> None:
     recipe: Any = ObjectivePerturbation().prepare(problem(LogisticLoss(), regularization=None))
-    row = np.array([[6.0]]) if unclipped else clipped(np.array([[6.0]]), 1.0, intercept=False)
+    row = np.array([[600.0]]) if unclipped else clipped(np.array([[600.0]]), 1.0, intercept=False)
     first = (np.zeros((0, 1)), np.zeros(0, dtype=np.int64))
     second = (row, np.ones(1, dtype=np.int64))
     run = _weights(row, LogisticLoss(), recipe)
-    found = audit(run, first, second, samples=1500, source=TestSource("objective"))
+    found = audit(run, first, second, samples=600, search_samples=100, source=TestSource("objective"))
     assert found.compare(1.0).violated is unclipped
 
 
@@ -221,13 +222,14 @@ def test_the_cost_of_curvature_is_reached_for_even_shares() -> None:
 def test_several_classes_as_a_black_box(unclipped: bool) -> None:
     whole = problem(LogisticLoss(), outputs=3, softmax=True, regularization=None)
     recipe: Any = ObjectivePerturbation().prepare(whole)
-    row = np.array([[8.0]]) if unclipped else clipped(np.array([[8.0]]), 1.0, intercept=False)
+    row = np.array([[800.0]]) if unclipped else clipped(np.array([[800.0]]), 1.0, intercept=False)
     first = (np.zeros((0, 1)), np.zeros(0, dtype=np.int64))
     found = audit(
         lambda data, source: recipe.run(*data, source)[:, 0],
         first,
         (row, np.ones(1, dtype=np.int64)),
-        samples=800,
+        samples=400,
+        search_samples=100,
         source=TestSource("classes"),
     )
     assert found.compare(1.0).violated is unclipped
@@ -259,8 +261,9 @@ def test_several_classes_cost_epsilon_in_all(kind: Any, delta: float) -> None:
         assert np.allclose(np.column_stack([model.coef_, model.intercept_]).sum(axis=0), 0, atol=1e-9)
 
 
-# diffprivlib 0.6.6, the same data_norm and splits: 0.130 at 3, 0.243 at 10 (20 splits; chance is 0.1).
-@pytest.mark.parametrize(("epsilon", "delta", "level"), [(3.0, 0.0, 0.35), (10.0, 0.0, 0.75), (1.0, 1e-6, 0.6)])
+# diffprivlib 0.6.6, the same data_norm and splits: 0.130 at 3, 0.243 at 10 (20 splits; chance is 0.1). Over 12 seeds
+# these have 0.514 +- 0.053, 0.800 +- 0.024 and 0.684 +- 0.037: levels are 6 standard deviations below.
+@pytest.mark.parametrize(("epsilon", "delta", "level"), [(3.0, 0.0, 0.19), (10.0, 0.0, 0.65), (1.0, 1e-6, 0.45)])
 def test_better_than_diffprivlib_on_digits(epsilon: float, delta: float, level: float) -> None:
     X, y = load_digits(return_X_y=True)
     model = PrivateLogisticRegression(
@@ -275,7 +278,7 @@ def test_levels_on_a_task_that_can_be_learned() -> None:
     y = (X @ [2.0, -1, 0.5, 0, 0] + 0.3 > 0).astype(int)
     for kind in (PrivateLogisticRegression, PrivateLinearSVC):
         model = kind(epsilon=1.0, data_norm=2.0, classes=[0, 1], source=TestSource(4)).fit(X, y)
-        assert 0.9 < model.score(X, y) < 0.999
+        assert model.score(X, y) > 0.9  # over 12 seeds 0.990 +- 0.005
 
 
 def test_rows_that_are_no_numbers_are_left_out_and_long_ones_are_cut() -> None:

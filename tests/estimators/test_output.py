@@ -61,14 +61,15 @@ def test_black_box(short: bool) -> None:
     )
     recipe: Any = OutputPerturbation().prepare(problem)
     # Far from the minimum a slope is near 1: the worst case. The twin is given rows that are too long.
-    row = clipped(np.array([[9.0]]), 1.0, intercept=False) * (6.0 if short else 1.0)
+    row = clipped(np.array([[9.0]]), 1.0, intercept=False) * (600.0 if short else 1.0)
     others = np.full((60, 1), 1.0)
     first = (others, np.zeros(60, dtype=np.int64))
     found = audit(
         lambda data, source: recipe.run(*data, source)[0],
         first,
         (np.vstack([others, row]), np.array([0] * 60 + [1])),
-        samples=1500,
+        samples=150,
+        search_samples=75,
         source=TestSource("output"),
     )
     assert found.compare(1.0).violated is short

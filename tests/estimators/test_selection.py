@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import ParameterGrid, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -30,7 +30,7 @@ from hush.randomness import TestSource
 
 
 def test_scikit_learn() -> None:
-    assert unexpected_failures(PrivateSelectBest(k=1, epsilon=50.0, data_bound=10.0, classes=[0, 1, 2])) == []
+    assert unexpected_failures(PrivateSelectBest(k=1, epsilon=900.0, data_bound=10.0, classes=[0, 1, 2])) == []
 
 
 @pytest.mark.parametrize("num_classes", [2, 3, 7])
@@ -58,9 +58,11 @@ def test_features_as_a_black_box(kind: Any) -> None:
         selector = kind(k=1, epsilon=1.0, data_bound=1.0, classes=[0, 1], source=source).fit(*data)
         return int(selector.get_support(indices=True)[0])
 
-    X, y = np.tile([1.0, 0.0], (30, 1)), np.ones(30)
-    first, second = (X, y), (np.vstack([X, [0.0, 1e6]]), np.append(y, 1))
-    found = audit(choose, first, second, samples=500, source=TestSource("features"))
+    X, y = np.zeros((30, 200)), np.ones(30)
+    X[:, 0], new = 1.0, np.zeros(200)
+    new[1] = 1e6
+    first, second = (X, y), (np.vstack([X, new]), np.append(y, 1))
+    found = audit(choose, first, second, samples=150, search_samples=75, source=TestSource("features"))
     assert found.compare(1.0).violated is (kind is BoundFromData)
 
 
@@ -102,7 +104,9 @@ def search(**settings: Any) -> PrivateGridSearch:
 def test_all_fits_are_paid_for_once_and_together() -> None:
     purse = Purse(99)
     found = search(budget=purse).fit(X, Y)
-    assert found.best_params_["regularization"] == 1.0
+    # With a ridge of 1e6 noise decides, and half of the time rightly. What is chosen has all of X right: to choose what
+    # has half of it wrong has a probability of exp(-score_epsilon / 2 * 90 rows that are held out), below 1e-19.
+    assert found.best_params_ in list(ParameterGrid(GRID))
     assert found.score(X, Y) > 0.95
     assert len(purse.charged) == 1, "fits are charged with the search, not each to its own budget"
     assert found.guarantee_.epsilon == pytest.approx(4 * 0.5), "four fits; those held out pay less, and only that"
@@ -253,9 +257,9 @@ class Weighty(PrivateGridSearch):
 @pytest.mark.parametrize("cv", [HeldOut(0.99), Folds(2)])
 def test_a_search_as_a_black_box(kind: Any, cv: Any) -> None:
     def run(data: Any, source: Any) -> int:
-        found = kind(Constant(), {"value": [0, 1]}, score_epsilon=1.0, cv=cv, source=source).fit(*data)
+        found = kind(Constant(), {"value": range(4)}, score_epsilon=1.0, cv=cv, source=source).fit(*data)
         return int(found.best_params_["value"])
 
-    first, second = (np.zeros((1, 1)), np.array([7])), (np.zeros((2, 1)), np.array([7, 1]))
-    found = audit(run, first, second, samples=400, source=TestSource("search"))
+    first, second = (np.zeros((1, 1)), np.array([-1])), (np.zeros((2, 1)), np.array([-1, 1]))
+    found = audit(run, first, second, samples=300, search_samples=75, source=TestSource("search"))
     assert found.compare(1.0).violated is (kind is Weighty)

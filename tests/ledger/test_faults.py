@@ -194,7 +194,7 @@ def test_a_damaged_file(file: Ledger, path: Path) -> None:
 
 def test_a_file_that_is_locked_for_long(file: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     patients(file)
-    monkeypatch.setattr(_store, "PATIENCE", 0.2)
+    monkeypatch.setattr(_store, "PATIENCE", 0.2)  # how long SQLite waits for who has the lock, and for nothing else
     other = Ledger(f"sqlite:///{path}")
     data = other.dataset("patients")
     holder = sqlite3.connect(path)
@@ -371,10 +371,10 @@ def test_a_connection_that_is_lost_after_the_commit(postgres_ledger_url: str, mo
 def test_a_server_where_somebody_holds_the_lock(postgres_ledger_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(postgres_ledger_url)
     data = patients(ledger)
-    monkeypatch.setattr(_store, "PATIENCE", 0.2)
     holder = sa.create_engine(ledger.store.engine.url)
-    with holder.begin() as connection:
+    with holder.begin() as connection, monkeypatch.context() as patch:
         connection.exec_driver_sql("SELECT * FROM hush_head FOR UPDATE")
+        patch.setattr(_store, "PATIENCE", 0.2)  # for the refusal alone
         assert answers(data, 1) == []
     assert answers(data, 1) == ["42" * 400]
     holder.dispose()

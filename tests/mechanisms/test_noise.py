@@ -125,5 +125,6 @@ def test_the_staircase_beats_laplace() -> None:
     stairs, laplace = Staircase(epsilon=4.0, sensitivity=1.0), Laplace(epsilon=4.0, sensitivity=1.0)
     sizes = [np.mean([abs(m.release(0.0, source).value) for _ in range(4000)]) for m in (stairs, laplace)]
     # Geng & Viswanath 2014, Theorem 4: e^(eps/2) / (e^eps - 1) against 1 / eps.
-    assert sizes[0] == pytest.approx(math.exp(2) / math.expm1(4), rel=0.1)
+    # Means of 4,000 deviate by 2.7 % and 1.6 %: 7.5 and 6.3 standard deviations, false alarms 1e-9.
+    assert sizes[0] == pytest.approx(math.exp(2) / math.expm1(4), rel=0.2)
     assert sizes[1] == pytest.approx(0.25, rel=0.1)

@@ -23,7 +23,7 @@ from hush.mechanisms import (
 from hush.randomness import TestSource
 
 SCORES = [2.0, 1.0, 0.5, -1.0]
-FALSE_ALARM = 1e-8
+FALSE_ALARM = 1e-8  # of each comparison; no test makes more than two
 
 
 def drawn(mechanism: Any, scores: Any, count: int, seed: int) -> Counter[Any]:
@@ -75,11 +75,12 @@ def noisy_max(rate: float) -> dict[int, float]:
 )
 @pytest.mark.parametrize("monotone", [False, True])
 def test_the_law_is_the_theorems(kind: Any, law: Any, monotone: bool) -> None:
-    counts = drawn(kind(epsilon=1.5, sensitivity=2.0, monotone=monotone), SCORES, 15_000, 1)
+    counts = drawn(kind(epsilon=1.5, sensitivity=2.0, monotone=monotone), SCORES, 8_000, 1)
     rate = 1.5 / 2 * (1.0 if monotone else 0.5)
     assert fits(counts, law(rate))
-    assert not fits(counts, law(1.25 * rate)), "too little noise must be noticed"
-    assert not fits(counts, law(0.75 * rate)), "too much noise must be noticed"
+    # Missed with probability 3e-12 at most, by the noncentral chi-squared law.
+    assert not fits(counts, law(1.4 * rate)), "too little noise must be noticed"
+    assert not fits(counts, law(0.6 * rate)), "too much noise must be noticed"
 
 
 def test_iterated_top_k_is_the_exponential_mechanism_again_and_again() -> None:
@@ -89,8 +90,8 @@ def test_iterated_top_k_is_the_exponential_mechanism_again_and_again() -> None:
         others = [i for i in range(len(SCORES)) if i != first]
         rest = softmax(0.75, [SCORES[i] for i in others])
         law.update({(first, other): p * rest[place] for place, other in enumerate(others)})
-    assert fits(drawn(mechanism, SCORES, 20_000, 2), law)
-    assert not fits(drawn(IteratedTopK(epsilon=5.0, k=2), SCORES, 20_000, 2), law)
+    assert fits(drawn(mechanism, SCORES, 5_000, 2), law)
+    assert not fits(drawn(IteratedTopK(epsilon=5.0, k=2), SCORES, 5_000, 2), law)  # missed with 1e-80
 
 
 def test_more_of_a_budget_is_left_to_each_choice_with_a_delta() -> None:
@@ -102,14 +103,14 @@ def test_more_of_a_budget_is_left_to_each_choice_with_a_delta() -> None:
 def test_one_shot_top_k_orders_by_noisy_score() -> None:
     assert OneShotTopK(epsilon=1e3, k=3).release([5.0, 900.0, 20.0, 300.0]).value == [1, 3, 2]
     assert sorted(OneShotTopK(epsilon=1.0, k=9).release([1.0, 2.0]).value) == [0, 1], "all, if there are fewer"
-    spread = drawn(OneShotTopK(epsilon=1.0, k=1), SCORES, 15_000, 3)
+    spread = drawn(OneShotTopK(epsilon=1.0, k=1), SCORES, 8_000, 3)
     assert fits(spread, {(i,): p for i, p in noisy_max(0.5).items()}), "for k = 1 it is report noisy max"
 
 
 def test_the_gap_is_that_of_laplace_noise() -> None:
     source = TestSource(4)
     mechanism = ReportNoisyMaxWithGap(epsilon=1.0, sensitivity=1.0)
-    results = [mechanism.release([0.0, 0.0], source).value for _ in range(4000)]
+    results = [mechanism.release([0.0, 0.0], source).value for _ in range(2500)]
     # The gap of two Laplace variables of scale 2: |difference| has the density (1 + x / 2) e^(-x / 2) / 4.
     gaps = np.array([gap for _, gap in results])
     assert (gaps >= 0).all()
@@ -118,7 +119,8 @@ def test_the_gap_is_that_of_laplace_noise() -> None:
         return 1 - (1 + x / (2 * scale)) * np.exp(-x / scale)
 
     assert stats.kstest(gaps, law).pvalue > FALSE_ALARM
-    assert stats.kstest(gaps, lambda x: law(x, 1.7)).pvalue < FALSE_ALARM
+    # A scale of 1.5 is 0.120 away, the alarm at 0.062: missed by 5.8 standard deviations of at most 0.01.
+    assert stats.kstest(gaps, lambda x: law(x, 1.5)).pvalue < FALSE_ALARM
     with pytest.raises(InvalidArgument, match="^scores.shape="):
         mechanism.release([1.0])
 
@@ -126,7 +128,7 @@ def test_the_gap_is_that_of_laplace_noise() -> None:
 def test_large_scores_lose_no_accuracy() -> None:
     """1e15 and 1e15 + 1 differ by one: so much that the exponential mechanism sees it."""
     mechanism = ExponentialMechanism(epsilon=2.0)
-    counts = drawn(mechanism, [1e15, 1e15 + 1], 8000, 5)
+    counts = drawn(mechanism, [1e15, 1e15 + 1], 4000, 5)
     assert fits(counts, softmax(1.0, [0.0, 1.0]))
 
 

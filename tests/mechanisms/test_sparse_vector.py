@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -50,20 +51,23 @@ def test_the_noisy_threshold_is_drawn_once_and_queries_have_their_own_noise() ->
     mechanism = AboveThreshold(epsilon=1.0, count=2)
     source = TestSource(11)
     first, both = 0, 0
-    for _ in range(4000):
+    for _ in range(8000):
         session = mechanism.start(0.0, source)
         a, b = session.ask(0.0), session.ask(0.0)
         first, both = first + a, both + (a and b)
-    assert 0.45 < first / 4000 < 0.55
-    assert 0.27 < both / 4000 < 0.45, "independent would be 0.25, the same noise 0.5"
+    # Probabilities 1/2 and, by integration over the threshold, 0.3039. False alarms: 3e-8, of P(both < 0.276). Of
+    # independent answers 6e-8 pass.
+    assert 0.45 < first / 8000 < 0.55
+    assert 0.276 < both / 8000 < 0.45, "independent would be 0.25, the same noise 0.5"
 
 
 def test_values_have_fresh_noise() -> None:
     mechanism = NumericSparseVector(epsilon=2.0)
     source = TestSource(12)
     errors = np.array([mechanism.start(0.0, source).ask(500.0) - 500.0 for _ in range(3000)])
+    # Laplace noise of scale 1: the means of 3,000 deviate by 0.018 and 0.026, so 8.2 and 7.7 standard deviations.
     assert np.abs(errors).mean() == pytest.approx(mechanism._scales[2] * mechanism._grid.spacing, rel=0.15)
-    assert abs(errors.mean()) < 0.1, "noise of the comparison would show as a bias"
+    assert abs(errors.mean()) < 0.2, "noise of the comparison would show as a bias"
 
 
 def test_sessions_cannot_be_duplicated() -> None:
@@ -75,13 +79,17 @@ def test_sessions_cannot_be_duplicated() -> None:
 
 def test_a_forked_session_does_not_answer() -> None:
     session = AboveThreshold(epsilon=1.0).start(0.0)
-    child = os.fork()
+    with warnings.catch_warnings():  # from Python 3.12 on: other threads of the test run may exist
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:
+        status = 0
         try:
             session.ask(1.0)
         except HushError:
-            os._exit(7)
-        os._exit(0)
+            status = 7
+        finally:  # whatever happens, this is not a second run of the tests
+            os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     session.ask(1.0)
 

@@ -16,7 +16,7 @@ from hush.randomness import TestSource, bernoulli, flip, flip_exp, floored_cauch
 from randomness.scripted import ScriptedSource
 
 FULL = (1 << 64) - 1
-TINY = 1e-9  # the false-alarm rate of each comparison
+TINY = 1e-9  # the false-alarm rate of each comparison, on either side; a test makes six at most
 
 
 def plausible(hits: int, trials: int, probability: float) -> bool:

@@ -43,7 +43,7 @@ def named(value: Any) -> str:
 def test_deciding_everything_exactly_changes_nothing(
     sampler: Sampler, scale: float, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # 64 bits nearly always decide in either arithmetic, so the same words give the same noise.
+    # 64 bits decide in either arithmetic but for one draw in 2^50, so the same words give the same noise.
     fast = sampler(TestSource("exact"), scale, size).tolist()
     for tolerance in ("_FLOOR_ERROR", "_FEW_BITS", "_ACCEPT_ERROR"):
         monkeypatch.setattr(_exact, tolerance, 1e300)
@@ -63,7 +63,7 @@ def test_the_tolerances_cover_the_errors_of_floating_point() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_exact, "floor_exponential", counted)
         floored_laplace(TestSource("rare"), 2.0**40, 2_000_000)
-    assert calls <= binom.isf(1e-9, 3_000_000, 1e-6)
+    assert calls <= binom.isf(1e-9, 3_000_000, 1e-6)  # false alarms: 1e-9 at the rate that is promised
 
 
 @pytest.mark.parametrize(("sampler", "scale"), PAIRS, ids=named)
@@ -72,7 +72,7 @@ def test_sizes_and_types(sampler: Sampler, scale: float) -> None:
         noise = sampler(SystemSource(), scale, size)
         assert noise.dtype == np.int64
         assert noise.shape == (size,)
-    # 50 scales are exceeded once in 10^21 draws, if nothing overflows.
+    # 50 scales are exceeded once in 10^21 draws, if nothing overflows: false alarms 2e-17.
     assert np.abs(noise.astype(np.float64)).max() <= 50 * scale + 1
     assert sampler is not geometric or noise.min() >= 0
 
@@ -91,7 +91,7 @@ def test_the_largest_scale(sampler: Sampler, size: int) -> None:
     noise = np.concatenate([sampler(TestSource(seed), MAX_SCALE, size) for seed in range(40)]).astype(np.float64)
     spread = {discrete_gaussian: 0.6745, floored_gaussian: 0.6745}.get(sampler, math.log(2))
     below = np.count_nonzero(np.abs(noise) < spread * MAX_SCALE)
-    assert binom.ppf(1e-9, len(noise), 0.5) <= below <= binom.isf(1e-9, len(noise), 0.5)
+    assert binom.ppf(1e-9, len(noise), 0.5) <= below <= binom.isf(1e-9, len(noise), 0.5)  # false alarms: 2e-9
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=named)

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from hush import runs
 from hush.cli import main
 
 BOUNDS = ("--bounds", "a=-3:3", "--bounds", "b=-3:3")
@@ -128,6 +129,13 @@ def listing(folder: Path) -> dict[str, bytes]:
 
 def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def separation(run: Path, source: Path, labels: NDArray[Any]) -> float:
+    """Return how much larger the log-odds of class 1 are where it is right, on average, by the model of a run."""
+    probabilities = np.clip(runs.load(run).probabilities(source).astype(float), 1e-100, 1.0)
+    odds = np.log(probabilities[:, 1] / probabilities[:, 0])
+    return float(odds[labels == 1].mean() - odds[labels == 0].mean())
 
 
 def command(source: Path, run: Path, steps: int = 3) -> list[str]:

@@ -143,8 +143,9 @@ def test_flags_win_over_the_schema(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_models(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, run = files.write_npz(tmp_path / "images.npz"), tmp_path / "run"
     files.train(capsys, source, "--classes", "0,1", "--model", model, "--epsilon", 3, "--output", run)
-    again = runs.load(run)
-    assert len(set(again.predict(source))) == 2  # it has learned something
+    # It has learned something. The logarithm of that number was 4.3 +- 0.14 in 25 runs with a cnn, and 4.2 +- 0.04 or
+    # more with the others: 31 standard deviations above that of 1.
+    assert files.separation(run, source, files.pictures(300)[1]) > 1
 
 
 def test_a_model_of_ones_own(
@@ -158,7 +159,9 @@ def test_a_model_of_ones_own(
     monkeypatch.setattr("sys.path", ["", *__import__("sys").path])
     own = ("--target", "y", *files.DECLARED, "--model", "own_model_of_a_test:make", "--epsilon", 3, "--output", run)
     files.train(capsys, source, *own)
-    assert set(runs.load(run).predict(source)) == {"0", "1"}
+    assert set(runs.load(run).predict(source)) <= {"0", "1"}
+    # The logarithm of that number was 1.97 +- 0.03 in 25 runs.
+    assert files.separation(run, source, files.numbers()[1]) > 1
 
 
 def test_full_batches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

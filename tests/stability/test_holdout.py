@@ -27,6 +27,7 @@ def itself(values):
 
 class TestAnswers:
     def test_where_both_agree_the_answer_is_that_of_the_training_rows_and_free(self):
+        # Laplace noise of scales 0.0023 and 0.0049 takes one of 50 comparisons across 0.09 with probability 3e-7.
         holdout = made(np.full(5000, 0.3), np.full(5000, 0.31))
         answers = [holdout.ask(itself) for _ in range(50)]
         assert all(not answer.overfitted and abs(answer.value - 0.3) < 1e-8 for answer in answers)
@@ -36,7 +37,7 @@ class TestAnswers:
         holdout = made(np.full(5000, 0.9), np.full(5000, 0.3), max_overfits=2)
         answer = holdout.ask(itself)
         assert answer.overfitted
-        assert 0 < abs(answer.value - 0.3) < 0.05
+        assert 0 < abs(answer.value - 0.3) < 0.05  # Laplace noise of scale 0.0008: e^-62
         assert holdout.ask(itself).value != answer.value
         with pytest.raises(BudgetExceeded):
             holdout.ask(itself)
@@ -50,15 +51,16 @@ class TestAnswers:
             assert abs(means[0] - means[1]) <= (1 + 1e-6) / 5000
 
     def test_errors_of_a_query_tell_nothing_of_a_row(self):
+        # Laplace noise of scale 0.0025: more than 0.1 with probability e^-40.
         seen, unseen = ["1"] * 20, ["0"] * 10 + ["Bob"] + ["1"] * 9
-        assert made(seen, unseen, tolerance=0.3, epsilon=50.0).ask(itself).value == pytest.approx(0.45, abs=0.1)
+        assert made(seen, unseen, tolerance=0.3, epsilon=200.0).ask(itself).value == pytest.approx(0.45, abs=0.1)
 
         def picky(values):
             if "Bob" in values:
                 raise KeyError(values)
             return [value == "1" for value in values]
 
-        assert made(seen, unseen, tolerance=0.3, epsilon=50.0).ask(picky).value == pytest.approx(0.45, abs=0.1)
+        assert made(seen, unseen, tolerance=0.3, epsilon=200.0).ask(picky).value == pytest.approx(0.45, abs=0.1)
 
     def test_a_holdout_that_is_used_up_is_not_looked_at(self):
         looked = []
@@ -132,22 +134,27 @@ def test_one_replaced_row_moves_what_is_told_by_no_more_than_epsilon(cheat):
     def told(rows, source):
         return np.array(session(rows, source, cheat=cheat))
 
-    result = audit_mechanism(told, one, other, samples=1200, source=TestSource(3))
+    # False alarms: 1e-7. The cheat is shown to have 2.51 or so, with a standard deviation of 0.05 over seeds.
+    result = audit_mechanism(told, one, other, samples=500, confidence=1 - 1e-7, source=TestSource(3))
     assert (result.epsilon_lower > 1.0) == cheat
 
 
 class TestTheExperimentOfThePaper:
-    """Labels are coins. Features are chosen by the training rows, and kept if the holdout agrees about their sign."""
+    """Labels are coins. Features are chosen by the training rows, and kept if the holdout agrees about their sign.
+
+    Over 30 seeds the naive holdout says 0.662, with a standard deviation of 0.0105: 6.9 of them above 0.59. What the
+    other says is a share of 2,000 coins, of 0.0112, and noise of 0.002: within 6.6 of them.
+    """
 
     def accuracy(self, *, private):
         rng = np.random.default_rng(3)
-        n, d, k = 4000, 2000, 200
+        n, d, k = 2000, 2400, 800
         x = rng.standard_normal((2 * n, d)).astype(np.float32)
         y = rng.choice([-1.0, 1.0], 2 * n).astype(np.float32)
         seen, unseen = (x[:n], y[:n]), (x[n:], y[n:])
         by_training = seen[0].T @ seen[1] / n
         if private:
-            holdout = ReusableHoldout(seen, unseen, epsilon=2.0, max_overfits=20, tolerance=0.08, source=TestSource(9))
+            holdout = ReusableHoldout(seen, unseen, epsilon=10.0, max_overfits=20, tolerance=0.15, source=TestSource(9))
             rate = lambda j: holdout.ask(lambda x, y: x[:, j] * y > 0).value - 0.5  # noqa: E731
         else:
             rate = lambda j: float(np.mean(unseen[0][:, j] * unseen[1] > 0)) - 0.5  # noqa: E731
@@ -161,5 +168,5 @@ class TestTheExperimentOfThePaper:
         return holdout.ask(right).value if private else float(np.mean(right(*unseen)))
 
     def test_a_naive_holdout_is_fooled_and_this_one_is_not(self):
-        assert self.accuracy(private=False) > 0.55
-        assert abs(self.accuracy(private=True) - 0.5) < 0.04
+        assert self.accuracy(private=False) > 0.59
+        assert abs(self.accuracy(private=True) - 0.5) < 0.075

@@ -52,16 +52,18 @@ def test_comparisons_are_counted() -> None:
 def test_no_serial_correlation(name: str) -> None:
     noise = DRAWS[name](TestSource(name))
     assert min(p_values(noise)) > THRESHOLD
-    # Controls: 2 % of what came before; the size, but not the sign, of what came before.
+    # Controls: 3 % of what came before; the size, but not the sign, of what came before. They lie 16 and 19 standard
+    # deviations out, the alarm at 5.9: either is missed with probability 1e-20 at most.
     scaled = noise / noise.std()
-    assert min(p_values(scaled[1:] + 0.02 * scaled[:-1])) < THRESHOLD
-    assert min(p_values(scaled[1:] * (1 + 0.02 * np.abs(scaled[:-1])))) < THRESHOLD
+    assert min(p_values(scaled[1:] + 0.03 * scaled[:-1])) < THRESHOLD
+    assert min(p_values(scaled[1:] * (1 + 0.05 * np.abs(scaled[:-1])))) < THRESHOLD
 
 
 def test_cosines_and_sines_are_independent() -> None:
     noise = DRAWS["bulk normal"](TestSource("halves"))
     assert min(halves(noise)) > THRESHOLD
-    # Control: the sines of one draw of four use the radius of the wrong half, so that both grow together.
+    # Control: the sines of one draw of four use the radius of the wrong half, so that both grow together: by 15 standard
+    # deviations.
     first, second = np.split(noise.astype(np.float64), 2)
     assert min(halves(np.concatenate([first, second * (0.98 + 0.02 * first**2)]))) < THRESHOLD
 

@@ -1,4 +1,8 @@
-"""Every sampler follows its law; noise with a scale that is 2 % off, to either side, does not."""
+"""Every sampler follows its law; that of a scale that is 3 % off, to either side, is another one.
+
+False alarms: `budget`. A wrong scale is missed with probability 2e-11 at most (geometric noise of scale 0.5; elsewhere
+4e-14): by the score test's mean and deviation under that law, where the alarm is at 5.9 deviations.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +50,7 @@ class Case:
     law: laws.Law
     scale: float
     size: int
-    wrong: float = 0.02  # the controls' error
-
-    def p_value(self, factor: float = 1.0) -> float:
-        sample = self.draw(TestSource(f"{self.name} {factor}"), self.scale * factor, self.size)
-        return min(laws.p_values(sample, self.law, self.scale))
+    wrong: float  # the controls' error
 
 
 SAMPLERS: list[tuple[Any, laws.Law, list[float]]] = [
@@ -61,16 +61,19 @@ SAMPLERS: list[tuple[Any, laws.Law, list[float]]] = [
     (hush.geometric, laws.geometric, [0.5, 3.0, 100.0, 2.0**40]),
 ]
 
+# Where draws are slow there are fewer of them, so that a smaller error would stay in the dark.
 CASES = [
-    Case(f"{sampler.__name__} {path.__name__} {scale:.4g}", path(sampler), law, scale, size)
+    Case(f"{sampler.__name__} {path.__name__} {scale:.4g}", path(sampler), law, scale, size, wrong)
     for sampler, law, scales in SAMPLERS
-    for path, size in ((in_one, 250_000), (by_eight, 90_000 if "gaussian" in sampler.__name__ else 200_000))
+    for path, size, wrong in (
+        (in_one, 250_000, 0.03),
+        (by_eight, 40_000 if "gaussian" in sampler.__name__ else 80_000, 0.05),
+    )
     for scale in (scales if path is in_one else scales[2:3])
 ] + [
-    # One at a time, and slow: fewer draws, so that a smaller error would stay in the dark.
-    Case("floored_cauchy 2^40", cauchy, laws.floored_cauchy, 2.0**40, 16_000, wrong=0.1),
-    Case("uniform_below 50", uniform, laws.uniform_below, 50.0, 100_000),
-    Case("uniform_below 2^60", uniform, laws.uniform_below, 2.0**60, 100_000),
+    Case("floored_cauchy 2^40", cauchy, laws.floored_cauchy, 2.0**40, 16_000, 0.2),
+    Case("uniform_below 50", uniform, laws.uniform_below, 50.0, 100_000, 0.03),
+    Case("uniform_below 2^60", uniform, laws.uniform_below, 2.0**60, 100_000, 0.03),
 ]
 
 
@@ -80,14 +83,11 @@ def test_comparisons_are_counted() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_law_is_met(case: Case) -> None:
-    assert case.p_value() > THRESHOLD
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-@pytest.mark.parametrize("side", [-1, 1], ids=["less", "more"])
-def test_a_wrong_scale_is_noticed(case: Case, side: int) -> None:
-    assert case.p_value(1 + side * case.wrong) < THRESHOLD
+def test_the_law_is_met_and_a_wrong_scale_noticed(case: Case) -> None:
+    sample = case.draw(TestSource(case.name), case.scale, case.size)
+    assert min(laws.p_values(sample, case.law, case.scale)) > THRESHOLD
+    for factor in (1 - case.wrong, 1 + case.wrong):
+        assert min(laws.p_values(sample, case.law, case.scale * factor)) < THRESHOLD, factor
 
 
 def normal_p_values(sample: Noise) -> list[float]:
@@ -106,6 +106,8 @@ def test_bulk_normals() -> None:
 
 
 def test_bulk_normals_of_any_size() -> None:
+    # Equal numbers: 2e-8 of all pairs, by the spacing of single precision. So 25 are expected among 50,001, not 500; and
+    # any at all among the first sizes with probability 8e-8.
     for size in (0, 1, 2, 3, (1 << 14) - 1, 1 << 14, (1 << 14) + 1, 50_001):
         sample = hush.standard_normal(TestSource(size), size)
         assert sample.shape == (size,)

@@ -168,7 +168,8 @@ def test_fixed_samples_are_uniform_and_quick() -> None:
         sample = FixedSize(3).sample(lambda step: bytes(32), step, 30, 3)
         assert len(set(sample.tolist())) == 3
         taken[sample] += 1
-    assert np.abs(taken - 2000).max() < 6.5 * np.sqrt(20_000 * 0.1 * 0.9)  # 30 of them: 1e-9 in all
+    # False alarms: 3.3e-9, for 30 binomial counts.
+    assert np.abs(taken - 2000).max() < 6.5 * np.sqrt(20_000 * 0.1 * 0.9)
     assert len(FixedSize(500).sample(lambda step: bytes(32), 0, 10_000_000, 500)) == 500
 
 
@@ -307,9 +308,9 @@ class Dropped(nn.Module):
         return self.two(x if self.training and float(torch.rand(())) < 0.5 else x + self.one(x))
 
 
-@pytest.mark.parametrize("model", [Recurrent(1), Recurrent(2), *(Dropped() for _ in range(6))])
-def test_ordinary_models_are_not_refused(model: nn.Module) -> None:
-    private = run(model=model)
+@pytest.mark.parametrize("kind", [lambda: Recurrent(1), lambda: Recurrent(2), *[Dropped] * 6])
+def test_ordinary_models_are_not_refused(kind: Any) -> None:
+    private = run(model=kind())
     for x, y in private.loader:
         outputs = private.model(x)
         logits = outputs[0] if isinstance(outputs, tuple) else outputs
@@ -453,6 +454,9 @@ def test_adaptive_clipping_is_not_correlated() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning"
+)  # from Python 3.12 on: other threads of the test run may exist
 def test_a_forked_process_does_not_go_on() -> None:
     private = run(sampling=Full())
     read, write = os.pipe()
@@ -464,8 +468,11 @@ def test_a_forked_process_does_not_go_on() -> None:
             os.write(write, str(error).encode()[:9])
         finally:
             os._exit(0)
+    os.close(write)
     os.waitpid(child, 0)
-    assert os.read(read, 100) == b"a run in "
+    told = os.read(read, 100)
+    os.close(read)
+    assert told == b"a run in "
 
 
 def test_users_come_in_the_order_of_their_first_example_and_stay_there() -> None:
@@ -537,7 +544,9 @@ def test_a_hook_on_one_row_is_noticed_among_many() -> None:
     def losses() -> Tensor:
         return F.cross_entropy(Larger.apply(model(x)), y, reduction="none")
 
-    clip(losses, clip_norm=0.1, weights=torch.ones(5000), step=0)
+    # A step's vector is nearly orthogonal to that gradient in 0.7 % of the times; five are in 2e-11.
+    for step in range(5):
+        clip(losses, clip_norm=0.1, weights=torch.ones(5000), step=step)
     assert clip.way == "double backward", "which measures what the backward does"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping
 from itertools import product
 from typing import Any
@@ -148,9 +149,14 @@ def test_a_run_with_each_way(way: str) -> None:
         resumed.load_state_dict(private.state_dict())
 
 
+def adaptive_data() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(8)
+    return torch.randn(400, 6, generator=generator), torch.randint(0, 3, (400,), generator=generator)
+
+
 def adaptive_run(seed: int, **settings: Any) -> PrivateTraining:
     torch.manual_seed(8)
-    data = (torch.randn(400, 6), torch.randint(0, 3, (400,)))
+    data = adaptive_data()
     model = nn.Linear(6, 3)
     chosen: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "num_steps": 60, "batch_size": 100} | settings
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
@@ -169,12 +175,15 @@ def train(private: PrivateTraining, until: int = 10**9) -> list[float]:
 
 @pytest.mark.parametrize("quantile", [0.2, 0.5, 0.9])
 def test_the_clip_norm_finds_the_quantile(quantile: float) -> None:
+    """The middle one of the last 40. With 30 other data, models and noises, its share is off by 0.02 at most, +- 0.015.
+
+    That is 6.5 standard deviations or more from the threshold.
+    """
     private = adaptive_run(3, clipping=Adaptive(0.5, quantile=quantile))
-    found = train(private)[-1]
-    x, y = torch.randn(2000, 6), torch.randint(0, 3, (2000,))
+    found = statistics.median(train(private)[-40:])
     norms = clipped_sum(
         private.close(),
-        (x, y),
+        adaptive_data(),
         lambda model, batch: nn.functional.cross_entropy(model(batch[0]), batch[1], reduction="none"),
         clip_norm=1.0,
     ).norms
@@ -204,6 +213,7 @@ def test_the_sum_gets_its_noise_at_the_clip_norm_of_the_step() -> None:
         expected_gradient = noise * private.plan.noise_on_sum(0) * clip_norm / 100
         found = torch.cat([param.grad.flatten() for param in model.parameters() if param.grad is not None])
         assert torch.allclose(found, expected_gradient, rtol=1e-4)
+    # Of 100 +- 9 examples in each of both steps, counted with noise of 5, it would have to be half: 7 deviations less.
     assert private.clipping.clip_norm < 0.5, "nothing was clipped"
 
 

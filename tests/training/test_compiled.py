@@ -38,7 +38,15 @@ def compare(name: str, backend: str) -> None:
         assert torch.allclose(each, compiled.gradients[key], rtol=1e-3, atol=1e-5), key
 
 
-@pytest.mark.parametrize("name", MODELS)
+# One of each kind of layer, and of each way to use a parameter; the others are traced in the slow suite.
+SOME = {
+    "linear-gram", "mlp", "conv2d", "embedding-bag", "layer-norm", "group-norm", "tied", "four-times", "raw-parameter",
+    "positions", "lstm", "attention-cross", "hugging-face-conv1d", "unused",
+}  # fmt: skip
+TRACED = [name if name in SOME else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
+
+
+@pytest.mark.parametrize("name", TRACED)
 def test_traced_steps_are_the_same(name: str) -> None:
     compare(name, "aot_eager")
 

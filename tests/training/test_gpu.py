@@ -129,7 +129,8 @@ def test_noise_is_made_from_the_keys_stream() -> None:
 def test_noise_is_gaussian() -> None:
     values = gaussian(KEY, 1, 20_000_001, torch.device("cuda")).double()
     moments = [float((values**power).mean()) for power in (1, 2, 4, 6)]
-    assert moments == pytest.approx([0, 1, 3, 15], abs=0.03, rel=0.005)
+    # Standard errors: 2e-4, 3e-4, 2.2e-3 and, of sixth powers, sqrt(10395 - 15^2) / sqrt(2e7) = 0.0226: 8 of them.
+    assert moments == pytest.approx([0, 1, 3, 15], abs=0.03, rel=0.012)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -101,18 +101,21 @@ def test_in_single_precision(name: str) -> None:
 
 
 def test_the_law_of_an_estimate_is_chi_square() -> None:
-    """At 250 steps, r M^2 / |g|^2; false alarms: 1e-6. The negative control has three degrees of freedom more."""
+    """At 150 steps, r M^2 / |g|^2. The negative control has four degrees of freedom more.
+
+    False alarms: 1e-8, as p-values are exact; and once in 1e8 times the control is not noticed.
+    """
     model, x = made("mlp")
     one = x[:1]
     params = list(model.parameters())
     gradient = torch.cat([each.flatten() for each in torch.autograd.grad(losses(model, one).sum(), params)])
     clip = clipping(model, count=4)
     found = [
-        clip(lambda: losses(model, one), clip_norm=1.0, weights=torch.ones(1), step=step).norms for step in range(250)
+        clip(lambda: losses(model, one), clip_norm=1.0, weights=torch.ones(1), step=step).norms for step in range(150)
     ]
     values = 4 * (torch.cat(found) / gradient.norm()).square().numpy()
-    assert kstest(values, chi2(4).cdf).pvalue > 1e-6
-    assert kstest(values, chi2(7).cdf).pvalue < 1e-6
+    assert kstest(values, chi2(4).cdf).pvalue > 1e-8
+    assert kstest(values, chi2(8).cdf).pvalue < 1e-8
 
 
 def test_vectors_are_fresh_in_each_step_and_shared_within_one() -> None:
@@ -124,7 +127,8 @@ def test_vectors_are_fresh_in_each_step_and_shared_within_one() -> None:
             lambda part=part: losses(model, part), clip_norm=1.0, weights=torch.ones(len(part)), step=step
         ).norms
     assert torch.allclose(norms[0, BATCH][:2], norms[0, 2])
-    assert not torch.isclose(norms[0, BATCH], norms[1, BATCH], rtol=1e-3).any()
+    # With fresh vectors, log(M / M') has the density 0.64 at 0: two of the five are so close in 6.4e-9 of the times.
+    assert not torch.isclose(norms[0, BATCH], norms[1, BATCH], rtol=1e-9, atol=0.0).any()
 
 
 class _Doubled(torch.autograd.Function):
@@ -163,6 +167,18 @@ def _without_gradient(x: Tensor) -> Tensor:
     return y + torch.sin(x) - torch.cos(x).detach()
 
 
+def settled(model: nn.Module, every: Callable[[], Tensor]) -> str:
+    """Return in which way a run goes on.
+
+    Forward mode is given up when a projection of the sum disagrees. One that is a matter of chance agrees in 1 % of the
+    steps (6 in 600 that were tried, with other keys): in all of eight in (0.03)^8 < 1e-12 of the times, at most.
+    """
+    clip = clipping(model)
+    for step in range(8):
+        clip(every, clip_norm=0.5, weights=torch.ones(BATCH), step=step)
+    return clip.way
+
+
 @pytest.mark.parametrize(
     ("between", "way"),
     [(_without_gradient, FORWARD), (torch.sin, FORWARD), (_Doubled.apply, DOUBLE), (_hooked, DOUBLE)],
@@ -171,8 +187,8 @@ def _without_gradient(x: Tensor) -> Tensor:
 def test_what_is_measured_is_what_comes_back(between: Callable[[Tensor], Tensor], way: str) -> None:
     torch.manual_seed(5)
     model, x = Special(between).double(), torch.randn(BATCH, 6).double()
-    clip = agree(model, lambda: losses(model, x), lambda i: losses(model, x[i : i + 1]), FORWARD)
-    assert clip.way == way
+    assert settled(model, lambda: losses(model, x)) == way
+    agree(model, lambda: losses(model, x), lambda i: losses(model, x[i : i + 1]), way)
 
 
 def test_dropout_drops_the_same_in_all_passes() -> None:
@@ -203,8 +219,8 @@ def test_numbers_that_torch_does_not_know_of_are_drawn_once() -> None:
         drawn.append(torch.from_numpy(random.normal(size=(BATCH, 1))))
         return losses(model, x * drawn[-1])
 
-    clip = agree(model, every, lambda i: losses(model, (x * drawn[-1])[i : i + 1]), FORWARD)
-    assert clip.way == DOUBLE
+    assert settled(model, every) == DOUBLE
+    agree(model, every, lambda i: losses(model, (x * drawn[-1])[i : i + 1]), DOUBLE)
 
 
 def _spoilt(x: Tensor, kind: str) -> Tensor:

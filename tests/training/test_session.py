@@ -122,7 +122,9 @@ def _answered(private: PrivateTraining) -> Any:
 
 def test_the_update_is_the_noisy_clipped_sum_over_the_expected_batch() -> None:
     """One step, by hand; the divisor is the plan's, whatever the sample's size."""
-    private = run(num_steps=1, clip_norm=0.3, batch_size=40)
+    # Of eight runs, the first whose sample is not of the expected size: that of one is in 7 % of the times.
+    runs = (run(seed, num_steps=1, clip_norm=0.3, batch_size=40) for seed in range(8))
+    private = next(each for each in runs if len(each._batches.sample(0)) != 40)
     before = weights(private)
     sample = private._batches.sample(0)
     x, y = data()
@@ -140,8 +142,9 @@ def test_the_update_is_the_noisy_clipped_sum_over_the_expected_batch() -> None:
 
 
 def test_an_empty_sample_takes_its_noise() -> None:
-    private = run(num_steps=30, batch_size=1, count=300)
-    sizes = [len(private._batches.sample(step)) for step in range(30)]
+    private = run(num_steps=40, batch_size=1, count=300, physical_batch_size=20)
+    sizes = [len(private._batches.sample(step)) for step in range(40)]
+    # None of 40 is empty in (1 - 1 / e)^40 = 1.1e-8 of the times, and one has more than 20 in 40 * 1e-20.
     assert 0 in sizes
     before = weights(private)
     for number, (x, y) in enumerate(private.loader):
@@ -215,20 +218,24 @@ def test_dropping_is_paid_for(limit: int, delta: float) -> None:
 
 
 def test_samples_are_poisson() -> None:
-    """Each example by itself: inclusion rates, pair correlations and the number's law."""
-    samples = [poisson_sample(KEY, step, 60, 0.2) for step in range(20_000)]
+    """Each example by itself: inclusion rates, pair correlations and the number's law.
+
+    False alarms: 2e-9 for 6 deviations, and 1e-8 for a chi-squared test (28 or more are
+    expected of each number; of rates it is cautious, as their variance is less than a Poisson law's): 3e-8 in all.
+    """
+    samples = [poisson_sample(KEY, step, 60, 0.2) for step in range(10_000)]
     taken = np.zeros((len(samples), 60))
     for row, sample in enumerate(samples):
         assert np.all(np.diff(sample) > 0)
         taken[row, sample] = 1
     rates = taken.sum(0)
-    assert stats.chisquare(rates, np.full(60, rates.sum() / 60)).pvalue > 1e-7
-    assert abs(taken.mean() - 0.2) < 5 * math.sqrt(0.16 / taken.size)
+    assert stats.chisquare(rates, np.full(60, rates.sum() / 60)).pvalue > 1e-8
+    assert abs(taken.mean() - 0.2) < 6 * math.sqrt(0.16 / taken.size)
     neighbours = np.corrcoef(taken[:, :-1].ravel(), taken[:, 1:].ravel())[0, 1]
-    assert abs(neighbours) < 5 / math.sqrt(taken.size)
+    assert abs(neighbours) < 6 / math.sqrt(taken.size)
     counts = np.bincount(taken.sum(1).astype(int), minlength=61)[4:22]
     law = stats.binom.pmf(np.arange(4, 22), 60, 0.2) * len(samples)
-    assert stats.chisquare(counts, law * counts.sum() / law.sum()).pvalue > 1e-7
+    assert stats.chisquare(counts, law * counts.sum() / law.sum()).pvalue > 1e-8
     assert np.array_equal(poisson_sample(KEY, 3, 60, 1.0), np.arange(60))
 
 
@@ -237,8 +244,15 @@ def test_noise_is_a_function_of_key_and_step() -> None:
     assert not torch.equal(gaussian(KEY, 1, 1001), gaussian(KEY, 2, 1001))
     assert not torch.equal(gaussian(KEY, 1, 1001), gaussian(KEY[::-1], 1, 1001))
     values = gaussian(KEY, 3, 400_000).numpy().astype(float)
-    assert stats.kstest(values, "norm").pvalue > 1e-7
-    assert stats.kstest(values * 1.02, "norm").pvalue < 1e-7, "2 % too much must be noticed"
+    assert stats.kstest(values, "norm").pvalue > 1e-8
+
+    def p_value(scale: float) -> float:
+        """Two-sided and exact, of the sum of squares: 400,000 degrees of freedom."""
+        total = float(np.square(scale * values).sum())
+        return 2 * float(min(stats.chi2.cdf(total, len(values)), stats.chi2.sf(total, len(values))))
+
+    assert p_value(1.0) > 1e-8
+    assert p_value(1.02) < 1e-8, "2 % too much, 18 standard deviations, must be noticed"
 
 
 @pytest.mark.parametrize("after", [1, 3, 5])
@@ -397,14 +411,18 @@ def test_one_model_with_two_optimizers() -> None:
 
 
 def test_a_private_discriminator_and_an_ordinary_generator() -> None:
-    """Two losses on one model in a step, added up; and gradients through it to another model, between steps."""
+    """Two losses on one model in a step, added up; and gradients through it to another model, between steps.
+
+    With 30 other seeds, the generator moves by 2.59 +- 0.14: by 11 standard deviations more than it must.
+    """
     torch.manual_seed(6)
     real = torch.randn(200, 6) + 3
     generator = nn.Linear(4, 6)
-    own = torch.optim.SGD(generator.parameters(), lr=0.05)
+    own = torch.optim.SGD(generator.parameters(), lr=0.5)
     model = nn.Sequential(nn.Linear(6, 8), nn.LeakyReLU(), nn.Linear(8, 1))
-    judge = torch.optim.SGD(model.parameters(), lr=0.2)
-    private = privatize(model, judge, (real,), noise_multiplier=0.5, delta=1e-5, num_steps=30, batch_size=50)
+    judge = torch.optim.SGD(model.parameters(), lr=0.5)
+    settings: dict[str, Any] = {"noise_multiplier": 0.1, "delta": 1e-5, "num_steps": 40, "batch_size": 200}
+    private = privatize(model, judge, (real,), source=TestSource(6), **settings)
     before = generator.bias.detach().clone()
     for (x,) in private.loader:
         fake = generator(torch.randn(len(x), 4)).detach()
@@ -417,7 +435,7 @@ def test_a_private_discriminator_and_an_ordinary_generator() -> None:
             own.zero_grad()
             F.softplus(-private.model(generator(torch.randn(50, 4)))).mean().backward()
             own.step()
-    assert (generator.bias.detach() - before).mean() > 0.1, "it moves towards the data"
+    assert (generator.bias.detach() - before).mean() > 1, "it moves towards the data"
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad])
@@ -472,11 +490,13 @@ def test_full_batches_are_gradient_descent() -> None:
 
 
 def test_fit_learns_and_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    """With 30 other seeds, the accuracy is 0.991 +- 0.003: 28 standard deviations above the threshold."""
     torch.manual_seed(3)
     x = torch.randn(2000, 6)
     y = (x[:, 0] + x[:, 1] > 0).long()
     model = nn.Linear(6, 2)
-    private = fit(model, (x, y), test=(x, y), epsilon=3.0, delta=1e-5, epochs=5, batch_size=200)
+    settings: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-5, "epochs": 5, "batch_size": 200}
+    private = fit(model, (x, y), test=(x, y), source=TestSource(3), **settings)
     with torch.no_grad():
         assert float((model(x).argmax(1) == y).float().mean()) > 0.9
     shown = capsys.readouterr().err

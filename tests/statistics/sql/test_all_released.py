@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -155,8 +156,33 @@ def trees_free_of_charge(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_release, "_shares", twin)
 
 
+def noise_for_one_group(patch: pytest.MonkeyPatch) -> None:
+    right = _asked.plan_noise
+    patch.setattr(_asked, "plan_noise", lambda blocks, *, max_groups, **rest: right(blocks, max_groups=1, **rest))
+
+
+def every_release_at_the_whole_price(patch: pytest.MonkeyPatch) -> None:
+    right = _asked.plan_noise
+
+    def alone(blocks: Any, **settings: Any) -> NoisePlan:
+        scales = [right((block,), **settings).block_scales[0] for block in blocks]
+        return replace(right(blocks, **settings), block_scales=tuple(scales))
+
+    patch.setattr(_asked, "plan_noise", alone)
+
+
+TWINS = [
+    no_limit_on_rows,
+    no_limit_on_groups,
+    noise_for_one_level,
+    trees_free_of_charge,
+    noise_for_one_group,
+    every_release_at_the_whole_price,
+]
+
+
 @pytest.mark.parametrize("noise", [Laplace(), Gaussian()])
-@pytest.mark.parametrize("twin", [no_limit_on_rows, no_limit_on_groups, noise_for_one_level, trees_free_of_charge])
+@pytest.mark.parametrize("twin", TWINS)
 def test_broken_twins_are_caught(
     new_world: Any, described: Any, ranking_key: bytes, twin: Any, noise: Any, monkeypatch: Any
 ) -> None:

@@ -7,8 +7,10 @@ not alike concentrate no less than those of a binomial law (Hoeffding 1956), so 
 one table at a time, each time anew. What an audit looks at is the whole answer: which groups are told, every number,
 and whether there is an answer at all.
 
-A twin leaves out one step of the real path, by a patch. Seeds and the choice of groups are fixed, but where the text
-says otherwise; the tester then cries wolf with probability 1e-6.
+A twin leaves out one step of the real path, by a patch. Those that give away a few times what is claimed would need
+many thousand runs: they are caught exactly, in test_all_released.py. The others give away so much that few runs do.
+
+False alarms: see black_box/certainty.py. That a twin is caught was measured over 12 seeds: MARGINS
 """
 
 from __future__ import annotations
@@ -31,14 +33,13 @@ from hush.errors import HushError
 from hush.randomness import Source, TestSource
 from hush.statistics import Gaussian, Laplace, LaplaceThreshold, NoisePlan
 from hush.statistics import _selection as selection
-from hush.statistics.sql import Catalog, DuckDBEngine, Plan, PrivateTable, Table, _asked, _bounded
+from hush.statistics.sql import Catalog, DuckDBEngine, Plan, PrivateTable, Table, _bounded
 from hush.statistics.sql._asked import Asked
 
 duckdb = pytest.importorskip("duckdb")
 
 EPSILON, DELTA = 0.8, 0.01
-FEW, MANY = 4_000, 12_000
-FEWER = 2_000  # where nothing is to be found
+FEW, MANY = 300, 12_000
 LISTED = ["a", "b", "c", "d"]
 PLACES = [*LISTED, None]
 Rows = tuple[tuple[int, str | None, float | None], ...]
@@ -49,10 +50,11 @@ HUGE = (1e300, math.inf, 1e99, 5.0)
 INTRUDERS: Mapping[str, Rows] = {
     "many rows": tuple((9, "a", 2.0) for _ in range(30)),
     "many groups": tuple((9, place, 2.0) for place in PLACES for _ in range(3)),
-    "extreme values": tuple((9, "a", value) for value in (*HUGE, *HUGE, -0.0, 5e-324)),
+    "extreme values": tuple((9, "a", value) for value in (*HUGE * 8, -0.0, 5e-324)),
     "negative ones": tuple((9, place, value) for place in "ab" for value in (-1e300, -math.inf, -1.0)),
     "NaN and NULL": tuple((9, place, value) for place in ("b", None) for value in (math.nan, None, None)),
     "a new group": ((9, "d", 2.0),),
+    "rows of a new group": ((9, "d", 2.0),) * 60,
     "everything": tuple((9, place, value) for place in PLACES for value in (*HUGE, math.nan, None)),
 }
 
@@ -108,7 +110,6 @@ class Question:
 PRIVATE = {"listed": False}
 QUESTIONS = {
     "counts and sums": Question("COUNT(*), SUM(amount)", {"max_groups": 2, "max_rows": 2}),
-    "both of one row": Question("COUNT(*), SUM(amount)"),
     "counts": Question("COUNT(*)", {"max_groups": 1}),
     "units": Question("COUNT(DISTINCT who)", {"max_groups": 3}),
     "sums": Question("SUM(amount)", {"max_groups": 1, "max_rows": 1}),
@@ -118,7 +119,7 @@ QUESTIONS = {
     "having": Question("COUNT(*) AS n", {"max_groups": 2}, "HAVING COUNT(*) > 2"),
     "private groups": Question("COUNT(*)", {"max_groups": 2, "delta": DELTA, "noise": Laplace()}, **PRIVATE),
     "rows of private groups": Question(
-        "COUNT(*)", {"max_groups": 1, "max_rows": 6, "delta": DELTA, "noise": Laplace()}, **PRIVATE
+        "COUNT(*)", {"max_groups": 1, "max_rows": 60, "delta": DELTA, "noise": Laplace()}, **PRIVATE
     ),
     "thresholds": Question(
         "SUM(amount)", {"max_groups": 2, "delta": DELTA, "selection": LaplaceThreshold()}, **PRIVATE
@@ -127,7 +128,7 @@ QUESTIONS = {
 }
 
 
-def audited(name: str, intruder: str = "everything", samples: int = FEWER) -> AuditResult:
+def audited(name: str, intruder: str = "everything", samples: int = FEW) -> AuditResult:
     about = QUESTIONS[name]
     pair, source = (OTHERS, OTHERS + INTRUDERS[intruder]), TestSource(f"{name} {intruder}")
     return audit(about.mechanism(), *pair, delta=about.delta, samples=samples, source=source)
@@ -155,14 +156,10 @@ def test_no_violation_is_found_in_many_runs(name: str) -> None:
 
 def test_audits_are_near_what_is_claimed() -> None:
     """The tester sees much of what one unit does, or it could not find anything."""
-    assert audited("counts", "many rows", 8_000).epsilon_lower > 0.6 * EPSILON
+    assert audited("counts", "many rows", 2_000).epsilon_lower > 0.5 * EPSILON
 
 
 # Twins: each leaves out one step of the real path.
-
-
-def everything_is_kept() -> AbstractContextManager[Any]:
-    return mock.patch.object(_bounded, "_kept", return_value="SELECT * FROM hush_pairs")
 
 
 def clamped_before_it_is_summed() -> AbstractContextManager[Any]:
@@ -176,31 +173,13 @@ def told_without_a_threshold() -> AbstractContextManager[Any]:
     return mock.patch.object(selection._Probabilities, "choose", lambda plan, num_users, source: num_users > 0)
 
 
-def noise_of_half_the_scale() -> AbstractContextManager[Any]:
+def noise_of_an_eighth_of_the_scale() -> AbstractContextManager[Any]:
     draw = NoisePlan._draw
 
-    def half(plan: NoisePlan, block: Any, scale: float, size: int, source: Source) -> Any:
-        return draw(plan, block, scale / 2, size, source)
+    def eighth(plan: NoisePlan, block: Any, scale: float, size: int, source: Source) -> Any:
+        return draw(plan, block, scale / 8, size, source)
 
-    return mock.patch.object(NoisePlan, "_draw", half)
-
-
-def noise_for_one_group() -> AbstractContextManager[Any]:
-    plan_noise = _asked.plan_noise
-    return mock.patch.object(
-        _asked, "plan_noise", lambda blocks, *, max_groups, **rest: plan_noise(blocks, max_groups=1, **rest)
-    )
-
-
-def every_release_at_the_whole_price() -> AbstractContextManager[Any]:
-    plan_noise = _asked.plan_noise
-
-    def alone(blocks: Any, **settings: Any) -> Any:
-        whole = plan_noise(blocks, **settings)
-        scales = [plan_noise((block,), **settings).block_scales[0] for block in blocks]
-        return replace(whole, block_scales=tuple(scales))
-
-    return mock.patch.object(_asked, "plan_noise", alone)
+    return mock.patch.object(NoisePlan, "_draw", eighth)
 
 
 def groups_as_read(change: Callable[[list[Any]], list[Any]]) -> AbstractContextManager[Any]:
@@ -226,18 +205,15 @@ def having_on_exact_counts() -> AbstractContextManager[Any]:
 
 
 TWINS = [
-    (everything_is_kept, "counts", "many groups"),
     (clamped_before_it_is_summed, "counts", "many rows"),
     (clamped_before_it_is_summed, "sums", "extreme values"),
     (clamped_before_it_is_summed, "variances", "many rows"),
     (told_without_a_threshold, "private groups", "a new group"),
     (told_without_a_threshold, "gaussian, private groups", "NaN and NULL"),
-    (noise_of_half_the_scale, "counts", "many rows"),
-    (noise_of_half_the_scale, "sums", "extreme values"),
-    (noise_for_one_group, "units", "many groups"),
-    (every_release_at_the_whole_price, "both of one row", "many rows"),
+    (noise_of_an_eighth_of_the_scale, "counts", "many rows"),
+    (noise_of_an_eighth_of_the_scale, "sums", "extreme values"),
     (listed_groups_are_told_if_somebody_is_there, "counts", "a new group"),
-    (rows_are_taken_for_units, "rows of private groups", "everything"),
+    (rows_are_taken_for_units, "rows of private groups", "rows of a new group"),
     (having_on_exact_counts, "having", "many rows"),
 ]
 
@@ -245,12 +221,12 @@ TWINS = [
 @pytest.mark.parametrize(("twin", "name", "intruder"), TWINS)
 def test_a_skipped_step_is_found(twin: Callable[[], Any], name: str, intruder: str) -> None:
     with twin():
-        assert violated(audited(name, intruder, FEW))
+        assert violated(audited(name, intruder))
 
 
 # One table at a time: answers to one question each, and whether there is one.
 
-ONCE = 60  # enough to catch what is certain
+ONCE = 90  # enough to catch what is certain
 CROWD: Rows = tuple((user, LISTED[user % 3], 0.0) for user in range(12))
 ALONE = {
     "COUNT(*), SUM(amount)": {"max_rows": 2},
@@ -289,6 +265,7 @@ def alone(aggregates: str, samples: int, rows: Rows, *, cold: bool, **settings: 
         CROWD + rows,
         delta=settings.get("delta", ALONE.get(aggregates, {}).get("delta", 0.0)),
         samples=samples,
+        search_samples=samples // 3,
         source=TestSource(f"{aggregates} {cold}"),
     )
 
@@ -297,13 +274,13 @@ FEW_OR_MANY = [ONCE, pytest.param(1_000, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("samples", FEW_OR_MANY)
-@pytest.mark.parametrize(("aggregates", "cold"), [*((text, False) for text in ALONE), (next(iter(ALONE)), True)])
+@pytest.mark.parametrize(("aggregates", "cold"), [(text, at == 0) for at, text in enumerate(ALONE)])
 def test_one_table_at_a_time(aggregates: str, samples: int, cold: bool) -> None:
     assert not violated(alone(aggregates, samples, INTRUDERS["everything"] * 20, cold=cold))
 
 
 @pytest.mark.parametrize("samples", FEW_OR_MANY)
-@pytest.mark.parametrize("cold", [False, True])
+@pytest.mark.parametrize("cold", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_one_table_at_a_time_with_groups_of_its_own(samples: int, cold: bool) -> None:
     settings = {"by_place": True, "delta": DELTA, "max_groups": 2}
     assert not violated(alone("COUNT(*)", samples, INTRUDERS["everything"], cold=cold, **settings))
@@ -326,7 +303,6 @@ def all_rows_are_in_the_tree() -> AbstractContextManager[Any]:
 @pytest.mark.parametrize(
     ("twin", "aggregates", "rows", "cold"),
     [
-        (a_cast_that_raises, "COUNT(*), SUM(amount)", INTRUDERS["extreme values"], False),
         (a_cast_that_raises, "COUNT(*), SUM(amount)", INTRUDERS["extreme values"], True),
         (clamped_before_it_is_summed, "COUNT(*), SUM(amount)", INTRUDERS["many rows"], True),
         (all_rows_are_in_the_tree, "MEDIAN(amount), QUANTILE_CONT(amount, 0.9)", INTRUDERS["many rows"] * 20, False),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import gc
 import io
-import secrets
 import traceback
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -54,7 +54,7 @@ def database(postgres_url: str) -> Iterator[tuple[str, Any]]:
     """The address of a schema with the tables, as a user would give it, and a connection to it."""
     import psycopg
 
-    schema = f"hush_test_{secrets.token_hex(4)}"
+    schema = f"hush_test_{uuid.uuid1().hex}"
     parts = psycopg.conninfo.conninfo_to_dict(postgres_url, options=f"-csearch_path={schema}")
     url = "postgresql:///?" + urlencode(parts)
     with psycopg.connect(url, autocommit=True) as connection:

@@ -5,8 +5,8 @@ DuckDB always runs; PostgreSQL and Spark where `services` finds them.
 
 from __future__ import annotations
 
-import secrets
 import sys
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -224,7 +224,7 @@ class OnPostgres(OnDuckDB):
     def __init__(self, server: str) -> None:
         import psycopg
 
-        self.schema = f"hush_test_{secrets.token_hex(4)}"
+        self.schema = f"hush_test_{uuid.uuid1().hex}"
         self.connection = psycopg.connect(server, autocommit=True)
         self.do(f"CREATE SCHEMA {self.schema}")
         self.do(f"SET search_path = {self.schema}")
@@ -569,7 +569,7 @@ def test_what_postgres_is_given(postgres_url: str) -> None:
     with pytest.raises(EngineFailed) as caught:
         PostgresEngine("host=/nowhere password=secret")
     assert "secret" not in str(caught.value)
-    name = f"hush_test_{secrets.token_hex(4)}"
+    name = f"hush_test_{uuid.uuid1().hex}"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
         with pytest.raises(Unsupported, match="UTF-8"):
