@@ -8,8 +8,8 @@ BENCHMARK_BIN := .venv-benchmark/bin
 BENCHMARK_INSTALLED := .venv-benchmark/.installed
 STATISTICS_PEERS := opendp pipelinedp smartnoise tumult
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
-# One worker per core. Tests of one file, and those of one server, stay together: see tests/conftest.py.
-PARALLEL := --numprocesses=logical --maxprocesses=8 --dist=loadgroup
+# One worker per core. Tests of one file stay together: see tests/conftest.py.
+PARALLEL := --numprocesses=logical --maxprocesses=8 --dist=loadfile
 # Besides PYTHON, what the README promises. A version that is not installed is passed over, and said so.
 OTHER_PYTHONS := 3.12 3.13
 

@@ -9,6 +9,7 @@ before it in the same worker. Child processes draw real randomness, as forked so
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import itertools
 import os
@@ -28,6 +29,9 @@ _DREW = pytest.StashKey[list[str]]()
 _PATCH = pytest.StashKey[pytest.MonkeyPatch]()
 _PROCESS = os.getpid()
 _real = os.urandom
+
+# A forked child has the objects of all tests before it, and not the threads that some belong to: collecting them crashes.
+os.register_at_fork(after_in_child=gc.disable)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

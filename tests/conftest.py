@@ -3,6 +3,7 @@
 import os
 from collections.abc import Generator
 from importlib.util import find_spec
+from typing import Any
 
 # Before NumPy and torch are imported: workers of pytest-xdist share the cores, and so do processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -20,12 +21,17 @@ settings.register_profile("explore", derandomize=False, deadline=None, max_examp
 settings.load_profile("reproducible")  # `pytest --hypothesis-profile=explore` searches further
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file in one worker, as they share what they compute; and all those of a server."""
-    for item in items:
-        server = next((name for name in ("spark", "postgres") if item.get_closest_marker(name)), None)
-        item.add_marker(pytest.mark.xdist_group(server or item.path.name))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the tests of a file in one worker, as they share what they compute; and all those that start Spark."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "spark" if "sql/test_engine" in file else file
+
+    return ByFile(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -54,15 +54,26 @@ def test_problem(problem: dict[str, Any]) -> None:
     assert low <= accountant.epsilon(problem["delta"]) <= high
 
 
-@EVERY_PROBLEM
-def test_delta_curve(problem: dict[str, Any]) -> None:
+def check_delta_curve(problem: dict[str, Any], points: list[tuple[float, float]]) -> None:
     accountant = PldAccountant(relation=relation(problem)).compose(build(problem["phases"]))
-    for epsilon, delta in problem.get("delta_curve", []):
+    for epsilon, delta in points:
         lower, upper = accountant.delta_interval(epsilon)
         assert lower <= delta * (1 + 1e-9), epsilon
         assert delta * (1 - 1e-9) <= upper, epsilon
         # An error of 1e-5 in epsilon is one of 1e-5 times the slope of log delta, below 25 here.
         assert upper / lower < 1 + 50 * TIGHT * max(1.0, epsilon), epsilon
+
+
+@EVERY_PROBLEM
+def test_delta(problem: dict[str, Any]) -> None:
+    curve = problem.get("delta_curve", [])
+    check_delta_curve(problem, curve[:1])
+
+
+@pytest.mark.slow
+@EVERY_PROBLEM
+def test_delta_curve(problem: dict[str, Any]) -> None:
+    check_delta_curve(problem, problem.get("delta_curve", [])[1:])
 
 
 @EVERY_PROBLEM
@@ -72,10 +83,17 @@ def test_replace_one(problem: dict[str, Any]) -> None:
         check_interval(*accountant.interval(problem["delta"]), problem["eps_replace_one_poisson"], 1e-10)
 
 
-GRID = REFERENCE["grid_subsampled_gaussian"]
+GRID = [
+    pytest.param(
+        row,
+        id=f"q{row['q']}-s{row['sigma']}-T{row['T']}-d{row['delta']}",
+        marks=[] if place % 3 == 0 else pytest.mark.slow,
+    )
+    for place, row in enumerate(REFERENCE["grid_subsampled_gaussian"])
+]
 
 
-@pytest.mark.parametrize("row", GRID, ids=lambda row: f"q{row['q']}-s{row['sigma']}-T{row['T']}-d{row['delta']}")
+@pytest.mark.parametrize("row", GRID)
 def test_grid(row: dict[str, float]) -> None:
     event = SelfComposed(PoissonSampled(Gaussian(row["sigma"]), row["q"]), int(row["T"]))
     check_interval(*PldAccountant().compose(event).interval(row["delta"]), row["eps"])

@@ -91,7 +91,7 @@ def test_one_step_is_the_integral(noise: float, projections: int, rate: float) -
 @pytest.mark.parametrize("rate", [1.0, 0.2])
 @pytest.mark.parametrize("projections", [4, 12])
 def test_composition_is_that_of_simulated_losses(projections: int, rate: float) -> None:
-    """Twenty steps, drawn 200,000 times; five standard errors: false alarms 1e-6."""
+    """Twenty steps, drawn 200,000 times; six standard errors, three times: false alarms 1e-8."""
     noise, steps, size = 4.0 if rate == 1 else 1.5, 20, 200_000
     random = np.random.default_rng(projections)
     removed, added = np.zeros(size), np.zeros(size)
@@ -106,7 +106,7 @@ def test_composition_is_that_of_simulated_losses(projections: int, rate: float) 
     for eps in (0.5, 2.0, 4.0):
         both = [-np.expm1(np.minimum(eps - total, 0)) for total in (removed, added)]
         found = max(float(values.mean()) for values in both)
-        error = 5 * max(float(values.std()) for values in both) / math.sqrt(size)
+        error = 6 * max(float(values.std()) for values in both) / math.sqrt(size)
         assert found - error <= accountant.delta(eps) <= found * 1.01 + error
 
 
@@ -210,7 +210,7 @@ def test_noise_is_calibrated_by_a_template() -> None:
 
 
 def advantage(projections: int, noise: float, eps: float, size: int) -> float:
-    """A lower bound on delta at eps, wrong with probability 1e-6: guess by the likelihood ratio, with s seen."""
+    """A lower bound on delta at eps, wrong with probability 1e-7: guess by the likelihood ratio, with s seen."""
     random = np.random.default_rng(size + projections)
     hits = []
     for with_record in (True, False):
@@ -219,8 +219,8 @@ def advantage(projections: int, noise: float, eps: float, size: int) -> float:
         term = 50 * np.minimum(1, 1 / np.sqrt((projected**2).mean(1)))
         seen = noise * random.normal(size=size) + (term if with_record else 0)
         hits.append(int(np.count_nonzero((term * seen - term**2 / 2) / noise**2 > eps)))
-    low = float(beta.ppf(5e-7, hits[0], size - hits[0] + 1))
-    high = float(beta.isf(5e-7, hits[1] + 1, size - hits[1]))
+    low = float(beta.ppf(5e-8, hits[0], size - hits[0] + 1))
+    high = float(beta.isf(5e-8, hits[1] + 1, size - hits[1]))
     return low - math.exp(eps) * high
 
 
@@ -228,6 +228,7 @@ def advantage(projections: int, noise: float, eps: float, size: int) -> float:
 def test_accounting_as_if_norms_were_exact_is_refuted(projections: int) -> None:
     """The broken twin: the same steps accounted for as Gaussian(noise)."""
     noise, eps = 2.0, 2.0
-    found = advantage(projections, noise, eps, 2_000_000)
+    found = advantage(projections, noise, eps, 1_000_000)
+    # 0.055 and 0.010 are shown, with standard deviations below 0.0005, where 9e-6 would be claimed.
     assert found > 3 * PldAccountant().compose(Gaussian(noise)).delta(eps)
     assert found <= PldAccountant().compose(ProjectedGaussian(noise, projections)).delta(eps)

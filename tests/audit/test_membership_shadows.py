@@ -52,7 +52,7 @@ def test_a_model_that_learns_by_heart_loses_its_members_and_a_noisy_one_keeps_th
         scores = mi.lira_online(target, others.logit_confidence, others.included)
         shown = audit_one_run(scores, member, num_guesses=150, confidence=1 - 1e-7)
         found[noise] = float(roc(scores[member], scores[~member]).auc), shown.epsilon_lower
-    # Over 12 seeds AUCs are 1.000 and 0.497, with a standard deviation of 0.026; all guesses are right, or half of them.
+    # Over 12 seeds AUCs are 1.000 and 0.497, with a standard deviation of 0.026; all guesses are right, or half.
     assert found[0.0][0] > 0.9
     assert found[0.0][1] > 1.0
     assert found[0.3][0] < 0.7
@@ -61,16 +61,19 @@ def test_a_model_that_learns_by_heart_loses_its_members_and_a_noisy_one_keeps_th
 
 def test_a_dull_model_is_not_a_private_one() -> None:
     """A large penalty makes a model that hardly moves with one person; without noise, hardly is enough to tell."""
-    rng = np.random.default_rng(0)
-    x, labels = people(rng)
-    member, fit = mi.coin_sample(len(labels), rng=rng), by_heart(5, 1e6)
-    others = mi.shadows(fit, x, labels, num_models=16, num_classes=5, rng=rng)
-    target = mi.logit_confidence(fit(x[member], labels[member])(x), labels)
-    # DULL
-    lira = roc(*_split(mi.lira_online(target, others.logit_confidence, others.included), member)).auc
-    losses = mi.cross_entropy(fit(x[member], labels[member])(x), labels)
-    assert lira > 0.8
-    assert roc(*_split(mi.yeom(losses), member)).auc < lira  # a threshold for all sees less of it
+    found = []
+    for seed in (0, 1):
+        rng = np.random.default_rng(seed)
+        x, labels = people(rng)
+        member, fit = mi.coin_sample(len(labels), rng=rng), by_heart(5, 1e6)
+        others = mi.shadows(fit, x, labels, num_models=16, num_classes=5, rng=rng)
+        told = fit(x[member], labels[member])(x)
+        lira = mi.lira_online(mi.logit_confidence(told, labels), others.logit_confidence, others.included)
+        found.append([roc(*_split(each, member)).auc for each in (lira, mi.yeom(mi.cross_entropy(told, labels)))])
+    known, seen = np.mean(found, axis=0)
+    # Over 40 seeds 0.952, and 0.188 more than the other; means of two have deviations of 0.017 and 0.024.
+    assert known > 0.8
+    assert seen < known  # a threshold for all sees less of it
 
 
 def _split(scores: Any, member: Any) -> tuple[Any, Any]:

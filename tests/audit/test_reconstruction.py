@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 import hush
 from hush.audit.reconstruction import (
@@ -41,8 +42,9 @@ def fractions(c: float, factor: int, seeds: int) -> tuple[float, float]:
     return float(program), float(squares)
 
 
-# One draw each in the reference, so the tolerance is three standard deviations of a draw (measured: 0.012 to 0.05).
-@pytest.mark.parametrize(("c", "expected", "tolerance"), [(0.0, 1.0, 0.0), (0.25, 0.966, 0.04), (0.5, 0.836, 0.1)])
+# One draw each in the reference: ours are 1, 0.982 and 0.864 over 24 seeds, with standard deviations of 0, 0.007 and
+# 0.019 for a mean of three. So tolerances are the difference and six of these at least.
+@pytest.mark.parametrize(("c", "expected", "tolerance"), [(0.0, 1.0, 0.0), (0.25, 0.966, 0.06), (0.5, 0.836, 0.15)])
 def test_reference_fractions(c: float, expected: float, tolerance: float) -> None:
     assert fractions(c, 4, 3)[0] == pytest.approx(expected, abs=tolerance)
 
@@ -51,18 +53,20 @@ def test_reference_fractions(c: float, expected: float, tolerance: float) -> Non
 @pytest.mark.parametrize(
     ("c", "factor", "expected", "tolerance"),
     [
-        (1.0, 4, 0.742, 0.15),
-        (2.0, 4, 0.589, 0.14),
-        (0.25, 8, 1.0, 0.01),
-        (0.5, 8, 0.961, 0.03),
-        (1.0, 8, 0.784, 0.08),
-        (2.0, 8, 0.667, 0.1),
+        (1.0, 4, 0.742, 0.19),
+        (2.0, 4, 0.589, 0.16),
+        (0.25, 8, 1.0, 0.015),
+        (0.5, 8, 0.961, 0.09),
+        (1.0, 8, 0.784, 0.12),
+        (2.0, 8, 0.667, 0.12),
     ],
 )
 def test_more_reference_fractions(c: float, factor: int, expected: float, tolerance: float) -> None:
+    # Over 20 seeds, means of five deviate by up to 0.023, 0.002, 0.011 and 0.016 in the order of the cases; tolerances
+    # are the difference and six of these. Least squares is 0.005 to 0.07 weaker, with deviations of up to 0.024.
     program, squares = fractions(c, factor, 5)
     assert program == pytest.approx(expected, abs=tolerance)
-    assert program - 0.1 < squares <= program + 0.01, "least squares is weaker, by a few points"
+    assert program - 0.22 < squares <= program + 0.11, "least squares is weaker, by a few points"
 
 
 def test_lies_among_the_answers_are_borne() -> None:
@@ -73,7 +77,7 @@ def test_lies_among_the_answers_are_borne() -> None:
     answers = queries @ secret
     answers[:26] = 1e4
     assert reconstruct_by_linear_program(queries, answers).fraction_correct(secret) == 1.0
-    assert reconstruct_by_least_squares(queries, answers).fraction_correct(secret) < 0.9
+    assert reconstruct_by_least_squares(queries, answers).fraction_correct(secret) < 0.9  # chance: 0.5, +- 0.06
 
 
 def test_accounted_noise_resists() -> None:
@@ -86,7 +90,7 @@ def test_accounted_noise_resists() -> None:
     answers = linear_answers(queries, lambda group: mechanism.release(float(secret[group].sum()), source).value)
     most = 1 / (1 + math.exp(-1))
     found = reconstruct_by_linear_program(queries, answers).fraction_correct(secret)
-    assert found < most + 3 * math.sqrt(0.25 / NUM_RECORDS)
+    assert found < most + 3 * math.sqrt(0.25 / NUM_RECORDS)  # 0.52 over 20 seeds, with a standard deviation of 0.054
 
 
 def test_differences_find_everybody() -> None:
@@ -100,15 +104,17 @@ def test_differences_find_everybody() -> None:
 
 
 def test_repetition_averages_noise_away() -> None:
-    secret = np.random.default_rng(6).random(60) < 0.5
+    secret = np.random.default_rng(6).random(400) < 0.5
     noise = np.random.default_rng(7)
 
     def service(group: Any) -> float:
         return float(secret[group].sum() + noise.laplace(scale=1.0))
 
-    once, often = (difference_attack(service, 60, num_repeats=count).fraction_correct(secret) for count in (1, 200))
-    assert once < 0.85
-    assert often > 0.98
+    # Whatever the noise of the first answer, the others' leaves 0.70 of the bits at most: 0.85 is 6.6 standard
+    # deviations above. Means of 800 differ by 0.07, and are wrong by 0.5 with 1e-11 for each person.
+    assert difference_attack(service, 400).fraction_correct(secret) < 0.85
+    often = difference_attack(service, 400, targets=range(20), num_repeats=800)
+    assert often.fraction_correct(secret[:20]) == 1.0
 
 
 def test_differences_against_tables(tmp_path: Path) -> None:
@@ -132,14 +138,13 @@ def test_differences_against_tables(tmp_path: Path) -> None:
         assert answer.guarantee.epsilon <= 0.5
         return float(answer.rows[0][0])
 
-    def found(ask: Any) -> float:
-        return float(
-            np.mean([difference_attack(ask, 60, targets=[i]).fraction_correct(secret[[i]]) for i in range(30)])
-        )
+    def found(ask: Any, people: int) -> int:
+        each = (difference_attack(ask, 60, targets=[i]).fraction_correct(secret[[i]]) for i in range(people))
+        return round(sum(each))
 
-    assert found(exact) == 1.0
-    # Both answers together are private at epsilon 1: even bits are guessed with e / (1 + e) at most.
-    assert found(private) < 1 / (1 + math.exp(-1.0)) + 3 * math.sqrt(0.25 / 30)
+    assert found(exact, 20) == 20
+    # Both together are private at epsilon 1: even bits are guessed with e / (1 + e) at most. False alarms: 1e-7.
+    assert found(private, 60) <= binom.isf(1e-7, 60, 1 / (1 + math.exp(-1.0))) < 60
 
 
 def test_the_story_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_bootstrap_intervals_cover() -> None:
             interval = bootstrap(inside, outside, statistic, num_resamples=150, seed=seed, confidence=0.9)
             assert interval.low <= interval.high
             covered += interval.low <= truth <= interval.high
-        # Of 240, 88 % and 90 % did. If 85 % do, 33 or fewer of 60 have a chance of 2e-8.
+        # Of 240, 88 % and 90 % did. If 85 % do, 33 or fewer of 60 have a chance of 3e-8.
         assert covered > 33
 
 

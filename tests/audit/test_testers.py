@@ -1,4 +1,8 @@
-"""The black-box tester: its bounds are valid and sharp, and it takes whatever a mechanism gives out."""
+"""The black-box tester: its bounds are valid and sharp, and it takes whatever a mechanism gives out.
+
+False alarms: a bound lies above the truth with probability 1e-7 where it is asked not to. How much is shown was
+measured over ten seeds or more, and is asked for with a margin of six standard deviations at least.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
 
 from hush.audit._divergence import _pure_epsilon
 from hush.audit._histogram import _bound
@@ -35,6 +41,7 @@ from hush.mechanisms import Laplace
 from hush.randomness import Source, TestSource
 
 Rows = NDArray[Any]
+CONFIDENCE = 1 - 1e-7
 
 
 def batched(law: Callable[[np.random.Generator, Any, int], Rows]) -> Batched:
@@ -100,8 +107,8 @@ def exceeded(attack: Attack, truth: str, audits: int, samples: int, confidence: 
 
 
 def too_many(count: int, audits: int, error: float) -> bool:
-    """Whether so many misses have a probability below 1e-4 if each has at most the given one."""
-    return bool(binom.sf(count - 1, audits, error) < 1e-4)
+    """Whether so many misses have a probability below 1e-7 if each has at most the given one."""
+    return bool(binom.sf(count - 1, audits, error) < 1e-7)
 
 
 @pytest.mark.parametrize("truth", TRUTHS)
@@ -122,24 +129,26 @@ def test_bounds_are_valid_in_500_audits(name: str, truth: str) -> None:
 
 
 def test_outputs_that_are_used_twice_are_noticed() -> None:
-    # The twin certifies its events on the outputs that it chose them by.
-    misses = 0
-    for number in range(60):
+    # The twin certifies its events on the outputs that it chose them by. 80 % are misses, and 59 % are too many.
+    misses, error = 0, 0.4
+    for number in range(200):
         mechanism, epsilon, _ = TRUTHS["laplace"]
         pair = Pair(mechanism=mechanism, first=0.0, second=1.0, source=TestSource(number))
         first, second = pair.draw(400)
         certifier = EventSearch(num_events=1).learn(first, second, 0.0, np.random.default_rng(number))
         certifier.observe(first, second)
-        misses += certifier.conclude(0.05).epsilon_lower > epsilon
-    assert too_many(misses, 60, 0.05)
+        misses += certifier.conclude(error).epsilon_lower > epsilon
+    assert too_many(misses, 200, error)
 
 
 @pytest.mark.parametrize(
     ("name", "least"),
-    [("events", 0.95), ("classifier", 0.93), ("hockey-stick", 0.95), ("histogram", 0.8), ("renyi", 0.85)],
+    [("events", 0.91), ("classifier", 0.9), ("hockey-stick", 0.93), ("histogram", 0.72), ("renyi", 0.83)],
 )
 def test_bounds_are_sharp(name: str, least: float) -> None:
-    result = audit_mechanism(laplace(1.0), 0.0, 1.0, samples=200_000, attack=ATTACKS[name], source=TestSource(name))
+    # Standard deviations: 0.007, 0.007, 0.004, 0.006 and 0.003.
+    settings: dict[str, Any] = {"attack": ATTACKS[name], "confidence": CONFIDENCE, "source": TestSource(name)}
+    result = audit_mechanism(laplace(1.0), 0.0, 1.0, samples=200_000, **settings)
     assert least < result.epsilon_lower <= 1.0
     assert result.epsilon == pytest.approx(1.0, abs=0.2)
     assert (result.num_in, result.num_out, result.delta) == (200_000, 200_000, 0.0)
@@ -152,36 +161,38 @@ def test_both_directions_are_tried(name: str, inputs: tuple[int, int]) -> None:
     mechanism = batched(lambda rng, bit, count: bit * (rng.random(count) < 0.2))
     found = audit_mechanism(mechanism, *inputs, samples=20_000, attack=ATTACKS[name], source=TestSource(name))
     # A classifier's event has a given probability, here 0.1; the last two tests bound more than one event.
-    least = {"events": 3.0, "hockey-stick": 3.0, "classifier": 0.9, "histogram": 0.8, "renyi": 0.5}
+    least = {"events": 3.0, "hockey-stick": 3.0, "classifier": 0.75, "histogram": 0.8, "renyi": 0.5}
     assert found.epsilon_lower > least[name]
 
 
 def test_ties_are_split() -> None:
     # Both outputs of a coin are far more probable than 0.01: the event takes a part of one of them.
-    attack = ClassifierAttack(probability=0.01)
-    result = audit_mechanism(response(1.0), 0, 1, samples=200_000, attack=attack, source=TestSource(4))
+    settings: dict[str, Any] = {"attack": ClassifierAttack(probability=0.01), "confidence": CONFIDENCE}
+    result = audit_mechanism(response(1.0), 0, 1, samples=200_000, source=TestSource(4), **settings)
     assert "= with probability 0.03" in str(result.details["event"])
-    assert float(result.details["other_hits"]) / 200_000 == pytest.approx(0.01, abs=0.002)
-    assert 0.8 < result.epsilon_lower <= 1.0
+    assert float(result.details["other_hits"]) / 200_000 == pytest.approx(0.01, abs=0.002)  # deviation 0.0002
+    assert 0.7 < result.epsilon_lower <= 1.0  # 0.817, with a deviation of 0.018
 
 
 def test_classifiers_of_others() -> None:
-    # Two signs that agree on the first input, and differ on the second: no straight line tells them apart.
+    # Two signs that agree on the first input, and differ on the second: no straight line tells them apart, but a
+    # product does. The best line cuts off half of a hundredth part each: ratios of 23 at most, ln 23 = 3.15.
     def law(rng: np.random.Generator, agree: int, count: int) -> Rows:
         sign = rng.choice([-1.0, 1.0], size=count)
-        return np.column_stack([sign, sign * (2 * agree - 1)]) + rng.normal(scale=0.5, size=(count, 2))
+        return np.column_stack([sign, sign * (2 * agree - 1)]) + rng.normal(scale=0.4, size=(count, 2))
 
     def shown(attack: Attack) -> float:
         return audit_mechanism(
             batched(law), 1, 0, samples=20_000, attack=attack, source=TestSource("signs")
         ).epsilon_lower
 
-    tree = DecisionTreeClassifier(max_depth=4, random_state=0)
-    assert shown(ClassifierAttack(probability=0.02)) < 2
-    assert shown(ClassifierAttack(probability=0.02, classifier=tree)) > 3
-    assert shown(HockeyStick(epsilon=2.0, classifier=tree)) > 3
-    assert shown(Renyi(classifier=tree)) > 1
-    assert not hasattr(tree, "tree_"), "the caller's classifier is left alone"
+    # 4.7, 5.7 and 6.5 are shown, with deviations of 0.06, 0.09 and 0.16.
+    products = make_pipeline(PolynomialFeatures(2), LogisticRegression())
+    assert shown(ClassifierAttack(probability=0.02)) < 3.5
+    assert shown(ClassifierAttack(probability=0.02, classifier=products)) > 3.5
+    assert shown(HockeyStick(epsilon=2.0, classifier=products)) > 3.5
+    assert shown(Renyi(classifier=products)) > 3.5
+    assert not hasattr(products[-1], "coef_"), "the caller's classifier is left alone"
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -213,9 +224,8 @@ def test_wider_outputs_than_were_searched() -> None:
 
 
 def test_results_say_what_was_done() -> None:
-    result = audit_mechanism(
-        laplace(1.0), 0.0, 1.0, samples=1_000, source=TestSource(1), unit=Unit.user(), relation=Relation.REPLACE
-    )
+    settings: dict[str, Any] = {"confidence": CONFIDENCE, "unit": Unit.user(), "relation": Relation.REPLACE}
+    result = audit_mechanism(laplace(1.0), 0.0, 1.0, samples=1_000, source=TestSource(1), **settings)
     assert (result.unit, result.relation) == (Unit.user(), Relation.REPLACE)
     assert "test randomness" in result.guarantee.assumptions
     assert result.details["search_samples"] == 1_000
@@ -247,9 +257,9 @@ def test_renyi_divergences(order: float) -> None:
     assert pure_divergence(1.3, order) == pytest.approx(math.log(written) / (order - 1))
     assert _pure_epsilon(pure_divergence(1.3, order), order) == pytest.approx(1.3, abs=1e-8)
     # Of Gaussian noise it is order / (2 sigma^2).
-    attack = Renyi(order=order)
-    found = audit_mechanism(gaussian(2.0), 0.0, 1.0, samples=200_000, attack=attack, source=TestSource(1))
-    assert 0.5 * order / 8 < float(found.details["divergence_lower"]) <= order / 8
+    settings: dict[str, Any] = {"attack": Renyi(order=order), "confidence": CONFIDENCE, "source": TestSource(1)}
+    found = audit_mechanism(gaussian(2.0), 0.0, 1.0, samples=200_000, **settings)
+    assert 0.5 * order / 8 < float(found.details["divergence_lower"]) <= order / 8  # least for 8: 0.60, +- 0.014
 
 
 def test_what_cannot_be_tested_is_refused() -> None:
@@ -295,8 +305,8 @@ def test_outputs_that_one_neighbour_cannot_have() -> None:
         return Laplace(epsilon=1.0, sensitivity=1.0, size=count).release(np.full(count, data), source).value
 
     for choice in (None, reachable):
-        result = support_test(Batched(ours), 0.0, 1.0, samples=100_000, reachable=choice, source=TestSource(3))
-        assert not result.compare(1.0).violated
+        settings: dict[str, Any] = {"reachable": choice, "confidence": CONFIDENCE, "source": TestSource(3)}
+        assert not support_test(Batched(ours), 0.0, 1.0, samples=100_000, **settings).compare(1.0).violated
 
 
 def test_lowest_bits_of_special_values() -> None:

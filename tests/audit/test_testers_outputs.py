@@ -136,11 +136,11 @@ def test_the_hockey_stick_sees_few_lies(truthful: float) -> None:
     def respond(which: int, source: Source, count: int) -> Any:
         return np.where(np.random.default_rng(source.words(4)).random(count) < truthful, which, 1 - which)
 
-    found = audit_mechanism(
-        Batched(respond), 0, 1, samples=20_000, attack=HockeyStick(epsilon=1.0), source=TestSource(1)
-    )
+    # False alarms: 1e-7 above. At 0.999, 0.86 of the truth are shown, with a standard deviation of 0.011 over seeds.
+    settings: dict[str, Any] = {"attack": HockeyStick(epsilon=1.0), "confidence": 1 - 1e-7, "source": TestSource(1)}
+    found = audit_mechanism(Batched(respond), 0, 1, samples=20_000, **settings)
     true = math.log(truthful / (1 - truthful))
-    assert 0.9 * true < found.epsilon_lower <= true
+    assert 0.75 * true < found.epsilon_lower <= true
 
 
 def test_support_tests_say_what_the_inputs_differ_in() -> None:

@@ -42,7 +42,7 @@ def test_the_tester_is_sharp_and_honest() -> None:
 
 @pytest.mark.parametrize("honest", [0.5, 2.0])
 def test_the_tester_never_certifies_more_than_there_is(honest: float) -> None:
-    # Randomised response, whose epsilon is known: 40 searches, none above it. 0.37 and 1.8 are shown, +- 0.012 and 0.03.
+    # Randomised response, whose epsilon is known: 40 searches, none above it. It shows 0.37 and 1.8, +- 0.012 and 0.03.
     def response(bit: int, source: Source, count: int) -> Rows:
         truthful = generator(source).random(count) < 1 / (1 + math.exp(-honest))
         return np.where(truthful, bit, 1 - bit)

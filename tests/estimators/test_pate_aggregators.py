@@ -90,9 +90,10 @@ def test_queries_stop_before_the_budget_is_exceeded() -> None:
 
 
 def test_unanswered_queries_leave_more_for_others() -> None:
-    aggregator = ConfidentGNMax(threshold=30.0, sigma_threshold=20.0, sigma=10.0)
+    # Both votes are ten standard deviations of the check's noise from the threshold.
+    aggregator = ConfidentGNMax(threshold=200.0, sigma_threshold=20.0, sigma=10.0)
     limit = aggregator.plan(1000, epsilon=1.0, delta=1e-5).limit
-    agreed = aggregator.answer(np.tile([90, 0, 0], (1000, 1)), TestSource("a"), limit=limit)
+    agreed = aggregator.answer(np.tile([400, 0, 0], (1000, 1)), TestSource("a"), limit=limit)
     split = aggregator.answer(np.tile([1, 1, 1], (1000, 1)), TestSource("b"), limit=limit)
     assert split.num_asked > agreed.num_asked
 

@@ -81,6 +81,7 @@ class OneTreePaid(PrivateRandomForestClassifier):
 
 @pytest.mark.parametrize(("model", "violated"), [(PrivateRandomForestClassifier, False), (OneTreePaid, True)])
 def test_black_box(model, violated):
+    # The twin's evidence is 28 +- 7 on either side of 0.
     def run(data, source):
         forest = model(64, epsilon=1.0, bounds=(-1, 1), classes=[0, 1], max_depth=1, source=source).fit(*data)
         mine = forest._counts[:, -1, 1]  # of the leaf with the largest values, in every tree
@@ -116,15 +117,15 @@ def test_a_tree_as_a_black_box(model, violated):
 @pytest.mark.parametrize(
     ("load", "epsilon", "delta", "level"),
     # diffprivlib 0.6.6 (ten trees, pure epsilon), the same bounds, 20 splits: cancer 0.764 at 0.1, 0.818 at 1, 0.825 at
-    # 10; digits 0.163, 0.426, 0.473.
+    # 10; digits 0.163, 0.426, 0.473. Beside levels, what 6 splits have over 12 seeds: 6 standard deviations more.
     [
-        (load_breast_cancer, 0.1, 0.0, 0.70),  # 0.770 +- 0.011 over 40 splits; one tree varies much
-        (load_breast_cancer, 1.0, 1e-6, 0.80),
-        (load_breast_cancer, 10.0, 1e-6, 0.90),
-        (load_digits, 0.1, 0.0, 0.2),
-        (load_digits, 1.0, 0.0, 0.53),
-        (load_digits, 1.0, 1e-6, 0.6),
-        (load_digits, 10.0, 1e-6, 0.78),
+        (load_breast_cancer, 0.1, 0.0, 0.60),  # 0.806 +- 0.034; one tree varies much
+        (load_breast_cancer, 1.0, 1e-6, 0.82),  # 0.904 +- 0.011
+        (load_breast_cancer, 10.0, 1e-6, 0.89),  # 0.930 +- 0.005
+        (load_digits, 0.1, 0.0, 0.17),  # 0.274 +- 0.016
+        (load_digits, 1.0, 0.0, 0.51),  # 0.609 +- 0.015
+        (load_digits, 1.0, 1e-6, 0.6),  # 0.714 +- 0.007
+        (load_digits, 10.0, 1e-6, 0.78),  # 0.858 +- 0.003
     ],
 )
 def test_better_than_diffprivlib(load, epsilon, delta, level):
@@ -145,7 +146,7 @@ def test_trees_alone_lose_little():
     forest = PrivateRandomForestClassifier(
         100, epsilon=300.0, delta=1e-6, bounds=(0, 16), classes=range(10), max_depth=9, source=TestSource(1)
     )
-    assert forest.fit(xa, ya).score(xb, yb) > 0.88  # diffprivlib's reaches 0.784 without noise
+    assert forest.fit(xa, ya).score(xb, yb) > 0.87  # 0.912 +- 0.005; diffprivlib's reaches 0.784 without noise
 
 
 def test_wrong_parameters():

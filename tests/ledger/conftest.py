@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
+import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from hush.ledger import Ledger
+
+_NUMBERS = itertools.count()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -24,7 +27,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def postgres_ledger_url(postgres_url: str) -> Iterator[str]:
     """A new database of PostgreSQL."""
     server = sa.make_url(postgres_url).set(drivername="postgresql+psycopg")
-    name = f"ledger_{uuid.uuid1().hex}"  # others may use the same server
+    name = f"ledger_{os.getpid()}_{next(_NUMBERS)}"  # other workers may use the same server
     engine = sa.create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.exec_driver_sql(f"CREATE DATABASE {name}")

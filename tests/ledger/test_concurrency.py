@@ -58,6 +58,19 @@ def agree(ledger: Ledger) -> None:
         assert all(data.cap.fits(status.cost) for status in data.status())
 
 
+def clean_processes() -> Any:
+    """Return a way to start processes from one that runs this file's imports only.
+
+    A fork of the tests' own process has the memory, and not the threads, of whatever other tests have loaded; collecting
+    that garbage has crashed it.
+    """
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["hush.ledger", "hush.accounting", "psycopg"])
+    return context
+
+
 class Log:
     """What a worker was allowed, written before it goes on: what it would have released."""
 
@@ -140,7 +153,7 @@ def written(folder: Path) -> int:
 
 def storm(url: str, folder: Path, *, workers: int, charges: int, kills: int) -> None:
     """Run workers at once, kill some of them at random moments of their work, begin others in their place."""
-    context, draw = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn"), random.Random(7)
+    context, draw = clean_processes(), random.Random(7)
     each, due = charges // workers, 0
 
     def begin(number: int) -> Any:
@@ -228,7 +241,7 @@ def _open(url: str) -> None:
 
 
 def test_many_create_one_ledger_at_once(url: str) -> None:
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    context = clean_processes()
     workers = [context.Process(target=_open, args=(url,)) for _ in range(8)]
     for worker in workers:
         worker.start()

@@ -52,7 +52,7 @@ def parts(*streams: bytes) -> list[bytes]:
 
 
 def all_different(*streams: bytes) -> bool:
-    """Whether no word of 64 bits comes twice: as for 704 words, the most there are here, it does by chance with 1e-14."""
+    """Whether no word of 64 bits comes twice. Among 704, the most there are here, chance repeats one with 1e-14."""
     words = parts(*streams)
     return len(words) == 64 * len(streams) and len(set(words)) == len(words)
 

@@ -104,7 +104,7 @@ def covers(held: int, confidence: float) -> bool:
 @pytest.mark.parametrize("name", INTERVALS)
 def test_intervals_hold_what_they_promise(name: str) -> None:
     mechanism, value = INTERVALS[name]
-    # False alarms: `budget`. Of four numbers, half of all intervals hold the truth in 59 %: 65 % with probability 4e-10.
+    # False alarms: `budget`. Of four numbers, half of all intervals hold the truth in 59 %: 65 % has probability 4e-10.
     source = TestSource(f"interval {name}")
     releases = [mechanism.release(value, source) for _ in range(RELEASES)]
     errors = np.array([np.max(np.abs(np.asarray(release.value) - value)) for release in releases])

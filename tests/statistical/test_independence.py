@@ -62,8 +62,8 @@ def test_no_serial_correlation(name: str) -> None:
 def test_cosines_and_sines_are_independent() -> None:
     noise = DRAWS["bulk normal"](TestSource("halves"))
     assert min(halves(noise)) > THRESHOLD
-    # Control: the sines of one draw of four use the radius of the wrong half, so that both grow together: by 15 standard
-    # deviations.
+    # Control: the sines of one draw of four use the radius of the wrong half, so that both grow together, by 15
+    # standard deviations.
     first, second = np.split(noise.astype(np.float64), 2)
     assert min(halves(np.concatenate([first, second * (0.98 + 0.02 * first**2)]))) < THRESHOLD
 

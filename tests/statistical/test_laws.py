@@ -106,8 +106,8 @@ def test_bulk_normals() -> None:
 
 
 def test_bulk_normals_of_any_size() -> None:
-    # Equal numbers: 2e-8 of all pairs, by the spacing of single precision. So 25 are expected among 50,001, not 500; and
-    # any at all among the first sizes with probability 8e-8.
+    # Equal numbers: 2e-8 of all pairs, by the spacing of single precision. So 25 are expected among 50,001, not 500,
+    # and any at all among the first sizes with probability 8e-8.
     for size in (0, 1, 2, 3, (1 << 14) - 1, 1 << 14, (1 << 14) + 1, 50_001):
         sample = hush.standard_normal(TestSource(size), size)
         assert sample.shape == (size,)

@@ -46,7 +46,8 @@ def test_empty_bins_pass_as_rarely_as_stated() -> None:
         for seed in range(800)
     ]
     wrong = sum(run.bounds is not None for run in runs)
-    assert wrong / 800 < 0.16  # 8 empty bins here; the threshold is for 7
+    # 8 empty bins here; the threshold is for 7. False alarms: P(Binomial(800, 0.1135) > 151) = 2e-10.
+    assert wrong <= 151
 
 
 def test_eye_colours() -> None:
@@ -69,12 +70,15 @@ SALARIES = [*np.linspace(30_000, 90_000, 999), 2e9]
 
 def test_salaries_are_clamped_to_a_public_range() -> None:
     asked = {"users": range(1000), "epsilon": 1.0}
-    mean = hs.mean(SALARIES, bounds=(0, 200_000), **asked, source=TestSource(1))
+    mean = hs.mean(SALARIES, bounds=(0, 200_000), **asked, confidence=1 - 1e-8, source=TestSource(1))
     assert mean.low <= np.clip(SALARIES, 0, 200_000).mean() <= mean.high
-    assert mean.high - mean.low < 3_000
+    assert mean.high - mean.low < 15_000
     for method in (hs.Tree(), hs.Exponential(), hs.SmoothSensitivity()):
-        median = hs.median(SALARIES, bounds=(0, 200_000), method=method, **asked, source=TestSource(2))
-        assert abs(median.value - 60_000) < 6_000, method
+        source = TestSource(2)
+        found = [hs.median(SALARIES, bounds=(0, 200_000), method=method, **asked, source=source) for _ in range(25)]
+        # Smooth noise has heavy tails: 5 of 60 answers were further off. Of 25 most are with P(Binomial(25, 0.1) > 12)
+        # = 2e-7; none of the others' was.
+        assert abs(np.median([each.value for each in found]) - 60_000) < 6_000, method
 
 
 @pytest.mark.parametrize(
@@ -88,14 +92,15 @@ def test_the_noise_with_the_smaller_error_is_chosen(per_user: int, best: Any, ot
     for noise in (best, other, None):
         asked = {"users": users, "groups": groups, "keys": range(40), "max_groups": per_user, "epsilon": 1.0}
         found = [
-            hs.sum(values, bounds=(0, 1), **asked, delta=1e-6, noise=noise, source=TestSource(f"{noise} {run}"))
+            hs.sum(values, bounds=(0, 1), **asked, delta=1e-6, noise=noise, source=TestSource(f"noise {run}"))
             for run in range(8)
         ]
         errors[noise] = float(np.sqrt(np.mean(np.square([result.value - truth for result in found]))))
         assert found[0].guarantee.delta == (0 if (noise or best) == hs.Laplace() else 1e-6)
     # In one group, Laplace's error is 1.4 and the Gaussian's 4.2; in 40 groups, 57 and 27.
+    # False alarms: of 320 draws, the errors are 6 % off and 4 %; ratios are 0.33 +- 0.03 and 0.47 +- 0.035.
     assert errors[None] < 0.7 * errors[other]
-    assert errors[None] == pytest.approx(errors[best], rel=0.25)
+    assert errors[None] == errors[best]  # they are of the same draws
 
 
 def test_many_columns_of_one_block_do_not_outvote_the_others() -> None:
@@ -112,8 +117,9 @@ def test_mean_count_and_sum_share_one_release() -> None:
     found = hs.mean(np.tile([0.0, 100.0], 4_000), bounds=(0, 100), **asked, source=TestSource(1))
     count, total = found.parts["count"], found.parts["sum"]
     # Separate releases at half of epsilon each would have variances 8 and 8 * 50^2 (centred).
-    assert np.var(count.value) == pytest.approx(4.0, rel=0.2)
-    assert np.var(total.value - 50 * count.value) == pytest.approx(4 * 50**2, rel=0.2)
+    # False alarms: the standard errors of these are sqrt(5 / 4000) = 3.5 % and of the mean 0.032: six of them, or more.
+    assert np.var(count.value) == pytest.approx(4.0, rel=0.25)
+    assert np.var(total.value - 50 * count.value) == pytest.approx(4 * 50**2, rel=0.25)
     assert count.guarantee == total.guarantee == found.guarantee
     assert np.abs(count.value.mean() - 2) < 0.2
 
@@ -157,7 +163,7 @@ def test_kept_rows_and_groups_are_chosen_uniformly() -> None:
         rows.update(kept.rows.tolist())
         assert len(kept.rows) == 2
         assert len(set(groups[kept.rows])) == 1
-    # Each row is kept with probability 1/4 * 2/3; six standard deviations.
+    # Each row is kept with probability 1/4 * 2/3. False alarms: P(|Binomial(6000, 1/6) - 1000| > 189) = 8e-11, of 12.
     assert all(abs(rows[row] - 1000) < 6 * math.sqrt(1000) for row in range(12))
 
 
@@ -189,7 +195,7 @@ def test_totals_from_elsewhere_become_estimates() -> None:
         noisy, plan, ("a", "b"), 0.95, *claim(plan.event, 1.0, 0.0, "test", unit=Unit.user(), source=source)
     )
     total, mean = total_of(answer.block(0), 1.0, whole=True), mean_of(answer.block(1), 1 / steps, (0.0, 200.0))
-    assert np.abs(total.value - count).max() < 40
+    assert np.abs(total.value - count).max() < 80
     assert np.abs(mean.value - 200 * shares).max() < 5
     assert ((mean.low < mean.value) & (mean.value < mean.high)).all()
     assert PldAccountant(unit=Unit.user()).compose(mean.event).epsilon(0.0) <= 1 + 1e-6

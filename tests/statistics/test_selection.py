@@ -69,11 +69,12 @@ def test_the_event_stays_within_the_budget(kind: hs.Selection) -> None:
 def test_groups_of_many_users_are_told_others_are_not(kind: hs.Selection) -> None:
     groups = ["large"] * 500 + ["small"] * 3 + [f"lone {place}" for place in range(50)]
     users = [*range(500), *range(3), *range(50)]
-    asked = {"users": users, "groups": groups, "selection": kind, "epsilon": 1.0, "delta": 1e-6, "max_groups": 2}
+    asked = {"users": users, "groups": groups, "selection": kind, "epsilon": 1.0, "delta": 1e-9, "max_groups": 2}
     result = hs.count(users, **asked, source=TestSource(4))
+    # False alarms: of 50 lone users, each is told with 1e-9 at most; three together with a few times that.
     assert result.keys == ("large",)
-    assert abs(result["large"].value - 500) < 60
-    assert PldAccountant(unit=Unit.user()).compose(result.event).epsilon(1e-6) <= 1.0 + 1e-6
+    assert abs(result["large"].value - 500) < 120
+    assert PldAccountant(unit=Unit.user()).compose(result.event).epsilon(1e-9) <= 1.0 + 1e-6
     with pytest.raises(KeyError):
         result["small"]
 
