@@ -30,7 +30,7 @@ _PATCH = pytest.StashKey[pytest.MonkeyPatch]()
 _PROCESS = os.getpid()
 _real = os.urandom
 
-# A forked child has the objects of all tests before it, and not the threads that some belong to: collecting them crashes.
+# A forked child has the objects of earlier tests, but not the threads that some belong to: collecting them crashes.
 os.register_at_fork(after_in_child=gc.disable)
 
 

@@ -61,8 +61,8 @@ def agree(ledger: Ledger) -> None:
 def clean_processes() -> Any:
     """Return a way to start processes from one that runs this file's imports only.
 
-    A fork of the tests' own process has the memory, and not the threads, of whatever other tests have loaded; collecting
-    that garbage has crashed it.
+    A fork of the tests' own process has the memory, but not the threads, of whatever other tests have loaded, and has
+    crashed while collecting that garbage.
     """
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")

@@ -10,7 +10,8 @@ and whether there is an answer at all.
 A twin leaves out one step of the real path, by a patch. Those that give away a few times what is claimed would need
 many thousand runs: they are caught exactly, in test_all_released.py. The others give away so much that few runs do.
 
-False alarms: see black_box/certainty.py. That a twin is caught was measured over 12 seeds: MARGINS
+False alarms: see black_box/certainty.py. That a twin is caught was measured over 6 seeds: each shows at least 1.45 of
+epsilon where 0.8 is claimed, six standard deviations more, or in one table at a time 1.24.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from hush.statistics.sql._asked import Asked
 duckdb = pytest.importorskip("duckdb")
 
 EPSILON, DELTA = 0.8, 0.01
-FEW, MANY = 300, 12_000
+FEW, MANY = 400, 12_000
 LISTED = ["a", "b", "c", "d"]
 PLACES = [*LISTED, None]
 Rows = tuple[tuple[int, str | None, float | None], ...]
@@ -156,7 +157,7 @@ def test_no_violation_is_found_in_many_runs(name: str) -> None:
 
 def test_audits_are_near_what_is_claimed() -> None:
     """The tester sees much of what one unit does, or it could not find anything."""
-    assert audited("counts", "many rows", 2_000).epsilon_lower > 0.5 * EPSILON
+    assert audited("counts", "many rows", 2_000).epsilon_lower > 0.4 * EPSILON  # over 6 seeds 0.66 +- 0.04 of it
 
 
 # Twins: each leaves out one step of the real path.
@@ -304,7 +305,7 @@ def all_rows_are_in_the_tree() -> AbstractContextManager[Any]:
     ("twin", "aggregates", "rows", "cold"),
     [
         (a_cast_that_raises, "COUNT(*), SUM(amount)", INTRUDERS["extreme values"], True),
-        (clamped_before_it_is_summed, "COUNT(*), SUM(amount)", INTRUDERS["many rows"], True),
+        (clamped_before_it_is_summed, "COUNT(*), SUM(amount)", INTRUDERS["many rows"] * 4, True),
         (all_rows_are_in_the_tree, "MEDIAN(amount), QUANTILE_CONT(amount, 0.9)", INTRUDERS["many rows"] * 20, False),
     ],
 )
