@@ -243,14 +243,19 @@ class TestPoissonTwin:
         assert here >= 0.85 * epsilon(steps, 1e-6)
 
 
+DELTAS = pytest.mark.parametrize(
+    "delta", [1e-6, *(pytest.param(delta, marks=pytest.mark.slow) for delta in (1e-12, 1e-3))]
+)
+
+
 class TestLaws:
-    @pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-3])
+    @DELTAS
     @pytest.mark.parametrize("count", [1, 30])
     def test_more_noise_means_less_epsilon(self, count: int, delta: float) -> None:
         values = [epsilon(epochs(sigma, 60, count), delta) for sigma in (0.4, 0.5, 0.75, 1.0, 1.6, 3.0, 10.0)]
         assert all(later <= earlier * (1 + SHARP) for earlier, later in itertools.pairwise(values)), values
 
-    @pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-3])
+    @DELTAS
     @pytest.mark.parametrize(("sigma", "count"), [(0.4, 1), (1.0, 1), (1.0, 30), (10.0, 5)])
     def test_more_bins_mean_less_epsilon(self, sigma: float, count: int, delta: float) -> None:
         # The mean of T summands is, in the convex order, at most that of T - 1.

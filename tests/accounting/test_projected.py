@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,7 +74,11 @@ def mean_over_s(value: Callable[[float], float], projections: int) -> float:
     )
 
 
-@pytest.mark.parametrize("projections", [3, 10, 30, 200])
+def slow(value: float) -> Any:
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("projections", [3, slow(10), 30, slow(200)])
 @pytest.mark.parametrize(("noise", "rate"), [(1.0, 1.0), (3.0, 1.0), (0.7, 0.02), (1.5, 0.3)])
 def test_one_step_is_the_integral(noise: float, projections: int, rate: float) -> None:
     accountant = PldAccountant().compose(PoissonSampled(ProjectedGaussian(noise, projections), rate))
@@ -91,8 +96,8 @@ def test_one_step_is_the_integral(noise: float, projections: int, rate: float) -
 @pytest.mark.parametrize("rate", [1.0, 0.2])
 @pytest.mark.parametrize("projections", [4, 12])
 def test_composition_is_that_of_simulated_losses(projections: int, rate: float) -> None:
-    """Twenty steps, drawn 200,000 times; six standard errors, three times: false alarms 1e-8."""
-    noise, steps, size = 4.0 if rate == 1 else 1.5, 20, 200_000
+    """Twenty steps, drawn 100,000 times; six standard errors, three times: false alarms 1e-8."""
+    noise, steps, size = 4.0 if rate == 1 else 1.5, 20, 100_000
     random = np.random.default_rng(projections)
     removed, added = np.zeros(size), np.zeros(size)
     for _ in range(steps):
@@ -135,7 +140,7 @@ def test_monotone_in_noise_projections_steps_and_delta(rate: float) -> None:
 
 
 @pytest.mark.parametrize("projections", [1, 2, 3, 7, 20, 300, 20_000])
-@pytest.mark.parametrize("mu", [1e-3, 0.1, 1.0, 30.0])
+@pytest.mark.parametrize("mu", [slow(1e-3), 0.1, slow(1.0), 30.0])
 def test_the_profile_is_convex_and_falls(mu: float, projections: int) -> None:
     profile = ProjectedGaussianProfile(mu, projections)
     eps = np.concatenate([[0.0], np.geomspace(1e-6, 30.0, 4000)])

@@ -73,7 +73,7 @@ def of_users(rows: Mapping[str, int]) -> dict[str, list[Any]]:
 
 def contributions(tmp_path: Path, counted: list[Counts]) -> list[float]:
     """Return what each of some users, of few and of many rows, changes in the counts."""
-    users = {f"user{number}": 1 + number % 4 for number in range(300)} | {f"busy{number}": 500 for number in range(6)}
+    users = {f"user{number}": 1 + number % 4 for number in range(300)} | {f"busy{number}": 120 for number in range(6)}
     schema = data.Schema(columns={"job": data.Category()})
     distances = []
     for left_out in (None, *(f"busy{number}" for number in range(6)), "user1", "user2"):

@@ -261,5 +261,5 @@ def test_a_search_as_a_black_box(kind: Any, cv: Any) -> None:
         return int(found.best_params_["value"])
 
     first, second = (np.zeros((1, 1)), np.array([-1])), (np.zeros((2, 1)), np.array([-1, 1]))
-    found = audit(run, first, second, samples=300, search_samples=75, source=TestSource("search"))
+    found = audit(run, first, second, samples=250, search_samples=50, source=TestSource("search"))
     assert found.compare(1.0).violated is (kind is Weighty)

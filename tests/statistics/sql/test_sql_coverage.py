@@ -2,7 +2,7 @@
 
 Public groups are independent repetitions: one question gives hundreds of intervals. A comparison with a true hypothesis
 fails once in 10^8 runs, and no test has more than 12. Controls, such as intervals of a quarter of the length, cover
-56 % of 250 at most: one passes with P(Binomial(250, 0.58) >= 196) = 3e-11.
+56 % of 250 at most: one passes with P(Binomial(250, 0.58) >= 196) = 9e-12.
 """
 
 from __future__ import annotations

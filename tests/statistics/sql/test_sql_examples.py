@@ -17,7 +17,7 @@ COLOURS = ["brown", "blue", "green", "hazel"]
 SALARIES = [*np.linspace(30_000, 90_000, 999), 2e9]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def people() -> Table:
     connection = duckdb.connect()
     columns = "who BIGINT, eyes VARCHAR, tall BOOLEAN, zip VARCHAR, city VARCHAR, pay DOUBLE"
