@@ -44,3 +44,11 @@ def pytest_make_collect_report(
         report.outcome = "skipped"
         report.longrepr = (str(collector.path), 0, "Skipped: needs torch")
     return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the examples in docstrings that import torch where there is none."""
+    if find_spec("torch") is None:
+        for item in items:
+            if isinstance(item, pytest.DoctestItem) and any("torch" in step.source for step in item.dtest.examples):
+                item.add_marker(pytest.mark.skip(reason="needs torch"))

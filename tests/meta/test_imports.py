@@ -36,6 +36,7 @@ def test_loads_nothing_heavy(module: str, allowed: set[str]) -> None:
 
 
 def test_the_root_has_few_names_and_all_of_them_resolve() -> None:
+    pytest.importorskip("torch")  # some names are of its layer
     assert len(hush.__all__) <= MOST_NAMES
     for name in hush.__all__:
         assert getattr(hush, name) is not None

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("torch")
+
 FOLDER = Path(__file__).resolve().parents[2] / "reproductions"
 NOT_SCRIPTS = {"common", "run_all", "scattering"}  # the last has tests of its own
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in NOT_SCRIPTS)
