@@ -99,7 +99,7 @@ def hush_pld(phases: list[Phase], delta: float) -> float:
 def hush_rdp(phases: list[Phase], delta: float) -> float:
     from hush import Relation
     from hush import accounting as acc
-    from hush.accounting._renyi import renyi_curve
+    from hush.accounting.losses.renyi import renyi_curve
 
     renyi_curve.cache_clear()  # every repetition starts afresh
     relation = Relation.REPLACE if phases[0][0] == "rr" else Relation.ADD_OR_REMOVE

@@ -35,7 +35,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import hush
-from hush.training._noise import gaussian
+from hush.training.noise.gaussian import gaussian
 from training import cnn  # beside this file
 
 ROOT = Path(__file__).resolve().parents[1]

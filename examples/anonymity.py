@@ -11,7 +11,7 @@ import argparse
 
 import numpy as np
 
-from hush.audit.anonymity import Partition, inference_attack, linkage_attack, smallest_group, synthetic_people
+from hush.lab.anonymity import Partition, inference_attack, linkage_attack, smallest_group, synthetic_people
 
 KNOWN = ["postcode", "birthday", "sex"]  # what a register with names has, too
 HARMLESS = ["influenza", "fracture"]

@@ -1,4 +1,4 @@
-"""What clipping and noise do to the convergence of training: the table of `hush.training.ntk`, reproduced with plots.
+"""What clipping and noise do to the convergence of training: the table of `hush.lab.ntk`, reproduced with plots.
 
 1. The table, on two problems. A linear model in two layers with four examples, found among small integers, shows the
    worst that clipping can do. A small network, which has learnt eleven handwritten digits and has not seen the twelfth,
@@ -24,7 +24,8 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from hush.training import Automatic, Clipping, Flat, Global, PerLayer, ntk
+from hush.lab import ntk
+from hush.training import Automatic, Clipping, Flat, Global, PerLayer
 
 # Okabe & Ito 2008: distinguishable with every kind of colour vision. Markers and dashes say the same once more.
 BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY = "#000000", "#0072B2", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"

@@ -42,7 +42,7 @@ from hush.accounting import (
 )
 from hush.audit import roc
 from hush.audit.membership import advantage_bounds, overlap, yeom
-from hush.cli._attack_data import ARCHIVE, read_location
+from hush.cli.commands.attack_data import ARCHIVE, read_location
 from hush.training import Flat
 
 EPSILONS = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)

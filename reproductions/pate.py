@@ -42,9 +42,9 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.svm import SVC
 from torch import Tensor
 
-from hush.estimators._pate_costs import raw_cost
-from hush.estimators._pate_report import converted
 from hush.estimators.pate import Aggregator, Answers, ConfidentGNMax, CostReport, GNMax, LNMax, PATEClassifier
+from hush.estimators.pate.costs import raw_cost
+from hush.estimators.pate.report import converted
 from hush.training.scattering import Scattering
 
 PUBLIC = 9000

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hush.accounting import Event, events
 from hush.randomness import Source, TestSource
 from hush.statistics import NoisePlan
-from hush.statistics import _selection as selection
+from hush.statistics.noise import selection as selection
 
 
 class NoChoice(TestSource):
@@ -56,7 +56,7 @@ def exact(ask: Callable[[Source], Any]) -> Exact:
         stack.enter_context(mock.patch.object(NoisePlan, "release", release))
         for kind in (selection._Probabilities, selection._Threshold):
             stack.enter_context(mock.patch.object(kind, "choose", everything))
-        for module in ("_moments", "_vectors"):  # intervals take time and are not what is measured
+        for module in ("moments", "vectors"):  # intervals take time and are not what is measured
             stack.enter_context(mock.patch(f"hush.statistics.{module}.quotients", _no_interval))
         result = ask(NoChoice(0))
     result = next(iter(result.values())) if isinstance(result, dict) else result

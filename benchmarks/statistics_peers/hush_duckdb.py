@@ -8,7 +8,7 @@ from typing import Any
 import duckdb  # noqa: F401  (hush imports it on first use; imports are not timed)
 from worker import Answer, Question, serve
 
-import hush.statistics.sql
+import hush.sql
 
 QUERY = "SELECT g, COUNT(value) AS n, SUM(value) AS s, AVG(value) AS m FROM data GROUP BY g"
 CHARGED = {"charged": "one budget: the three are made of two noisy numbers"}
@@ -24,24 +24,24 @@ def prepare(question: Question) -> tuple[Any, dict[str, Any]]:
     return lambda: asked(opened(question), question), CHARGED
 
 
-def opened(question: Question) -> hush.statistics.sql.Table:
+def opened(question: Question) -> hush.sql.Table:
     bounds, keys = {"value": (question.low, question.high)}, {"g": question.keys}
     return hush.table(question.path, name="data", unit="user_id", bounds=bounds, keys=keys)
 
 
 @cache
-def asked_before(question: Question) -> hush.statistics.sql.Table:
+def asked_before(question: Question) -> hush.sql.Table:
     table = opened(question)
     asked(table, question)
     return table
 
 
-def asked(table: hush.statistics.sql.Table, question: Question) -> Answer:
+def asked(table: hush.sql.Table, question: Question) -> Answer:
     found = table.sql(QUERY, **spent(question))
     return {row[0]: (row[1], row[2], row[3]) for row in found.rows}
 
 
-def priced(table: hush.statistics.sql.Table, question: Question) -> Answer:
+def priced(table: hush.sql.Table, question: Question) -> Answer:
     """Plan the question and its noise; no data are looked at."""
     table.price(QUERY, **spent(question))
     return {}

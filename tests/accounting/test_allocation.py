@@ -25,8 +25,8 @@ from hush.accounting import (
     SelfComposed,
     ZcdpAccountant,
 )
-from hush.accounting._allocation import MIN_NOISE, AllocationProfile, _curve, _sum_law
-from hush.accounting._noise_profiles import GaussianProfile
+from hush.accounting.losses.allocation import MIN_NOISE, AllocationProfile, _curve, _sum_law
+from hush.accounting.losses.noise_profiles import GaussianProfile
 from hush.errors import Unsupported
 from hush.guarantee import Relation
 

@@ -25,9 +25,9 @@ from hush.accounting import (
     SelfComposed,
     calibrate_noise,
 )
-from hush.accounting._lattice import corner_masses, curve_values, loss_range
-from hush.accounting._pairs import Change, Direction, alternatives
-from hush.accounting._profile import Pair
+from hush.accounting.losses.lattice import corner_masses, curve_values, loss_range
+from hush.accounting.losses.pairs import Change, Direction, alternatives
+from hush.accounting.losses.profile import Pair
 from hush.errors import BudgetExceeded
 from hush.guarantee import Bound, Relation
 
@@ -99,7 +99,7 @@ def test_rounding_of_an_untilted_fft() -> None:
 
 def one_way(direction: Direction) -> Callable[[float], float]:
     """Twin: only one of the two directions."""
-    from hush.accounting._solve import ComposedLoss
+    from hush.accounting.losses.solver import ComposedLoss
 
     loss = ComposedLoss([(SPIKY.pair(direction), SPIKY.count)])
     return lambda delta: loss.epsilon_upper(delta)

@@ -25,10 +25,10 @@ from hush.accounting import (
     PoissonSampled,
     RandomizedResponse,
 )
-from hush.accounting._lattice import Atoms, dominated, dominating, loss_range, rounded_down
-from hush.accounting._pairs import Change, alternatives, changes
-from hush.accounting._profile import Pair
-from hush.accounting._renyi import renyi_curve
+from hush.accounting.losses.lattice import Atoms, dominated, dominating, loss_range, rounded_down
+from hush.accounting.losses.pairs import Change, alternatives, changes
+from hush.accounting.losses.profile import Pair
+from hush.accounting.losses.renyi import renyi_curve
 from hush.guarantee import Relation
 
 ADD_REMOVE, REPLACE = Relation.ADD_OR_REMOVE, Relation.REPLACE

@@ -31,7 +31,7 @@ from hush.accounting import (
     ZcdpAccountant,
     calibrate_noise,
 )
-from hush.accounting._projected_profile import ProjectedGaussianProfile
+from hush.accounting.losses.projected_profile import ProjectedGaussianProfile
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation
 

@@ -33,12 +33,12 @@ from hush.training import (
     ShuffledEpochs,
     UserGroups,
     Users,
-    _engine,
-    _session,
-    _sum,
 )
-from hush.training._contributions import Microbatches as MicrobatchesType
-from hush.training._update import Updater
+from hush.training.loop import session
+from hush.training.loop.update import Updater
+from hush.training.per_example import clipped_sum
+from hush.training.per_example import engine as engine_module
+from hush.training.plan.contributions import Microbatches as MicrobatchesType
 
 WIDTH = 32
 
@@ -139,7 +139,7 @@ CASES = {
 
 def unchecked(patch: pytest.MonkeyPatch) -> None:
     """Switch off the comparison with a loop that begins every run: it refuses some of the bugs before they do harm."""
-    patch.setattr(_session, "check_calls", lambda engine: None)
+    patch.setattr(session, "check_calls", lambda engine: None)
 
 
 def _inverted_clip(patch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def _inverted_clip(patch: pytest.MonkeyPatch) -> None:
 def _clipped_batch(patch: pytest.MonkeyPatch, *, mean: bool) -> None:
     """The sum of a batch, or its mean, is clipped, and no example by itself."""
     unchecked(patch)
-    real = _sum._sums
+    real = clipped_sum._sums
 
     def sums(groups: Any, pieces: Any, clip: Any, chosen: Tensor) -> tuple[list[Tensor], Tensor]:
         found, norms = real(groups, pieces, replace(clip, targets=[1e9]), chosen)
@@ -158,7 +158,7 @@ def _clipped_batch(patch: pytest.MonkeyPatch, *, mean: bool) -> None:
         total = torch.stack([each.square().sum() for each in found]).sum().sqrt()
         return [each * torch.clamp(most / total, max=1.0) for each in found], norms
 
-    patch.setattr(_sum, "_sums", sums)
+    patch.setattr(clipped_sum, "_sums", sums)
 
 
 def _noise(patch: pytest.MonkeyPatch, change: Callable[[float], float]) -> None:
@@ -181,16 +181,16 @@ def _tied_counted_once(patch: pytest.MonkeyPatch) -> None:
     """Norms are of a weight's first use; the sum has all of them."""
     unchecked(patch)
 
-    real, own = _sum.finish, _sum._factors
+    real, own = clipped_sum.finish, clipped_sum._factors
 
     def finish(groups: Any, clip: Any, values: Any, chosen: Tensor, *, rows: int = 1) -> Any:
-        pieces = [_sum._pieces(replace(group, uses=group.uses[:1]), values) for group in groups]
+        pieces = [clipped_sum._pieces(replace(group, uses=group.uses[:1]), values) for group in groups]
         everything = [gradient for piece in pieces for gradient, _ in piece]
         found = own(everything, [group.place for group in groups], clip, chosen)
-        patch.setattr(_sum, "_factors", lambda *given: found)
+        patch.setattr(clipped_sum, "_factors", lambda *given: found)
         return real(groups, clip, values, chosen, rows=rows)
 
-    patch.setattr(_engine, "finish", finish)
+    patch.setattr(engine_module, "finish", finish)
 
 
 def _shuffled_as_poisson(patch: pytest.MonkeyPatch) -> None:

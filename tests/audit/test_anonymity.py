@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hush.audit.anonymity import (
+from hush.errors import InvalidArgument
+from hush.lab.anonymity import (
     Inference,
     Partition,
     inference_attack,
@@ -16,7 +17,6 @@ from hush.audit.anonymity import (
     smallest_group,
     synthetic_people,
 )
-from hush.errors import InvalidArgument
 
 KNOWN = ["postcode", "birthday", "sex"]
 PEOPLE = synthetic_people(3_000, np.random.default_rng(1))

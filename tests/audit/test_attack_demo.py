@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hush.cli import main
-from hush.cli._attack_data import ARCHIVE, open_people, read_location
+from hush.cli.commands.attack_data import ARCHIVE, open_people, read_location
 from hush.errors import InvalidArgument
 
 pytest.importorskip("torch")
@@ -23,8 +23,8 @@ QUICK = ["attack", "demo", "--data", "digits", "--shadows", "4"]
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush.cli._attack_models.PLAIN_STEPS", 100)
-    monkeypatch.setattr("hush.cli._attack_models.STEPS", 5)
+    monkeypatch.setattr("hush.cli.commands.attack_models.PLAIN_STEPS", 100)
+    monkeypatch.setattr("hush.cli.commands.attack_models.STEPS", 5)
 
 
 def test_what_it_tells_scripts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +112,7 @@ def test_the_step_does_not_depend_on_the_number_of_members(monkeypatch: pytest.M
     """A member whose gradient is zero must not move anything: the sum is divided by a number that is fixed."""
     import torch
 
-    from hush.cli import _attack_models
+    from hush.cli.commands import attack_models
 
     seen: list[float] = []
 
@@ -123,8 +123,8 @@ def test_the_step_does_not_depend_on_the_number_of_members(monkeypatch: pytest.M
     class _Enough(Exception):
         pass
 
-    monkeypatch.setattr(_attack_models, "fit", spied)
-    train = _attack_models.Private(3, epsilon=1.0, expected=10.0)
+    monkeypatch.setattr(attack_models, "fit", spied)
+    train = attack_models.Private(3, epsilon=1.0, expected=10.0)
     for size in (5, 12):
         with pytest.raises(_Enough):
             train(np.zeros((size, 4), np.float32), np.zeros(size, np.int64))

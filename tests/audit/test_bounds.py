@@ -24,20 +24,17 @@ from hush.audit import (
     OneRunFDP,
     Side,
     Split,
-    adjusted_log,
     audit_one_run,
     audit_scores,
-    bailey,
     clopper_pearson,
     epsilon_from_counts,
     gdp_epsilon,
-    inverse_sinh,
     jeffreys_interval,
-    katz,
 )
-from hush.audit._sample import Sample, ladder
+from hush.audit.bounds.sample import Sample, ladder
 from hush.errors import HushError, InvalidArgument, Unsupported
 from hush.guarantee import Bound
+from hush.lab.ratios import adjusted_log, bailey, inverse_sinh, katz
 
 CEILINGS = {100: 3.281, 200: 3.984, 500: 4.906, 1000: 5.601, 5000: 7.212, 10_000: 7.905, 100_000: 10.208}
 
@@ -174,8 +171,8 @@ def test_the_ladder_is_a_ladder(total: int) -> None:
 @given(st.lists(st.sampled_from([-math.inf, -1.0, 0.0, 0.5, 2.0, math.inf]), min_size=1, max_size=40), st.data())
 def test_candidates_are_as_good_as_all_thresholds(inside: list[float], data: st.DataObject) -> None:
     """No threshold at all beats the candidates, by the bands that are corrected for."""
-    from hush.audit._method import Level
-    from hush.audit._rates import _bands
+    from hush.audit.bounds.method import Level
+    from hush.audit.bounds.rates import _bands
 
     outside = data.draw(st.lists(st.sampled_from([-math.inf, -1.0, 0.0, 0.5, 2.0, math.inf]), min_size=1, max_size=40))
     sample, method, level = Sample.of(inside, outside), ClopperPearson(), Level(0.05, 0.0)

@@ -36,9 +36,9 @@ from hush.audit import (
     one_run_epsilon,
     roc,
 )
-from hush.audit._method import Level, apply_rule
-from hush.audit._rates import RateMethod
-from hush.audit._sample import Sample
+from hush.audit.bounds.method import Level, apply_rule
+from hush.audit.bounds.rates import RateMethod
+from hush.audit.bounds.sample import Sample
 
 ERROR = 0.05
 ALARM = 1e-7

@@ -12,7 +12,7 @@ import pytest
 
 from hush.audit import Roc, roc
 from hush.audit import membership as mi
-from hush.cli._attack_data import ARCHIVE, read_location
+from hush.cli.commands.attack_data import ARCHIVE, read_location
 from hush.guarantee import Guarantee
 
 ROOTS = [Path(os.environ["HUSH_DATA"])] if os.environ.get("HUSH_DATA") else []
@@ -103,7 +103,7 @@ def test_reference_values(people: Any) -> None:
 def test_at_epsilon_four_members_are_kept(people: Any) -> None:
     """The same attack on the demonstration's private network, with shadow models that are private, too."""
     torch = pytest.importorskip("torch")
-    from hush.cli._attack_models import Private, one_thread
+    from hush.cli.commands.attack_models import Private, one_thread
 
     rng = np.random.default_rng(1)
     train = Private(30, epsilon=4.0, expected=len(people.labels) / 2)

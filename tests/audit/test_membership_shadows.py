@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from hush.audit import audit_one_run, roc
 from hush.audit import membership as mi
-from hush.audit._lira import refuse_target
+from hush.audit.membership.lira import refuse_target
 from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee
 
@@ -96,7 +96,7 @@ def test_every_example_is_in_exactly_half_of_the_models() -> None:
 
 def test_a_time_budget_ends_after_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(1000))
-    monkeypatch.setattr("hush.audit._shadows.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("hush.audit.membership.shadow_models.time.monotonic", lambda: float(next(clock)))
     rng = np.random.default_rng(2)
     x, labels = people(rng, 30)
     found = mi.shadows(by_heart(5, 1.0), x, labels, num_models=100, num_classes=5, rng=rng, seconds=2.5)

@@ -26,10 +26,10 @@ from hush.audit import (
     one_run_fdp_mu,
     roc,
 )
-from hush.audit._guesses import numbers_of_guesses, right_guesses
-from hush.audit._one_run import _Chances
-from hush.audit._one_run_fdp import rejected
-from hush.audit._sample import Sample
+from hush.audit.bounds.guesses import numbers_of_guesses, right_guesses
+from hush.audit.bounds.one_run import _Chances
+from hush.audit.bounds.one_run_fdp import rejected
+from hush.audit.bounds.sample import Sample
 from hush.errors import InvalidArgument
 
 REFERENCE = [

@@ -13,7 +13,7 @@ from hush.audit import Comparison
 from hush.audit.training import compare_claim, observe
 from hush.errors import Unsupported
 from hush.randomness import TestSource
-from hush.training import _session
+from hush.training.loop import session
 
 CONFIDENCE = 1 - 1e-7
 MOST = 300  # observations; what takes more, takes seconds
@@ -49,8 +49,8 @@ def test_a_planted_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("name", ["inverted clip", "tied weights counted once"])
 def test_the_engine_refuses_some_bugs_by_itself(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bug = BUGS[name]
-    checked = _session.check_calls
+    checked = session.check_calls
     bug.plant(monkeypatch)
-    monkeypatch.setattr(_session, "check_calls", checked)
+    monkeypatch.setattr(session, "check_calls", checked)
     with pytest.raises(Unsupported, match="loop over the examples"):
         audited(CASES[bug.case], bug.observations)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hush import Guarantee, Relation, Unit
 from hush.audit import AuditResult, Verdict, best_of, epsilon_from_counts
-from hush.audit._result import floored
+from hush.audit.bounds.result import floored
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Bound
 from hush.strict_json import parse

@@ -19,9 +19,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
-from hush.audit._divergence import _pure_epsilon
-from hush.audit._histogram import _bound
-from hush.audit._outputs import Pair
 from hush.audit.testers import (
     Attack,
     Batched,
@@ -35,6 +32,9 @@ from hush.audit.testers import (
     pure_divergence,
     support_test,
 )
+from hush.audit.testers.divergence import _pure_epsilon
+from hush.audit.testers.histogram import _bound
+from hush.audit.testers.outputs import Pair
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation, Unit
 from hush.mechanisms import Laplace

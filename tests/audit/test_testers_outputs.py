@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hush.audit._written import written
 from hush.audit.testers import Batched, Histogram, HockeyStick, audit_mechanism, support_test
+from hush.audit.testers.written import written
 from hush.errors import InvalidArgument
 from hush.guarantee import Relation, Unit
 from hush.randomness import Source, TestSource

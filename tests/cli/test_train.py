@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from hush.cli import _train, main
+from hush.cli import main
+from hush.cli.commands import train as train_module
 from runs import files
 
 pytest.importorskip("torch", reason="trains")
@@ -221,7 +222,7 @@ def test_a_terminal_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def shown(handle: int, monkeypatch: pytest.MonkeyPatch) -> str:
     terminal: Any = Terminal(handle)
     monkeypatch.setattr(sys, "stderr", terminal)
-    progress = _train.Shown(quiet=False)
+    progress = train_module.Shown(quiet=False)
     progress.show("calibrating", 0, 1)
     for done in range(0, 101, 25):
         progress.show("training", done, 100, "accuracy 12.3%, epsilon 1.00")

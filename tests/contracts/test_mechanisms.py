@@ -18,7 +18,7 @@ from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Relation, Unit
 from hush.mechanisms import Gaussian, Laplace, Mechanism, compose
 from hush.randomness import KeyedSource, Source, SystemSource, TestSource
-from hush.randomness._source import chacha20
+from hush.randomness.source import chacha20
 from mechanism_tables import ROWS, Row
 
 EACH = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from hush import data
-from hush.data import _known
-from hush.data._download import Remote
+from hush.data.formats import known as known_module
+from hush.data.formats.download import Remote
 from hush.errors import InvalidArgument
 
 KEY = bytes(range(32))
@@ -81,7 +81,7 @@ def at_home(monkeypatch: pytest.MonkeyPatch, name: str, files: dict[str, bytes])
     remotes = tuple(
         Remote(url=f"https://example.org/{file}", sha256=hashlib.sha256(raw).hexdigest()) for file, raw in files.items()
     )
-    monkeypatch.setitem(_known.KNOWN, name, replace(_known.KNOWN[name], remotes=remotes))
+    monkeypatch.setitem(known_module.KNOWN, name, replace(known_module.KNOWN[name], remotes=remotes))
     home = Home(files)
     monkeypatch.setattr(urllib.request, "urlopen", home)
     return home
@@ -119,7 +119,7 @@ def test_offline_one_error_says_where_to_put_which_files(tmp_path: Path, name: s
             data.open_source(name, **settings)  # type: ignore[arg-type]
         message = str(caught.value)
         assert "\n" not in message
-        assert all(remote.name in message for remote in _known.KNOWN[name].remotes)
+        assert all(remote.name in message for remote in known_module.KNOWN[name].remotes)
         assert str(settings.get("data_dir", tmp_path / "cache" / "hush") / Path(name)) in message  # type: ignore[operator]
         assert "HUSH_DATA" in message
     assert not list(tmp_path.rglob("*ubyte*"))
@@ -199,7 +199,7 @@ def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_checksums_are_whole() -> None:
-    remotes = [remote for known in _known.KNOWN.values() for remote in known.remotes]
+    remotes = [remote for known in known_module.KNOWN.values() for remote in known.remotes]
     assert len(remotes) == 9
     assert all(len(bytes.fromhex(remote.sha256)) == 32 and remote.url.startswith("https://") for remote in remotes)
     assert len({remote.sha256 for remote in remotes}) == 9

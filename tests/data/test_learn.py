@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from hush import data
 from hush.accounting import ApproximateDP, Composed, Gaussian, PldAccountant
-from hush.data import _bounds, _learn, _prepare, _split
+from hush.data.preparation import bounds as bounds_module
+from hush.data.preparation import learn as learn_module
+from hush.data.preparation import prepare, split
 from hush.errors import InvalidArgument
 from hush.randomness import TestSource
 
@@ -37,9 +39,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counts]:
 
     def release(histograms: Any, tallies: Any, learn: data.Learn, source: Any) -> Any:
         seen.append((histograms, tallies))
-        return _learn.release(histograms, tallies, learn, source)
+        return learn_module.release(histograms, tallies, learn, source)
 
-    monkeypatch.setattr(_prepare, "release", release)
+    monkeypatch.setattr(prepare, "release", release)
     return seen
 
 
@@ -110,7 +112,7 @@ def test_twins_that_a_busy_user_breaks(
             chosen[own[np.argmin(mixed[own])]] = True
         return chosen
 
-    monkeypatch.setattr(_split, "one_row_each", broken or by_place)
+    monkeypatch.setattr(split, "one_row_each", broken or by_place)
     assert max(contributions(tmp_path, counted)) > 2
 
 
@@ -135,7 +137,7 @@ def test_hostile_rows_change_no_more(tmp_path: Path, counted: list[Counts], unit
 
 
 def spread(noise: float, seed: int) -> float:
-    return float(_learn._noisy(np.zeros(40_000, dtype=np.int64), noise, TestSource(seed)).std())
+    return float(learn_module._noisy(np.zeros(40_000, dtype=np.int64), noise, TestSource(seed)).std())
 
 
 @pytest.mark.parametrize("noise", [0.5, 7.0, 1000.0])
@@ -158,9 +160,9 @@ def test_noise_is_scaled_to_the_number_of_histograms(
         scales.append(noise_stddev)
         return counts.astype(np.float64)
 
-    monkeypatch.setattr(_learn, "_noisy", noisy)
-    histograms = [np.zeros(_bounds.NUM_BINS, dtype=np.int64)] * numbers
-    _learn.release(histograms, [{"x": 5}] * values, data.Learn(noise_multiplier=3.0), TestSource(1))
+    monkeypatch.setattr(learn_module, "_noisy", noisy)
+    histograms = [np.zeros(bounds_module.NUM_BINS, dtype=np.int64)] * numbers
+    learn_module.release(histograms, [{"x": 5}] * values, data.Learn(noise_multiplier=3.0), TestSource(1))
     assert len(scales) == numbers + values
     assert scales[0] == pytest.approx(3 * factor)
     # The sum of what a unit adds, each in units of its noise, squared: exactly the event's.
@@ -170,14 +172,14 @@ def test_noise_is_scaled_to_the_number_of_histograms(
 
 def told(threshold: Callable[[float, float], float], monkeypatch: pytest.MonkeyPatch) -> float:
     """Return how often a value that one unit has is told, with delta = 0.02 for two columns."""
-    monkeypatch.setattr(_learn, "threshold", threshold)
+    monkeypatch.setattr(learn_module, "threshold", threshold)
     lonely = {str(number): 1 for number in range(40_000)}
-    learned = _learn.release([], [lonely, {}], data.Learn(noise_multiplier=0.5, delta=0.02), TestSource(4))
+    learned = learn_module.release([], [lonely, {}], data.Learn(noise_multiplier=0.5, delta=0.02), TestSource(4))
     return len(learned.values[0]) / len(lonely)
 
 
 def test_a_value_of_one_unit_is_told_with_probability_delta(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = _learn.threshold
+    right = learn_module.threshold
     # Expected 0.01; the standard error is 0.0005.
     # False alarms: P(|Binomial(40000, 0.01) - 400| > 130) below 1e-9.
     assert 0.0068 < told(right, monkeypatch) < 0.0132
@@ -215,19 +217,19 @@ def test_nothing_is_learned_without_noise(tmp_path: Path) -> None:
 
 @given(st.floats(allow_nan=False))
 def test_a_number_is_in_its_bin(value: float) -> None:
-    (place,) = _bounds.bins(np.array([value])).tolist()
-    lower, upper = _bounds.edges(place)
+    (place,) = bounds_module.bins(np.array([value])).tolist()
+    lower, upper = bounds_module.edges(place)
     clamped = min(max(value, -(2.0**40)), 2.0**40)
     assert lower <= clamped <= upper
-    assert 0 <= place < _bounds.NUM_BINS
+    assert 0 <= place < bounds_module.NUM_BINS
 
 
 def test_noise_alone_is_not_taken_for_data() -> None:
     rng = np.random.default_rng(3)
-    found = [_bounds.bounds_from(rng.normal(size=_bounds.NUM_BINS) * 50, 50.0) for _ in range(1500)]
+    found = [bounds_module.bounds_from(rng.normal(size=bounds_module.NUM_BINS) * 50, 50.0) for _ in range(1500)]
     # False alarms: expected 1.5 at most, P(Poisson(1.5) >= 16) = 2e-11. The control has 90 +- 9.
     assert sum(bounds is not None for bounds in found) < 16
-    found = [_bounds.bounds_from(rng.normal(size=_bounds.NUM_BINS) * 65, 50.0) for _ in range(1500)]
+    found = [bounds_module.bounds_from(rng.normal(size=bounds_module.NUM_BINS) * 65, 50.0) for _ in range(1500)]
     assert sum(bounds is not None for bounds in found) >= 16  # the control: noise that is larger than it says
 
 
@@ -238,9 +240,11 @@ def test_data_of_which_no_bin_stands_out_are_found(sign: int, expected: set[tupl
     rng = np.random.default_rng(4)
     values = rng.normal(size=20_000)
     values = sign * np.abs(values) if sign else values
-    counts = np.bincount(_bounds.bins(values), minlength=_bounds.NUM_BINS)
+    counts = np.bincount(bounds_module.bins(values), minlength=bounds_module.NUM_BINS)
     noise = counts.max() / 4.0  # below the threshold of single bins, which is above 5
-    found = [_bounds.bounds_from(counts + rng.normal(size=_bounds.NUM_BINS) * noise, noise) for _ in range(200)]
+    found = [
+        bounds_module.bounds_from(counts + rng.normal(size=bounds_module.NUM_BINS) * noise, noise) for _ in range(200)
+    ]
     near = [bounds for bounds in found if bounds is not None and 0.5 <= max(np.abs(bounds)) <= 8]
     assert len(near) > 150  # over 8 seeds 178 +- 4; P(Binomial(200, 0.89) <= 150) = 5e-8
     assert max(set(found), key=found.count) in expected
@@ -365,15 +369,15 @@ def test_the_key_decides_the_noise(tmp_path: Path) -> None:
 def test_noise_of_one_key_does_not_cancel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that is used twice, for data that differ in one row or for another question, adds other noise."""
     drawn: list[float] = []
-    right = _learn._noisy
+    right = learn_module._noisy
 
     def noisy(counts: NDArray[np.int64], noise_stddev: float, source: Any) -> NDArray[np.float64]:
         found = right(counts, noise_stddev, source)
-        if len(counts) != _prepare._PARTS:
+        if len(counts) != prepare._PARTS:
             drawn.append(float(found[0] - counts[0]) / noise_stddev)
         return found
 
-    monkeypatch.setattr(_learn, "_noisy", noisy)
+    monkeypatch.setattr(learn_module, "_noisy", noisy)
     two = data.Schema(classes=("0", "1"))
     for rows, schema, noise in (
         (300, two, 1.0),
@@ -400,15 +404,15 @@ def test_both_releases_of_bounds_together_are_one_gaussian(tmp_path: Path, monke
         seen.append((learn.noise_multiplier * math.sqrt(sorts * len(histograms)), list(histograms)))
         counts = [np.array([tally.get(name, 0) for name in ("0", "1")]) for tally in tallies]
         seen.append((learn.noise_multiplier * math.sqrt(sorts * len(tallies)), counts))
-        told.append(_learn.release(histograms, tallies, learn, source))
+        told.append(learn_module.release(histograms, tallies, learn, source))
         return told[0]  # a second release may depend on the first: neighbours are compared after the same one
 
     def refine(histograms: Any, multiplier: float, source: Any) -> Any:
         seen.append((multiplier * math.sqrt(len(histograms)), list(histograms)))
-        return _learn.refine(histograms, multiplier, source)
+        return learn_module.refine(histograms, multiplier, source)
 
-    monkeypatch.setattr(_prepare, "release", release)
-    monkeypatch.setattr(_prepare, "refine", refine)
+    monkeypatch.setattr(prepare, "release", release)
+    monkeypatch.setattr(prepare, "refine", refine)
     for extra in ([], ["1990,140,1"], ["nan,1e9,0"]):
         lines = ["year,pressure,y", *(f"{1940 + i % 60},{100 + i % 50},{i % 2}" for i in range(400)), *extra]
         (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")

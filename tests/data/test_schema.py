@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from hush import data
-from hush.data import _table
+from hush.data.tables import table
 from hush.errors import InvalidArgument
 
 FULL = data.Schema(
@@ -115,7 +115,7 @@ def nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise AssertionError("rows were read")
 
-    monkeypatch.setattr(_table.Table, "__init__", fail)
+    monkeypatch.setattr(table.Table, "__init__", fail)
 
 
 @pytest.mark.usefixtures("nothing_is_read")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hush import data
-from hush.data import _split
+from hush.data.preparation import split
 from hush.errors import InvalidArgument
 
 KEY = bytes(range(32))
@@ -104,11 +104,11 @@ def test_one_row_speaks_for_each_unit() -> None:
     rng = np.random.default_rng(1)
     units = rng.integers(0, 40, 1000)
     picks = (units * 7919 + 13) % 101  # any function of the unit
-    chosen = _split.one_row_each(units, picks)
+    chosen = split.one_row_each(units, picks)
     assert sorted(units[chosen].tolist()) == sorted(set(units.tolist()))
     without = units != 5
-    np.testing.assert_array_equal(_split.one_row_each(units[without], picks[without]), chosen[without])
-    assert not _split.one_row_each(units[:0], picks[:0]).any()
+    np.testing.assert_array_equal(split.one_row_each(units[without], picks[without]), chosen[without])
+    assert not split.one_row_each(units[:0], picks[:0]).any()
 
 
 def test_unit_and_groups_are_no_features(tmp_path: Path) -> None:

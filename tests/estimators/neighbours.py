@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hush.estimators import _discriminant, _gram, _linear, _second_moments
+from hush.estimators.linear import regression
+from hush.estimators.moments import discriminant, gram, second_moments
 from hush.statistics import NoisePlan
 
 EXTREMES = [0.0, 1.0, -1.0, 0.7, 1e9, -1e300, math.inf, math.nan, 1e-300]
@@ -18,11 +19,11 @@ def gaussian_releases(monkeypatch: Any, fit: Any) -> list[tuple[Any, float]]:
     seen: list[tuple[Any, float]] = []
 
     def exact(totals: Any, stddev: float, source: Any) -> Any:
-        seen.append((totals / _gram.UNIT, stddev))
-        return totals / _gram.UNIT
+        seen.append((totals / gram.UNIT, stddev))
+        return totals / gram.UNIT
 
     with monkeypatch.context() as patched:
-        for module in (_gram, _linear, _second_moments, _discriminant):
+        for module in (gram, regression, second_moments, discriminant):
             patched.setattr(module, "noisy", exact)
         fit()
     return seen

@@ -19,9 +19,9 @@ from estimators.neighbours import gaussian_distance, gaussian_releases, planned_
 from estimators.purse import Purse
 from hush.errors import HushError, InvalidArgument
 from hush.estimators import pate
-from hush.estimators._bingham import bingham
-from hush.estimators._grid_table import made_table
-from hush.estimators._private import noise_multiplier
+from hush.estimators.base.estimator import noise_multiplier
+from hush.estimators.moments.bingham import bingham
+from hush.estimators.selection.grid_table import made_table
 from hush.randomness import TestSource
 
 

@@ -9,8 +9,9 @@ from black_box.certainty import audit
 from estimators.checks import one_label, unexpected_failures
 from estimators.neighbours import EXTREMES, check_blocks, planned_releases
 from hush.errors import InvalidArgument
-from hush.estimators import PrivateGaussianNB, PrivateLDA, _discriminant
-from hush.estimators._gram import UNIT, noisy
+from hush.estimators import PrivateGaussianNB, PrivateLDA
+from hush.estimators.moments import discriminant
+from hush.estimators.moments.gram import UNIT, noisy
 from hush.randomness import TestSource
 
 
@@ -73,7 +74,7 @@ def exact_counts(totals, stddev, source):
 @pytest.mark.parametrize("twin", [None, exact_counts])
 def test_lda_black_box(twin, monkeypatch):
     if twin is not None:
-        monkeypatch.setattr(_discriminant, "noisy", twin)
+        monkeypatch.setattr(discriminant, "noisy", twin)
 
     def run(data, source):
         fitted = PrivateLDA(epsilon=1.0, delta=1e-6, data_norm=1.0, classes=[0, 1], source=source).fit(*data)

@@ -12,10 +12,10 @@ from black_box.certainty import audit
 from hush.accounting import PldAccountant
 from hush.errors import InvalidArgument
 from hush.estimators import BoltOnSGD, PrivateLinearSVC, PrivateLogisticRegression
-from hush.estimators._erm_bolt_on import Schedule, _BoltOn
-from hush.estimators._erm_losses import HuberHinge, LogisticLoss, MarginLoss
-from hush.estimators._erm_method import Problem
-from hush.estimators._erm_sums import clipped
+from hush.estimators.linear.bolt_on import Schedule, _BoltOn
+from hush.estimators.linear.losses import HuberHinge, LogisticLoss, MarginLoss
+from hush.estimators.linear.method import Problem
+from hush.estimators.linear.sums import clipped
 from hush.randomness import TestSource
 
 

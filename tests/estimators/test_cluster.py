@@ -12,12 +12,13 @@ from estimators.checks import unexpected_failures
 from estimators.neighbours import EXTREMES
 from hush.accounting import PldAccountant
 from hush.audit.testers import Batched
-from hush.estimators import PrivateKMeans, _kmeans_rounds
-from hush.estimators._cube_noise import cube_deviation, cube_noise
-from hush.estimators._gram import STEPS
-from hush.estimators._kmeans_rounds import Plan
-from hush.estimators._kmeans_start import Overview, directions, overview_totals
-from hush.estimators._moments import Steps
+from hush.estimators import PrivateKMeans
+from hush.estimators.moments.gram import STEPS
+from hush.estimators.moments.moments import Steps
+from hush.estimators.partitions import kmeans_rounds
+from hush.estimators.partitions.cube_noise import cube_deviation, cube_noise
+from hush.estimators.partitions.kmeans_rounds import Plan
+from hush.estimators.partitions.kmeans_start import Overview, directions, overview_totals
 from hush.randomness import TestSource
 
 
@@ -64,7 +65,7 @@ def test_one_row_moves_every_total_by_one_step_at_most(dimension):
 
     def totals(rows):
         steps = Steps(np.full(dimension, -1.0), np.full(dimension, 1.0), len(rows))
-        return overview_totals(rows, signs, steps), _kmeans_rounds.cluster_totals(rows, whole, steps, signs)
+        return overview_totals(rows, signs, steps), kmeans_rounds.cluster_totals(rows, whole, steps, signs)
 
     before = totals(x)
     for a in EXTREMES:

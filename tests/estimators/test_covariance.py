@@ -13,9 +13,9 @@ from estimators.checks import unexpected_failures
 from estimators.neighbours import EXTREMES, gaussian_distance, gaussian_releases
 from hush.errors import InvalidArgument
 from hush.estimators import ExponentialPCA, PrivateCovariance, Wishart
-from hush.estimators._bingham import bingham
-from hush.estimators._private import noise_multiplier
-from hush.estimators._wishart import WishartNoise, delta_of, wishart_noise
+from hush.estimators.base.estimator import noise_multiplier
+from hush.estimators.moments.bingham import bingham
+from hush.estimators.moments.wishart import WishartNoise, delta_of, wishart_noise
 from hush.randomness import TestSource
 
 

@@ -16,7 +16,7 @@ from estimators.purse import Purse
 from estimators.table import CASES
 from hush.errors import BudgetExceeded, InvalidArgument
 from hush.estimators import pate
-from hush.estimators._private import KeepsBudget
+from hush.estimators.base.estimator import KeepsBudget
 from hush.randomness import TestSource
 
 ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -50,7 +50,7 @@ def test_a_refused_or_failed_refit_leaves_nothing(case):
 
 def test_a_fit_that_fails_after_it_was_paid_leaves_nothing(monkeypatch):
     model = CASES["PrivateGaussianNB"].make(epsilon=1.0).fit(*CASES["PrivateGaussianNB"].first)
-    monkeypatch.setattr("hush.estimators._naive_bayes.noisy_moments", lambda *given: 1 / 0)
+    monkeypatch.setattr("hush.estimators.moments.naive_bayes.noisy_moments", lambda *given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         model.fit(*CASES["PrivateGaussianNB"].first)
     assert left_over(model) == []

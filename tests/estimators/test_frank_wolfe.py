@@ -10,9 +10,9 @@ import pytest
 from black_box.certainty import audit
 from hush.accounting import PldAccountant
 from hush.estimators import FrankWolfe, PrivateLogisticRegression
-from hush.estimators._erm_losses import LogisticLoss
-from hush.estimators._erm_method import Problem
-from hush.estimators._erm_sums import clipped
+from hush.estimators.linear.losses import LogisticLoss
+from hush.estimators.linear.method import Problem
+from hush.estimators.linear.sums import clipped
 from hush.randomness import TestSource
 
 

@@ -11,11 +11,12 @@ import pytest
 from black_box.certainty import audit
 from hush.accounting import Gaussian, PldAccountant
 from hush.errors import InvalidArgument
-from hush.estimators import NoisyGradients, PrivateLinearSVC, PrivateLogisticRegression, _erm_gradients
-from hush.estimators._erm_gradients import _noisy
-from hush.estimators._erm_losses import HuberHinge, LogisticLoss, MarginLoss
-from hush.estimators._erm_method import Problem, signs
-from hush.estimators._erm_sums import clipped, exact_products, truncated
+from hush.estimators import NoisyGradients, PrivateLinearSVC, PrivateLogisticRegression
+from hush.estimators.linear import noisy_gradients
+from hush.estimators.linear.losses import HuberHinge, LogisticLoss, MarginLoss
+from hush.estimators.linear.method import Problem, signs
+from hush.estimators.linear.noisy_gradients import _noisy
+from hush.estimators.linear.sums import clipped, exact_products, truncated
 from hush.randomness import TestSource
 
 
@@ -78,7 +79,7 @@ def test_steps_together_have_the_noise_of_one(num_steps: int | None, monkeypatch
         seen.append(multiplier)
         return values
 
-    monkeypatch.setattr(_erm_gradients, "_noisy", exact)
+    monkeypatch.setattr(noisy_gradients, "_noisy", exact)
     made.run(np.zeros((0, 2)), np.zeros(0, dtype=np.int64), TestSource(1))
     count, steps = seen[0], seen[1:]
     assert len(steps) == (num_steps or 20)

@@ -25,7 +25,7 @@ from hush.estimators import (
     PrivateStandardScaler,
     PublicOneHotEncoder,
 )
-from hush.estimators._grid_table import made_table, same
+from hush.estimators.selection.grid_table import made_table, same
 from hush.randomness import TestSource
 
 pd = pytest.importorskip("pandas")

@@ -17,9 +17,10 @@ from estimators.neighbours import EXTREMES, gaussian_distance, gaussian_releases
 from estimators.purse import Purse
 from hush.accounting import GdpAccountant, PldAccountant
 from hush.errors import BudgetExceeded, InvalidArgument
-from hush.estimators import PrivateLinearRegression, PrivateMinMaxScaler, PrivateRidge, _gram
-from hush.estimators._gram import noisy_symmetric
-from hush.estimators._private import noise_multiplier
+from hush.estimators import PrivateLinearRegression, PrivateMinMaxScaler, PrivateRidge
+from hush.estimators.base.estimator import noise_multiplier
+from hush.estimators.moments import gram
+from hush.estimators.moments.gram import noisy_symmetric
 from hush.randomness import TestSource
 
 ARGUMENTS = {"epsilon": 1.0, "delta": 1e-6, "data_norm": 1.0, "target_bounds": (-1, 1)}
@@ -176,10 +177,10 @@ def test_many_rows_are_summed_exactly(monkeypatch):
         out[:] = 7.0
         blocks.append(part)
 
-    whole = _gram.clipped_gram(x, 1.0, 1, fill)
-    monkeypatch.setattr(_gram, "_BLOCK", 7)
-    assert (_gram.clipped_gram(x, 1.0, 1, fill) == whole).all()
+    whole = gram.clipped_gram(x, 1.0, 1, fill)
+    monkeypatch.setattr(gram, "_BLOCK", 7)
+    assert (gram.clipped_gram(x, 1.0, 1, fill) == whole).all()
     assert len(blocks) == 1 + 143
-    steps = np.trunc(x * (_gram.STEPS * (1 - 1e-9) / np.maximum(np.linalg.norm(x, axis=1), 1.0))[:, None])
+    steps = np.trunc(x * (gram.STEPS * (1 - 1e-9) / np.maximum(np.linalg.norm(x, axis=1), 1.0))[:, None])
     exact = np.column_stack([steps, np.full(1000, 7.0)]).astype(np.int64)
     assert (whole == exact.T @ exact).all()

@@ -12,7 +12,8 @@ from estimators.purse import Purse
 from hush.accounting import PldAccountant
 from hush.audit.testers import Batched, audit_mechanism
 from hush.errors import BudgetExceeded, InvalidArgument
-from hush.estimators import LocalRandomizer, _local_randomizer
+from hush.estimators import LocalRandomizer
+from hush.estimators.local import randomizer as local_randomizer_module
 from hush.guarantee import Relation, Unit
 from hush.ledger import Ledger
 from hush.mechanisms import Piecewise, RandomizedResponse, UnaryEncoding
@@ -90,7 +91,7 @@ class NotClamped(Piecewise):
 
 @pytest.mark.parametrize("kind", [Piecewise, NotClamped])
 def test_numbers_are_clamped(kind, monkeypatch):
-    monkeypatch.setattr(_local_randomizer, "Piecewise", kind)
+    monkeypatch.setattr(local_randomizer_module, "Piecewise", kind)
     result = audit_mechanism(
         told_by(lambda source: LocalRandomizer(epsilon=1.0, bounds=(0, 1), source=source)),
         [0.0],

@@ -16,7 +16,8 @@ from estimators.purse import Purse
 from hush.accounting import PldAccountant
 from hush.audit.testers import Batched
 from hush.errors import BudgetExceeded, InvalidArgument, Unsupported
-from hush.estimators import Rappor, _local_rappor
+from hush.estimators import Rappor
+from hush.estimators.local import rappor
 from hush.guarantee import Relation, Unit
 from hush.randomness import TestSource
 
@@ -58,8 +59,8 @@ class Draws:
 
     def __init__(self, monkeypatch):
         self.sides, self.asked = {}, []
-        monkeypatch.setattr(_local_rappor, "bernoulli", self._bernoulli)
-        monkeypatch.setattr(_local_rappor, "uniform_below", self._uniform)
+        monkeypatch.setattr(rappor, "bernoulli", self._bernoulli)
+        monkeypatch.setattr(rappor, "uniform_below", self._uniform)
 
     def _bernoulli(self, source, probability, size):
         kind = ("noisy", "one", "zero")[len(self.asked)]

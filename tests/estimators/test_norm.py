@@ -13,7 +13,7 @@ from estimators.checks import unexpected_failures
 from hush.accounting import PldAccountant
 from hush.errors import InvalidArgument
 from hush.estimators import FrankWolfe, FunctionalRegression, LearnBounds, PrivateLogisticRegression
-from hush.estimators._bounds import _NORMS, fitted_norm, norm_scores
+from hush.estimators.base.bounds import _NORMS, fitted_norm, norm_scores
 from hush.randomness import TestSource
 
 

@@ -17,12 +17,12 @@ from black_box.certainty import audit
 from hush.accounting import PldAccountant
 from hush.errors import InvalidArgument
 from hush.estimators import ObjectivePerturbation, PrivateLinearSVC, PrivateLogisticRegression
-from hush.estimators._erm_losses import HuberHinge, LogisticLoss, MarginLoss
-from hush.estimators._erm_method import Problem
-from hush.estimators._erm_minimum import minimise, minimise_jointly
-from hush.estimators._erm_noise import gaussian_vector, spherical_vector
-from hush.estimators._erm_objective import TOLERANCE, joint_curvature_cost
-from hush.estimators._erm_sums import clipped
+from hush.estimators.linear.losses import HuberHinge, LogisticLoss, MarginLoss
+from hush.estimators.linear.method import Problem
+from hush.estimators.linear.minimum import minimise, minimise_jointly
+from hush.estimators.linear.noise import gaussian_vector, spherical_vector
+from hush.estimators.linear.objective import TOLERANCE, joint_curvature_cost
+from hush.estimators.linear.sums import clipped
 from hush.randomness import TestSource
 
 Floats = NDArray[np.float64]

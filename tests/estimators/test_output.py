@@ -11,11 +11,11 @@ import pytest
 from black_box.certainty import audit
 from hush.accounting import PldAccountant
 from hush.estimators import OutputPerturbation, PrivateLogisticRegression
-from hush.estimators._erm_losses import HuberHinge, LogisticLoss, MarginLoss
-from hush.estimators._erm_method import Problem
-from hush.estimators._erm_minimum import minimise
-from hush.estimators._erm_objective import TOLERANCE
-from hush.estimators._erm_sums import clipped
+from hush.estimators.linear.losses import HuberHinge, LogisticLoss, MarginLoss
+from hush.estimators.linear.method import Problem
+from hush.estimators.linear.minimum import minimise
+from hush.estimators.linear.objective import TOLERANCE
+from hush.estimators.linear.sums import clipped
 from hush.randomness import TestSource
 
 

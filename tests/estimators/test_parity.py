@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 import hush.estimators as he
 from hush.errors import InvalidArgument
 from hush.estimators import pate
-from hush.estimators._log_bins import bin_counts, bins_plan, learned_bounds
+from hush.estimators.moments.log_bins import bin_counts, bins_plan, learned_bounds
 from hush.randomness import TestSource
 from hush.statistics import EachRow, Laplace, approximate_bounds
 

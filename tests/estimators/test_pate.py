@@ -20,9 +20,9 @@ from estimators.checks import PATE
 from estimators.purse import Purse
 from hush.accounting import PldAccountant
 from hush.errors import BudgetExceeded, InvalidArgument
-from hush.estimators._pate_rows import private_rows
-from hush.estimators._pate_teachers import parts, vote
 from hush.estimators.pate import Aggregator, ConfidentGNMax, CostReport, GNMax, InteractiveGNMax, LNMax, PATEClassifier
+from hush.estimators.pate.rows import private_rows
+from hush.estimators.pate.teachers import parts, vote
 from hush.guarantee import Relation, Unit
 from hush.randomness import Source, TestSource
 

@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 from scipy.special import log_ndtr
 
-from hush.accounting.rdp import to_epsilon
+from hush.accounting.accountants.rdp import to_epsilon
 from hush.errors import InvalidArgument, Unsupported
-from hush.estimators import _pate_costs as costs
-from hush.estimators._pate_report import converted
 from hush.estimators.pate import (
     Aggregator,
     Answers,
@@ -27,6 +25,8 @@ from hush.estimators.pate import (
     InteractiveGNMax,
     LNMax,
 )
+from hush.estimators.pate import costs as costs
+from hush.estimators.pate.report import converted
 from hush.randomness import TestSource
 
 Counts = NDArray[np.int64]

@@ -12,9 +12,10 @@ from estimators.checks import unexpected_failures
 from estimators.neighbours import EXTREMES, gaussian_distance, gaussian_releases
 from hush.accounting import PldAccountant
 from hush.errors import InvalidArgument
-from hush.estimators import AnalyzeGauss, ExponentialPCA, PrivateLDA, PrivatePCA, Wishart, _second_moments
-from hush.estimators._gram import STEPS, UNIT, clipped_gram, noisy_symmetric
-from hush.estimators._private import noise_multiplier
+from hush.estimators import AnalyzeGauss, ExponentialPCA, PrivateLDA, PrivatePCA, Wishart
+from hush.estimators.base.estimator import noise_multiplier
+from hush.estimators.moments import second_moments
+from hush.estimators.moments.gram import STEPS, UNIT, clipped_gram, noisy_symmetric
 from hush.randomness import TestSource
 
 
@@ -166,7 +167,7 @@ def unclipped(rows, norm, *others, **named):
 )
 def test_black_box(name, twin, monkeypatch):
     for function, broken in twin.items():
-        monkeypatch.setattr(_second_moments, function, broken)
+        monkeypatch.setattr(second_moments, function, broken)
     arguments = {"epsilon": 1.0, "delta": 1e-6, "data_norm": 1.0, "center": 0.0, "method": METHODS[name]}
 
     def run(rows, source):

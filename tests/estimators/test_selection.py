@@ -25,7 +25,7 @@ from hush.estimators import (
     PrivateSelectBest,
     PrivateStandardScaler,
 )
-from hush.estimators._select_best import class_contrasts
+from hush.estimators.selection.select_best import class_contrasts
 from hush.randomness import TestSource
 
 

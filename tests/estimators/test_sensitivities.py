@@ -10,8 +10,8 @@ import pytest
 
 import hush.estimators as he
 from estimators.neighbours import gaussian_distance, gaussian_releases
-from hush.estimators._erm_output import Perturbed
-from hush.estimators._private import noise_multiplier
+from hush.estimators.base.estimator import noise_multiplier
+from hush.estimators.linear.output import Perturbed
 from hush.mechanisms import DiscreteLaplace, ExponentialMechanism, IteratedTopK
 from hush.randomness import TestSource
 

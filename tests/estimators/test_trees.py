@@ -12,8 +12,9 @@ from estimators.checks import unexpected_failures
 from estimators.neighbours import EXTREMES, check_blocks, planned_releases
 from hush.accounting import PldAccountant
 from hush.errors import InvalidArgument
-from hush.estimators import PrivateDecisionTreeClassifier, PrivateRandomForestClassifier, _trees
-from hush.estimators._tree_growth import BINS, Shape, histograms, quantiles
+from hush.estimators import PrivateDecisionTreeClassifier, PrivateRandomForestClassifier
+from hush.estimators.partitions import trees as trees_module
+from hush.estimators.partitions.tree_growth import BINS, Shape, histograms, quantiles
 from hush.randomness import TestSource
 
 
@@ -33,7 +34,7 @@ def test_scikit_learn_checks(model):
 def test_one_row_moves_the_release_by_the_stated_sensitivity(delta, monkeypatch):
     x, y = np.random.default_rng(0).normal(size=(5, 2)), np.array([0, 1, 0, 1, 7])
     # Trees are a function of the first releases, which are fixed here.
-    monkeypatch.setattr(_trees, "quantiles", lambda *_: np.tile(np.linspace(0, 1, BINS + 1), (2, 1)))
+    monkeypatch.setattr(trees_module, "quantiles", lambda *_: np.tile(np.linspace(0, 1, BINS + 1), (2, 1)))
     monkeypatch.setattr(Shape, "chosen", staticmethod(lambda *_, **__: Shape(trees=4, depth=3, marginals=0.2)))
 
     def released(rows, labels):

@@ -21,7 +21,7 @@ from hush.accounting import Gaussian
 from hush.cli import main
 from hush.errors import InvalidArgument, Unsupported
 from hush.ledger import Dataset, Kind, Ledger, LedgerUnavailable, OverBudget
-from hush.statistics.sql import DuckDBEngine
+from hush.sql import DuckDBEngine
 from hush.training import BallsInBins, Candidate, PublicScore
 
 QUESTION = "SELECT sex, COUNT(*) AS n, AVG(age) AS age FROM people GROUP BY sex"
@@ -325,12 +325,12 @@ def test_runs_charge(tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyP
 
 def test_an_interrupted_run_of_a_folder_keeps_its_reservation(tmp_path: Path, ledger: Ledger) -> None:
     from hush import runs
-    from hush.runs import _steps
+    from hush.runs import steps as steps_module
 
     data = ledger.dataset("digits", epsilon=5, delta=1e-4, unit="row")
     settings = runs.Settings(data="digits", epsilon=2.0, model="softmax", num_steps=20, batch_size=400)
     stop: Callable[..., Any] = mock.Mock(side_effect=KeyboardInterrupt)
-    with mock.patch.object(_steps.Training, "_point", stop), pytest.raises(hush.HushError, match="interrupted"):
+    with mock.patch.object(steps_module.Training, "_point", stop), pytest.raises(hush.HushError, match="interrupted"):
         runs.train(settings, tmp_path / "run", budget=data)
     (pending,) = data.pending()
     with pytest.raises(InvalidArgument, match="^budget="):

@@ -10,9 +10,9 @@ import pytest
 from hush.accounting import ApproximateDP, Event, Gaussian, Laplace, events
 from hush.errors import InvalidArgument
 from hush.ledger import Ledger
-from hush.ledger._composition import composition
-from hush.ledger._verify import read
-from hush.ledger._words import _WORDS, in_words
+from hush.ledger.history.composition import composition
+from hush.ledger.history.verify import read
+from hush.ledger.history.words import _WORDS, in_words
 from hush.report.parts import written_epsilon
 from ledger.ledgers import in_blocks, on_file, spend, tampering, with_people
 from report.pages import check, drawings
@@ -144,7 +144,7 @@ def test_answers_are_not_in_it(tmp_path: Path) -> None:
 
 
 def test_every_event_has_words() -> None:
-    from hush.accounting._event import _KINDS
+    from hush.accounting.event import _KINDS
 
     assert set(_KINDS) <= set(_WORDS)
 

@@ -23,8 +23,11 @@ import sqlalchemy as sa
 from hush.accounting import Laplace
 from hush.accounting.budget import Charge, run_sealed
 from hush.errors import HushError, InvalidArgument, Unsupported
-from hush.ledger import Dataset, Kind, Ledger, LedgerUnavailable, _schema, _sqlite, _store
-from hush.ledger._disk import Disk
+from hush.ledger import Dataset, Kind, Ledger, LedgerUnavailable
+from hush.ledger.storage import schema
+from hush.ledger.storage import sqlite as sqlite_module
+from hush.ledger.storage import store as store_module
+from hush.ledger.storage.disk import Disk
 
 Opened = Callable[..., Ledger]
 HANGING = 600.0  # seconds; a machine may be slow, and nothing that works takes so long
@@ -194,7 +197,9 @@ def test_a_damaged_file(file: Ledger, path: Path) -> None:
 
 def test_a_file_that_is_locked_for_long(file: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     patients(file)
-    monkeypatch.setattr(_store, "PATIENCE", 0.2)  # how long SQLite waits for who has the lock, and for nothing else
+    monkeypatch.setattr(
+        store_module, "PATIENCE", 0.2
+    )  # how long SQLite waits for who has the lock, and for nothing else
     other = Ledger(f"sqlite:///{path}")
     data = other.dataset("patients")
     holder = sqlite3.connect(path)
@@ -238,27 +243,27 @@ def test_a_block_closes_the_ledger(path: Path) -> None:
 def test_a_newer_ledger_is_refused(opened: Opened) -> None:
     ledger = opened()
     with ledger.store.writing() as connection:
-        connection.exec_driver_sql(f"UPDATE hush_ledger SET version = {_schema.VERSION + 1}")
+        connection.exec_driver_sql(f"UPDATE hush_ledger SET version = {schema.VERSION + 1}")
     with pytest.raises(Unsupported, match="newer hush"):
         opened()
 
 
 def test_an_older_ledger_becomes_one_of_this_version(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     patients(opened()).charge(Laplace(1.0), purpose="x")
-    monkeypatch.setattr(_schema, "VERSION", _schema.VERSION + 1)
-    broken = {_schema.VERSION - 1: lambda connection: connection.exec_driver_sql("SELECT no_such_thing")}
-    monkeypatch.setattr(_schema, "MIGRATIONS", broken)
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    broken = {schema.VERSION - 1: lambda connection: connection.exec_driver_sql("SELECT no_such_thing")}
+    monkeypatch.setattr(schema, "MIGRATIONS", broken)
     with pytest.raises(HushError):
         opened()
     added = "ALTER TABLE hush_people ADD COLUMN office TEXT"
     monkeypatch.setattr(
-        _schema, "MIGRATIONS", {_schema.VERSION - 1: lambda connection: connection.exec_driver_sql(added)}
+        schema, "MIGRATIONS", {schema.VERSION - 1: lambda connection: connection.exec_driver_sql(added)}
     )
     for _ in range(2):
         ledger = opened()
         assert ledger.dataset("patients").spent == 1.0
         with ledger.store.reading() as connection:
-            assert connection.exec_driver_sql("SELECT version FROM hush_ledger").scalar_one() == _schema.VERSION
+            assert connection.exec_driver_sql("SELECT version FROM hush_ledger").scalar_one() == schema.VERSION
             connection.exec_driver_sql("SELECT office FROM hush_people")
 
 
@@ -271,7 +276,7 @@ def test_a_clock_that_goes_backwards(file: Ledger, path: Path, monkeypatch: pyte
     data.at("b").charge(Laplace(100.0), purpose="in time")
     now = time.time_ns()
     for shift in (2 * 3600, -(10**6)):  # two hours later; then the clock is set back by days
-        monkeypatch.setattr(_sqlite.time, "time_ns", lambda shift=shift: now + shift * 10**9)
+        monkeypatch.setattr(sqlite_module.time, "time_ns", lambda shift=shift: now + shift * 10**9)
         data.at("a").charge(Laplace(100.0), purpose="x")
         with pytest.raises(InvalidArgument, match="not expired"):
             data.at("b").charge(Laplace(100.0), purpose="too late")
@@ -374,7 +379,7 @@ def test_a_server_where_somebody_holds_the_lock(postgres_ledger_url: str, monkey
     holder = sa.create_engine(ledger.store.engine.url)
     with holder.begin() as connection, monkeypatch.context() as patch:
         connection.exec_driver_sql("SELECT * FROM hush_head FOR UPDATE")
-        patch.setattr(_store, "PATIENCE", 0.2)  # for the refusal alone
+        patch.setattr(store_module, "PATIENCE", 0.2)  # for the refusal alone
         assert answers(data, 1) == []
     assert answers(data, 1) == ["42" * 400]
     holder.dispose()

@@ -12,7 +12,7 @@ from hush.accounting import Laplace
 from hush.accounting.budget import Charge
 from hush.errors import InvalidArgument
 from hush.ledger import Dataset, Ledger, NotAllowed, OverBudget, Role
-from hush.ledger._postgres import _WAIT
+from hush.ledger.storage.postgres import _WAIT
 
 Opened = Callable[..., Ledger]
 COLUMNS = (

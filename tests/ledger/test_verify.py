@@ -11,7 +11,7 @@ import pytest
 from hush.accounting import Composed, Gaussian, Laplace, PoissonSampled, SelfComposed
 from hush.accounting.budget import Charge, Cost
 from hush.ledger import Dataset, Kind, Ledger
-from hush.ledger._entry import HASHED
+from hush.ledger.storage.entry import HASHED
 from ledger.ledgers import in_blocks, on_file, rehashed, spend, tampering, with_people
 
 

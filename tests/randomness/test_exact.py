@@ -16,13 +16,13 @@ from hush.randomness import (
     Source,
     SystemSource,
     TestSource,
-    _exact,
     discrete_gaussian,
     discrete_laplace,
     floored_gaussian,
     floored_laplace,
     geometric,
 )
+from hush.randomness import exact as exact_module
 
 Sampler = Callable[[Source, float, int], Any]
 SAMPLERS: list[Sampler] = [discrete_laplace, discrete_gaussian, floored_laplace, floored_gaussian, geometric]
@@ -46,14 +46,14 @@ def test_deciding_everything_exactly_changes_nothing(
     # 64 bits decide in either arithmetic but for one draw in 2^50, so the same words give the same noise.
     fast = sampler(TestSource("exact"), scale, size).tolist()
     for tolerance in ("_FLOOR_ERROR", "_FEW_BITS", "_ACCEPT_ERROR"):
-        monkeypatch.setattr(_exact, tolerance, 1e300)
+        monkeypatch.setattr(exact_module, tolerance, 1e300)
     assert sampler(TestSource("exact"), scale, size).tolist() == fast
 
 
 def test_the_tolerances_cover_the_errors_of_floating_point() -> None:
     # The slow path is rare: were it not, the tolerances would be too wide for the speed that is promised.
     calls = 0
-    original = _exact.floor_exponential
+    original = exact_module.floor_exponential
 
     def counted(*arguments: Any) -> int:
         nonlocal calls
@@ -61,7 +61,7 @@ def test_the_tolerances_cover_the_errors_of_floating_point() -> None:
         return original(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_exact, "floor_exponential", counted)
+        patch.setattr(exact_module, "floor_exponential", counted)
         floored_laplace(TestSource("rare"), 2.0**40, 2_000_000)
     assert calls <= binom.isf(1e-9, 3_000_000, 1e-6)  # false alarms: 1e-9 at the rate that is promised
 

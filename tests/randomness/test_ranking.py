@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import chisquare, kstest
 
 from hush.randomness import Key, Noise, Source, TestSource, gap, rank
-from hush.randomness._ranking import compare
+from hush.randomness.ranking import compare
 from randomness.scripted import ScriptedSource
 
 TINY = 1e-9  # the false-alarm rate of each comparison; of 60 draws among three, exactly 1.02e-9

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hush.randomness import TestSource
-from hush.randomness._exact import _Sampler
-from hush.randomness._resolve import Interval, Uniform, below_exp, exp_interval, floor_exponential, log_interval
+from hush.randomness.exact import _Sampler
+from hush.randomness.resolution import Interval, Uniform, below_exp, exp_interval, floor_exponential, log_interval
 from randomness.scripted import ScriptedSource
 
 FULL = (1 << 64) - 1

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hush.guarantee import Bound
-from hush.report import _numbers as numbers
 from hush.report import render
+from hush.report.drawing import numbers as numbers
 from report import records
 from report.pages import check
 

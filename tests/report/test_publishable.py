@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hush.errors import InvalidArgument
-from hush.report import _section, publishable, render
+from hush.report import publishable, render
+from hush.report.sections import section as section_module
 from report import records
 from report.pages import check
 
@@ -54,7 +55,7 @@ def test_the_check_finds_a_page_that_is_not_cut(monkeypatch: pytest.MonkeyPatch)
     """Broken twins: one that cuts nothing, one that cuts only the first part, one that takes everything for private."""
     assert leaks(lambda page: page, 0.25, "a")
     assert leaks(lambda page: re.sub(r"<!-- hush: [^>]*begin.*?end -->", "", page, count=1, flags=re.DOTALL), 0.25, "a")
-    for module in ("_section", "_result", "_page"):
+    for module in ("sections.section", "sections.result", "page"):
         monkeypatch.setattr(f"hush.report.{module}.may_be_published", lambda record, part: True)
     assert leaks(publishable, 0.25, "a")
 
@@ -119,12 +120,12 @@ def test_not_private_is_shown_by_more_than_colour() -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda page: page.replace(_section.END, "", 1),
-        lambda page: page.replace(_section.BEGIN, "", 1),
-        lambda page: page.replace(_section.BEGIN, _section.BEGIN + _section.BEGIN, 1),
-        lambda page: page.replace(_section.END, _section.BEGIN, 1),
-        lambda page: page[: page.rindex(_section.END)],
-        lambda page: page.replace(_section.GENERATOR, ""),
+        lambda page: page.replace(section_module.END, "", 1),
+        lambda page: page.replace(section_module.BEGIN, "", 1),
+        lambda page: page.replace(section_module.BEGIN, section_module.BEGIN + section_module.BEGIN, 1),
+        lambda page: page.replace(section_module.END, section_module.BEGIN, 1),
+        lambda page: page[: page.rindex(section_module.END)],
+        lambda page: page.replace(section_module.GENERATOR, ""),
         lambda page: "<p>another page</p>",
     ],
 )
@@ -136,7 +137,7 @@ def test_a_damaged_page_is_refused(damage: Publish) -> None:
 
 def test_text_cannot_forge_a_mark() -> None:
     record = records.rich(test_is_public=False)
-    for mark in (_section.BEGIN, _section.END, _section.BEGIN_SILENT):
+    for mark in (section_module.BEGIN, section_module.END, section_module.BEGIN_SILENT):
         record["classes"][0]["name"] = record["title"] = record["command"] = str(mark)
         page = render(record)
         assert publishable(page).count("<section") == page.count("<section")

@@ -12,7 +12,8 @@ import pytest
 
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Bound, Relation
-from hush.report import _markup, render
+from hush.report import render
+from hush.report.drawing import markup
 from report import records
 from report.pages import Page, check, drawings
 
@@ -155,7 +156,7 @@ def test_text_stays_text(text: str) -> None:
 def test_the_checker_finds_text_that_became_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: a renderer that forgets to escape."""
     monkeypatch.setattr(html, "escape", lambda text, quote=True: text)
-    assert _markup.escape("<b>") == "<b>"
+    assert markup.escape("<b>") == "<b>"
     assert Page(render(hostile("<script>alert(1)</script>"))).problems
 
 
@@ -290,7 +291,7 @@ def test_rendering_changes_nothing_and_is_repeatable() -> None:
 
 def test_text_can_be_read_in_both_modes() -> None:
     """WCAG 2.1, 1.4.3: a contrast of 4.5 between text and paper; plots need 3 (1.4.11)."""
-    from hush.report._style import STYLE
+    from hush.report.drawing.style import STYLE
 
     def colours(block: str) -> dict[str, str]:
         declarations = [line.split(":", 1) for line in block.replace("\n", " ").split(";") if "--" in line]

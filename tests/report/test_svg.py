@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hush.report._axes import scale
-from hush.report._svg import Point, shortened, thinned
+from hush.report.drawing.axes import scale
+from hush.report.drawing.svg import Point, shortened, thinned
 
 VALUES = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=20)
 

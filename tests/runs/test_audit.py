@@ -14,8 +14,8 @@ from hush.cli import main
 from hush.errors import InvalidArgument
 from hush.randomness import TestSource
 from hush.report import publishable
-from hush.runs import _audit
-from hush.training._update import Updater
+from hush.runs import auditing
+from hush.training.loop.update import Updater
 from report.pages import check
 from runs import files
 
@@ -42,7 +42,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
     With no more than 15 canaries in each, an audit shows an epsilon of 1.93 at most: never one of 2.
     """
-    monkeypatch.setattr(_audit, "_MOST_RUNS", 6)
+    monkeypatch.setattr(auditing, "_MOST_RUNS", 6)
 
 
 @pytest.mark.usefixtures("few")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hush.accounting import ApproximateDP, Composed, Event, Gaussian, PldAccountant, PoissonSampled, SelfComposed
-from hush.runs import _job, _steps
+from hush.runs import job
+from hush.runs import steps as steps_module
 from runs import files
 
 
@@ -17,7 +18,7 @@ from runs import files
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
     """Note what each run was ready for, and the training that it did."""
     found: list[Any] = []
-    begin, publish = _steps.begin, _job.publish
+    begin, publish = steps_module.begin, job.publish
 
     def noted_begin(*given: Any) -> Any:
         private, average = begin(*given)
@@ -28,8 +29,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
         found[-1] = ready, found[-1]
         return publish(folder, settings, ready, *rest, **options)
 
-    monkeypatch.setattr(_steps, "begin", noted_begin)
-    monkeypatch.setattr(_job, "publish", noted_publish)
+    monkeypatch.setattr(steps_module, "begin", noted_begin)
+    monkeypatch.setattr(job, "publish", noted_publish)
     return found
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from hush.accounting import PldAccountant
 from hush.data import Examples
 from hush.randomness import TestSource
-from hush.runs import _figures
-from hush.runs._figures import Measurer, evaluation_noise
+from hush.runs import figures as figures_module
+from hush.runs.figures import Measurer, evaluation_noise
 
 POINTS = 4
 CLASSES = ("x", "y", "z")
@@ -151,8 +151,8 @@ def test_the_noise_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_shares_of_the_noise_add_up() -> None:
-    assert sum(_figures._SHARES.values()) == pytest.approx(1)
-    assert sum(_figures._SHARES.values()) <= 1 + 1e-12
+    assert sum(figures_module._SHARES.values()) == pytest.approx(1)
+    assert sum(figures_module._SHARES.values()) <= 1 + 1e-12
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])

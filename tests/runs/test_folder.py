@@ -16,9 +16,9 @@ from hush import runs
 from hush.cli import main
 from hush.errors import InvalidArgument
 from hush.report import publishable, render
-from hush.runs import _job, _outcome
-from hush.runs._folder import Folder
-from hush.runs._settings import Settings, default_delta
+from hush.runs import job, outcome
+from hush.runs.folder import Folder
+from hush.runs.settings import Settings, default_delta
 from report.pages import check
 from runs import files
 
@@ -134,7 +134,7 @@ def test_secrets_are_for_their_owner(
     def stop(*_: Any, **__: Any) -> None:
         raise Seen
 
-    monkeypatch.setattr(_job, "publish", stop)
+    monkeypatch.setattr(job, "publish", stop)
     with pytest.raises(Seen):
         files.train(capsys, source, "--target", "y", *files.DECLARED, "--epsilon", 3, "--output", run)
     secret = run / files.SECRET
@@ -166,7 +166,7 @@ def test_the_report_stands_alone_and_can_be_published(
         records.append(record)
         return render(record)
 
-    monkeypatch.setattr(_outcome, "render", noted)
+    monkeypatch.setattr(outcome, "render", noted)
     source = files.write_csv(tmp_path / "t.csv")
     files.train(capsys, source, "--target", "y", *files.DECLARED, "--epsilon", 3, "--output", tmp_path / "run")
     html = (tmp_path / "run/report.html").read_text()
@@ -202,9 +202,9 @@ SETTINGS = [
 @pytest.mark.parametrize("settings", SETTINGS, ids=range(len(SETTINGS)))
 def test_the_command_means_the_same_settings(settings: Settings) -> None:
     from hush.cli import _parser
-    from hush.cli._train import settings_of
+    from hush.cli.commands.train import settings_of
 
-    words = shlex.split(_outcome.command(settings, Path("run")))
+    words = shlex.split(outcome.command(settings, Path("run")))
     assert words[0] == "hush"
     assert settings_of(_parser().parse_args(words[1:])) == settings
 

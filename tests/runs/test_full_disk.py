@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hush.cli import main
-from hush.runs import _folder
+from hush.runs import folder
 from runs import files
 from runs.files import command, go_on
 
@@ -47,7 +47,7 @@ def test_a_full_disk_at_every_write(tmp_path: Path, capsys: Any, monkeypatch: py
         # A point that was stored and not told yet is left out: half of it may have been seen.
         optional = {"metrics.jsonl", "not-private.jsonl"}
         assert ({each.name for each in run.iterdir()} | optional) - {"schema.json"} == files.FILES
-        assert [row["step"] for row in _folder.Folder(run).rows("metrics.jsonl")] in ([1], [])
+        assert [row["step"] for row in folder.Folder(run).rows("metrics.jsonl")] in ([1], [])
     assert resumed >= 8
 
 

@@ -15,7 +15,9 @@ import pytest
 
 from hush import runs
 from hush.cli import main
-from hush.runs import _folder, _job, _steps
+from hush.runs import folder as folder_module
+from hush.runs import job
+from hush.runs import steps as steps_module
 from runs import files
 from runs.files import command, go_on
 
@@ -54,14 +56,14 @@ def check_finished(run: Path, promised: dict[str, Any], steps: int = 3) -> None:
 def writes(monkeypatch: pytest.MonkeyPatch, before: Callable[[str], None], after: Callable[[str], None]) -> None:
     """Call something before and after each file, or line, is written."""
     for method in ("write", "append"):
-        original = getattr(_folder.Folder, method)
+        original = getattr(folder_module.Folder, method)
 
         def changed(self: Any, name: str, *rest: Any, original: Any = original, **options: Any) -> None:
             before(name)
             original(self, name, *rest, **options)
             after(name)
 
-        monkeypatch.setattr(_folder.Folder, method, changed)
+        monkeypatch.setattr(folder_module.Folder, method, changed)
 
 
 FAST = [("data.json", 1), ("state.pt", 1), ("metrics.jsonl", 3), ("figures.json", 1)]
@@ -122,7 +124,7 @@ def test_steps_of_a_run_that_crashed_are_in_no_average(
     """A run of 40 steps is stored at every second; what came after that is lost, and not part of what is told."""
     source, _ = whole
     taken: list[int] = []
-    original = _steps.after_step
+    original = steps_module.after_step
 
     def crash(private: Any, *rest: Any) -> None:
         original(private, *rest)
@@ -131,7 +133,7 @@ def test_steps_of_a_run_that_crashed_are_in_no_average(
             raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(_steps, "after_step", crash)
+        patched.setattr(steps_module, "after_step", crash)
         with pytest.raises(Killed):
             main([*command(source, tmp_path / "run", 40), "--quiet"])
 
@@ -139,7 +141,7 @@ def test_steps_of_a_run_that_crashed_are_in_no_average(
         original(private, *rest)
         taken.append(private.steps_taken)
 
-    monkeypatch.setattr(_steps, "after_step", count)
+    monkeypatch.setattr(steps_module, "after_step", count)
     go_on(tmp_path / "run")
     assert taken == [1, 2, 3, 4, 5, *range(5, 41)]
     assert [row["step"] for row in files.rows(tmp_path / "run/metrics.jsonl")] == list(range(2, 41, 2))
@@ -150,7 +152,7 @@ def test_the_learning_rate_goes_on(
 ) -> None:
     source, _ = whole
     rates: list[list[float]] = [[], []]
-    original = _steps.after_step
+    original = steps_module.after_step
 
     def noted(stop: int, into: list[float]) -> Callable[..., None]:
         def changed(private: Any, *rest: Any) -> None:
@@ -161,12 +163,12 @@ def test_the_learning_rate_goes_on(
 
         return changed
 
-    monkeypatch.setattr(_steps, "after_step", noted(100, rates[0]))
+    monkeypatch.setattr(steps_module, "after_step", noted(100, rates[0]))
     main([*command(source, tmp_path / "whole", 20), "--quiet"])
-    monkeypatch.setattr(_steps, "after_step", noted(15, rates[1]))
+    monkeypatch.setattr(steps_module, "after_step", noted(15, rates[1]))
     with pytest.raises(Killed):
         main([*command(source, tmp_path / "run", 20), "--quiet"])
-    monkeypatch.setattr(_steps, "after_step", noted(100, rates[1]))
+    monkeypatch.setattr(steps_module, "after_step", noted(100, rates[1]))
     go_on(tmp_path / "run")
     assert len(set(rates[0])) > 5
     assert rates[1][:15] + rates[1][16:] == pytest.approx(rates[0][:15] + rates[0][15:])
@@ -209,7 +211,7 @@ def test_two_processes_on_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     source, run = files.write_csv(tmp_path / "t.csv"), tmp_path / "run"
     broken_off(source, run, monkeypatch)
     before = files.listing(run)
-    with _folder.Folder(run).locked():
+    with folder_module.Folder(run).locked():
         assert "no other process" in files.refused(capsys, "--resume", run)
     assert files.listing(run) == before
     go_on(run)
@@ -236,7 +238,7 @@ def test_ctrl_c_before_the_first_step(tmp_path: Path, capsys: Any, monkeypatch: 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(_job, "calibrated", stop)
+        patched.setattr(job, "calibrated", stop)
         assert main([*command(source, run), "--quiet"]) == 130
     told = capsys.readouterr()
     assert told.out == ""
@@ -248,7 +250,7 @@ def test_ctrl_c_before_the_first_step(tmp_path: Path, capsys: Any, monkeypatch: 
 def test_ctrl_c_in_this_process(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The step is finished and stored; nothing of it is lost."""
     source, run = files.write_csv(tmp_path / "t.csv"), tmp_path / "run"
-    original, taken = _steps.after_step, []
+    original, taken = steps_module.after_step, []
 
     def stop(private: Any, *rest: Any) -> None:
         original(private, *rest)
@@ -257,7 +259,7 @@ def test_ctrl_c_in_this_process(tmp_path: Path, capsys: Any, monkeypatch: pytest
             os.kill(os.getpid(), signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(_steps, "after_step", stop)
+    monkeypatch.setattr(steps_module, "after_step", stop)
     assert main([*command(source, run, 100), "--quiet"]) == 130
     assert signal.getsignal(signal.SIGINT) is before
     told = capsys.readouterr().err
@@ -272,7 +274,7 @@ def test_ctrl_c_in_this_process(tmp_path: Path, capsys: Any, monkeypatch: pytest
 PARKED = """
 import sys
 from hush.cli import main
-from hush.runs import _folder
+from hush.runs import folder_module
 
 seen = []
 
@@ -289,7 +291,7 @@ def parked(write, name, number):
 
 
 for method in ("write", "append"):
-    setattr(_folder.Folder, method, parked(getattr(_folder.Folder, method), sys.argv[1], int(sys.argv[2])))
+    setattr(folder_module.Folder, method, parked(getattr(folder_module.Folder, method), sys.argv[1], int(sys.argv[2])))
 sys.exit(main(sys.argv[3:]))
 """
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hush import runs
-from hush.runs._networks import Description
+from hush.runs.networks import Description
 from report.pages import check
 from runs import files
 

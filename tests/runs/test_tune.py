@@ -53,16 +53,16 @@ def test_what_is_learned_and_the_figures_are_part_of_it(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The parts, recomputed from their events, add up to no more than what is stated."""
-    from hush.runs import _tune
+    from hush.runs import tuning
 
     seen = {}
-    together = _tune._together
+    together = tuning._together
 
     def spy(best, budget, plan, delta, spared):  # type: ignore[no-untyped-def]
         seen.update(best=best, budget=budget, delta=delta, spared=spared, unit=plan.unit)
         return together(best, budget, plan, delta, spared)
 
-    monkeypatch.setattr(_tune, "_together", spy)
+    monkeypatch.setattr(tuning, "_together", spy)
     found = tune(settings(table), {"learning_rate": [0.5]}, tmp_path / "run", mean_runs=2.0, source=TestSource(4))
     best, budget, spared = seen["best"], seen["budget"], seen["spared"]
     assert budget.learned is not None

@@ -13,7 +13,7 @@ from hush.errors import BudgetExceeded, InvalidArgument
 from hush.guarantee import Relation
 from hush.randomness import TestSource
 from hush.stability import ReusableHoldout
-from hush.stability._holdout import _mean
+from hush.stability.holdout import _mean
 
 
 def made(seen, unseen, **settings):

@@ -17,8 +17,8 @@ import hush.statistics as hs
 from black_box.certainty import refuted
 from hush.audit.testers import Batched
 from hush.randomness import Source, TestSource
-from hush.statistics import NoisePlan, _bounding
-from hush.statistics import _selection as selection
+from hush.statistics import NoisePlan, bounding
+from hush.statistics.noise import selection as selection
 
 EPSILON, DELTA, SAMPLES = 0.8, 0.01, 600
 KEYS = 4  # of which others have three
@@ -71,12 +71,12 @@ def test_no_violation_is_found(name: str) -> None:
 
 
 def test_clamped_before_it_is_summed() -> None:
-    original = _bounding.Bounded.totals
+    original = bounding.Bounded.totals
 
     def clamped(kept: Any, weights: Any, limits: Any = None) -> Any:
         return original(kept, weights if limits is None else np.clip(weights, *limits))
 
-    with mock.patch.object(_bounding.Bounded, "totals", clamped):
+    with mock.patch.object(bounding.Bounded, "totals", clamped):
         assert violated("sum of totals")
 
 

@@ -16,7 +16,7 @@ from scipy.stats import binom
 
 import hush.statistics as hs
 from hush.randomness import TestSource
-from hush.statistics._tails import gaussian_tail, laplace_tail, quotients, reach
+from hush.statistics.noise.tails import gaussian_tail, laplace_tail, quotients, reach
 
 GROUPS, EACH = 600, 40
 RNG = np.random.default_rng(20_26)

@@ -13,12 +13,12 @@ import hush.statistics as hs
 from hush.accounting import PldAccountant, events
 from hush.guarantee import Unit
 from hush.randomness import TestSource
-from hush.statistics._bounding import bounded
-from hush.statistics._moments import mean_of
-from hush.statistics._question import Answer, claim
-from hush.statistics._release import plan_noise
-from hush.statistics._totals import total_of
-from hush.statistics._tree import tree_block
+from hush.statistics.bounding import bounded
+from hush.statistics.moments import mean_of
+from hush.statistics.noise.release import plan_noise
+from hush.statistics.noise.tree import tree_block
+from hush.statistics.question import Answer, claim
+from hush.statistics.totals import total_of
 
 COLOURS = ["brown", "blue", "green", "hazel", "grey"]
 

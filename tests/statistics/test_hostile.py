@@ -15,7 +15,7 @@ import hush.statistics as hs
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Relation, Unit
 from hush.randomness import TestSource
-from hush.statistics._columns import as_floats, codes_of, is_present, key_codes, labels_of
+from hush.statistics.columns import as_floats, codes_of, is_present, key_codes, labels_of
 
 KEYS = ["a", 1, 2.5]
 ODD_NUMBERS: list[Any] = [

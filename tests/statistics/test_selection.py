@@ -13,7 +13,7 @@ import hush.statistics as hs
 from hush.accounting import PldAccountant
 from hush.guarantee import Unit
 from hush.randomness import TestSource
-from hush.statistics import _selection as selection
+from hush.statistics.noise import selection as selection
 
 KINDS = [hs.TruncatedGeometric(), hs.LaplaceThreshold(), hs.GaussianThreshold()]
 

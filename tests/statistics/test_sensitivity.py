@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import hush.statistics as hs
 from hush.mechanisms import ExponentialMechanism, OneShotTopK
 from hush.randomness import Source
-from hush.statistics import _bounding, _question
+from hush.statistics import bounding, question
 from statistics_exact import NoChoice, exact, excess
 
 KEYS = ["a", "b", "c", "d"]
@@ -148,7 +148,7 @@ def test_sensitivities_are_tight(name: str) -> None:
 
 
 def unbounded_groups(*arguments: Any, max_groups: int, **settings: Any) -> Any:
-    return _bounding.bounded(*arguments, max_groups=1 << 30, **settings)
+    return bounding.bounded(*arguments, max_groups=1 << 30, **settings)
 
 
 def clamped_before(kept: Any, weights: Any, limits: Any = None) -> Any:
@@ -156,14 +156,14 @@ def clamped_before(kept: Any, weights: Any, limits: Any = None) -> Any:
     return ORIGINAL_TOTALS(kept, rows)
 
 
-ORIGINAL_TOTALS = _bounding.Bounded.totals
+ORIGINAL_TOTALS = bounding.Bounded.totals
 
 
 @pytest.mark.parametrize("name", ["count", "sum", "mean, Gaussian", "variance", "distinct"])
 def test_a_twin_without_a_bound_on_groups_is_caught(name: str) -> None:
     with (
-        mock.patch.object(_question, "bounded", unbounded_groups),
-        mock.patch("hush.statistics._distinct.bounded", unbounded_groups),
+        mock.patch.object(question, "bounded", unbounded_groups),
+        mock.patch("hush.statistics.distinct.bounded", unbounded_groups),
     ):
         rows = [(user, key, place, 0.0) for user, key, _, _ in HEAVY for place in (3.0, 4.0)]
         assert measured(GROUPED[name], CROWD, rows, PUBLIC) > 0.2
@@ -171,15 +171,15 @@ def test_a_twin_without_a_bound_on_groups_is_caught(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["count", "sum of totals"])
 def test_a_twin_that_clamps_rows_instead_of_totals_is_caught(name: str) -> None:
-    with mock.patch.object(_bounding.Bounded, "totals", clamped_before):
+    with mock.patch.object(bounding.Bounded, "totals", clamped_before):
         assert measured(GROUPED[name], CROWD, HEAVY, PUBLIC) > 1
 
 
 def test_a_twin_that_keeps_all_rows_is_caught() -> None:
     def all_rows(*arguments: Any, max_rows: Any, **settings: Any) -> Any:
-        return _bounding.bounded(*arguments, max_rows=None, **settings)
+        return bounding.bounded(*arguments, max_rows=None, **settings)
 
-    with mock.patch.object(_question, "bounded", all_rows):
+    with mock.patch.object(question, "bounded", all_rows):
         assert measured(GROUPED["mean"], CROWD, HEAVY, PUBLIC) > 1
 
 

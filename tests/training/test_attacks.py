@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
 from hush.training import PrivateTraining, clipped_sum, privatize
-from hush.training._noise import gaussian
+from hush.training.noise.gaussian import gaussian
 
 
 def run(model: nn.Module, data: Any, **settings: Any) -> PrivateTraining:

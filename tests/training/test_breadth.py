@@ -50,9 +50,9 @@ from hush.training import (
     ShuffledEpochs,
     UserGroups,
     Users,
-    _session,
     compare_units,
 )
+from hush.training.loop import session
 
 SAMPLINGS = [
     Poisson(8),
@@ -144,7 +144,7 @@ COMBINATIONS = [
 def test_one_unit_moves_a_sum_by_what_the_event_says(sampling: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches come in pieces where nothing else is unusual; and what the first one is checked for has its own tests."""
     for check in ("check_batch", "check_calls"):
-        monkeypatch.setattr(_session, check, lambda *_: None)
+        monkeypatch.setattr(session, check, lambda *_: None)
     worked = refused = 0
     unnamed: list[str] = []
     for one, contribution, clipping, kind, more in COMBINATIONS:

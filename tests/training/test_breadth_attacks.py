@@ -38,7 +38,7 @@ from hush.training import (
     freeze_except,
     replace_batchnorm,
 )
-from hush.training._projected import ProjectedClipping
+from hush.training.per_example.projected import ProjectedClipping
 
 COUNT = 60
 

@@ -28,8 +28,8 @@ from hush.training import (
     clipped_sum,
     privatize,
 )
-from hush.training._engine import Engine
-from hush.training._noise import gaussian
+from hush.training.noise.gaussian import gaussian
+from hush.training.per_example.engine import Engine
 from training.models import BATCH, MODELS, losses
 
 WAYS: dict[str, Any] = {

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
-from hush.training import PrivateTraining, _functions, privatize
-from hush.training._clipping import Flat
-from hush.training._engine import Engine
+from hush.training import PrivateTraining, privatize
+from hush.training.per_example import autograd
+from hush.training.per_example.engine import Engine
+from hush.training.plan.clipping import Flat
 from training.models import BATCH, MODELS, losses
 
 # torch warns of its own ways, where a graph breaks.
@@ -114,12 +115,12 @@ def test_compiled_models_are_refused() -> None:
 def test_what_dynamo_gets_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As torch 2.11 did: the compiled function loses gradients. The first step compares."""
     torch._dynamo.reset()
-    honest = _functions._summed
+    honest = autograd._summed
 
     def lossy(values: Tensor, dims: tuple[int, ...]) -> Tensor:
         found = honest(values, dims)
         return found * 0 if torch.compiler.is_compiling() else found
 
-    monkeypatch.setattr(_functions, "_summed", lossy)
+    monkeypatch.setattr(autograd, "_summed", lossy)
     with pytest.raises(Unsupported, match="1.weight, 1.bias"):
         train(run(network(), "aot_eager"))

@@ -19,7 +19,7 @@ from scipy.stats import chi2, t
 
 from hush.accounting import Gaussian, PldAccountant, PoissonSampled, SelfComposed, calibrate_noise
 from hush.errors import InvalidArgument, Unsupported
-from hush.training._correlated import (
+from hush.training.noise.correlated import (
     Banded,
     BufferedToeplitz,
     CorrelatedNoise,
@@ -30,10 +30,10 @@ from hush.training._correlated import (
     Separated,
     _recursion,
 )
-from hush.training._factorisation import Objective, inverse, inverse_series, mean_error, sensitivity, square_root
-from hush.training._noise import gaussian
-from hush.training._noise_stream import NoiseStream
-from hush.training._samplers import CyclicPoisson
+from hush.training.noise.factorisation import Objective, inverse, inverse_series, mean_error, sensitivity, square_root
+from hush.training.noise.gaussian import gaussian
+from hush.training.noise.stream import NoiseStream
+from hush.training.plan.samplers import CyclicPoisson
 from oracles import closed_form
 
 KEY = bytes(range(32))
@@ -135,7 +135,7 @@ def test_the_optimum_is_the_same_whenever_it_is_found(way: CorrelatedNoise) -> N
 @pytest.mark.parametrize("window", [None, 8])
 @pytest.mark.parametrize("pattern", [(60, 1), (15, 3)])
 def test_gradients_are_those_of_the_objective(window: int | None, pattern: tuple[int, int], monkeypatch: Any) -> None:
-    from hush.training import _factorisation
+    from hush.training.noise import factorisation as factorisation_module
 
     def check(loss: Any, start: NDArray[np.float64]) -> NDArray[np.float64]:
         for place, slope in enumerate(loss(start)[1]):
@@ -144,10 +144,10 @@ def test_gradients_are_those_of_the_objective(window: int | None, pattern: tuple
             assert found == pytest.approx(slope, abs=1e-7)
         return start
 
-    monkeypatch.setattr(_factorisation, "_minimum", check)
+    monkeypatch.setattr(factorisation_module, "_minimum", check)
     objective = Objective(60, *pattern, 0.5)
-    _factorisation.optimal_buffers(3, objective, window)
-    _factorisation.optimal_bands(5, objective)
+    factorisation_module.optimal_buffers(3, objective, window)
+    factorisation_module.optimal_bands(5, objective)
 
 
 # What an example can do
@@ -241,7 +241,7 @@ def test_a_resumed_run_continues_one_mechanism_under_a_new_key(way: CorrelatedNo
 
 
 def test_a_failed_step_leaves_nothing_behind(monkeypatch: Any) -> None:
-    from hush.training import _noise_stream
+    from hush.training.noise import stream as noise_stream_module
 
     recursion = Banded(bands=4).factor(9, Once()).recursion
     stream, expected = (NoiseStream(recursion, KEY, 5, num_steps=9) for _ in range(2))
@@ -251,7 +251,7 @@ def test_a_failed_step_leaves_nothing_behind(monkeypatch: Any) -> None:
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(_noise_stream, "gaussian", fail)
+        patch.setattr(noise_stream_module, "gaussian", fail)
         with pytest.raises(MemoryError):
             stream(4)
     assert torch.equal(stream(4), expected(4))

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from hush.errors import Unsupported
 from hush.training import check, clipped_sum, looped_sum
-from hush.training._clipping import Flat
-from hush.training._engine import Engine
+from hush.training.per_example.engine import Engine
+from hush.training.plan.clipping import Flat
 from training.models import BATCH, MODELS, losses
 
 EACH = pytest.mark.parametrize("name", MODELS)

@@ -13,11 +13,11 @@ from torch import nn
 
 from hush.randomness import KeyedSource, TestSource
 from hush.training import clipped_sum, looped_sum, privatize
-from hush.training._clipping import Flat
-from hush.training._engine import Engine
-from hush.training._gram import gram
-from hush.training._noise import gaussian
-from hush.training._update import Updater
+from hush.training.kernels.gram import gram
+from hush.training.loop.update import Updater
+from hush.training.noise.gaussian import gaussian
+from hush.training.per_example.engine import Engine
+from hush.training.plan.clipping import Flat
 from training.models import BATCH, MODELS, losses
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
@@ -189,9 +189,17 @@ def test_replayed_clipping_is_what_is_computed_step_by_step(name: str) -> None:
 
 
 def constant_caches_are_lost() -> None:
-    from hush.training import _gram, _sums_cuda  # needs Triton
+    from hush.training.kernels import (
+        constants,  # needs Triton
+        sums_cuda,  # needs Triton
+    )
 
-    for cache in (_gram._constant, _sums_cuda._table, _sums_cuda._tiles_of, _sums_cuda._groups_of_tiles):
+    for cache in (
+        constants._constant,
+        sums_cuda._table,
+        sums_cuda._tiles_of,
+        sums_cuda._groups_of_tiles,
+    ):
         cache.cache_clear()
     junk = [torch.full((64, 4), 1 << 40, device="cuda") for _ in range(64)]
     del junk

@@ -17,8 +17,8 @@ import torch
 
 torch.cuda.device = lambda device: contextlib.nullcontext()
 torch.Tensor.pin_memory = lambda tensor: tensor
-from hush.training import _gram, _gram_cuda, _sums_cuda
-from hush.training._measure import Measure
+from hush.training.kernels import gram, gram_cuda, sums_cuda
+from hush.training.per_example.norms import Measure
 
 torch.manual_seed(0)
 size = 11
@@ -28,14 +28,14 @@ dense[1][3] = torch.nan
 places = [0, 1, 0, 1, 0, 1]
 own = [each.flatten(1).double().square().sum(1) for each in dense]
 split = torch.stack([own[0] + own[2] + own[4], own[1] + own[3] + own[5]])
-assert torch.allclose(_sums_cuda.squares(dense, places, 2), split, rtol=1e-5, equal_nan=True)
-squares, expected = _sums_cuda.squares(dense, [0] * 6, 1), sum(own)
+assert torch.allclose(sums_cuda.squares(dense, places, 2), split, rtol=1e-5, equal_nan=True)
+squares, expected = sums_cuda.squares(dense, [0] * 6, 1), sum(own)
 assert torch.allclose(squares[0], expected, rtol=1e-5, equal_nan=True)
 
 chosen = torch.ones(size)
 chosen[2] = 0
 doubts, roundings = torch.full_like(squares, 3), torch.full_like(squares, 2)
-factors, norms = _sums_cuda.factors(Measure(squares, doubts, roundings), chosen, 10.0, 4.0)
+factors, norms = sums_cuda.factors(squares, doubts, roundings, chosen, 10.0, 4.0)
 bounds = (expected + 3).sqrt() + 2**0.5
 right = (40 / bounds).clamp(max=1) / 4 * chosen
 right[3] = 0
@@ -43,18 +43,18 @@ assert torch.allclose(factors[0].double(), right, rtol=1e-5)
 factors = torch.stack([factors[0], 2 * factors[0]])
 assert torch.allclose(norms.double(), expected.sqrt() / 4, rtol=1e-5, equal_nan=True)
 
-for each, place, total in zip(dense, places, _sums_cuda.weighted_sums(dense, places, factors), strict=True):
+for each, place, total in zip(dense, places, sums_cuda.weighted_sums(dense, places, factors), strict=True):
     weights = factors[place].view(-1, *[1] * (each.dim() - 1))
     assert torch.allclose(total, (torch.nan_to_num(each.float()) * weights).sum(0), rtol=1e-4, atol=1e-5)
 
 some = [torch.randn(size, 5, 33), torch.randn(size, 5, 33), torch.randn(size, 2, 3)]
 some[0][3] = torch.nan
-for each, place, result in zip(some, [1, 0, 1], _sums_cuda.scaled(some, [1, 0, 1], factors), strict=True):
+for each, place, result in zip(some, [1, 0, 1], sums_cuda.scaled(some, [1, 0, 1], factors), strict=True):
     assert torch.allclose(result, torch.nan_to_num(each) * factors[place].view(-1, 1, 1)), "0 where the factor is"
 
 pairs = [(torch.randn(3, 70, 20), torch.randn(3, 70, 9)), (torch.randn(3, 33, 5).mT, torch.randn(3, 5, 40)),
          (torch.randn(3, 130, 20), torch.randn(3, 130, 9)), (torch.randn(3, 70, 20), torch.randn(3, 70, 9))]
-for found, right in zip(_gram_cuda.gram(pairs), _gram.gram(pairs), strict=True):
+for found, right in zip(gram_cuda.gram(pairs), gram.gram(pairs), strict=True):
     assert torch.allclose(found, right, rtol=1e-4)
 print("done")
 """

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
 from hush.training import Flat, PrivateTraining, clipped_sum, privatize
-from hush.training._engine import Engine
+from hush.training.per_example.engine import Engine
 
 TORCHS_OWN = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 SETTINGS: dict[str, Any] = {"delta": 1e-5, "noise_multiplier": 1.0, "num_steps": 3, "batch_size": 20}

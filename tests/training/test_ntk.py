@@ -12,19 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported
-from hush.training import (
-    Adaptive,
-    Automatic,
-    ByName,
-    Clipping,
-    Flat,
-    Global,
-    Normalized,
-    PerLayer,
-    ntk,
-)
-from hush.training._engine import Engine
-from hush.training._tangent import Objective
+from hush.lab import ntk
+from hush.lab.tangent import Objective
+from hush.training import Adaptive, Automatic, ByName, Clipping, Flat, Global, Normalized, PerLayer
+from hush.training.per_example.engine import Engine
 from training.models import MODELS
 
 

@@ -13,9 +13,9 @@ from scipy.stats import chi2, kstest
 from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported
-from hush.training._engine import rounding_slack
-from hush.training._noise import gaussian
-from hush.training._projected import ProjectedClipping
+from hush.training.noise.gaussian import gaussian
+from hush.training.per_example.engine import rounding_slack
+from hush.training.per_example.projected import ProjectedClipping
 from training.models import BATCH, MODELS, losses
 
 KEY = b"projections of a test, and no more"[:32]

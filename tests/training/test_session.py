@@ -23,9 +23,9 @@ from hush.accounting import epsilon as accounted
 from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
 from hush.training import Flat, Plan, PrivateTraining, fit, privatize, replace_batchnorm
-from hush.training._loader import micro_batches
-from hush.training._noise import gaussian
-from hush.training._samplers import Poisson, poisson_sample
+from hush.training.noise.gaussian import gaussian
+from hush.training.plan.loader import micro_batches
+from hush.training.plan.samplers import Poisson, poisson_sample
 
 KEY = bytes(range(32))
 

@@ -56,7 +56,8 @@ from hush.training import (
     plan_tuning,
     tune,
 )
-from hush.training._space import as_space
+from hush.training.tuning import silence
+from hush.training.tuning.space import as_space
 from randomness.scripted import ScriptedSource
 
 ALARM = 1e-8
@@ -454,9 +455,9 @@ class TestWhatIsKeptQuiet:
             def flush(self) -> None:
                 pass
 
-        monkeypatch.setattr("hush.training._silence._EVERY", 0.01)
+        monkeypatch.setattr("hush.training.tuning.silence._EVERY", 0.01)
         monkeypatch.setattr("sys.stderr", Terminal())
-        with training._silence.Running(show=True):
+        with silence.Running(show=True):
             assert moved.wait(600), "the line stands still"
         assert all(set(text) <= set("\r[#.] searching (how far it is, is secret)") for text in written)
 

@@ -15,19 +15,23 @@
 - Curves: `epsilon_curve`, `delta_curve`, `max_true_positive_rate`.
 """
 
-from hush.accounting.accountant import Accountant as Accountant
+from hush.accounting.accountants.accountant import Accountant as Accountant
+from hush.accounting.accountants.classic import AdvancedAccountant as AdvancedAccountant
+from hush.accounting.accountants.classic import BasicAccountant as BasicAccountant
+from hush.accounting.accountants.classic import advanced_composition as advanced_composition
+from hush.accounting.accountants.classic import basic_composition as basic_composition
+from hush.accounting.accountants.classic import optimal_composition as optimal_composition
+from hush.accounting.accountants.classic import parallel_composition as parallel_composition
+from hush.accounting.accountants.classic import sampling_amplification as sampling_amplification
+from hush.accounting.accountants.gdp import GdpAccountant as GdpAccountant
+from hush.accounting.accountants.pld import PldAccountant as PldAccountant
+from hush.accounting.accountants.rdp import RdpAccountant as RdpAccountant
+from hush.accounting.accountants.zcdp import ZcdpAccountant as ZcdpAccountant
 from hush.accounting.calibrate import calibrate_contributions as calibrate_contributions
 from hush.accounting.calibrate import calibrate_count as calibrate_count
 from hush.accounting.calibrate import calibrate_noise as calibrate_noise
 from hush.accounting.calibrate import calibrate_sampling_rate as calibrate_sampling_rate
 from hush.accounting.calibrate import calibrate_steps as calibrate_steps
-from hush.accounting.classic import AdvancedAccountant as AdvancedAccountant
-from hush.accounting.classic import BasicAccountant as BasicAccountant
-from hush.accounting.classic import advanced_composition as advanced_composition
-from hush.accounting.classic import basic_composition as basic_composition
-from hush.accounting.classic import optimal_composition as optimal_composition
-from hush.accounting.classic import parallel_composition as parallel_composition
-from hush.accounting.classic import sampling_amplification as sampling_amplification
 from hush.accounting.curves import delta_curve as delta_curve
 from hush.accounting.curves import epsilon_curve as epsilon_curve
 from hush.accounting.curves import max_true_positive_rate as max_true_positive_rate
@@ -57,11 +61,7 @@ from hush.accounting.filters import RdpFilter as RdpFilter
 from hush.accounting.filters import ZcdpFilter as ZcdpFilter
 from hush.accounting.filters import ZcdpOdometer as ZcdpOdometer
 from hush.accounting.filters import filter_for as filter_for
-from hush.accounting.gdp import GdpAccountant as GdpAccountant
-from hush.accounting.pld import PldAccountant as PldAccountant
-from hush.accounting.rdp import RdpAccountant as RdpAccountant
 from hush.accounting.shortcuts import epsilon as epsilon
-from hush.accounting.zcdp import ZcdpAccountant as ZcdpAccountant
 
 __all__ = [
     "Accountant",

@@ -19,11 +19,11 @@ from typing import Protocol
 import numpy as np
 
 from hush.accounting import events as ev
-from hush.accounting._pairs import changes
-from hush.accounting.classic import claims
+from hush.accounting.accountants.classic import claims
+from hush.accounting.accountants.pld import PldAccountant
+from hush.accounting.accountants.rdp import renyi_bound
 from hush.accounting.filters import exactly
-from hush.accounting.pld import PldAccountant
-from hush.accounting.rdp import renyi_bound
+from hush.accounting.losses.pairs import changes
 from hush.errors import InvalidArgument, Unsupported, check_delta, check_instance, check_positive
 from hush.guarantee import Guarantee, Relation, Unit
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from hush.accounting.accountant import Accountant, check_accountant
+from hush.accounting.accountants.accountant import Accountant, check_accountant
+from hush.accounting.accountants.pld import PldAccountant
 from hush.accounting.events import Event, Gaussian, Group, PoissonSampled, SelfComposed
-from hush.accounting.pld import PldAccountant
 from hush.errors import (
     InvalidArgument,
     check_count,

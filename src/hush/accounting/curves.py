@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from hush.accounting.accountant import Accountant
+from hush.accounting.accountants.accountant import Accountant
 from hush.errors import InvalidArgument, check_fraction, check_instance
 
 

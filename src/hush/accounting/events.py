@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
-from hush.accounting._event import Event as Event
-from hush.accounting._event import decode_event as decode_event
+from hush.accounting.event import Event as Event
+from hush.accounting.event import decode_event as decode_event
 from hush.errors import (
     InvalidArgument,
     Unsupported,

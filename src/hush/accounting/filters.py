@@ -13,13 +13,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from hush.accounting._pairs import changes
-from hush.accounting.accountant import Accountant, check_accountant
-from hush.accounting.classic import BasicAccountant, claims
+from hush.accounting.accountants.accountant import Accountant, check_accountant
+from hush.accounting.accountants.classic import BasicAccountant, claims
+from hush.accounting.accountants.pld import PldAccountant
+from hush.accounting.accountants.rdp import RdpAccountant, renyi_bound
+from hush.accounting.accountants.zcdp import ZcdpAccountant, epsilon_to_rho, rho_bound
 from hush.accounting.events import Event, plain_event
-from hush.accounting.pld import PldAccountant
-from hush.accounting.rdp import RdpAccountant, renyi_bound
-from hush.accounting.zcdp import ZcdpAccountant, epsilon_to_rho, rho_bound
+from hush.accounting.losses.pairs import changes
 from hush.errors import (
     BudgetExceeded,
     InvalidArgument,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hush.accounting.accountants.pld import PldAccountant
 from hush.accounting.events import Gaussian, PoissonSampled
-from hush.accounting.pld import PldAccountant
 from hush.guarantee import Relation
 
 

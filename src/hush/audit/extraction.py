@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from hush.audit._softmax import Softmax as Softmax
-from hush.audit._softmax import fit_softmax
+from hush.audit.softmax import Softmax as Softmax
+from hush.audit.softmax import fit_softmax
 from hush.errors import InvalidArgument, check_count
 from hush.randomness import Source, source_or_default, uniform_below
 

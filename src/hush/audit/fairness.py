@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hush.audit._counts import Side, clopper_pearson
-from hush.audit._result import check_confidence
-from hush.audit._signals import Bools, mask
+from hush.audit.bounds.counts import Side, clopper_pearson
+from hush.audit.bounds.result import check_confidence
+from hush.audit.membership.signals import Bools, mask
 from hush.errors import InvalidArgument
 
 __all__ = ["DisparateImpact", "GroupImpact", "Interval", "disparate_impact"]

@@ -11,9 +11,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from hush import __version__
-from hush.cli import _account, _attack, _audit, _ledger, _plan, _query, _schema, _train, _tune
+from hush.cli.commands import account, attack, audit, ledger, plan, query, schema, train, tune
 from hush.errors import HushError
+from hush.version import __version__
 
 __all__ = ["main"]
 
@@ -40,6 +40,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hush", description="Differential privacy that proves what it gave away.")
     parser.add_argument("--version", action="version", version=f"hush {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (_train, _tune, _schema, _query, _ledger, _plan, _account, _audit, _attack):
+    for module in (train, tune, schema, query, ledger, plan, account, audit, attack):
         module.add_parser(commands)
     return parser

@@ -12,22 +12,22 @@ Numbers are scaled to [-1, 1] by their bounds, categories become one place each,
 numbers in [0, 1]. What a single record holds never raises an exception, and never decides a type.
 """
 
-from hush.data._examples import Examples as Examples
-from hush.data._examples import examples as examples
-from hush.data._examples import transform as transform
-from hush.data._learn import Learn as Learn
-from hush.data._open import open_source as open_source
-from hush.data._plan import needs_learning as needs_learning
-from hush.data._plan import template as template
-from hush.data._prepare import Prepared as Prepared
-from hush.data._prepare import prepare as prepare
-from hush.data._schema import Category as Category
-from hush.data._schema import Ignore as Ignore
-from hush.data._schema import Images as Images
-from hush.data._schema import Numeric as Numeric
-from hush.data._schema import Schema as Schema
-from hush.data._schema import Text as Text
-from hush.data._source import Source as Source
+from hush.data.formats.open import open_source as open_source
+from hush.data.preparation.examples import Examples as Examples
+from hush.data.preparation.examples import examples as examples
+from hush.data.preparation.examples import transform as transform
+from hush.data.preparation.learn import Learn as Learn
+from hush.data.preparation.plan import needs_learning as needs_learning
+from hush.data.preparation.plan import template as template
+from hush.data.preparation.prepare import Prepared as Prepared
+from hush.data.preparation.prepare import prepare as prepare
+from hush.data.tables.columns import Category as Category
+from hush.data.tables.columns import Ignore as Ignore
+from hush.data.tables.columns import Images as Images
+from hush.data.tables.columns import Numeric as Numeric
+from hush.data.tables.columns import Text as Text
+from hush.data.tables.schema import Schema as Schema
+from hush.data.tables.source import Source as Source
 
 __all__ = [
     "Category",

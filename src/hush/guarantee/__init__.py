@@ -8,10 +8,10 @@
 - `Bound`: on which side of the truth the claim lies (upper, lower, estimate).
 """
 
-from hush.guarantee._guarantee import Guarantee as Guarantee
-from hush.guarantee._terms import Bound as Bound
-from hush.guarantee._terms import Relation as Relation
-from hush.guarantee._unit import Unit as Unit
-from hush.guarantee._unit import UnitKind as UnitKind
+from hush.guarantee.guarantee import Guarantee as Guarantee
+from hush.guarantee.terms import Bound as Bound
+from hush.guarantee.terms import Relation as Relation
+from hush.guarantee.unit import Unit as Unit
+from hush.guarantee.unit import UnitKind as UnitKind
 
 __all__ = ["Bound", "Guarantee", "Relation", "Unit", "UnitKind"]

@@ -12,27 +12,27 @@
 Needs ``hush[ledger]``, and ``hush[postgres]`` for PostgreSQL.
 """
 
-from hush.ledger._composition import Composition as Composition
-from hush.ledger._composition import Figure as Figure
-from hush.ledger._dataset import Dataset as Dataset
-from hush.ledger._entry import Entry as Entry
-from hush.ledger._entry import Kind as Kind
-from hush.ledger._errors import LedgerDamaged as LedgerDamaged
-from hush.ledger._errors import LedgerUnavailable as LedgerUnavailable
-from hush.ledger._errors import NotAllowed as NotAllowed
-from hush.ledger._errors import OverBudget as OverBudget
-from hush.ledger._ledger import Ledger as Ledger
-from hush.ledger._people import Identity as Identity
-from hush.ledger._people import Person as Person
-from hush.ledger._people import Role as Role
-from hush.ledger._recompute import Recomputed as Recomputed
-from hush.ledger._recompute import RecomputedBlock as RecomputedBlock
-from hush.ledger._reserved import Reserved as Reserved
-from hush.ledger._standing import Price as Price
-from hush.ledger._standing import Status as Status
-from hush.ledger._told import Finding as Finding
-from hush.ledger._verify import Verification as Verification
-from hush.ledger._whole import WholePlan as WholePlan
+from hush.ledger.accounts.dataset import Dataset as Dataset
+from hush.ledger.accounts.people import Identity as Identity
+from hush.ledger.accounts.people import Person as Person
+from hush.ledger.accounts.people import Role as Role
+from hush.ledger.accounts.prepaid import WholePlan as WholePlan
+from hush.ledger.accounts.reserved import Reserved as Reserved
+from hush.ledger.accounts.status import Price as Price
+from hush.ledger.accounts.status import Status as Status
+from hush.ledger.history.composition import Composition as Composition
+from hush.ledger.history.composition import Figure as Figure
+from hush.ledger.history.recompute import Recomputed as Recomputed
+from hush.ledger.history.recompute import RecomputedBlock as RecomputedBlock
+from hush.ledger.history.records import Finding as Finding
+from hush.ledger.history.verify import Verification as Verification
+from hush.ledger.ledger import Ledger as Ledger
+from hush.ledger.storage.entry import Entry as Entry
+from hush.ledger.storage.entry import Kind as Kind
+from hush.ledger.storage.errors import LedgerDamaged as LedgerDamaged
+from hush.ledger.storage.errors import LedgerUnavailable as LedgerUnavailable
+from hush.ledger.storage.errors import NotAllowed as NotAllowed
+from hush.ledger.storage.errors import OverBudget as OverBudget
 
 __all__ = [
     "Composition",

@@ -14,12 +14,12 @@ its `Guarantee`, and the mechanism. `compose` makes the event of several for an 
 - `sensitivity` of standard queries: `Count`, `Counts`, `Histogram`, `Sum`, `Mean`, `Variance`, `Quantile`, `VectorSum`.
 """
 
-from hush.mechanisms._mechanism import Mechanism as Mechanism
-from hush.mechanisms._mechanism import Release as Release
-from hush.mechanisms._mechanism import SensitivityType as SensitivityType
-from hush.mechanisms._mechanism import compose as compose
 from hush.mechanisms.local import RandomizedResponse as RandomizedResponse
 from hush.mechanisms.local import UnaryEncoding as UnaryEncoding
+from hush.mechanisms.mechanism import Mechanism as Mechanism
+from hush.mechanisms.mechanism import Release as Release
+from hush.mechanisms.mechanism import SensitivityType as SensitivityType
+from hush.mechanisms.mechanism import compose as compose
 from hush.mechanisms.noise import DiscreteGaussian as DiscreteGaussian
 from hush.mechanisms.noise import DiscreteLaplace as DiscreteLaplace
 from hush.mechanisms.noise import Gaussian as Gaussian

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from hush.accounting import events
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.guarantee import Guarantee, Relation
-from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, numbers, silent
+from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import check_confidence
+from hush.numerics import numbers, silent
 from hush.randomness import Interval, Source, exp_interval, flip, source_or_default, uniform_below
 
 ONCE = "each value is randomised once"

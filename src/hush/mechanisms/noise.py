@@ -16,7 +16,8 @@ from scipy.special import ndtri
 from hush.accounting import PldAccountant, RdpAccountant, calibrate_noise, events
 from hush.errors import InvalidArgument, check_count, check_positive, check_probability
 from hush.guarantee import Guarantee, Relation
-from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, down, integers, numbers, silent, up
+from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
+from hush.numerics import down, integers, numbers, silent, up
 from hush.randomness import (
     MAX_SCALE,
     Grid,

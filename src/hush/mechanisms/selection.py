@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from hush.accounting import calibrate_noise, events
 from hush.errors import InvalidArgument, check_count, check_delta, check_positive
 from hush.guarantee import Guarantee
-from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, down, numbers, silent
+from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import check_confidence, check_monotone
+from hush.numerics import down, numbers, silent
 from hush.randomness import Grid, Noise, Source, flip_exp, gap, rank, source_or_default, uniform_below
 
 _LARGEST = sys.float_info.max

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from hush.accounting import events
 from hush.errors import InvalidArgument, check_positive, check_probability
 from hush.guarantee import Guarantee, Relation
-from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, numbers, silent, up
+from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import check_confidence
+from hush.numerics import numbers, silent, up
 from hush.randomness import MAX_SCALE, Grid, Source, floored_cauchy, floored_laplace, source_or_default
 
 _A_LITTLE_LESS = 1 - 1e-9  # room for the rounding of a smooth bound, which need not be smooth itself

@@ -16,8 +16,9 @@ from typing import Any, NoReturn
 from hush.accounting import events
 from hush.errors import BudgetExceeded, InvalidArgument, Unsupported, check_count, check_positive
 from hush.guarantee import Guarantee
-from hush.mechanisms._mechanism import Mechanism, SensitivityType, numbers, silent, up
+from hush.mechanisms.mechanism import Mechanism, SensitivityType
 from hush.mechanisms.noise import check_confidence, check_integer_scale, check_monotone
+from hush.numerics import numbers, silent, up
 from hush.randomness import Grid, Source, discrete_laplace, source_or_default
 
 

@@ -16,9 +16,10 @@ import numpy as np
 from hush.accounting import events
 from hush.errors import InvalidArgument, check_positive, check_probability
 from hush.guarantee import Guarantee
-from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, down, numbers, silent, up
+from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import Laplace, check_confidence
 from hush.mechanisms.smooth import check_bounds, clamped_and_sorted, jumps
+from hush.numerics import down, numbers, silent, up
 from hush.randomness import Source, discrete_laplace, source_or_default
 
 _FAR = 1 << 60

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from hush.accounting import events
 from hush.errors import InvalidArgument, check_count, check_instance
 from hush.guarantee import Guarantee, Relation
-from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, silent, up
+from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import Laplace
 from hush.mechanisms.selection import ReportNoisyMax
 from hush.mechanisms.smooth import SmoothCauchy, SmoothLaplace, check_bounds
+from hush.numerics import silent, up
 from hush.randomness import Source, source_or_default, uniform_below
 
 

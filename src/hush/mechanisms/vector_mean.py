@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from hush.accounting import events
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.guarantee import Guarantee, Relation
-from hush.mechanisms._mechanism import Mechanism, Release, SensitivityType, down, numbers, silent
+from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import DiscreteLaplace, Gaussian, Laplace, check_integer_scale
+from hush.numerics import down, numbers, silent
 from hush.randomness import Source, floored_gaussian, floored_laplace, source_or_default
 
 _STEPS = 1 << 30  # of the fixed-point grid, to a clip norm

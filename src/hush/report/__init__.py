@@ -8,8 +8,16 @@
 Standard library only. The page has no script and refers to nothing outside itself.
 """
 
-from hush.report._attack import with_audit as with_audit
-from hush.report._page import render as render
-from hush.report._section import publishable as publishable
+from typing import TYPE_CHECKING
+
+from hush.lazy import lazy_names
+from hush.report.page import render as render
+from hush.report.sections.attack import with_audit as with_audit
+from hush.report.sections.section import publishable as publishable
+
+if TYPE_CHECKING:
+    from hush.report import parts as parts
+else:  # a type checker that saw this would take every misspelt name for a module
+    __getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(("parts",)))
 
 __all__ = ["publishable", "render", "with_audit"]

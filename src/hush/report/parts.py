@@ -3,23 +3,23 @@
 Plain text cannot become markup: only `Html` passes as it is, and every other string is escaped where it meets markup.
 """
 
-from hush.report._document import document as document
-from hush.report._document import tile as tile
-from hush.report._markup import Html as Html
-from hush.report._markup import bullets as bullets
-from hush.report._markup import facts as facts
-from hush.report._markup import figure as figure
-from hush.report._markup import folded as folded
-from hush.report._markup import join as join
-from hush.report._markup import name as name
-from hush.report._markup import table as table
-from hush.report._markup import tag as tag
-from hush.report._numbers import delta as written_delta
-from hush.report._numbers import epsilon as written_epsilon
-from hush.report._section import Section as Section
-from hush.report._svg import Line as Line
-from hush.report._svg import Point as Point
-from hush.report._svg import lines as lines
+from hush.report.drawing.markup import Html as Html
+from hush.report.drawing.markup import bullets as bullets
+from hush.report.drawing.markup import facts as facts
+from hush.report.drawing.markup import figure as figure
+from hush.report.drawing.markup import folded as folded
+from hush.report.drawing.markup import join as join
+from hush.report.drawing.markup import name as name
+from hush.report.drawing.markup import table as table
+from hush.report.drawing.markup import tag as tag
+from hush.report.drawing.numbers import delta as written_delta
+from hush.report.drawing.numbers import epsilon as written_epsilon
+from hush.report.drawing.svg import Line as Line
+from hush.report.drawing.svg import Point as Point
+from hush.report.drawing.svg import lines as lines
+from hush.report.sections.document import document as document
+from hush.report.sections.document import tile as tile
+from hush.report.sections.section import Section as Section
 
 __all__ = [
     "Html",

@@ -10,15 +10,15 @@ figures.json, report.html, run.json; and, in files named not-private, what must 
 finished, a sub-folder of its own holds its secrets: who can read the keys can take the noise off.
 """
 
-from hush.runs._audit import audit as audit
-from hush.runs._job import resume as resume
-from hush.runs._job import train as train
-from hush.runs._outcome import Outcome as Outcome
-from hush.runs._outcome import Trained as Trained
-from hush.runs._outcome import load as load
-from hush.runs._progress import Progress as Progress
-from hush.runs._settings import Settings as Settings
-from hush.runs._steps import Interrupted as Interrupted
-from hush.runs._tune import tune as tune
+from hush.runs.auditing import audit as audit
+from hush.runs.job import resume as resume
+from hush.runs.job import train as train
+from hush.runs.outcome import Outcome as Outcome
+from hush.runs.outcome import Trained as Trained
+from hush.runs.outcome import load as load
+from hush.runs.progress import Progress as Progress
+from hush.runs.settings import Settings as Settings
+from hush.runs.steps import Interrupted as Interrupted
+from hush.runs.tuning import tune as tune
 
 __all__ = ["Interrupted", "Outcome", "Progress", "Settings", "Trained", "audit", "load", "resume", "train", "tune"]

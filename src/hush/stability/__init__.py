@@ -5,12 +5,12 @@
   `gaussian_radius` and `pixeldp_radius` say how small.
 """
 
-from hush.stability._holdout import HoldoutAnswer as HoldoutAnswer
-from hush.stability._holdout import ReusableHoldout as ReusableHoldout
-from hush.stability._radius import gaussian_radius as gaussian_radius
-from hush.stability._radius import pixeldp_radius as pixeldp_radius
-from hush.stability._smoothing import Certificate as Certificate
-from hush.stability._smoothing import SmoothedClassifier as SmoothedClassifier
+from hush.stability.holdout import HoldoutAnswer as HoldoutAnswer
+from hush.stability.holdout import ReusableHoldout as ReusableHoldout
+from hush.stability.radius import gaussian_radius as gaussian_radius
+from hush.stability.radius import pixeldp_radius as pixeldp_radius
+from hush.stability.smoothing import Certificate as Certificate
+from hush.stability.smoothing import SmoothedClassifier as SmoothedClassifier
 
 __all__ = [
     "Certificate",

@@ -13,39 +13,39 @@ for privacy per row. With ``groups`` there is a result for each group, of public
 - What is returned: `Estimate`. For totals computed elsewhere: `release_sums`, `plan_noise`, `Block`, `NoisePlan`.
 """
 
-from hush.statistics._columns import EachRow as EachRow
-from hush.statistics._estimate import Estimate as Estimate
-from hush.statistics._log_bounds import ApproximateBounds as ApproximateBounds
-from hush.statistics._log_bounds import approximate_bounds as approximate_bounds
-from hush.statistics._log_bounds import bounds_threshold as bounds_threshold
-from hush.statistics._moments import describe as describe
-from hush.statistics._moments import mean as mean
-from hush.statistics._moments import std as std
-from hush.statistics._moments import variance as variance
-from hush.statistics._quantiles import Exponential as Exponential
-from hush.statistics._quantiles import SmoothSensitivity as SmoothSensitivity
-from hush.statistics._quantiles import Tree as Tree
-from hush.statistics._quantiles import median as median
-from hush.statistics._quantiles import quantiles as quantiles
-from hush.statistics._release import Block as Block
-from hush.statistics._release import Gaussian as Gaussian
-from hush.statistics._release import Laplace as Laplace
-from hush.statistics._release import NoisePlan as NoisePlan
-from hush.statistics._release import plan_noise as plan_noise
-from hush.statistics._release import release_sums as release_sums
-from hush.statistics._selection import GaussianThreshold as GaussianThreshold
-from hush.statistics._selection import LaplaceThreshold as LaplaceThreshold
-from hush.statistics._selection import Selection as Selection
-from hush.statistics._selection import TruncatedGeometric as TruncatedGeometric
-from hush.statistics._tables import TopK as TopK
-from hush.statistics._tables import contingency_table as contingency_table
-from hush.statistics._tables import histogram as histogram
-from hush.statistics._tables import top_k as top_k
-from hush.statistics._totals import count as count
-from hush.statistics._totals import distinct_count as distinct_count
-from hush.statistics._totals import sum as sum
-from hush.statistics._vectors import covariance as covariance
-from hush.statistics._vectors import vector_mean as vector_mean
+from hush.statistics.columns import EachRow as EachRow
+from hush.statistics.log_bounds import ApproximateBounds as ApproximateBounds
+from hush.statistics.log_bounds import approximate_bounds as approximate_bounds
+from hush.statistics.log_bounds import bounds_threshold as bounds_threshold
+from hush.statistics.moments import describe as describe
+from hush.statistics.moments import mean as mean
+from hush.statistics.moments import std as std
+from hush.statistics.moments import variance as variance
+from hush.statistics.noise.estimate import Estimate as Estimate
+from hush.statistics.noise.release import Block as Block
+from hush.statistics.noise.release import Gaussian as Gaussian
+from hush.statistics.noise.release import Laplace as Laplace
+from hush.statistics.noise.release import NoisePlan as NoisePlan
+from hush.statistics.noise.release import plan_noise as plan_noise
+from hush.statistics.noise.release import release_sums as release_sums
+from hush.statistics.noise.selection import GaussianThreshold as GaussianThreshold
+from hush.statistics.noise.selection import LaplaceThreshold as LaplaceThreshold
+from hush.statistics.noise.selection import Selection as Selection
+from hush.statistics.noise.selection import TruncatedGeometric as TruncatedGeometric
+from hush.statistics.order_statistics import Exponential as Exponential
+from hush.statistics.order_statistics import SmoothSensitivity as SmoothSensitivity
+from hush.statistics.order_statistics import Tree as Tree
+from hush.statistics.order_statistics import median as median
+from hush.statistics.order_statistics import quantiles as quantiles
+from hush.statistics.tables import TopK as TopK
+from hush.statistics.tables import contingency_table as contingency_table
+from hush.statistics.tables import histogram as histogram
+from hush.statistics.tables import top_k as top_k
+from hush.statistics.totals import count as count
+from hush.statistics.totals import distinct_count as distinct_count
+from hush.statistics.totals import sum as sum
+from hush.statistics.vectors import covariance as covariance
+from hush.statistics.vectors import vector_mean as vector_mean
 
 __all__ = [
     "ApproximateBounds",

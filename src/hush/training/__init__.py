@@ -18,83 +18,91 @@
   `LogRange`, `UniformRange`: settings that are numbers; `LogarithmicRepetitions`,
   `NegativeBinomialRepetitions`, `PoissonRepetitions`: laws of their number, which is secret.
 - ``hush.training.scattering``: wavelet features of images, which cost no privacy.
-- ``hush.training.ntk``: a laboratory for what clipping and noise do to convergence.
+- ``hush.lab.ntk``: a laboratory for what clipping and noise do to convergence.
 """
 
-from hush.training._averaging import MovingAverage as MovingAverage
-from hush.training._averaging import TailAverage as TailAverage
-from hush.training._check import check as check
-from hush.training._check import clipped_sum as clipped_sum
-from hush.training._check import looped_sum as looped_sum
-from hush.training._clipping import Adaptive as Adaptive
-from hush.training._clipping import Automatic as Automatic
-from hush.training._clipping import ByName as ByName
-from hush.training._clipping import Clipping as Clipping
-from hush.training._clipping import Flat as Flat
-from hush.training._clipping import Global as Global
-from hush.training._clipping import Groups as Groups
-from hush.training._clipping import Normalized as Normalized
-from hush.training._clipping import PerLayer as PerLayer
-from hush.training._clipping import Together as Together
-from hush.training._contributions import Augmented as Augmented
-from hush.training._contributions import Contribution as Contribution
-from hush.training._contributions import Microbatches as Microbatches
-from hush.training._contributions import PerExample as PerExample
-from hush.training._contributions import Projected as Projected
-from hush.training._correlated import Banded as Banded
-from hush.training._correlated import BufferedToeplitz as BufferedToeplitz
-from hush.training._correlated import CorrelatedNoise as CorrelatedNoise
-from hush.training._fit import fit as fit
-from hush.training._fit import replace_batchnorm as replace_batchnorm
-from hush.training._loader import Loader as Loader
-from hush.training._lora import LoraLinear as LoraLinear
-from hush.training._lora import add_lora as add_lora
-from hush.training._lora import merge_lora as merge_lora
-from hush.training._optimizers import AdamBC as AdamBC
-from hush.training._optimizers import Lamb as Lamb
-from hush.training._phases import PublicPhase as PublicPhase
-from hush.training._phases import pretrain as pretrain
-from hush.training._plan import Plan as Plan
-from hush.training._privatize import privatize as privatize
-from hush.training._repetitions import LogarithmicRepetitions as LogarithmicRepetitions
-from hush.training._repetitions import NegativeBinomialRepetitions as NegativeBinomialRepetitions
-from hush.training._repetitions import PoissonRepetitions as PoissonRepetitions
-from hush.training._repetitions import Repetitions as Repetitions
-from hush.training._samplers import BallsInBins as BallsInBins
-from hush.training._samplers import CyclicPoisson as CyclicPoisson
-from hush.training._samplers import FixedSize as FixedSize
-from hush.training._samplers import Full as Full
-from hush.training._samplers import InOrder as InOrder
-from hush.training._samplers import Poisson as Poisson
-from hush.training._samplers import Sampling as Sampling
-from hush.training._samplers import ShuffledEpochs as ShuffledEpochs
-from hush.training._schedule import Curve as Curve
-from hush.training._schedule import Exponential as Exponential
-from hush.training._schedule import Linear as Linear
-from hush.training._schedule import Piecewise as Piecewise
-from hush.training._schedule import Schedule as Schedule
-from hush.training._scores import Answers as Answers
-from hush.training._scores import Candidate as Candidate
-from hush.training._scores import ChargedScore as ChargedScore
-from hush.training._scores import PrivateScore as PrivateScore
-from hush.training._scores import PublicScore as PublicScore
-from hush.training._scores import Score as Score
-from hush.training._search import Tuned as Tuned
-from hush.training._search import TuningPlan as TuningPlan
-from hush.training._session import PrivateTraining as PrivateTraining
-from hush.training._session import Step as Step
-from hush.training._space import LogRange as LogRange
-from hush.training._space import UniformRange as UniformRange
-from hush.training._sum import ClippedSum as ClippedSum
-from hush.training._transfer import freeze_except as freeze_except
-from hush.training._transfer import replace_head as replace_head
-from hush.training._tune import plan_tuning as plan_tuning
-from hush.training._tune import tune as tune
-from hush.training._units import UnitComparison as UnitComparison
-from hush.training._units import UserGroups as UserGroups
-from hush.training._units import Users as Users
-from hush.training._units import compare_units as compare_units
-from hush.training._update import Ball as Ball
+from typing import TYPE_CHECKING
+
+from hush.lazy import lazy_names
+from hush.training.extras.averaging import MovingAverage as MovingAverage
+from hush.training.extras.averaging import TailAverage as TailAverage
+from hush.training.extras.lora import LoraLinear as LoraLinear
+from hush.training.extras.lora import add_lora as add_lora
+from hush.training.extras.lora import merge_lora as merge_lora
+from hush.training.extras.optimizers import AdamBC as AdamBC
+from hush.training.extras.optimizers import Lamb as Lamb
+from hush.training.loop.fit import fit as fit
+from hush.training.loop.fit import replace_batchnorm as replace_batchnorm
+from hush.training.loop.privatize import privatize as privatize
+from hush.training.loop.session import PrivateTraining as PrivateTraining
+from hush.training.loop.session import Step as Step
+from hush.training.loop.update import Ball as Ball
+from hush.training.noise.correlated import Banded as Banded
+from hush.training.noise.correlated import BufferedToeplitz as BufferedToeplitz
+from hush.training.noise.correlated import CorrelatedNoise as CorrelatedNoise
+from hush.training.per_example.check import check as check
+from hush.training.per_example.check import clipped_sum as clipped_sum
+from hush.training.per_example.check import looped_sum as looped_sum
+from hush.training.per_example.clipped_sum import ClippedSum as ClippedSum
+from hush.training.plan.clipping import Adaptive as Adaptive
+from hush.training.plan.clipping import Automatic as Automatic
+from hush.training.plan.clipping import ByName as ByName
+from hush.training.plan.clipping import Clipping as Clipping
+from hush.training.plan.clipping import Flat as Flat
+from hush.training.plan.clipping import Global as Global
+from hush.training.plan.clipping import Groups as Groups
+from hush.training.plan.clipping import Normalized as Normalized
+from hush.training.plan.clipping import PerLayer as PerLayer
+from hush.training.plan.clipping import Together as Together
+from hush.training.plan.contributions import Augmented as Augmented
+from hush.training.plan.contributions import Contribution as Contribution
+from hush.training.plan.contributions import Microbatches as Microbatches
+from hush.training.plan.contributions import PerExample as PerExample
+from hush.training.plan.contributions import Projected as Projected
+from hush.training.plan.loader import Loader as Loader
+from hush.training.plan.phases import PublicPhase as PublicPhase
+from hush.training.plan.phases import pretrain as pretrain
+from hush.training.plan.plan import Plan as Plan
+from hush.training.plan.samplers import BallsInBins as BallsInBins
+from hush.training.plan.samplers import CyclicPoisson as CyclicPoisson
+from hush.training.plan.samplers import FixedSize as FixedSize
+from hush.training.plan.samplers import Full as Full
+from hush.training.plan.samplers import InOrder as InOrder
+from hush.training.plan.samplers import Poisson as Poisson
+from hush.training.plan.samplers import Sampling as Sampling
+from hush.training.plan.samplers import ShuffledEpochs as ShuffledEpochs
+from hush.training.plan.schedule import Curve as Curve
+from hush.training.plan.schedule import Exponential as Exponential
+from hush.training.plan.schedule import Linear as Linear
+from hush.training.plan.schedule import Piecewise as Piecewise
+from hush.training.plan.schedule import Schedule as Schedule
+from hush.training.plan.transfer import freeze_except as freeze_except
+from hush.training.plan.transfer import replace_head as replace_head
+from hush.training.plan.units import UnitComparison as UnitComparison
+from hush.training.plan.units import UserGroups as UserGroups
+from hush.training.plan.units import Users as Users
+from hush.training.plan.units import compare_units as compare_units
+from hush.training.tuning.repetitions import LogarithmicRepetitions as LogarithmicRepetitions
+from hush.training.tuning.repetitions import NegativeBinomialRepetitions as NegativeBinomialRepetitions
+from hush.training.tuning.repetitions import PoissonRepetitions as PoissonRepetitions
+from hush.training.tuning.repetitions import Repetitions as Repetitions
+from hush.training.tuning.scores import Answers as Answers
+from hush.training.tuning.scores import Candidate as Candidate
+from hush.training.tuning.scores import ChargedScore as ChargedScore
+from hush.training.tuning.scores import PrivateScore as PrivateScore
+from hush.training.tuning.scores import PublicScore as PublicScore
+from hush.training.tuning.scores import Score as Score
+from hush.training.tuning.search import Tuned as Tuned
+from hush.training.tuning.search import TuningPlan as TuningPlan
+from hush.training.tuning.space import LogRange as LogRange
+from hush.training.tuning.space import UniformRange as UniformRange
+from hush.training.tuning.tune import plan_tuning as plan_tuning
+from hush.training.tuning.tune import tune as tune
+
+if TYPE_CHECKING:
+    from hush.training import scattering as scattering
+else:  # a type checker that saw this would take every misspelt name for a module
+    __getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(("scattering",)))
 
 __all__ = [
     "AdamBC",

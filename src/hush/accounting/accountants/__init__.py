@@ -1,0 +1,1 @@
+"""Accountants, one contract: `accountant`; `pld`, `rdp`, `zcdp`, `gdp` and `classic` fulfil it."""

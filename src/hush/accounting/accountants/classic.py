@@ -1,0 +1,332 @@
+"""The classic theorems, for teaching and for mechanisms of which only (epsilon, delta) is known.
+
+Each function returns a `Guarantee` that names its assumption. They are loose, some by a lot: `PldAccountant` on
+`ApproximateDP` events gives the optimal composition, and on the real events something better still.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from hush.accounting import events as ev
+from hush.accounting.accountants.accountant import Accountant
+from hush.accounting.accountants.pld import PldAccountant
+from hush.accounting.losses.pairs import Change, Direction, changes
+from hush.errors import (
+    InvalidArgument,
+    Unsupported,
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_instance,
+    check_positive,
+    check_probability,
+)
+from hush.guarantee import Guarantee, Relation
+
+_FIXED = "the number of mechanisms, and each one's epsilon and delta, are fixed in advance"
+Claim = tuple[float, float]
+
+
+def basic_composition(epsilon: float, delta: float, count: int) -> Guarantee:
+    """Add up: ``(count * epsilon, count * delta)``.
+
+    Guarantee:
+        An upper bound, and the only one here that also holds for parameters chosen on the way.
+
+    Assumes:
+        Each mechanism is (epsilon, delta)-DP (the caller's duty).
+
+    References:
+        Dwork et al. 2006; Dwork & Roth 2014, Theorem 3.16.
+    """
+    _check_claim(epsilon, delta, count)
+    return _claim(count * epsilon, count * delta, "basic composition")
+
+
+def advanced_composition(epsilon: float, delta: float, count: int, *, slack: float) -> Guarantee:
+    """Return ``epsilon sqrt(2 k ln(1/slack)) + k epsilon (e^epsilon - 1)`` with delta ``k delta + slack``.
+
+    Guarantee:
+        An upper bound; worse than `basic_composition` unless k is large and epsilon below ln 2.
+
+    Assumes:
+        Each mechanism is (epsilon, delta)-DP (the caller's duty), the parameters fixed in advance (the caller's duty),
+        0 < slack < 1 (checked here).
+
+    References:
+        Dwork, Rothblum & Vadhan 2010, Theorem III.3; Dwork & Roth 2014, Theorem 3.20.
+    """
+    _check_claim(epsilon, delta, count)
+    return _advanced([(epsilon, delta)], [count], slack)
+
+
+def optimal_composition(epsilon: float, delta: float, count: int, *, total_delta: float) -> Guarantee:
+    """Return the smallest epsilon that all compositions of (epsilon, delta)-DP mechanisms satisfy at ``total_delta``.
+
+    Guarantee:
+        An upper bound, tight for the worst mechanisms (randomised response that fails with probability delta).
+
+    Assumes:
+        Each mechanism is (epsilon, delta)-DP (the caller's duty), the parameters fixed in advance (the caller's duty),
+        total_delta above 1 - (1 - delta)^count (checked here).
+
+    References:
+        Kairouz, Oh & Viswanath 2015, Theorem 3.3; computed by `PldAccountant`, whose lattice holds the worst pair
+        exactly.
+    """
+    accountant = PldAccountant().compose(ev.ApproximateDP(epsilon, delta), check_count("count", count))
+    total = check_delta("total_delta", total_delta)
+    return _claim(accountant.epsilon(total), total, "optimal composition", _FIXED)
+
+
+def sampling_amplification(epsilon: float, delta: float, sampling_rate: float) -> Guarantee:
+    """Return ``(ln(1 + q (e^epsilon - 1)), q delta)`` for a mechanism on a Poisson sample.
+
+    Guarantee:
+        An upper bound, tight for what (epsilon, delta) says. ``(q epsilon, q delta)`` is never valid.
+
+    Assumes:
+        Each record is sampled by itself with probability q, and the sample stays secret (the caller's duty); add-or-
+        remove neighbours.
+
+    References:
+        Li, Qardaji & Su 2012; Balle, Barthe & Gaboardi 2018, Theorem 8.
+    """
+    _check_claim(epsilon, delta, 1)
+    rate = check_probability("sampling_rate", sampling_rate)
+    return _claim(
+        _amplified(epsilon, rate),
+        rate * delta,
+        "amplification by sampling",
+        "Poisson sampling, and the sample is secret",
+    )
+
+
+def parallel_composition(claims: Sequence[Claim], *, relation: Relation = Relation.ADD_OR_REMOVE) -> Guarantee:
+    """Return the worst of (epsilon, delta) claims on disjoint parts; twice that if a record may move between parts.
+
+    Guarantee:
+        An upper bound.
+
+    Assumes:
+        The parts are disjoint, a record's part follows from its value, and the claims are about a record that enters
+        or leaves a part (the caller's duty). Parts fixed by a public index: see `ParallelByIndex`.
+
+    References:
+        McSherry 2009, Theorem 4. A replaced record may leave one part and enter another: the two claims add up.
+    """
+    check_instance("relation", relation, Relation)
+    given: Any = claims
+    pairs = list(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else []
+    if not pairs or not all(isinstance(claim, Sequence) and len(claim) == 2 for claim in pairs):
+        raise InvalidArgument("claims", claims, "at least one pair (epsilon, delta)")
+    epsilon = max(check_epsilon("epsilon", claim[0]) for claim in pairs)
+    delta = max(check_delta("delta", claim[1]) for claim in pairs)
+    times = 2 if relation is Relation.REPLACE and len(pairs) > 1 else 1
+    method = "parallel composition"
+    return _claim(times * epsilon, times * delta, method, "the parts are disjoint", relation=relation)
+
+
+class BasicAccountant(Accountant):
+    """Adds up epsilons and deltas (basic composition).
+
+    Guarantee:
+        `epsilon` and `delta` are upper bounds, also when parameters are chosen on the way.
+
+    Assumes:
+        Each event has a single (epsilon, delta) of its own (checked here: a Gaussian, which has a curve, is refused).
+
+    References:
+        Dwork & Roth 2014, Theorem 3.16; Balle, Barthe & Gaboardi 2018, Theorem 8 (sampling).
+    """
+
+    method = "basic composition"
+
+    def _check(self, event: ev.Event) -> None:
+        for change in changes(self.relation):
+            claims(event, change)
+
+    def _totals(self) -> list[Claim]:
+        everything = ev.Composed(self.events)
+        return [_sum(claims(everything, change)) for change in changes(self.relation)]
+
+    def _epsilon(self, delta: float) -> float:
+        return max(epsilon if delta >= failure else math.inf for epsilon, failure in self._totals())
+
+    def _delta(self, epsilon: float) -> float:
+        return max(min(failure, 1.0) if epsilon >= total else 1.0 for total, failure in self._totals())
+
+
+class AdvancedAccountant(BasicAccountant):
+    """Composes (epsilon, delta) claims by the advanced theorem, or by adding up where that is smaller.
+
+    Guarantee:
+        `epsilon` and `delta` are upper bounds.
+
+    Assumes:
+        As `BasicAccountant` (checked here), and the parameters fixed in advance (the caller's duty).
+
+    References:
+        Dwork, Rothblum & Vadhan 2010, Theorem III.3, in its form for different epsilons (Dwork & Roth 2014, section
+        3.5.2): ``sqrt(2 ln(1/slack) sum eps_i^2) + sum eps_i (e^eps_i - 1)``.
+    """
+
+    method = "advanced composition"
+    assumptions = (_FIXED,)
+
+    def _epsilon(self, delta: float) -> float:
+        everything = ev.Composed(self.events)
+        return max(self._one_way(claims(everything, change), delta) for change in changes(self.relation))
+
+    def _delta(self, epsilon: float) -> float:
+        best = super()._delta(epsilon)
+        low, high = -700.0, 0.0  # bisect in log delta, to the safe side
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if self._epsilon(math.exp(middle)) <= epsilon else (middle, high)
+        return min(best, math.exp(high)) if high < 0 else best
+
+    @staticmethod
+    def _one_way(parts: list[tuple[Claim, int]], delta: float) -> float:
+        epsilon, failure = _sum(parts)
+        basic = epsilon if delta >= failure else math.inf
+        if not delta > failure:
+            return basic
+        single = [claim for claim, _ in parts]
+        return min(basic, _advanced(single, [count for _, count in parts], delta - failure).epsilon)
+
+
+@singledispatch
+def claims(event: ev.Event, change: Change) -> list[tuple[Claim, int]]:
+    """Unfold an event into (epsilon, delta) claims and how often each is made."""
+    raise Unsupported(f"{event.kind}: it has no single epsilon and delta", "Use PldAccountant")
+
+
+@claims.register
+def _(event: ev.Composed, change: Change) -> list[tuple[Claim, int]]:
+    return [claim for part in event.events for claim in claims(part, change)]
+
+
+@claims.register
+def _(event: ev.SelfComposed, change: Change) -> list[tuple[Claim, int]]:
+    return [(claim, count * event.count) for claim, count in claims(event.event, change)]
+
+
+@claims.register
+def _(event: ev.Laplace, change: Change) -> list[tuple[Claim, int]]:
+    return [((change.shift / event.scale, 0.0), 1)]
+
+
+@claims.register
+def _(event: ev.DiscreteLaplace, change: Change) -> list[tuple[Claim, int]]:
+    return [((change.shift * event.sensitivity / event.scale, 0.0), 1)]
+
+
+@claims.register(ev.ExponentialMechanism)
+@claims.register(ev.ApproximateDP)
+def _(event: ev.ExponentialMechanism | ev.ApproximateDP, change: Change) -> list[tuple[Claim, int]]:
+    if change.size > 1 or not change.claimed:
+        raise Unsupported(
+            f"{event.kind} under {change.describe()}: the claim is about one record of the accountant's relation",
+            "Use Guarantee.for_group on the result, or state the claim for this relation",
+        )
+    return [((event.epsilon, getattr(event, "delta", 0.0)), 1)]
+
+
+@claims.register
+def _(event: ev.RandomizedResponse, change: Change) -> list[tuple[Claim, int]]:
+    if change.relation is not Relation.REPLACE or not change.claimed:
+        raise Unsupported(f"randomized-response under the relation {change.relation.value!r}", "Use Relation.REPLACE")
+    return [((event.epsilon, 0.0), change.size)]
+
+
+@claims.register
+def _(event: ev.PoissonSampled, change: Change) -> list[tuple[Claim, int]]:
+    if change.direction is Direction.REPLACE and event.sampling_rate < 1:
+        raise Unsupported("poisson-sampled under the relation 'replace': the theorem is about add-or-remove")
+    epsilon, delta = _sum(claims(event.event, change))
+    return [((_amplified(epsilon, event.sampling_rate), event.sampling_rate * delta), 1)]
+
+
+@claims.register
+def _(event: ev.FixedSizeSampled, change: Change) -> list[tuple[Claim, int]]:
+    if change.direction is not Direction.REPLACE or not change.claimed:
+        raise Unsupported("fixed-size-sampled under add-or-remove: the theorem is about a replaced record")
+    rate = event.batch_size / event.dataset_size
+    epsilon, delta = _sum(claims(event.event, change))
+    return [((_amplified(epsilon, rate), rate * delta), 1)]
+
+
+@claims.register
+def _(event: ev.ParallelByIndex, change: Change) -> list[tuple[Claim, int]]:
+    _refuse_group(event, change)
+    return _worst([_sum(claims(part, change)) for part in event.events])
+
+
+@claims.register
+def _(event: ev.Parallel, change: Change) -> list[tuple[Claim, int]]:
+    _refuse_group(event, change)
+    stays = [_sum(claims(part, change)) for part in event.events]
+    if change.direction is not Direction.REPLACE:
+        return _worst(stays)
+    # A replaced record may leave one part and enter another.
+    moved = replace(change, direction=Direction.REMOVE, claimed=False)
+    largest = sorted((_sum(claims(part, moved)) for part in event.events), reverse=True)[:2]
+    deltas = sorted((_sum(claims(part, moved))[1] for part in event.events), reverse=True)[:2]
+    return _worst([*stays, (math.fsum(epsilon for epsilon, _ in largest), math.fsum(deltas))])
+
+
+def _worst(totals: list[Claim]) -> list[tuple[Claim, int]]:
+    return [((max(epsilon for epsilon, _ in totals), max(delta for _, delta in totals)), 1)]
+
+
+def _refuse_group(event: ev.Event, change: Change) -> None:
+    if change.size > 1:
+        raise Unsupported(f"{event.kind} for a group: its records may lie in several parts")
+
+
+def _check_claim(epsilon: float, delta: float, count: int) -> None:
+    check_delta("delta", delta)
+    if not check_epsilon("epsilon", epsilon) <= 1e9:
+        raise InvalidArgument("epsilon", epsilon, "at most 1e+09", "Nothing is promised long before that")
+    if not check_count("count", count) <= 10**12:
+        raise InvalidArgument("count", count, "an integer <= 1e+12")
+
+
+def _amplified(epsilon: float, rate: float) -> float:
+    if epsilon > 700:
+        return float(np.logaddexp(math.log1p(-rate) if rate < 1 else -math.inf, epsilon + math.log(rate)))
+    return math.log1p(rate * math.expm1(epsilon))
+
+
+def _sum(parts: list[tuple[Claim, int]]) -> Claim:
+    epsilon = math.fsum(count * claim[0] for claim, count in parts)
+    return epsilon, math.fsum(count * claim[1] for claim, count in parts)
+
+
+def _advanced(single: list[Claim], counts: list[int], slack: float) -> Guarantee:
+    check_positive("slack", check_delta("slack", slack), "It is the delta that advanced composition spends")
+    pairs = list(zip(single, counts, strict=True))
+    squares = math.fsum(count * claim[0] ** 2 for claim, count in pairs)
+    drift = math.fsum(count * claim[0] * _expm1(claim[0]) for claim, count in pairs)
+    epsilon = math.sqrt(2 * math.log(1 / slack) * squares) + drift
+    return _claim(epsilon, _sum(pairs)[1] + slack, "advanced composition", _FIXED)
+
+
+def _expm1(value: float) -> float:
+    return math.expm1(value) if value < 700 else math.inf
+
+
+def _claim(
+    epsilon: float, delta: float, method: str, *assumptions: str, relation: Relation = Relation.ADD_OR_REMOVE
+) -> Guarantee:
+    if not delta < 1:  # nothing is promised any more
+        epsilon, delta = math.inf, math.nextafter(1.0, 0.0)
+    return Guarantee(epsilon=epsilon, delta=delta, method=method, assumptions=assumptions, relation=relation)

@@ -1,0 +1,125 @@
+"""Gaussian differential privacy: exact for Gaussians, an estimate by the central limit theorem for sampled ones."""
+
+from __future__ import annotations
+
+import math
+from functools import singledispatch
+
+from scipy.special import ndtr
+
+from hush.accounting import events as ev
+from hush.accounting.accountants.accountant import Accountant
+from hush.accounting.losses.noise_profiles import GaussianProfile
+from hush.accounting.losses.pairs import Change, Direction, changes
+from hush.accounting.losses.profile import Pair
+from hush.accounting.losses.solver import ComposedLoss
+from hush.errors import Unsupported
+from hush.guarantee import Bound
+
+
+class GdpAccountant(Accountant):
+    """Adds up mu^2, where mu-GDP is as hard as telling N(mu, 1) from N(0, 1).
+
+    Guarantee:
+        Exact for Gaussians, discrete Gaussians excepted: ``bound`` is upper. With a sampled Gaussian the central
+        limit theorem only *estimates*, often too low (at q .001, sigma .6, 5000 steps it says 1.31 where the truth is
+        3.44), and ``bound`` says so.
+
+    Assumes:
+        Noise was drawn as the events say (the caller's duty). Only Gaussians and sampled Gaussians (checked here).
+
+    References:
+        Dong, Roth & Su 2022, Corollary 3.3 (composition), Corollary 5.4 (fixed-size sampling); Bu, Dong, Long & Su
+        2020, Theorem 5 (Poisson sampling).
+    """
+
+    method = "Gaussian differential privacy"
+
+    @property
+    def mu(self) -> float:
+        """The composed parameter."""
+        squares = max(_mu_squared(ev.Composed(self.events), change) for change in changes(self.relation))
+        return math.sqrt(squares) * (1 + 4e-16)
+
+    def bound(self) -> Bound:
+        """Upper if only Gaussians were seen, else estimate."""
+        return Bound.UPPER if all(map(_is_exact, self.events)) else Bound.ESTIMATE
+
+    def _check(self, event: ev.Event) -> None:
+        for change in changes(self.relation):
+            _mu_squared(event, change)
+
+    def _loss(self) -> ComposedLoss:
+        mu = self.mu
+        return ComposedLoss([(Pair.symmetric(GaussianProfile(mu)), 1)] if mu > 0 else [])
+
+    def _epsilon(self, delta: float) -> float:
+        if self.mu == math.inf:
+            return math.inf
+        return self._loss().epsilon_upper(delta)
+
+    def _delta(self, epsilon: float) -> float:
+        if self.mu == math.inf:
+            return 1.0
+        return self._loss().delta_upper(epsilon)
+
+
+@singledispatch
+def _mu_squared(event: ev.Event, change: Change) -> float:
+    raise Unsupported(f"{event.kind}: it is not Gaussian", "Use PldAccountant")
+
+
+@_mu_squared.register
+def _(event: ev.Gaussian, change: Change) -> float:
+    return (change.shift / event.noise_multiplier) ** 2
+
+
+@_mu_squared.register
+def _(event: ev.Composed, change: Change) -> float:
+    return math.fsum(_mu_squared(part, change) for part in event.events)
+
+
+@_mu_squared.register
+def _(event: ev.SelfComposed, change: Change) -> float:
+    return event.count * _mu_squared(event.event, change) if event.count else 0.0
+
+
+@_mu_squared.register
+def _(event: ev.Group, change: Change) -> float:
+    if not _is_exact(event):
+        raise Unsupported("group of a sampled gaussian: the central limit theorem is not stated for it")
+    return _mu_squared(event.event, Change(change.direction, change.relation, change.size * event.size))
+
+
+@_mu_squared.register
+def _(event: ev.PoissonSampled, change: Change) -> float:
+    if event.sampling_rate == 1:
+        return _mu_squared(event.event, change)
+    if change.direction is Direction.REPLACE or not isinstance(event.event, ev.Gaussian):
+        raise Unsupported(f"poisson-sampled {event.event.kind} under {change.describe()}: no limit theorem is known")
+    return event.sampling_rate**2 * _expm1(event.event.noise_multiplier**-2)
+
+
+@_mu_squared.register
+def _(event: ev.FixedSizeSampled, change: Change) -> float:
+    if event.batch_size == event.dataset_size:
+        return _mu_squared(event.event, change)
+    if change.direction is not Direction.REPLACE or not isinstance(event.event, ev.Gaussian):
+        raise Unsupported(f"fixed-size-sampled {event.event.kind} under {change.describe()}: no limit theorem is known")
+    mu = change.shift / event.event.noise_multiplier
+    rate = event.batch_size / event.dataset_size
+    spread = (_expm1(mu**2) + 1) * float(ndtr(1.5 * mu)) + 3 * float(ndtr(-0.5 * mu)) - 2
+    return 2 * rate**2 * spread
+
+
+def _expm1(value: float) -> float:
+    return math.expm1(value) if value < 700 else math.inf
+
+
+def _is_exact(event: ev.Event) -> bool:
+    if isinstance(event, ev.PoissonSampled):
+        return event.sampling_rate == 1 and _is_exact(event.event)
+    if isinstance(event, ev.FixedSizeSampled):
+        return event.batch_size == event.dataset_size and _is_exact(event.event)
+    inner = getattr(event, "events", None) or [part for part in [getattr(event, "event", None)] if part is not None]
+    return all(map(_is_exact, inner))

@@ -1,0 +1,199 @@
+"""Profiles of the basic mechanisms: Gaussian, Laplace, their discrete kin, randomised response, bounded range."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import erfcx
+
+from hush.accounting.losses.profile import ULP, Array, Profile, tail_gap
+
+
+@dataclass(frozen=True, eq=True)
+class GaussianProfile(Profile):
+    """N(mu, 1) against N(0, 1) (Balle & Wang 2018, Theorem 8)."""
+
+    mu: float
+
+    @cached_property
+    def relative_error(self) -> float:  # type: ignore[override]
+        """Exponents up to 40^2 / 2, and the difference of two Mills ratios that are mu apart."""
+        return ULP * (4000 + 400 / self.mu)
+
+    def delta(self, epsilon: Array) -> Array:
+        """Evaluate the profile."""
+        return tail_gap(epsilon / self.mu - self.mu / 2, self.mu)
+
+
+@dataclass(frozen=True)
+class LaplaceProfile(Profile):
+    """Laplace noise of scale 1 / epsilon on a query of sensitivity 1."""
+
+    epsilon: float
+
+    @property
+    def max_loss(self) -> float:  # type: ignore[override]
+        """The pure-DP epsilon."""
+        return self.epsilon
+
+    def delta(self, epsilon: Array) -> Array:
+        """Evaluate the profile."""
+        return -np.expm1(np.minimum(epsilon - self.epsilon, 0.0) / 2)
+
+
+@dataclass(frozen=True)
+class RandomizedResponseProfile(Profile):
+    """k-ary randomised response; with k = 2 and a delta, the worst (epsilon, delta) pair of Kairouz et al. 2015."""
+
+    epsilon: float
+    num_values: int = 2
+    failure: float = 0.0
+
+    @property
+    def max_loss(self) -> float:  # type: ignore[override]
+        """The pure-DP epsilon."""
+        return self.epsilon
+
+    @property
+    def period(self) -> float | None:  # type: ignore[override]
+        """Losses are -epsilon, 0 and epsilon."""
+        return self.epsilon if self.epsilon > 0 else None
+
+    def delta(self, epsilon: Array) -> Array:
+        """Evaluate the profile: failure + (1 - failure) (e^eps0 - e^eps)_+ / (e^eps0 + k - 1)."""
+        gap = -np.expm1(np.minimum(epsilon - self.epsilon, 0.0))
+        return self.failure + (1 - self.failure) * gap / (1 + (self.num_values - 1) * math.exp(-self.epsilon))
+
+
+@dataclass(frozen=True)
+class BoundedRangeProfile(Profile):
+    """The pointwise worst mechanism of range epsilon, such as the exponential mechanism (Dong, Durfee & Rogers 2020).
+
+    For losses t and t - epsilon the profile is ``p(t) (1 - e^(eps - t))`` with ``p(t) = (e^range - e^t) /
+    (e^range - 1)``; its maximum over t lies at ``t = (range + eps) / 2``.
+    """
+
+    epsilon: float
+
+    @property
+    def max_loss(self) -> float:  # type: ignore[override]
+        """The range itself."""
+        return self.epsilon
+
+    def delta(self, epsilon: Array) -> Array:
+        """Evaluate ``(e^(range/2) - e^(eps/2))^2 / (e^range - 1)``."""
+        gap = np.expm1(np.minimum(epsilon - self.epsilon, 0.0) / 2)
+        return gap * gap / -math.expm1(-self.epsilon)
+
+
+@dataclass(frozen=True)
+class DiscreteLaplaceProfile(Profile):
+    """Integer noise with P(x) ~ e^(-|x| / scale) on an integer query of the given sensitivity."""
+
+    scale: float
+    sensitivity: int
+
+    @property
+    def max_loss(self) -> float:  # type: ignore[override]
+        """The pure-DP epsilon."""
+        return self.sensitivity / self.scale
+
+    @property
+    def period(self) -> float | None:  # type: ignore[override]
+        """Losses are (2 x - sensitivity) / scale for integers x."""
+        return 1 / self.scale
+
+    def delta(self, epsilon: Array) -> Array:
+        """Evaluate P(X >= t) - e^eps Q(X >= t) for the smallest t whose loss is at least eps, without cancellation."""
+        first = np.clip(np.ceil((self.scale * epsilon + self.sensitivity) / 2), 1, self.sensitivity)
+        near = -np.expm1(np.minimum(epsilon - first / self.scale, 0.0))
+        far = -np.expm1((first - self.sensitivity) / self.scale)
+        ratio = math.exp(-1 / self.scale)
+        return np.asarray((near + ratio * far) / (1 + ratio))
+
+
+@dataclass(frozen=True)
+class DiscreteGaussianProfile(Profile):
+    """Integer noise with P(x) ~ e^(-x^2 / 2 sigma^2) on an integer query (Canonne, Kamath & Steinke 2020)."""
+
+    sigma: float
+    sensitivity: int
+
+    @property
+    def period(self) -> float | None:  # type: ignore[override]
+        """Losses are (2 x - sensitivity) sensitivity / (2 sigma^2) for integers x."""
+        return self.sensitivity / (2 * self.sigma**2)
+
+    @cached_property
+    def relative_error(self) -> float:  # type: ignore[override]
+        """As for the Gaussian; the tail sums add about 1e-13."""
+        return (ULP * 4000 + 1e-13) * (1 + self.sigma / self.sensitivity)
+
+    def delta(self, epsilon: Array) -> Array:
+        """Evaluate P(X >= t) - e^eps Q(X >= t) for the smallest t whose loss is at least eps."""
+        first = np.ceil(self.sigma**2 * epsilon / self.sensitivity + self.sensitivity / 2)
+        here, there = self._log_tail(first - self.sensitivity), self._log_tail(first)
+        with np.errstate(invalid="ignore"):  # far out both tails are empty
+            gap = -np.expm1(np.minimum(epsilon + there - here, 0.0))
+        return np.where(np.isfinite(here), np.exp(here) * gap, 0.0)
+
+    def _log_tail(self, first: Array) -> Array:
+        """Return log P(X >= first), without underflow: where it is subtracted, 0 instead of little would be wrong."""
+        if self.sigma < _TABLE_LIMIT:
+            return self._log_tail_by_table(first)
+        far = first >= 0.7 * self.sigma**2
+        near = self._log_tail_by_series(np.where(far, 0.0, first))
+        return np.where(far, self._log_tail_by_sum(np.where(far, first, self.sigma**2)), near)
+
+    @cached_property
+    def _table(self) -> Array:
+        reach = math.ceil(60 * self.sigma) + self.sensitivity + 2
+        points = np.arange(-reach, reach + 1, dtype=float)
+        tails = np.logaddexp.accumulate(-0.5 * (points[::-1] / self.sigma) ** 2)[::-1]
+        return np.append(tails - tails[0], -math.inf)
+
+    def _log_tail_by_table(self, first: Array) -> Array:
+        reach = (len(self._table) - 2) // 2
+        return self._table[np.clip(first + reach, 0, len(self._table) - 1).astype(np.int64)]
+
+    def _log_tail_by_sum(self, first: Array) -> Array:
+        """Add up terms, each at most half of the one before."""
+        steps = np.arange(64.0)
+        terms = -steps * first[..., None] / self.sigma**2 - 0.5 * (steps / self.sigma) ** 2
+        log_first = -0.5 * (first / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi))
+        return np.asarray(log_first + np.log(np.exp(terms).sum(axis=-1)))
+
+    def _log_tail_by_series(self, first: Array) -> Array:
+        """Euler-Maclaurin from the first point on; for sigma >= 64 and |first| < 0.7 sigma^2 eight terms are enough."""
+        z = first / self.sigma
+        positive = np.minimum(np.abs(z), 0.7 * self.sigma)
+        correction = np.full_like(positive, 0.5)
+        before, hermite = np.ones_like(positive), positive  # He_0, He_1
+        power = self.sigma
+        for order, coefficient in zip(range(1, 16, 2), _EULER_MACLAURIN, strict=True):
+            correction += coefficient * hermite / power
+            for step in (order, order + 1):
+                before, hermite = hermite, positive * hermite - step * before
+            power *= self.sigma**2
+        # log of [sigma * Mills ratio + correction] * density, which never underflows
+        mills = self.sigma * np.sqrt(np.pi / 2) * erfcx(positive / math.sqrt(2.0))
+        log_tail = np.log(mills + correction) - 0.5 * positive**2 - math.log(self.sigma * math.sqrt(2 * math.pi))
+        # By symmetry P(X >= -a) = 1 - P(X >= a + 1) = 1 - P(X >= a) + P(X = a).
+        point = np.exp(-0.5 * positive**2) / (self.sigma * math.sqrt(2 * math.pi))
+        return np.asarray(np.where(z >= 0, log_tail, np.log1p(np.minimum(point - np.exp(log_tail), 0.0))))
+
+
+_TABLE_LIMIT = 64.0
+_EULER_MACLAURIN = (
+    1 / 12,
+    -1 / 720,
+    1 / 30240,
+    -1 / 1209600,
+    1 / 47900160,
+    -691 / 1307674368000,
+    1 / 74724249600,
+    -3617 / 10670622842880000,
+)

@@ -1,0 +1,352 @@
+"""From events to dominating pairs: what one change of the data does to each mechanism.
+
+A *change* is what neighbours differ by: a record removed, added or replaced (or ``size`` of them). For each change an
+event unfolds into alternatives, usually one; each is a multiset of pairs whose losses add up. What has no proven pair
+is refused, by name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import singledispatch
+
+from hush.accounting import events as ev
+from hush.accounting.losses.allocation import MIN_NOISE, AllocationProfile
+from hush.accounting.losses.noise_profiles import (
+    BoundedRangeProfile,
+    DiscreteGaussianProfile,
+    DiscreteLaplaceProfile,
+    GaussianProfile,
+    LaplaceProfile,
+    RandomizedResponseProfile,
+)
+from hush.accounting.losses.profile import Pair, PointwiseMax
+from hush.accounting.losses.projected_profile import ProjectedGaussianProfile
+from hush.accounting.losses.saddle_point import Part
+from hush.accounting.losses.sampled_profiles import ReplacedSample, SampledAddition, SampledGroup, SampledRemoval
+from hush.errors import Unsupported
+from hush.guarantee import Relation
+
+Alternative = Counter[Pair]
+_MAX_ALTERNATIVES = 200
+
+
+class Direction(Enum):
+    """Which of the two neighbours the attacker sees: P is the data set with the record, or without, or either."""
+
+    REMOVE = "remove"
+    ADD = "add"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What neighbours differ by.
+
+    Attributes:
+        direction: removed, added or replaced.
+        relation: the accountant's; a caller's claims hold for it and for no other.
+        size: how many records change at once.
+        claimed: whether this is the change that the relation speaks of.
+    """
+
+    direction: Direction
+    relation: Relation
+    size: int = 1
+    claimed: bool = True
+
+    @property
+    def shift(self) -> int:
+        """By how many times one record's bound a sum moves."""
+        return self.size * (2 if self.direction is Direction.REPLACE else 1)
+
+    def orient(self, pair: Pair) -> Pair:
+        """Turn a pair (with, without) the way this change looks at it."""
+        return pair.swapped() if self.direction is Direction.ADD else pair
+
+    def describe(self) -> str:
+        """Name the change for a message."""
+        text = f"the relation {self.relation.value!r}"
+        return text if self.size == 1 else f"{text} and a group of {self.size}"
+
+
+def changes(relation: Relation) -> tuple[Change, ...]:
+    """Return the changes over which to take the worst."""
+    if relation is Relation.REPLACE:
+        return (Change(Direction.REPLACE, relation),)
+    return (Change(Direction.REMOVE, relation), Change(Direction.ADD, relation))
+
+
+@singledispatch
+def alternatives(event: ev.Event, change: Change) -> list[Alternative]:
+    """Unfold an event into alternatives, each a multiset of dominating pairs."""
+    return [Counter({leaf_pair(event, change): 1})]
+
+
+@alternatives.register
+def _(event: ev.Composed, change: Change) -> list[Alternative]:
+    result: list[Alternative] = [Counter()]
+    for part in event.events:
+        result = all_sums(result, alternatives(part, change), event)
+    return result
+
+
+@alternatives.register
+def _(event: ev.SelfComposed, change: Change) -> list[Alternative]:
+    inner = alternatives(event.event, change)
+    if len(inner) == 1:
+        return [Counter({pair: count * event.count for pair, count in inner[0].items()})]
+    if event.count > _MAX_ALTERNATIVES:
+        raise Unsupported(
+            f"{event.kind} of a parallel composition of composed events, {event.count} times: too many cases",
+            "Put one event in each part, or account for the parts by basic composition",
+        )
+    result: list[Alternative] = [Counter()]
+    for _ in range(event.count):
+        result = all_sums(result, inner, event)
+    return result
+
+
+@alternatives.register
+def _(event: ev.Parallel, change: Change) -> list[Alternative]:
+    _refuse_group(event, change)
+    stays = [option for part in event.events for option in alternatives(part, change)]
+    if change.direction is not Direction.REPLACE:
+        return _worst(stays)
+    # The record may leave one part and enter another: a removal here and an addition there.
+    leave, enter = (replace(change, direction=d, claimed=False) for d in (Direction.REMOVE, Direction.ADD))
+    moves = [
+        first + second
+        for index, source in enumerate(event.events)
+        for other, target in enumerate(event.events)
+        if index != other
+        for first in alternatives(source, leave)
+        for second in alternatives(target, enter)
+    ]
+    return _limited(_distinct(stays + moves), event)
+
+
+@alternatives.register
+def _(event: ev.ParallelByIndex, change: Change) -> list[Alternative]:
+    _refuse_group(event, change)
+    return _worst([option for part in event.events for option in alternatives(part, change)])
+
+
+@alternatives.register
+def _(event: ev.Group, change: Change) -> list[Alternative]:
+    return alternatives(event.event, replace(change, size=change.size * event.size))
+
+
+@alternatives.register
+def _(event: ev.RandomizedResponse, change: Change) -> list[Alternative]:
+    # Local reports are independent: a group of k people is k of them.
+    return [Counter({leaf_pair(event, replace(change, size=1)): change.size})]
+
+
+@singledispatch
+def leaf_pair(event: ev.Event, change: Change) -> Pair:
+    """Return the dominating pair of a single mechanism."""
+    raise Unsupported(
+        f"{event.kind} has no privacy loss distribution that is known from its parameters",
+        "Use RdpAccountant for it, alone or in a composition",
+    )
+
+
+@leaf_pair.register
+def _(event: ev.Gaussian, change: Change) -> Pair:
+    return Pair.symmetric(GaussianProfile(change.shift / event.noise_multiplier))
+
+
+@leaf_pair.register
+def _(event: ev.ProjectedGaussian, change: Change) -> Pair:
+    if change.relation is Relation.REPLACE or change.size > 1:
+        raise Unsupported(
+            f"{event.kind} under {change.describe()}: how the errors of several norms hang together is not known",
+            "Use Relation.ADD_OR_REMOVE and a group of 1",
+        )
+    return Pair.symmetric(ProjectedGaussianProfile(1 / event.noise_multiplier, event.projections))
+
+
+@leaf_pair.register
+def _(event: ev.Laplace, change: Change) -> Pair:
+    return Pair.symmetric(LaplaceProfile(change.shift / event.scale))
+
+
+@leaf_pair.register
+def _(event: ev.DiscreteGaussian, change: Change) -> Pair:
+    shift = change.shift * event.sensitivity
+    if not shift <= 4000 * event.sigma:
+        raise Unsupported(f"{event.kind} under {change.describe()}: next to no noise for so large a change", "Use more")
+    return Pair.symmetric(DiscreteGaussianProfile(event.sigma, shift))
+
+
+@leaf_pair.register
+def _(event: ev.DiscreteLaplace, change: Change) -> Pair:
+    return Pair.symmetric(DiscreteLaplaceProfile(event.scale, change.shift * event.sensitivity))
+
+
+@leaf_pair.register
+def _(event: ev.ExponentialMechanism, change: Change) -> Pair:
+    _require_claim(event, change)
+    return Pair.symmetric(BoundedRangeProfile(event.epsilon))
+
+
+@leaf_pair.register
+def _(event: ev.RandomizedResponse, change: Change) -> Pair:
+    if change.relation is not Relation.REPLACE or not change.claimed:
+        raise Unsupported(
+            f"randomized-response under the relation {change.relation.value!r}: who leaves takes a report along",
+            "Use Relation.REPLACE, under which each person's report is always there",
+        )
+    return Pair.symmetric(RandomizedResponseProfile(event.epsilon, event.num_values))
+
+
+@leaf_pair.register
+def _(event: ev.ApproximateDP, change: Change) -> Pair:
+    _require_claim(event, change)
+    return Pair.symmetric(RandomizedResponseProfile(event.epsilon, failure=event.delta))
+
+
+@leaf_pair.register
+def _(event: ev.PoissonSampled, change: Change) -> Pair:
+    if event.sampling_rate == 1:
+        return _single_pair(event, change)
+    if change.direction is Direction.REPLACE or change.size > 1:
+        return _sampled_gaussian(event, change)
+    base = _single_pair(event, replace(change, direction=Direction.REMOVE))
+    rate = event.sampling_rate
+    return change.orient(Pair(SampledRemoval(base.forward, rate), SampledAddition(base.backward, rate)))
+
+
+@leaf_pair.register
+def _(event: ev.FixedSizeSampled, change: Change) -> Pair:
+    if change.direction is not Direction.REPLACE or not change.claimed or change.size > 1:
+        raise Unsupported(
+            f"fixed-size-sampled under {change.describe()}: its amplification is proven for one replaced record",
+            "Use Relation.REPLACE, or PoissonSampled",
+        )
+    base = _single_pair(event, change)
+    rate = event.batch_size / event.dataset_size
+    if rate == 1:
+        return base
+    # Zhu, Dong & Wang 2022, Proposition 30: the sampled curve for e^eps >= 1, and its mirror image below 1.
+    return Pair(SampledRemoval(base.forward, rate), SampledRemoval(base.backward, rate))
+
+
+@leaf_pair.register
+def _(event: ev.BallsInBins, change: Change) -> Pair:
+    base = event.event
+    if not isinstance(base, ev.Gaussian):
+        raise Unsupported(
+            f"balls-in-bins {base.kind}: its dominating pair is known for a Gaussian",
+            "Use one Gaussian on each batch, or PoissonSampled",
+        )
+    if change.direction is Direction.REPLACE or change.size > 1:
+        raise Unsupported(
+            f"balls-in-bins gaussian under {change.describe()}: no dominating pair is proven",
+            "Use Relation.ADD_OR_REMOVE and a group of 1, or PoissonSampled",
+        )
+    sigma, bins = base.noise_multiplier, event.num_bins
+    if bins == 1 or sigma < MIN_NOISE:
+        # A mixture stands out no more than its parts do: the profile is jointly convex.
+        return Pair.symmetric(GaussianProfile(1 / sigma))
+    return change.orient(Pair(AllocationProfile(sigma, bins), AllocationProfile(sigma, bins, reverse=True)))
+
+
+def _sampled_gaussian(event: ev.PoissonSampled, change: Change) -> Pair:
+    base = event.event
+    if not isinstance(base, ev.Gaussian):
+        raise Unsupported(
+            f"poisson-sampled {base.kind} under {change.describe()}: no dominating pair is proven",
+            "Use Relation.ADD_OR_REMOVE and a group of 1, or a Gaussian",
+        )
+    if change.direction is Direction.REPLACE:
+        if change.size > 1:
+            raise Unsupported(
+                f"poisson-sampled gaussian under {change.describe()}: no dominating pair is proven",
+                "Use Relation.ADD_OR_REMOVE",
+            )
+        return Pair.symmetric(ReplacedSample(base.noise_multiplier, event.sampling_rate))
+    sigma, rate, size = base.noise_multiplier, event.sampling_rate, change.size
+    return change.orient(Pair(SampledGroup(sigma, rate, size), SampledGroup(sigma, rate, size, reverse=True)))
+
+
+def _single_pair(event: ev.PoissonSampled | ev.FixedSizeSampled, change: Change) -> Pair:
+    """Return the one pair of what is run on the sample."""
+    if isinstance(event.event, ev.Group):
+        raise Unsupported(
+            f"{event.kind} group: it does not say whether records or whole groups are sampled",
+            "Put Group outside; for whole groups divide the noise by the size of a group",
+        )
+    options = alternatives(event.event, change)
+    parts = merge_gaussians(options[0]) if len(options) == 1 else []
+    if len(parts) != 1 or parts[0][1] != 1:
+        raise Unsupported(
+            f"{event.kind} {event.event.kind}: several mechanisms on one and the same sample",
+            "Sample afresh for each one, or describe them as one Gaussian",
+        )
+    return parts[0][0]
+
+
+def merge_gaussians(option: Alternative) -> list[Part]:
+    """Replace all unsampled Gaussians by one, exactly: mu adds in squares (Dong, Roth & Su 2022, Corollary 3.3)."""
+    squares, parts = 0.0, []
+    for pair, count in option.items():
+        if isinstance(pair.forward, GaussianProfile):
+            squares += count * pair.forward.mu**2
+        elif count:
+            parts.append((pair, count))
+    if squares > 0:
+        # One ulp up: the square root must not round the guarantee down.
+        parts.insert(0, (Pair.symmetric(GaussianProfile(math.nextafter(math.sqrt(squares), math.inf))), 1))
+    return parts
+
+
+def all_sums(first: Sequence[Alternative], second: Sequence[Alternative], event: ev.Event) -> list[Alternative]:
+    """Return every choice of one from each, composed."""
+    if len(first) == 1 and len(second) == 1:
+        return [first[0] + second[0]]
+    return _limited(_distinct(one + other for one in first for other in second), event)
+
+
+def _worst(options: Sequence[Alternative]) -> list[Alternative]:
+    """Keep alternatives apart, or join them into one pointwise-worst pair where each is a single mechanism."""
+    distinct = _distinct(options)
+    if len(distinct) == 1 or any(sum(option.values()) != 1 for option in distinct):
+        return distinct
+    pairs = [next(iter(option)) for option in distinct]
+    forward, backward = ([getattr(pair, side) for pair in pairs] for side in ("forward", "backward"))
+    return [Counter({Pair(PointwiseMax(tuple(forward)), PointwiseMax(tuple(backward))): 1})]
+
+
+def _distinct(options: Iterable[Alternative]) -> list[Alternative]:
+    return [Counter(dict(items)) for items in dict.fromkeys(frozenset(option.items()) for option in options)]
+
+
+def _limited(options: list[Alternative], event: ev.Event) -> list[Alternative]:
+    if len(options) > _MAX_ALTERNATIVES:
+        raise Unsupported(
+            f"{event.kind}: it unfolds into more than {_MAX_ALTERNATIVES} cases",
+            "Make the parts of its parallel compositions alike",
+        )
+    return options
+
+
+def _require_claim(event: ev.Event, change: Change) -> None:
+    if change.size > 1 or not change.claimed:
+        raise Unsupported(
+            f"{event.kind} under {change.describe()}: the claim is about one record of the accountant's relation",
+            "Use Guarantee.for_group on the result, or state the claim for this relation",
+        )
+
+
+def _refuse_group(event: ev.Event, change: Change) -> None:
+    if change.size > 1:
+        raise Unsupported(
+            f"{event.kind} under {change.describe()}: the group's records may lie in several parts",
+            "Use Guarantee.for_group on the result",
+        )

@@ -1,0 +1,91 @@
+"""Where delta is decided: moments of the composed loss, and the saddle point of their inversion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hush.accounting.losses.lattice import Atoms, dominating, loss_range
+from hush.accounting.losses.profile import Array, Pair
+
+_UNEVEN = np.union1d(np.geomspace(1e-8, 1.0, 260), np.linspace(0.0, 1.0, 260)[1:])
+
+Part = tuple[Pair, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """The cumulant generating function K(c) = sum_i T_i log E[e^(c Y_i)] of the composed loss, from above."""
+
+    losses: Array
+    masses: Array
+    counts: Array
+
+    @staticmethod
+    def of(parts: Sequence[Part], tail: float) -> Moments:
+        """Discretise each pair on losses that are dense around 0, and evenly spaced further out."""
+        rows = [_uneven(pair, tail) for pair, _ in parts]
+        counts = np.array([count for _, count in parts], dtype=float)
+        # Signed masses: clipping the rounding noise around 0 would add mass, T times.
+        return Moments(np.stack([row.losses for row in rows]), np.stack([row.masses for row in rows]), counts)
+
+    def at(self, tilt: float) -> tuple[float, float, float, Array]:
+        """Return K, K', K'' and the tilted probabilities of each pair."""
+        exponents = tilt * self.losses
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.maximum(self.masses, 0.0)) + exponents
+        peak = np.take_along_axis(exponents, logs.argmax(axis=1)[:, None], axis=1)
+        weights = self.masses * np.exp(np.minimum(exponents - peak, 600.0))
+        total = weights.sum(axis=1, keepdims=True)
+        weights /= total
+        mean = (weights * self.losses).sum(axis=1)
+        variance = (weights * (self.losses - mean[:, None]) ** 2).sum(axis=1)
+        log_moment = peak[:, 0] + np.log(total[:, 0])
+        return float(self.counts @ log_moment), float(self.counts @ mean), float(self.counts @ variance), weights
+
+
+def _uneven(pair: Pair, tail: float) -> Atoms:
+    low, high = loss_range(pair, tail)
+    losses = np.concatenate([low * _UNEVEN[::-1], [0.0], high * _UNEVEN])
+    return dominating(pair, losses, np.diff(losses))
+
+
+@dataclass(frozen=True, slots=True)
+class Saddle:
+    """Where delta is decided: the tilt, about the epsilon, about log delta, and the spread of the tilted loss."""
+
+    tilt: float
+    epsilon: float
+    log_delta: float
+    spread: float
+
+
+def _saddle_at(moments: Moments, tilt: float) -> Saddle:
+    """Return the saddle point of K(c) - c eps - log(c (c + 1)) that has the given c."""
+    value, mean, variance, _ = moments.at(tilt)
+    epsilon = mean - 1 / tilt - 1 / (tilt + 1)
+    curvature = max(variance, 0.0) + tilt**-2 + (tilt + 1) ** -2
+    exponent = value - tilt * epsilon - math.log(tilt) - math.log1p(tilt)
+    return Saddle(tilt, epsilon, exponent - 0.5 * math.log(2 * math.pi * curvature), math.sqrt(curvature))
+
+
+def find_saddle(moments: Moments, *, log_delta: float | None = None, epsilon: float = 0.0) -> Saddle:
+    """Find the saddle for a delta, or else for an epsilon."""
+
+    def excess(log_tilt: float) -> float:
+        saddle = _saddle_at(moments, math.exp(log_tilt))
+        return saddle.epsilon - epsilon if log_delta is None else log_delta - saddle.log_delta
+
+    reach = math.log(float(np.abs(moments.losses).max()))
+    return _saddle_at(moments, math.exp(bisect(excess, -21 - reach, 18 - reach, 1e-3)))
+
+
+def bisect(function: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
+    """Find where an increasing function changes sign; an end of the interval where it does not."""
+    while high - low > tolerance:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if function(middle) > 0 else (middle, high)
+    return 0.5 * (low + high)

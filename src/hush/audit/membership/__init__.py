@@ -1,0 +1,73 @@
+"""Membership inference: was this example in the training?
+
+Attacks return scores, one per example, higher for what looks like a member; `hush.audit.audit_scores`,
+`hush.audit.audit_one_run` and `hush.audit.roc` turn them into results.
+
+- What a model says: `confidence`, `cross_entropy`, `logit_confidence`, `logit_confidence_of_logits`.
+- Other models by the same recipe: `shadows` (a `Shadows`); `coin_sample` for the target's own sample.
+- From the target alone: `yeom` (losses), `label_only` (the gap attack).
+- With shadow models: `lira_online`, `lira_offline` (spread by `Variance`), `rmia_online`, `rmia_offline`,
+  `tuned_offline_a`, `shokri`.
+- With public non-members: `quantile_gaussian`, `quantile_pinball`.
+- What it means: `advantage_bounds`, `example_risk`, `slices`, `by_correctness`, `overlap`, `roc_figure`.
+"""
+
+from hush.audit.membership.data_overlap import Overlap as Overlap
+from hush.audit.membership.data_overlap import overlap as overlap
+from hush.audit.membership.learned import quantile_gaussian as quantile_gaussian
+from hush.audit.membership.learned import quantile_pinball as quantile_pinball
+from hush.audit.membership.learned import shokri as shokri
+from hush.audit.membership.lira import Variance as Variance
+from hush.audit.membership.lira import example_risk as example_risk
+from hush.audit.membership.lira import lira_offline as lira_offline
+from hush.audit.membership.lira import lira_online as lira_online
+from hush.audit.membership.rmia import rmia_offline as rmia_offline
+from hush.audit.membership.rmia import rmia_online as rmia_online
+from hush.audit.membership.rmia import tuned_offline_a as tuned_offline_a
+from hush.audit.membership.roc_plot import roc_document as roc_document
+from hush.audit.membership.roc_plot import roc_figure as roc_figure
+from hush.audit.membership.shadow_models import Shadows as Shadows
+from hush.audit.membership.shadow_models import coin_sample as coin_sample
+from hush.audit.membership.shadow_models import shadows as shadows
+from hush.audit.membership.signals import confidence as confidence
+from hush.audit.membership.signals import cross_entropy as cross_entropy
+from hush.audit.membership.signals import logit_confidence as logit_confidence
+from hush.audit.membership.signals import logit_confidence_of_logits as logit_confidence_of_logits
+from hush.audit.membership.slicing import AdvantageBounds as AdvantageBounds
+from hush.audit.membership.slicing import Slice as Slice
+from hush.audit.membership.slicing import advantage_bounds as advantage_bounds
+from hush.audit.membership.slicing import by_correctness as by_correctness
+from hush.audit.membership.slicing import slices as slices
+from hush.audit.membership.thresholding import label_only as label_only
+from hush.audit.membership.thresholding import yeom as yeom
+
+__all__ = [
+    "AdvantageBounds",
+    "Overlap",
+    "Shadows",
+    "Slice",
+    "Variance",
+    "advantage_bounds",
+    "by_correctness",
+    "coin_sample",
+    "confidence",
+    "cross_entropy",
+    "example_risk",
+    "label_only",
+    "lira_offline",
+    "lira_online",
+    "logit_confidence",
+    "logit_confidence_of_logits",
+    "overlap",
+    "quantile_gaussian",
+    "quantile_pinball",
+    "rmia_offline",
+    "rmia_online",
+    "roc_document",
+    "roc_figure",
+    "shadows",
+    "shokri",
+    "slices",
+    "tuned_offline_a",
+    "yeom",
+]

@@ -1,0 +1,139 @@
+"""Events that tell two inputs apart: counted on fresh outputs, and bounded together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush.audit.bounds.counts import Side, clopper_pearson, epsilon_at
+from hush.audit.testers.attack import Shown
+from hush.audit.testers.outputs import Rows
+from hush.audit.testers.scores import Score, Scores
+
+_LEVELS = np.unique(np.concatenate([np.linspace(0, 1, 65), 2.0 ** -np.arange(1, 24), 1 - 2.0 ** -np.arange(1, 24)]))
+_LIKELY_ERROR = 1e-3  # with which events are ranked, before their number is known; it hardly matters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A set of outputs: those on one side of a threshold.
+
+    Attributes:
+        score: The function of an output.
+        name: Its name.
+        threshold: The limit.
+        above: Whether larger scores are in the set, or smaller ones.
+        swapped: Whether the event is more probable on the second input.
+        promise: The bound that it would have had on the outputs that it was found with.
+        tie: The probability with which an output exactly on the threshold is taken for one of the set.
+    """
+
+    score: Score
+    name: str
+    threshold: float
+    above: bool
+    swapped: bool
+    promise: float
+    tie: float = 1.0
+
+    def hits(self, scores: Scores, coins: np.random.Generator) -> int:
+        """Count the outputs with such scores that are in the set."""
+        if self.tie == 1:
+            return int(np.count_nonzero(scores >= self.threshold if self.above else scores <= self.threshold))
+        inside = np.count_nonzero(scores > self.threshold if self.above else scores < self.threshold)
+        ties = int(np.count_nonzero(scores == self.threshold)) if self.tie else 0
+        return int(inside) + int(coins.binomial(ties, self.tie))
+
+    def __str__(self) -> str:
+        sign = ">" if self.above else "<"
+        ties = {1.0: "=", 0.0: ""}.get(self.tie, f" (= with probability {self.tie:.3g})")
+        side = "second" if self.swapped else "first"
+        return f"{self.name} {sign}{ties} {self.threshold:.6g}, {side} input"
+
+
+class EventCounts:
+    """Counts events on fresh outputs; the error is shared between them, so that the best may be taken."""
+
+    def __init__(self, events: Sequence[Event], delta: float, coins: np.random.Generator) -> None:
+        """Start with no outputs."""
+        self._events, self._delta, self._coins = tuple(events), delta, coins
+        self._hits = np.zeros((2, len(self._events)), dtype=np.int64)
+        self._samples = 0
+
+    @property
+    def promise(self) -> float:
+        """What the best event would have shown on the outputs that it was found with."""
+        return max((event.promise for event in self._events), default=0.0)
+
+    def observe(self, first: Rows, second: Rows) -> None:
+        """Count fresh outputs."""
+        self._samples += len(first)
+        for score in {event.score: None for event in self._events}:
+            scores = score(first), score(second)
+            for place, event in enumerate(self._events):
+                if event.score == score:
+                    for world, values in enumerate(scores[::-1] if event.swapped else scores):
+                        self._hits[world, place] += event.hits(values, self._coins)
+
+    def conclude(self, error: float) -> Shown:
+        """Return the largest bound; each has the error divided by the number of events."""
+        if not self._events:
+            return Shown(epsilon=0.0, epsilon_lower=0.0, details={"event": "none", "num_events": 0})
+        bounds = epsilon_bounds(self._hits[0], self._hits[1], self._samples, self._delta, error / len(self._events))
+        best = int(np.argmax(bounds))
+        hits, other_hits = (int(count) for count in self._hits[:, best])
+        return Shown(
+            epsilon=float(epsilon_at(hits / self._samples, other_hits / self._samples, self._delta)),
+            epsilon_lower=float(bounds[best]),
+            details={
+                "event": str(self._events[best]),
+                "hits": hits,
+                "other_hits": other_hits,
+                "num_events": len(self._events),
+            },
+        )
+
+
+def epsilon_bounds(hits: Any, other_hits: Any, samples: int, delta: float, error: float) -> NDArray[np.float64]:
+    """Return the epsilon that counts of an event prove, or of its complement; for one event or many.
+
+    Half of the error is for each count (Clopper & Pearson 1934).
+    """
+    likely = clopper_pearson(hits, samples, error / 2, Side.LOWER)
+    other = clopper_pearson(other_hits, samples, error / 2, Side.UPPER)
+    return epsilon_at(likely, other, delta)
+
+
+def best_events(name: str, score: Score, first: Rows, second: Rows, delta: float) -> Iterator[Event]:
+    """Yield a score's best threshold for each side and direction."""
+    scores = [values[~np.isnan(values)] for values in (score(first), score(second))]
+    for values in scores:
+        values.sort()
+    thresholds = [values[(_LEVELS * (len(values) - 1)).astype(int)] for values in scores if len(values)]
+    if not thresholds:
+        return
+    candidates = np.unique(np.concatenate(thresholds))
+    for above in (True, False):
+        below = [np.searchsorted(values, candidates, side="left" if above else "right") for values in scores]
+        hits = [len(values) - count if above else count for values, count in zip(scores, below, strict=True)]
+        for swapped in (False, True):
+            ordered = hits[::-1] if swapped else hits
+            promises = epsilon_bounds(ordered[0], ordered[1], len(first), delta, _LIKELY_ERROR)
+            best = int(np.argmax(promises))
+            yield Event(
+                score=score,
+                name=name,
+                threshold=float(candidates[best]),
+                above=above,
+                swapped=swapped,
+                promise=float(promises[best]),
+            )
+
+
+def promise_of(hits: float, other_hits: float, samples: int, delta: float) -> float:
+    """Return the bound that one event would have, for comparing it with others."""
+    return float(epsilon_bounds(round(hits), round(other_hits), samples, delta, _LIKELY_ERROR))

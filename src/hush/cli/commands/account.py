@@ -1,0 +1,158 @@
+"""`hush account`: what every accountant says of given events."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hush.accounting import (
+    Accountant,
+    AdvancedAccountant,
+    BasicAccountant,
+    Composed,
+    Event,
+    Gaussian,
+    GdpAccountant,
+    Laplace,
+    PldAccountant,
+    PoissonSampled,
+    RdpAccountant,
+    SelfComposed,
+    ZcdpAccountant,
+)
+from hush.accounting.events import decode_event
+from hush.cli.options import add_relation
+from hush.cli.terminal import table
+from hush.errors import InvalidArgument, Unsupported, check_count, check_delta
+from hush.guarantee import Bound
+from hush.strict_json import parse
+
+_PHASE_KEYS = {"noise_multiplier", "laplace_scale", "sampling_rate", "steps"}
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "account",
+        help="what was given away, by every accountant",
+        description="State epsilon of what was run, by every accountant side by side.",
+        epilog='A file of phases looks like [{"noise_multiplier": 1.1, "sampling_rate": 0.01, "steps": 1000}, '
+        '{"laplace_scale": 10, "steps": 5}]; a phase may also be any event as Event.to_json writes it.',
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--noise-multiplier", type=float, metavar="SIGMA", help="Gaussian noise, over the clip norm")
+    what.add_argument("--laplace-scale", type=float, metavar="B", help="Laplace noise, over the sensitivity")
+    what.add_argument("--events", type=Path, metavar="FILE", help="JSON list of phases")
+    parser.add_argument("--sampling-rate", type=float, metavar="Q", help="Poisson sampling rate (default 1)")
+    parser.add_argument("--steps", type=int, metavar="T", help="number of steps (default 1)")
+    parser.add_argument("--delta", type=float, required=True)
+    add_relation(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Analyse the events and print the results."""
+    delta = check_delta("delta", options.delta)
+    event = _event(options)
+    results = {name: _result(kind(relation=options.relation), event, delta) for name, kind in _ACCOUNTANTS.items()}
+    print(json.dumps(results, allow_nan=False) if options.json else _as_text(results, delta))
+
+
+_ACCOUNTANTS: dict[str, Callable[..., Accountant]] = {
+    "pld": PldAccountant,
+    "rdp": RdpAccountant,
+    "zcdp": ZcdpAccountant,
+    "gdp": GdpAccountant,
+    "advanced": AdvancedAccountant,
+    "basic": BasicAccountant,
+}
+
+
+def _result(empty: Accountant, event: Event, delta: float) -> dict[str, Any]:
+    try:
+        accountant = empty.compose(event)
+    except Unsupported as error:
+        return {"epsilon": None, "method": empty.method, "refused": str(error)}
+    epsilon = accountant.epsilon(delta)
+    result: dict[str, Any] = {"epsilon": _finite(epsilon), "method": empty.method, "bound": accountant.bound().value}
+    if not math.isfinite(epsilon):
+        result["unbounded"] = True
+    if isinstance(accountant, PldAccountant):
+        result["lower"] = _finite(accountant.interval(delta)[0])
+    if isinstance(accountant, RdpAccountant) and delta > 0:
+        result["order"] = accountant.best_order(delta)
+    return result
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _event(options: argparse.Namespace) -> Event:
+    if options.events is None:
+        given = {name: getattr(options, name) for name in _PHASE_KEYS}
+        return phase_event({name: value for name, value in given.items() if value is not None})
+    for name in ("sampling_rate", "steps"):
+        if getattr(options, name) is not None:
+            raise InvalidArgument(name, getattr(options, name), "no value with --events", "State it in each phase")
+    try:
+        text = options.events.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument("events", str(options.events), "a readable file", str(error)) from None
+    data = parse(text)
+    phases = data if isinstance(data, list) else [data]
+    if not phases:
+        raise InvalidArgument("events", str(options.events), "at least one phase")
+    return Composed(tuple(phase_event(phase) for phase in phases))
+
+
+def phase_event(phase: Any) -> Event:
+    """Return the event of a phase: a few numbers, or any event as `Event.to_json` writes it."""
+    if not isinstance(phase, dict):
+        raise InvalidArgument("phase", phase, "a JSON object", 'Such as {"noise_multiplier": 1.1, "steps": 100}')
+    if "kind" in phase:
+        fields = {name: value for name, value in phase.items() if name not in {"schema", "steps"}}
+        return _repeated(decode_event(fields), phase.get("steps", 1))
+    for name in phase:
+        if name not in _PHASE_KEYS:
+            raise InvalidArgument(
+                name, phase[name], "no such key in a phase", f"Keys are {', '.join(sorted(_PHASE_KEYS))}"
+            )
+    if ("noise_multiplier" in phase) == ("laplace_scale" in phase):
+        raise InvalidArgument("phase", phase, "either noise_multiplier or laplace_scale")
+    base = Gaussian(phase["noise_multiplier"]) if "noise_multiplier" in phase else Laplace(phase["laplace_scale"])
+    sampled = PoissonSampled(base, phase["sampling_rate"]) if "sampling_rate" in phase else base
+    return _repeated(sampled, phase.get("steps", 1))
+
+
+def _repeated(event: Event, steps: Any) -> Event:
+    count = check_count("steps", steps)
+    return event if count == 1 else SelfComposed(event, count)
+
+
+def _as_text(results: dict[str, dict[str, Any]], delta: float) -> str:
+    rows, notes = [], []
+    for name, result in results.items():
+        if "refused" in result:
+            rows.append((name, "-", "refused (see below)"))
+            notes.append(f"  {name}: {result['refused']}")
+        else:
+            epsilon = "unbounded" if result["epsilon"] is None else f"{result['epsilon']:.6g}"
+            rows.append((name, epsilon, _remark(name, result)))
+    text = f"Epsilon at delta = {delta:.3g}\n\n" + table(("accountant", "epsilon", "remark"), rows)
+    return text if not notes else text + "\n\nRefused:\n" + "\n".join(notes)
+
+
+def _remark(name: str, result: dict[str, Any]) -> str:
+    if result["bound"] == Bound.ESTIMATE:
+        return f"{result['method']}: an ESTIMATE, not a guarantee"
+    if "lower" in result and result["lower"] is not None:
+        return f"{result['method']}: certified, the truth is at least {result['lower']:.6g}"
+    if "order" in result:
+        return f"{result['method']}: at order {result['order']:.4g}"
+    return str(result["method"])

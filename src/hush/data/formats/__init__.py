@@ -1,0 +1,1 @@
+"""Readers: CSV, Parquet, NPZ, IDX, folders of images, known data sets."""

@@ -1,0 +1,170 @@
+"""Data sets known by name: where they are looked for, where they come from, what is public of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hush.data.formats.arrays import CIFAR_TEST, CIFAR_TRAIN, IDX_NAMES, idx_files, open_cifar, open_idx
+from hush.data.formats.download import Remote, download
+from hush.data.tables.columns import Images
+from hush.data.tables.source import ImageSource, Pictures
+from hush.errors import InvalidArgument, Unsupported
+
+DIGITS = tuple(str(digit) for digit in range(10))
+_MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+_FASHION_URL = "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/"
+_FASHION_CLASSES = (
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+)
+_CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_CIFAR_FOLDER = "cifar-10-batches-bin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """A data set: its classes, its files, and how a folder that has them is found and read."""
+
+    classes: tuple[str, ...]
+    remotes: tuple[Remote, ...]
+    find: Callable[[Path], Path | None]
+    read: Callable[[Path, str, tuple[str, ...]], ImageSource]
+    unpack: Callable[[Path], None] = lambda folder: None
+
+
+def _find_idx(folder: Path) -> Path | None:
+    return folder if len(idx_files(folder)) == len(IDX_NAMES) else None
+
+
+def _find_cifar(folder: Path) -> Path | None:
+    for each in (folder, folder / _CIFAR_FOLDER):
+        if all((each / file).is_file() for file in (*CIFAR_TRAIN, *CIFAR_TEST)):
+            return each
+    return None
+
+
+def _unpack_cifar(folder: Path) -> None:
+    """Take the six files out of the archive, and nothing else that it may hold."""
+    wanted = {f"{_CIFAR_FOLDER}/{file}" for file in (*CIFAR_TRAIN, *CIFAR_TEST)}
+    with tarfile.open(folder / "cifar-10-binary.tar.gz") as archive:
+        for member in archive:
+            if member.name in wanted and member.isfile():
+                _write(archive, member, folder / member.name)
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    """Write what a member holds, and nothing else of it (Python 3.11.3 and earlier have no filters for archives)."""
+    content = archive.extractfile(member)
+    assert content is not None  # it is a file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with content, path.open("wb") as file:
+        shutil.copyfileobj(content, file)
+
+
+def _read_idx(folder: Path, name: str, classes: tuple[str, ...]) -> ImageSource:
+    return open_idx(folder, name, classes, public_test=True)
+
+
+def _remotes(base: str, sums: tuple[str, ...]) -> tuple[Remote, ...]:
+    return tuple(Remote(url=f"{base}{file}.gz", sha256=sha256) for file, sha256 in zip(IDX_NAMES, sums, strict=True))
+
+
+# SHA-256 of the published files. Their MD5 sums are in torchvision's datasets/mnist.py, in the README of
+# zalandoresearch/fashion-mnist, and on Krizhevsky's page of CIFAR-10.
+KNOWN = {
+    "mnist": _Known(
+        classes=DIGITS,
+        remotes=_remotes(
+            _MNIST_URL,
+            (
+                "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+                "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+                "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+                "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+            ),
+        ),
+        find=_find_idx,
+        read=_read_idx,
+    ),
+    "fashion-mnist": _Known(
+        classes=_FASHION_CLASSES,
+        remotes=_remotes(
+            _FASHION_URL,
+            (
+                "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+                "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+                "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+                "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+            ),
+        ),
+        find=_find_idx,
+        read=_read_idx,
+    ),
+    "cifar10": _Known(
+        classes=_CIFAR_CLASSES,
+        remotes=(
+            Remote(
+                url="https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+            ),
+        ),
+        find=_find_cifar,
+        read=open_cifar,
+        unpack=_unpack_cifar,
+    ),
+}
+NAMES = ("digits", *KNOWN)
+
+
+def open_known(name: str, data_dir: Path | None, *, allow_download: bool) -> ImageSource:
+    """Return a known data set: from a folder that has it, else downloaded.
+
+    Files that are found are taken as they are, without a checksum: other splits and compressions of them are common.
+    """
+    if name == "digits":
+        return _digits()
+    known = KNOWN[name]
+    for folder in _places(name, data_dir):
+        found = known.find(folder) if folder.is_dir() else None
+        if found is not None:
+            return known.read(found, name, known.classes)
+    home = (data_dir or _cache()) / name
+    files = ", ".join(remote.name for remote in known.remotes)
+    advice = f"Put {files} into {home}, or name the folder that has them with data_dir or HUSH_DATA"
+    if not allow_download:
+        raise InvalidArgument("data", name, "its files on this machine, as downloading was turned off", advice)
+    for remote in known.remotes:
+        download(remote, home, advice=advice)
+    known.unpack(home)
+    found = known.find(home)
+    if found is None:
+        raise InvalidArgument("data", name, "all of its files after the download", advice)
+    return known.read(found, name, known.classes)
+
+
+def _places(name: str, data_dir: Path | None) -> list[Path]:
+    roots = [data_dir, Path(os.environ["HUSH_DATA"]) if os.environ.get("HUSH_DATA") else None, _cache()]
+    return [place for root in roots if root is not None for place in (root / name, root)]
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hush"
+
+
+def _digits() -> ImageSource:
+    def load(declared: Images | None) -> tuple[Pictures, Pictures | None]:
+        try:
+            from sklearn.datasets import load_digits
+        except ModuleNotFoundError:
+            raise Unsupported("digits come with scikit-learn", "pip install scikit-learn") from None
+        images, labels = load_digits().images, load_digits().target
+        return Pictures(np.asarray(images, dtype=np.float32)[:, None], np.asarray(labels).astype(str)), None
+
+    return ImageSource("digits", load, classes=DIGITS, full_range=(0.0, 16.0))

@@ -1,0 +1,1 @@
+"""From a table to examples: learn what is not declared, encode, split."""

@@ -1,0 +1,73 @@
+"""From values to inputs, by a complete schema: each row by itself, with nothing taken from other rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush.data.tables.columns import Category, Column, Ignore, Images, Numeric, Text
+from hush.data.tables.table import Table
+
+Inputs = NDArray[np.float32]
+
+
+def encode_table(columns: Mapping[str, Column], table: Table, numbers: Mapping[str, NDArray[np.float64]]) -> Inputs:
+    """Return [rows, width]: the parts of all columns side by side, in the order of the schema.
+
+    ``numbers`` are the numeric columns, as they were read before.
+    """
+    used = {name: column for name, column in columns.items() if not isinstance(column, Ignore)}
+    inputs = np.zeros((table.num_rows, sum(width(column) for column in used.values())), dtype=np.float32)
+    start = 0
+    for name, column in used.items():
+        part = inputs[:, start : start + width(column)]
+        start += width(column)
+        if isinstance(column, Numeric):
+            part[:, 0] = scaled(numbers[name], column)
+        elif isinstance(column, Category):
+            part[np.arange(table.num_rows), table.codes(name, column.values or ())] = 1  # -1 is the last place
+        elif isinstance(column, Text):
+            part[:] = bag_of_words(table.words(name, column.vocabulary))
+    return inputs
+
+
+def width(column: Column) -> int:
+    """Return how many inputs a column becomes."""
+    if isinstance(column, Category):
+        return len(column.values or ()) + 1
+    return len(column.vocabulary) if isinstance(column, Text) else int(isinstance(column, Numeric))
+
+
+def scaled(values: NDArray[np.float64], column: Numeric) -> Inputs:
+    """Return numbers clamped to their bounds and scaled to [-1, 1]; the middle for what is missing."""
+    lower, upper = column.lower or 0.0, column.upper or 0.0
+    # Halves first: the difference of two finite bounds may be infinite.
+    middle, half = lower / 2 + upper / 2, upper / 2 - lower / 2
+    clamped = np.clip(values, lower, upper)
+    with np.errstate(all="ignore"):
+        result = np.clip((clamped - middle) / half, -1, 1)
+    return np.where(np.isnan(values), 0, result).astype(np.float32)
+
+
+def bag_of_words(counts: Inputs) -> Inputs:
+    """Return ln(1 + count) of each word, scaled down to norm 1 where it is more."""
+    logs = np.log1p(counts)
+    norms = np.sqrt(np.einsum("nw,nw->n", logs, logs, dtype=np.float32))
+    result: Inputs = logs / np.maximum(norms, 1)[:, None]
+    return result
+
+
+def encode_images(images: NDArray[Any], declared: Images) -> Inputs:
+    """Return images in [0, 1]; 0 for what is no number."""
+    lower, upper = declared.lower, declared.upper
+    with np.errstate(all="ignore"):  # warnings would depend on the data
+        if images.dtype.kind == "f":
+            images = np.nan_to_num(np.clip(images, lower, upper), nan=lower)
+        result: Inputs = images.astype(np.float32)
+        result -= np.float32(lower)
+        result /= np.float32(upper) - np.float32(lower)
+        np.clip(result, 0, 1, out=result)
+    return result

@@ -1,0 +1,1 @@
+"""What is declared about data: schemas, the catalog of tables, and the data themselves."""

@@ -1,0 +1,132 @@
+"""A schema as JSON: one object, with a version, and ``help`` fields that nobody has to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hush.data.tables.columns import Category, Column, Ignore, Images, Numeric, Text
+from hush.errors import InvalidArgument
+from hush.strict_json import parse
+
+FORMAT = "hush-schema"
+VERSION = 1
+HELP = (
+    "Everything here counts as public: write what is known without the data. kind is numeric (lower, upper), category "
+    "(values), text (vocabulary: words, or the path of a file with one in each line) or ignore. null means: learn it "
+    "privately, on a share of the budget. target.classes are the values to predict; unit names the column that says "
+    "whose row it is; groups are columns to compare accuracy by. Fields named help are ignored."
+)
+_FIELDS = {"format", "version", "target", "unit", "groups", "images", "columns"}
+
+
+def encode(
+    *,
+    columns: Mapping[str, Column],
+    target: str | None,
+    classes: tuple[str, ...] | None,
+    unit: str | None,
+    groups: tuple[str, ...],
+    images: Images | None,
+) -> str:
+    """Return the text of a schema file."""
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "help": HELP,
+        "target": {"column": target, "classes": _listed(classes)},
+        "unit": unit,
+        "groups": list(groups),
+        "images": images and {"lower": images.lower, "upper": images.upper, "shape": _listed(images.shape)},
+        "columns": {name: _encode_column(column) for name, column in columns.items()},
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def decode(text: str, folder: Path) -> dict[str, Any]:
+    """Return the fields of the schema that a text describes; refuse unknown fields, which may be misspelt ones."""
+    content = _object("schema", parse(text))
+    _known("schema", content, _FIELDS)
+    if content.get("format") != FORMAT:
+        raise InvalidArgument("format", content.get("format"), repr(FORMAT), "hush schema DATA writes a template")
+    if content.get("version") != VERSION:
+        raise InvalidArgument("version", content.get("version"), str(VERSION), "Use the hush that wrote it")
+    target = _object("target", content.get("target") or {})
+    _known("target", target, {"column", "classes"})
+    columns = _object("columns", content.get("columns") or {})
+    return {
+        "columns": {name: _decode_column(name, value, folder) for name, value in columns.items() if name != "help"},
+        "target": target.get("column"),
+        "classes": target.get("classes"),
+        "unit": content.get("unit"),
+        "groups": content.get("groups") or (),
+        "images": _decode_images(content.get("images")),
+    }
+
+
+def _encode_column(column: Column) -> dict[str, Any]:
+    if isinstance(column, Numeric):
+        return {"kind": "numeric", "lower": column.lower, "upper": column.upper}
+    if isinstance(column, Category):
+        return {"kind": "category", "values": _listed(column.values)}
+    if isinstance(column, Text):
+        return {"kind": "text", "vocabulary": list(column.vocabulary)}
+    return {"kind": "ignore"}
+
+
+def _decode_column(name: str, value: Any, folder: Path) -> Column:
+    where = f"columns[{name!r}]"
+    fields = _object(where, value)
+    kind = fields.pop("kind", None)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise InvalidArgument(f"{where}.kind", kind, "one of " + ", ".join(_KINDS))
+    known, make = _KINDS[kind]
+    _known(where, fields, known)
+    return make(fields, folder)
+
+
+def _text(fields: dict[str, Any], folder: Path) -> Text:
+    vocabulary = fields.get("vocabulary")
+    if isinstance(vocabulary, str):
+        return Text.from_file(folder / vocabulary)
+    return Text(vocabulary=vocabulary)  # type: ignore[arg-type]  # checked there
+
+
+_KINDS: dict[str, tuple[set[str], Callable[[dict[str, Any], Path], Column]]] = {
+    "numeric": (
+        {"lower", "upper"},
+        lambda fields, folder: Numeric(lower=fields.get("lower"), upper=fields.get("upper")),
+    ),
+    "category": ({"values"}, lambda fields, folder: Category(values=fields.get("values"))),
+    "text": ({"vocabulary"}, _text),
+    "ignore": (set(), lambda fields, folder: Ignore()),
+}
+
+
+def _decode_images(value: Any) -> Images | None:
+    if value is None:
+        return None
+    fields = _object("images", value)
+    _known("images", fields, {"lower", "upper", "shape"})
+    shape = fields.get("shape")
+    if shape is not None and not isinstance(shape, list):
+        raise InvalidArgument("shape", shape, "three numbers: channels, height and width")
+    return Images(lower=fields.get("lower"), upper=fields.get("upper"), shape=shape and tuple(shape))  # type: ignore[arg-type]
+
+
+def _listed(values: tuple[Any, ...] | None) -> list[Any] | None:
+    return None if values is None else list(values)
+
+
+def _object(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidArgument(name, value, "an object in braces")
+    return dict(value)
+
+
+def _known(name: str, fields: dict[str, Any], known: set[str]) -> None:
+    for key in fields:
+        if key not in known and key != "help":
+            raise InvalidArgument(name, key, "one of the fields " + ", ".join(sorted({*known, "help"})))

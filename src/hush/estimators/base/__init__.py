@@ -1,0 +1,1 @@
+"""What estimators share: charging and guarantees (`estimator`), `bounds`, `labels`, and networks."""

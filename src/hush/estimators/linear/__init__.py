@@ -1,0 +1,1 @@
+"""Linear models: `regression` from noisy moments; `classifiers` by objective, output or gradient perturbation."""

@@ -1,0 +1,1 @@
+"""Models of noisy moments: PCA, covariance, scalers, naive Bayes, discriminants, densities."""

@@ -1,0 +1,1 @@
+"""Models that divide the space: trees and k-means."""

@@ -1,0 +1,1 @@
+"""Choices made privately: features, hyper-parameters, and the splits that score them."""

@@ -1,0 +1,165 @@
+"""The claim itself: two numbers and everything that gives them meaning."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any
+
+from hush.errors import (
+    InvalidArgument,
+    Unsupported,
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_fraction,
+    check_instance,
+)
+from hush.guarantee import json_form, limits
+from hush.guarantee.explanation import explain
+from hush.guarantee.rounding import rounded
+from hush.guarantee.terms import Bound, Relation
+from hush.guarantee.unit import Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantee:
+    """What a release gives away about one unit of the data, and why that is known.
+
+    Under `Bound.UPPER`, for all neighbouring datasets D and D' (as ``relation`` and ``unit`` define them) and every set
+    S of results: P[M(D) in S] <= e^epsilon * P[M(D') in S] + delta.
+
+    >>> claim = Guarantee(epsilon=1, delta=1e-5, method="privacy loss distribution")
+    >>> print(claim)
+    epsilon <= 1, delta = 1e-05 per example (add-or-remove), by privacy loss distribution
+    >>> round(claim.max_tpr(0.01), 5), round(claim.posterior(0.5), 3)
+    (0.02719, 0.731)
+
+    Attributes:
+        epsilon: The claim, in [0, inf]. Infinity is allowed for an upper bound or an estimate and says that no finite
+            epsilon is known: true of everything, a promise of nothing. A lower bound must be finite, because there
+            infinity would be the strongest claim of all and usually an overflow.
+        delta: The slack at which epsilon holds, in [0, 1).
+        unit: What is protected.
+        relation: What a neighbouring dataset is.
+        bound: On which side of the truth epsilon lies.
+        method: How it was found, in a few words, such as "privacy loss distribution".
+        assumptions: What must be true, and was not checked by hush, for the claim to hold: one sentence each.
+    """
+
+    epsilon: float
+    delta: float
+    unit: Unit = Unit.example()
+    relation: Relation = Relation.ADD_OR_REMOVE
+    bound: Bound = Bound.UPPER
+    method: str = "the caller's statement"
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_instance("unit", self.unit, Unit, "Use Unit.example(), Unit.user() or Unit.user_window(window)")
+        check_instance("relation", self.relation, Relation, "Use e.g. Relation.ADD_OR_REMOVE")
+        check_instance("bound", self.bound, Bound, "Use e.g. Bound.UPPER")
+        object.__setattr__(self, "epsilon", _check_claim(self.epsilon, self.bound))
+        object.__setattr__(self, "delta", check_delta("delta", self.delta))
+        _check_line("method", self.method)
+        check_instance("assumptions", self.assumptions, tuple, "Pass a tuple of sentences, or () for none")
+        for sentence in self.assumptions:
+            _check_line("assumptions", sentence)
+
+    def max_tpr(self, fpr: float) -> float:
+        """Return the largest true positive rate of any membership test with false positive rate ``fpr``.
+
+        The minimum of e^epsilon * fpr + delta and 1 - e^-epsilon * (1 - delta - fpr), the trade-off curve of
+        (epsilon, delta) differential privacy (Wasserman & Zhou 2010; Kairouz, Oh & Viswanath 2015, Section 2).
+        """
+        rate = check_fraction("fpr", fpr)
+        self._require_cap("max_tpr")
+        return limits.max_tpr(self.epsilon, self.delta, rate)
+
+    def posterior(self, prior: float) -> float:
+        """Return how likely membership can become, by seeing the result, for one who held it ``prior`` likely.
+
+        The odds grow by e^epsilon at most. For delta = 0 this holds for every single result; for delta > 0 it leaves
+        the slack aside, since a result of probability below delta may reveal everything. For a lower bound, read
+        "at least": some result moves the belief in or against membership this far.
+        """
+        return limits.posterior(self.epsilon, check_fraction("prior", prior))
+
+    def advantage(self) -> float:
+        """Return the largest TPR - FPR of any membership test: (e^epsilon - 1 + 2 delta) / (e^epsilon + 1).
+
+        This is the tight form (Humphries et al. 2023); Yeom et al. (2018) proved the looser e^epsilon - 1.
+        """
+        self._require_cap("advantage")
+        return limits.advantage(self.epsilon, self.delta)
+
+    def for_group(self, size: int) -> Guarantee:
+        """Return what this promises to ``size`` units together, by the group privacy of (epsilon, delta) alone.
+
+        (size * epsilon, delta * (e^(size epsilon) - 1) / (e^epsilon - 1)), rounded up: the definition chained over
+        ``size`` neighbours, each step adding delta times the factors before it. An accountant that knows the
+        mechanism does better.
+        """
+        count = check_count("size", size)
+        if self.bound is not Bound.UPPER:
+            raise Unsupported(
+                f"bound={self.bound.value}: group privacy multiplies a proven upper bound only",
+                "A larger lower bound or estimate would claim what nobody showed",
+            )
+        delta = limits.group_delta(self.epsilon, self.delta, count)
+        if not delta < 1:
+            most = limits.largest_group(self.epsilon, self.delta)
+            raise InvalidArgument(
+                "size", size, f"at most {most}", "For a larger group delta reaches 1: no promise is left"
+            )
+        epsilon = limits.group_epsilon(self.epsilon, count)
+        return replace(self, epsilon=epsilon, delta=delta, unit=self.unit.group(count))
+
+    def explain(self) -> str:
+        """Return the guarantee in plain words: odds, belief, the best attack, risk, caveats and assumptions."""
+        return explain(self)
+
+    def to_json(self) -> str:
+        """Return strict JSON (schema ``hush.guarantee/1``) from which `from_json` restores an equal guarantee."""
+        return json_form.dump(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> Guarantee:
+        """Restore a guarantee; anything but exactly what `to_json` writes is refused."""
+        return cls(**json_form.load(text))
+
+    def __str__(self) -> str:
+        sign = _SIGNS[self.bound]
+        epsilon = (
+            "unbounded epsilon" if self.epsilon == math.inf else f"epsilon {sign} {rounded(self.epsilon, self.bound)}"
+        )
+        delta = rounded(self.delta, self.bound)
+        return f"{epsilon}, delta = {delta} per {self.unit} ({self.relation.value}), by {self.method}"
+
+    def _require_cap(self, what: str) -> None:
+        if self.bound is Bound.LOWER:
+            raise Unsupported(
+                f"{what} of a lower bound: a lower bound on epsilon caps no attack",
+                "Use the upper bound of an accountant",
+            )
+
+
+_SIGNS = {Bound.UPPER: "<=", Bound.LOWER: ">=", Bound.ESTIMATE: "~"}
+
+
+def _check_claim(epsilon: Any, bound: Bound) -> float:
+    """Let infinity pass only where it claims nothing."""
+    if isinstance(epsilon, Real) and epsilon == math.inf:
+        if bound is Bound.LOWER:
+            raise InvalidArgument(
+                "epsilon", epsilon, "a finite number >= 0", "No attack proves an infinite lower bound"
+            )
+        return math.inf
+    return check_epsilon("epsilon", epsilon)
+
+
+def _check_line(name: str, text: Any) -> None:
+    """Refuse what would break the one-line summary or smuggle control characters into a terminal."""
+    if not isinstance(text, str) or not text.strip() or not text.isprintable():
+        raise InvalidArgument(name, text, "non-empty text on one line, without control characters")

@@ -1,0 +1,119 @@
+"""Strict JSON for guarantees: what is not exactly the schema is refused, because a guess could change a promise."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hush.errors import InvalidArgument, check_count, check_instance
+from hush.guarantee.terms import Bound, Relation
+from hush.guarantee.unit import Unit, UnitKind
+from hush.strict_json import parse
+
+if TYPE_CHECKING:
+    from hush.guarantee.guarantee import Guarantee
+
+_Term = TypeVar("_Term", bound=StrEnum)
+
+SCHEMA = "hush.guarantee/1"
+
+_FIELDS = ("schema", "epsilon", "delta", "unit", "relation", "bound", "method", "assumptions")
+_UNIT_FIELDS = ("kind", "window_seconds", "group_size")
+
+# JSON has no literal for infinity; this string stands for "no finite epsilon is known".
+_UNBOUNDED = "unbounded"
+
+
+def dump(guarantee: Guarantee) -> str:
+    """Write a guarantee as one JSON object; floats are written so that they read back bit for bit."""
+    unit = guarantee.unit
+    document = {
+        "schema": SCHEMA,
+        "epsilon": _UNBOUNDED if guarantee.epsilon == math.inf else guarantee.epsilon,
+        "delta": guarantee.delta,
+        "unit": {
+            "kind": unit.kind.value,
+            "window_seconds": None if unit.window is None else _seconds(unit.window),
+            "group_size": unit.group_size,
+        },
+        "relation": guarantee.relation.value,
+        "bound": guarantee.bound.value,
+        "method": guarantee.method,
+        "assumptions": list(guarantee.assumptions),
+    }
+    return json.dumps(document, allow_nan=False)
+
+
+def load(text: str) -> dict[str, Any]:
+    """Read the fields of a guarantee; `Guarantee` itself checks the values."""
+    document = parse(text)
+    check_instance("text", document, dict, "A guarantee is a JSON object as Guarantee.to_json writes it")
+    _check_schema(document)
+    _check_fields("text", document, _FIELDS)
+    check_instance("assumptions", document["assumptions"], list)
+    return {
+        "epsilon": _load_epsilon(document["epsilon"]),
+        "delta": document["delta"],
+        "unit": _load_unit(document["unit"]),
+        "relation": _load_term("relation", document["relation"], Relation),
+        "bound": _load_term("bound", document["bound"], Bound),
+        "method": document["method"],
+        "assumptions": tuple(document["assumptions"]),
+    }
+
+
+def _check_schema(document: dict[str, Any]) -> None:
+    version = document.get("schema")
+    if version != SCHEMA:
+        advice = "Another version may mean something else by the same words", "Read it with the hush that wrote it"
+        raise InvalidArgument("schema", version, repr(SCHEMA), *advice)
+
+
+def _check_fields(name: str, document: dict[str, Any], fields: tuple[str, ...]) -> None:
+    wrong = sorted(set(document) ^ set(fields))
+    if wrong:
+        raise InvalidArgument(
+            name, document, f"exactly the fields {', '.join(fields)}", f"Unknown or missing: {wrong[0]!r}"
+        )
+
+
+def _load_epsilon(value: Any) -> Any:
+    if value == _UNBOUNDED:
+        return math.inf
+    # A number that overflows a float would otherwise pass for an unbounded epsilon.
+    if isinstance(value, str) or value == math.inf:
+        raise InvalidArgument("epsilon", value, f"a finite number >= 0, or {_UNBOUNDED!r}")
+    return value
+
+
+def _load_term(name: str, value: Any, terms: type[_Term]) -> _Term:
+    known = {term.value: term for term in terms}
+    if not isinstance(value, str) or value not in known:
+        raise InvalidArgument(name, value, "one of " + ", ".join(known))
+    return known[value]
+
+
+def _load_unit(value: Any) -> Unit:
+    check_instance("unit", value, dict)
+    _check_fields("unit", value, _UNIT_FIELDS)
+    seconds = value["window_seconds"]
+    return Unit(
+        kind=_load_term("kind", value["kind"], UnitKind),
+        window=None if seconds is None else _load_window(seconds),
+        group_size=value["group_size"],
+    )
+
+
+def _load_window(value: Any) -> timedelta:
+    seconds = check_count("window_seconds", value)
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        raise InvalidArgument("window_seconds", value, "a length of time that a timedelta can hold") from None
+
+
+def _seconds(window: timedelta) -> int:
+    return window.days * 86_400 + window.seconds

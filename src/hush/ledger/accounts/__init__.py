@@ -1,0 +1,1 @@
+"""Budgets: data sets, reservations, people and their roles."""

@@ -1,0 +1,1 @@
+"""Reading a ledger back: replay, verify, recompute, export."""

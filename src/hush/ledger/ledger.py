@@ -1,0 +1,289 @@
+"""`hush.Ledger`: the file or database in which budgets live."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import sqlalchemy as sa
+
+from hush.accounting.budget import Cap
+from hush.errors import InvalidArgument, Unsupported
+from hush.guarantee import Relation, Unit
+from hush.ledger.accounts.blocks import check_blocks, open_block
+from hush.ledger.accounts.cap import cap_from, cap_terms
+from hush.ledger.accounts.dataset import Dataset
+from hush.ledger.accounts.people import DatabaseRole, Identity, Local, Person, Role, check_name, hashed, new_token
+from hush.ledger.accounts.unit import named_unit
+from hush.ledger.storage import schema as schema
+from hush.ledger.storage.entry import Entry, Kind
+from hush.ledger.storage.postgres import PostgresStore
+from hush.ledger.storage.sqlite import SqliteStore
+from hush.ledger.storage.store import AlreadyThere, Store
+
+if TYPE_CHECKING:
+    from hush.ledger.history.recompute import Recomputed
+    from hush.ledger.history.verify import Verification
+    from hush.sql import Table
+
+
+class Ledger:
+    """Budgets for data sets, kept outside of any process, which every release is charged to.
+
+    >>> from hush.accounting import Laplace
+    >>> import tempfile
+    >>> ledger = Ledger("sqlite:///" + tempfile.mkdtemp() + "/privacy.db")
+    >>> patients = ledger.dataset("patients", epsilon=3, delta=1e-6, unit="patient")
+    >>> _ = patients.charge(Laplace(2.0), purpose="how many had the flu")
+    >>> patients.spent
+    0.5
+    """
+
+    def __init__(
+        self, url: str = "sqlite:///privacy.db", *, token: str | None = None, identity: Identity | None = None
+    ) -> None:
+        """Open a ledger, or create it.
+
+        Args:
+            url: ``sqlite:///file`` or ``postgresql://user@host/database``.
+            token: Who opens it, for a file whose owner has admitted people.
+            identity: Another way to know who it is; for PostgreSQL, the database knows.
+        """
+        self._store = _store(url)
+        default: Identity = DatabaseRole() if isinstance(self._store, PostgresStore) else Local(token)
+        self._identity = identity or default
+
+    @property
+    def person(self) -> Person:
+        """Who has opened it, and what they may do."""
+        with self._store.reading() as connection:
+            return self._identity.person(connection)
+
+    @property
+    def store(self) -> Store:
+        """Where it lives."""
+        return self._store
+
+    def dataset(
+        self,
+        name: str,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: Unit | str | None = None,
+        relation: Relation | None = None,
+        fingerprint: str | Path | None = None,
+        blocks: Sequence[str] | None = None,
+        order: float | None = None,
+        claims_delta: float | None = None,
+        table: Table | None = None,
+        block_column: str | None = None,
+    ) -> Dataset:
+        """Return a data set's budget; with ``epsilon``, create it unless it is there already, with the same terms.
+
+        Args:
+            name: What it is called.
+            epsilon: The cap on everything that is ever released from it.
+            delta: The same; 0, unless given.
+            unit: What is protected: ``patient``, ``row``, ``patient-month``, or a `Unit`.
+            relation: What neighbours are; add-or-remove, unless given.
+            fingerprint: Text that identifies the data, or a file whose content does: no two data sets of a ledger have
+                the same.
+            blocks: Names of disjoint parts, each unit being in one of them; each has the whole budget for itself.
+            order: As in `Cap`, fixed for good.
+            claims_delta: As in `Cap`, fixed for good.
+            table: The data, for `Dataset.sql`.
+            block_column: With a table, what says in which block a row is: text, or the time column of a unit such as
+                (user, month), whose blocks are months (``2026-11``), years or days.
+        """
+        person, stored = self.person, self._stored(name)
+        if stored is None:
+            if epsilon is None or unit is None:
+                raise InvalidArgument(
+                    "name", name, "a data set of this ledger", "To create one, say epsilon=..., delta=..., unit=..."
+                )
+            person.require(Role.OWNER)
+            cap = Cap(
+                epsilon=epsilon,
+                delta=0.0 if delta is None else delta,
+                unit=named_unit(unit),
+                relation=relation or Relation.ADD_OR_REMOVE,
+                order=order,
+                claims_delta=claims_delta,
+            )
+            self._create(person, name, cap, unit, _fingerprint(fingerprint), blocks)
+            return Dataset(
+                self._store, person, name, cap, in_blocks=blocks is not None, table=table, block_column=block_column
+            )
+        cap = cap_from(stored)
+        given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "order": order}
+        given["claims_delta"] = claims_delta
+        given["unit"] = None if unit is None else named_unit(unit)
+        for term, value in given.items():
+            if value is not None and value != getattr(cap, term):
+                raise InvalidArgument(
+                    term, value, f"{getattr(cap, term)}, as it was created", "A cap is fixed for good"
+                )
+        if fingerprint is not None and _fingerprint(fingerprint) != stored["fingerprint"]:
+            raise InvalidArgument("fingerprint", fingerprint, "that of the data that the budget was created for")
+        if blocks is not None:
+            raise InvalidArgument("blocks", blocks, "nothing, for a data set that is there", "Use add_block")
+        return Dataset(
+            self._store, person, name, cap, in_blocks=stored["in_blocks"], table=table, block_column=block_column
+        )
+
+    def datasets(self) -> list[Dataset]:
+        """Return all budgets, by name."""
+        with self._store.reading() as connection:
+            names = connection.execute(sa.select(schema.datasets.c.name).order_by(schema.datasets.c.name)).scalars()
+            known = list(names)
+        return [self.dataset(name) for name in known]
+
+    def admit(self, name: str, role: Role) -> str:
+        """Let a person in, and return their token, which is stored nowhere.
+
+        In a file, whoever opens it from then on needs a token. In PostgreSQL, the person is a role of the database, and
+        the token its password.
+        """
+        person = self.person
+        person.require(Role.OWNER)
+        check_name(name)
+        token, store = new_token(), self._store
+        if not isinstance(role, Role):
+            raise InvalidArgument("role", role, "Role.OWNER, Role.ANALYST or Role.AUDITOR")
+
+        def write(connection: sa.Connection, _: Entry) -> None:
+            is_first = not connection.execute(sa.select(sa.func.count()).select_from(schema.people)).scalar_one()
+            if isinstance(store, PostgresStore):
+                store.admit(connection, name, role, token)
+            elif is_first and role is not Role.OWNER:
+                raise InvalidArgument("role", role.value, "owner, for the first who is admitted", "Else nobody owns it")
+            kept = None if isinstance(store, PostgresStore) else hashed(token)
+            connection.execute(schema.people.insert().values(name=name, role=role.value, token=kept))
+
+        details = json.dumps({"name": name, "role": role.value})
+        try:
+            store.append(Entry(kind=Kind.PERSON, author=person.name, details=details), write)
+        except AlreadyThere:
+            raise InvalidArgument("name", name, "a name that nobody has who was admitted") from None
+        return token
+
+    def entries(self) -> list[Entry]:
+        """Return all rows, in their order."""
+        return self._store.rows()
+
+    def verify(self, head: str | None = None) -> Verification:
+        """Say what is wrong with the ledger, if anything is: its rows, and the tables that follow from them.
+
+        Args:
+            head: The hash of an earlier last row, kept elsewhere: with it, rows removed from the end are found.
+        """
+        from hush.ledger.history.verify import verify
+
+        return verify(self._store, head)
+
+    def recompute(self, dataset: str) -> Recomputed:
+        """Charge what counts anew, by this version's accountant, and correct the budget."""
+        from hush.ledger.history.recompute import recompute
+
+        return recompute(self._store, self.person, dataset)
+
+    def export(self, path: str | Path, dataset: str | None = None) -> Verification:
+        """Write a report for an auditor, one HTML page; return what `verify` found, which is in it."""
+        from hush.ledger.history.export import export
+
+        return export(self._store, Path(path), dataset)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        """Return the ledger; it is closed at the end of the block."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the connections."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Show where it is, without a password."""
+        return f"Ledger({self._store.url.render_as_string(hide_password=True)!r})"
+
+    def _stored(self, name: str) -> dict[str, Any] | None:
+        with self._store.reading() as connection:
+            row = connection.execute(sa.select(schema.datasets).where(schema.datasets.c.name == name)).one_or_none()
+        return None if row is None else {**json.loads(row.details), "fingerprint": row.fingerprint}
+
+    def _create(
+        self,
+        person: Person,
+        name: str,
+        cap: Cap,
+        unit: Unit | str,
+        fingerprint: str | None,
+        blocks: Sequence[str] | None,
+    ) -> None:
+        if not str(name).strip() or not str(name).isprintable() or len(name) > 200:
+            raise InvalidArgument("name", name, "a short name on one line")
+        names = [""] if blocks is None else check_blocks(blocks, cap)
+        details = json.dumps({**cap_terms(cap, unit), "in_blocks": blocks is not None})
+        protects, relation = str(cap.unit), cap.relation.value
+
+        def write(connection: sa.Connection, _: Entry) -> None:
+            given = {
+                "name": name,
+                "fingerprint": fingerprint,
+                "unit": protects,
+                "relation": relation,
+                "details": details,
+            }
+            connection.execute(schema.datasets.insert().values(given))
+            for block in names:
+                open_block(connection, name, block, cap, {})
+
+        told = json.dumps({**json.loads(details), "fingerprint": fingerprint})
+        block = "" if blocks is None else json.dumps(names)
+        row = Entry(
+            kind=Kind.DATASET,
+            dataset=name,
+            author=person.name,
+            block=block,
+            unit=protects,
+            relation=relation,
+            details=told,
+        )
+        try:
+            self._store.append(row, write)
+        except AlreadyThere:
+            raise InvalidArgument("name", name, "a name that was not taken in the meantime", "Open it again") from None
+
+
+def _store(url: str) -> Store:
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        raise InvalidArgument("url", "...", "sqlite:///file or postgresql://user@host/database") from None
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        if not parsed.database or parsed.database == ":memory:":
+            raise InvalidArgument("url", url, "a file", "A budget in memory ends with the process")
+        if not Path(parsed.database).resolve().parent.is_dir():
+            raise InvalidArgument("url", url, "a file in a folder that exists")
+        return SqliteStore(parsed)
+    if backend == "postgresql":
+        return PostgresStore(parsed.set(drivername="postgresql+psycopg"))
+    raise Unsupported(f"a ledger in {backend}", "Use sqlite:///file or postgresql://user@host/database")
+
+
+def _fingerprint(given: str | Path | None) -> str | None:
+    if given is None or isinstance(given, str):
+        return given
+    digest = hashlib.sha256()
+    with given.open("rb") as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
+    return f"sha256:{digest.hexdigest()}"

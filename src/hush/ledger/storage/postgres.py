@@ -1,0 +1,106 @@
+"""A ledger in PostgreSQL, which enforces by itself what `_postgres.sql` says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import resources
+from typing import Any
+
+import sqlalchemy as sa
+
+from hush.errors import HushError, InvalidArgument
+from hush.ledger.storage import schema as schema
+from hush.ledger.storage import store
+from hush.ledger.storage.entry import HASHED, Entry
+from hush.ledger.storage.errors import NotAllowed
+from hush.ledger.storage.store import Store
+
+_TABLES = "hush_ledger, hush_head, hush_entries, hush_datasets, hush_budgets, hush_people, hush_shares"
+_DENIED, _TAKEN = "42501", "42710"  # https://www.postgresql.org/docs/current/errcodes-appendix.html
+_GIVEN_BY_TRIGGER = ("id", "previous", "time", "author", "block", "unit", "relation", "hash")
+_INSERT = schema.entries.insert().returning(*(schema.entries.c[name] for name in _GIVEN_BY_TRIGGER))
+# A record of its own in the database's log, after all that were written before, and waited for, as all who write at the
+# same time do together. Whatever the session or its role has set.
+_WAIT = (
+    "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') "
+    "WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true), pg_logical_emit_message(true, 'hush', '')"
+)
+_LOCK = 0x68757368  # a number of hush's own
+
+
+class PostgresStore(Store):
+    """A database for a team. A person is a role of the database; nobody writes under another's name."""
+
+    def _connected(self) -> sa.Engine:
+        # The driver begins no transaction by itself: `_begin` does, together with its settings, in one message.
+        return sa.create_engine(
+            self.url,
+            isolation_level="AUTOCOMMIT",
+            pool_size=16,
+            max_overflow=64,
+            pool_pre_ping=True,
+            pool_timeout=store.PATIENCE,
+        )
+
+    def _begin(self, connection: sa.Connection) -> None:
+        # The lock on the chain's end is held until the commit returns: it must not wait for the disk. `_durable` does.
+        patience = int(store.PATIENCE * 1000)
+        connection.exec_driver_sql(f"BEGIN; SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = {patience}")
+
+    def _begin_reading(self, connection: sa.Connection) -> sa.Connection:
+        connection.exec_driver_sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        return connection
+
+    def _durable(self, connection: sa.Connection) -> None:
+        connection.exec_driver_sql(_WAIT)
+
+    def _lock_tables(self, connection: sa.Connection) -> None:
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+
+    def _prepare(self, connection: sa.Connection, created: bool) -> None:
+        if not created:
+            return
+        text = resources.files("hush.ledger").joinpath("_postgres.sql").read_text()
+        hashed = " || ".join(f"{{{{schema}}}}.hush_field(NEW.{name}::text)" for name in HASHED)
+        filled = text.replace("{{hashed}}", hashed).replace("{{schema}}", _schema_name(connection))
+        connection.exec_driver_sql(filled.replace("%", "%%"))
+
+    def _append(self, connection: sa.Connection, entry: Entry) -> Entry:
+        given = {name: getattr(entry, name) for name in HASHED}  # the trigger fills in what the chain says
+        row = connection.execute(_INSERT, {**given, "hash": ""}).one()
+        return replace(entry, **row._mapping)
+
+    def _unavailable(self, error: sa.exc.DBAPIError) -> HushError:
+        state = getattr(error.orig, "sqlstate", None)
+        if state == _DENIED:
+            return NotAllowed("The database does not allow this to whoever is connected. Nothing was charged.")
+        if state == _TAKEN:
+            return InvalidArgument("name", "...", "a name that no role of the database server has")
+        return super()._unavailable(error)
+
+    def admit(self, connection: sa.Connection, name: str, role: str, token: str) -> None:
+        """Create a role of the database for a person, who connects with the token as password."""
+        driver: Any = connection.connection.driver_connection
+        # What goes to the server, and perhaps into its log, is what it stores: not the token.
+        kept = driver.pgconn.encrypt_password(token.encode(), name.encode(), b"scram-sha-256").decode()
+        quoted = _quoted(connection, name)
+        rights = " CREATEROLE" if role == "owner" else ""
+        connection.exec_driver_sql(f"CREATE ROLE {quoted} LOGIN{rights} PASSWORD '{kept}'")
+        connection.execute(sa.text(f"GRANT USAGE ON SCHEMA {_schema_name(connection)} TO {quoted}"))
+        connection.execute(sa.text(f"GRANT SELECT ON {_TABLES} TO {quoted}"))
+        if role == "analyst":
+            connection.execute(sa.text(f"GRANT INSERT ON hush_entries TO {quoted}"))
+        if role == "owner":
+            tables_owner = connection.execute(_OWNER).scalar_one()
+            connection.execute(sa.text(f"GRANT {_quoted(connection, tables_owner)} TO {quoted} WITH ADMIN OPTION"))
+
+
+_OWNER = sa.text("SELECT tableowner FROM pg_tables WHERE tablename = 'hush_entries' AND schemaname = current_schema()")
+
+
+def _schema_name(connection: sa.Connection) -> str:
+    return _quoted(connection, connection.execute(sa.text("SELECT current_schema()")).scalar_one())
+
+
+def _quoted(connection: sa.Connection, name: str) -> str:
+    return connection.dialect.identifier_preparer.quote(name)

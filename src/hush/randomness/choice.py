@@ -1,0 +1,104 @@
+"""Exact choices: uniform integers, coins whose probability is any real number, and floored Cauchy noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush.errors import InvalidArgument, check_count, check_fraction
+from hush.randomness.resolution import Interval, Uniform, exp_interval
+from hush.randomness.source import Source
+
+# Encloses the probability of coin ``index``, computed with ``digits`` decimal digits.
+Enclosure = Callable[[int, int], Interval]
+
+_ERROR = 1e-13
+_CHUNK = 1 << 14
+
+
+def uniform_below(source: Source, bound: int, size: int) -> NDArray[np.int64]:
+    """Return ``size`` integers, uniform on 0, .., bound - 1."""
+    check_count("size", size, minimum=0)
+    bound = check_count("bound", bound)
+    if not bound <= 1 << 63:
+        raise InvalidArgument("bound", bound, "at most 2^63")
+    last = (1 << 64) - (1 << 64) % bound - 1  # words above it would favour the small remainders
+    words = source.words(size)
+    while (rejected := np.flatnonzero(words > np.uint64(last))).size:
+        words[rejected] = source.words(rejected.size)
+    return (words % np.uint64(bound)).astype(np.int64)
+
+
+def flip(source: Source, approximate: NDArray[np.float64], enclosure: Enclosure) -> NDArray[np.bool_]:
+    """Flip one coin for each probability, known approximately (to within 1e-13) and, where that decides, exactly."""
+    result = np.empty(len(approximate), dtype=np.bool_)
+    for start in range(0, len(approximate), _CHUNK):
+        part = approximate[start : start + _CHUNK]
+        words = source.words(len(part))
+        gaps = part - words.astype(np.float64) * 2.0**-64
+        np.greater(gaps, 0, out=result[start : start + _CHUNK])
+        for index in np.flatnonzero(~(np.abs(gaps) >= _ERROR)).tolist():
+            result[start + index] = _below(Uniform(source, int(words[index]), 64), start + index, enclosure)
+    return result
+
+
+def _below(uniform: Uniform, index: int, enclosure: Enclosure) -> bool:
+    while True:
+        low, high = uniform.interval()
+        bounds = enclosure(index, uniform.digits)
+        if high <= bounds[0]:
+            return True
+        if low >= bounds[1]:
+            return False
+        uniform.refine()
+
+
+def flip_exp(source: Source, exponents: NDArray[np.float64], exact: Callable[[int], Fraction]) -> NDArray[np.bool_]:
+    """Flip coins with probabilities e^-x, for x >= 0 known to about 2^-50, and exactly from ``exact``."""
+
+    def enclosure(index: int, digits: int) -> Interval:
+        exponent = exact(index)
+        return (Fraction(1), Fraction(1)) if exponent == 0 else exp_interval((-exponent, -exponent), digits)
+
+    return flip(source, np.exp(-exponents), enclosure)
+
+
+def bernoulli(source: Source, probability: float, size: int) -> NDArray[np.bool_]:
+    """Flip ``size`` coins that come up True with exactly the probability that the float is."""
+    exact = Fraction(check_fraction("probability", probability))
+    check_count("size", size, minimum=0)
+    return flip(source, np.full(size, float(probability)), lambda index, digits: (exact, exact))
+
+
+def floored_cauchy(source: Source, scale: Fraction) -> int:
+    """Return floor(scale * X) for a standard Cauchy variable X, exactly; 0 for scale 0.
+
+    The slope of a uniform point of the quarter disc, with a sign, is a Cauchy variable.
+    """
+    if scale == 0:
+        return 0
+    sides = Uniform(source), Uniform(source)
+    while not _in_disc(*sides):
+        sides = Uniform(source), Uniform(source)
+    while True:
+        (low_a, high_a), (low_b, high_b) = (side.interval() for side in sides)
+        if low_b > 0:
+            first, last = scale * low_a / high_b // 1, scale * high_a / low_b // 1
+            if first == last:
+                return ~first if source.word() & 1 else first
+        for side in sides:
+            side.refine()
+
+
+def _in_disc(a: Uniform, b: Uniform) -> bool:
+    while True:
+        a.refine()
+        b.refine()
+        (low_a, high_a), (low_b, high_b) = a.interval(), b.interval()
+        if high_a**2 + high_b**2 <= 1:
+            return True
+        if low_a**2 + low_b**2 >= 1:
+            return False

@@ -1,0 +1,1 @@
+"""Markup, numbers, axes and SVG: what pages are drawn with."""

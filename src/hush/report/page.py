@@ -1,0 +1,133 @@
+"""The page: its head, its summary and its sections in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from hush.errors import InvalidArgument
+from hush.guarantee import Guarantee
+from hush.report.drawing import numbers as numbers
+from hush.report.drawing.markup import Html, bullets, name, tag
+from hush.report.sections.account import budget, public, reproduction, settings
+from hush.report.sections.diagnostics import diagnostics
+from hush.report.sections.document import document, tile
+from hush.report.sections.groups import classes, groups
+from hush.report.sections.promise import promise, read_guarantee, shown_epsilon
+from hush.report.sections.quality import calibration, confusion
+from hush.report.sections.result import curve, result
+from hush.report.sections.section import END, GENERATOR, Section, hidden, listed, mapping, may_be_published
+
+# In the order in which they are read. To add a section: a function from the record to it, and a place here.
+_SECTIONS: Final[tuple[Callable[[Mapping[str, Any]], Section | None], ...]] = (
+    result,
+    curve,
+    classes,
+    groups,
+    confusion,
+    calibration,
+    budget,
+    public,
+    settings,
+    reproduction,
+    diagnostics,
+)
+
+
+def render(record: Mapping[str, Any]) -> str:
+    """Return the report on a run as one HTML page that needs nothing else: no script, no font, no network.
+
+    Every part of the record may be missing; its section is then left out or says so. Figures measured on people's
+    records are framed as not private, unless the record says that the test data are public or that they were measured
+    privately (``record["private"]``, a list of parts, or the part's own ``private``); `publishable` removes what is
+    framed.
+
+    Shares (accuracies, intervals, the calibration error) are numbers from 0 to 1. What is outside, like NaN, counts as
+    not measured, so whoever adds noise to one clamps it.
+
+    Args:
+        record: Plain values, as read from JSON: ``title``, ``created``, ``finished``, ``resumed``, ``warnings``,
+            ``guarantee`` (as `Guarantee.to_json` writes it), ``data``, ``accuracy``, ``baseline``, ``curve``,
+            ``classes``, ``groups``, ``confusion``, ``calibration``, ``learned``, ``budget``, ``public``,
+            ``hyperparameters``, ``versions``, ``command``, ``private``, ``not_private``.
+
+    >>> page = render({"title": "A run", "guarantee": Guarantee(epsilon=2.9996, delta=1e-5).to_json()})
+    >>> "<h1><bdi>A run</bdi></h1>" in page, ">3.00<" in page
+    (True, True)
+    """
+    if not isinstance(record, Mapping):
+        raise InvalidArgument("record", type(record).__name__, "a mapping of the run's parts")
+    guarantee = read_guarantee(record)
+    found = [promise(guarantee), *(section for make in _SECTIONS if (section := make(record)) is not None)]
+    has_secrets = any(END in section.body for section in found)
+    header = _header(record, guarantee, has_secrets=has_secrets)
+    return document(_title(record), header, found, generator=GENERATOR)
+
+
+def _title(record: Mapping[str, Any]) -> str:
+    return str(record.get("title") or "Report on a private training run")
+
+
+def _header(record: Mapping[str, Any], guarantee: Guarantee | None, *, has_secrets: bool) -> Html:
+    notices = [_secrets_notice() if has_secrets else None, _unfinished(record), _warnings(record)]
+    return tag(
+        "header", tag("h1", name(_title(record))), _origin(record), _tiles(record, guarantee), *filter(None, notices)
+    )
+
+
+def _origin(record: Mapping[str, Any]) -> Html:
+    created, resumed = record.get("created"), numbers.number(record.get("resumed"))
+    made = f"Made with hush, {_moment(str(created))}" if created else "Made with hush"
+    again = f", resumed {'once' if resumed == 1 else f'{resumed:.0f} times'}" if resumed else ""
+    return tag("p", made + again, class_="meta")
+
+
+def _moment(text: str) -> str:
+    """Write an ISO time for people; what is none stays as it is."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return f"{moment.day} {moment:%B %Y, %H:%M} {moment.tzname() or ''}".strip()
+
+
+def _tiles(record: Mapping[str, Any], guarantee: Guarantee | None) -> Html:
+    tiles = []
+    if guarantee is None:
+        tiles.append(_tile("none", "guarantee"))
+    else:
+        tiles.append(_tile(shown_epsilon(guarantee), "epsilon: smaller protects more"))
+        tiles.append(_tile(numbers.delta(guarantee.delta), "delta, the slack"))
+        tiles.append(_tile(str(guarantee.unit), "unit of protection"))
+    if accuracy := mapping(record, "accuracy"):
+        private = may_be_published(record, "accuracy")
+        measured = _tile(
+            numbers.percent(accuracy.get("value")), "accuracy" if private else "accuracy (not private)", private
+        )
+        tiles.append(measured if private else hidden(measured))
+    return tag("div", *tiles, class_="tiles")
+
+
+def _tile(figure: str, label: str, private: bool = True) -> Html:
+    return tile(figure, label, class_="tile" if private else "tile secret")
+
+
+def _secrets_notice() -> Html:
+    words = "This page holds figures that are not private. They stand in dashed frames, under the words “Not private”."
+    advice = "Publish the version that hush.report.publishable makes of it."
+    return hidden(tag("div", tag("p", words, " ", advice), class_="notice"))
+
+
+def _unfinished(record: Mapping[str, Any]) -> Html | None:
+    if record.get("finished") is not False:
+        return None
+    words = "This run has not finished: the figures are those of its last saved state."
+    return tag("div", tag("p", tag("strong", words)), class_="notice")
+
+
+def _warnings(record: Mapping[str, Any]) -> Html | None:
+    sentences = listed(record, "warnings")
+    if not sentences:
+        return None
+    return tag("div", tag("p", tag("strong", "Warnings")), bullets(map(name, sentences)), class_="notice")

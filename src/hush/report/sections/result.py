@@ -1,0 +1,175 @@
+"""How good the model is, and how that grew with the budget spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hush.report.drawing import numbers as numbers
+from hush.report.drawing.markup import Html, facts, figure, folded, join, name, table, tag
+from hush.report.drawing.svg import Line, Point, lines
+from hush.report.sections.section import EXACT, Section, entries, guarded, mapping, may_be_published, secret
+
+# Longer tables say less than the plot above them.
+_MOST_ROWS = 60
+
+
+def result(record: Mapping[str, Any]) -> Section:
+    """Return the section about the data and the accuracy."""
+    measured = {"accuracy": _accuracy(record), "baseline": _baseline(record)}
+    safe = [body for part, body in measured.items() if body is not None and may_be_published(record, part)]
+    unsafe = [body for part, body in measured.items() if body is not None and not may_be_published(record, part)]
+    parts = [
+        None if record.get("accuracy") else tag("p", "The accuracy was not measured."),
+        *safe,
+        secret(EXACT, join(unsafe)) if unsafe else None,
+        _data(record),
+    ]
+    return Section(key="result", title="The result", body=join(parts))
+
+
+def interval_name(record: Mapping[str, Any]) -> str:
+    """Name the intervals, by their confidence where the record states it."""
+    level = numbers.share(mapping(record, "accuracy").get("confidence"))
+    return "uncertainty interval" if level is None else f"{numbers.general(100 * level)} % interval"
+
+
+def _accuracy(record: Mapping[str, Any]) -> Html | None:
+    accuracy = mapping(record, "accuracy")
+    if not accuracy:
+        return None
+    value = tag("strong", numbers.percent(accuracy.get("value")))
+    ends = numbers.interval(accuracy)
+    between = "." if ends is None else f" ({interval_name(record)}: {numbers.percent_interval(ends)})."
+    words = tag("p", "Accuracy on data that the model was not trained on: ", value, between)
+    return join([words, tag("p", _standing(record))])
+
+
+def _standing(record: Mapping[str, Any]) -> str:
+    """Say whether the accuracy itself gives something away."""
+    if mapping(record, "data").get("test_is_public") is True:
+        return "The test data are public, so this figure gives nothing away beyond what the model itself does."
+    if may_be_published(record, "accuracy"):
+        return "The test data are people's records. This figure was measured privately, as part of the budget below."
+    return "The test data are people's records, and this is their exact figure: the guarantee does not cover it."
+
+
+def _baseline(record: Mapping[str, Any]) -> Html | None:
+    baseline = mapping(record, "baseline")
+    if not baseline:
+        return None
+    what = name(baseline.get("what", "a model that learned nothing"))
+    return tag("p", "For comparison, ", what, ": ", numbers.percent(baseline.get("accuracy")), ".")
+
+
+def _data(record: Mapping[str, Any]) -> Html | None:
+    data = mapping(record, "data")
+    if not data:
+        return None
+    public = data.get("test_is_public")
+    known = {True: "public", False: "private: held-out records of people"}
+    writers = {
+        "Data": ("name", name),
+        "Examples to train on": ("num_train", numbers.count),
+        "Examples to test on": ("num_test", numbers.count),
+        "Classes": ("classes", _class_names),
+        "Features": ("features", name),
+        "Unit of protection": ("unit", name),
+        "How it was measured": ("how_measured", name),
+    }
+    pairs: list[tuple[object, object]] = [
+        (title, write(data[key])) for title, (key, write) in writers.items() if data.get(key) is not None
+    ]
+    if isinstance(public, bool):
+        pairs.append(("Test data", known[public]))
+    return facts("The data", pairs)
+
+
+def _class_names(classes: Any) -> Html:
+    if not isinstance(classes, list | tuple):
+        return name(classes)
+    names: list[object] = [name(item) for item in classes[:20]]
+    return join([f"{len(classes)}: ", join(names, ", "), ", …" if len(classes) > len(names) else None])
+
+
+def curve(record: Mapping[str, Any]) -> Section | None:
+    """Return the section with accuracy against epsilon spent, or None where no curve was recorded."""
+    if record.get("curve") is None:
+        return None
+    rows = [row for row in entries(record, "curve") if _is_drawable(row)]
+    body = (
+        guarded(record, "curve", _curve(record, rows))
+        if rows
+        else tag("p", "No accuracy was measured during training.")
+    )
+    return Section(key="curve", title="Accuracy against the privacy budget spent", body=body)
+
+
+def _is_drawable(row: Mapping[str, Any]) -> bool:
+    return numbers.number(row.get("epsilon")) is not None and numbers.share(row.get("accuracy")) is not None
+
+
+def _curve(record: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> Html:
+    last = rows[-1]
+    summary = (
+        f"At the last measurement the model had spent epsilon {numbers.epsilon(last['epsilon'])} and was right in "
+        f"{numbers.percent(last['accuracy'])} of cases."
+    )
+    drawn = "The whisker" if len(rows) == 1 else "The band"
+    band = f"{drawn} is the {interval_name(record)}." if any(numbers.interval(row) for row in rows) else None
+    reference = _reference(record)
+    beyond = None if reference is None or _is_near(reference[1], rows) else _beyond(*reference)
+    plot = lines(
+        [Line(label=numbers.percent(last["accuracy"]), points=[_point(row) for row in rows])],
+        title="Accuracy against epsilon",
+        description=summary,
+        across="epsilon spent",
+        up="Accuracy (%)",
+        percent=True,
+        reference=reference if beyond is None else None,
+    )
+    notes: list[object] = [note for note in (summary, band, beyond) if note is not None]
+    return join([figure(plot, *notes), folded("The figures", _curve_table(record, rows))])
+
+
+def _point(row: Mapping[str, Any]) -> Point:
+    ends = numbers.interval(row)
+    percent = None if ends is None else (100 * ends[0], 100 * ends[1])
+    return Point(x=float(row["epsilon"]), y=100 * float(row["accuracy"]), ends=percent)
+
+
+def _reference(record: Mapping[str, Any]) -> tuple[str, float] | None:
+    """Return the baseline; one that is not private must not appear in a plot that may be published."""
+    baseline = mapping(record, "baseline")
+    value = numbers.share(baseline.get("accuracy"))
+    if value is None or (may_be_published(record, "curve") and not may_be_published(record, "baseline")):
+        return None
+    return str(baseline.get("what", "baseline")), 100 * value
+
+
+def _is_near(level: float, rows: list[Mapping[str, Any]]) -> bool:
+    """Say whether a level can be drawn without pressing the curve flat."""
+    values = [100 * float(row["accuracy"]) for row in rows]
+    room = max(max(values) - min(values), 10.0)
+    return min(values) - room <= level <= max(values) + room
+
+
+def _beyond(what: str, level: float) -> Html:
+    return join(["Outside the plot: ", name(what), f", {numbers.percent(level / 100)}."])
+
+
+def _curve_table(record: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> Html:
+    stride = -(-len(rows) // _MOST_ROWS)
+    shown = rows[::-1][::stride][::-1]  # from the end, so that the last one is there
+    head = ["Step", "Epsilon", "Accuracy", interval_name(record).capitalize()]
+    cells = [
+        [
+            numbers.count(row.get("step")),
+            numbers.epsilon(row["epsilon"]),
+            numbers.percent(row["accuracy"]),
+            numbers.percent_interval(numbers.interval(row)),
+        ]
+        for row in shown
+    ]
+    caption = "Accuracy during training" + ("" if stride == 1 else f": one in {stride} of the measurements")
+    return table(caption, head, cells, class_="numbers")

@@ -1,0 +1,1 @@
+"""Where queries run: DuckDB, PostgreSQL, Spark."""

@@ -1,0 +1,1 @@
+"""The typed tree of a query: expressions, relations, releases, outputs; and how a query is refused."""

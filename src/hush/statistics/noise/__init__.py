@@ -1,0 +1,1 @@
+"""From exact totals to released ones: noise, thresholds for groups, trees of counts, and intervals."""

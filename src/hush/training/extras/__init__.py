@@ -1,0 +1,1 @@
+"""What private training gains from, and could do without: averages, optimizers, adapters, scattering features."""

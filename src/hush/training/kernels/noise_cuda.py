@@ -1,0 +1,317 @@
+"""Gaussian noise on a GPU: ChaCha20's stream in a Triton kernel, a function of key, step and element.
+
+Block c of the stream (16 words, the very ones that `hush.randomness.KeyedSource` gives) makes sixteen values: every two
+words, a radius and an angle, make a Gaussian pair by Box and Muller, and the pairs are mixed, four at a time, as
+`hush.randomness.bulk` explains. A radius has 40 bits, 8 of them from its angle's word: a draw reaches 7.5 standard
+deviations, and one in 10^12 would have gone further.
+
+`update` adds the noise to a clipped sum and takes an optimizer's step in the same pass: neither noise nor noisy
+gradient is ever written to memory.
+"""
+
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra.cuda import libdevice
+
+_LANES = 256  # blocks of the stream per program: part of the function, not a setting
+TILE = 16 * _LANES  # values per program
+
+
+def key_words(key: bytes, step: int) -> list[int]:
+    """Return key and nonce as signed words."""
+    return [int(word) for word in np.frombuffer(key + step.to_bytes(12, "little"), dtype=np.int32)]
+
+
+def gaussian(key: bytes, step: int, size: int, device: torch.device, scale: float = 1.0) -> Tensor:
+    """Return ``size`` values of mean 0 and this standard deviation in single precision."""
+    result = torch.empty(size, device=device)
+    with torch.cuda.device(device):
+        _write_noise[(triton.cdiv(size, TILE),)](result, size, scale, *key_words(key, step), LANES=_LANES, num_warps=4)
+    return result
+
+
+def update(
+    tiles: Tensor,
+    pointers: Tensor,
+    words: list[int],
+    scale: float,
+    noise: float,
+    settings: dict[str, float],
+    kind: str,
+) -> None:
+    """Take one step of SGD or Adam with the gradient ``scale`` times sum plus ``noise``.
+
+    Args:
+        tiles: For each tile: the number of its parameter, where in it the tile begins, its number in the noise.
+        pointers: For each parameter: the addresses of its values, clipped sum and two states; its size.
+        words: Of key and nonce.
+        scale: One over the batch size.
+        noise: The standard deviation of the noise.
+        settings: The optimizer's numbers.
+        kind: "sgd", "adam" or "adamw".
+    """
+    numbers = [settings.get(name, 0.0) for name in ("lr", "decay", "first", "second", "eps", "correct1", "correct2")]
+    with torch.cuda.device(tiles.device):
+        _update[(len(tiles),)](
+            tiles,
+            pointers,
+            scale,
+            noise,
+            *numbers,
+            *words,
+            KIND={"sgd": 0, "adam": 1, "adamw": 2}[kind],
+            MOMENTUM=settings.get("first", 0.0) != 0,
+            NESTEROV=bool(settings.get("nesterov", False)),
+            BEGIN=bool(settings.get("begin", False)),
+            LANES=_LANES,
+            num_warps=4,
+        )
+
+
+@triton.jit
+def _rotated(x, by: tl.constexpr):
+    return (x << by) | (x >> (32 - by))
+
+
+@triton.jit
+def _quarter(a, b, c, d):
+    a = a + b
+    d = _rotated(d ^ a, 16)
+    c = c + d
+    b = _rotated(b ^ c, 12)
+    a = a + b
+    d = _rotated(d ^ a, 8)
+    c = c + d
+    b = _rotated(b ^ c, 7)
+    return a, b, c, d
+
+
+@triton.jit
+def _pair(radius, angle):
+    uniform = (radius.to(tl.float32) + ((angle & 255).to(tl.float32) + 0.5) * 0.00390625) * 2.3283064365386963e-10
+    length = tl.sqrt(tl.maximum(-0.5 * libdevice.fast_logf(uniform), 0.0))  # half of sqrt(-2 ln u): four are added
+    turn = (angle.to(tl.int32, bitcast=True) >> 8).to(tl.float32) * 3.7450702829239495e-07  # 2 pi / 2^24
+    return length * libdevice.fast_cosf(turn), length * libdevice.fast_sinf(turn)
+
+
+@triton.jit
+def _mixed(a, b, c, d):
+    """Four sums of four, each orthogonal to the others."""
+    e, f, g, h = a + b, a - b, c + d, c - d
+    return e + g, f + h, e - g, f - h
+
+
+@triton.jit
+def _eight(r0, a0, r1, a1, r2, a2, r3, a3):
+    x0, y0 = _pair(r0, a0)
+    x1, y1 = _pair(r1, a1)
+    x2, y2 = _pair(r2, a2)
+    x3, y3 = _pair(r3, a3)
+    x0, x1, x2, x3 = _mixed(x0, x1, x2, x3)
+    y0, y1, y2, y3 = _mixed(y0, y1, y2, y3)
+    return x0, x1, x2, x3, y0, y1, y2, y3
+
+
+@triton.jit
+def _as_word(zero, value):
+    return zero + value.to(tl.uint32, bitcast=True)
+
+
+@triton.jit
+def _noise(counter, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10):
+    """Return sixteen values from one block of the stream."""
+    zero = counter ^ counter
+    k0, k1, k2, k3 = _as_word(zero, w0), _as_word(zero, w1), _as_word(zero, w2), _as_word(zero, w3)
+    k4, k5, k6, k7 = _as_word(zero, w4), _as_word(zero, w5), _as_word(zero, w6), _as_word(zero, w7)
+    n0, n1, n2 = _as_word(zero, w8), _as_word(zero, w9), _as_word(zero, w10)
+    c0, c1, c2, c3 = zero + 0x61707865, zero + 0x3320646E, zero + 0x79622D32, zero + 0x6B206574
+    x0, x1, x2, x3 = c0, c1, c2, c3
+    x4, x5, x6, x7, x8, x9, x10, x11 = k0, k1, k2, k3, k4, k5, k6, k7
+    x12, x13, x14, x15 = counter, n0, n1, n2
+    for _ in range(10):
+        x0, x4, x8, x12 = _quarter(x0, x4, x8, x12)
+        x1, x5, x9, x13 = _quarter(x1, x5, x9, x13)
+        x2, x6, x10, x14 = _quarter(x2, x6, x10, x14)
+        x3, x7, x11, x15 = _quarter(x3, x7, x11, x15)
+        x0, x5, x10, x15 = _quarter(x0, x5, x10, x15)
+        x1, x6, x11, x12 = _quarter(x1, x6, x11, x12)
+        x2, x7, x8, x13 = _quarter(x2, x7, x8, x13)
+        x3, x4, x9, x14 = _quarter(x3, x4, x9, x14)
+    v0, v1, v2, v3, v4, v5, v6, v7 = _eight(x0 + c0, x1 + c1, x2 + c2, x3 + c3, x4 + k0, x5 + k1, x6 + k2, x7 + k3)
+    u0, u1, u2, u3, u4, u5, u6, u7 = _eight(
+        x8 + k4, x9 + k5, x10 + k6, x11 + k7, x12 + counter, x13 + n0, x14 + n1, x15 + n2
+    )
+    return v0, v1, v2, v3, v4, v5, v6, v7, u0, u1, u2, u3, u4, u5, u6, u7
+
+
+_WORDS = [f"w{place}" for place in range(11)]
+
+
+@triton.jit(do_not_specialize=_WORDS)
+def _write_noise(out, size, scale, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, LANES: tl.constexpr):
+    tile = tl.program_id(0).to(tl.int64)
+    lane = tl.arange(0, LANES)
+    counter = (tile * LANES + lane).to(tl.uint32)
+    v0, v1, v2, v3, v4, v5, v6, v7, u0, u1, u2, u3, u4, u5, u6, u7 = _noise(
+        counter, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10
+    )
+    at = tile * (16 * LANES) + lane
+    tl.store(out + at, v0 * scale, mask=at < size)
+    tl.store(out + at + LANES, v1 * scale, mask=at + LANES < size)
+    tl.store(out + at + 2 * LANES, v2 * scale, mask=at + 2 * LANES < size)
+    tl.store(out + at + 3 * LANES, v3 * scale, mask=at + 3 * LANES < size)
+    tl.store(out + at + 4 * LANES, v4 * scale, mask=at + 4 * LANES < size)
+    tl.store(out + at + 5 * LANES, v5 * scale, mask=at + 5 * LANES < size)
+    tl.store(out + at + 6 * LANES, v6 * scale, mask=at + 6 * LANES < size)
+    tl.store(out + at + 7 * LANES, v7 * scale, mask=at + 7 * LANES < size)
+    tl.store(out + at + 8 * LANES, u0 * scale, mask=at + 8 * LANES < size)
+    tl.store(out + at + 9 * LANES, u1 * scale, mask=at + 9 * LANES < size)
+    tl.store(out + at + 10 * LANES, u2 * scale, mask=at + 10 * LANES < size)
+    tl.store(out + at + 11 * LANES, u3 * scale, mask=at + 11 * LANES < size)
+    tl.store(out + at + 12 * LANES, u4 * scale, mask=at + 12 * LANES < size)
+    tl.store(out + at + 13 * LANES, u5 * scale, mask=at + 13 * LANES < size)
+    tl.store(out + at + 14 * LANES, u6 * scale, mask=at + 14 * LANES < size)
+    tl.store(out + at + 15 * LANES, u7 * scale, mask=at + 15 * LANES < size)
+
+
+@triton.jit
+def _step(
+    at,
+    size,
+    value,
+    param,
+    total,
+    state1,
+    state2,
+    scale,
+    noise,
+    lr,
+    decay,
+    first,
+    second,
+    eps,
+    correct1,
+    correct2,
+    KIND: tl.constexpr,
+    MOMENTUM: tl.constexpr,
+    NESTEROV: tl.constexpr,
+    BEGIN: tl.constexpr,
+):
+    """One row of a tile: the optimizer's step."""
+    inside = at < size
+    g = tl.load(total + at, mask=inside, other=0.0) * scale + value * noise
+    p = tl.load(param + at, mask=inside, other=0.0)
+    if KIND == 0:
+        g += decay * p
+        if MOMENTUM:
+            if BEGIN:  # noqa: SIM108
+                m = g
+            else:
+                m = first * tl.load(state1 + at, mask=inside, other=0.0) + (1.0 - second) * g
+            tl.store(state1 + at, m, mask=inside)
+            if NESTEROV:
+                g += first * m
+            else:
+                g = m
+        p -= lr * g
+    else:
+        if KIND == 1:
+            g += decay * p
+        else:
+            p *= 1.0 - lr * decay
+        m = tl.load(state1 + at, mask=inside, other=0.0)
+        v = tl.load(state2 + at, mask=inside, other=0.0)
+        m += (1.0 - first) * (g - m)
+        v = second * v + (1.0 - second) * g * g
+        tl.store(state1 + at, m, mask=inside)
+        tl.store(state2 + at, v, mask=inside)
+        p -= lr / correct1 * m / (tl.sqrt(v) / correct2 + eps)
+    tl.store(param + at, p, mask=inside)
+
+
+@triton.jit(do_not_specialize=_WORDS)
+def _update(
+    tiles,
+    pointers,
+    scale,
+    noise,
+    lr,
+    decay,
+    first,
+    second,
+    eps,
+    correct1,
+    correct2,
+    w0,
+    w1,
+    w2,
+    w3,
+    w4,
+    w5,
+    w6,
+    w7,
+    w8,
+    w9,
+    w10,
+    KIND: tl.constexpr,
+    MOMENTUM: tl.constexpr,
+    NESTEROV: tl.constexpr,
+    BEGIN: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    place = tiles + tl.program_id(0).to(tl.int64) * 3
+    row = pointers + tl.load(place) * 5
+    start = tl.load(place + 1)
+    tile = tl.load(place + 2)
+    param = tl.load(row).to(tl.pointer_type(tl.float32))
+    total = tl.load(row + 1).to(tl.pointer_type(tl.float32))
+    state1 = tl.load(row + 2).to(tl.pointer_type(tl.float32))
+    state2 = tl.load(row + 3).to(tl.pointer_type(tl.float32))
+    size = tl.load(row + 4)
+    lane = tl.arange(0, LANES)
+    counter = (tile * LANES + lane).to(tl.uint32)
+    v0, v1, v2, v3, v4, v5, v6, v7, u0, u1, u2, u3, u4, u5, u6, u7 = _noise(
+        counter, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10
+    )
+    at = start + lane
+    # fmt: off
+    _step(at, size, v0, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _step(at + LANES, size, v1, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _step(at + 2 * LANES, size, v2, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _step(at + 3 * LANES, size, v3, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _step(at + 4 * LANES, size, v4, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _step(at + 5 * LANES, size, v5, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _step(at + 6 * LANES, size, v6, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _step(at + 7 * LANES, size, v7, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _step(at + 8 * LANES, size, u0, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _step(at + 9 * LANES, size, u1, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _step(at + 10 * LANES, size, u2, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _step(at + 11 * LANES, size, u3, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _step(at + 12 * LANES, size, u4, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _step(at + 13 * LANES, size, u5, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _step(at + 14 * LANES, size, u6, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _step(at + 15 * LANES, size, u7, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    # fmt: on

@@ -1,0 +1,1 @@
+"""The noise of a step: `gaussian` (independent), `correlated` over steps by a `factorisation`, drawn as a `stream`."""

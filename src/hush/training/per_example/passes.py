@@ -1,0 +1,157 @@
+"""Passes through a model that is left as it is: the losses, their tangents, and losses without some examples."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from hush.errors import Unsupported
+from hush.training.per_example.engine import check_losses
+
+Losses = Callable[[], Tensor]
+
+
+class Passes:
+    """Runs a function of the model's parameters again and again, each time from the same random numbers."""
+
+    def __init__(self, model: nn.Module, losses: Losses, size: int) -> None:
+        """Take a model, and what runs it on a batch of this size and returns one loss per example."""
+        self._model, self._losses, self._size = model, losses, size
+        self.params: dict[str, Tensor] = {
+            name: param for name, param in model.named_parameters() if param.requires_grad
+        }
+        self._random = torch.get_rng_state()
+        self._random_cuda = torch.cuda.get_rng_state_all()
+
+    def losses(self) -> Tensor:
+        """Return the losses, with their graph."""
+        before = {name: param._version for name, param in self.params.items()}
+        values: Tensor = self._run()
+        check_losses(values, self._size)
+        changed = [name for name, param in self.params.items() if param._version != before[name]]
+        if changed:
+            raise Unsupported(f"{', '.join(changed)}: the forward pass changes these parameters, without noise")
+        return values
+
+    def watched(self) -> tuple[Tensor, list[tuple[str, Tensor]]]:
+        """Return the losses, and what modules returned for the batch, by their names."""
+        outputs: list[tuple[str, Tensor]] = []
+
+        names = {module: name for name, module in self._model.named_modules()}
+
+        def watch(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            found = [one for one in tree_leaves(output) if _is_batch(one, self._size) and one.requires_grad]
+            outputs.extend((names[module] or "the model", one) for one in found)
+
+        with self._hooked(after=watch):
+            return self.losses(), outputs
+
+    def tangents(self, vectors: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the losses, and their derivatives along a vector, by forward mode and without a graph."""
+        _load_formulas()
+        try:
+            with forward_ad.dual_level(), self._hooked(after=_stop_at_padding):
+                for name, param in self.params.items():
+                    param.requires_grad_(False)
+                    # In place: whatever holds the parameter sees its tangent, which is gone at the level's end.
+                    param.copy_(forward_ad.make_dual(param.detach().clone(), vectors[name]))  # type: ignore[no-untyped-call]
+                values, tangent = forward_ad.unpack_dual(self._run())  # type: ignore[no-untyped-call]
+                check_losses(values.detach().clone().requires_grad_(), self._size)
+                return values.detach(), torch.zeros_like(values) if tangent is None else tangent.detach()
+        finally:
+            for param in self.params.values():
+                param.requires_grad_(True)
+
+    def weighted_sum(self, losses: Tensor, factors: Tensor) -> dict[str, Tensor]:
+        """Return the gradient of the weighted sum of losses, by parameter."""
+        total = (torch.where(factors > 0, losses, 0.0) * factors.to(losses)).sum()
+        found: tuple[Tensor | None, ...] = torch.autograd.grad(total, list(self.params.values()), allow_unused=True)
+        return {name: one.detach() for name, one in zip(self.params, found, strict=True) if one is not None}
+
+    @contextmanager
+    def without(self, left_out: Tensor) -> Iterator[None]:
+        """Put zeros in the rows of some examples wherever a module takes or returns a batch.
+
+        A factor of 0 is not enough where it is multiplied with infinity on the way back.
+        """
+
+        def cleaned(value: Any) -> Any:
+            if not _is_batch(value, self._size):
+                return value
+            return value.masked_fill(left_out.to(value.device).view(-1, *([1] * (value.dim() - 1))), 0.0)
+
+        def clean(values: Any) -> Any:
+            return tree_map(cleaned, values)
+
+        with self._hooked(
+            before=lambda module, args, kwargs: (clean(args), clean(kwargs)),
+            after=lambda module, args, kwargs, output: clean(output),
+        ):
+            yield
+
+    @contextmanager
+    def _hooked(self, *, before: Callable[..., Any] | None = None, after: Callable[..., Any]) -> Iterator[None]:
+        """Let every module's call be seen, and changed, for a while."""
+        handles = []
+        for module in self._model.modules():
+            handles.append(module.register_forward_hook(after, with_kwargs=True))
+            if before is not None:
+                handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _run(self) -> Any:
+        torch.set_rng_state(self._random)
+        for device, numbers in enumerate(self._random_cuda):
+            torch.cuda.set_rng_state(numbers, device)
+        with _Watch():
+            return self._losses()
+
+
+@cache
+def _load_formulas() -> None:
+    """Load what torch loads with its first dual number: that uses something of its own that is deprecated."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        importlib.import_module("torch._decomp.decompositions_for_jvp")
+
+
+class _Watch(TorchFunctionMode):
+    """Lets ``no_grad`` stop tangents, too, as no gradient comes back through it; refuses autocast."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+            raise Unsupported("autocast: projections in half precision are too coarse", "Keep to float32")
+        result = func(*args, **(kwargs or {}))
+        if func is torch._C._set_grad_enabled:
+            torch._C._set_fwd_grad_enabled(args[0])
+        return result
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        torch._C._set_fwd_grad_enabled(True)
+
+
+def _stop_at_padding(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+    """Take the tangents off looked-up padding: its gradient is dropped on the way back."""
+    if not isinstance(module, nn.Embedding) or module.padding_idx is None:
+        return output
+    indices = args[0] if args else kwargs["input"]
+    return torch.where((indices == module.padding_idx).unsqueeze(-1), output.detach(), output)
+
+
+def _is_batch(value: Any, size: int) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point() and value.dim() > 0 and len(value) == size

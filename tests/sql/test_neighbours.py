@@ -1,0 +1,319 @@
+"""One unit more, whatever its rows: exact aggregates change in max_groups groups at most, each by its sensitivity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hush.sql import DuckDBEngine, Limits, Plan, exact_groups, exact_leaves, plan_query
+from hush.sql.write import bounded, dialects
+from hush.sql.write.bounded import _total
+
+QUERIES = [
+    "SELECT COUNT(*), COUNT(income), COUNT(DISTINCT user_id), SUM(income), SUM(age) FROM people",
+    "SELECT AVG(income), VARIANCE(age), STDDEV_POP(score), AVG(price), AVG(num) FROM people",
+    "SELECT region, COUNT(*) AS n, AVG(income) FROM people GROUP BY region HAVING n > 3 ORDER BY n DESC LIMIT 2",
+    "SELECT note, COUNT(*), SUM(price) FROM people GROUP BY note",
+    "SELECT region, flag, SUM(score), COUNT(score) FROM people GROUP BY region, flag",
+    "SELECT region, note, COUNT(DISTINCT user_id) FROM people GROUP BY region, note",
+    "SELECT day, SUM(age) FROM people GROUP BY day",
+    "SELECT moment, SUM(LEAST(GREATEST(CAST(note AS DOUBLE), -1), 1)) FROM people GROUP BY moment",
+    "SELECT price * 2 AS p, COUNT(*) FROM people GROUP BY p",
+    "SELECT income / age AS ratio, COUNT(*) FROM people GROUP BY ratio",
+    "SELECT big, num, COUNT(*) FROM people GROUP BY big, num",
+    "SELECT month(day), COUNT(*) FROM people WHERE day >= '2024-03-01' GROUP BY month(day)",
+    "SELECT DATE_TRUNC('week', moment) AS week, COUNT(*) FROM people GROUP BY week",
+    "SELECT CASE WHEN age < 18 THEN 'minor' WHEN age < 65 THEN 'adult' ELSE 'old' END AS g, SUM(income) FROM "
+    "people GROUP BY g",
+    "SELECT SUM(LEAST(GREATEST(income * income / (age - 30), -5), 5)) FROM people WHERE SQRT(income) > 10 OR "
+    "LN(age) < 3",
+    "SELECT SUM(LEAST(GREATEST(EXP(age) - POW(num, 8), 0), 1)), COUNT(*) FROM people WHERE ABS(num) % 7 < 5",
+    "SELECT SUM(CASE WHEN note LIKE 'n1%' THEN 1 ELSE 0 END) FROM people WHERE CAST(score AS DOUBLE) > 10",
+    "SELECT SUBSTRING(UPPER(note), 1, 2) || region AS k, COUNT(*) FROM people GROUP BY k",
+    "SELECT p.region, SUM(o.amount), COUNT(*) FROM people p JOIN orders o ON p.user_id = o.uid GROUP BY p.region",
+    "SELECT o.item, COUNT(*), AVG(o.amount) FROM people p LEFT JOIN orders o ON p.user_id = o.uid AND o.amount > 1 "
+    "GROUP BY o.item",
+    "SELECT note, COUNT(*) FROM (SELECT user_id, note FROM people) AS p JOIN (SELECT user_id, age FROM people) AS q "
+    "USING (user_id) WHERE q.age > 20 GROUP BY note",
+    "SELECT z.zone, COUNT(*) FROM people p JOIN zones z ON p.region = z.region GROUP BY z.zone",
+    "SELECT z.zone, SUM(p.age) FROM zones z CROSS JOIN people p WHERE z.weight < p.age GROUP BY z.zone",
+    "WITH t AS (SELECT user_id, SUM(income) AS total, COUNT(*) AS n, MAX(day) AS last FROM people GROUP BY user_id "
+    "HAVING COUNT(*) > 1) "
+    "SELECT n, COUNT(*), SUM(LEAST(GREATEST(total, 0), 1000000)) FROM t WHERE last > '2024-01-05' GROUP BY n",
+    "SELECT t.region, AVG(t.a) FROM (SELECT user_id AS u, region, AVG(age) AS a, COUNT(DISTINCT note) AS d FROM people "
+    "GROUP BY user_id, region) AS t JOIN orders o ON t.u = o.uid WHERE t.d > 1 GROUP BY t.region",
+]
+
+# What one person could bring. Everything that could raise, multiply, sort first, or be new.
+INTRUDERS = {
+    "one plain row": [
+        "INSERT INTO people VALUES (99, 'north', 5, 5, '5', 'n5', '2024-05-05', '2024-05-05', TRUE, 5, 5, 5)"
+    ],
+    "many rows in many groups": [
+        "INSERT INTO people SELECT 99, ['north','south','east','west','new' || i][1 + i % 5], 1e5, 50, '99', 'n' || i, "
+        "DATE '2024-01-01' + CAST(i AS INT), TIMESTAMP '2024-01-01' + INTERVAL (i) DAY, i % 2 = 0, i / 7, i, i "
+        "FROM range(400) AS t(i)",
+        "INSERT INTO orders SELECT 99, 10, 'item' || i, '2024-01-01' FROM range(60) AS t(i)",
+    ],
+    "extreme numbers": [
+        "INSERT INTO people SELECT 99, 'north', v, 2147483647, CAST(v AS VARCHAR), 'x', '2024-01-01', NULL, FALSE, "
+        "9999999999999999.99, 170141183460469231731687303715884105727, 9223372036854775807 "
+        "FROM (VALUES (1e308), (-1e308), (5e-324), ('inf'::DOUBLE), ('-inf'::DOUBLE), ('nan'::DOUBLE), (-0.0), "
+        "(NULL)) AS t(v), range(20)",
+        "INSERT INTO people VALUES (99, 'south', -1e308, -2147483648, '-1e999', '', '2024-01-01', NULL, NULL, "
+        "-9999999999999999.99, -170141183460469231731687303715884105728, -9223372036854775808)",
+        "INSERT INTO orders SELECT 99, v, NULL, NULL FROM (VALUES (1e308), ('nan'::DOUBLE), (NULL)) AS t(v)",
+    ],
+    "nothing but NULL": ["INSERT INTO people(user_id) SELECT 99 FROM range(50)", "INSERT INTO orders(uid) VALUES (99)"],
+    "text that is no number": [
+        "INSERT INTO people(user_id, region, score, note, age) SELECT 99, r, s, s, 0 FROM (VALUES ('north'), ('')) "
+        "AS a(r), "
+        "(VALUES ('abc'), (''), ('nan'), ('1e500'), ('0x12'), ('\\'), ('%'), ('''; DROP TABLE people; --'), ('1' "
+        "|| repeat('0', 400))) AS b(s)",
+    ],
+    "dates beyond": [
+        "INSERT INTO people(user_id, region, day, moment, age) SELECT 99, 'east', d, t, 1 FROM (VALUES "
+        "('infinity'::DATE, 'infinity'::TIMESTAMP), ('-infinity'::DATE, '-infinity'::TIMESTAMP), "
+        "('5877642-06-25 (BC)'::DATE, '290309-12-22 (BC) 00:00:00'::TIMESTAMP), ('5881580-07-10'::DATE, "
+        "'294247-01-10 04:00:54'::TIMESTAMP), "
+        "('0001-01-01'::DATE, '9999-12-31 23:59:59'::TIMESTAMP), ('9999-12-31'::DATE, '0001-01-01'::TIMESTAMP)) AS "
+        "v(d, t)",
+        "INSERT INTO orders SELECT 99, 1, 'item', 'infinity'::DATE FROM range(5)",
+    ],
+    "one sum that cancels": [
+        "INSERT INTO people(user_id, region, income, age) SELECT 99, 'west', 200000, 0 FROM range(5000)",
+        "INSERT INTO people(user_id, region, price, age) SELECT 99, 'west', -10, 0 FROM range(5000)",
+    ],
+}
+
+
+def contents(plan: Plan, engine: DuckDBEngine, key: bytes) -> dict[tuple[Any, ...], dict[str, int]]:
+    """Return each group's numbers, by its keys."""
+    groups = exact_groups(plan, engine, ranking_key=key)
+    found = {group.keys: {"units": group.units, **group.sums} for group in groups}
+    assert len(found) == len(groups)  # each group once
+    return found
+
+
+def worst(plan: Plan, before: dict[Any, dict[str, int]], after: dict[Any, dict[str, int]]) -> tuple[int, list[str]]:
+    """Return in how many groups something changed, and which numbers changed by more than they may."""
+    ranges = {"units": (0, 1), **{release.name: (release.lower, release.upper) for release in plan.releases}}
+    changed, broken = 0, []
+    for keys in before.keys() | after.keys():
+        left, right = before.get(keys, {}), after.get(keys, {})
+        moves = {name: right.get(name, 0) - left.get(name, 0) for name in ranges}
+        changed += any(moves.values())
+        broken += [name for name, move in moves.items() if not ranges[name][0] <= move <= ranges[name][1]]
+    return changed, broken
+
+
+@pytest.mark.parametrize("name", INTRUDERS)
+def test_one_unit_changes_no_more_than_stated(
+    name: str, new_world: Callable[[], Any], described: Callable[..., Any], ranking_key: bytes
+) -> None:
+    connection = new_world()
+    engine = DuckDBEngine(connection=connection)
+    tables = described(engine)
+    all_limits = [Limits(max_groups=2, max_rows=1), Limits(max_groups=1, max_rows=3)]
+    plans = [plan_query(query, tables=tables, limits=limits) for query in QUERIES for limits in all_limits]
+    before = [contents(plan, engine, ranking_key) for plan in plans]
+    for statement in INTRUDERS[name]:
+        connection.execute(statement)
+    for plan, old in zip(plans, before, strict=True):
+        changed, broken = worst(plan, old, contents(plan, engine, ranking_key))
+        assert changed <= plan.max_groups, plan.columns
+        assert not broken, plan.columns
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    user=st.integers(0, 39), place=st.integers(0, len(QUERIES) - 1), groups=st.integers(1, 4), rows=st.integers(1, 4)
+)
+def test_anyone_may_leave(
+    user: int,
+    place: int,
+    groups: int,
+    rows: int,
+    new_world: Callable[[], Any],
+    described: Callable[..., Any],
+    ranking_key: bytes,
+) -> None:
+    connection = new_world()
+    engine = DuckDBEngine(connection=connection)
+    plan = plan_query(QUERIES[place], tables=described(engine), limits=Limits(max_groups=groups, max_rows=rows))
+    with_user = contents(plan, engine, ranking_key)
+    connection.execute(f"DELETE FROM people WHERE user_id = {user}")
+    connection.execute(f"DELETE FROM orders WHERE uid = {user}")
+    changed, broken = worst(plan, contents(plan, engine, ranking_key), with_user)
+    assert changed <= plan.max_groups
+    assert not broken
+
+
+DATES = st.dates() | st.none()
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["north", "south", "mars", "", "new", None]),
+        st.floats() | st.none(),
+        st.integers(-(2**31), 2**31 - 1) | st.none(),
+        st.one_of(st.none(), st.floats().map(str), st.text(max_size=3).filter(lambda text: "\0" not in text)),
+        st.sampled_from(["n0", "n1", "1", "x", None]),
+        DATES,
+        st.datetimes() | st.none(),
+        st.booleans() | st.none(),
+        st.decimals(-(10**15), 10**15, places=2) | st.none(),
+        st.integers(-(2**100), 2**100) | st.none(),
+        st.integers(-(2**63), 2**63 - 1) | st.none(),
+    ),
+    max_size=12,
+)
+
+
+ANY = given(rows=ROWS, amounts=st.lists(st.floats() | st.none(), max_size=6), groups=st.integers(1, 3))
+FIXED = [HealthCheck.function_scoped_fixture]
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=FIXED)
+@ANY
+def test_any_rows(
+    rows: list[Any], amounts: list[Any], groups: int, new_world: Callable[[], Any], catalog: Any, ranking_key: bytes
+) -> None:
+    check_any_rows(rows, amounts, groups, new_world, catalog, ranking_key)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None, suppress_health_check=FIXED)
+@ANY
+def test_any_rows_at_length(
+    rows: list[Any], amounts: list[Any], groups: int, new_world: Callable[[], Any], catalog: Any, ranking_key: bytes
+) -> None:
+    check_any_rows(rows, amounts, groups, new_world, catalog, ranking_key)
+
+
+def check_any_rows(
+    rows: list[Any], amounts: list[Any], groups: int, new_world: Callable[[], Any], catalog: Any, ranking_key: bytes
+) -> None:
+    connection = new_world()
+    engine = DuckDBEngine(connection=connection)
+    plans = [plan_query(query, tables=catalog, limits=Limits(max_groups=groups, max_rows=2)) for query in QUERIES]
+    before = [contents(plan, engine, ranking_key) for plan in plans]
+    for row in rows:
+        connection.execute(f"INSERT INTO people VALUES (99{', ?' * 11})", list(row))
+    for amount in amounts:
+        connection.execute("INSERT INTO orders VALUES (99, ?, 'item9', NULL)", [amount])
+    for plan, old in zip(plans, before, strict=True):
+        changed, broken = worst(plan, old, contents(plan, engine, ranking_key))
+        assert changed <= plan.max_groups, plan.columns
+        assert not broken, plan.columns
+
+
+def change_by_many_rows(plan: Plan, connection: Any, ranking_key: bytes) -> tuple[int, list[str]]:
+    engine = DuckDBEngine(connection=connection)
+    before = contents(plan, engine, ranking_key)
+    for statement in INTRUDERS["many rows in many groups"]:
+        connection.execute(statement)
+    return worst(plan, before, contents(plan, engine, ranking_key))
+
+
+def test_a_twin_without_the_limit_on_groups_is_caught(
+    monkeypatch: pytest.MonkeyPatch, connection: Any, planned: Callable[..., Plan], ranking_key: bytes
+) -> None:
+    plan = planned("SELECT note, COUNT(*) FROM people GROUP BY note", max_groups=2)
+    monkeypatch.setattr(bounded, "_kept", lambda *_: "SELECT * FROM hush_pairs")
+    changed, _ = change_by_many_rows(plan, connection, ranking_key)
+    assert changed > plan.max_groups
+
+
+def test_a_twin_that_clamps_rows_only_is_caught(
+    monkeypatch: pytest.MonkeyPatch, connection: Any, planned: Callable[..., Plan], ranking_key: bytes
+) -> None:
+    plan = planned("SELECT region, COUNT(*), SUM(income), AVG(age) FROM people GROUP BY region", max_groups=2)
+    monkeypatch.setattr(bounded, "_contribution", _total)
+    _, broken = change_by_many_rows(plan, connection, ranking_key)
+    assert {"a0", "a1", "a2", "a3"} <= set(broken)
+
+
+def test_a_twin_that_ranks_over_all_units_is_caught(
+    monkeypatch: pytest.MonkeyPatch, connection: Any, planned: Callable[..., Plan], ranking_key: bytes
+) -> None:
+    """Which groups of one unit are kept must not depend on others' rows."""
+    plan = planned("SELECT note, COUNT(*) FROM people GROUP BY note", max_groups=1)
+    popular = (
+        "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY u0 ORDER BY c DESC, k0) AS n FROM "
+        "(SELECT *, COUNT(*) OVER (PARTITION BY k0) AS c FROM hush_pairs) AS p) AS q WHERE n <= 1"
+    )
+    monkeypatch.setattr(bounded, "_kept", lambda *_: popular)
+    engine = DuckDBEngine(connection=connection)
+    before = contents(plan, engine, ranking_key)
+    connection.execute("INSERT INTO people(user_id, note) VALUES (99, 'n2')")  # ahead of n0, where it was level
+    changed, _ = worst(plan, before, contents(plan, engine, ranking_key))
+    assert changed > plan.max_groups
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_units_that_a_collation_takes_for_one_are_two(
+    exact: bool, monkeypatch: pytest.MonkeyPatch, connection: Any, ranking_key: bytes
+) -> None:
+    from hush.sql import Catalog, PrivateTable
+
+    if not exact:
+        twin = replace(dialects.DIALECTS["duckdb"], collate="")
+        monkeypatch.setattr(dialects, "DIALECTS", {"duckdb": twin})
+    connection.execute("CREATE TABLE visits(who VARCHAR COLLATE NOCASE, place VARCHAR)")
+    connection.execute("INSERT INTO visits VALUES ('ann', 'a'), ('ANN', 'b')")
+    engine = DuckDBEngine(connection=connection)
+    tables = Catalog({"visits": PrivateTable(columns=engine.columns("visits"), unit="who")})
+    plan = plan_query("SELECT place, COUNT(*) FROM visits GROUP BY place", tables=tables)
+    kept = len(exact_groups(plan, engine, ranking_key=ranking_key))
+    assert kept == (2 if exact else 1)
+
+
+@pytest.mark.parametrize("name", INTRUDERS)
+def test_leaves_of_quantile_trees_are_bounded(
+    name: str, connection: Any, engine: DuckDBEngine, planned: Callable[..., Plan], ranking_key: bytes
+) -> None:
+    texts = (
+        "SELECT MEDIAN(income) FROM people",
+        "SELECT note, QUANTILE_CONT(score, 0.9) FROM people GROUP BY note",
+        "SELECT region, MEDIAN(age) FROM people GROUP BY region",
+    )
+    plans = [planned(text, max_groups=2, max_rows=3) for text in texts]
+    before = [exact_leaves(plan, 0, engine, ranking_key=ranking_key) for plan in plans]
+    for statement in INTRUDERS[name]:
+        connection.execute(statement)
+    for plan, old in zip(plans, before, strict=True):
+        new = exact_leaves(plan, 0, engine, ranking_key=ranking_key)
+        moved = {keys for keys in old.keys() | new.keys() if old.get(keys) != new.get(keys)}
+        assert len(moved) <= plan.max_groups
+        for keys in moved:
+            left, right = old.get(keys, {}), new.get(keys, {})
+            assert sum(abs(right.get(leaf, 0) - left.get(leaf, 0)) for leaf in left.keys() | right.keys()) <= 3
+            assert all(0 <= leaf < plan.trees[0].leaves for leaf in right)
+
+
+def test_a_user_within_a_month(new_world: Callable[[], Any], described: Callable[..., Any], ranking_key: bytes) -> None:
+    """What is hidden is one user's rows of one month: all that are added here are of one."""
+    connection = new_world()
+    engine = DuckDBEngine(connection=connection)
+    tables = described(engine, time="day", window="month")
+    plan = plan_query(
+        "SELECT note, COUNT(*), SUM(age) FROM people GROUP BY note", tables=tables, limits=Limits(max_groups=2)
+    )
+    assert plan.units == 2
+    before = contents(plan, engine, ranking_key)
+    connection.execute(
+        "INSERT INTO people(user_id, note, age, day) SELECT 3, 'n' || (i % 9), 100, DATE '2025-06-01' + CAST(i % "
+        "30 AS INT) FROM range(90) AS t(i)"
+    )
+    changed, broken = worst(plan, before, contents(plan, engine, ranking_key))
+    assert 0 < changed <= 2
+    assert not broken
+    # A second month is a second unit.
+    connection.execute(
+        "INSERT INTO people(user_id, note, age, day) SELECT 3, 'z' || i, 1, '2026-01-01' FROM range(2) AS t(i)"
+    )
+    assert worst(plan, before, contents(plan, engine, ranking_key))[0] > 2

@@ -1,0 +1,243 @@
+"""Count how easy the package is to find one's way in: ``python tools/house.py [--json] [--walks]``.
+
+- Folders: how many Python files each has.
+- Cycles: sets of modules that import each other at run time.
+- Homonyms: class names that are defined in more than one module.
+- Public names: what the packages' ``__all__`` offer, each object once.
+- Vague locals: of the functions that bind a variable, the share with one that does not say what it holds.
+- Docstring and comment lines, for every 100 lines of code.
+- Namesakes: the share of modules with a test file of their name.
+- Walks (``--walks``): for five common tasks, how many functions run, in how many files, and how often the reader
+  changes file when reading them in the order of their first call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import collections
+import importlib
+import io
+import json
+import pkgutil
+import sys
+import tempfile
+import tokenize
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+VAGUE = frozenset({"found", "own", "each", "place", "places", "told", "kept", "one", "some"})
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def modules(source: Path) -> dict[str, Path]:
+    """Return every module of the package, and its file."""
+    names = {}
+    for path in sorted((source / "hush").rglob("*.py")):
+        parts = path.relative_to(source).with_suffix("").parts
+        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return names
+
+
+def imports(tree: ast.Module, known: set[str]) -> Iterator[str]:
+    """Yield the modules of the package that a module imports at run time, be it in functions; not those for types."""
+    pending: list[ast.AST] = list(tree.body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            pending += node.orelse
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                target = f"{node.module}.{alias.name}"
+                target = target if target in known else node.module
+                if target in known:
+                    yield target
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        pending += ast.iter_child_nodes(node)
+
+
+def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the sets of modules that reach each other."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        reached[start] = set()
+        pending = [start]
+        while pending:
+            for target in graph[pending.pop()]:
+                if target not in reached[start]:
+                    reached[start].add(target)
+                    pending.append(target)
+    together = {
+        frozenset(target for target in reached[start] if start in reached[target])
+        for start in graph
+        if start in reached[start]
+    }
+    return sorted(sorted(group) for group in together)
+
+
+def local_names(function: Function) -> set[str]:
+    """Return the names that a function binds, in comprehensions, too."""
+    return {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def docstring_lines(tree: ast.Module) -> int:
+    """Return how many lines docstrings take."""
+    total = 0
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, *Function.__args__)) and ast.get_docstring(node):
+            text = node.body[0]
+            total += text.end_lineno - text.lineno + 1  # type: ignore[operator]
+    return total
+
+
+def comment_and_code_lines(text: str) -> tuple[int, int]:
+    """Return how many lines have a comment, and how many have code that is no docstring."""
+    comments, code = set(), set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            comments.add(token.start[0])
+        elif token.type not in (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER):
+            code.update(range(token.start[0], token.end[0] + 1))
+    return len(comments), len(code) - docstring_lines(ast.parse(text))
+
+
+def public_names() -> dict[str, str]:
+    """Return each public object's shortest path, found through ``__all__`` of packages and public modules."""
+    import hush
+
+    paths: dict[Any, str] = {}
+    for info in pkgutil.walk_packages(hush.__path__, "hush."):
+        if any(part.startswith("_") for part in info.name.split(".")[1:]) or "_cuda" in info.name:
+            continue
+        module = importlib.import_module(info.name)
+        for name in getattr(module, "__all__", ()):
+            value = getattr(module, name)
+            identity = id(value)
+            path = f"{info.name}.{name}"
+            if identity not in paths or (path.count("."), path) < (paths[identity].count("."), paths[identity]):
+                paths[identity] = path
+    return {path: path.rpartition(".")[2] for path in sorted(paths.values())}
+
+
+def count(root: Path) -> dict[str, Any]:
+    """Return all the numbers that need no running."""
+    files = modules(root / "src")
+    texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+    trees = {name: ast.parse(text) for name, text in texts.items()}
+    folders = collections.Counter(str(path.parent.relative_to(root / "src")) for path in files.values())
+    classes = collections.Counter(
+        node.name
+        for tree in trees.values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    functions = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, Function)]
+    bound = [names for names in map(local_names, functions) if names]
+    vague = sum(bool(names & VAGUE) for names in bound)
+    docstrings = sum(docstring_lines(tree) for tree in trees.values())
+    comments, code = (sum(counts) for counts in zip(*map(comment_and_code_lines, texts.values()), strict=True))
+    tests = {path.stem.removeprefix("test_") for path in (root / "tests").rglob("test_*.py")}
+    leaves = [name.rpartition(".")[2].lstrip("_") for name, path in files.items() if path.stem != "__init__"]
+    return {
+        "files": len(files),
+        "largest folders": dict(folders.most_common(8)),
+        "folders of more than 15 files": sum(size > 15 for size in folders.values()),
+        "files with a leading underscore": sum(
+            path.stem.startswith("_") and not path.stem.startswith("__") for path in files.values()
+        ),
+        "cycles": cycles({name: set(imports(tree, set(files))) - {name} for name, tree in trees.items()}),
+        "homonyms": {name: times for name, times in sorted(classes.items()) if times > 1},
+        "functions": len(functions),
+        "functions with a vague local, %": round(100 * vague / len(bound), 1),
+        "docstring lines per 100 of code": round(100 * docstrings / code),
+        "comment lines per 100 of code": round(100 * comments / code, 1),
+        "modules with a test of their name, %": round(100 * sum(leaf in tests for leaf in leaves) / len(leaves)),
+    }
+
+
+def walk(task: Callable[[], object]) -> dict[str, int]:
+    """Run a task; count the functions of the package that it calls, their files, and the changes of file."""
+    seen: dict[tuple[str, int], None] = {}
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and "/src/hush/" in code.co_filename and not code.co_name.startswith("<"):
+            seen.setdefault((code.co_filename, code.co_firstlineno))
+
+    sys.setprofile(note)
+    try:
+        task()
+    finally:
+        sys.setprofile(None)
+    files = [file for file, _ in seen]
+    visited = {files[0]}
+    changes = back = 0
+    for before, after in zip(files, files[1:], strict=False):
+        if before != after:
+            changes += 1
+            back += after in visited
+        visited.add(after)
+    return {"functions": len(seen), "files": len(visited), "changes of file": changes, "of them back": back}
+
+
+def walks() -> dict[str, dict[str, int]]:
+    """Return the walks through five common tasks. Modules are loaded before."""
+    import numpy as np
+
+    import hush
+    from hush import accounting, audit, estimators
+    from hush.cli import main
+
+    with tempfile.TemporaryDirectory() as folder:
+        people = Path(folder, "people.csv")
+        rows = [f"{number % 500},{20 + number % 50},{('north', 'south')[number % 2]}" for number in range(2_000)]
+        people.write_text("\n".join(["id,age,region", *rows]) + "\n", encoding="utf-8")
+        ledger = hush.Ledger(f"sqlite:///{folder}/budget.db")
+        budget = ledger.dataset("people", epsilon=3.0, delta=1e-6, unit="user")
+        table = hush.table(str(people), unit="id", bounds={"age": (0, 100)}, keys={"region": ["north", "south"]})
+        query = "SELECT region, COUNT(*) AS n, AVG(age) AS age FROM people GROUP BY region"
+        x = np.random.default_rng(0).uniform(-1, 1, size=(400, 3))
+        scores = x[:, 0]
+        model = estimators.PrivateLinearRegression(epsilon=1.0, delta=1e-6, data_norm=2.0, target_bounds=(-1, 1))
+
+        def train() -> None:
+            main(["train", "digits", "--epsilon", "3", "--epochs", "1", "--output", f"{folder}/run", "--quiet"])
+
+        tasks: dict[str, Callable[[], object]] = {
+            "train": train,
+            "sql with a ledger": lambda: table.sql(query, epsilon=1.0, budget=budget),
+            "epsilon": lambda: accounting.epsilon(
+                noise_multiplier=1.0, sampling_rate=0.01, num_steps=1_000, delta=1e-5
+            ),
+            "audit": lambda: audit.audit_scores(scores[:200], scores[200:], delta=0.0),
+            "estimator fit": lambda: model.fit(x, x[:, 0]),
+        }
+        return {name: walk(task) for name, task in tasks.items()}
+
+
+def main_counts() -> None:
+    """Print the counts."""
+    parser = argparse.ArgumentParser(description="Count how easy the package is to find one's way in.")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the repository to count")
+    parser.add_argument("--walks", action="store_true", help="run the five walks, too (a minute)")
+    options = parser.parse_args()
+    counts = count(options.root)
+    if options.root == ROOT:
+        counts["public names"] = len(public_names())
+    if options.walks:
+        counts["walks"] = walks()
+    if options.json:
+        print(json.dumps(counts, indent=2))
+        return
+    for name, value in counts.items():
+        print(f"{name}: {value}")
+
+
+if __name__ == "__main__":
+    main_counts()
