@@ -110,12 +110,12 @@ def _hush_event(phases: list[Phase]) -> Any:
     from hush import accounting as acc
 
     make: dict[str, Callable[..., Any]] = {
-        "sg": lambda q, sigma: acc.PoissonSampled(acc.Gaussian(sigma), q),
-        "lap": acc.Laplace,
-        "sublap": lambda q, scale: acc.PoissonSampled(acc.Laplace(scale), q),
-        "rr": acc.RandomizedResponse,
+        "sg": lambda q, sigma: acc.PoissonSampledEvent(acc.GaussianEvent(sigma), q),
+        "lap": acc.LaplaceEvent,
+        "sublap": lambda q, scale: acc.PoissonSampledEvent(acc.LaplaceEvent(scale), q),
+        "rr": acc.RandomizedResponseEvent,
     }
-    return acc.Composed(tuple(acc.SelfComposed(make[kind](*rest[:-1]), rest[-1]) for kind, *rest in phases))
+    return acc.ComposedEvent(tuple(acc.SelfComposedEvent(make[kind](*rest[:-1]), rest[-1]) for kind, *rest in phases))
 
 
 def _dp_event(phases: list[Phase]) -> Any:

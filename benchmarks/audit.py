@@ -31,7 +31,7 @@ import numpy as np
 
 from hush import audit
 from hush.audit import testers
-from hush.randomness import Source, TestSource
+from hush.randomness import RandomSource, TestSource
 
 try:
     from jax_privacy import auditing
@@ -54,7 +54,7 @@ class Workload:
 
     name: str
     count: int
-    method: audit.Method
+    method: audit.BoundMethod
     rule: audit.ThresholdRule
     peer: Callable[[Any], float] | None
 
@@ -99,7 +99,7 @@ def workloads() -> list[Workload]:
     ]
 
 
-def laplace(shift: float, source: Source, count: int) -> Any:
+def laplace(shift: float, source: RandomSource, count: int) -> Any:
     """A mechanism of epsilon 1, drawn by NumPy: what is timed is the tester."""
     return shift + np.random.default_rng(source.words(4)).laplace(size=count)
 

@@ -72,7 +72,7 @@ def ways(batch: int) -> dict[str, dict[str, Any]]:
         "shuffled epochs": {"sampling": ShuffledEpochs(batch)},
         "in order": {"sampling": InOrder(batch)},
         "balls in bins": {"sampling": BallsInBins(batch)},
-        "users of 4 examples": {"batch_size": batch // 4, "unit": Users(torch.arange(EXAMPLES) // 4, max_examples=4)},
+        "users of 4 examples": {"batch_size": batch // 4, "unit": Users(torch.arange(EXAMPLES) // 4, rows_per_unit=4)},
         "micro-batches of 8": {"sampling": FixedSize(batch), "contribution": Microbatches(8)},
         "augmented, 4 times": {"batch_size": batch // 4, "contribution": Augmented(4)},
         "projected, 5": {"batch_size": batch, "contribution": Projected(5)},

@@ -25,7 +25,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hush.accounting import Event, Gaussian, Laplace, PoissonSampled, SelfComposed
+from hush.accounting import Event, GaussianEvent, LaplaceEvent, PoissonSampledEvent, SelfComposedEvent
 from hush.accounting.budget import Charge
 from hush.ledger import Dataset, Ledger
 
@@ -33,10 +33,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "ledger.json"
 CHARGES_BAR, READ_OUT_BAR = 500.0, 0.050
 MIXED: tuple[Event, ...] = (
-    Laplace(1e4),
-    Laplace(2e4),
-    Gaussian(1e4),
-    SelfComposed(PoissonSampled(Gaussian(50.0), 0.001), 10),
+    LaplaceEvent(1e4),
+    LaplaceEvent(2e4),
+    GaussianEvent(1e4),
+    SelfComposedEvent(PoissonSampledEvent(GaussianEvent(50.0), 0.001), 10),
 )
 
 

@@ -88,7 +88,7 @@ def ask(session: Any, path: str, partitions: int, label: str) -> int:
         )
         for name in ("cold", "warm"):
             with phase(session, f"{label}/{name}/{turn}"):
-                people.sql(QUESTION, epsilon=1.0, max_groups=MAX_GROUPS, max_rows=MAX_ROWS)
+                people.sql(QUESTION, epsilon=1.0, groups_per_unit=MAX_GROUPS, rows_per_unit=MAX_ROWS)
         views = session.sparkContext._jsc.sc().getRDDStorageInfo()  # those of earlier turns may still be there
         held = max((info.id(), info.memSize() + info.diskSize()) for info in views)[1]
         people.forget()
@@ -214,7 +214,7 @@ def main() -> None:
         "commit": commit,
         "versions": {"python": platform.python_version(), "pyspark": pyspark.__version__, "hush": hush.__version__},
         "question": QUESTION,
-        "limits": {"max_groups": MAX_GROUPS, "max_rows": MAX_ROWS},
+        "limits": {"groups_per_unit": MAX_GROUPS, "rows_per_unit": MAX_ROWS},
         "measured": measured,
         "on_paper": {"cluster": PAPER, **paper},
     }

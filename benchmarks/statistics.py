@@ -49,8 +49,8 @@ QUESTION: dict[str, Any] = {
     "groups": 50,
     "low": 0,
     "high": 100,
-    "max_groups": 5,
-    "max_rows": 3,
+    "groups_per_unit": 5,
+    "rows_per_unit": 3,
 }
 MILLION = 1_000_000
 USERS = 200_000

@@ -27,7 +27,15 @@ import torch
 from common import DELTA, Images, Row, Settings, accuracy, figure, load, main, mark, measure, sgd, train
 from torch import Tensor, nn
 
-from hush.accounting import Composed, Event, Gaussian, PldAccountant, PoissonSampled, SelfComposed, calibrate_noise
+from hush.accounting import (
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    PldAccountant,
+    PoissonSampledEvent,
+    SelfComposedEvent,
+    calibrate_noise,
+)
 from hush.mechanisms import Gaussian as GaussianMechanism
 
 STEPS_OF_PIXELS = 4096.0
@@ -109,8 +117,8 @@ def step_noise(recipe: Recipe, num_examples: int) -> float:
         return recipe.noise
 
     def both(noise: float) -> Event:
-        step = PoissonSampled(Gaussian(noise), recipe.lot / num_examples)
-        return Composed((Gaussian(recipe.pca_noise), SelfComposed(step, recipe.num_steps)))
+        step = PoissonSampledEvent(GaussianEvent(noise), recipe.lot / num_examples)
+        return ComposedEvent((GaussianEvent(recipe.pca_noise), SelfComposedEvent(step, recipe.num_steps)))
 
     return calibrate_noise(epsilon=recipe.epsilon, delta=DELTA, template=both)
 
@@ -121,7 +129,7 @@ def private_directions(images: Tensor, recipe: Recipe) -> tuple[Tensor, Event]:
     moments = (rows.T @ rows).numpy() / STEPS_OF_PIXELS**2  # whole numbers below 2^53: exact in any order
     upper = np.triu_indices(len(moments))
     scale = np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
-    alone = PldAccountant().compose(Gaussian(recipe.pca_noise)).epsilon(DELTA)
+    alone = PldAccountant().compose(GaussianEvent(recipe.pca_noise)).epsilon(DELTA)
     mechanism = GaussianMechanism(
         epsilon=alone * (1 + 1e-6),
         delta=DELTA,

@@ -32,10 +32,10 @@ from scipy.optimize import brentq
 from torch import Tensor, nn
 
 from hush.accounting import (
-    Gaussian,
+    GaussianEvent,
     PldAccountant,
     RdpAccountant,
-    SelfComposed,
+    SelfComposedEvent,
     ZcdpAccountant,
     advanced_composition,
     calibrate_noise,
@@ -142,8 +142,8 @@ def advanced(epsilon: float, steps: int) -> float:
 
 
 def composed(accountant: Any, epsilon: float, steps: int) -> float:
-    def event(noise: float) -> SelfComposed:
-        return SelfComposed(Gaussian(noise), steps)
+    def event(noise: float) -> SelfComposedEvent:
+        return SelfComposedEvent(GaussianEvent(noise), steps)
 
     return calibrate_noise(epsilon=epsilon, delta=DELTA, accountant=accountant, template=event)
 

@@ -42,7 +42,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.svm import SVC
 from torch import Tensor
 
-from hush.estimators.pate import Aggregator, Answers, ConfidentGNMax, CostReport, GNMax, LNMax, PATEClassifier
+from hush.estimators.pate import ConfidentGNMax, CostReport, GNMax, LNMax, PATEClassifier, VoteAggregator, VoteAnswers
 from hush.estimators.pate.costs import raw_cost
 from hush.estimators.pate.report import converted
 from hush.training.scattering import Scattering
@@ -58,7 +58,7 @@ class Experiment:
     """What is asked, and by whom it is answered."""
 
     name: str
-    aggregator: Aggregator
+    aggregator: VoteAggregator
     questions: int
     published: str = ""
     target: float | None = None
@@ -212,12 +212,12 @@ class Seen:
     places: Any = ()
     labels: Any = ()
 
-    def cost(self, aggregator: Aggregator, asked: np.ndarray, teachers: int) -> float:
+    def cost(self, aggregator: VoteAggregator, asked: np.ndarray, teachers: int) -> float:
         """Return epsilon by the votes, not sanitised, at the best order: as in the papers."""
         votes = np.stack(self.votes)
         counts = np.stack([(votes == one).sum(axis=0) for one in range(CLASSES)], axis=1)
         consulted = np.isin(asked, self.places)
-        answers = Answers(np.where(consulted, 0, -1), consulted, len(asked), 0)  # type: ignore[arg-type]
+        answers = VoteAnswers(np.where(consulted, 0, -1), consulted, len(asked), 0)  # type: ignore[arg-type]
         found = []
         for order in ORDERS:
             raw = raw_cost(counts, answers, aggregator, num_teachers=teachers, order=order, beta=0.01)

@@ -31,8 +31,8 @@ import torch
 from common import DELTA, Images, Row, Settings, accuracy, figure, load, main, measure, sgd, train, train_plainly
 from torch import Tensor, nn
 
-from hush.accounting import Gaussian, PldAccountant, PoissonSampled
-from hush.training import FixedSize, Microbatches, Plan, Projected
+from hush.accounting import GaussianEvent, PldAccountant, PoissonSampledEvent
+from hush.training import FixedSize, Microbatches, Projected, TrainingPlan
 
 EPSILON, BATCH, NUM_STEPS, CLIP_NORM = 2.0, 256, 150, 0.5
 Optimizer = Callable[[nn.Module], torch.optim.Optimizer]
@@ -123,9 +123,9 @@ def plainly(settings: Settings, mnist: Images) -> Row:
     return replace(row, note=_note(found))
 
 
-def naive_epsilon(plan: Plan) -> float:
+def naive_epsilon(plan: TrainingPlan) -> float:
     """Return what the noise would cost on a Poisson sample's sum, if one example moved it by C at most."""
-    step = PoissonSampled(Gaussian(plan.noise_on_sum(0)), plan.sampling_rate)
+    step = PoissonSampledEvent(GaussianEvent(plan.noise_on_sum(0)), plan.sampling_rate)
     return PldAccountant().compose(step, plan.num_steps).epsilon(DELTA)
 
 

@@ -18,7 +18,7 @@ import torch
 from common import DELTA, PIXEL_MEANS, Images, Row, Settings, figure, load, main, mark, measure
 from numpy.typing import NDArray
 
-from hush.accounting import Gaussian, PldAccountant, PoissonSampled, RdpAccountant, epsilon
+from hush.accounting import GaussianEvent, PldAccountant, PoissonSampledEvent, RdpAccountant, epsilon
 from hush.guarantee import Relation
 
 REPORTED = {  # sigma: accuracy and epsilon, as the report states them
@@ -47,7 +47,7 @@ def claimed(sigma: float) -> float:
     It would hold if each example's gradient were clipped to C, noise of sigma C were added to their sum, and batches
     were Poisson samples. None of the three is so in the report's code.
     """
-    return RdpAccountant().compose(PoissonSampled(Gaussian(sigma), RATE), NUM_STEPS).epsilon(DELTA)
+    return RdpAccountant().compose(PoissonSampledEvent(GaussianEvent(sigma), RATE), NUM_STEPS).epsilon(DELTA)
 
 
 def if_sampled(sigma: float) -> float:
@@ -77,7 +77,7 @@ def as_it_ran(sigma: float) -> float:
     (the accountant doubles it). These (20.3 and 10.5) are the numbers that may be stated of the report's models.
     """
     accountant = PldAccountant(relation=Relation.REPLACE)
-    return accountant.compose(Gaussian(sigma / NATURAL_SENSITIVITY), EPOCHS).epsilon(DELTA)
+    return accountant.compose(GaussianEvent(sigma / NATURAL_SENSITIVITY), EPOCHS).epsilon(DELTA)
 
 
 def run(settings: Settings) -> list[Row]:

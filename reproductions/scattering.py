@@ -46,7 +46,15 @@ from common import (
 )
 from torch import Tensor, nn
 
-from hush.accounting import Composed, Event, Gaussian, PldAccountant, PoissonSampled, SelfComposed, calibrate_noise
+from hush.accounting import (
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    PldAccountant,
+    PoissonSampledEvent,
+    SelfComposedEvent,
+    calibrate_noise,
+)
 from hush.mechanisms import Gaussian as GaussianMechanism
 from hush.training import Automatic, Clipping, Flat, scattering
 from hush.training.scattering import Scattering, features
@@ -135,7 +143,7 @@ def _row(settings: Settings, name: str, data: Scattered, epsilon: float, recipe:
 def once(data: Scattered, epsilon: float, recipe: Recipe) -> tuple[float, float]:
     """Train once; return the accuracy of the averaged weights, and the epsilon of all that was released."""
     size = data.x.shape[1]
-    spent: Event = Composed(())
+    spent: Event = ComposedEvent(())
     model: nn.Module = linear(size)
     if recipe.mean_noise is not None:
         mean, spent = private_mean(data.x, recipe.mean_noise)
@@ -163,8 +171,8 @@ def _budget(recipe: Recipe, num_examples: int, epsilon: float) -> dict[str, floa
         return {"epsilon": epsilon}
 
     def both(noise: float) -> Event:
-        step = PoissonSampled(Gaussian(noise), recipe.batch_size / num_examples)
-        return Composed((Gaussian(mean_noise), SelfComposed(step, recipe.num_steps)))
+        step = PoissonSampledEvent(GaussianEvent(noise), recipe.batch_size / num_examples)
+        return ComposedEvent((GaussianEvent(mean_noise), SelfComposedEvent(step, recipe.num_steps)))
 
     return {"noise_multiplier": calibrate_noise(epsilon=epsilon, delta=DELTA, template=both)}
 
@@ -184,7 +192,7 @@ class Centred(nn.Module):
 def private_mean(x: Tensor, noise_multiplier: float) -> tuple[Tensor, Event]:
     """Return the mean of rows, with Gaussian noise on their sum, and what was released; their number is public."""
     size = x.shape[1]
-    alone = PldAccountant().compose(Gaussian(noise_multiplier)).epsilon(DELTA)
+    alone = PldAccountant().compose(GaussianEvent(noise_multiplier)).epsilon(DELTA)
     mechanism = GaussianMechanism(
         epsilon=alone * (1 + 1e-6), delta=DELTA, sensitivity=1.0, size=size, noise_multiplier=noise_multiplier
     )

@@ -11,13 +11,13 @@ import numpy as np
 
 from hush import mechanisms as m
 from hush.guarantee import Relation
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 REPLACE = Relation.REPLACE
 HOSTILE = (math.nan, math.inf, -math.inf, 1.7e308, -1.7e308, 0.0, 5e-324)
 
 
-def ask_all(mechanism: Any, values: Any, source: Source | None) -> list[Any]:
+def ask_all(mechanism: Any, values: Any, source: RandomSource | None) -> list[Any]:
     """Ask a sparse vector session until it is over."""
     session = mechanism.start(10.0, source)
     answers = []
@@ -33,20 +33,20 @@ class Row:
     """A mechanism, how to run it on data, ordinary data, and hostile data that must be answered all the same."""
 
     mechanism: m.Mechanism
-    run: Callable[[Any, Any, Source | None], Any]
+    run: Callable[[Any, Any, RandomSource | None], Any]
     data: Any
     hostile: tuple[Any, ...]
 
 
-def _release(mechanism: Any, data: Any, source: Source | None) -> Any:
+def _release(mechanism: Any, data: Any, source: RandomSource | None) -> Any:
     return mechanism.release(data, source).value
 
 
-def _release_two(mechanism: Any, data: Any, source: Source | None) -> Any:
+def _release_two(mechanism: Any, data: Any, source: RandomSource | None) -> Any:
     return mechanism.release(*data, source).value
 
 
-def _median(mechanism: Any, data: Any, source: Source | None) -> Any:
+def _median(mechanism: Any, data: Any, source: RandomSource | None) -> Any:
     return mechanism.median(data, source).value
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.accounting import Event, events
-from hush.randomness import Source, TestSource
+from hush.randomness import RandomSource, TestSource
 from hush.statistics import NoisePlan
 from hush.statistics.noise import selection as selection
 
@@ -41,15 +41,15 @@ class Exact:
     event: Event
 
 
-def exact(ask: Callable[[Source], Any]) -> Exact:
+def exact(ask: Callable[[RandomSource], Any]) -> Exact:
     """Run a statistic without noise; of private groups, all are told."""
     seen: list[tuple[NoisePlan, NDArray[np.int64]]] = []
 
-    def release(plan: NoisePlan, totals: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+    def release(plan: NoisePlan, totals: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
         seen.append((plan, totals.copy()))
         return totals.copy()
 
-    def everything(plan: Any, num_users: NDArray[np.int64], source: Source) -> NDArray[np.bool_]:
+    def everything(plan: Any, num_users: NDArray[np.int64], source: RandomSource) -> NDArray[np.bool_]:
         return num_users > 0
 
     with ExitStack() as stack:
@@ -75,22 +75,22 @@ def excess(first: Exact, second: Exact) -> float:
     moves = [first.totals.get(key, empty).astype(object) - second.totals.get(key, empty).astype(object) for key in keys]
     change = np.array(moves, dtype=np.float64).reshape(len(keys), len(empty)) / first.plan.scales
     noises = _noises(first.event)
-    if isinstance(noises[0], events.Gaussian):
+    if isinstance(noises[0], events.GaussianEvent):
         return float(np.sqrt(np.square(change).sum())) * noises[0].noise_multiplier - 1
     # Every part of a Laplace event is a block, with its own scale.
     result, column = -math.inf, 0
     for part, block in zip(noises, first.plan.blocks, strict=True):
         moved = float(np.abs(change[:, column : column + block.columns]).sum())
-        scale = part.scale if isinstance(part, events.Laplace) else part.scale / part.sensitivity
+        scale = part.scale if isinstance(part, events.LaplaceEvent) else part.scale / part.sensitivity
         result, column = max(result, moved * scale - 1), column + block.columns
     return result
 
 
 def _noises(event: Event) -> list[Any]:
     """Return the events of blocks; the choice of groups is not among them."""
-    if isinstance(event, events.Composed):
+    if isinstance(event, events.ComposedEvent):
         return [part for one in event.events for part in _noises(one)]
-    return [] if isinstance(event, events.ApproximateDP) else [event]
+    return [] if isinstance(event, events.ApproximateDPEvent) else [event]
 
 
 def _no_interval(tail: Any, noisy: NDArray[np.float64], *rest: Any, **more: Any) -> tuple[Any, Any]:

@@ -48,7 +48,7 @@ def priced(table: hush.sql.Table, question: Question) -> Answer:
 
 
 def spent(question: Question) -> dict[str, Any]:
-    limits = {"max_groups": question.max_groups, "max_rows": question.max_rows}
+    limits = {"groups_per_unit": question.groups_per_unit, "rows_per_unit": question.rows_per_unit}
     return {"epsilon": question.epsilon, "delta": question.delta, **limits}
 
 

@@ -31,8 +31,8 @@ def prepare(question: Question) -> tuple[Any, dict[str, Any]]:
         bounds = int(question.low), int(question.high)
         found = (
             context.query()
-            .truncate_per_group(question.max_rows, by=["g"])
-            .truncate_num_groups(question.max_groups, by=["g"], keep="first")
+            .truncate_per_group(question.rows_per_unit, by=["g"])
+            .truncate_num_groups(question.groups_per_unit, by=["g"], keep="first")
             .group_by("g")
             .agg(dp.len(), pl.col("value").fill_null(0).dp.sum(bounds))
             .with_keys(keys)

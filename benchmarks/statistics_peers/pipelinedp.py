@@ -14,8 +14,8 @@ def prepare(question: Question) -> tuple[Any, dict[str, Any]]:
     parameters = pipeline_dp.AggregateParams(
         metrics=[pipeline_dp.Metrics.COUNT, pipeline_dp.Metrics.SUM, pipeline_dp.Metrics.MEAN],
         noise_kind=pipeline_dp.NoiseKind.GAUSSIAN if gaussian else pipeline_dp.NoiseKind.LAPLACE,
-        max_partitions_contributed=question.max_groups,
-        max_contributions_per_partition=question.max_rows,
+        max_partitions_contributed=question.groups_per_unit,
+        max_contributions_per_partition=question.rows_per_unit,
         min_value=question.low,
         max_value=question.high,
     )

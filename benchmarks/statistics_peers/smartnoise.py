@@ -23,7 +23,11 @@ def metadata(question: Question) -> dict[str, Any]:
         "g": {"type": "int"},
         "value": {"type": "int", "lower": int(question.low), "upper": int(question.high)},
     }
-    limits = {"max_ids": question.max_groups * question.max_rows, "sample_max_ids": True, "censor_dims": False}
+    limits = {
+        "max_ids": question.groups_per_unit * question.rows_per_unit,
+        "sample_max_ids": True,
+        "censor_dims": False,
+    }
     return {"": {"db": {"data": {**limits, "row_privacy": False, "clamp_counts": False, **columns}}}}
 
 

@@ -44,8 +44,8 @@ def prepare(question: Question) -> tuple[Any, dict[str, Any]]:
         )
         limited = (
             QueryBuilder("data")
-            .enforce(MaxGroupsPerID("g", question.max_groups))
-            .enforce(MaxRowsPerGroupPerID("g", question.max_rows))
+            .enforce(MaxGroupsPerID("g", question.groups_per_unit))
+            .enforce(MaxRowsPerGroupPerID("g", question.rows_per_unit))
             .groupby(keys)
         )
         half = PureDPBudget(question.epsilon / 2)

@@ -30,8 +30,8 @@ class Question:
     groups: int
     low: float
     high: float
-    max_groups: int
-    max_rows: int
+    groups_per_unit: int
+    rows_per_unit: int
     variant: str = ""  # which noise, where a peer has several; for hush: cold or warm
 
     @property

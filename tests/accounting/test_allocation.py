@@ -11,18 +11,18 @@ from scipy.integrate import quad
 from scipy.special import ndtr
 
 from hush.accounting import (
-    BallsInBins,
-    Composed,
+    BallsInBinsEvent,
+    ComposedEvent,
     Event,
-    Gaussian,
+    GaussianEvent,
     GdpAccountant,
-    Group,
-    Laplace,
-    Parallel,
+    GroupEvent,
+    LaplaceEvent,
+    ParallelEvent,
     PldAccountant,
-    PoissonSampled,
+    PoissonSampledEvent,
     RdpAccountant,
-    SelfComposed,
+    SelfComposedEvent,
     ZcdpAccountant,
 )
 from hush.accounting.losses.allocation import MIN_NOISE, AllocationProfile, _curve, _sum_law
@@ -40,7 +40,7 @@ def epsilon(event: Event, delta: float) -> float:
 
 
 def epochs(sigma: float, bins: int, count: int = 1) -> Event:
-    return SelfComposed(BallsInBins(Gaussian(sigma), bins), count)
+    return SelfComposedEvent(BallsInBinsEvent(GaussianEvent(sigma), bins), count)
 
 
 def summand(normal: float | np.ndarray, sigma: float) -> np.ndarray:
@@ -109,12 +109,12 @@ def test_a_single_summand_is_a_gaussian(sigma: float, reverse: bool) -> None:
 @pytest.mark.parametrize("sigma", [0.4, 1.0, 10.0])
 def test_one_bin_is_a_gaussian(sigma: float, count: int) -> None:
     for delta in (1e-12, 1e-6, 1e-3):
-        assert epsilon(epochs(sigma, 1, count), delta) == epsilon(SelfComposed(Gaussian(sigma), count), delta)
+        assert epsilon(epochs(sigma, 1, count), delta) == epsilon(SelfComposedEvent(GaussianEvent(sigma), count), delta)
 
 
 def test_with_hardly_any_noise_bins_do_not_help() -> None:
-    assert epsilon(epochs(MIN_NOISE / 2, 100), 1e-6) == epsilon(Gaussian(MIN_NOISE / 2), 1e-6)
-    assert epsilon(epochs(MIN_NOISE, 100), 1e-6) < epsilon(Gaussian(MIN_NOISE), 1e-6)
+    assert epsilon(epochs(MIN_NOISE / 2, 100), 1e-6) == epsilon(GaussianEvent(MIN_NOISE / 2), 1e-6)
+    assert epsilon(epochs(MIN_NOISE, 100), 1e-6) < epsilon(GaussianEvent(MIN_NOISE), 1e-6)
 
 
 SUMS = [(0.4, 10), (0.4, 10_000), (0.7, 777), (1.0, 100), (1.0, 9_999), (2.0, 31), (5.0, 1_000), (10.0, 10_000)]
@@ -220,7 +220,9 @@ class TestPoissonTwin:
 
     def test_a_simulation_refutes_it(self) -> None:
         draws = 100_000
-        claimed = epsilon(SelfComposed(PoissonSampled(Gaussian(self.sigma), 1 / self.bins), self.bins), self.delta)
+        claimed = epsilon(
+            SelfComposedEvent(PoissonSampledEvent(GaussianEvent(self.sigma), 1 / self.bins), self.bins), self.delta
+        )
         both = simulate(self.sigma, self.bins, 1, draws)
         # 0.536, with a standard deviation of 0.0016.
         assert max(mean_excess(losses, claimed) for losses in both) > self.delta + slack(self.delta, draws)
@@ -228,7 +230,9 @@ class TestPoissonTwin:
         assert max(mean_excess(losses, right) for losses in both) <= self.delta + slack(self.delta, draws)
 
     def test_the_certified_lower_bound_refutes_it(self) -> None:
-        claimed = epsilon(SelfComposed(PoissonSampled(Gaussian(self.sigma), 1 / self.bins), self.bins), self.delta)
+        claimed = epsilon(
+            SelfComposedEvent(PoissonSampledEvent(GaussianEvent(self.sigma), 1 / self.bins), self.bins), self.delta
+        )
         lower, _ = PldAccountant().compose(epochs(self.sigma, self.bins)).interval(self.delta)
         assert lower > 1.5 * claimed
 
@@ -236,10 +240,10 @@ class TestPoissonTwin:
         ("sigma", "bins", "count"), [(1.0, 100, 1), (1.0, 100, 10), (0.5, 1000, 1), (2.0, 100, 100)]
     )
     def test_at_small_deltas_it_is_looser(self, sigma: float, bins: int, count: int) -> None:
-        steps = SelfComposed(PoissonSampled(Gaussian(sigma), 1 / bins), bins * count)
+        steps = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(sigma), 1 / bins), bins * count)
         here = epsilon(epochs(sigma, bins, count), 1e-6)
         assert here <= epsilon(steps, 1e-6)
-        assert here <= epsilon(SelfComposed(Gaussian(sigma), count), 1e-6)
+        assert here <= epsilon(SelfComposedEvent(GaussianEvent(sigma), count), 1e-6)
         assert here >= 0.85 * epsilon(steps, 1e-6)
 
 
@@ -297,7 +301,7 @@ class TestLaws:
 
 
 class TestRefusals:
-    EVENT = BallsInBins(Gaussian(1.0), 10)
+    EVENT = BallsInBinsEvent(GaussianEvent(1.0), 10)
 
     @pytest.mark.parametrize("accountant", [RdpAccountant, ZcdpAccountant, GdpAccountant])
     def test_other_accountants(self, accountant: type) -> None:
@@ -308,16 +312,18 @@ class TestRefusals:
         with pytest.raises(Unsupported, match="balls-in-bins gaussian under the relation 'replace'"):
             PldAccountant(relation=Relation.REPLACE).compose(self.EVENT)
         with pytest.raises(Unsupported, match="a group of 2"):
-            PldAccountant().compose(Group(self.EVENT, 2))
+            PldAccountant().compose(GroupEvent(self.EVENT, 2))
 
     @pytest.mark.parametrize(
-        "inner", [Laplace(1.0), Composed((Gaussian(1.0),)), PoissonSampled(Gaussian(1.0), 0.1)], ids=lambda e: e.kind
+        "inner",
+        [LaplaceEvent(1.0), ComposedEvent((GaussianEvent(1.0),)), PoissonSampledEvent(GaussianEvent(1.0), 0.1)],
+        ids=lambda e: e.kind,
     )
     def test_other_mechanisms(self, inner: Event) -> None:
         with pytest.raises(Unsupported, match=f"balls-in-bins {inner.kind}"):
-            PldAccountant().compose(BallsInBins(inner, 10))
+            PldAccountant().compose(BallsInBinsEvent(inner, 10))
 
     def test_a_part_is_left_and_entered_even_when_records_are_replaced(self) -> None:
         # Staying in one's part is a replacement, which is refused.
         with pytest.raises(Unsupported, match="balls-in-bins"):
-            PldAccountant(relation=Relation.REPLACE).compose(Parallel((self.EVENT, Gaussian(1.0))))
+            PldAccountant(relation=Relation.REPLACE).compose(ParallelEvent((self.EVENT, GaussianEvent(1.0))))

@@ -13,21 +13,21 @@ from scipy.optimize import minimize_scalar
 from accounting_tables import golden
 from hush import accounting as hush
 from hush.accounting import (
-    ApproximateDP,
+    ApproximateDPEvent,
     Event,
-    Gaussian,
+    GaussianEvent,
     GdpAccountant,
-    Laplace,
+    LaplaceEvent,
     PldAccountant,
-    PoissonSampled,
+    PoissonSampledEvent,
     PureFilter,
     RdpAccountant,
-    SelfComposed,
+    SelfComposedEvent,
     calibrate_noise,
 )
 from hush.accounting.losses.lattice import corner_masses, curve_values, loss_range
 from hush.accounting.losses.pairs import Change, Direction, alternatives
-from hush.accounting.losses.profile import Pair
+from hush.accounting.losses.profile import DominatingPair
 from hush.errors import BudgetExceeded
 from hush.guarantee import Bound, Relation
 
@@ -42,11 +42,11 @@ class Problem:
 
     @property
     def event(self) -> Event:
-        return SelfComposed(PoissonSampled(Gaussian(self.sigma), self.rate), self.count)
+        return SelfComposedEvent(PoissonSampledEvent(GaussianEvent(self.sigma), self.rate), self.count)
 
-    def pair(self, direction: Direction = Direction.REMOVE) -> Pair:
+    def pair(self, direction: Direction = Direction.REMOVE) -> DominatingPair:
         change = Change(direction, Relation.ADD_OR_REMOVE)
-        (option,) = alternatives(PoissonSampled(Gaussian(self.sigma), self.rate), change)
+        (option,) = alternatives(PoissonSampledEvent(GaussianEvent(self.sigma), self.rate), change)
         return next(iter(option))
 
 
@@ -60,7 +60,7 @@ def holds(upper_delta: Callable[[float], float], problem: str) -> bool:
     return all(delta * (1 - 1e-9) <= upper_delta(epsilon) <= delta * 1.01 for epsilon, delta in curve)
 
 
-def losses(pair: Pair, spacing: float) -> tuple[np.ndarray, np.ndarray]:
+def losses(pair: DominatingPair, spacing: float) -> tuple[np.ndarray, np.ndarray]:
     low, high = loss_range(pair, 1e-22)
     points = np.arange(-math.ceil(-low / spacing), math.ceil(high / spacing) + 1) * spacing
     return points, np.full(len(points) - 1, spacing)
@@ -120,7 +120,7 @@ class CountIgnored(PldAccountant):
     """Twin: a composed event's count is read for some mechanisms, and 1 for Laplace."""
 
     def compose(self, event: Event, count: int = 1):  # type: ignore[no-untyped-def]
-        return super().compose(event, 1 if isinstance(event, Laplace) else count)
+        return super().compose(event, 1 if isinstance(event, LaplaceEvent) else count)
 
 
 def test_a_count_that_is_ignored() -> None:
@@ -129,17 +129,17 @@ def test_a_count_that_is_ignored() -> None:
         one_by_one = kind().compose(event).compose(event).compose(event).compose(event).epsilon(1e-6)
         return together == pytest.approx(one_by_one, rel=1e-9)
 
-    for event in (Gaussian(2.0), Laplace(3.0), PoissonSampled(Gaussian(1.0), 0.1)):
+    for event in (GaussianEvent(2.0), LaplaceEvent(3.0), PoissonSampledEvent(GaussianEvent(1.0), 0.1)):
         assert counts(PldAccountant, event)
-    assert counts(CountIgnored, Gaussian(2.0))
-    assert not counts(CountIgnored, Laplace(3.0))
+    assert counts(CountIgnored, GaussianEvent(2.0))
+    assert not counts(CountIgnored, LaplaceEvent(3.0))
 
 
 def closest(*, epsilon: float, delta: float, sampling_rate: float, num_steps: int) -> float:
     """Twin: the noise whose epsilon is closest to the target, on either side."""
 
     def distance(log_sigma: float) -> float:
-        event = SelfComposed(PoissonSampled(Gaussian(math.exp(log_sigma)), sampling_rate), num_steps)
+        event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(math.exp(log_sigma)), sampling_rate), num_steps)
         return abs(PldAccountant().compose(event).epsilon(delta) - epsilon)
 
     found = minimize_scalar(distance, bounds=(-0.7, 2.5), method="bounded", options={"xatol": 1e-4})
@@ -153,7 +153,7 @@ def test_a_calibrator_that_minimises_the_distance() -> None:
         reached = []
         for epsilon, delta, rate, count in targets:
             sigma = calibrate(epsilon=epsilon, delta=delta, sampling_rate=rate, num_steps=count)
-            event = SelfComposed(PoissonSampled(Gaussian(sigma), rate), count)
+            event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(sigma), rate), count)
             reached.append(PldAccountant().compose(event).epsilon(delta) <= epsilon)
         return all(reached)
 
@@ -179,7 +179,7 @@ def test_a_filter_that_looks_after_the_step() -> None:
         total = 0.0
         for _ in range(100):
             try:
-                budget.spend(ApproximateDP(step))
+                budget.spend(ApproximateDPEvent(step))
             except BudgetExceeded:
                 break
             total += step
@@ -190,7 +190,7 @@ def test_a_filter_that_looks_after_the_step() -> None:
         assert not never_overspends(CheckedAfterwards(epsilon=1.0), step)
 
 
-def rounded_down(pair: Pair, spacing: float) -> Callable[[float], float]:
+def rounded_down(pair: DominatingPair, spacing: float) -> Callable[[float], float]:
     """Twin: each loss is rounded to the lattice point below it instead of being split between its neighbours."""
     fine = spacing / 64
     points, gaps = losses(pair, fine)
@@ -199,7 +199,7 @@ def rounded_down(pair: Pair, spacing: float) -> Callable[[float], float]:
     return lambda epsilon: lattice_delta(masses, below, epsilon)
 
 
-def connected(pair: Pair, spacing: float) -> Callable[[float], float]:
+def connected(pair: DominatingPair, spacing: float) -> Callable[[float], float]:
     points, gaps = losses(pair, spacing)
     masses, _ = corner_masses(points, gaps, curve_values(pair, points))
     return lambda epsilon: lattice_delta(masses, points, epsilon)
@@ -222,18 +222,18 @@ def test_losses_rounded_down(direction: Direction) -> None:
 
 def test_a_fixed_list_of_orders() -> None:
     def sharp(epsilon: float) -> bool:
-        return epsilon < 1.5 * PldAccountant().compose(Gaussian(300.0)).epsilon(1e-5)
+        return epsilon < 1.5 * PldAccountant().compose(GaussianEvent(300.0)).epsilon(1e-5)
 
     listed = min(
-        RdpAccountant().compose(Gaussian(300.0)).renyi(a) + math.log1p(-1 / a) - math.log(1e-5 * a) / (a - 1)
+        RdpAccountant().compose(GaussianEvent(300.0)).renyi(a) + math.log1p(-1 / a) - math.log(1e-5 * a) / (a - 1)
         for a in range(2, 64)
     )
-    assert sharp(RdpAccountant().compose(Gaussian(300.0)).epsilon(1e-5))
+    assert sharp(RdpAccountant().compose(GaussianEvent(300.0)).epsilon(1e-5))
     assert not sharp(listed)
 
 
 def test_an_estimate_sold_as_a_bound() -> None:
-    event = SelfComposed(PoissonSampled(Gaussian(0.6), 0.001), 5000)
+    event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(0.6), 0.001), 5000)
 
     def honest(claim: hush.Accountant, bound: Bound) -> bool:
         lower = PldAccountant().compose(event).interval(1e-7)[0]
@@ -248,13 +248,13 @@ def test_an_estimate_sold_as_a_bound() -> None:
 def test_sampling_that_ignores_replacement() -> None:
     # Twin: the add-or-remove epsilon quoted for a replaced record.
     truth = PROBLEMS["P01_abadi_mnist"]["eps_replace_one_poisson"]
-    event = SelfComposed(PoissonSampled(Gaussian(4.0), 0.01), 10_000)
+    event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(4.0), 0.01), 10_000)
     assert PldAccountant(relation=Relation.REPLACE).compose(event).epsilon(1e-5) >= truth * (1 - 1e-9)
     assert PldAccountant(relation=Relation.ADD_OR_REMOVE).compose(event).epsilon(1e-5) < 0.6 * truth
 
 
 def test_amplification_by_q_alone() -> None:
     # Twin: (q epsilon, q delta). The real sampled mechanism has more.
-    sampled = PldAccountant().compose(PoissonSampled(Laplace(1 / 0.4), 0.01)).epsilon(0.0)
+    sampled = PldAccountant().compose(PoissonSampledEvent(LaplaceEvent(1 / 0.4), 0.01)).epsilon(0.0)
     assert hush.sampling_amplification(0.4, 0.0, 0.01).epsilon >= sampled * (1 - 1e-12)
     assert not sampled <= 0.01 * 0.4

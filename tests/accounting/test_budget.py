@@ -12,36 +12,36 @@ from hypothesis import strategies as st
 
 from hush import Relation, Unit
 from hush.accounting import (
-    ApproximateDP,
-    Composed,
-    DiscreteGaussian,
-    ExponentialMechanism,
-    Gaussian,
-    Laplace,
-    Parallel,
-    ParallelByIndex,
+    ApproximateDPEvent,
+    ComposedEvent,
+    DiscreteGaussianEvent,
+    ExponentialMechanismEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    ParallelByIndexEvent,
+    ParallelEvent,
     PldAccountant,
-    PoissonSampled,
-    RandomizedResponse,
+    PoissonSampledEvent,
+    RandomizedResponseEvent,
     RdpAccountant,
     RdpFilter,
-    SelfComposed,
-    ZeroConcentratedDP,
+    SelfComposedEvent,
+    ZeroConcentratedDPEvent,
 )
 from hush.accounting.budget import DELTA_STEPS, LOSS_STEPS, Cap, Cost
 from hush.errors import HushError, InvalidArgument, Unsupported
 
 USER = Unit.user()
 EVENTS = [
-    Laplace(4.0),
-    Gaussian(5.0),
-    DiscreteGaussian(20.0, 3),
-    ExponentialMechanism(0.3),
-    ZeroConcentratedDP(0.01),
-    ApproximateDP(0.2),
-    PoissonSampled(Gaussian(1.0), 0.01),
-    SelfComposed(PoissonSampled(Gaussian(1.2), 0.02), 30),
-    Composed((Laplace(9.0), Gaussian(9.0))),
+    LaplaceEvent(4.0),
+    GaussianEvent(5.0),
+    DiscreteGaussianEvent(20.0, 3),
+    ExponentialMechanismEvent(0.3),
+    ZeroConcentratedDPEvent(0.01),
+    ApproximateDPEvent(0.2),
+    PoissonSampledEvent(GaussianEvent(1.0), 0.01),
+    SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.2), 0.02), 30),
+    ComposedEvent((LaplaceEvent(9.0), GaussianEvent(9.0))),
 ]
 
 
@@ -77,15 +77,15 @@ def test_no_accountant_says_more_than_what_a_cap_says_is_spent(events: list[obje
     limit = cap()
     spent = sum((limit.cost(event) for event in events), Cost())
     told = limit.spent_epsilon(spent)
-    described = tuple(event for event in events if not isinstance(event, ZeroConcentratedDP))
-    assert PldAccountant(unit=USER).compose(Composed(described)).epsilon(limit.delta) <= told + 1e-9
-    assert RdpAccountant(unit=USER).compose(Composed(tuple(events))).epsilon(limit.delta) <= told + 1e-9
+    described = tuple(event for event in events if not isinstance(event, ZeroConcentratedDPEvent))
+    assert PldAccountant(unit=USER).compose(ComposedEvent(described)).epsilon(limit.delta) <= told + 1e-9
+    assert RdpAccountant(unit=USER).compose(ComposedEvent(tuple(events))).epsilon(limit.delta) <= told + 1e-9
 
 
 @given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 1.0]), max_size=30))
 def test_epsilons_add_up_exactly(epsilons: list[float]) -> None:
     limit = cap(delta=0.0, epsilon=3.0)
-    spent = sum((limit.cost(ApproximateDP(epsilon)) for epsilon in epsilons), Cost())
+    spent = sum((limit.cost(ApproximateDPEvent(epsilon)) for epsilon in epsilons), Cost())
     exact = sum((Fraction(str(epsilon)) for epsilon in epsilons), Fraction(0))
     assert limit.fits(spent) == (exact <= 3)
     assert limit.spent_epsilon(spent) == float(exact)
@@ -94,47 +94,47 @@ def test_epsilons_add_up_exactly(epsilons: list[float]) -> None:
 def test_costs_are_rounded_up_and_limits_down() -> None:
     limit = cap(epsilon=1 / 3, claims_delta=1e-6 / 3)
     assert limit.limit.pure <= Fraction(1, 3) * LOSS_STEPS
-    cost = limit.cost(ApproximateDP(1 / 7, 1e-7 / 3))
+    cost = limit.cost(ApproximateDPEvent(1 / 7, 1e-7 / 3))
     assert cost.pure >= Fraction(1 / 7) * LOSS_STEPS
     assert cost.delta >= Fraction(1e-7 / 3) * DELTA_STEPS
-    assert cost.renyi >= RdpAccountant(unit=USER).compose(ApproximateDP(1 / 7)).renyi(limit.order) * LOSS_STEPS - 1
+    assert cost.renyi >= RdpAccountant(unit=USER).compose(ApproximateDPEvent(1 / 7)).renyi(limit.order) * LOSS_STEPS - 1
 
 
 def test_both_rules_hold_at_once() -> None:
     """Three releases of epsilon 1 fit by addition, though not at the order; many small ones the other way round."""
     limit = cap(epsilon=3.0)
-    few = limit.cost(SelfComposed(Laplace(1.0), 3))
+    few = limit.cost(SelfComposedEvent(LaplaceEvent(1.0), 3))
     assert limit.fits(few)
     assert few.renyi > limit.limit.renyi
-    many = limit.cost(SelfComposed(Laplace(20.0), 80))
+    many = limit.cost(SelfComposedEvent(LaplaceEvent(20.0), 80))
     assert limit.fits(many)
     assert many.pure > limit.limit.pure
-    assert not limit.fits(few + limit.cost(Gaussian(1e3)))  # one without an epsilon takes the first rule away
+    assert not limit.fits(few + limit.cost(GaussianEvent(1e3)))  # one without an epsilon takes the first rule away
 
 
 def test_deltas_of_claims_come_from_their_share_alone() -> None:
     limit = cap(claims_delta=1e-7)
-    assert limit.fits(limit.cost(SelfComposed(ApproximateDP(0.01, 1e-8), 10)))
-    assert not limit.fits(limit.cost(SelfComposed(ApproximateDP(0.01, 1e-8), 11)))
+    assert limit.fits(limit.cost(SelfComposedEvent(ApproximateDPEvent(0.01, 1e-8), 10)))
+    assert not limit.fits(limit.cost(SelfComposedEvent(ApproximateDPEvent(0.01, 1e-8), 11)))
     assert limit.renyi_delta <= 9e-7
-    parts = (ApproximateDP(0.1, 4e-8), ApproximateDP(0.1, 3e-8), ApproximateDP(0.1, 2e-8))
-    assert limit.cost(Composed(parts)).delta == 9 * DELTA_STEPS // 10**8
-    assert limit.cost(ParallelByIndex(parts)).delta == 4 * DELTA_STEPS // 10**8
+    parts = (ApproximateDPEvent(0.1, 4e-8), ApproximateDPEvent(0.1, 3e-8), ApproximateDPEvent(0.1, 2e-8))
+    assert limit.cost(ComposedEvent(parts)).delta == 9 * DELTA_STEPS // 10**8
+    assert limit.cost(ParallelByIndexEvent(parts)).delta == 4 * DELTA_STEPS // 10**8
     replace = cap(claims_delta=1e-7, relation=Relation.REPLACE)
-    moved = (Composed((Laplace(9.0), part)) for part in parts)
+    moved = (ComposedEvent((LaplaceEvent(9.0), part)) for part in parts)
     with pytest.raises(Unsupported):  # a claim says nothing about who leaves its part
-        replace.cost(Parallel(tuple(moved)))
+        replace.cost(ParallelEvent(tuple(moved)))
 
 
 def test_a_claim_in_a_sample_is_refused() -> None:
     with pytest.raises(Unsupported):
-        cap().cost(PoissonSampled(ApproximateDP(0.1, 1e-8), 0.1))
+        cap().cost(PoissonSampledEvent(ApproximateDPEvent(0.1, 1e-8), 0.1))
     with pytest.raises(Unsupported):
-        cap().cost(RandomizedResponse(1.0))  # add-or-remove
+        cap().cost(RandomizedResponseEvent(1.0))  # add-or-remove
 
 
 def test_a_claimed_cost_is_what_the_loss_distribution_says() -> None:
-    event = SelfComposed(PoissonSampled(Gaussian(1.0), 0.01), 500)
+    event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 0.01), 500)
     cost = cap().claimed_cost(event, delta=1e-7)
     exact = PldAccountant(unit=USER).compose(event).epsilon(1e-7)
     assert cost.pure == math.ceil(Fraction(repr(exact)) * LOSS_STEPS)
@@ -172,4 +172,4 @@ def test_bad_caps_are_refused(terms: dict[str, float], name: str) -> None:
 
 def test_what_costs_too_much_to_count_is_refused() -> None:
     with pytest.raises(HushError):
-        cap().cost(SelfComposed(Laplace(0.01), 10**9))
+        cap().cost(SelfComposedEvent(LaplaceEvent(0.01), 10**9))

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from hush.accounting import (
     AdvancedAccountant,
-    ApproximateDP,
+    ApproximateDPEvent,
     BasicAccountant,
-    Laplace,
+    LaplaceEvent,
     PldAccountant,
-    PoissonSampled,
-    SelfComposed,
+    PoissonSampledEvent,
+    SelfComposedEvent,
     ZcdpAccountant,
     advanced_composition,
     basic_composition,
@@ -48,7 +48,7 @@ def test_amplification_is_finite_and_never_hurts(epsilon: float, rate: float) ->
 
 
 def test_amplification_is_what_the_accountants_do() -> None:
-    event = PoissonSampled(Laplace(2.5), 0.01)
+    event = PoissonSampledEvent(LaplaceEvent(2.5), 0.01)
     expected = sampling_amplification(0.4, 0.0, 0.01).epsilon
     for accountant in (BasicAccountant(), AdvancedAccountant(), PldAccountant()):
         assert accountant.compose(event).epsilon(0.0) == pytest.approx(expected, rel=1e-12)
@@ -86,7 +86,7 @@ def test_a_global_budget() -> None:
     assert largest(lambda e: basic_composition(e, 0.0, count).epsilon <= 1) == pytest.approx(2e-5, rel=1e-6)
     advanced = largest(lambda e: advanced_composition(e, 0.0, count, slack=delta).epsilon <= 1)
     assert advanced == pytest.approx(8.22e-4, abs=6e-7)
-    zcdp = largest(lambda e: ZcdpAccountant().compose(ApproximateDP(e), count).epsilon(delta) <= 1)
+    zcdp = largest(lambda e: ZcdpAccountant().compose(ApproximateDPEvent(e), count).epsilon(delta) <= 1)
     classic = largest(lambda e: count * e**2 / 2 + 2 * math.sqrt(count * e**2 / 2 * math.log(1 / delta)) <= 1)
     assert classic == pytest.approx(8.36e-4, abs=6e-7)
     assert classic < zcdp < 1.0586e-3  # a better conversion, and still above the optimum
@@ -97,7 +97,7 @@ def test_a_global_budget_optimally() -> None:
     scale = calibrate_noise(
         epsilon=1.0,
         delta=delta,
-        template=lambda noise: SelfComposed(ApproximateDP(1 / noise), count),
+        template=lambda noise: SelfComposedEvent(ApproximateDPEvent(1 / noise), count),
     )
     assert 1 / scale == pytest.approx(1.0586e-3, rel=1e-4)
 
@@ -120,7 +120,7 @@ def test_optimal_is_never_above_basic_or_advanced(epsilon: float, delta: float, 
     optimal = optimal_composition(epsilon, delta, count, total_delta=advanced.delta)
     assert optimal.epsilon <= min(advanced.epsilon, basic_composition(epsilon, delta, count).epsilon) * (1 + 1e-5)
     for kind in (BasicAccountant, AdvancedAccountant):
-        classic = kind().compose(ApproximateDP(epsilon, delta), count).epsilon(advanced.delta)
+        classic = kind().compose(ApproximateDPEvent(epsilon, delta), count).epsilon(advanced.delta)
         assert optimal.epsilon <= classic * (1 + 1e-5)
 
 
@@ -184,7 +184,7 @@ def test_each_names_its_assumption() -> None:
 @pytest.mark.parametrize("kind", [BasicAccountant, AdvancedAccountant])
 def test_deltas_that_add_up_to_one_promise_nothing(kind: type[BasicAccountant]) -> None:
     # A hundred chances of 1/2 to fail: 1 - 2^-100, which no delta below 1 covers.
-    accountant = kind().compose(ApproximateDP(0.1, 0.5), 100)
+    accountant = kind().compose(ApproximateDPEvent(0.1, 0.5), 100)
     assert accountant.epsilon(math.nextafter(1, 0)) == math.inf
     assert accountant.delta(1000.0) == 1
 
@@ -193,4 +193,4 @@ def test_deltas_that_add_up_to_one_promise_nothing(kind: type[BasicAccountant]) 
 def test_large_epsilons_do_not_overflow(epsilon: float) -> None:
     assert basic_composition(epsilon, 0.0, 2).epsilon == 2 * epsilon
     assert sampling_amplification(epsilon, 0.0, 0.5).epsilon == pytest.approx(epsilon + math.log(0.5))
-    assert AdvancedAccountant().compose(ApproximateDP(epsilon), 3).epsilon(1e-5) == pytest.approx(3 * epsilon)
+    assert AdvancedAccountant().compose(ApproximateDPEvent(epsilon), 3).epsilon(1e-5) == pytest.approx(3 * epsilon)

@@ -14,21 +14,21 @@ import mpmath
 import pytest
 
 from hush.accounting import (
-    ApproximateDP,
-    Composed,
-    DiscreteGaussian,
-    DiscreteLaplace,
+    ApproximateDPEvent,
+    ComposedEvent,
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
     Event,
-    ExponentialMechanism,
-    Gaussian,
+    ExponentialMechanismEvent,
+    GaussianEvent,
     GdpAccountant,
-    Group,
-    Laplace,
+    GroupEvent,
+    LaplaceEvent,
     PldAccountant,
-    PoissonSampled,
-    RandomizedResponse,
+    PoissonSampledEvent,
+    RandomizedResponseEvent,
     RdpAccountant,
-    SelfComposed,
+    SelfComposedEvent,
     calibrate_noise,
 )
 from hush.errors import HushError, InvalidArgument
@@ -107,7 +107,7 @@ CORNERS = list(itertools.product([0.05, 1000.0], [1.0, 1e-6], [1, 10**6], [1e-15
 
 @pytest.mark.parametrize(("sigma", "rate", "count", "delta"), CORNERS)
 def test_corners(solve: Solve, sigma: float, rate: float, count: int, delta: float) -> None:
-    event = SelfComposed(PoissonSampled(Gaussian(sigma), rate), count)
+    event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(sigma), rate), count)
     lower, upper = solve(event, delta)
     assert 0 <= lower <= upper
     assert not math.isnan(upper)
@@ -118,39 +118,57 @@ def test_corners(solve: Solve, sigma: float, rate: float, count: int, delta: flo
         assert truth * (1 - 1e-12) <= upper <= truth * (1 + 1e-5)
     else:
         # One step of the composition is not more than all of them, and T q samples at most T q whole steps.
-        one = PldAccountant().compose(PoissonSampled(Gaussian(sigma), rate)).interval(delta)[0]
+        one = PldAccountant().compose(PoissonSampledEvent(GaussianEvent(sigma), rate)).interval(delta)[0]
         assert one <= upper * (1 + 1e-9)
     assert lower >= upper * 0.99 - 1e-12, "the certificate is not worth much"
 
 
 @pytest.mark.parametrize(("sigma", "rate", "count", "delta"), CORNERS[::3])
 def test_corners_replaced(solve: Solve, sigma: float, rate: float, count: int, delta: float) -> None:
-    event = SelfComposed(PoissonSampled(Gaussian(sigma), rate), count)
+    event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(sigma), rate), count)
     lower, upper = solve(event, delta, Relation.REPLACE)
     assert 0 <= lower <= upper
     assert PldAccountant().compose(event).interval(delta)[0] <= upper * (1 + 1e-9)
 
 
 LARGE: dict[str, tuple[Event, float, Relation]] = {
-    "wide-discrete-gaussian": (SelfComposed(DiscreteGaussian(1e4), 10**6), 1e-5, Relation.ADD_OR_REMOVE),
-    "wide-discrete-laplace": (SelfComposed(DiscreteLaplace(1e6), 10**6), 1e-5, Relation.ADD_OR_REMOVE),
-    "large-sensitivity": (SelfComposed(DiscreteLaplace(1e4, 10**4), 10), 1e-5, Relation.ADD_OR_REMOVE),
+    "wide-discrete-gaussian": (SelfComposedEvent(DiscreteGaussianEvent(1e4), 10**6), 1e-5, Relation.ADD_OR_REMOVE),
+    "wide-discrete-laplace": (SelfComposedEvent(DiscreteLaplaceEvent(1e6), 10**6), 1e-5, Relation.ADD_OR_REMOVE),
+    "large-sensitivity": (SelfComposedEvent(DiscreteLaplaceEvent(1e4, 10**4), 10), 1e-5, Relation.ADD_OR_REMOVE),
     "two-periods": (
-        Composed((SelfComposed(DiscreteGaussian(30.0), 100), SelfComposed(DiscreteLaplace(7.0), 20))),
+        ComposedEvent(
+            (SelfComposedEvent(DiscreteGaussianEvent(30.0), 100), SelfComposedEvent(DiscreteLaplaceEvent(7.0), 20))
+        ),
         1e-9,
         Relation.ADD_OR_REMOVE,
     ),
-    "group": (Group(SelfComposed(PoissonSampled(Gaussian(20.0), 0.01), 1000), 50), 1e-5, Relation.ADD_OR_REMOVE),
-    "a-million-responses": (SelfComposed(RandomizedResponse(1e-3), 10**6), 1e-12, Relation.REPLACE),
+    "group": (
+        GroupEvent(SelfComposedEvent(PoissonSampledEvent(GaussianEvent(20.0), 0.01), 1000), 50),
+        1e-5,
+        Relation.ADD_OR_REMOVE,
+    ),
+    "a-million-responses": (SelfComposedEvent(RandomizedResponseEvent(1e-3), 10**6), 1e-12, Relation.REPLACE),
     "many-sigmas": (
-        Composed(tuple(SelfComposed(PoissonSampled(Gaussian(0.8 + 0.02 * i), 0.01), 100) for i in range(100))),
+        ComposedEvent(
+            tuple(SelfComposedEvent(PoissonSampledEvent(GaussianEvent(0.8 + 0.02 * i), 0.01), 100) for i in range(100))
+        ),
         1e-6,
         Relation.ADD_OR_REMOVE,
     ),
-    "sampled-small-noise": (SelfComposed(PoissonSampled(Laplace(0.05), 1e-4), 10**5), 1e-9, Relation.ADD_OR_REMOVE),
-    "exponential": (SelfComposed(ExponentialMechanism(0.01), 10**5), 1e-12, Relation.ADD_OR_REMOVE),
+    "sampled-small-noise": (
+        SelfComposedEvent(PoissonSampledEvent(LaplaceEvent(0.05), 1e-4), 10**5),
+        1e-9,
+        Relation.ADD_OR_REMOVE,
+    ),
+    "exponential": (SelfComposedEvent(ExponentialMechanismEvent(0.01), 10**5), 1e-12, Relation.ADD_OR_REMOVE),
     "mixed-scales": (
-        Composed((SelfComposed(PoissonSampled(Gaussian(0.5), 1e-4), 10**4), Gaussian(200.0), Laplace(0.3))),
+        ComposedEvent(
+            (
+                SelfComposedEvent(PoissonSampledEvent(GaussianEvent(0.5), 1e-4), 10**4),
+                GaussianEvent(200.0),
+                LaplaceEvent(0.3),
+            )
+        ),
         1e-8,
         Relation.ADD_OR_REMOVE,
     ),
@@ -160,12 +178,14 @@ LARGE: dict[str, tuple[Event, float, Relation]] = {
 def test_rare_samples_at_a_tiny_delta_are_tight() -> None:
     # Ten steps at q = 1e-4, delta 1e-15: 0.130243 by direct convolution of positive masses (no FFT, spacing 2e-5).
     # One large jump decides, and a tilt cannot single it out: rounding, bounded at its worst, costs 19 % here.
-    assert 0.130242 <= PldAccountant().compose(PoissonSampled(Gaussian(1.0), 1e-4), 10).epsilon(1e-15) <= 0.156
+    assert (
+        0.130242 <= PldAccountant().compose(PoissonSampledEvent(GaussianEvent(1.0), 1e-4), 10).epsilon(1e-15) <= 0.156
+    )
 
 
 @pytest.mark.slow
 def test_rare_samples_at_a_tiny_delta_have_an_interval() -> None:
-    lower, upper = PldAccountant().compose(PoissonSampled(Gaussian(1.0), 1e-4), 10).interval(1e-15)
+    lower, upper = PldAccountant().compose(PoissonSampledEvent(GaussianEvent(1.0), 1e-4), 10).interval(1e-15)
     assert 0.09 <= lower <= 0.130243
     assert 0.130242 <= upper <= 0.156
 
@@ -175,7 +195,7 @@ def test_rare_samples_at_a_tiny_delta_have_an_interval() -> None:
 )
 def test_near_the_largest_loss(delta: float) -> None:
     # Twenty Laplace mechanisms, whose losses end at 20 / b: in the certificate, and close to it.
-    lower, upper = PldAccountant().compose(Laplace(2.0), 20).interval(delta)
+    lower, upper = PldAccountant().compose(LaplaceEvent(2.0), 20).interval(delta)
     truth = _laplace_epsilon(2.0, 20, delta)
     assert lower <= truth * (1 + 1e-10)
     assert truth * (1 - 1e-10) <= upper <= min(truth * (1 + 1e-4), 10.0 * (1 + 1e-12))
@@ -206,7 +226,7 @@ def test_large_problems_fit_in_memory(solve: Solve, event: Event, delta: float, 
 
 @pytest.mark.parametrize("delta", [1e-40, pytest.param(1e-100, marks=pytest.mark.slow)])
 def test_tiny_deltas_are_answered(solve: Solve, delta: float) -> None:
-    event = SelfComposed(PoissonSampled(Gaussian(1.0), 0.1), 10)
+    event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 0.1), 10)
     lower, upper = solve(event, delta)
     assert 0 <= lower <= upper
     assert upper >= solve(event, 1e-18)[0]
@@ -215,19 +235,27 @@ def test_tiny_deltas_are_answered(solve: Solve, delta: float) -> None:
 @pytest.mark.parametrize("delta", [1e-290, 1e-310, 5e-324])
 def test_deltas_beyond_the_floats_are_refused(delta: float) -> None:
     with pytest.raises(InvalidArgument, match="^delta="):
-        PldAccountant().compose(Laplace(1.0), 5).epsilon(delta)
+        PldAccountant().compose(LaplaceEvent(1.0), 5).epsilon(delta)
 
 
 @pytest.mark.parametrize("delta", [1e-200, 1e-279])
 def test_deltas_at_the_end_of_floats_are_bounded_from_above(delta: float) -> None:
-    for event in (Gaussian(2.0), SelfComposed(PoissonSampled(Gaussian(1.0), 0.1), 10), SelfComposed(Laplace(1.0), 5)):
+    for event in (
+        GaussianEvent(2.0),
+        SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 0.1), 10),
+        SelfComposedEvent(LaplaceEvent(1.0), 5),
+    ):
         found = PldAccountant().compose(event).epsilon(delta)
         assert found >= PldAccountant().compose(event).epsilon(1e-100) * (1 - 1e-5)
 
 
 @pytest.mark.parametrize("delta", [0.5, 0.9, 0.99, math.nextafter(1, 0)])
 def test_large_deltas_are_answered(delta: float) -> None:
-    for event in (Gaussian(0.2), SelfComposed(PoissonSampled(Gaussian(0.3), 0.2), 40), SelfComposed(Laplace(0.5), 9)):
+    for event in (
+        GaussianEvent(0.2),
+        SelfComposedEvent(PoissonSampledEvent(GaussianEvent(0.3), 0.2), 40),
+        SelfComposedEvent(LaplaceEvent(0.5), 9),
+    ):
         lower, upper = PldAccountant().compose(event).interval(delta)
         assert 0 <= lower <= upper < math.inf
 
@@ -236,7 +264,7 @@ def test_large_deltas_are_answered(delta: float) -> None:
 @pytest.mark.parametrize("delta", [1e-18, 1e-5, 0.3])
 def test_single_gaussians_in_sixty_digits(mu: float, delta: float) -> None:
     truth = gaussian_epsilon(mu, delta)
-    lower, upper = PldAccountant().compose(Gaussian(1 / mu)).interval(delta)
+    lower, upper = PldAccountant().compose(GaussianEvent(1 / mu)).interval(delta)
     assert lower <= truth * (1 + 1e-14)
     assert truth * (1 - 1e-14) <= upper <= truth * (1 + 1e-8)
 
@@ -248,14 +276,20 @@ def test_single_gaussians_in_sixty_digits(mu: float, delta: float) -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_discrete_gaussians_with_little_noise(sigma: float, sensitivity: int, count: int) -> None:
     # The true answer is next to 0: loss (D / sigma)^2 / 2 is met with probability about 1/2.
-    found = PldAccountant().compose(DiscreteGaussian(sigma, sensitivity), count).epsilon(1e-5)
+    found = PldAccountant().compose(DiscreteGaussianEvent(sigma, sensitivity), count).epsilon(1e-5)
     truth = count * 0.5 * (sensitivity / sigma) ** 2
     assert truth * (1 - 1e-3) <= found <= truth * 1.3
 
 
 LITTLE_NOISE = pytest.mark.parametrize(
     "event",
-    [DiscreteGaussian(0.05), DiscreteGaussian(0.1), Laplace(0.05), DiscreteLaplace(0.05), Gaussian(0.05)],
+    [
+        DiscreteGaussianEvent(0.05),
+        DiscreteGaussianEvent(0.1),
+        LaplaceEvent(0.05),
+        DiscreteLaplaceEvent(0.05),
+        GaussianEvent(0.05),
+    ],
     ids=str,
 )
 
@@ -263,25 +297,25 @@ LITTLE_NOISE = pytest.mark.parametrize(
 @LITTLE_NOISE
 def test_little_noise_on_a_sample(event: Event) -> None:
     # Sampled at all, which has probability 7/8, a record shows: at least one large loss is left.
-    found = PldAccountant().compose(PoissonSampled(event, 0.5), 3).epsilon(1e-5)
+    found = PldAccountant().compose(PoissonSampledEvent(event, 0.5), 3).epsilon(1e-5)
     assert found >= PldAccountant().compose(event).epsilon(1e-5) - math.log(2) - 1e-6
 
 
 @pytest.mark.slow
 @LITTLE_NOISE
 def test_little_noise_on_a_sample_has_an_interval(event: Event) -> None:
-    lower, upper = PldAccountant().compose(PoissonSampled(event, 0.5), 3).interval(1e-5)
+    lower, upper = PldAccountant().compose(PoissonSampledEvent(event, 0.5), 3).interval(1e-5)
     assert 0 <= lower <= upper
 
 
 def test_gaussian_dp_where_its_formula_overflows() -> None:
     for sigma in (0.02, 0.03, 0.001):
-        sampled = PoissonSampled(Gaussian(sigma), 0.1)
+        sampled = PoissonSampledEvent(GaussianEvent(sigma), 0.1)
         assert GdpAccountant().compose(sampled).epsilon(1e-5) > 100
         assert GdpAccountant().compose(sampled).delta(1.0) > 0.05
         # Zero times infinity is not 0, and not a licence to forget what else was run.
-        both = GdpAccountant().compose(sampled, 0).compose(Gaussian(1.0))
-        assert both.epsilon(1e-5) == pytest.approx(GdpAccountant().compose(Gaussian(1.0)).epsilon(1e-5))
+        both = GdpAccountant().compose(sampled, 0).compose(GaussianEvent(1.0))
+        assert both.epsilon(1e-5) == pytest.approx(GdpAccountant().compose(GaussianEvent(1.0)).epsilon(1e-5))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1e-5])
@@ -289,16 +323,25 @@ def test_gaussian_dp_where_its_formula_overflows() -> None:
 def test_claims_of_next_to_nothing(epsilon: float, delta: float) -> None:
     for count in (1, 3, 10**6):
         for accountant in (PldAccountant(), RdpAccountant()):
-            if accountant.supports(ApproximateDP(epsilon, delta)):
-                found = accountant.compose(ApproximateDP(epsilon, delta), count).compose(Laplace(2.0)).epsilon(0.02)
-                alone = accountant.compose(Laplace(2.0)).epsilon(0.02)
+            if accountant.supports(ApproximateDPEvent(epsilon, delta)):
+                found = (
+                    accountant.compose(ApproximateDPEvent(epsilon, delta), count)
+                    .compose(LaplaceEvent(2.0))
+                    .epsilon(0.02)
+                )
+                alone = accountant.compose(LaplaceEvent(2.0)).epsilon(0.02)
                 assert alone * (1 - 1e-5) <= found <= 0.5 + count * epsilon + 1e-6
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [10**9, 10**15, 10**30, 10**400], ids=["1e9", "1e15", "1e30", "1e400"])
 def test_absurd_counts_are_answered_or_refused(count: int) -> None:
-    for event in (Gaussian(1.0), PoissonSampled(Gaussian(1.0), 0.01), Laplace(1.0), ApproximateDP(0.1)):
+    for event in (
+        GaussianEvent(1.0),
+        PoissonSampledEvent(GaussianEvent(1.0), 0.01),
+        LaplaceEvent(1.0),
+        ApproximateDPEvent(0.1),
+    ):
         for accountant in (PldAccountant(), RdpAccountant()):
             with contextlib.suppress(HushError):
                 assert accountant.compose(event, count).epsilon(1e-5) > 1e3
@@ -306,18 +349,18 @@ def test_absurd_counts_are_answered_or_refused(count: int) -> None:
 
 def test_absurd_sizes_are_refused_in_the_grammar() -> None:
     for make in (
-        lambda: RandomizedResponse(1.0, 10**400),
-        lambda: DiscreteGaussian(1.0, 10**400),
-        lambda: Group(Gaussian(1e6), 10**400),
+        lambda: RandomizedResponseEvent(1.0, 10**400),
+        lambda: DiscreteGaussianEvent(1.0, 10**400),
+        lambda: GroupEvent(GaussianEvent(1e6), 10**400),
     ):
         with contextlib.suppress(HushError):
             assert PldAccountant(relation=Relation.REPLACE).compose(make(), 3).epsilon(1e-5) >= 0
 
 
 def test_deep_nesting_is_answered_or_refused() -> None:
-    event: Event = Gaussian(1.0)
+    event: Event = GaussianEvent(1.0)
     for _ in range(3000):
-        event = SelfComposed(event, 1)
+        event = SelfComposedEvent(event, 1)
     with contextlib.suppress(HushError):
         assert PldAccountant().compose(event).epsilon(1e-5) == pytest.approx(4.377178, abs=1e-6)
         assert Event.from_json(event.to_json()) == event
@@ -325,4 +368,4 @@ def test_deep_nesting_is_answered_or_refused() -> None:
 
 def test_calibration_at_a_tiny_delta() -> None:
     sigma = calibrate_noise(epsilon=1.0, delta=1e-18, sampling_rate=0.01, num_steps=1000)
-    assert PldAccountant().compose(PoissonSampled(Gaussian(sigma), 0.01), 1000).epsilon(1e-18) <= 1
+    assert PldAccountant().compose(PoissonSampledEvent(GaussianEvent(sigma), 0.01), 1000).epsilon(1e-18) <= 1

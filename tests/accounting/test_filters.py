@@ -12,24 +12,24 @@ from hypothesis import strategies as st
 
 from hush.accounting import (
     AdvancedAccountant,
-    ApproximateDP,
+    ApproximateDPEvent,
     BasicAccountant,
-    Composed,
+    ComposedEvent,
     Event,
-    Gaussian,
+    GaussianEvent,
     GdpAccountant,
-    Laplace,
+    LaplaceEvent,
     PldAccountant,
-    PoissonSampled,
+    PoissonSampledEvent,
     PrivacyFilter,
     PureFilter,
     RdpAccountant,
     RdpFilter,
-    SelfComposed,
+    SelfComposedEvent,
     ZcdpAccountant,
     ZcdpFilter,
     ZcdpOdometer,
-    ZeroConcentratedDP,
+    ZeroConcentratedDPEvent,
     filter_for,
 )
 from hush.errors import BudgetExceeded, InvalidArgument, Unsupported
@@ -51,9 +51,9 @@ EACH = pytest.mark.parametrize("make", FILTERS.values(), ids=FILTERS)
 LAST_BIT = 1 + Fraction(1, 10**15)  # numbers count as printed: ten charges of 0.1 are 1
 
 pure_events = st.one_of(
-    st.builds(Laplace, st.floats(1, 500)),
-    st.builds(ApproximateDP, st.just(0.0) | st.floats(1e-6, 0.5)),
-    st.builds(SelfComposed, st.builds(Laplace, st.floats(5, 500)), st.integers(0, 5)),
+    st.builds(LaplaceEvent, st.floats(1, 500)),
+    st.builds(ApproximateDPEvent, st.just(0.0) | st.floats(1e-6, 0.5)),
+    st.builds(SelfComposedEvent, st.builds(LaplaceEvent, st.floats(5, 500)), st.integers(0, 5)),
 )
 
 
@@ -79,7 +79,7 @@ def test_never_overspent_and_a_refusal_changes_nothing(make: Callable[..., Priva
     # What was really spent, added up exactly, is within the budget in the filter's own currency...
     assert sum(Fraction(budget.cost(event)) for event in accepted) <= Fraction(budget.limit) * LAST_BIT
     # ... and as fixed events they are (epsilon, delta)-DP too.
-    assert PldAccountant().compose(Composed(tuple(accepted))).epsilon(1e-6) <= 2.0 * (1 + 1e-9)
+    assert PldAccountant().compose(ComposedEvent(tuple(accepted))).epsilon(1e-6) <= 2.0 * (1 + 1e-9)
 
 
 @settings(max_examples=40)
@@ -90,7 +90,7 @@ def test_the_pure_filter_never_overspends_delta(claims: list[tuple[float, float]
     for epsilon, delta in claims:
         before = budget.spent
         try:
-            budget.spend(ApproximateDP(epsilon, delta))
+            budget.spend(ApproximateDPEvent(epsilon, delta))
             accepted.append((epsilon, delta))
         except BudgetExceeded:
             assert budget.spent == before
@@ -101,24 +101,24 @@ def test_the_pure_filter_never_overspends_delta(claims: list[tuple[float, float]
 def test_a_refused_delta_leaves_both_budgets_alone() -> None:
     budget = PureFilter(epsilon=1.0, delta=1e-6)
     with pytest.raises(BudgetExceeded):
-        budget.spend(ApproximateDP(0.1, 2e-6))
+        budget.spend(ApproximateDPEvent(0.1, 2e-6))
     with pytest.raises(BudgetExceeded):
-        budget.spend(ApproximateDP(2.0, 1e-7))
+        budget.spend(ApproximateDPEvent(2.0, 1e-7))
     assert budget.spent == 0
-    budget.spend(ApproximateDP(1.0, 1e-6))  # all of both is still there
+    budget.spend(ApproximateDPEvent(1.0, 1e-6))  # all of both is still there
 
 
 def test_ten_tenths_are_one() -> None:
     budget = PureFilter(epsilon=1.0)
     for _ in range(10):
-        budget.spend(ApproximateDP(0.1))
-    assert not budget.can_spend(ApproximateDP(1e-6))
+        budget.spend(ApproximateDPEvent(0.1))
+    assert not budget.can_spend(ApproximateDPEvent(1e-6))
 
 
 @EACH
 def test_the_last_step_is_refused_before_it_is_run(make: Callable[..., PrivacyFilter]) -> None:
     budget = make()
-    event = Laplace(4.0)
+    event = LaplaceEvent(4.0)
     count = 0
     while budget.can_spend(event):
         budget.spend(event)
@@ -133,15 +133,15 @@ def test_the_last_step_is_refused_before_it_is_run(make: Callable[..., PrivacyFi
 def test_too_large_a_first_step_is_refused(make: Callable[..., PrivacyFilter]) -> None:
     budget = make()
     with pytest.raises(BudgetExceeded):
-        budget.spend(Laplace(0.01))
+        budget.spend(LaplaceEvent(0.01))
     assert budget.spent == 0
-    budget.spend(Laplace(100.0))
+    budget.spend(LaplaceEvent(100.0))
 
 
 @EACH
 def test_nothing_is_free(make: Callable[..., PrivacyFilter]) -> None:
     budget = make()
-    for nothing in (Composed(()), SelfComposed(Laplace(1.0), 0)):
+    for nothing in (ComposedEvent(()), SelfComposedEvent(LaplaceEvent(1.0), 0)):
         budget.spend(nothing)
     assert budget.spent == 0
 
@@ -149,14 +149,14 @@ def test_nothing_is_free(make: Callable[..., PrivacyFilter]) -> None:
 @pytest.mark.parametrize("epsilon", [1.0, 0.7, 2.0, 10.0])
 def test_a_budget_can_be_spent_to_the_last_bit(epsilon: float) -> None:
     budget = PureFilter(epsilon=epsilon)
-    budget.spend(ApproximateDP(epsilon))  # exactly what was promised: nothing is rounded here
-    assert not budget.can_spend(ApproximateDP(1e-6))
+    budget.spend(ApproximateDPEvent(epsilon))  # exactly what was promised: nothing is rounded here
+    assert not budget.can_spend(ApproximateDPEvent(1e-6))
 
 
 def test_tiny_charges_cannot_slip_through() -> None:
     budget = ZcdpFilter(epsilon=1.0, delta=1e-6)
-    budget.spend(ZeroConcentratedDP(math.nextafter(budget.limit, 0)))
-    tiny = ZeroConcentratedDP(budget.limit * 2.0**-60)  # lost when added to almost the limit in double precision
+    budget.spend(ZeroConcentratedDPEvent(math.nextafter(budget.limit, 0)))
+    tiny = ZeroConcentratedDPEvent(budget.limit * 2.0**-60)  # lost when added to almost the limit in double precision
     accepted = 0
     while budget.can_spend(tiny) and accepted < 10_000:
         budget.spend(tiny)
@@ -166,15 +166,15 @@ def test_tiny_charges_cannot_slip_through() -> None:
 
 def test_tiny_deltas_cannot_slip_through() -> None:
     budget = PureFilter(epsilon=1.0, delta=1e-5)
-    budget.spend(ApproximateDP(0.1, 1e-5))  # all of the delta
-    assert not budget.can_spend(ApproximateDP(0.0, 1e-22))
+    budget.spend(ApproximateDPEvent(0.1, 1e-5))  # all of the delta
+    assert not budget.can_spend(ApproximateDPEvent(0.0, 1e-22))
     with pytest.raises(BudgetExceeded):
-        budget.spend(ApproximateDP(0.1, 1e-22))
+        budget.spend(ApproximateDPEvent(0.1, 1e-22))
     almost = PureFilter(epsilon=1.0, delta=0.5)
-    almost.spend(ApproximateDP(0.0, 0.5 - 2.0**-50))
+    almost.spend(ApproximateDPEvent(0.0, 0.5 - 2.0**-50))
     accepted = 0
-    while almost.can_spend(ApproximateDP(0.0, 2.0**-60)) and accepted < 5000:
-        almost.spend(ApproximateDP(0.0, 2.0**-60))
+    while almost.can_spend(ApproximateDPEvent(0.0, 2.0**-60)) and accepted < 5000:
+        almost.spend(ApproximateDPEvent(0.0, 2.0**-60))
         accepted += 1
     assert accepted <= 1.05 * 2**10  # within the last printed digit of what was left
 
@@ -182,7 +182,7 @@ def test_tiny_deltas_cannot_slip_through() -> None:
 @EACH
 def test_what_has_no_price_is_refused_and_not_charged(make: Callable[..., PrivacyFilter]) -> None:
     budget = make()
-    unpriced = ApproximateDP(0.1, 1e-7) if not isinstance(budget, PureFilter) else Gaussian(1.0)
+    unpriced = ApproximateDPEvent(0.1, 1e-7) if not isinstance(budget, PureFilter) else GaussianEvent(1.0)
     with pytest.raises(Unsupported):
         budget.spend(unpriced)
     with pytest.raises(Unsupported):
@@ -191,7 +191,7 @@ def test_what_has_no_price_is_refused_and_not_charged(make: Callable[..., Privac
 
 
 @EACH
-@pytest.mark.parametrize("event", ["laplace", None, 1.0, Laplace])
+@pytest.mark.parametrize("event", ["laplace", None, 1.0, LaplaceEvent])
 def test_only_events_are_charged(make: Callable[..., PrivacyFilter], event: object) -> None:
     with pytest.raises(InvalidArgument, match="^event="):
         make().spend(event)  # type: ignore[arg-type]
@@ -199,7 +199,7 @@ def test_only_events_are_charged(make: Callable[..., PrivacyFilter], event: obje
 
 @EACH
 def test_replacement_costs_more(make: Callable[..., PrivacyFilter]) -> None:
-    event = Laplace(50.0)
+    event = LaplaceEvent(50.0)
     assert make(relation=Relation.REPLACE).cost(event) > 1.9 * make().cost(event)
 
 
@@ -207,7 +207,7 @@ def test_replacement_costs_more(make: Callable[..., PrivacyFilter]) -> None:
 def test_the_guarantee_holds_from_the_start(make: Callable[..., PrivacyFilter]) -> None:
     budget = make(relation=Relation.REPLACE)
     before = budget.guarantee()
-    budget.spend(Laplace(100.0))
+    budget.spend(LaplaceEvent(100.0))
     assert budget.guarantee() == before
     assert (before.epsilon, before.delta, before.relation, before.bound) == (2.0, 1e-6, Relation.REPLACE, Bound.UPPER)
     assert "charged before" in before.assumptions[0]
@@ -218,8 +218,8 @@ def test_the_guarantee_holds_from_the_start(make: Callable[..., PrivacyFilter]) 
 def test_the_zcdp_budget_is_the_epsilon_promised(epsilon: float, power: float) -> None:
     delta = 10.0**power
     limit = ZcdpFilter(epsilon=epsilon, delta=delta).limit
-    assert ZcdpAccountant().compose(ZeroConcentratedDP(limit)).epsilon(delta) <= epsilon
-    assert ZcdpAccountant().compose(ZeroConcentratedDP(limit * (1 + 1e-6))).epsilon(delta) > epsilon
+    assert ZcdpAccountant().compose(ZeroConcentratedDPEvent(limit)).epsilon(delta) <= epsilon
+    assert ZcdpAccountant().compose(ZeroConcentratedDPEvent(limit * (1 + 1e-6))).epsilon(delta) > epsilon
 
 
 @settings(max_examples=20)
@@ -231,14 +231,14 @@ def test_the_renyi_budget_is_the_epsilon_promised(epsilon: float, order: float) 
         return
     # Gaussians that use the whole budget at this order: converted at this order, exactly epsilon.
     sigma = math.sqrt(order / (2 * budget.limit))
-    assert budget.cost(Gaussian(sigma)) == pytest.approx(budget.limit)
+    assert budget.cost(GaussianEvent(sigma)) == pytest.approx(budget.limit)
     converted = budget.limit + math.log1p(-1 / order) - math.log(1e-6 * order) / (order - 1)
     assert converted == pytest.approx(epsilon, rel=1e-12)
-    assert RdpAccountant().compose(Gaussian(sigma)).epsilon(1e-6) <= epsilon * (1 + 1e-12)
+    assert RdpAccountant().compose(GaussianEvent(sigma)).epsilon(1e-6) <= epsilon * (1 + 1e-12)
 
 
 def test_sampled_gaussians_have_a_renyi_filter() -> None:
-    step = PoissonSampled(Gaussian(1.0), 0.01)
+    step = PoissonSampledEvent(GaussianEvent(1.0), 0.01)
     order = RdpAccountant().compose(step, 1000).best_order(1e-6)
     budget = RdpFilter(epsilon=2.0, delta=1e-6, order=order)
     count = 0
@@ -277,24 +277,24 @@ class TestOdometer:
         odometer = ZcdpOdometer(delta=1e-6)
         before = 0.0
         for index, rho in enumerate(rhos):
-            odometer.spend(ZeroConcentratedDP(rho))
-            spent = ZeroConcentratedDP(math.fsum(rhos[: index + 1]))
+            odometer.spend(ZeroConcentratedDPEvent(rho))
+            spent = ZeroConcentratedDPEvent(math.fsum(rhos[: index + 1]))
             assert odometer.epsilon >= ZcdpAccountant().compose(spent).epsilon(1e-6)
             assert odometer.epsilon >= before * (1 - 1e-12)
             before = odometer.epsilon
 
     def test_not_absurdly_above(self) -> None:
         odometer = ZcdpOdometer(delta=1e-6)
-        odometer.spend(ZeroConcentratedDP(0.5))
-        assert odometer.epsilon < 1.5 * ZcdpAccountant().compose(ZeroConcentratedDP(0.5)).epsilon(1e-6)
+        odometer.spend(ZeroConcentratedDPEvent(0.5))
+        assert odometer.epsilon < 1.5 * ZcdpAccountant().compose(ZeroConcentratedDPEvent(0.5)).epsilon(1e-6)
 
     def test_starts_at_zero_and_tiny_charges_count(self) -> None:
         odometer = ZcdpOdometer(delta=1e-6)
         assert odometer.epsilon == 0
-        odometer.spend(ZeroConcentratedDP(1.0))
+        odometer.spend(ZeroConcentratedDPEvent(1.0))
         for _ in range(100):
             before = odometer.rho
-            odometer.spend(ZeroConcentratedDP(1e-20))
+            odometer.spend(ZeroConcentratedDPEvent(1e-20))
             assert odometer.rho > before
 
     def test_shares_of_delta_sum_to_less_than_one(self) -> None:
@@ -303,10 +303,10 @@ class TestOdometer:
 
     def test_replacement_and_what_is_no_zcdp(self) -> None:
         one, two = ZcdpOdometer(delta=1e-6), ZcdpOdometer(delta=1e-6, relation=Relation.REPLACE)
-        one.spend(Gaussian(5.0))
-        two.spend(Gaussian(5.0))
+        one.spend(GaussianEvent(5.0))
+        two.spend(GaussianEvent(5.0))
         assert two.rho == pytest.approx(4 * one.rho)
         with pytest.raises(Unsupported):
-            one.spend(PoissonSampled(Gaussian(1.0), 0.1))
+            one.spend(PoissonSampledEvent(GaussianEvent(1.0), 0.1))
         with pytest.raises(InvalidArgument, match="^event="):
             one.spend("gaussian")  # type: ignore[arg-type]

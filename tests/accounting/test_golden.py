@@ -10,15 +10,15 @@ import pytest
 from accounting_tables import build, golden
 from hush import accounting
 from hush.accounting import (
-    ApproximateDP,
-    Composed,
-    Gaussian,
+    ApproximateDPEvent,
+    ComposedEvent,
+    GaussianEvent,
     GdpAccountant,
     PldAccountant,
-    PoissonSampled,
-    RandomizedResponse,
+    PoissonSampledEvent,
+    RandomizedResponseEvent,
     RdpAccountant,
-    SelfComposed,
+    SelfComposedEvent,
     calibrate_noise,
 )
 from hush.guarantee import Bound, Relation
@@ -95,7 +95,7 @@ GRID = [
 
 @pytest.mark.parametrize("row", GRID)
 def test_grid(row: dict[str, float]) -> None:
-    event = SelfComposed(PoissonSampled(Gaussian(row["sigma"]), row["q"]), int(row["T"]))
+    event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(row["sigma"]), row["q"]), int(row["T"]))
     check_interval(*PldAccountant().compose(event).interval(row["delta"]), row["eps"])
     assert row["eps"] <= RdpAccountant().compose(event).epsilon(row["delta"]) * (1 + ROUNDING)
 
@@ -103,7 +103,7 @@ def test_grid(row: dict[str, float]) -> None:
 @pytest.mark.parametrize("row", REFERENCE["gaussian_analytic_eps"], ids=str)
 def test_analytic_gaussian_epsilon(row: dict[str, float]) -> None:
     for accountant in (PldAccountant(), GdpAccountant()):
-        epsilon = accountant.compose(Gaussian(row["sigma"])).epsilon(row["delta"])
+        epsilon = accountant.compose(GaussianEvent(row["sigma"])).epsilon(row["delta"])
         assert row["eps"] * (1 - 1e-11) <= epsilon <= row["eps"] * (1 + 1e-9)
 
 
@@ -136,7 +136,7 @@ def test_calibrated_sigma(row: dict[str, float]) -> None:
 )
 def test_gaussian_dp(mu: float, delta: float, epsilon: float) -> None:
     for accountant in (GdpAccountant(), PldAccountant()):
-        assert accountant.compose(Gaussian(1 / mu)).epsilon(delta) == pytest.approx(epsilon, abs=6e-7)
+        assert accountant.compose(GaussianEvent(1 / mu)).epsilon(delta) == pytest.approx(epsilon, abs=6e-7)
 
 
 # REFERENCES B: 60,000 examples, batches of 600, 50 epochs, delta 1e-5; the last digit is the table's.
@@ -153,7 +153,7 @@ def test_gaussian_dp(mu: float, delta: float, epsilon: float) -> None:
     ],
 )
 def test_the_report(sigma: float, rdp: float, pld: float) -> None:
-    event = SelfComposed(PoissonSampled(Gaussian(sigma), 0.01), 5000)
+    event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(sigma), 0.01), 5000)
     assert PldAccountant().compose(event).epsilon(1e-5) == pytest.approx(pld, abs=6e-4)
     # Theirs looked for the order on a fixed list: ours is never above, and close.
     assert 0.99 * rdp <= RdpAccountant().compose(event).epsilon(1e-5) <= rdp + 6e-4
@@ -165,7 +165,7 @@ def test_the_report(sigma: float, rdp: float, pld: float) -> None:
     [(100, 3.93, 3.43), (200, 5.77, 5.15), (400, 8.57, 7.72), (800, 12.77, 11.53), (1000, 14.50, 13.10)],
 )
 def test_the_report_by_batch(batch: int, rdp: float, pld: float) -> None:
-    event = SelfComposed(PoissonSampled(Gaussian(0.7), batch / 60_000), 50 * 60_000 // batch)
+    event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(0.7), batch / 60_000), 50 * 60_000 // batch)
     assert PldAccountant().compose(event).epsilon(1e-5) == pytest.approx(pld, abs=6e-3)
     assert 0.99 * rdp <= RdpAccountant().compose(event).epsilon(1e-5) <= rdp + 6e-3
 
@@ -189,22 +189,22 @@ def test_published_settings(rate: float, sigma: float, steps: int, epsilon: floa
 
 def test_autodp_noisy_sgd() -> None:
     # autodp's notebook: q .01, sigma 5, T 1000 gives .27106 at 1e-6, by Renyi divergences.
-    event = SelfComposed(PoissonSampled(Gaussian(5.0), 0.01), 1000)
+    event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(5.0), 0.01), 1000)
     assert PldAccountant().compose(event).epsilon(1e-6) < RdpAccountant().compose(event).epsilon(1e-6) < 0.2711
 
 
 def test_randomized_response_a_thousand_times() -> None:
     # A shipped library says .100: it ignores the count.
-    accountant = PldAccountant(relation=Relation.REPLACE).compose(RandomizedResponse(0.1), 1000)
+    accountant = PldAccountant(relation=Relation.REPLACE).compose(RandomizedResponseEvent(0.1), 1000)
     assert accountant.epsilon(1e-6) == pytest.approx(19.344671447993385, rel=1e-8)
-    renyi = RdpAccountant(relation=Relation.REPLACE).compose(RandomizedResponse(0.1), 1000)
+    renyi = RdpAccountant(relation=Relation.REPLACE).compose(RandomizedResponseEvent(0.1), 1000)
     assert 19.3447 < renyi.epsilon(1e-6) < 20.46
 
 
 def test_a_sampling_rate_of_one_is_exact() -> None:
     # The central limit formula says 72.65 here.
-    whole = SelfComposed(PoissonSampled(Gaussian(1.0), 1.0), 5)
-    plain = SelfComposed(Gaussian(1.0), 5)
+    whole = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 1.0), 5)
+    plain = SelfComposedEvent(GaussianEvent(1.0), 5)
     for accountant in (PldAccountant(), RdpAccountant(), GdpAccountant()):
         assert accountant.compose(whole).epsilon(1e-5) == pytest.approx(
             accountant.compose(plain).epsilon(1e-5), rel=1e-14
@@ -213,7 +213,7 @@ def test_a_sampling_rate_of_one_is_exact() -> None:
 
 
 def test_the_central_limit_theorem_estimates_and_says_so() -> None:
-    event = SelfComposed(PoissonSampled(Gaussian(0.6), 0.001), 5000)
+    event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(0.6), 0.001), 5000)
     estimate = GdpAccountant().compose(event).guarantee(1e-7)
     assert estimate.epsilon == pytest.approx(1.31, abs=0.006)
     assert estimate.bound is Bound.ESTIMATE
@@ -224,7 +224,9 @@ def test_the_central_limit_theorem_estimates_and_says_so() -> None:
 
 def test_one_sampled_step_among_gaussians_makes_it_an_estimate() -> None:
     accountant = (
-        GdpAccountant().compose(Gaussian(1.0)).compose(Composed((SelfComposed(PoissonSampled(Gaussian(1.0), 0.1), 2),)))
+        GdpAccountant()
+        .compose(GaussianEvent(1.0))
+        .compose(ComposedEvent((SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 0.1), 2),)))
     )
     assert accountant.guarantee(1e-5).bound is Bound.ESTIMATE
 
@@ -233,7 +235,7 @@ def test_the_classic_gaussian_formula_fails_where_it_was_never_proven() -> None:
     # sigma = sqrt(2 ln(1.25 / delta)) / epsilon: too small from epsilon 8.42 on at 1e-5, far too large below.
     for epsilon, delta, safe in [(8.3, 1e-5, True), (8.6, 1e-5, False), (7.3, 1e-3, True), (7.6, 1e-3, False)]:
         sigma = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
-        assert (PldAccountant().compose(Gaussian(sigma)).epsilon(delta) <= epsilon) is safe
+        assert (PldAccountant().compose(GaussianEvent(sigma)).epsilon(delta) <= epsilon) is safe
     assert calibrate_noise(epsilon=1, delta=1e-5) == pytest.approx(3.731, abs=5e-4)
     assert calibrate_noise(epsilon=0.1, delta=1e-5) == pytest.approx(30.75, abs=5e-3)
 
@@ -242,13 +244,13 @@ def test_the_exercise() -> None:
     # MATHS: q .01, T 1000, delta .001001 for (.4, 1e-6) by the analytic Gaussian (sigma 9.93): .118, not .1265.
     sigma = calibrate_noise(epsilon=0.4, delta=1e-6)
     assert sigma == pytest.approx(9.93, abs=5e-3)
-    event = SelfComposed(PoissonSampled(Gaussian(sigma), 0.01), 1000)
+    event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(sigma), 0.01), 1000)
     assert PldAccountant().compose(event).epsilon(1e-6) == pytest.approx(0.118, abs=2e-3)
 
 
 def test_rdp_orders_are_not_a_list_that_ends_at_63() -> None:
     # High privacy wants high orders: a list that stops at 63 is six times too loose here.
-    event = Gaussian(200.0)
+    event = GaussianEvent(200.0)
     exact = PldAccountant().compose(event).epsilon(1e-5)
     short = min(order / 8e4 + math.log1p(-1 / order) - math.log(1e-5 * order) / (order - 1) for order in range(2, 64))
     assert short > 6 * exact
@@ -258,6 +260,8 @@ def test_rdp_orders_are_not_a_list_that_ends_at_63() -> None:
 
 def test_optimal_composition_is_the_worst_of_what_is_claimed() -> None:
     # Any mechanism that is (epsilon, delta)-DP composes to less than the claim does.
-    gaussian = PldAccountant().compose(Gaussian(2.0), 50)
-    claim = PldAccountant().compose(ApproximateDP(PldAccountant().compose(Gaussian(2.0)).epsilon(1e-8), 1e-8), 50)
+    gaussian = PldAccountant().compose(GaussianEvent(2.0), 50)
+    claim = PldAccountant().compose(
+        ApproximateDPEvent(PldAccountant().compose(GaussianEvent(2.0)).epsilon(1e-8), 1e-8), 50
+    )
     assert gaussian.epsilon(1e-6) < claim.epsilon(1e-6)

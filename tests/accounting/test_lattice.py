@@ -11,23 +11,23 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from hush.accounting import ApproximateDP as Claim
+from hush.accounting import ApproximateDPEvent as Claim
 from hush.accounting import (
-    DiscreteGaussian,
-    DiscreteLaplace,
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
     Event,
-    ExponentialMechanism,
-    FixedSizeSampled,
-    Gaussian,
-    Group,
-    Laplace,
-    Parallel,
-    PoissonSampled,
-    RandomizedResponse,
+    ExponentialMechanismEvent,
+    FixedSizeSampledEvent,
+    GaussianEvent,
+    GroupEvent,
+    LaplaceEvent,
+    ParallelEvent,
+    PoissonSampledEvent,
+    RandomizedResponseEvent,
 )
 from hush.accounting.losses.lattice import Atoms, dominated, dominating, loss_range, rounded_down
 from hush.accounting.losses.pairs import Change, alternatives, changes
-from hush.accounting.losses.profile import Pair
+from hush.accounting.losses.profile import DominatingPair
 from hush.accounting.losses.renyi import renyi_curve
 from hush.guarantee import Relation
 
@@ -119,105 +119,113 @@ class Case:
 
 
 CASES = {
-    "gaussian": Case(Gaussian(1.2), ADD_REMOVE, on_the_line(normal(1, 1.2), normal(0, 1.2), 16)),
-    "gaussian-small": Case(Gaussian(0.3), ADD_REMOVE, on_the_line(normal(1, 0.3), normal(0, 0.3), 6)),
-    "gaussian-large": Case(Gaussian(40.0), ADD_REMOVE, on_the_line(normal(1, 40.0), normal(0, 40.0), 500)),
-    "gaussian-replace": Case(Gaussian(1.2), REPLACE, on_the_line(normal(1, 1.2), normal(-1, 1.2), 16)),
-    "laplace": Case(Laplace(0.7), ADD_REMOVE, on_the_line(laplace(1, 0.7), laplace(0, 0.7), 30, 0.5)),
-    "laplace-replace": Case(Laplace(2.0), REPLACE, on_the_line(laplace(1, 2.0), laplace(-1, 2.0), 80)),
+    "gaussian": Case(GaussianEvent(1.2), ADD_REMOVE, on_the_line(normal(1, 1.2), normal(0, 1.2), 16)),
+    "gaussian-small": Case(GaussianEvent(0.3), ADD_REMOVE, on_the_line(normal(1, 0.3), normal(0, 0.3), 6)),
+    "gaussian-large": Case(GaussianEvent(40.0), ADD_REMOVE, on_the_line(normal(1, 40.0), normal(0, 40.0), 500)),
+    "gaussian-replace": Case(GaussianEvent(1.2), REPLACE, on_the_line(normal(1, 1.2), normal(-1, 1.2), 16)),
+    "laplace": Case(LaplaceEvent(0.7), ADD_REMOVE, on_the_line(laplace(1, 0.7), laplace(0, 0.7), 30, 0.5)),
+    "laplace-replace": Case(LaplaceEvent(2.0), REPLACE, on_the_line(laplace(1, 2.0), laplace(-1, 2.0), 80)),
     "removed": Case(
-        PoissonSampled(Gaussian(0.8), 0.1),
+        PoissonSampledEvent(GaussianEvent(0.8), 0.1),
         ADD_REMOVE,
         on_the_line(mix((0.9, normal(0, 0.8)), (0.1, normal(1, 0.8))), normal(0, 0.8), 12),
     ),
     "removed-rarely": Case(
-        PoissonSampled(Gaussian(0.5), 0.001),
+        PoissonSampledEvent(GaussianEvent(0.5), 0.001),
         ADD_REMOVE,
         on_the_line(mix((0.999, normal(0, 0.5)), (0.001, normal(1, 0.5))), normal(0, 0.5), 9),
     ),
     "removed-often": Case(
-        PoissonSampled(Gaussian(2.0), 0.9),
+        PoissonSampledEvent(GaussianEvent(2.0), 0.9),
         ADD_REMOVE,
         on_the_line(mix((0.1, normal(0, 2.0)), (0.9, normal(1, 2.0))), normal(0, 2.0), 25),
     ),
     "removed-laplace": Case(
-        PoissonSampled(Laplace(0.5), 0.2),
+        PoissonSampledEvent(LaplaceEvent(0.5), 0.2),
         ADD_REMOVE,
         on_the_line(mix((0.8, laplace(0, 0.5)), (0.2, laplace(1, 0.5))), laplace(0, 0.5), 25, 0.5),
     ),
     "removed-discrete": Case(
-        PoissonSampled(DiscreteGaussian(1.5), 0.2),
+        PoissonSampledEvent(DiscreteGaussianEvent(1.5), 0.2),
         ADD_REMOVE,
         on_the_integers(
             mix((0.8, discrete_gaussian(1.5, 0)), (0.2, discrete_gaussian(1.5, 1))), discrete_gaussian(1.5, 0), 60
         ),
     ),
     "sampled-twice": Case(
-        PoissonSampled(PoissonSampled(Gaussian(0.8), 0.5), 0.2),
+        PoissonSampledEvent(PoissonSampledEvent(GaussianEvent(0.8), 0.5), 0.2),
         ADD_REMOVE,
         on_the_line(mix((0.9, normal(0, 0.8)), (0.1, normal(1, 0.8))), normal(0, 0.8), 12),
     ),
     "replaced": Case(
-        PoissonSampled(Gaussian(0.8), 0.1),
+        PoissonSampledEvent(GaussianEvent(0.8), 0.1),
         REPLACE,
         on_the_line(
             mix((0.9, normal(0, 0.8)), (0.1, normal(1, 0.8))), mix((0.9, normal(0, 0.8)), (0.1, normal(-1, 0.8))), 12
         ),
     ),
     "group": Case(
-        Group(PoissonSampled(Gaussian(1.5), 0.2), 3),
+        GroupEvent(PoissonSampledEvent(GaussianEvent(1.5), 0.2), 3),
         ADD_REMOVE,
         on_the_line(binomial_group(1.5, 0.2, 3), normal(0, 1.5), 20),
     ),
-    "response": Case(RandomizedResponse(1.0), REPLACE, response(1.0, 2)),
-    "response-of-4": Case(RandomizedResponse(1.0, 4), REPLACE, response(1.0, 4)),
+    "response": Case(RandomizedResponseEvent(1.0), REPLACE, response(1.0, 2)),
+    "response-of-4": Case(RandomizedResponseEvent(1.0, 4), REPLACE, response(1.0, 4)),
     "claim": Case(Claim(0.8, 0.01), ADD_REMOVE, claim(0.8, 0.01)),
     "only-delta": Case(Claim(0.0, 0.01), ADD_REMOVE, claim(0.0, 0.01)),
     "discrete-gaussian": Case(
-        DiscreteGaussian(2.0), ADD_REMOVE, on_the_integers(discrete_gaussian(2.0, 1), discrete_gaussian(2.0, 0), 80)
+        DiscreteGaussianEvent(2.0),
+        ADD_REMOVE,
+        on_the_integers(discrete_gaussian(2.0, 1), discrete_gaussian(2.0, 0), 80),
     ),
     "discrete-gaussian-3": Case(
-        DiscreteGaussian(2.5, 3), ADD_REMOVE, on_the_integers(discrete_gaussian(2.5, 3), discrete_gaussian(2.5, 0), 100)
+        DiscreteGaussianEvent(2.5, 3),
+        ADD_REMOVE,
+        on_the_integers(discrete_gaussian(2.5, 3), discrete_gaussian(2.5, 0), 100),
     ),
     "discrete-gaussian-small": Case(
-        DiscreteGaussian(0.4), ADD_REMOVE, on_the_integers(discrete_gaussian(0.4, 1), discrete_gaussian(0.4, 0), 14)
+        DiscreteGaussianEvent(0.4),
+        ADD_REMOVE,
+        on_the_integers(discrete_gaussian(0.4, 1), discrete_gaussian(0.4, 0), 14),
     ),
     "discrete-gaussian-wide": Case(
-        DiscreteGaussian(70.0, 9),
+        DiscreteGaussianEvent(70.0, 9),
         ADD_REMOVE,
         on_the_integers(discrete_gaussian(70.0, 9), discrete_gaussian(70.0, 0), 2500),
     ),
     "discrete-gaussian-replace": Case(
-        DiscreteGaussian(2.0), REPLACE, on_the_integers(discrete_gaussian(2.0, 1), discrete_gaussian(2.0, -1), 80)
+        DiscreteGaussianEvent(2.0), REPLACE, on_the_integers(discrete_gaussian(2.0, 1), discrete_gaussian(2.0, -1), 80)
     ),
     "discrete-laplace": Case(
-        DiscreteLaplace(1.5), ADD_REMOVE, on_the_integers(discrete_laplace(1.5, 1), discrete_laplace(1.5, 0), 120)
+        DiscreteLaplaceEvent(1.5), ADD_REMOVE, on_the_integers(discrete_laplace(1.5, 1), discrete_laplace(1.5, 0), 120)
     ),
     "discrete-laplace-4": Case(
-        DiscreteLaplace(3.0, 4), ADD_REMOVE, on_the_integers(discrete_laplace(3.0, 4), discrete_laplace(3.0, 0), 250)
+        DiscreteLaplaceEvent(3.0, 4),
+        ADD_REMOVE,
+        on_the_integers(discrete_laplace(3.0, 4), discrete_laplace(3.0, 0), 250),
     ),
-    "exponential": Case(ExponentialMechanism(1.3), ADD_REMOVE, None),
-    "fixed-size": Case(FixedSizeSampled(Gaussian(1.5), 2, 5), REPLACE, None),
-    "fixed-size-laplace": Case(FixedSizeSampled(Laplace(2.0), 2, 5), REPLACE, None),
-    "parallel": Case(Parallel((Gaussian(1.0), Laplace(1.2))), ADD_REMOVE, None),
+    "exponential": Case(ExponentialMechanismEvent(1.3), ADD_REMOVE, None),
+    "fixed-size": Case(FixedSizeSampledEvent(GaussianEvent(1.5), 2, 5), REPLACE, None),
+    "fixed-size-laplace": Case(FixedSizeSampledEvent(LaplaceEvent(2.0), 2, 5), REPLACE, None),
+    "parallel": Case(ParallelEvent((GaussianEvent(1.0), LaplaceEvent(1.2))), ADD_REMOVE, None),
 }
 EACH = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 KNOWN = {name: case for name, case in CASES.items() if case.truth}
 EACH_KNOWN = pytest.mark.parametrize("case", KNOWN.values(), ids=KNOWN)
 
 
-def pair_of(event: Event, change: Change) -> Pair:
+def pair_of(event: Event, change: Change) -> DominatingPair:
     (option,) = alternatives(event, change)
     ((pair, count),) = option.items()
     assert count == 1
     return pair
 
 
-def pairs(case: Case) -> list[Pair]:
+def pairs(case: Case) -> list[DominatingPair]:
     return [pair_of(case.event, change) for change in changes(case.relation)]
 
 
-def directions(case: Case) -> list[tuple[Pair, bool]]:
+def directions(case: Case) -> list[tuple[DominatingPair, bool]]:
     """Each pair with whether it looks at the truth the other way round (P: the record is added)."""
     return [(pair, index == 1) for index, pair in enumerate(pairs(case))]
 
@@ -243,7 +251,7 @@ def test_the_renyi_divergence_is_the_integral_that_defines_it(case: Case) -> Non
             truth = case.truth.log_moment(order, swapped=swapped) / (order - 1)
             found = float(renyi_curve(pair)(np.array([order]))[0])
             assert truth * (1 - 3e-6) - 1e-12 <= found, f"order {order}: below the truth"
-            if not isinstance(case.event, DiscreteGaussian):  # its closed form is a bound
+            if not isinstance(case.event, DiscreteGaussianEvent):  # its closed form is a bound
                 assert found <= truth * (1 + 1e-5) + 1e-9, f"order {order}: not tight"
 
 
@@ -295,7 +303,7 @@ CHANGES = [(1.0, -1.0), (1.0, 0.0), (-1.0, 1.0), (0.5, -0.5)]
 def test_fixed_size_sampling_by_brute_force(others: tuple[float, ...], change: tuple[float, float], noise: str) -> None:
     sigma, batch, size = 1.1, 2, 4
     density = normal if noise == "gaussian" else laplace
-    event = Gaussian(sigma) if noise == "gaussian" else Laplace(sigma)
+    event = GaussianEvent(sigma) if noise == "gaussian" else LaplaceEvent(sigma)
     first, second = (
         mix(
             *(
@@ -306,7 +314,7 @@ def test_fixed_size_sampling_by_brute_force(others: tuple[float, ...], change: t
         for one in change
     )
     truth = on_the_line(first, second, 30 if noise == "laplace" else 14, num_points=20_001)
-    (pair,) = [pair_of(FixedSizeSampled(event, batch, size), each) for each in changes(REPLACE)]
+    (pair,) = [pair_of(FixedSizeSampledEvent(event, batch, size), each) for each in changes(REPLACE)]
     for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
         assert truth.delta(epsilon) <= float(pair.forward.delta(np.array([epsilon]))[0]) + 1e-6
         assert truth.delta(epsilon, swapped=True) <= float(pair.backward.delta(np.array([epsilon]))[0]) + 1e-6
@@ -337,7 +345,7 @@ def test_poisson_sampling_by_brute_force(others: tuple[float, ...], change: tupl
         num_points=20_001,
     )
     relation = ADD_REMOVE if other is None else REPLACE
-    pair = pair_of(PoissonSampled(Gaussian(sigma), rate), changes(relation)[0])
+    pair = pair_of(PoissonSampledEvent(GaussianEvent(sigma), rate), changes(relation)[0])
     for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
         assert truth.delta(epsilon) <= float(pair.forward.delta(np.array([epsilon]))[0]) + 1e-6
         assert truth.delta(epsilon, swapped=True) <= float(pair.backward.delta(np.array([epsilon]))[0]) + 1e-6
@@ -351,13 +359,13 @@ def lattice_delta(atoms: Atoms | list[Atoms], epsilon: np.ndarray) -> np.ndarray
     return atoms.infinite + np.where(gaps > 0, gaps, 0.0) @ atoms.masses
 
 
-def points(pair: Pair, spacing: float, offset: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+def points(pair: DominatingPair, spacing: float, offset: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     low, high = loss_range(pair, 1e-13)
     indices = np.arange(-math.ceil((offset - low) / spacing), math.ceil((high - offset) / spacing) + 1)
     return offset + indices * spacing, np.full(len(indices) - 1, spacing)
 
 
-def lattices(pair: Pair, spacing: float) -> tuple[Atoms, list[Atoms]]:
+def lattices(pair: DominatingPair, spacing: float) -> tuple[Atoms, list[Atoms]]:
     """The lattice from above, and all that are offered from below: with a point at 0, and at the smallest loss."""
     smallest = -pair.backward.max_loss
     offsets = [0.0, smallest] if -math.inf < smallest < 0 else [0.0]
@@ -367,7 +375,7 @@ def lattices(pair: Pair, spacing: float) -> tuple[Atoms, list[Atoms]]:
     return dominating(pair, *points(pair, spacing)), below
 
 
-def curve(pair: Pair, epsilon: np.ndarray) -> np.ndarray:
+def curve(pair: DominatingPair, epsilon: np.ndarray) -> np.ndarray:
     """The whole profile, also at negative epsilon, where it follows from the other direction's."""
     right = pair.forward.delta(np.maximum(epsilon, 0.0))
     left = -np.expm1(epsilon) + np.exp(epsilon) * pair.backward.delta(np.maximum(-epsilon, 0.0))
@@ -440,7 +448,7 @@ def test_discrete_gaussians_with_little_noise(sigma: float, sensitivity: int) ->
     logs = -0.5 * (points / sigma) ** 2
     log_tail = np.logaddexp.accumulate(logs[::-1])[::-1]
     log_tail = log_tail - log_tail[0]
-    (pair, _) = [pair_of(DiscreteGaussian(sigma, sensitivity), change) for change in changes(ADD_REMOVE)]
+    (pair, _) = [pair_of(DiscreteGaussianEvent(sigma, sensitivity), change) for change in changes(ADD_REMOVE)]
     middle = 0.5 * (sensitivity / sigma) ** 2
     for epsilon in middle + (sensitivity / sigma) * np.array([-8.0, -4.0, -1.0, 0.0, 0.5, 1.0, 2.0, 3.0, 4.0]):
         if epsilon < 0:

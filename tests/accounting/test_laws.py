@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from hush.accounting import (
     Accountant,
-    Composed,
-    DiscreteLaplace,
+    ComposedEvent,
+    DiscreteLaplaceEvent,
     Event,
-    Gaussian,
-    Group,
-    Laplace,
-    Parallel,
-    ParallelByIndex,
+    GaussianEvent,
+    GroupEvent,
+    LaplaceEvent,
+    ParallelByIndexEvent,
+    ParallelEvent,
     PldAccountant,
-    PoissonSampled,
+    PoissonSampledEvent,
     RdpAccountant,
-    SelfComposed,
+    SelfComposedEvent,
     ZcdpAccountant,
     calibrate_contributions,
     calibrate_count,
@@ -52,7 +52,7 @@ def epsilon(event: Event, delta: float, kind: type[Accountant] = PldAccountant, 
 
 
 def sampled(sigma: float, rate: float, count: int = 1) -> Event:
-    return SelfComposed(PoissonSampled(Gaussian(sigma), rate), count)
+    return SelfComposedEvent(PoissonSampledEvent(GaussianEvent(sigma), rate), count)
 
 
 @few
@@ -99,19 +99,19 @@ def test_the_interval_is_one_and_lies_below_renyi(sigma: float, rate: float, cou
 
 
 mechanisms = st.one_of(
-    st.builds(Gaussian, sigmas),
-    st.builds(Laplace, sigmas),
-    st.builds(lambda scale, size: DiscreteLaplace(scale * size, size), sigmas, st.integers(1, 4)),
-    st.builds(lambda sigma, rate: PoissonSampled(Gaussian(sigma), rate), sigmas, rates),
-    st.builds(lambda scale, rate: PoissonSampled(Laplace(scale), rate), sigmas, rates),
+    st.builds(GaussianEvent, sigmas),
+    st.builds(LaplaceEvent, sigmas),
+    st.builds(lambda scale, size: DiscreteLaplaceEvent(scale * size, size), sigmas, st.integers(1, 4)),
+    st.builds(lambda sigma, rate: PoissonSampledEvent(GaussianEvent(sigma), rate), sigmas, rates),
+    st.builds(lambda scale, rate: PoissonSampledEvent(LaplaceEvent(scale), rate), sigmas, rates),
 )
-schedules = st.lists(st.builds(SelfComposed, mechanisms, st.integers(1, 30)), min_size=1, max_size=3)
+schedules = st.lists(st.builds(SelfComposedEvent, mechanisms, st.integers(1, 30)), min_size=1, max_size=3)
 
 
 @few
 @given(schedules, deltas)
 def test_tight_is_never_above_loose(events: list[Event], delta: float) -> None:
-    everything = Composed(tuple(events))
+    everything = ComposedEvent(tuple(events))
     lower, upper = PldAccountant().compose(everything).interval(delta)
     assert lower <= upper
     for loose in (RdpAccountant(), ZcdpAccountant()):
@@ -126,17 +126,17 @@ def test_composition_is_order_free(events: list[Event], delta: float, random: st
     shuffled = list(events)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     for kind in (PldAccountant, RdpAccountant):
-        there, back = (epsilon(Composed(tuple(order)), delta, kind) for order in (events, shuffled))
+        there, back = (epsilon(ComposedEvent(tuple(order)), delta, kind) for order in (events, shuffled))
         assert there == pytest.approx(back, rel=1e-6, abs=1e-12)
 
 
 @fewer
 @given(schedules, deltas)
 def test_parts_cost_at_most_the_whole(events: list[Event], delta: float) -> None:
-    whole = epsilon(Composed(tuple(events)), delta)
+    whole = epsilon(ComposedEvent(tuple(events)), delta)
     assert max(epsilon(part, delta) for part in events) <= whole * (1 + WOBBLE)
     # In parallel: as much as the worst of them.
-    for kind in (Parallel, ParallelByIndex):
+    for kind in (ParallelEvent, ParallelByIndexEvent):
         worst = max(epsilon(part, delta) for part in events)
         assert worst * (1 - WOBBLE) <= epsilon(kind(tuple(events)), delta) <= whole * (1 + WOBBLE)
 
@@ -146,7 +146,7 @@ def test_parts_cost_at_most_the_whole(events: list[Event], delta: float) -> None
 def test_a_group_costs_at_least_one(sigma: float, rate: float, count: int, size: int, delta: float) -> None:
     for accountant in (PldAccountant, RdpAccountant):
         event = sampled(2 * sigma, rate, count)
-        one, more, most = (epsilon(Group(event, k), delta, accountant) for k in (1, size, size + 1))
+        one, more, most = (epsilon(GroupEvent(event, k), delta, accountant) for k in (1, size, size + 1))
         assert one == pytest.approx(epsilon(event, delta, accountant), rel=WOBBLE)
         assert one <= more * (1 + WOBBLE)
         assert more <= most * (1 + WOBBLE)
@@ -159,7 +159,7 @@ def test_replacing_costs_at_least_removing(event: Event, count: int, delta: floa
         replace = kind(relation=Relation.REPLACE)
         if replace.supports(event):
             removed = epsilon(event, delta, kind)
-            assert epsilon(SelfComposed(event, count), delta, kind) >= removed * (1 - WOBBLE)
+            assert epsilon(SelfComposedEvent(event, count), delta, kind) >= removed * (1 - WOBBLE)
             assert removed <= replace.compose(event).epsilon(delta) * (1 + WOBBLE)
 
 
@@ -209,11 +209,11 @@ class TestCalibration:
     @given(targets, st.floats(2, 30))
     def test_contributions(self, target: float, sigma: float) -> None:
         for relation in (Relation.ADD_OR_REMOVE, Relation.REPLACE):
-            event = SelfComposed(Gaussian(sigma), 3)
+            event = SelfComposedEvent(GaussianEvent(sigma), 3)
             size = calibrate_contributions(epsilon=target, delta=1e-6, event=event, relation=relation)
             if size:
-                assert epsilon(Group(event, size), 1e-6, relation=relation) <= target
-            assert epsilon(Group(event, size + 1), 1e-6, relation=relation) > target
+                assert epsilon(GroupEvent(event, size), 1e-6, relation=relation) <= target
+            assert epsilon(GroupEvent(event, size + 1), 1e-6, relation=relation) > target
 
     @pytest.mark.parametrize("accountant", [PldAccountant, RdpAccountant])
     @pytest.mark.parametrize("relation", [Relation.ADD_OR_REMOVE, Relation.REPLACE])
@@ -226,35 +226,37 @@ class TestCalibration:
 
     def test_templates(self) -> None:
         def laplace(scale: float) -> Event:
-            return SelfComposed(PoissonSampled(Laplace(scale), 0.1), 100)
+            return SelfComposedEvent(PoissonSampledEvent(LaplaceEvent(scale), 0.1), 100)
 
         scale = calibrate_noise(epsilon=1.0, delta=1e-6, template=laplace)
         assert 1 - 2e-5 <= epsilon(laplace(scale), 1e-6) <= 1
-        count = calibrate_count(epsilon=1.0, delta=1e-6, template=lambda n: SelfComposed(Laplace(20.0), n), maximum=500)
+        count = calibrate_count(
+            epsilon=1.0, delta=1e-6, template=lambda n: SelfComposedEvent(LaplaceEvent(20.0), n), maximum=500
+        )
         assert (
-            epsilon(SelfComposed(Laplace(20.0), count), 1e-6)
+            epsilon(SelfComposedEvent(LaplaceEvent(20.0), count), 1e-6)
             <= 1
-            < epsilon(SelfComposed(Laplace(20.0), count + 1), 1e-6)
+            < epsilon(SelfComposedEvent(LaplaceEvent(20.0), count + 1), 1e-6)
         )
 
     def test_a_maximum_is_kept(self) -> None:
         for maximum in (1, 2, 7, 8, 9):
             assert (
                 calibrate_count(
-                    epsilon=9, delta=1e-6, template=lambda n: SelfComposed(Gaussian(50.0), n), maximum=maximum
+                    epsilon=9, delta=1e-6, template=lambda n: SelfComposedEvent(GaussianEvent(50.0), n), maximum=maximum
                 )
                 == maximum
             )
 
     def test_nothing_fits(self) -> None:
         assert calibrate_steps(epsilon=0.01, delta=1e-9, noise_multiplier=0.5) == 0
-        assert calibrate_contributions(epsilon=0.01, delta=1e-9, event=Gaussian(0.5)) == 0
+        assert calibrate_contributions(epsilon=0.01, delta=1e-9, event=GaussianEvent(0.5)) == 0
 
     @pytest.mark.parametrize("target", [1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100, 1000])
     @pytest.mark.parametrize("delta", [1e-15, 1e-2, 0.5])
     def test_extreme_targets(self, target: float, delta: float) -> None:
         sigma = calibrate_noise(epsilon=target, delta=delta)
-        assert epsilon(Gaussian(sigma), delta) <= target
+        assert epsilon(GaussianEvent(sigma), delta) <= target
 
 
 class TestCurves:
@@ -279,12 +281,12 @@ class TestCurves:
         from scipy.special import ndtr, ndtri
 
         truth = float(ndtr(ndtri(rate) + mu))  # Dong, Roth & Su 2022, equation 6
-        found = max_true_positive_rate(PldAccountant().compose(Gaussian(1 / mu)), rate)
+        found = max_true_positive_rate(PldAccountant().compose(GaussianEvent(1 / mu)), rate)
         assert truth * (1 - 1e-9) <= found <= truth * (1 + 1e-3)
 
 
 def test_rdp_of_a_gaussian_is_its_formula() -> None:
-    accountant = RdpAccountant().compose(Gaussian(2.0), 3)
+    accountant = RdpAccountant().compose(GaussianEvent(2.0), 3)
     for order in (1.5, 2.0, 17.0, 300.0):
         assert accountant.renyi(order) == pytest.approx(3 * order / 8, rel=1e-12)
     assert math.isfinite(accountant.best_order(1e-5))

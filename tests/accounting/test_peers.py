@@ -10,16 +10,16 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as peer
 
 from hush.accounting import (
-    Composed,
-    DiscreteGaussian,
-    DiscreteLaplace,
+    ComposedEvent,
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
     Event,
-    Gaussian,
-    Laplace,
+    GaussianEvent,
+    LaplaceEvent,
     PldAccountant,
-    PoissonSampled,
-    RandomizedResponse,
-    SelfComposed,
+    PoissonSampledEvent,
+    RandomizedResponseEvent,
+    SelfComposedEvent,
 )
 from hush.guarantee import Relation
 
@@ -65,7 +65,7 @@ def test_sampled_gaussian(sigma: float, rate: float, count: int, delta: float) -
         )
         for side in (True, False)
     )
-    check(PoissonSampled(Gaussian(sigma), rate), count, delta, upper, lower)
+    check(PoissonSampledEvent(GaussianEvent(sigma), rate), count, delta, upper, lower)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_sampled_laplace(scale: float, rate: float, count: int) -> None:
         )
         for side in (True, False)
     )
-    check(PoissonSampled(Laplace(scale), rate), count, 1e-6, upper, lower)
+    check(PoissonSampledEvent(LaplaceEvent(scale), rate), count, 1e-6, upper, lower)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_discrete_gaussian(sigma: float, sensitivity: int, rate: float, count: i
         )
         for side in (True, False)
     )
-    check(PoissonSampled(DiscreteGaussian(sigma, sensitivity), rate), count, 1e-6, upper, lower)
+    check(PoissonSampledEvent(DiscreteGaussianEvent(sigma, sensitivity), rate), count, 1e-6, upper, lower)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_discrete_laplace(scale: float, sensitivity: int, rate: float, count: in
         )
         for side in (True, False)
     )
-    check(PoissonSampled(DiscreteLaplace(scale, sensitivity), rate), count, 1e-6, upper, lower)
+    check(PoissonSampledEvent(DiscreteLaplaceEvent(scale, sensitivity), rate), count, 1e-6, upper, lower)
 
 
 @pytest.mark.parametrize(("epsilon", "values", "count"), [(0.5, 2, 50), (1.0, 5, 20), (0.1, 3, 200)])
@@ -123,12 +123,12 @@ def test_randomized_response(epsilon: float, values: int, count: int) -> None:
         peer.from_randomized_response(noise, values, value_discretization_interval=GRID, pessimistic_estimate=side)
         for side in (True, False)
     )
-    check(RandomizedResponse(epsilon, values), count, 1e-6, upper, lower, Relation.REPLACE)
+    check(RandomizedResponseEvent(epsilon, values), count, 1e-6, upper, lower, Relation.REPLACE)
 
 
 def test_a_schedule() -> None:
     phases = [(1.0, 0.01, 40), (0.8, 0.02, 30), (2.0, 0.1, 50)]
-    event = Composed(tuple(SelfComposed(PoissonSampled(Gaussian(s), q), t) for s, q, t in phases))
+    event = ComposedEvent(tuple(SelfComposedEvent(PoissonSampledEvent(GaussianEvent(s), q), t) for s, q, t in phases))
     each = []
     for side in (True, False):
         composed = [

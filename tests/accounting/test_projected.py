@@ -17,17 +17,17 @@ from hush.accounting import (
     Accountant,
     AdvancedAccountant,
     BasicAccountant,
-    Composed,
-    FixedSizeSampled,
-    Gaussian,
+    ComposedEvent,
+    FixedSizeSampledEvent,
+    GaussianEvent,
     GdpAccountant,
-    Group,
-    Parallel,
+    GroupEvent,
+    ParallelEvent,
     PldAccountant,
-    PoissonSampled,
-    ProjectedGaussian,
+    PoissonSampledEvent,
+    ProjectedGaussianEvent,
     RdpAccountant,
-    SelfComposed,
+    SelfComposedEvent,
     ZcdpAccountant,
     calibrate_noise,
 )
@@ -39,7 +39,7 @@ DELTA = 1e-5
 
 
 def epsilon(noise: float, projections: int, rate: float = 1.0, steps: int = 1, delta: float = DELTA) -> float:
-    step = PoissonSampled(ProjectedGaussian(noise, projections), rate)
+    step = PoissonSampledEvent(ProjectedGaussianEvent(noise, projections), rate)
     return PldAccountant().compose(step, steps).epsilon(delta)
 
 
@@ -81,7 +81,7 @@ def slow(value: float) -> Any:
 @pytest.mark.parametrize("projections", [3, slow(10), 30, slow(200)])
 @pytest.mark.parametrize(("noise", "rate"), [(1.0, 1.0), (3.0, 1.0), (0.7, 0.02), (1.5, 0.3)])
 def test_one_step_is_the_integral(noise: float, projections: int, rate: float) -> None:
-    accountant = PldAccountant().compose(PoissonSampled(ProjectedGaussian(noise, projections), rate))
+    accountant = PldAccountant().compose(PoissonSampledEvent(ProjectedGaussianEvent(noise, projections), rate))
     for eps in (0.05, 0.3, 1.0, 3.0):
         if rate == 1:
             truth = mean_over_s(lambda s, eps=eps: gaussian_delta(s / noise, eps), projections)
@@ -107,7 +107,7 @@ def test_composition_is_that_of_simulated_losses(projections: int, rate: float) 
         for total, x, sign in ((removed, present, 1), (added, without, -1)):
             with np.errstate(divide="ignore"):
                 total += sign * np.logaddexp(np.log(1 - rate), np.log(rate) + mu * x - mu**2 / 2)
-    accountant = PldAccountant().compose(PoissonSampled(ProjectedGaussian(noise, projections), rate), steps)
+    accountant = PldAccountant().compose(PoissonSampledEvent(ProjectedGaussianEvent(noise, projections), rate), steps)
     for eps in (0.5, 2.0, 4.0):
         both = [-np.expm1(np.minimum(eps - total, 0)) for total in (removed, added)]
         found = max(float(values.mean()) for values in both)
@@ -117,7 +117,7 @@ def test_composition_is_that_of_simulated_losses(projections: int, rate: float) 
 
 def test_many_projections_are_an_exact_norm() -> None:
     for rate, steps in ((1.0, 1), (0.01, 1000)):
-        exact = PldAccountant().compose(PoissonSampled(Gaussian(1.0), rate), steps).epsilon(DELTA)
+        exact = PldAccountant().compose(PoissonSampledEvent(GaussianEvent(1.0), rate), steps).epsilon(DELTA)
         found = [epsilon(1.0, projections, rate, steps) for projections in (30, 100, 1000, 10_000, 1_000_000)]
         assert found == sorted(found, reverse=True)
         assert exact <= found[-1] <= exact * 1.001
@@ -158,7 +158,7 @@ def test_the_profile_is_convex_and_falls(mu: float, projections: int) -> None:
 
 def test_delta_is_lost_to_the_tail_only_where_it_is_there() -> None:
     for projections in (10, 30, 100):
-        composed = PldAccountant().compose(ProjectedGaussian(1.0, projections), 1000)
+        composed = PldAccountant().compose(ProjectedGaussianEvent(1.0, projections), 1000)
         assert composed.epsilon(1e-15) < math.inf
     assert epsilon(1.0, 30, 0.01, 1000, delta=0.0) == math.inf
 
@@ -169,9 +169,9 @@ def test_delta_is_lost_to_the_tail_only_where_it_is_there() -> None:
 )
 def test_heavy_tails(noise: float, projections: int, rate: float, steps: int, delta: float) -> None:
     """Warnings are errors: in the tail, rounding must not decide."""
-    composed = PldAccountant().compose(PoissonSampled(ProjectedGaussian(noise, projections), rate), steps)
+    composed = PldAccountant().compose(PoissonSampledEvent(ProjectedGaussianEvent(noise, projections), rate), steps)
     found = composed.epsilon(delta)
-    exact = PldAccountant().compose(PoissonSampled(Gaussian(noise), rate), steps).epsilon(delta)
+    exact = PldAccountant().compose(PoissonSampledEvent(GaussianEvent(noise), rate), steps).epsilon(delta)
     assert 0.5 * exact <= found < math.inf
     assert composed.delta(found) <= delta * 1.01
 
@@ -182,31 +182,36 @@ def test_heavy_tails(noise: float, projections: int, rate: float, steps: int, de
 @pytest.mark.parametrize("rate", [1.0, 0.1])
 def test_others_refuse(accountant: type[Accountant], rate: float) -> None:
     with pytest.raises(Unsupported, match="projected-gaussian|poisson-sampled"):
-        accountant().compose(PoissonSampled(ProjectedGaussian(1.0, 20), rate))
+        accountant().compose(PoissonSampledEvent(ProjectedGaussianEvent(1.0, 20), rate))
 
 
 def test_what_several_norms_decide_is_refused() -> None:
-    event = ProjectedGaussian(1.0, 20)
+    event = ProjectedGaussianEvent(1.0, 20)
     replacing = PldAccountant(relation=Relation.REPLACE)
-    for refused in (event, PoissonSampled(event, 0.1), FixedSizeSampled(event, 1, 10), Parallel((event, event))):
+    for refused in (
+        event,
+        PoissonSampledEvent(event, 0.1),
+        FixedSizeSampledEvent(event, 1, 10),
+        ParallelEvent((event, event)),
+    ):
         with pytest.raises(Unsupported, match="projected-gaussian"):
             replacing.compose(refused)
-    for refused in (Group(event, 2), Group(PoissonSampled(event, 0.1), 2)):
+    for refused in (GroupEvent(event, 2), GroupEvent(PoissonSampledEvent(event, 0.1), 2)):
         with pytest.raises(Unsupported, match="projected-gaussian"):
             PldAccountant().compose(refused)
     with pytest.raises(Unsupported, match="several mechanisms"):
-        PldAccountant().compose(PoissonSampled(Composed((event, event)), 0.1))
+        PldAccountant().compose(PoissonSampledEvent(ComposedEvent((event, event)), 0.1))
 
 
 def test_arguments_are_checked() -> None:
     for noise, projections in ((0.0, 5), (math.nan, 5), (1.0, 0), (1.0, 2.5), (1.0, 10**7), (1.0, True)):
         with pytest.raises(InvalidArgument):
-            ProjectedGaussian(noise, projections)  # type: ignore[arg-type]
+            ProjectedGaussianEvent(noise, projections)  # type: ignore[arg-type]
 
 
 def test_noise_is_calibrated_by_a_template() -> None:
-    def template(noise: float) -> SelfComposed:
-        return SelfComposed(PoissonSampled(ProjectedGaussian(noise, 20), 0.02), 200)
+    def template(noise: float) -> SelfComposedEvent:
+        return SelfComposedEvent(PoissonSampledEvent(ProjectedGaussianEvent(noise, 20), 0.02), 200)
 
     noise = calibrate_noise(epsilon=2.0, delta=DELTA, template=template)
     reached = PldAccountant().compose(template(noise)).epsilon(DELTA)
@@ -235,5 +240,5 @@ def test_accounting_as_if_norms_were_exact_is_refuted(projections: int) -> None:
     noise, eps = 2.0, 2.0
     found = advantage(projections, noise, eps, 1_000_000)
     # 0.055 and 0.010 are shown, with standard deviations below 0.0005, where 9e-6 would be claimed.
-    assert found > 3 * PldAccountant().compose(Gaussian(noise)).delta(eps)
-    assert found <= PldAccountant().compose(ProjectedGaussian(noise, projections)).delta(eps)
+    assert found > 3 * PldAccountant().compose(GaussianEvent(noise)).delta(eps)
+    assert found <= PldAccountant().compose(ProjectedGaussianEvent(noise, projections)).delta(eps)

@@ -15,17 +15,17 @@ import pytest
 
 from contracts.naming import naming
 from hush import accounting as hush
-from hush.accounting import Event, Gaussian, Laplace, PldAccountant, RdpAccountant
+from hush.accounting import Event, GaussianEvent, LaplaceEvent, PldAccountant, RdpAccountant
 from hush.errors import InvalidArgument
 from hush.guarantee import Relation
 
 GRAMMAR = re.compile(r"(?P<name>[a-z_]+)=(?P<value>.+): expected (?P<what>.+?)\.( .+[.!?:])?", re.DOTALL)
 
 NO_NUMBER = [math.nan, -1, -1e-300, math.inf, -math.inf, "1", b"1", "", True, None, 1j, [1.0], (1,), {}, object()]
-NO_NUMBER += [np.array([0.5, 0.5]), np.array(0.5), np.float64("nan"), np.float64("inf"), 10**400, Gaussian(1.0)]
+NO_NUMBER += [np.array([0.5, 0.5]), np.array(0.5), np.float64("nan"), np.float64("inf"), 10**400, GaussianEvent(1.0)]
 NO_COUNT = [*(bad for bad in NO_NUMBER if not isinstance(bad, int) or bad < 2), 1.5, 2.0, np.float64(3.0), "3"]
-NO_EVENT = [None, 1, "gaussian", Gaussian, {"kind": "gaussian"}, [Gaussian(1.0)], PldAccountant()]
-NO_EVENTS = [None, 1, "ab", Gaussian(1.0), [1], [Gaussian], [None], ["gaussian"]]
+NO_EVENT = [None, 1, "gaussian", GaussianEvent, {"kind": "gaussian"}, [GaussianEvent(1.0)], PldAccountant()]
+NO_EVENTS = [None, 1, "ab", GaussianEvent(1.0), [1], [GaussianEvent], [None], ["gaussian"]]
 NO_RELATION = ["replace", None, 1, Relation]
 BAD = {"number": NO_NUMBER, "count": NO_COUNT, "event": NO_EVENT, "events": NO_EVENTS, "relation": NO_RELATION}
 
@@ -42,76 +42,88 @@ class Call:
 
 TARGET = {"epsilon": 1.0, "delta": 1e-5}
 TARGET_KINDS = {"epsilon": "number", "delta": "number"}
-STARTED = PldAccountant().compose(Gaussian(2.0))
-RENYI = RdpAccountant().compose(Gaussian(2.0))
+STARTED = PldAccountant().compose(GaussianEvent(2.0))
+RENYI = RdpAccountant().compose(GaussianEvent(2.0))
 
 CALLS: dict[str, Call] = {
     "Gaussian": Call(
-        hush.Gaussian, {"noise_multiplier": 1.0}, {"noise_multiplier": "number"}, {"noise_multiplier": [0, 1e-9, 1e9]}
+        hush.GaussianEvent,
+        {"noise_multiplier": 1.0},
+        {"noise_multiplier": "number"},
+        {"noise_multiplier": [0, 1e-9, 1e9]},
     ),
-    "Laplace": Call(hush.Laplace, {"scale": 1.0}, {"scale": "number"}, {"scale": [0, 1e-9, 1e9]}),
+    "Laplace": Call(hush.LaplaceEvent, {"scale": 1.0}, {"scale": "number"}, {"scale": [0, 1e-9, 1e9]}),
     "ProjectedGaussian": Call(
-        hush.ProjectedGaussian,
+        hush.ProjectedGaussianEvent,
         {"noise_multiplier": 1.0, "projections": 20},
         {"noise_multiplier": "number", "projections": "count"},
         {"noise_multiplier": [0, 1e-9, 1e9], "projections": [0, 10**7]},
     ),
     "DiscreteGaussian": Call(
-        hush.DiscreteGaussian,
+        hush.DiscreteGaussianEvent,
         {"sigma": 1.0, "sensitivity": 1},
         {"sigma": "number", "sensitivity": "count"},
         {"sigma": [0], "sensitivity": [0]},
     ),
     "DiscreteLaplace": Call(
-        hush.DiscreteLaplace,
+        hush.DiscreteLaplaceEvent,
         {"scale": 1.0, "sensitivity": 1},
         {"scale": "number", "sensitivity": "count"},
         {"scale": [0], "sensitivity": [0]},
     ),
     "ExponentialMechanism": Call(
-        hush.ExponentialMechanism, {"epsilon": 1.0}, {"epsilon": "number"}, {"epsilon": [0, 1e9]}
+        hush.ExponentialMechanismEvent, {"epsilon": 1.0}, {"epsilon": "number"}, {"epsilon": [0, 1e9]}
     ),
     "RandomizedResponse": Call(
-        hush.RandomizedResponse,
+        hush.RandomizedResponseEvent,
         {"epsilon": 1.0, "num_values": 2},
         {"epsilon": "number", "num_values": "count"},
         {"epsilon": [0], "num_values": [0, 1]},
     ),
     "ApproximateDP": Call(
-        hush.ApproximateDP, {"epsilon": 1.0, "delta": 1e-5}, TARGET_KINDS, {"epsilon": [1e9], "delta": [1, 1.5]}
+        hush.ApproximateDPEvent, {"epsilon": 1.0, "delta": 1e-5}, TARGET_KINDS, {"epsilon": [1e9], "delta": [1, 1.5]}
     ),
-    "ZeroConcentratedDP": Call(hush.ZeroConcentratedDP, {"rho": 1.0}, {"rho": "number"}),
+    "ZeroConcentratedDP": Call(hush.ZeroConcentratedDPEvent, {"rho": 1.0}, {"rho": "number"}),
     "PoissonSampled": Call(
-        hush.PoissonSampled,
-        {"event": Gaussian(1.0), "sampling_rate": 0.1},
+        hush.PoissonSampledEvent,
+        {"event": GaussianEvent(1.0), "sampling_rate": 0.1},
         {"event": "event", "sampling_rate": "number"},
         {"sampling_rate": [0, 1.0001, 1e-300]},
     ),
     "FixedSizeSampled": Call(
-        hush.FixedSizeSampled,
-        {"event": Gaussian(1.0), "batch_size": 2, "dataset_size": 9},
+        hush.FixedSizeSampledEvent,
+        {"event": GaussianEvent(1.0), "batch_size": 2, "dataset_size": 9},
         {"event": "event", "batch_size": "count", "dataset_size": "count"},
         {"batch_size": [0, 10], "dataset_size": [0, 1]},
     ),
     "BallsInBins": Call(
-        hush.BallsInBins,
-        {"event": Gaussian(1.0), "num_bins": 9},
+        hush.BallsInBinsEvent,
+        {"event": GaussianEvent(1.0), "num_bins": 9},
         {"event": "event", "num_bins": "count"},
         {"num_bins": [0, 10**7]},
     ),
-    "Composed": Call(hush.Composed, {"events": (Gaussian(1.0),)}, {"events": "events"}),
-    "SelfComposed": Call(hush.SelfComposed, {"event": Gaussian(1.0), "count": 2}, {"event": "event", "count": "count"}),
-    "Parallel": Call(hush.Parallel, {"events": (Gaussian(1.0),)}, {"events": "events"}, {"events": [()]}),
-    "ParallelByIndex": Call(hush.ParallelByIndex, {"events": (Gaussian(1.0),)}, {"events": "events"}, {"events": [()]}),
-    "Group": Call(hush.Group, {"event": Gaussian(1.0), "size": 2}, {"event": "event", "size": "count"}, {"size": [0]}),
+    "Composed": Call(hush.ComposedEvent, {"events": (GaussianEvent(1.0),)}, {"events": "events"}),
+    "SelfComposed": Call(
+        hush.SelfComposedEvent, {"event": GaussianEvent(1.0), "count": 2}, {"event": "event", "count": "count"}
+    ),
+    "Parallel": Call(hush.ParallelEvent, {"events": (GaussianEvent(1.0),)}, {"events": "events"}, {"events": [()]}),
+    "ParallelByIndex": Call(
+        hush.ParallelByIndexEvent, {"events": (GaussianEvent(1.0),)}, {"events": "events"}, {"events": [()]}
+    ),
+    "Group": Call(
+        hush.GroupEvent, {"event": GaussianEvent(1.0), "size": 2}, {"event": "event", "size": "count"}, {"size": [0]}
+    ),
     "RepeatNegativeBinomial": Call(
-        hush.RepeatNegativeBinomial,
-        {"event": Gaussian(1.0), "gamma": 0.1, "shape": 1.0},
+        hush.RepeatNegativeBinomialEvent,
+        {"event": GaussianEvent(1.0), "gamma": 0.1, "shape": 1.0},
         {"event": "event", "gamma": "number", "shape": "number"},
         {"gamma": [0, 1, 2]},
     ),
     "RepeatPoisson": Call(
-        hush.RepeatPoisson, {"event": Gaussian(1.0), "mean": 2.0}, {"event": "event", "mean": "number"}, {"mean": [0]}
+        hush.RepeatPoissonEvent,
+        {"event": GaussianEvent(1.0), "mean": 2.0},
+        {"event": "event", "mean": "number"},
+        {"mean": [0]},
     ),
     "epsilon": Call(
         hush.epsilon,
@@ -145,12 +157,14 @@ CALLS: dict[str, Call] = {
     ),
     "calibrate_contributions": Call(
         hush.calibrate_contributions,
-        {**TARGET, "event": Gaussian(9.0), "relation": Relation.ADD_OR_REMOVE},
+        {**TARGET, "event": GaussianEvent(9.0), "relation": Relation.ADD_OR_REMOVE},
         {**TARGET_KINDS, "event": "event", "relation": "relation"},
         {"epsilon": [0], "accountant": ["pld", None, int]},
     ),
     "calibrate_count": Call(
-        lambda **arguments: hush.calibrate_count(template=lambda n: hush.SelfComposed(Gaussian(9.0), n), **arguments),
+        lambda **arguments: hush.calibrate_count(
+            template=lambda n: hush.SelfComposedEvent(GaussianEvent(9.0), n), **arguments
+        ),
         {**TARGET, "maximum": 8, "relation": Relation.ADD_OR_REMOVE},
         {**TARGET_KINDS, "maximum": "count", "relation": "relation"},
     ),
@@ -220,8 +234,8 @@ CALLS: dict[str, Call] = {
     "RdpAccountant": Call(
         hush.RdpAccountant, {"relation": Relation.REPLACE}, {"relation": "relation"}, {"unit": ["user", 3]}
     ),
-    "compose": Call(STARTED.compose, {"event": Gaussian(1.0), "count": 2}, {"event": "event", "count": "count"}),
-    "supports": Call(STARTED.supports, {"event": Gaussian(1.0)}, {"event": "event"}),
+    "compose": Call(STARTED.compose, {"event": GaussianEvent(1.0), "count": 2}, {"event": "event", "count": "count"}),
+    "supports": Call(STARTED.supports, {"event": GaussianEvent(1.0)}, {"event": "event"}),
     "accountant.epsilon": Call(STARTED.epsilon, {"delta": 1e-5}, {"delta": "number"}, {"delta": [1, 1.5]}),
     "accountant.delta": Call(STARTED.delta, {"epsilon": 1.0}, {"epsilon": "number"}),
     "accountant.guarantee": Call(STARTED.guarantee, {"delta": 1e-5}, {"delta": "number"}, {"delta": [1, 1.5]}),
@@ -292,9 +306,11 @@ def test_only_events_are_spent(kind: Any) -> None:
 
 
 def test_numpy_numbers_are_numbers() -> None:
-    assert Gaussian(np.float32(2.0)) == Gaussian(2.0)
-    assert hush.SelfComposed(Gaussian(np.float64(2.0)), np.int64(3)) == hush.SelfComposed(Gaussian(2.0), 3)
-    assert Event.from_json(Gaussian(np.float64(2.0)).to_json()) == Gaussian(2.0)
+    assert GaussianEvent(np.float32(2.0)) == GaussianEvent(2.0)
+    assert hush.SelfComposedEvent(GaussianEvent(np.float64(2.0)), np.int64(3)) == hush.SelfComposedEvent(
+        GaussianEvent(2.0), 3
+    )
+    assert Event.from_json(GaussianEvent(np.float64(2.0)).to_json()) == GaussianEvent(2.0)
 
 
 DOCUMENT = {
@@ -307,7 +323,7 @@ DOCUMENT = {
 
 class TestJson:
     def test_the_document_is_what_version_1_means(self) -> None:
-        event = hush.PoissonSampled(Gaussian(1.5), 0.1)
+        event = hush.PoissonSampledEvent(GaussianEvent(1.5), 0.1)
         assert json.loads(event.to_json()) == DOCUMENT
         assert Event.from_json(json.dumps(DOCUMENT)) == event
 
@@ -390,5 +406,15 @@ class TestJson:
 
 def test_claims_are_one_thing_not_another() -> None:
     # Equal numbers in different events are different events.
-    assert len({hush.Gaussian(2.0), hush.Laplace(2.0), hush.ApproximateDP(2.0), hush.ExponentialMechanism(2.0)}) == 4
-    assert Laplace(2) == Laplace(2.0)
+    assert (
+        len(
+            {
+                hush.GaussianEvent(2.0),
+                hush.LaplaceEvent(2.0),
+                hush.ApproximateDPEvent(2.0),
+                hush.ExponentialMechanismEvent(2.0),
+            }
+        )
+        == 4
+    )
+    assert LaplaceEvent(2) == LaplaceEvent(2.0)

@@ -131,8 +131,8 @@ CASES = {
         setup(dataset=AGAINST, contribution=Microbatches(2), sampling=Full(), relation=Relation.ZERO_OUT)
     ),
     "augmented": Case(setup(contribution=Augmented(2))),
-    "users": Case(setup(dataset=_rows_of_users(), unit=Users(USERS, max_examples=2))),
-    "groups": Case(setup(dataset=_rows_of_users(), unit=UserGroups(USERS, max_examples=2))),
+    "users": Case(setup(dataset=_rows_of_users(), unit=Users(USERS, rows_per_unit=2))),
+    "groups": Case(setup(dataset=_rows_of_users(), unit=UserGroups(USERS, rows_per_unit=2))),
     "projected": Case(setup(dataset=ASIDE, contribution=Projected(8), batch_size=3)),
 }
 

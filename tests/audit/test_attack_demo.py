@@ -124,7 +124,7 @@ def test_the_step_does_not_depend_on_the_number_of_members(monkeypatch: pytest.M
         pass
 
     monkeypatch.setattr(attack_models, "fit", spied)
-    train = attack_models.Private(3, epsilon=1.0, expected=10.0)
+    train = attack_models.PrivateNetwork(3, epsilon=1.0, expected=10.0)
     for size in (5, 12):
         with pytest.raises(_Enough):
             train(np.zeros((size, 4), np.float32), np.zeros(size, np.int64))

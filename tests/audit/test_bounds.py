@@ -23,7 +23,7 @@ from hush.audit import (
     OneRun,
     OneRunFDP,
     Side,
-    Split,
+    SplitScores,
     audit_one_run,
     audit_scores,
     clopper_pearson,
@@ -199,7 +199,7 @@ def test_constant_scores_show_nothing(method: Any) -> None:
         assert audit_scores([value] * 50, [value] * 50, delta=1e-3, method=method).epsilon_lower == 0
 
 
-@pytest.mark.parametrize("rule", [Bonferroni(), Split(), MultiSplit(), Explicit(3.0)], ids=str)
+@pytest.mark.parametrize("rule", [Bonferroni(), SplitScores(), MultiSplit(), Explicit(3.0)], ids=str)
 @pytest.mark.parametrize("method", [ClopperPearson(), GaussianDP(), OneRun()], ids=str)
 def test_every_rule_finds_a_large_leak(method: Any, rule: Any) -> None:
     rng = np.random.default_rng(5)
@@ -247,7 +247,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"method": "clopper-pearson"}, "method="),
     ({"threshold": "bonferroni"}, "threshold="),
     ({"method": GaussianDP()}, "delta="),
-    ({"threshold": Split()}, "fraction="),
+    ({"threshold": SplitScores()}, "fraction="),
     ({"method": OneRun(num_guesses=3)}, "num_guesses="),
     ({"method": OneRun(num_guesses=1), "threshold": Bonferroni()}, "threshold="),
     ({"method": Jeffreys(), "threshold": Bonferroni()}, "Jeffreys over all"),
@@ -266,8 +266,8 @@ def test_what_makes_no_audit_is_refused(change: dict[str, Any], message: str) ->
     "call",
     [
         lambda: Explicit(math.nan),
-        lambda: Split(fraction=1.0),
-        lambda: Split(seed=-1),
+        lambda: SplitScores(fraction=1.0),
+        lambda: SplitScores(seed=-1),
         lambda: MultiSplit(num_splits=0),
         lambda: OneRun(num_guesses=0),
         lambda: OneRun(num_out_guesses=3),

@@ -19,16 +19,16 @@ from scipy.stats import binom
 from hush import accounting
 from hush.audit import (
     Bonferroni,
+    BoundMethod,
     ClopperPearson,
     Explicit,
     GaussianDP,
     Jeffreys,
-    Method,
     MultiSplit,
     OneRun,
     OneRunFDP,
     Roc,
-    Split,
+    SplitScores,
     ThresholdRule,
     audit_one_run,
     audit_scores,
@@ -84,12 +84,12 @@ MECHANISMS = {
     "randomised response": Mechanism(randomised_response, 1.0, 0.05, 1.0),
     "nothing": Mechanism(nothing, 0.0, 0.0, 0.5),
 }
-RULES: tuple[ThresholdRule, ...] = (Bonferroni(), Split(), MultiSplit(num_splits=10))
+RULES: tuple[ThresholdRule, ...] = (Bonferroni(), SplitScores(), MultiSplit(num_splits=10))
 
 
-def pairs() -> list[tuple[str, Method, ThresholdRule | None]]:
+def pairs() -> list[tuple[str, BoundMethod, ThresholdRule | None]]:
     """Return every method under every rule that it takes, for every mechanism that it is right for."""
-    found: list[tuple[str, Method, ThresholdRule | None]] = []
+    found: list[tuple[str, BoundMethod, ThresholdRule | None]] = []
     for name, mechanism in MECHANISMS.items():
         rules = (Explicit(mechanism.threshold), *RULES)
         found += [(name, method, rule) for method in (ClopperPearson(), OneRun()) for rule in rules]
@@ -98,7 +98,7 @@ def pairs() -> list[tuple[str, Method, ThresholdRule | None]]:
     found += [("gaussian", GaussianDP(), rule) for rule in rules]
     found += [("gaussian", OneRunFDP(num_guesses=60), None), ("gaussian", OneRunFDP(), Bonferroni())]
     # A belief has no promise to keep; on this mechanism it is asked not to be far from one.
-    found += [("laplace", Jeffreys(), rule) for rule in (Explicit(1.0), Split())]
+    found += [("laplace", Jeffreys(), rule) for rule in (Explicit(1.0), SplitScores())]
     return found
 
 
@@ -131,7 +131,7 @@ def split_excesses(mechanism: Mechanism, rule: ThresholdRule, audits: int, canar
 @pytest.mark.parametrize("canaries", [181, 183, 185, 200])
 @pytest.mark.parametrize("name", ["nothing", "laplace"])
 def test_canaries_are_split_without_a_look_at_their_coins(name: str, canaries: int) -> None:
-    count = split_excesses(MECHANISMS[name], Split(), 200, canaries)
+    count = split_excesses(MECHANISMS[name], SplitScores(), 200, canaries)
     assert not alarming(count, 200)
 
 
@@ -142,7 +142,7 @@ def test_members_in_front_would_break_the_split() -> None:
         members = rng.random(183) < 0.5
         scores = nothing(members, rng).round()
         front = Sample(scores[members], scores[~members], np.sort(members)[::-1])
-        count += apply_rule(Split(), OneRun(), front, Level(ERROR, 0.0)).lower > 0
+        count += apply_rule(SplitScores(), OneRun(), front, Level(ERROR, 0.0)).lower > 0
     assert alarming(count, 200)
 
 
@@ -150,14 +150,14 @@ def alarming(count: int, audits: int, error: float = ERROR) -> bool:
     return bool(binom.sf(count - 1, audits, error) < ALARM)
 
 
-def check(name: str, method: Method, rule: ThresholdRule | None, audits: int) -> None:
+def check(name: str, method: BoundMethod, rule: ThresholdRule | None, audits: int) -> None:
     mechanism = MECHANISMS[name]
 
     def bound(inside: Scores, outside: Scores) -> float:
         result = audit_scores(inside, outside, delta=mechanism.delta, method=method, threshold=rule)
         return result.epsilon_lower
 
-    if isinstance(method, OneRun) and isinstance(rule, Split | MultiSplit):
+    if isinstance(method, OneRun) and isinstance(rule, SplitScores | MultiSplit):
         count = split_excesses(mechanism, rule, audits)
     else:
         count = excesses(mechanism, bound, audits)
@@ -166,13 +166,13 @@ def check(name: str, method: Method, rule: ThresholdRule | None, audits: int) ->
 
 
 @EACH
-def test_bounds_keep_their_confidence(name: str, method: Method, rule: ThresholdRule | None) -> None:
+def test_bounds_keep_their_confidence(name: str, method: BoundMethod, rule: ThresholdRule | None) -> None:
     check(name, method, rule, 20 if isinstance(rule, MultiSplit) or isinstance(method, Jeffreys) else 60)
 
 
 @pytest.mark.slow
 @EACH
-def test_bounds_keep_their_confidence_in_500_audits(name: str, method: Method, rule: ThresholdRule | None) -> None:
+def test_bounds_keep_their_confidence_in_500_audits(name: str, method: BoundMethod, rule: ThresholdRule | None) -> None:
     check(name, method, rule, 500)
 
 

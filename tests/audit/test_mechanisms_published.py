@@ -24,7 +24,7 @@ from hush.audit.testers import (
     support_test,
 )
 from hush.mechanisms import Laplace
-from hush.randomness import Source, TestSource
+from hush.randomness import RandomSource, TestSource
 
 Rows = NDArray[Any]
 Law = Callable[[np.random.Generator, Any, int, float], Rows]  # generator, input, how many, epsilon
@@ -214,10 +214,10 @@ def test_private_mechanisms_are_not(name: str) -> None:
 
 def test_floating_point_noise() -> None:
     # DP-Sniper shows 0.2542 of NumPy's Laplace noise at epsilon 0.1 from bits, and 0.1001 of one on a grid.
-    def floating(value: float, source: Source, count: int) -> Rows:
+    def floating(value: float, source: RandomSource, count: int) -> Rows:
         return value + np.random.default_rng(source.words(4)).laplace(scale=10.0, size=count)
 
-    def ours(value: float, source: Source, count: int) -> Rows:
+    def ours(value: float, source: RandomSource, count: int) -> Rows:
         return Laplace(epsilon=0.1, sensitivity=1.0, size=count).release(np.full(count, value), source).value
 
     settings: dict[str, Any] = {"samples": 50_000, "confidence": 1 - 1e-7}  # 4.7 is shown, +- 0.04
@@ -226,7 +226,7 @@ def test_floating_point_noise() -> None:
 
 
 def test_the_search_over_patterns_finds_its_inputs() -> None:
-    source: Source = TestSource("patterns")
+    source: RandomSource = TestSource("patterns")
     found = audit_worst_neighbours(
         CASES["SVT6"].mechanism(1.0),
         patterns(10),

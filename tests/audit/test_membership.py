@@ -84,8 +84,8 @@ def test_what_is_no_probability_is_refused(probabilities: Any, labels: Any) -> N
 # --- LiRA ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("variance", [None, mi.Variance.POOLED, mi.Variance.PER_EXAMPLE])
-def test_lira_reaches_the_best_attack_on_gaussians(variance: mi.Variance | None) -> None:
+@pytest.mark.parametrize("variance", [None, mi.LiraVariance.POOLED, mi.LiraVariance.PER_EXAMPLE])
+def test_lira_reaches_the_best_attack_on_gaussians(variance: mi.LiraVariance | None) -> None:
     """The best AUC is Phi(d / sqrt 2); a threshold for all, which does not know an example's own mean, has less."""
     rng, shift = np.random.default_rng(1), 1.5
     target, member, others, halves = gaussian_world(rng, shift=shift, models=200)
@@ -112,8 +112,8 @@ def test_an_examples_own_spread_helps_where_spreads_differ() -> None:
     rng = np.random.default_rng(3)
     world = gaussian_world(rng, shift=2.0, models=128, spread=np.exp(rng.normal(0, 1.5, 4000)))
     target, member, others, halves = world
-    own = auc(mi.lira_online(target, others, halves, variance=mi.Variance.PER_EXAMPLE), member)
-    pooled = auc(mi.lira_online(target, others, halves, variance=mi.Variance.POOLED), member)
+    own = auc(mi.lira_online(target, others, halves, variance=mi.LiraVariance.PER_EXAMPLE), member)
+    pooled = auc(mi.lira_online(target, others, halves, variance=mi.LiraVariance.POOLED), member)
     # Deviations 0.004 each; the difference is 0.054.
     assert own == pytest.approx(norm.cdf(2 / math.sqrt(2)), abs=0.03)
     assert own > pooled + 0.025

@@ -103,10 +103,10 @@ def test_reference_values(people: Any) -> None:
 def test_at_epsilon_four_members_are_kept(people: Any) -> None:
     """The same attack on the demonstration's private network, with shadow models that are private, too."""
     torch = pytest.importorskip("torch")
-    from hush.cli.commands.attack_models import Private, one_thread
+    from hush.cli.commands.attack_models import PrivateNetwork, one_thread
 
     rng = np.random.default_rng(1)
-    train = Private(30, epsilon=4.0, expected=len(people.labels) / 2)
+    train = PrivateNetwork(30, epsilon=4.0, expected=len(people.labels) / 2)
     member = mi.coin_sample(len(people.labels), rng=rng)
     with one_thread():
         target = train(people.x[member], people.labels[member])(people.x)

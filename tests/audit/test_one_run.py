@@ -18,7 +18,7 @@ from hush.audit import (
     MultiSplit,
     OneRun,
     OneRunFDP,
-    Split,
+    SplitScores,
     audit_one_run,
     audit_scores,
     gdp_epsilon,
@@ -202,7 +202,7 @@ def test_significance_is_a_probability(bound: Any, significance: float) -> None:
         bound(10, 5, 5, significance=significance)
 
 
-@pytest.mark.parametrize("rule", [Split(), MultiSplit(num_splits=3)], ids=str)
+@pytest.mark.parametrize("rule", [SplitScores(), MultiSplit(num_splits=3)], ids=str)
 def test_canaries_without_an_order_are_not_split(rule: Any) -> None:
     rng = np.random.default_rng(1)
     for method in (OneRun(), OneRunFDP()):
@@ -217,12 +217,12 @@ def test_rules_choose_the_guesses_of_one_run() -> None:
     coins = rng.random(1000) < 0.5
     scores = rng.normal(size=1000) + 4 * coins
     # Least is shown at the explicit threshold: 3.3 over 20 seeds, with a standard deviation of 0.22.
-    for rule in (Bonferroni(), Explicit(2.0), Split(), MultiSplit(num_splits=5)):
+    for rule in (Bonferroni(), Explicit(2.0), SplitScores(), MultiSplit(num_splits=5)):
         assert audit_one_run(scores, coins, threshold=rule).epsilon_lower > 1.5
     same = audit_scores(scores[coins], scores[~coins], method=OneRun(), threshold=Explicit(2.0))
     assert audit_one_run(scores, coins, threshold=Explicit(2.0)) == same
     with pytest.raises(InvalidArgument, match="threshold="):
-        audit_one_run(scores, coins, num_guesses=5, threshold=Split())
+        audit_one_run(scores, coins, num_guesses=5, threshold=SplitScores())
 
 
 @pytest.mark.parametrize(

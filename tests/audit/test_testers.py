@@ -24,7 +24,7 @@ from hush.audit.testers import (
     Batched,
     ClassifierAttack,
     EventSearch,
-    Histogram,
+    HistogramAttack,
     HockeyStick,
     Renyi,
     audit_mechanism,
@@ -34,11 +34,11 @@ from hush.audit.testers import (
 )
 from hush.audit.testers.divergence import _pure_epsilon
 from hush.audit.testers.histogram import _bound
-from hush.audit.testers.outputs import Pair
+from hush.audit.testers.outputs import NeighbourPair
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation, Unit
 from hush.mechanisms import Laplace
-from hush.randomness import Source, TestSource
+from hush.randomness import RandomSource, TestSource
 
 Rows = NDArray[Any]
 CONFIDENCE = 1 - 1e-7
@@ -76,7 +76,7 @@ ATTACKS: dict[str, Attack] = {
     "events": EventSearch(),
     "classifier": ClassifierAttack(probability=0.1),
     "hockey-stick": HockeyStick(epsilon=0.8),
-    "histogram": Histogram(num_bins=4),
+    "histogram": HistogramAttack(num_bins=4),
     "renyi": Renyi(order=2.0),
 }
 # A mechanism, its true epsilon and the delta that it is true at.
@@ -133,7 +133,7 @@ def test_outputs_that_are_used_twice_are_noticed() -> None:
     misses, error = 0, 0.4
     for number in range(200):
         mechanism, epsilon, _ = TRUTHS["laplace"]
-        pair = Pair(mechanism=mechanism, first=0.0, second=1.0, source=TestSource(number))
+        pair = NeighbourPair(mechanism=mechanism, first=0.0, second=1.0, source=TestSource(number))
         first, second = pair.draw(400)
         certifier = EventSearch(num_events=1).learn(first, second, 0.0, np.random.default_rng(number))
         certifier.observe(first, second)
@@ -202,7 +202,7 @@ def test_outputs_that_tell_nothing(name: str) -> None:
         assert result.epsilon_lower == 0
 
 
-def outputs_of_any_shape(bit: int, source: Source) -> Any:
+def outputs_of_any_shape(bit: int, source: RandomSource) -> Any:
     coin = source.word() % 4 == 0
     return [None, "a", b"b", (1.0, [2, True]), math.nan, -math.inf][: 2 + 2 * bit + coin]
 
@@ -215,7 +215,7 @@ def test_outputs_of_any_shape(name: str) -> None:
 
 def test_wider_outputs_than_were_searched() -> None:
     # The longest output is rare, and may first be seen when events are certified.
-    def output(bit: int, source: Source) -> list[float]:
+    def output(bit: int, source: RandomSource) -> list[float]:
         return [float(bit)] * (1 + (source.word() % 400 == 0))
 
     for seed in range(5):
@@ -272,7 +272,7 @@ def test_what_cannot_be_tested_is_refused() -> None:
         audit_mechanism(laplace(1.0), 0.0, 1.0, samples=10, source=np.random.default_rng(1))  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="^draw="):
         audit_mechanism(Batched(lambda data, source, count: np.zeros(3)), 0, 1, samples=10)
-    for wrong in (lambda: Renyi(order=1.0), lambda: Histogram(num_bins=1), lambda: HockeyStick(epsilon=math.nan)):
+    for wrong in (lambda: Renyi(order=1.0), lambda: HistogramAttack(num_bins=1), lambda: HockeyStick(epsilon=math.nan)):
         with pytest.raises(InvalidArgument):
             wrong()
     with pytest.raises(InvalidArgument):
@@ -301,7 +301,7 @@ def test_outputs_that_one_neighbour_cannot_have() -> None:
     by_bits = support_test(naive, 0.0, 1.0, samples=100_000, source=TestSource(2))
     assert by_bits.compare(1.0).violated
 
-    def ours(data: float, source: Source, count: int) -> Rows:
+    def ours(data: float, source: RandomSource, count: int) -> Rows:
         return Laplace(epsilon=1.0, sensitivity=1.0, size=count).release(np.full(count, data), source).value
 
     for choice in (None, reachable):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hush.audit.testers import Batched, audit_worst_neighbours, patterns
 from hush.errors import InvalidArgument
-from hush.randomness import Source, TestSource
+from hush.randomness import RandomSource, TestSource
 
 Rows = NDArray[Any]
 
@@ -25,7 +25,7 @@ def test_patterns_are_neighbours(length: int) -> None:
         assert np.abs(first - second).sum() == 1.0
 
 
-def largest(values: Rows, source: Source, count: int) -> Rows:
+def largest(values: Rows, source: RandomSource, count: int) -> Rows:
     """The largest noisy value, at epsilon 1: not private, and only if several values rise together."""
     noise = np.random.default_rng(source.words(4)).laplace(scale=2.0, size=(count, len(values)))
     return np.asarray((values + noise).max(axis=1))
@@ -41,7 +41,7 @@ def test_the_telling_pattern_is_found() -> None:
     assert not alone.compare(1.0).violated
 
 
-def leaks_above_three(value: float, source: Source, count: int) -> Rows:
+def leaks_above_three(value: float, source: RandomSource, count: int) -> Rows:
     """Noise of scale 2, except that values above 3 have far less."""
     generator = np.random.default_rng(source.words(4))
     return value + generator.laplace(scale=2.0 if value <= 3 else 0.2, size=count)

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hush.audit.testers import Batched, Histogram, HockeyStick, audit_mechanism, support_test
+from hush.audit.testers import Batched, HistogramAttack, HockeyStick, audit_mechanism, support_test
 from hush.audit.testers.written import written
 from hush.errors import InvalidArgument
 from hush.guarantee import Relation, Unit
-from hush.randomness import Source, TestSource
+from hush.randomness import RandomSource, TestSource
 
 BIG = 2**60
 
@@ -64,10 +64,10 @@ def test_equal_outputs_are_written_alike() -> None:
 
 
 def test_the_sign_of_zero_is_seen_in_batches() -> None:
-    def signed(which: int, source: Source, count: int) -> Any:
+    def signed(which: int, source: RandomSource, count: int) -> Any:
         return np.full(count, -0.0 if which else 0.0)
 
-    for attack in (None, HockeyStick(epsilon=1.0), Histogram()):
+    for attack in (None, HockeyStick(epsilon=1.0), HistogramAttack()):
         assert (
             audit_mechanism(Batched(signed), 0, 1, samples=3000, attack=attack, source=TestSource(1)).epsilon_lower > 2
         )
@@ -92,7 +92,7 @@ def test_a_batch_of_complex_numbers_is_two_columns() -> None:
         lambda which, source, count: np.zeros(count + 1),
     ],
 )
-def test_batches_that_doubles_do_not_hold_are_refused(draw: Callable[[int, Source, int], Any]) -> None:
+def test_batches_that_doubles_do_not_hold_are_refused(draw: Callable[[int, RandomSource, int], Any]) -> None:
     with pytest.raises(InvalidArgument, match="draw="):
         audit_mechanism(Batched(draw), 0, 1, samples=10, source=TestSource(1))
 
@@ -106,7 +106,7 @@ def test_an_exception_is_an_output() -> None:
     found = audit_mechanism(lambda which, source: 1 / which, 0, 1, samples=300, source=TestSource(1))
     assert found.epsilon_lower > 3
 
-    def by_type(which: int, source: Source) -> float:
+    def by_type(which: int, source: RandomSource) -> float:
         if int(source.words(1)[0]) % 2:
             raise KeyError if which else ValueError
         return 0.0
@@ -133,7 +133,7 @@ def test_the_hockey_stick_sees_total_disclosure(values: tuple[float, float]) -> 
 
 @pytest.mark.parametrize("truthful", [0.9, 0.99, 0.996, 0.999])
 def test_the_hockey_stick_sees_few_lies(truthful: float) -> None:
-    def respond(which: int, source: Source, count: int) -> Any:
+    def respond(which: int, source: RandomSource, count: int) -> Any:
         return np.where(np.random.default_rng(source.words(4)).random(count) < truthful, which, 1 - which)
 
     # False alarms: 1e-7 above. At 0.999, 0.86 of the truth are shown, with a standard deviation of 0.011 over seeds.

@@ -16,7 +16,7 @@ from scipy.stats import binom, norm
 from torch import nn
 
 from audit.step_setups import ASIDE, Probe, data, loss, setup
-from hush.accounting import Gaussian, PldAccountant
+from hush.accounting import GaussianEvent, PldAccountant
 from hush.audit import AuditResult
 from hush.audit.training import (
     Observations,
@@ -30,7 +30,7 @@ from hush.audit.training import (
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Bound, Relation
 from hush.randomness import TestSource
-from hush.training import Adaptive, Exponential, Full, Microbatches, Schedule
+from hush.training import Adaptive, ExponentialCurve, Full, Microbatches, Schedule
 
 CONFIDENCE = 1 - 1e-7
 
@@ -96,9 +96,9 @@ def test_a_network_with_a_loss_of_its_own_has_it() -> None:
 def test_steps_are_composed_by_the_accountant(observed: Observations) -> None:
     found = audit_gaussian(observed, delta=1e-5, num_steps=100, confidence=CONFIDENCE)
     assert found.mu_lower is not None
-    exact = PldAccountant().compose(Gaussian(1 / found.mu_lower), 100)
+    exact = PldAccountant().compose(GaussianEvent(1 / found.mu_lower), 100)
     assert found.epsilon_lower == pytest.approx(exact.epsilon(1e-5), rel=1e-3)
-    assert found.epsilon_lower < PldAccountant().compose(Gaussian(1.0), 100).epsilon(1e-5)
+    assert found.epsilon_lower < PldAccountant().compose(GaussianEvent(1.0), 100).epsilon(1e-5)
 
 
 def test_scores_are_in_clip_norms(observed: Observations) -> None:
@@ -152,7 +152,7 @@ def test_what_cannot_be_audited_is_refused(observed: Observations) -> None:
     with pytest.raises(Unsupported, match="clip norm moves"):
         setup(clipping=Adaptive(1.0))
     with pytest.raises(Unsupported, match="steps that differ"):
-        setup(schedule=Schedule(noise_multiplier=Exponential(1.0, 2.0, 10)))
+        setup(schedule=Schedule(noise_multiplier=ExponentialCurve(1.0, 2.0, 10)))
     with pytest.raises(InvalidArgument, match="1 or 2"):
         observe(setup(), runs=3)
     with pytest.raises(InvalidArgument, match="at least 20"):

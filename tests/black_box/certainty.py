@@ -11,12 +11,14 @@ from typing import Any
 
 from hush.audit import AuditResult
 from hush.audit.testers import audit_mechanism
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 CONFIDENCE = 1 - 1e-8
 
 
-def audit(mechanism: Any, first: Any, second: Any, *, samples: int, source: Source, **settings: Any) -> AuditResult:
+def audit(
+    mechanism: Any, first: Any, second: Any, *, samples: int, source: RandomSource, **settings: Any
+) -> AuditResult:
     """Audit with a confidence that leaves one false alarm in a hundred million audits."""
     return audit_mechanism(mechanism, first, second, samples=samples, confidence=CONFIDENCE, source=source, **settings)
 

@@ -15,12 +15,12 @@ from hush.audit.testers import Batched, support_test
 from hush.guarantee import Relation
 from hush.mechanisms import SmoothCauchy
 from hush.mechanisms import noise as hush
-from hush.randomness import Grid, Source, TestSource
+from hush.randomness import Grid, RandomSource, TestSource
 
 Rows = NDArray[Any]
 
 
-def generator(source: Source) -> np.random.Generator:
+def generator(source: RandomSource) -> np.random.Generator:
     """Return a fast generator for twins, keyed by the source."""
     return np.random.default_rng(source.words(4))
 
@@ -43,7 +43,7 @@ def test_the_tester_is_sharp_and_honest() -> None:
 @pytest.mark.parametrize("honest", [0.5, 2.0])
 def test_the_tester_never_certifies_more_than_there_is(honest: float) -> None:
     # Randomised response, whose epsilon is known: 40 searches, none above it. It shows 0.37 and 1.8, +- 0.012 and 0.03.
-    def response(bit: int, source: Source, count: int) -> Rows:
+    def response(bit: int, source: RandomSource, count: int) -> Rows:
         truthful = generator(source).random(count) < 1 / (1 + math.exp(-honest))
         return np.where(truthful, bit, 1 - bit)
 
@@ -52,7 +52,7 @@ def test_the_tester_never_certifies_more_than_there_is(honest: float) -> None:
         assert 0.5 * honest < found.epsilon_lower <= honest
 
 
-def noisy_max(scores: Rows, source: Source, count: int, *, value: bool) -> Rows:
+def noisy_max(scores: Rows, source: RandomSource, count: int, *, value: bool) -> Rows:
     """Lap(1 / epsilon) at epsilon 0.5 on monotone counts: the index is private, and the value with it is not."""
     noisy = scores + generator(source).laplace(scale=1 / 0.5, size=(count, len(scores)))
     index = noisy.argmax(axis=1)
@@ -71,7 +71,7 @@ def test_noisy_max_with_its_value() -> None:
 
 
 def sparse_vector(
-    queries: Rows, source: Source, count: int, *, threshold_scale: float, query_scale: float, most: int | None
+    queries: Rows, source: RandomSource, count: int, *, threshold_scale: float, query_scale: float, most: int | None
 ) -> tuple[Rows, Rows]:
     """Return answers (1 above, 0 below, NaN not asked any more) and noisy values, for the threshold 0."""
     rng = generator(source)
@@ -84,12 +84,12 @@ def sparse_vector(
     return above, noisy
 
 
-def algorithm_1(queries: Rows, source: Source, count: int) -> Rows:
+def algorithm_1(queries: Rows, source: RandomSource, count: int) -> Rows:
     """The correct one, for epsilon 2 and 3 positive answers."""
     return sparse_vector(queries, source, count, threshold_scale=1.0, query_scale=6.0, most=3)[0]
 
 
-def algorithm_3(queries: Rows, source: Source, count: int) -> Rows:
+def algorithm_3(queries: Rows, source: RandomSource, count: int) -> Rows:
     """Roth 2011: the noisy value that was compared is released."""
     above, noisy = sparse_vector(queries, source, count, threshold_scale=1.0, query_scale=1.0, most=1)
     first = np.where((above == 1).any(axis=1), np.nanargmax(above, axis=1), len(queries))
@@ -97,17 +97,17 @@ def algorithm_3(queries: Rows, source: Source, count: int) -> Rows:
     return np.column_stack([first, values])
 
 
-def algorithm_4(queries: Rows, source: Source, count: int) -> Rows:
+def algorithm_4(queries: Rows, source: RandomSource, count: int) -> Rows:
     """Lee & Clifton 2014: the queries' noise does not grow with the number of positive answers."""
     return sparse_vector(queries, source, count, threshold_scale=2.0, query_scale=1 / 1.5, most=3)[0]
 
 
-def algorithm_5(queries: Rows, source: Source, count: int) -> Rows:
+def algorithm_5(queries: Rows, source: RandomSource, count: int) -> Rows:
     """Stoddard, Chen & Machanavajjhala 2014: no noise on the queries, and no limit."""
     return sparse_vector(queries, source, count, threshold_scale=1.0, query_scale=0.0, most=None)[0]
 
 
-def algorithm_6(queries: Rows, source: Source, count: int) -> Rows:
+def algorithm_6(queries: Rows, source: RandomSource, count: int) -> Rows:
     """Chen et al. 2015: no limit to the number of positive answers."""
     return sparse_vector(queries, source, count, threshold_scale=1.0, query_scale=1.0, most=None)[0]
 
@@ -129,14 +129,14 @@ MANY = np.array([0.0] * 8 + [1.0] * 8), np.array([1.0] * 8 + [0.0] * 8)
     ],
 )
 def test_sparse_vectors_that_are_not_private(
-    twin: Callable[[Rows, Source, int], Rows], neighbours: tuple[Rows, Rows], samples: int
+    twin: Callable[[Rows, RandomSource, int], Rows], neighbours: tuple[Rows, Rows], samples: int
 ) -> None:
     # Lyu, Su & Li 2017, Algorithms 3 to 6; on the same queries the correct Algorithm 1 has nothing to show.
     assert refuted(Batched(twin), *neighbours, epsilon=2.0, samples=samples, source=TestSource(twin.__name__))
     assert not refuted(Batched(algorithm_1), *neighbours, epsilon=2.0, samples=20_000, source=TestSource(1))
 
 
-def inverse_cdf(value: float, source: Source, count: int) -> Rows:
+def inverse_cdf(value: float, source: RandomSource, count: int) -> Rows:
     """The textbook's sampler: -sign ln(1 - 2 |u|) of a double-precision uniform, added in double precision."""
     uniform = generator(source).random(count) - 0.5
     return value - np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
@@ -155,7 +155,7 @@ def test_naive_floating_point(first: float, second: float) -> None:
     assert not refuted(Batched(inverse_cdf), first, second, epsilon=1.01, samples=20_000, source=TestSource("plain"))
 
 
-def median_release(records: tuple[float, ...], source: Source, count: int, *, scale: float | None) -> Rows:
+def median_release(records: tuple[float, ...], source: RandomSource, count: int, *, scale: float | None) -> Rows:
     """The median of records in [0, 1]; without a scale, with noise of its local sensitivity (and never none)."""
     ordered = np.sort(records)
     middle = len(ordered) // 2
@@ -212,7 +212,7 @@ def test_noise_drawn_twice_from_one_key() -> None:
     # Two numbers about the same people, released under one seed: their difference has no noise at all.
     mechanism = hush.Laplace(epsilon=0.5, sensitivity=1.0)
 
-    def difference(data: tuple[float, float], source: Source, *, fresh: bool) -> float:
+    def difference(data: tuple[float, float], source: RandomSource, *, fresh: bool) -> float:
         seed = source.word()
         noisy = [mechanism.release(value, TestSource(seed + fresh * i)).value for i, value in enumerate(data)]
         return float(noisy[0] - noisy[1])

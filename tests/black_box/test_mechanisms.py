@@ -16,7 +16,7 @@ from hush.audit import AuditResult
 from hush.audit.testers import Batched, audit_mechanism
 from hush.errors import BudgetExceeded
 from hush.guarantee import Relation
-from hush.randomness import Source, TestSource
+from hush.randomness import RandomSource, TestSource
 
 SAMPLES = 300
 MANY = 40_000  # of what is drawn in batches
@@ -28,7 +28,7 @@ class Case:
 
     mechanism: hush.Mechanism
     neighbours: tuple[tuple[Any, Any], ...]
-    run: Callable[[Any, Source], Any] | Batched
+    run: Callable[[Any, RandomSource], Any] | Batched
 
     def test(self, pair: int, samples: int, confidence: float = CONFIDENCE) -> AuditResult:
         return audit_mechanism(
@@ -59,14 +59,14 @@ def spread(mechanism: Any, *neighbours: tuple[Any, Any]) -> Case:
 def in_batches(kind: Callable[..., Any], *neighbours: tuple[Any, Any], **settings: Any) -> Case:
     """Release one number many times, as coordinates: their noise is independent and each spends all of epsilon."""
 
-    def draw(data: Any, source: Source, count: int) -> Any:
+    def draw(data: Any, source: RandomSource, count: int) -> Any:
         return kind(size=count, **settings).release(np.full(count, data), source).value
 
     return Case(kind(**settings), neighbours, Batched(draw))
 
 
 def responses(mechanism: Any, *neighbours: tuple[float, float]) -> Case:
-    def draw(record: float, source: Source, count: int) -> Any:
+    def draw(record: float, source: RandomSource, count: int) -> Any:
         return mechanism.release(np.full(count, record), source).value
 
     return Case(mechanism, neighbours, Batched(draw))
@@ -75,7 +75,7 @@ def responses(mechanism: Any, *neighbours: tuple[float, float]) -> Case:
 def asked(mechanism: hush.AboveThreshold, *neighbours: tuple[Any, Any]) -> Case:
     """Ask queries, given by their values, until the session ends."""
 
-    def run(queries: Any, source: Source) -> tuple[Any, ...]:
+    def run(queries: Any, source: RandomSource) -> tuple[Any, ...]:
         session, answers = mechanism.start(threshold=0.0, source=source), []
         for value in queries:
             try:

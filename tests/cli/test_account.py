@@ -38,7 +38,7 @@ def test_laplace(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_file_of_phases(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "phases.json"
-    events = acc.SelfComposed(acc.PoissonSampled(acc.Gaussian(0.8), 0.005), 3000)
+    events = acc.SelfComposedEvent(acc.PoissonSampledEvent(acc.GaussianEvent(0.8), 0.005), 3000)
     file.write_text(
         json.dumps(
             [

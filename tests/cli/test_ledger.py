@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hush.accounting import Laplace
+from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge
 from hush.cli import main
 from hush.ledger import Ledger
@@ -88,7 +88,7 @@ def test_charges(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.usefixtures("patients")
 def test_pending(capsys: pytest.CaptureFixture[str]) -> None:
     dataset = Ledger("sqlite:///privacy.db").dataset("patients")
-    first, second = (dataset.reserve(Charge(event=Laplace(4.0), purpose=f"crash {i}")) for i in (1, 2))
+    first, second = (dataset.reserve(Charge(event=LaplaceEvent(4.0), purpose=f"crash {i}")) for i in (1, 2))
     shown = told(capsys, "pending")
     assert "crash 1" in shown
     assert "--void ID" in shown

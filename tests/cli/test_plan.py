@@ -48,9 +48,9 @@ def test_epsilon_for_a_noise(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_user_needs_more_noise_and_a_bound(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*BASIC, "--steps", "100", "--noise-multiplier", "2", "--unit", "user"]
     assert main(arguments) == 2
-    assert "per_user=None: expected a number" in capsys.readouterr().err
-    one = run_json(capsys, *arguments, "--per-user", "1")
-    five = run_json(capsys, *arguments, "--per-user", "5")
+    assert "rows_per_unit=None: expected a number" in capsys.readouterr().err
+    one = run_json(capsys, *arguments, "--rows-per-unit", "1")
+    five = run_json(capsys, *arguments, "--rows-per-unit", "5")
     assert five["epsilon"] > one["epsilon"]
     assert five["guarantee"]["unit"]["kind"] == "user"
 
@@ -65,7 +65,7 @@ def test_a_window(capsys: pytest.CaptureFixture[str]) -> None:
         "2",
         "--unit",
         "user-window",
-        "--per-user",
+        "--rows-per-unit",
         "2",
         "--window-days",
         "7",

@@ -222,7 +222,7 @@ def test_a_terminal_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def shown(handle: int, monkeypatch: pytest.MonkeyPatch) -> str:
     terminal: Any = Terminal(handle)
     monkeypatch.setattr(sys, "stderr", terminal)
-    progress = train_module.Shown(quiet=False)
+    progress = train_module.ProgressBar(quiet=False)
     progress.show("calibrating", 0, 1)
     for done in range(0, 101, 25):
         progress.show("training", done, 100, "accuracy 12.3%, epsilon 1.00")

@@ -20,15 +20,15 @@ from contracts.naming import naming
 from hush import accounting
 from hush.accounting import (
     Accountant,
-    Composed,
+    ComposedEvent,
     Event,
-    FixedSizeSampled,
-    Gaussian,
-    Laplace,
-    Parallel,
+    FixedSizeSampledEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    ParallelEvent,
     PldAccountant,
-    PoissonSampled,
-    SelfComposed,
+    PoissonSampledEvent,
+    SelfComposedEvent,
 )
 from hush.errors import Unsupported
 from hush.guarantee import Bound, Relation, Unit
@@ -95,9 +95,9 @@ def once(accountant: Accountant, event: Event, delta: float = DELTA) -> float:
 def is_sampled(event: Event) -> bool:
     """Whether some part sees a true sample: at rate 1 a sample is everything."""
     for part in parts(event):
-        if isinstance(part, PoissonSampled) and part.sampling_rate < 1:
+        if isinstance(part, PoissonSampledEvent) and part.sampling_rate < 1:
             return True
-        if isinstance(part, FixedSizeSampled) and part.batch_size < part.dataset_size:
+        if isinstance(part, FixedSizeSampledEvent) and part.batch_size < part.dataset_size:
             return True
     return False
 
@@ -165,13 +165,15 @@ def test_what_is_composed_can_be_answered(cases: Cases) -> None:
     # A count, or a second event, must not turn an accepted event into one that only `epsilon` refuses.
     for (name, (accountant, event)), count in itertools.product(cases.items(), (2, 300)):
         with naming(f"{name} {count} times"):
-            if not accountant.supports(SelfComposed(event, count)):
+            if not accountant.supports(SelfComposedEvent(event, count)):
                 with pytest.raises(Unsupported):
                     accountant.compose(event, count)
 
 
 def test_events_that_fit_one_by_one_are_refused_when_composed_not_when_asked() -> None:
-    parallel = Parallel((Composed((Gaussian(2.0), Laplace(3.0))), Composed((Gaussian(1.0), Laplace(9.0)))))
+    parallel = ParallelEvent(
+        (ComposedEvent((GaussianEvent(2.0), LaplaceEvent(3.0))), ComposedEvent((GaussianEvent(1.0), LaplaceEvent(9.0))))
+    )
     accountant = PldAccountant()
     for _ in range(300):
         try:
@@ -189,7 +191,7 @@ def test_compose_appends_and_leaves_the_old_one_alone(cases: Cases) -> None:
             second = first.compose(event, 3)
             assert accountant.events == ()
             assert first.events == (event,)
-            assert second.events == (event, SelfComposed(event, 3))
+            assert second.events == (event, SelfComposedEvent(event, 3))
             assert type(second) is type(accountant)
             assert second.relation is accountant.relation
             assert second.unit == accountant.unit
@@ -199,12 +201,12 @@ def test_compose_appends_and_leaves_the_old_one_alone(cases: Cases) -> None:
 def test_n_copies_are_one_event_n_times(cases: Cases) -> None:
     for name, (accountant, event) in cases.items():
         with naming(name):
-            assert accountant.compose(event, 3).events == accountant.compose(SelfComposed(event, 3)).events
+            assert accountant.compose(event, 3).events == accountant.compose(SelfComposedEvent(event, 3)).events
             spellings = {
                 "composed one by one": accountant.compose(event).compose(event).compose(event),
                 "with a count": accountant.compose(event, 3),
                 "in pieces": accountant.compose(
-                    Composed((SelfComposed(event, 2), SelfComposed(Composed((event,)), 1)))
+                    ComposedEvent((SelfComposedEvent(event, 2), SelfComposedEvent(ComposedEvent((event,)), 1)))
                 ),
             }
             values = {name: each.epsilon(DELTA) for name, each in spellings.items()}
@@ -217,7 +219,7 @@ def test_n_copies_are_one_event_n_times(cases: Cases) -> None:
 def test_order_does_not_matter(cases: Cases) -> None:
     for name, (accountant, event) in cases.items():
         with naming(name):
-            other = next(other for other in (Gaussian(3.0), Laplace(5.0)) if accountant.supports(other))
+            other = next(other for other in (GaussianEvent(3.0), LaplaceEvent(5.0)) if accountant.supports(other))
             there, back = accountant.compose(event).compose(other), accountant.compose(other).compose(event)
             value = there.epsilon(DELTA)
             assert value == pytest.approx(back.epsilon(DELTA), rel=1e-6)
@@ -314,7 +316,7 @@ def test_nothing_costs_nothing(accountant: Accountant) -> None:
 
 @EVERY_ACCOUNTANT
 def test_nothing_adds_nothing(accountant: Accountant) -> None:
-    something = next(event for event in (Gaussian(2.0), Laplace(2.0)) if accountant.supports(event))
+    something = next(event for event in (GaussianEvent(2.0), LaplaceEvent(2.0)) if accountant.supports(event))
     for name, nothing in NOTHING.items():
         if accountant.supports(nothing):
             both = accountant.compose(nothing).compose(something)
@@ -325,7 +327,7 @@ def test_nothing_adds_nothing(accountant: Accountant) -> None:
 def test_zero_times_is_free_beside_something(cases: Cases) -> None:
     for name, (accountant, event) in cases.items():
         with naming(name):
-            something = next(other for other in (Gaussian(2.0), Laplace(2.0)) if accountant.supports(other))
+            something = next(other for other in (GaussianEvent(2.0), LaplaceEvent(2.0)) if accountant.supports(other))
             both = accountant.compose(event, 0).compose(something)
             assert both.epsilon(DELTA) == pytest.approx(once(accountant, something), rel=1e-12)
 

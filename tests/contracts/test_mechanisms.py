@@ -17,7 +17,7 @@ from hush.accounting import Event, PldAccountant, PureFilter, RdpAccountant, Zcd
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Relation, Unit
 from hush.mechanisms import Gaussian, Laplace, Mechanism, compose
-from hush.randomness import KeyedSource, Source, SystemSource, TestSource
+from hush.randomness import KeyedSource, RandomSource, SystemSource, TestSource
 from hush.randomness.source import chacha20
 from mechanism_tables import ROWS, Row
 
@@ -136,7 +136,7 @@ def test_marks_cannot_be_taken_off() -> None:
     class Quiet(TestSource):
         assumptions: tuple[str, ...] = ()
 
-    class Other(Source):
+    class Other(RandomSource):
         def _stream(self, count: int) -> Any:
             return chacha20(bytes(32))
 

@@ -68,7 +68,7 @@ def pictures(count: int = 12) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
 def test_tables(tmp_path: Path, make: Any) -> None:
     path = make(tmp_path)
     before = path.read_bytes()
-    source = data.open_source(path, target="label")
+    source = data.open_data(path, target="label")
     assert source.columns == ["a", "b", "label"]
     assert not source.is_image
     prepared = data.prepare(source, schema=SCHEMA, holdout=0, key=KEY)
@@ -84,7 +84,7 @@ def test_tables(tmp_path: Path, make: Any) -> None:
 def test_new_data_are_encoded_as_the_old_were(tmp_path: Path) -> None:
     path = tmp_path / "new.csv"
     path.write_text("label,extra,b,a\n1,q,y,99\n?,q,x,\n0,q,nobody,nan\n")
-    source = data.open_source(path)
+    source = data.open_data(path)
     np.testing.assert_allclose(data.transform(SCHEMA, source), [[1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 1]])
     found = data.examples(SCHEMA, source)
     assert found.targets.tolist() == [1, 0]
@@ -95,13 +95,13 @@ def test_text_is_counted_by_its_vocabulary(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text('note,label\n"Good, GOOD day!",1\nbad,0\n,1\nNaïve 42,0\n')
     schema = data.Schema(columns={"note": data.Text(vocabulary=("good", "bad", "naïve", "42"))}, classes=("0", "1"))
-    prepared = data.prepare(data.open_source(path), target="label", schema=schema, holdout=0, key=KEY)
+    prepared = data.prepare(data.open_data(path), target="label", schema=schema, holdout=0, key=KEY)
     once = np.log(2)
     expected = [[1, 0, 0, 0], [0, once, 0, 0], [0, 0, 0, 0], [0, 0, once, once]]
     np.testing.assert_allclose(prepared.train.inputs, expected, rtol=1e-6)
     long = tmp_path / "long.csv"
     long.write_text("note,label\n" + "good bad " * 5000 + ",1\n")
-    inputs = data.transform(prepared.schema, data.open_source(long))
+    inputs = data.transform(prepared.schema, data.open_data(long))
     assert np.linalg.norm(inputs) == pytest.approx(1)
 
 
@@ -110,7 +110,7 @@ def test_idx(tmp_path: Path, ending: str) -> None:
     images, labels = pictures()
     write_idx(tmp_path / f"train-images-idx3-ubyte{ending}", images)
     write_idx(tmp_path / f"train-labels-idx1-ubyte{ending}", labels)
-    source = data.open_source(tmp_path)
+    source = data.open_data(tmp_path)
     assert (source.is_image, source.columns) == (True, None)
     assert data.needs_learning(source) == ["classes of the target"]
     prepared = data.prepare(source, schema=data.Schema(classes=("0", "1")), holdout=0, key=KEY)
@@ -119,7 +119,7 @@ def test_idx(tmp_path: Path, ending: str) -> None:
     assert (prepared.shape, prepared.test_is_public) == ((1, 5, 4), False)
     write_idx(tmp_path / f"t10k-images-idx3-ubyte{ending}", images[:3])
     write_idx(tmp_path / f"t10k-labels-idx1-ubyte{ending}", labels[:3])
-    prepared = data.prepare(data.open_source(tmp_path), schema=data.Schema(classes=("0", "1")), key=KEY)
+    prepared = data.prepare(data.open_data(tmp_path), schema=data.Schema(classes=("0", "1")), key=KEY)
     assert (len(prepared.train), len(prepared.test), prepared.test_is_public) == (12, 3, False)
 
 
@@ -132,17 +132,17 @@ def test_a_damaged_idx_file_is_refused(tmp_path: Path) -> None:
     for damaged in (whole[:-1], whole[:7], b"", b"\1" + whole[1:], b"\0\0\7" + whole[3:]):
         (tmp_path / "train-images-idx3-ubyte").write_bytes(damaged)
         with pytest.raises(InvalidArgument, match="a whole file in IDX format"):
-            data.prepare(data.open_source(tmp_path), schema=schema, key=KEY)
+            data.prepare(data.open_data(tmp_path), schema=schema, key=KEY)
     write_idx(tmp_path / "train-images-idx3-ubyte", images[:-1])
     with pytest.raises(InvalidArgument, match="one label for each image"):
-        data.prepare(data.open_source(tmp_path), schema=schema, key=KEY)
+        data.prepare(data.open_data(tmp_path), schema=schema, key=KEY)
 
 
 @pytest.mark.parametrize("names", [("x", "y"), ("images", "labels"), ("x_train", "y_train")])
 def test_npz_images(tmp_path: Path, names: tuple[str, str]) -> None:
     images, labels = pictures()
     np.savez(tmp_path / "d.npz", **{names[0]: images[..., None], names[1]: labels.astype(float)})
-    for source in (data.open_source(tmp_path / "d.npz"), data.open_source(tmp_path)):
+    for source in (data.open_data(tmp_path / "d.npz"), data.open_data(tmp_path)):
         prepared = data.prepare(source, schema=data.Schema(classes=("0", "1")), holdout=0, key=KEY)
         np.testing.assert_allclose(prepared.train.inputs[:, 0], images / 255, rtol=1e-6)
         assert prepared.train.targets.tolist() == labels.tolist()
@@ -152,14 +152,14 @@ def test_npz_with_a_test_part_and_fractions(tmp_path: Path) -> None:
     images = np.array([0.5, np.nan, np.inf, -np.inf, -3, 7, 1e308, 1]).reshape(8, 1, 1, 1)
     labels = np.array(["a", "b"] * 4)
     np.savez(tmp_path / "d.npz", x=images, y=labels, x_test=images[:2], y_test=labels[:2])
-    prepared = data.prepare(data.open_source(tmp_path), schema=data.Schema(classes=("a", "b")), key=KEY)
+    prepared = data.prepare(data.open_data(tmp_path), schema=data.Schema(classes=("a", "b")), key=KEY)
     assert prepared.train.inputs.ravel().tolist() == [0.5, 0, 1, 0, 0, 1, 1, 1]
     assert len(prepared.test) == 2
 
 
 def test_npz_tables(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", x=np.array([[0, 4], [2, 2], [4, np.nan]]), y=np.array([3, 5, 3]))
-    source = data.open_source(tmp_path / "d.npz")
+    source = data.open_data(tmp_path / "d.npz")
     assert source.columns == ["x0", "x1", "y"]
     bounds = data.Numeric(lower=0, upper=4)
     schema = data.Schema(columns={"x0": bounds, "x1": bounds}, classes=("3", "5"))
@@ -175,7 +175,7 @@ def test_pickles_are_not_read(tmp_path: Path) -> None:
 
     np.savez(tmp_path / "d.npz", x=np.array([[[Trap()]]], dtype=object), y=np.array([1]))
     with pytest.raises(InvalidArgument, match="pickles"):
-        data.prepare(data.open_source(tmp_path / "d.npz"), schema=data.Schema(classes=("0", "1")), key=KEY)
+        data.prepare(data.open_data(tmp_path / "d.npz"), schema=data.Schema(classes=("0", "1")), key=KEY)
 
 
 def image_folder(root: Path, size: tuple[int, int] = (4, 5)) -> NDArray[np.uint8]:
@@ -190,7 +190,7 @@ def image_folder(root: Path, size: tuple[int, int] = (4, 5)) -> NDArray[np.uint8
 
 def test_image_folders(tmp_path: Path) -> None:
     images = image_folder(tmp_path)
-    source = data.open_source(tmp_path)
+    source = data.open_data(tmp_path)
     assert data.needs_learning(source) == []  # names of folders are public
     prepared = data.prepare(source, holdout=0, key=KEY)
     assert prepared.classes == ("cat", "dog")
@@ -201,10 +201,10 @@ def test_image_folders(tmp_path: Path) -> None:
 def test_image_folders_with_a_test_part_of_another_size(tmp_path: Path) -> None:
     image_folder(tmp_path / "train")
     image_folder(tmp_path / "test", size=(9, 9))
-    prepared = data.prepare(data.open_source(tmp_path), key=KEY)
+    prepared = data.prepare(data.open_data(tmp_path), key=KEY)
     assert prepared.train.inputs.shape == prepared.test.inputs.shape == (6, 1, 5, 4)
     schema = data.Schema(images=data.Images(lower=0, upper=255, shape=(3, 8, 8)))
-    assert data.prepare(data.open_source(tmp_path), schema=schema, key=KEY).shape == (3, 8, 8)
+    assert data.prepare(data.open_data(tmp_path), schema=schema, key=KEY).shape == (3, 8, 8)
 
 
 def test_an_image_that_cannot_be_read_is_left_out_by_itself(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_an_image_that_cannot_be_read_is_left_out_by_itself(tmp_path: Path) -> N
     (tmp_path / "cat" / "bomb.png").write_bytes(bomb.getvalue())
     (tmp_path / "cat" / "note.txt").write_text("no image")
     schema = data.Schema(images=data.Images(lower=0, upper=255, shape=(1, 5, 4)))
-    prepared = data.prepare(data.open_source(tmp_path), schema=schema, holdout=0, key=KEY)
+    prepared = data.prepare(data.open_data(tmp_path), schema=schema, holdout=0, key=KEY)
     np.testing.assert_allclose(prepared.train.inputs[:, 0], images / 255, rtol=1e-6)
 
 
@@ -226,7 +226,7 @@ def test_sizes_without_a_majority_are_refused(tmp_path: Path) -> None:
     for number in range(6):
         Image.new("L", (9, number + 1)).save(tmp_path / "train" / "cat" / f"more{number}.png")
     with pytest.raises(InvalidArgument, match=r"Declare images\.shape"):
-        data.prepare(data.open_source(tmp_path), key=KEY)
+        data.prepare(data.open_data(tmp_path), key=KEY)
 
 
 def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
@@ -237,11 +237,11 @@ def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
         elif name == "t.xlsx":
             path.write_bytes(b"PK")
         with pytest.raises(InvalidArgument, match=r"expected a \.csv"):
-            data.open_source(path)
+            data.open_data(path)
     for name in ("t.parquet", "t.npz"):
         (tmp_path / name).write_bytes(b"garbage")
         with pytest.raises(HushError):
-            data.open_source(tmp_path / name)
+            data.open_data(tmp_path / name)
     (tmp_path / "a[b].parquet").write_bytes(b"garbage")
     with pytest.raises(InvalidArgument, match="Rename the file"):
-        data.open_source(tmp_path / "a[b].parquet")
+        data.open_data(tmp_path / "a[b].parquet")

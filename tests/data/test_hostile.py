@@ -48,10 +48,10 @@ HOSTILE = {
 }
 
 
-def source_of(tmp_path: Path, lines: list[bytes], name: str = "t.csv") -> data.Source:
+def source_of(tmp_path: Path, lines: list[bytes], name: str = "t.csv") -> data.RawData:
     path = tmp_path / name
     path.write_bytes(b"\n".join([b"a,b,y", *lines]) + b"\n")
-    return data.open_source(path)
+    return data.open_data(path)
 
 
 @pytest.mark.parametrize("record", HOSTILE.values(), ids=HOSTILE)
@@ -129,14 +129,14 @@ def test_headers_that_are_none(tmp_path: Path, header: bytes, words: str) -> Non
     path = tmp_path / "t.csv"
     path.write_bytes(header + b"\n1,2,1\n")
     with pytest.raises(InvalidArgument, match=words) as caught:
-        data.open_source(path)
+        data.open_data(path)
     assert "1.5" not in str(caught.value)  # a first line of numbers may be a record
 
 
 def test_names_that_are_strange_but_names(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(',"a ""b""",c0,C0,"x,y",y\'; DROP TABLE t\n1,2,3,4,5,0\n1,2,3,4,5,1\n')
-    source = data.open_source(path)
+    source = data.open_data(path)
     assert source.columns == ["column1", 'a "b"', "c0", "C0", "x,y", "y'; DROP TABLE t"]
     bounds = {name: data.Numeric(lower=0, upper=5) for name in source.columns[:-1]}
     schema = data.Schema(columns=bounds, classes=("0", "1"))
@@ -144,7 +144,7 @@ def test_names_that_are_strange_but_names(tmp_path: Path) -> None:
     np.testing.assert_allclose(train.inputs[0], [-0.6, -0.2, 0.2, 0.6, 1], rtol=1e-6)
     numbered = tmp_path / "numbered.csv"
     numbered.write_text("0,1,2\n5,5,5\n")
-    assert data.open_source(numbered).columns == ["0", "1", "2"]
+    assert data.open_data(numbered).columns == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize("role", ["target", "unit", "groups"])
@@ -154,7 +154,7 @@ def test_a_missing_column_is_refused_with_those_that_exist(tmp_path: Path, role:
     with pytest.raises(InvalidArgument, match=f"^{role}='z': expected one of the columns a, b, y"):
         data.prepare(source, **roles, learn=data.Learn(noise_multiplier=1.0), key=KEY)
     with pytest.raises(InvalidArgument, match="^target='z'"):
-        data.open_source(tmp_path / "t.csv", target="z")
+        data.open_data(tmp_path / "t.csv", target="z")
 
 
 def test_parquet_of_all_types(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_parquet_of_all_types(tmp_path: Path) -> None:
         "[1] i, {'k': 1} j, 'x'::BLOB k, 't' l, 1 y"
     )
     duckdb.connect().execute(f"COPY (SELECT {values}) TO '{path}' (FORMAT parquet)")
-    source = data.open_source(path)
+    source = data.open_data(path)
     with pytest.raises(InvalidArgument, match="Declare it as ignore"):
         data.needs_learning(source, "y")
     ignored = {name: data.Ignore() for name in "ijk"}
@@ -188,7 +188,7 @@ def test_a_damaged_parquet_file_tells_nothing(tmp_path: Path) -> None:
     path.write_bytes(raw)
     schema = data.Schema(columns={"a": data.Category(values=("x",))}, classes=("0", "1"))
     with pytest.raises(HushError) as caught:
-        data.prepare(data.open_source(path), target="y", schema=schema, key=KEY)
+        data.prepare(data.open_data(path), target="y", schema=schema, key=KEY)
     assert SECRET not in str(caught.value)
 
 
@@ -226,9 +226,9 @@ def test_a_carriage_return_makes_no_record_and_changes_no_other(tmp_path: Path, 
     lines = [line.encode() for line in HONEST]
     path = tmp_path / "t.csv"
     path.write_bytes(ending.join([b"a,b,y", *lines, b""]))
-    alone = data.prepare(data.open_source(path), schema=DECLARED, holdout=0, key=KEY).train
+    alone = data.prepare(data.open_data(path), schema=DECLARED, holdout=0, key=KEY).train
     path.write_bytes(ending.join([b"a,b,y", *lines[:5], record, *lines[5:], b""]))
-    beside = data.prepare(data.open_source(path), schema=DECLARED, holdout=0, key=KEY).train
+    beside = data.prepare(data.open_data(path), schema=DECLARED, holdout=0, key=KEY).train
     more = len(beside) - len(alone)
     assert more in (0, 1)
     kept = np.delete(np.arange(len(beside)), [5] if more else [])
@@ -252,7 +252,7 @@ def test_half_a_surrogate_ends_no_reading(tmp_path: Path) -> None:
     for text in ("no", "\ud800"):
         labels[5] = text
         np.savez(tmp_path / "t.npz", x=np.zeros((100, 2)), y=labels)
-        source = data.open_source(tmp_path / "t.npz")
+        source = data.open_data(tmp_path / "t.npz")
         assert source.columns is not None
         schema = data.Schema(
             columns={name: data.Numeric(lower=0, upper=1) for name in source.columns[:2]}, classes=("no", "yes")

@@ -88,7 +88,7 @@ def at_home(monkeypatch: pytest.MonkeyPatch, name: str, files: dict[str, bytes])
 
 
 def test_digits() -> None:
-    source = data.open_source("digits")
+    source = data.open_data("digits")
     assert data.needs_learning(source) == []
     prepared = data.prepare(source, key=KEY)
     assert len(prepared.train) + len(prepared.test) == 1797
@@ -100,23 +100,23 @@ def test_digits() -> None:
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
 def test_the_files_beside_the_repository(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     root = shared(name)
-    by_argument = data.open_source(name, data_dir=root, download=False)
+    by_argument = data.open_data(name, data_dir=root, download=False)
     prepared = data.prepare(by_argument, key=KEY)
     assert prepared.train.inputs.shape == (60_000, 1, 28, 28)
     assert prepared.test.inputs.shape == (10_000, 1, 28, 28)
     assert (prepared.test_is_public, prepared.event, len(prepared.classes)) == (True, None, 10)
     assert np.bincount(prepared.test.targets).min() >= 800
     monkeypatch.setenv("HUSH_DATA", str(root / name))
-    assert data.open_source(name, download=False).is_image
+    assert data.open_data(name, download=False).is_image
     monkeypatch.setenv("HUSH_DATA", str(root))
-    assert data.open_source(name, download=False).is_image
+    assert data.open_data(name, download=False).is_image
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10"])
 def test_offline_one_error_says_where_to_put_which_files(tmp_path: Path, name: str) -> None:
     for settings in ({}, {"data_dir": tmp_path / "mine"}, {"download": False}):
         with pytest.raises(InvalidArgument) as caught:
-            data.open_source(name, **settings)  # type: ignore[arg-type]
+            data.open_data(name, **settings)  # type: ignore[arg-type]
         message = str(caught.value)
         assert "\n" not in message
         assert all(remote.name in message for remote in known_module.KNOWN[name].remotes)
@@ -128,11 +128,11 @@ def test_offline_one_error_says_where_to_put_which_files(tmp_path: Path, name: s
 def test_a_download_happens_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = small_mnist()
     home = at_home(monkeypatch, "mnist", files)
-    prepared = data.prepare(data.open_source("mnist"), key=KEY)
+    prepared = data.prepare(data.open_data("mnist"), key=KEY)
     assert (len(prepared.train), len(prepared.test)) == (30, 10)
     assert int((prepared.train.targets < 0).sum()) == 4  # labels beyond the classes
     assert len(home.asked) == 4
-    data.open_source("mnist")
+    data.open_data("mnist")
     assert len(home.asked) == 4
     folder = tmp_path / "cache" / "hush" / "mnist"
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
@@ -142,7 +142,7 @@ def test_a_download_of_something_else_leaves_nothing(tmp_path: Path, monkeypatch
     home = at_home(monkeypatch, "mnist", small_mnist())
     home.files = {name: raw + b"!" for name, raw in home.files.items()}
     with pytest.raises(InvalidArgument, match="the published checksum"):
-        data.open_source("mnist")
+        data.open_data("mnist")
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
@@ -159,18 +159,18 @@ def test_a_download_that_breaks_off_leaves_nothing(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: Broken())
     with pytest.raises(InvalidArgument, match="a connection, and room for the file"):
-        data.open_source("mnist")
+        data.open_data("mnist")
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     assert not home.asked
 
 
 def test_a_bar_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     at_home(monkeypatch, "mnist", small_mnist())
-    data.open_source("mnist")
+    data.open_data("mnist")
     assert capsys.readouterr() == ("", "")
     at_home(monkeypatch, "fashion-mnist", small_mnist())
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    data.open_source("fashion-mnist")
+    data.open_data("fashion-mnist")
     assert capsys.readouterr().err.count("[##############################]") == 4
 
 
@@ -190,7 +190,7 @@ def small_cifar(extra: str | None = None) -> bytes:
 
 def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_home(monkeypatch, "cifar10", {"cifar-10-binary.tar.gz": small_cifar("../../escaped.bin")})
-    prepared = data.prepare(data.open_source("cifar10", data_dir=tmp_path / "mine"), key=KEY)
+    prepared = data.prepare(data.open_data("cifar10", data_dir=tmp_path / "mine"), key=KEY)
     assert prepared.train.inputs.shape == (20, 3, 32, 32)
     assert prepared.test.inputs.shape == (4, 3, 32, 32)
     assert prepared.train.targets.tolist() == [0, 1, 2, 3] * 5

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hush import data
-from hush.accounting import ApproximateDP, Composed, Gaussian, PldAccountant
+from hush.accounting import ApproximateDPEvent, ComposedEvent, GaussianEvent, PldAccountant
 from hush.data.preparation import bounds as bounds_module
 from hush.data.preparation import learn as learn_module
 from hush.data.preparation import prepare, split
@@ -26,10 +26,10 @@ LEARN = data.Learn(noise_multiplier=3.0, delta=1e-6)
 Counts = tuple[Sequence[NDArray[np.int64]], Sequence[Mapping[str, int]]]
 
 
-def write(path: Path, columns: Mapping[str, Any]) -> data.Source:
+def write(path: Path, columns: Mapping[str, Any]) -> data.RawData:
     rows = zip(*columns.values(), strict=True)
     path.write_text("\n".join([",".join(columns), *(",".join(str(x) for x in row) for row in rows)]) + "\n")
-    return data.open_source(path)
+    return data.open_data(path)
 
 
 @pytest.fixture
@@ -193,15 +193,15 @@ def test_events(tmp_path: Path) -> None:
     quiet = data.Learn(noise_multiplier=0.5, delta=1e-6)
     classes = data.Schema(classes=("0", "1"))
     everything = data.Schema(classes=("0", "1"), columns={"a": data.Numeric(lower=0, upper=1)})
-    assert data.prepare(source, target="y", schema=classes, learn=quiet, key=KEY).event == Gaussian(0.5)
-    both = Composed((Gaussian(0.5), ApproximateDP(0.0, 1e-6)))
+    assert data.prepare(source, target="y", schema=classes, learn=quiet, key=KEY).event == GaussianEvent(0.5)
+    both = ComposedEvent((GaussianEvent(0.5), ApproximateDPEvent(0.0, 1e-6)))
     assert data.prepare(source, target="y", learn=quiet, key=KEY).event == both
     assert data.prepare(source, target="y", schema=everything, learn=quiet, key=KEY).event is None
     cost = PldAccountant().compose(LEARN.event()).epsilon(1e-5)
     assert (
-        PldAccountant().compose(Gaussian(3.0)).epsilon(1e-5)
+        PldAccountant().compose(GaussianEvent(3.0)).epsilon(1e-5)
         < cost
-        < PldAccountant().compose(Gaussian(2.9)).epsilon(1e-5)
+        < PldAccountant().compose(GaussianEvent(2.9)).epsilon(1e-5)
     )
 
 
@@ -282,7 +282,7 @@ def test_bounds_of_plain_numbers(tmp_path: Path) -> None:
     assert prepared.classes == tuple("0123456789")
     assert sum("nothing but zero stood out" in sentence for sentence in prepared.learned) == 2
     assert len(prepared.learned) == 10
-    again = data.prepare(data.open_source(tmp_path / "t.csv"), schema=prepared.schema, key=KEY)
+    again = data.prepare(data.open_data(tmp_path / "t.csv"), schema=prepared.schema, key=KEY)
     assert (again.event, again.learned) == (None, ())
     np.testing.assert_array_equal(again.train.inputs, prepared.train.inputs)
 
@@ -416,7 +416,7 @@ def test_both_releases_of_bounds_together_are_one_gaussian(tmp_path: Path, monke
     for extra in ([], ["1990,140,1"], ["nan,1e9,0"]):
         lines = ["year,pressure,y", *(f"{1940 + i % 60},{100 + i % 50},{i % 2}" for i in range(400)), *extra]
         (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-        source = data.open_source(tmp_path / "t.csv")
+        source = data.open_data(tmp_path / "t.csv")
         data.prepare(source, target="y", holdout=0, learn=data.Learn(noise_multiplier=noise), key=KEY)
     size = len(seen) // 3
     for twin in (seen[size : 2 * size], seen[2 * size :]):
@@ -432,7 +432,7 @@ def test_both_releases_of_bounds_together_are_one_gaussian(tmp_path: Path, monke
 def test_bounds_far_from_zero_are_close(tmp_path: Path) -> None:
     lines = ["year,y", *(f"{1940 + i % 60},{i % 2}" for i in range(4000))]
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    source = data.open_source(tmp_path / "t.csv")
+    source = data.open_data(tmp_path / "t.csv")
     prepared = data.prepare(source, target="y", learn=data.Learn(noise_multiplier=10.0), key=KEY)
     column = prepared.schema.columns["year"]
     assert isinstance(column, data.Numeric)

@@ -115,14 +115,14 @@ def nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise AssertionError("rows were read")
 
-    monkeypatch.setattr(table.Table, "__init__", fail)
+    monkeypatch.setattr(table.RowTable, "__init__", fail)
 
 
 @pytest.mark.usefixtures("nothing_is_read")
 def test_templates_read_no_values(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b"a,b,y\n" + bytes(range(256)) * 50)
-    source = data.open_source(path, target="y")
+    source = data.open_data(path, target="y")
     template = data.template(source)
     assert template == data.Schema(columns=dict.fromkeys("aby", data.Numeric()))
     assert data.needs_learning(source, "y") == [
@@ -141,21 +141,21 @@ def test_templates_of_parquet_have_declared_types(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     duckdb.connect().execute(f"COPY (SELECT 1 a, 'x' b, [1] c, DATE '2020-01-01' d) TO '{path}' (FORMAT parquet)")
     expected = {"a": data.Numeric(), "b": data.Category(), "c": data.Ignore(), "d": data.Numeric()}
-    assert data.template(data.open_source(path)).columns == expected
+    assert data.template(data.open_data(path)).columns == expected
 
 
 def test_templates_of_images(tmp_path: Path) -> None:
-    assert data.template(data.open_source("digits")).classes == tuple("0123456789")
+    assert data.template(data.open_data("digits")).classes == tuple("0123456789")
     with pytest.raises(InvalidArgument, match="Images have labels, and no columns"):
-        data.needs_learning(data.open_source("digits"), "y")
+        data.needs_learning(data.open_data("digits"), "y")
     with pytest.raises(InvalidArgument, match="Images have labels, and no columns"):
-        data.needs_learning(data.open_source("digits"), unit="user")
+        data.needs_learning(data.open_data("digits"), unit="user")
 
 
 def test_schema_and_arguments_must_agree(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,b,y\n1,2,0\n")
-    source = data.open_source(path)
+    source = data.open_data(path)
     assert data.needs_learning(source, schema=data.Schema(target="y", classes=("0", "1"))) == [
         "bounds of column 'a'",
         "bounds of column 'b'",

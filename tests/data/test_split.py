@@ -19,7 +19,7 @@ SCHEMA = data.Schema(columns={"a": data.Numeric(lower=0, upper=1e6)}, target="y"
 def prepared(path: Path, rows: list[tuple[Any, ...]], **settings: Any) -> data.Prepared:
     path.write_text("\n".join(["a,user,y", *(",".join(str(x) for x in row) for row in rows)]) + "\n")
     given: dict[str, Any] = {"schema": SCHEMA, "unit": "user", "holdout": 0.3, "key": KEY, **settings}
-    return data.prepare(data.open_source(path), **given)
+    return data.prepare(data.open_data(path), **given)
 
 
 def values(part: data.Examples) -> set[int]:
@@ -114,13 +114,13 @@ def test_one_row_speaks_for_each_unit() -> None:
 def test_unit_and_groups_are_no_features(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,sex,user,y\n" + "".join(f"{n},{'fm'[n % 2]},{n},{n % 2}\n" for n in range(60)))
-    result = data.prepare(data.open_source(path), schema=SCHEMA, unit="user", groups=["sex"], key=KEY)
+    result = data.prepare(data.open_data(path), schema=SCHEMA, unit="user", groups=["sex"], key=KEY)
     assert result.shape == (1,)
     assert set(result.train.groups["sex"].tolist()) == {"f", "m"}
     assert len(result.test.groups["sex"]) == len(result.test)
     declared = data.Schema(
         columns={**SCHEMA.columns, "sex": data.Category(values=("f",))}, target="y", classes=("0", "1"), groups=("sex",)
     )
-    result = data.prepare(data.open_source(path), schema=declared, unit="user", key=KEY)
+    result = data.prepare(data.open_data(path), schema=declared, unit="user", key=KEY)
     assert result.shape == (3,)
     assert set(result.train.groups["sex"].tolist()) == {"f", "(other)"}

@@ -12,7 +12,7 @@ from black_box.certainty import audit
 from hush.accounting import PldAccountant
 from hush.errors import InvalidArgument
 from hush.estimators import BoltOnSGD, PrivateLinearSVC, PrivateLogisticRegression
-from hush.estimators.linear.bolt_on import Schedule, _BoltOn
+from hush.estimators.linear.bolt_on import LearningRates, _BoltOn
 from hush.estimators.linear.losses import HuberHinge, LogisticLoss, MarginLoss
 from hush.estimators.linear.method import Problem
 from hush.estimators.linear.sums import clipped
@@ -24,7 +24,7 @@ def problem(loss: MarginLoss, **changes: Any) -> Problem:
     return replace(usual, **changes)
 
 
-def moved(recipe: _BoltOn, schedule: Schedule, parts: list[Any], batch: int, record: Any) -> float:
+def moved(recipe: _BoltOn, schedule: LearningRates, parts: list[Any], batch: int, record: Any) -> float:
     """By how much a record in a batch moves the weights, everything else being the same."""
     ends = []
     for joined in (False, True):
@@ -47,7 +47,7 @@ def test_one_record_moves_the_weights_by_the_stated_reach(
     chance = np.random.default_rng(3)
     method = BoltOnSGD(num_passes=3, batch_size=5, learning_rate=learning_rate)
     recipe: Any = method.prepare(problem(loss, dimension=2, regularization=ridge))
-    schedule = Schedule.chosen(method, recipe.problem, 20)
+    schedule = LearningRates.chosen(method, recipe.problem, 20)
     assert schedule.batches == 4
     for size in (0, 4, 5, 30):  # below, at and beyond what a batch may have
         rows = clipped(chance.normal(size=(size, 2)) * 9, 1.0, intercept=False)
@@ -60,7 +60,7 @@ def test_one_record_moves_the_weights_by_the_stated_reach(
 def test_the_reach_is_nearly_reached_where_a_batch_is_full() -> None:
     method = BoltOnSGD(num_passes=1, batch_size=50, learning_rate=1e-3)
     recipe: Any = method.prepare(problem(HuberHinge()))
-    schedule = Schedule.chosen(method, recipe.problem, 50)
+    schedule = LearningRates.chosen(method, recipe.problem, 50)
     full = np.ones((50, 1)), np.ones((50, 1))
     found = moved(recipe, schedule, [full], 0, (np.ones((1, 1)), -np.ones((1, 1))))
     assert 0.95 * schedule.reach() < found <= schedule.reach(), "a twin that counts one gradient only has half"
@@ -69,9 +69,9 @@ def test_the_reach_is_nearly_reached_where_a_batch_is_full() -> None:
 @pytest.mark.parametrize("batch_size", [1, 50])
 def test_reaches_are_those_of_the_theorems(batch_size: int) -> None:
     constant = BoltOnSGD(num_passes=4, batch_size=batch_size, learning_rate=1e-4)
-    found = Schedule.chosen(constant, problem(LogisticLoss()), 1000).reach()
+    found = LearningRates.chosen(constant, problem(LogisticLoss()), 1000).reach()
     assert found == pytest.approx(2 * 4 * 1e-4), "2 k L eta"
-    falling = Schedule.chosen(BoltOnSGD(batch_size=batch_size), problem(LogisticLoss(), regularization=2.0), 1000)
+    falling = LearningRates.chosen(BoltOnSGD(batch_size=batch_size), problem(LogisticLoss(), regularization=2.0), 1000)
     assert 0.5 < falling.reach() <= 1.0 + 1e-12, "2 L / lambda, of a sum; a twin that divides by the batch has 1/50"
 
 
@@ -95,7 +95,7 @@ def test_the_event_is_within_epsilon_and_classes_are_learned(delta: float, ridge
 class Divided(_BoltOn):
     """A broken twin: the reach of a mean over the batch, for a sum."""
 
-    def _reach(self, schedule: Schedule) -> float:
+    def _reach(self, schedule: LearningRates) -> float:
         return schedule.reach() / self.method.batch_size
 
 

@@ -17,7 +17,7 @@ from hush.estimators.moments.gram import STEPS
 from hush.estimators.moments.moments import Steps
 from hush.estimators.partitions import kmeans_rounds
 from hush.estimators.partitions.cube_noise import cube_deviation, cube_noise
-from hush.estimators.partitions.kmeans_rounds import Plan
+from hush.estimators.partitions.kmeans_rounds import KMeansPlan
 from hush.estimators.partitions.kmeans_start import Overview, directions, overview_totals
 from hush.randomness import TestSource
 
@@ -89,14 +89,14 @@ SEEN = Overview(1e4, np.zeros(9), np.zeros(9), 1e-4, (np.zeros(3), np.ones(3)), 
 def test_rounds_cost_no_more_than_what_is_left(rounds):
     for epsilon in (0.1, 1.0, 5.0):
         for delta in (0.0, 1e-6):
-            plan = Plan.chosen(SEEN, 9, 4, epsilon=epsilon, delta=delta, rounds=rounds)
+            plan = KMeansPlan.chosen(SEEN, 9, 4, epsilon=epsilon, delta=delta, rounds=rounds)
             if plan.gaussian is not None:
                 assert PldAccountant().compose(plan.gaussian.event).epsilon(delta) <= epsilon
             else:
                 # In the cube each of the rounds has its part; what noise there is, is that of the part.
                 assert plan.deviation == pytest.approx(cube_deviation(plan.rounds / epsilon, 10))
     assert rounds is not None or plan.rounds == 7
-    assert Plan.chosen(SEEN, 9, 4, epsilon=1e-3, delta=0.0, rounds=None).clusters == 1, "one mean is all there is"
+    assert KMeansPlan.chosen(SEEN, 9, 4, epsilon=1e-3, delta=0.0, rounds=None).clusters == 1, "one mean is all there is"
 
 
 def test_nothing_exact_is_stored():
@@ -130,8 +130,8 @@ def test_black_box(model, violated):
 
 
 def test_a_round_is_released_once_and_by_the_plan(monkeypatch):
-    released, release = [], Plan.release
-    monkeypatch.setattr(Plan, "release", lambda plan, *given: (released.append(plan), release(plan, *given))[1])
+    released, release = [], KMeansPlan.release
+    monkeypatch.setattr(KMeansPlan, "release", lambda plan, *given: (released.append(plan), release(plan, *given))[1])
     PrivateKMeans(2, epsilon=1.0, bounds=(-1, 1), n_iter=8, source=TestSource(1)).fit(np.full((5, 1), 1.0))
     assert len(released) == 8
     assert {plan.rounds for plan in released} == {8}

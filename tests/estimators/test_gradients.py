@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from black_box.certainty import audit
-from hush.accounting import Gaussian, PldAccountant
+from hush.accounting import GaussianEvent, PldAccountant
 from hush.errors import InvalidArgument
 from hush.estimators import NoisyGradients, PrivateLinearSVC, PrivateLogisticRegression
 from hush.estimators.linear import noisy_gradients
@@ -85,8 +85,10 @@ def test_steps_together_have_the_noise_of_one(num_steps: int | None, monkeypatch
     assert len(steps) == (num_steps or 20)
     assert sum(1 / each**2 for each in steps) == pytest.approx(1 / made.noise**2)
     whole = (sum(1 / each**2 for each in steps) + 1 / count**2) ** -0.5
-    assert PldAccountant().compose(Gaussian(whole)).epsilon(1e-5) <= 1.0, "a twin with the noise of one in each is not"
-    assert PldAccountant().compose(Gaussian(made.noise / math.sqrt(len(steps)))).epsilon(1e-5) > 1.5
+    assert PldAccountant().compose(GaussianEvent(whole)).epsilon(1e-5) <= 1.0, (
+        "a twin with the noise of one in each is not"
+    )
+    assert PldAccountant().compose(GaussianEvent(made.noise / math.sqrt(len(steps)))).epsilon(1e-5) > 1.5
 
 
 def test_the_number_of_steps_grows_with_the_records() -> None:

@@ -13,7 +13,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from estimators.checks import unexpected_failures
 from estimators.neighbours import check_blocks, planned_releases
-from hush.accounting import Composed
+from hush.accounting import ComposedEvent
 from hush.errors import InvalidArgument
 from hush.estimators import (
     Folds,
@@ -175,7 +175,7 @@ class Picky(ClassifierMixin, BaseEstimator):
     """A free estimator that predicts nothing for negative rows."""
 
     def fit(self, rows: Any, labels: Any) -> Picky:
-        self.event_, self.classes_ = Composed(()), np.arange(2)
+        self.event_, self.classes_ = ComposedEvent(()), np.arange(2)
         return self
 
     def predict(self, rows: Any) -> Any:

@@ -90,9 +90,9 @@ def test_normal_noise_is_that_of_a_gaussian_mechanism_beside_the_curvature_term(
     recipe: Any = ObjectivePerturbation().prepare(problem(LogisticLoss(), 50, delta=1e-6))
     assert recipe.noise.normal
     left = 1.0 - recipe.settling - math.log1p(0.25 / recipe.ridge)
-    from hush.accounting import Gaussian
+    from hush.accounting import GaussianEvent
 
-    spent = PldAccountant().compose(Gaussian(recipe.noise.scale)).epsilon(1e-6)
+    spent = PldAccountant().compose(GaussianEvent(recipe.noise.scale)).epsilon(1e-6)
     assert 0.99 * left < spent <= left
 
 

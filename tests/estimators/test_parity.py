@@ -15,7 +15,7 @@ from hush.errors import InvalidArgument
 from hush.estimators import pate
 from hush.estimators.moments.log_bins import bin_counts, bins_plan, learned_bounds
 from hush.randomness import TestSource
-from hush.statistics import EachRow, Laplace, approximate_bounds
+from hush.statistics import EachRow, LaplaceNoise, approximate_bounds
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(300, 3))
 
@@ -152,7 +152,7 @@ class TestBins:
         rows = np.random.default_rng(0).normal(size=(4000, 3)) * [1e-3, 1.0, 1e6] + [0, 5, 0]
         lower, upper = learned_bounds(rows, bins_plan(5.0), TestSource(1))
         for column, low, high in zip(rows.T, lower, upper, strict=True):
-            alone = approximate_bounds(column, users=EachRow(), epsilon=5.0, noise=Laplace(), source=TestSource(2))
+            alone = approximate_bounds(column, units=EachRow(), epsilon=5.0, noise=LaplaceNoise(), source=TestSource(2))
             assert alone.noise_scale == bins_plan(5.0).block_scales[0]
             assert alone.bounds[1] == high or abs(math.log2(alone.bounds[1] / high)) == 1
             assert np.sign(alone.bounds[0]) == np.sign(low)

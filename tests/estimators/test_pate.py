@@ -20,11 +20,19 @@ from estimators.checks import PATE
 from estimators.purse import Purse
 from hush.accounting import PldAccountant
 from hush.errors import BudgetExceeded, InvalidArgument
-from hush.estimators.pate import Aggregator, ConfidentGNMax, CostReport, GNMax, InteractiveGNMax, LNMax, PATEClassifier
+from hush.estimators.pate import (
+    ConfidentGNMax,
+    CostReport,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    PATEClassifier,
+    VoteAggregator,
+)
 from hush.estimators.pate.rows import private_rows
 from hush.estimators.pate.teachers import parts, vote
 from hush.guarantee import Relation, Unit
-from hush.randomness import Source, TestSource
+from hush.randomness import RandomSource, TestSource
 
 RNG = np.random.default_rng(7)
 Y = RNG.integers(0, 3, 3000)
@@ -48,13 +56,13 @@ def pate(**changes: Any) -> PATEClassifier:
     return PATEClassifier(settings.pop("teacher"), settings.pop("student"), **settings)
 
 
-class Own(Aggregator):
+class Own(VoteAggregator):
     """One of the caller's own, of which no cost by the votes is known."""
 
     def plan(self, num_queries: int, *, epsilon: float, delta: float) -> Any:
         return GNMax(sigma=8.0).plan(num_queries, epsilon=epsilon, delta=delta)
 
-    def answer(self, counts: Any, source: Source, **settings: Any) -> Any:
+    def answer(self, counts: Any, source: RandomSource, **settings: Any) -> Any:
         return GNMax(sigma=8.0).answer(counts, source, **settings)
 
 
@@ -287,7 +295,7 @@ def test_the_whole_fit_as_a_black_box() -> None:
     delta = 1e-2
     claimed = PldAccountant().compose(aggregator.plan(1, epsilon=50.0, delta=delta).event).epsilon(delta)
 
-    def run(data: Any, source: Source) -> int:
+    def run(data: Any, source: RandomSource) -> int:
         model = pate(
             teacher=Majority(),
             student=Majority(),
@@ -317,7 +325,7 @@ class Checked(PATEClassifier):
     classes, semi_supervised, report, budget, n_jobs = (0, 1, 2, 3), False, None, None, None
 
     @property
-    def source(self) -> Source:
+    def source(self) -> RandomSource:
         """The same for every fit: several checks compare two fits."""
         return TestSource("checks")
 

@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from black_box.certainty import audit, refuted
-from hush.accounting import Gaussian, GdpAccountant, PldAccountant, RdpAccountant, SelfComposed
+from hush.accounting import GaussianEvent, GdpAccountant, PldAccountant, RdpAccountant, SelfComposedEvent
 from hush.audit.testers import Batched
 from hush.errors import InvalidArgument
-from hush.estimators.pate import Aggregator, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
-from hush.randomness import Source, TestSource
+from hush.estimators.pate import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, VoteAggregator
+from hush.randomness import RandomSource, TestSource
 
 EVERYTHING = Fraction(10**9)
 # One teacher of five moves from the first class to the second: the worst pair of neighbours.
@@ -64,12 +64,12 @@ def test_worst_cases_against_theorems() -> None:
         plan = LNMax(scale=20.0).plan(count, epsilon=1e3, delta=1e-5)
         found = PldAccountant().compose(plan.event).epsilon(1e-5)
         strong = math.sqrt(2 * count * math.log(1e5)) * 0.1 + count * 0.1 * math.expm1(0.1)
-        limit = GdpAccountant().compose(Gaussian(20 / math.sqrt(2 * count))).epsilon(1e-5)
+        limit = GdpAccountant().compose(GaussianEvent(20 / math.sqrt(2 * count))).epsilon(1e-5)
         assert found < strong
         assert found == pytest.approx(limit, rel=0.05)
     # GNMax composes to sqrt(2 T) / sigma - GDP exactly.
     plan = GNMax(sigma=40.0).plan(640, epsilon=1e3, delta=1e-5)
-    exact = GdpAccountant().compose(Gaussian(40 / math.sqrt(2 * 640))).epsilon(1e-5)
+    exact = GdpAccountant().compose(GaussianEvent(40 / math.sqrt(2 * 640))).epsilon(1e-5)
     assert PldAccountant().compose(plan.event).epsilon(1e-5) == pytest.approx(exact, rel=1e-5)
 
 
@@ -83,8 +83,8 @@ def test_queries_stop_before_the_budget_is_exceeded() -> None:
     assert answers.spent <= plan.limit < answers.spent + aggregator.check_cost + aggregator.answer_cost
     assert (answers.labels[answers.num_asked :] == -1).all()
     assert not answers.consulted[answers.num_asked :].any()
-    spent = GdpAccountant().compose(Gaussian(20.0), answers.num_asked)
-    spent = spent.compose(Gaussian(10 / math.sqrt(2)), int(answers.consulted.sum()))
+    spent = GdpAccountant().compose(GaussianEvent(20.0), answers.num_asked)
+    spent = spent.compose(GaussianEvent(10 / math.sqrt(2)), int(answers.consulted.sum()))
     assert spent.epsilon(1e-5) <= 1.0
     assert PldAccountant().compose(plan.event).epsilon(1e-5) <= 1.0
 
@@ -99,7 +99,7 @@ def test_unanswered_queries_leave_more_for_others() -> None:
 
 
 @pytest.mark.parametrize("aggregator", AGGREGATORS, ids=lambda one: type(one).__name__)
-def test_a_small_budget_is_refused_and_a_large_one_asks_everything(aggregator: Aggregator) -> None:
+def test_a_small_budget_is_refused_and_a_large_one_asks_everything(aggregator: VoteAggregator) -> None:
     with pytest.raises(InvalidArgument, match="enough for one query"):
         aggregator.plan(5, epsilon=1e-2, delta=1e-9)
     plan = aggregator.plan(5, epsilon=100.0, delta=1e-5)
@@ -142,10 +142,10 @@ def test_counts_are_checked(wrong: Any) -> None:
         GNMax(sigma=1.0).answer(np.array(wrong), TestSource(0), limit=EVERYTHING)
 
 
-def outputs(aggregator: Aggregator) -> Batched:
+def outputs(aggregator: VoteAggregator) -> Batched:
     """Return the aggregator as a black box: one query, many times."""
 
-    def run(counts: NDArray[np.int64], source: Source, count: int) -> NDArray[np.int64]:
+    def run(counts: NDArray[np.int64], source: RandomSource, count: int) -> NDArray[np.int64]:
         guesses = np.tile([0.4, 0.4, 0.2], (count, 1)) if isinstance(aggregator, InteractiveGNMax) else None
         rows = np.tile(counts, (count, 1))
         return aggregator.answer(rows, source, limit=EVERYTHING, predictions=guesses, num_teachers=5).labels
@@ -154,7 +154,7 @@ def outputs(aggregator: Aggregator) -> Batched:
 
 
 @pytest.mark.parametrize("aggregator", AGGREGATORS, ids=lambda one: type(one).__name__)
-def test_audits_find_nothing(aggregator: Aggregator) -> None:
+def test_audits_find_nothing(aggregator: VoteAggregator) -> None:
     delta = 1e-3
     event = aggregator.plan(1, epsilon=100.0, delta=delta).event
     claimed = PldAccountant().compose(event).epsilon(delta)
@@ -174,11 +174,11 @@ def test_noise_for_one_count_instead_of_two_is_caught() -> None:
     # And for Gaussian noise: counts themselves, of which the twin's noise protects one.
     sigma = 3.0
 
-    def noisy(counts: NDArray[np.int64], source: Source, count: int) -> NDArray[np.float64]:
+    def noisy(counts: NDArray[np.int64], source: RandomSource, count: int) -> NDArray[np.float64]:
         return counts + np.random.default_rng(source.words(4)).normal(0, sigma, (count, 3))
 
     delta = 1e-2
-    one = PldAccountant().compose(Gaussian(sigma)).epsilon(delta)
+    one = PldAccountant().compose(GaussianEvent(sigma)).epsilon(delta)
     two = PldAccountant().compose(GNMax(sigma=sigma).plan(1, epsilon=99.0, delta=delta).event).epsilon(delta)
     direction = Batched(lambda counts, source, count: noisy(counts, source, count) @ [1.0, -1.0, 0.0])
     large: dict[str, Any] = {"delta": delta, "samples": 200_000, "source": TestSource("two counts")}
@@ -190,7 +190,7 @@ def test_a_check_without_noise_is_caught() -> None:
     aggregator = ConfidentGNMax(threshold=3.0, sigma_threshold=4.0, sigma=8.0)
     claimed = PldAccountant().compose(aggregator.plan(1, epsilon=99.0, delta=1e-3).event).epsilon(1e-3)
 
-    def twin(counts: NDArray[np.int64], source: Source, count: int) -> NDArray[np.int64]:
+    def twin(counts: NDArray[np.int64], source: RandomSource, count: int) -> NDArray[np.int64]:
         labels = GNMax(sigma=8.0).answer(np.tile(counts, (count, 1)), source, limit=EVERYTHING).labels
         return labels if counts.max() >= 3 else np.full(count, -1)
 
@@ -204,13 +204,13 @@ def test_averaged_answers_to_a_repeated_query_are_caught() -> None:
     # Asking 25 times and charging once; charged 25 times, nothing is found.
     aggregator = GNMax(sigma=4.0)
 
-    def repeated(counts: NDArray[np.int64], source: Source, count: int) -> NDArray[np.int64]:
+    def repeated(counts: NDArray[np.int64], source: RandomSource, count: int) -> NDArray[np.int64]:
         rows = np.tile(counts, (count * 25, 1))
         labels = aggregator.answer(rows, source, limit=EVERYTHING).labels.reshape(count, 25)
         return (labels == 0).sum(axis=1)
 
     one = aggregator.plan(1, epsilon=99.0, delta=1e-3).event
     settings: dict[str, Any] = {"delta": 1e-3, "samples": 10_000, "source": TestSource("repeat")}
-    single, charged = (PldAccountant().compose(SelfComposed(one, k)).epsilon(1e-3) for k in (1, 25))
+    single, charged = (PldAccountant().compose(SelfComposedEvent(one, k)).epsilon(1e-3) for k in (1, 25))
     assert refuted(Batched(repeated), BEFORE, AFTER, epsilon=single, **settings)
     assert not refuted(Batched(repeated), BEFORE, AFTER, epsilon=charged, **settings)

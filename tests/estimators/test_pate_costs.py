@@ -16,14 +16,14 @@ from scipy.special import log_ndtr
 from hush.accounting.accountants.rdp import to_epsilon
 from hush.errors import InvalidArgument, Unsupported
 from hush.estimators.pate import (
-    Aggregator,
-    Answers,
     ConfidentGNMax,
     CostReport,
     DataDependentCost,
     GNMax,
     InteractiveGNMax,
     LNMax,
+    VoteAggregator,
+    VoteAnswers,
 )
 from hush.estimators.pate import costs as costs
 from hush.estimators.pate.report import converted
@@ -58,13 +58,13 @@ def renyi(p: NDArray[np.float64], q: NDArray[np.float64], order: float) -> float
     return float(np.log(np.sum(p**order * q ** (1 - order))) / (order - 1))
 
 
-def answered(num_queries: int) -> Answers:
-    return Answers(
+def answered(num_queries: int) -> VoteAnswers:
+    return VoteAnswers(
         np.zeros(num_queries, dtype=np.int64), np.ones(num_queries, dtype=np.bool_), num_queries, Fraction(0)
     )
 
 
-def raw(counts: Any, aggregator: Aggregator, order: float, teachers: int, beta: float = 0.05) -> costs.RawCost:
+def raw(counts: Any, aggregator: VoteAggregator, order: float, teachers: int, beta: float = 0.05) -> costs.RawCost:
     rows = np.atleast_2d(np.asarray(counts))
     return costs.raw_cost(rows, answered(len(rows)), aggregator, num_teachers=teachers, order=order, beta=beta)
 
@@ -166,7 +166,7 @@ def test_the_sum_over_queries_adds_up() -> None:
 def test_queries_without_an_answer_cost_the_check_alone() -> None:
     aggregator = ConfidentGNMax(threshold=15.0, sigma_threshold=10.0, sigma=4.0)
     rows = np.tile([12, 11, 2], (4, 1))
-    nothing = Answers(np.full(4, -1), np.zeros(4, dtype=np.bool_), 4, Fraction(0))
+    nothing = VoteAnswers(np.full(4, -1), np.zeros(4, dtype=np.bool_), 4, Fraction(0))
     settings: dict[str, Any] = {"num_teachers": 25, "order": 5.0, "beta": 0.05}
     silent = costs.raw_cost(rows, nothing, aggregator, **settings)
     asked = costs.raw_cost(rows, answered(4), aggregator, **settings)
@@ -225,9 +225,9 @@ def test_reports_are_checked(wrong: dict[str, float]) -> None:
 INTERACTIVE = InteractiveGNMax(threshold=4.0, sigma_threshold=3.0, sigma=3.0)
 
 
-def asked(aggregator: Aggregator, counts: Counts, expected: Counts, *, passed: bool, order: float) -> costs.RawCost:
+def asked(aggregator: VoteAggregator, counts: Counts, expected: Counts, *, passed: bool, order: float) -> costs.RawCost:
     """Return the cost of one query, by its outcome."""
-    answers = Answers(np.array([-1]), np.array([passed]), 1, Fraction(0), expected[None])
+    answers = VoteAnswers(np.array([-1]), np.array([passed]), 1, Fraction(0), expected[None])
     return costs.raw_cost(counts[None], answers, aggregator, num_teachers=20, order=order, beta=0.05)
 
 
@@ -264,7 +264,7 @@ def test_an_interactive_check_is_cheap_where_the_student_is_right_or_clearly_wro
     rows = np.array([[240, 10]])
     found = []
     for guess in ([240, 10], [0, 250], [140, 110]):
-        answers = Answers(np.array([0]), np.array([False]), 1, Fraction(0), np.array([guess]))
+        answers = VoteAnswers(np.array([0]), np.array([False]), 1, Fraction(0), np.array([guess]))
         found.append(costs.raw_cost(rows, answers, aggregator, num_teachers=250, order=14.0, beta=0.05))
     right, wrong, unsure = found
     assert right.cost < 0.1 * right.worst
@@ -277,7 +277,7 @@ def test_the_smooth_bound_holds_for_any_prediction(guess: list[int]) -> None:
     teachers, order, beta = 10, 4.0, 0.1
     aggregator = InteractiveGNMax(threshold=3.0, sigma_threshold=1.5, sigma=1.2)
     every = [one for one in itertools.product(range(teachers + 1), repeat=3) if sum(one) <= teachers]
-    answers = Answers(np.array([0]), np.array([True]), 1, Fraction(0), np.array([guess]))
+    answers = VoteAnswers(np.array([0]), np.array([True]), 1, Fraction(0), np.array([guess]))
     settings: dict[str, Any] = {"num_teachers": teachers, "order": order, "beta": beta}
     found = {one: costs.raw_cost(np.array([one]), answers, aggregator, **settings) for one in every}
     for one, here in found.items():

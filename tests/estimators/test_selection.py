@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from black_box.certainty import audit
 from estimators.checks import unexpected_failures
 from estimators.purse import Purse
-from hush.accounting import ApproximateDP, Composed, PldAccountant
+from hush.accounting import ApproximateDPEvent, ComposedEvent, PldAccountant
 from hush.errors import BudgetExceeded, InvalidArgument
 from hush.estimators import (
     Folds,
@@ -84,9 +84,9 @@ class Coin:
     mean = 3.0
 
     def event(self, run: Any) -> Any:
-        from hush.accounting import RepeatNegativeBinomial
+        from hush.accounting import RepeatNegativeBinomialEvent
 
-        return RepeatNegativeBinomial(run, 1 / 3, 1.0)
+        return RepeatNegativeBinomialEvent(run, 1 / 3, 1.0)
 
     def draw(self, source: Any) -> int:
         return 3
@@ -111,7 +111,7 @@ def test_all_fits_are_paid_for_once_and_together() -> None:
     assert len(purse.charged) == 1, "fits are charged with the search, not each to its own budget"
     assert found.guarantee_.epsilon == pytest.approx(4 * 0.5), "four fits; those held out pay less, and only that"
     assert purse.charged[0].event == found.event_
-    naive = PldAccountant().compose(Composed((ApproximateDP(0.5),))).epsilon(0.0)
+    naive = PldAccountant().compose(ComposedEvent((ApproximateDPEvent(0.5),))).epsilon(0.0)
     assert found.guarantee_.epsilon > naive, "a twin that charges the best fit only"
     assert search(score_epsilon=9.0).fit(X, Y).guarantee_.epsilon == pytest.approx(9.0)
 
@@ -159,8 +159,8 @@ def test_folds_pay_for_all_fits_but_one_the_comparison_and_the_last_fit() -> Non
     assert found.guarantee_.epsilon == pytest.approx(4 * 2 * 0.5 + 0.25 + 0.5)
     assert found.score(X, Y) > 0.95
     assert found.guarantee_.epsilon > 4 * 0.5 + 0.25, "a twin that counts a setting once"
-    claims = Composed((ApproximateDP(1.0), ApproximateDP(2.0)))
-    dear = Folds(2).event([[ApproximateDP(1.0), ApproximateDP(2.0)]], claims)
+    claims = ComposedEvent((ApproximateDPEvent(1.0), ApproximateDPEvent(2.0)))
+    dear = Folds(2).event([[ApproximateDPEvent(1.0), ApproximateDPEvent(2.0)]], claims)
     assert PldAccountant().compose(dear).epsilon(0.0) == pytest.approx(2.0 + 3.0), "the dearer of two folds"
 
 
@@ -239,7 +239,7 @@ class Constant(ClassifierMixin, BaseEstimator):
         self.value = value
 
     def fit(self, rows: Any, labels: Any) -> Constant:
-        self.event_, self.classes_ = Composed(()), np.arange(2)
+        self.event_, self.classes_ = ComposedEvent(()), np.arange(2)
         return self
 
     def predict(self, rows: Any) -> Any:

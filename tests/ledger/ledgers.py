@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from hush.accounting import ApproximateDP, Gaussian, Laplace, SelfComposed
+from hush.accounting import ApproximateDPEvent, GaussianEvent, LaplaceEvent, SelfComposedEvent
 from hush.accounting.budget import Charge
 from hush.ledger import Dataset, Ledger, Role
 
@@ -19,20 +19,20 @@ def on_file(folder: Path) -> Ledger:
 def spend(ledger: Ledger) -> Dataset:
     """Charge in every way that there is, and return the data set: rows 1 to 8."""
     patients = ledger.dataset("patients", epsilon=4, delta=1e-6, unit="patient")
-    patients.charge(Laplace(10.0), purpose="a count")
-    patients.charge(ApproximateDP(0.2, 1e-8), purpose="groups", request="mine")
-    steps = SelfComposed(Gaussian(30.0), 20)
-    patients.reserve(Charge(event=steps, purpose="training")).commit(SelfComposed(Gaussian(30.0), 5))
-    patients.reserve(Charge(event=Laplace(5.0), purpose="failed")).void()
-    patients.reserve(Charge(event=Laplace(8.0), purpose="left by a crash"))
+    patients.charge(LaplaceEvent(10.0), purpose="a count")
+    patients.charge(ApproximateDPEvent(0.2, 1e-8), purpose="groups", request="mine")
+    steps = SelfComposedEvent(GaussianEvent(30.0), 20)
+    patients.reserve(Charge(event=steps, purpose="training")).commit(SelfComposedEvent(GaussianEvent(30.0), 5))
+    patients.reserve(Charge(event=LaplaceEvent(5.0), purpose="failed")).void()
+    patients.reserve(Charge(event=LaplaceEvent(8.0), purpose="left by a crash"))
     return patients
 
 
 def in_blocks(ledger: Ledger) -> Dataset:
     """Make a data set in blocks, a retired one among them, and charge some."""
     visits = ledger.dataset("visits", epsilon=2, delta=1e-7, unit="patient-month", blocks=["a", "b"])
-    visits.at("a", "b").charge(Gaussian(20.0), purpose="both")
-    visits.at("a").charge(Laplace(4.0), purpose="one")
+    visits.at("a", "b").charge(GaussianEvent(20.0), purpose="both")
+    visits.at("a").charge(LaplaceEvent(4.0), purpose="one")
     visits.add_block("c")
     visits.retire("a")
     return visits
@@ -45,7 +45,7 @@ def with_people(ledger: Ledger) -> tuple[str, str]:
     boss = Ledger(url, token=owner)
     analyst = boss.admit("anna", Role.ANALYST)
     boss.dataset("patients").share("anna", percent=50)
-    Ledger(url, token=analyst).dataset("patients").charge(Laplace(20.0), purpose="hers")
+    Ledger(url, token=analyst).dataset("patients").charge(LaplaceEvent(20.0), purpose="hers")
     return owner, analyst
 
 

@@ -17,10 +17,10 @@ from torch.nn import functional as F
 
 import hush
 from hush import statistics
-from hush.accounting import Gaussian
+from hush.accounting import GaussianEvent
 from hush.cli import main
 from hush.errors import InvalidArgument, Unsupported
-from hush.ledger import Dataset, Kind, Ledger, LedgerUnavailable, OverBudget
+from hush.ledger import Dataset, EntryKind, Ledger, LedgerUnavailable, OverBudget
 from hush.sql import DuckDBEngine
 from hush.training import BallsInBins, Candidate, PublicScore
 
@@ -81,13 +81,13 @@ def test_no_answer_leaves_that_is_not_written(ledger: Ledger, people: Path) -> N
 
     def fails_to_commit(row: Any, effect: Any = None) -> Any:
         calls.append(row.kind)
-        if row.kind == Kind.COMMITTED:
+        if row.kind == EntryKind.COMMITTED:
             raise LedgerUnavailable("lost")
         return whole(row, effect)
 
     with mock.patch.object(data.store, "append", fails_to_commit), pytest.raises(LedgerUnavailable):
         data.sql(QUESTION, epsilon=0.25)
-    assert calls == [Kind.RESERVED, Kind.COMMITTED]
+    assert calls == [EntryKind.RESERVED, EntryKind.COMMITTED]
     assert data.spent == 0.25
     assert len(data.pending()) == 1
     data.sql(QUESTION, epsilon=0.25)  # goes on with what is reserved
@@ -271,7 +271,7 @@ def test_a_search_is_reserved_before_it_begins(rows: Dataset) -> None:
         return Candidate(score=1.0, result=0)
 
     common: dict[str, Any] = {
-        "cost": lambda settings, noise: Gaussian(noise),
+        "cost": lambda settings, noise: GaussianEvent(noise),
         "delta": 1e-6,
         "score": PublicScore("a book"),
         "progress": False,
@@ -311,7 +311,7 @@ def test_runs_charge(tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyP
     outcome = runs.train(settings, tmp_path / "run", budget=data)
     assert outcome.guarantee.epsilon <= 2.0
     assert not data.pending()
-    reserved = next(row for row in data.entries() if row.kind == Kind.RESERVED)
+    reserved = next(row for row in data.entries() if row.kind == EntryKind.RESERVED)
     event = hush.accounting.Event.from_json(reserved.event or "")
     told = hush.accounting.PldAccountant().compose(event).epsilon(outcome.guarantee.delta)
     assert told == pytest.approx(outcome.guarantee.epsilon, rel=1e-6)
@@ -337,4 +337,4 @@ def test_an_interrupted_run_of_a_folder_keeps_its_reservation(tmp_path: Path, le
         runs.resume(tmp_path / "run")
     runs.resume(tmp_path / "run", budget=data)
     assert not data.pending()
-    assert [row.id for row in data.entries() if row.kind == Kind.RESERVED] == [pending.id]
+    assert [row.id for row in data.entries() if row.kind == EntryKind.RESERVED] == [pending.id]

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from hush.accounting import Laplace
+from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge, run_sealed
 from hush.errors import BudgetExceeded
-from hush.ledger import Dataset, Kind, Ledger
+from hush.ledger import Dataset, EntryKind, Ledger
 
 SCALES = (50.0, 80.0, 130.0)
 COSTS = ("renyi", "pure", "unbounded", "delta")
@@ -34,9 +34,9 @@ def agree(ledger: Ledger) -> None:
         assert (row.id, row.previous, row.hash) == (number, previous, row.computed_hash())
         assert number == 1 or row.time >= rows[number - 2].time
         previous = row.hash
-        if row.kind == Kind.RESERVED:
+        if row.kind == EntryKind.RESERVED:
             reserved[row.id] = row
-        if row.kind not in (Kind.RESERVED, Kind.COMMITTED, Kind.VOIDED):
+        if row.kind not in (EntryKind.RESERVED, EntryKind.COMMITTED, EntryKind.VOIDED):
             continue
         if row.charge is not None:
             assert row.charge in reserved
@@ -95,7 +95,7 @@ def _work(url: str, folder: str, number: int, count: int, seed: int) -> None:
     draw, log, ledger = random.Random(seed), Log(Path(folder) / f"{number}-{seed}.log"), Ledger(url)
     data, months = ledger.dataset("patients"), ledger.dataset("visits")
     for turn in range(count):
-        event, key = Laplace(draw.choice(SCALES)), f"{number} {seed} {turn}"
+        event, key = LaplaceEvent(draw.choice(SCALES)), f"{number} {seed} {turn}"
         try:
             WAYS[draw.randrange(len(WAYS))](data, months, log, draw, event, key)
         except BudgetExceeded:
@@ -103,41 +103,41 @@ def _work(url: str, folder: str, number: int, count: int, seed: int) -> None:
     ledger.close()
 
 
-def _charge(data: Dataset, _: Dataset, log: Log, draw: random.Random, event: Laplace, key: str) -> None:
+def _charge(data: Dataset, _: Dataset, log: Log, draw: random.Random, event: LaplaceEvent, key: str) -> None:
     rows = {data.charge(event, purpose="at once", request=key).id for _ in range(draw.choice((1, 2)))}
     (row,) = rows  # a retry is the same charge
     log.say(row=row, scale=event.scale)
 
 
-def _same_request(data: Dataset, _: Dataset, log: Log, draw: random.Random, __: Laplace, ___: str) -> None:
+def _same_request(data: Dataset, _: Dataset, log: Log, draw: random.Random, __: LaplaceEvent, ___: str) -> None:
     key = f"shared {draw.randrange(40)}"
-    log.say(row=data.charge(Laplace(60.0), purpose="of all", request=key).id, scale=60.0)
+    log.say(row=data.charge(LaplaceEvent(60.0), purpose="of all", request=key).id, scale=60.0)
 
 
-def _reserve(data: Dataset, _: Dataset, log: Log, draw: random.Random, event: Laplace, key: str) -> None:
+def _reserve(data: Dataset, _: Dataset, log: Log, draw: random.Random, event: LaplaceEvent, key: str) -> None:
     reserved = data.reserve(Charge(event=event, purpose="training", request=key))
     if draw.random() < 0.4:
         reserved.void()
         log.say(voided=reserved.id)
         return
     log.say(row=reserved.id, scale=event.scale)
-    part = event if draw.random() < 0.5 else Laplace(event.scale * 2)
+    part = event if draw.random() < 0.5 else LaplaceEvent(event.scale * 2)
     reserved.commit(part)
 
 
-def _question(data: Dataset, _: Dataset, log: Log, draw: random.Random, __: Laplace, key: str) -> None:
+def _question(data: Dataset, _: Dataset, log: Log, draw: random.Random, __: LaplaceEvent, key: str) -> None:
     asked = f"question {draw.randrange(40)}"
-    charge = Charge(event=Laplace(70.0), purpose="statistics", question=asked)
+    charge = Charge(event=LaplaceEvent(70.0), purpose="statistics", question=asked)
     log.say(question=asked, answer=run_sealed(data, charge, lambda: key))
 
 
-def _blocks(_: Dataset, months: Dataset, log: Log, draw: random.Random, event: Laplace, key: str) -> None:
+def _blocks(_: Dataset, months: Dataset, log: Log, draw: random.Random, event: LaplaceEvent, key: str) -> None:
     names = draw.sample(["a", "b", "c"], draw.randrange(1, 4))
     row = months.at(*names).charge(event, purpose="months", request=key)
     log.say(row=row.id, scale=event.scale)
 
 
-WAYS: list[Callable[[Dataset, Dataset, Log, random.Random, Laplace, str], None]] = [
+WAYS: list[Callable[[Dataset, Dataset, Log, random.Random, LaplaceEvent, str], None]] = [
     _charge,
     _same_request,
     _reserve,
@@ -199,16 +199,16 @@ def compare(url: str, folder: Path) -> int:
             said = json.loads(line)
             if "row" in said:  # it was released: it is charged for good
                 row = rows[said["row"]]
-                assert row.kind in (Kind.RESERVED, Kind.COMMITTED)
+                assert row.kind in (EntryKind.RESERVED, EntryKind.COMMITTED)
                 assert json.loads(row.event or "")["scale"] == said["scale"]
-                assert said["row"] not in settled or settled[said["row"]].kind == Kind.COMMITTED
+                assert said["row"] not in settled or settled[said["row"]].kind == EntryKind.COMMITTED
             if "voided" in said:
-                assert settled[said["voided"]].kind == Kind.VOIDED
+                assert settled[said["voided"]].kind == EntryKind.VOIDED
             if "question" in said:
                 answers.setdefault(said["question"], set()).add(said["answer"])
     data = ledger.dataset("patients")
     for question, given in answers.items():  # all who asked were told the same, and it is the one that is stored
-        asked = data.answered(Charge(event=Laplace(70.0), purpose="statistics", question=question, sealed=True))
+        asked = data.answered(Charge(event=LaplaceEvent(70.0), purpose="statistics", question=question, sealed=True))
         assert asked is not None
         assert given == {asked.answer}
     ledger.close()
@@ -258,7 +258,7 @@ def test_the_oracle_finds_what_does_not_agree(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/privacy.db"
     create(url, 3.0)
     ledger = Ledger(url)
-    ledger.dataset("patients").charge(Laplace(1.0), purpose="x")
+    ledger.dataset("patients").charge(LaplaceEvent(1.0), purpose="x")
     agree(ledger)
     with ledger.store.writing() as connection:
         connection.exec_driver_sql("UPDATE hush_budgets SET pure = pure - 1 WHERE pure > 0")
@@ -276,13 +276,13 @@ def test_threads_of_one_process(url: str) -> None:
 
     def charge(number: int) -> int:
         try:
-            return data.charge(Laplace(40.0), purpose="thread", request=str(number // 2)).id
+            return data.charge(LaplaceEvent(40.0), purpose="thread", request=str(number // 2)).id
         except BudgetExceeded:
             return 0
 
     with ThreadPoolExecutor(24) as pool:
         allowed = list(pool.map(charge, range(160)))
     agree(ledger)
-    charged = {row.id for row in data.entries() if row.kind == Kind.COMMITTED}
+    charged = {row.id for row in data.entries() if row.kind == EntryKind.COMMITTED}
     assert set(allowed) - {0} == charged
     ledger.close()

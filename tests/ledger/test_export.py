@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hush.accounting import ApproximateDP, Event, Gaussian, Laplace, events
+from hush.accounting import ApproximateDPEvent, Event, GaussianEvent, LaplaceEvent, events
 from hush.errors import InvalidArgument
 from hush.ledger import Ledger
 from hush.ledger.history.composition import composition
@@ -90,7 +90,7 @@ def test_what_composes_is_in_the_table(ledger: Ledger, tmp_path: Path) -> None:
 def test_hostile_text_is_text(tmp_path: Path, text: str) -> None:
     ledger = on_file(tmp_path)
     data = ledger.dataset(text, epsilon=2, delta=1e-6, unit="patient", blocks=[text], fingerprint=text)
-    data.charge(Laplace(4.0), purpose=text)
+    data.charge(LaplaceEvent(4.0), purpose=text)
     page = check(page_of(ledger, tmp_path))
     assert page.text.count(" ".join(text.split())) >= 4
     assert not any(tag in ("script", "img") for tag, _ in page.elements)
@@ -137,7 +137,7 @@ def test_answers_are_not_in_it(tmp_path: Path) -> None:
 
     ledger = on_file(tmp_path)
     data = ledger.dataset("patients", epsilon=1, unit="row")
-    data.reserve(Charge(event=Laplace(9.0), purpose="a count", question="how many", sealed=True)).commit(
+    data.reserve(Charge(event=LaplaceEvent(9.0), purpose="a count", question="how many", sealed=True)).commit(
         answer="8675309"
     )
     assert "8675309" not in page_of(ledger, tmp_path)
@@ -150,5 +150,7 @@ def test_every_event_has_words() -> None:
 
 
 def test_many_parts_are_counted() -> None:
-    many: tuple[Event, ...] = tuple(Gaussian(float(scale)) for scale in range(1, 20)) + (ApproximateDP(0.5),) * 3
-    assert in_words(events.Composed(many)).endswith("14 more kinds")
+    many: tuple[Event, ...] = (
+        tuple(GaussianEvent(float(scale)) for scale in range(1, 20)) + (ApproximateDPEvent(0.5),) * 3
+    )
+    assert in_words(events.ComposedEvent(many)).endswith("14 more kinds")

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from hush.accounting import Laplace
+from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge, run_sealed
 from hush.errors import HushError, InvalidArgument, Unsupported
-from hush.ledger import Dataset, Kind, Ledger, LedgerUnavailable
+from hush.ledger import Dataset, EntryKind, Ledger, LedgerUnavailable
 from hush.ledger.storage import schema
 from hush.ledger.storage import sqlite as sqlite_module
 from hush.ledger.storage import store as store_module
@@ -53,7 +53,7 @@ def answers(data: Dataset, count: int) -> list[str]:
     """Ask until refused; return what was told."""
     told = []
     for number in range(count):
-        charge = Charge(event=Laplace(1e4), purpose="x" * 400, question=str(number))
+        charge = Charge(event=LaplaceEvent(1e4), purpose="x" * 400, question=str(number))
         try:
             told.append(run_sealed(data, charge, lambda: "42" * 400))
         except LedgerUnavailable:
@@ -76,10 +76,10 @@ def test_a_full_disk(file: Ledger, path: Path) -> None:
     told = answers(data, 500)
     assert 0 < len(told) < 500
     again = Ledger(f"sqlite:///{path}").dataset("patients")
-    committed = [row for row in again.entries() if row.kind == Kind.COMMITTED]
+    committed = [row for row in again.entries() if row.kind == EntryKind.COMMITTED]
     assert len(committed) >= len(told)  # each was charged
     limit = 10**6
-    assert again.charge(Laplace(10.0), purpose="there is room again").id
+    assert again.charge(LaplaceEvent(10.0), purpose="there is room again").id
 
 
 def test_a_limit_on_files(path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_disk_that_fails_is_not_asked_again(
         patch.setattr(os, "fsync", fail)
         assert answers(data, 3) == []
     with pytest.raises(LedgerUnavailable, match="The disk has failed"):  # though it would say now that all is well
-        data.charge(Laplace(10.0), purpose="again")
+        data.charge(LaplaceEvent(10.0), purpose="again")
     assert Ledger(f"sqlite:///{path}").dataset("patients").spent > 0  # what was written counts
 
 
@@ -139,14 +139,14 @@ def test_one_waits_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_file_that_cannot_be_written(file: Ledger, path: Path) -> None:
     data = patients(file)
-    data.charge(Laplace(1.0), purpose="before")
+    data.charge(LaplaceEvent(1.0), purpose="before")
     reader = Ledger(f"sqlite:///{path}")
     sa.event.listen(reader.store.engine, "checkout", lambda each, *_: each.execute("PRAGMA query_only=ON"))
     again = reader.dataset("patients")
     assert again.spent == 1.0
     assert answers(again, 1) == []
     with pytest.raises(LedgerUnavailable, match="readonly"):
-        again.charge(Laplace(10.0), purpose="x")
+        again.charge(LaplaceEvent(10.0), purpose="x")
     reader.close()
 
 
@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_written(file: Ledger, path: Path) -> None:
     path.parent.chmod(stat.S_IRUSR | stat.S_IXUSR)
     try:
         with pytest.raises(LedgerUnavailable):
-            Ledger(f"sqlite:///{path}").dataset("patients").charge(Laplace(10.0), purpose="x")
+            Ledger(f"sqlite:///{path}").dataset("patients").charge(LaplaceEvent(10.0), purpose="x")
     finally:
         path.parent.chmod(stat.S_IRWXU)
 
@@ -170,7 +170,7 @@ def test_a_name_that_points_elsewhere_is_as_durable(file: Ledger, path: Path, mo
     sync = Disk.sync
     monkeypatch.setattr(Disk, "sync", lambda self, log: (synced.append(log), sync(self, log))[1])
     other = Ledger(f"sqlite:///{link}")
-    other.dataset("patients").charge(Laplace(10.0), purpose="x")
+    other.dataset("patients").charge(LaplaceEvent(10.0), purpose="x")
     other.close()
     assert synced == [f"{path}-wal"]
 
@@ -224,7 +224,7 @@ def _is_link(name: str) -> bool:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_ledger_that_is_dropped_closes_its_files(path: Path) -> None:
     data = patients(Ledger(f"sqlite:///{path}"))
-    data.charge(Laplace(10.0), purpose="x")
+    data.charge(LaplaceEvent(10.0), purpose="x")
     assert [name for name in open_files() if str(path) in name]
     del data
     gc.collect()
@@ -249,7 +249,7 @@ def test_a_newer_ledger_is_refused(opened: Opened) -> None:
 
 
 def test_an_older_ledger_becomes_one_of_this_version(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    patients(opened()).charge(Laplace(1.0), purpose="x")
+    patients(opened()).charge(LaplaceEvent(1.0), purpose="x")
     monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
     broken = {schema.VERSION - 1: lambda connection: connection.exec_driver_sql("SELECT no_such_thing")}
     monkeypatch.setattr(schema, "MIGRATIONS", broken)
@@ -273,13 +273,13 @@ def test_an_older_ledger_becomes_one_of_this_version(opened: Opened, monkeypatch
 def test_a_clock_that_goes_backwards(file: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = file.dataset("visits", epsilon=1, delta=1e-6, unit="patient-month", blocks=["a"])
     data.add_block("b", expires=datetime.now(UTC) + timedelta(hours=1))
-    data.at("b").charge(Laplace(100.0), purpose="in time")
+    data.at("b").charge(LaplaceEvent(100.0), purpose="in time")
     now = time.time_ns()
     for shift in (2 * 3600, -(10**6)):  # two hours later; then the clock is set back by days
         monkeypatch.setattr(sqlite_module.time, "time_ns", lambda shift=shift: now + shift * 10**9)
-        data.at("a").charge(Laplace(100.0), purpose="x")
+        data.at("a").charge(LaplaceEvent(100.0), purpose="x")
         with pytest.raises(InvalidArgument, match="not expired"):
-            data.at("b").charge(Laplace(100.0), purpose="too late")
+            data.at("b").charge(LaplaceEvent(100.0), purpose="too late")
     times = [row.time for row in file.entries()]
     assert times == sorted(times)
 
@@ -295,13 +295,13 @@ def test_a_fork_after_opening(opened: Opened) -> None:
             code = 1
             try:
                 for _ in range(5):
-                    data.charge(Laplace(100.0), purpose="child")
+                    data.charge(LaplaceEvent(100.0), purpose="child")
                 code = 0
             finally:
                 os._exit(code)
         children.append(child)
     for _ in range(5):
-        data.charge(Laplace(100.0), purpose="parent")
+        data.charge(LaplaceEvent(100.0), purpose="parent")
     assert all(os.waitpid(child, 0)[1] == 0 for child in children)
     assert len(data.entries()) == 21
     assert data.spent == pytest.approx(0.2)
@@ -339,14 +339,14 @@ def test_a_connection_that_is_lost(postgres_ledger_url: str, point: str) -> None
     data = patients(ledger)
     for times in (1, 2, 3):
         question = f"{point} {times}"
-        charge = Charge(event=Laplace(10.0), purpose="x", question=question)
+        charge = Charge(event=LaplaceEvent(10.0), purpose="x", question=question)
         told = None
         with terminated(ledger, point, times), suppress(LedgerUnavailable):
             told = run_sealed(data, charge, lambda: "42")
         stored = run_sealed(data, charge, lambda: "43")
         assert told is None or stored == told
         rows = [row for row in data.entries() if row.question == data.hashed(charge)]
-        assert [row.kind for row in rows] == [Kind.RESERVED, Kind.COMMITTED]
+        assert [row.kind for row in rows] == [EntryKind.RESERVED, EntryKind.COMMITTED]
     assert data.spent == pytest.approx(0.3)
     ledger.close()
 
@@ -365,9 +365,9 @@ def test_a_connection_that_is_lost_after_the_commit(postgres_ledger_url: str, mo
     with monkeypatch.context() as patch:
         patch.setattr(type(ledger.store), "_durable", lose)
         with pytest.raises(LedgerUnavailable):
-            data.charge(Laplace(1.0), purpose="x", request="key")
+            data.charge(LaplaceEvent(1.0), purpose="x", request="key")
     assert data.spent == 1.0
-    data.charge(Laplace(1.0), purpose="x", request="key")
+    data.charge(LaplaceEvent(1.0), purpose="x", request="key")
     assert data.spent == 1.0
     ledger.close()
 
@@ -392,9 +392,9 @@ def test_a_server_where_somebody_holds_the_lock(postgres_ledger_url: str, monkey
 def test_what_another_wrote_is_acted_on_when_it_is_on_the_disk(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """One has committed and not waited yet; another who finds that row must wait before using it."""
     data = patients(opened())
-    charge = Charge(event=Laplace(10.0), purpose="x", question="q")
+    charge = Charge(event=LaplaceEvent(10.0), purpose="x", question="q")
     run_sealed(data, charge, lambda: "42")
-    data.charge(Laplace(10.0), purpose="x", request="key")
+    data.charge(LaplaceEvent(10.0), purpose="x", request="key")
     waited: list[int] = []
     store = type(data.store)
     durable = store._durable
@@ -402,7 +402,7 @@ def test_what_another_wrote_is_acted_on_when_it_is_on_the_disk(opened: Opened, m
     run_sealed(data, charge, lambda: "43")
     assert waited
     waited.clear()
-    data.charge(Laplace(10.0), purpose="x", request="key")
+    data.charge(LaplaceEvent(10.0), purpose="x", request="key")
     assert waited
 
 
@@ -419,5 +419,5 @@ def test_a_killed_process_leaves_what_counts(path: Path) -> None:
     data = Ledger(f"sqlite:///{path}").dataset("patients")
     assert data.spent == 2.0
     assert len(data.pending()) == 2
-    assert run_sealed(data, Charge(event=Laplace(1.0), purpose="x", question="q"), lambda: "42") == "42"
+    assert run_sealed(data, Charge(event=LaplaceEvent(1.0), purpose="x", question="q"), lambda: "42") == "42"
     assert data.spent == 2.0

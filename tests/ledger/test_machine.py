@@ -23,15 +23,22 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from hush.accounting import Event, Gaussian, Laplace, PoissonSampled, SelfComposed
+from hush.accounting import Event, GaussianEvent, LaplaceEvent, PoissonSampledEvent, SelfComposedEvent
 from hush.accounting.budget import Cap, Charge, Cost
 from hush.errors import BudgetExceeded, InvalidArgument
 from hush.guarantee import Unit
 from hush.ledger import Dataset, Ledger
 
-STEP = PoissonSampled(Gaussian(3.0), 0.01)
+STEP = PoissonSampledEvent(GaussianEvent(3.0), 0.01)
 EVENTS = st.sampled_from(
-    [Laplace(2.0), Laplace(8.0), Laplace(40.0), Gaussian(8.0), Gaussian(30.0), SelfComposed(STEP, 40)]
+    [
+        LaplaceEvent(2.0),
+        LaplaceEvent(8.0),
+        LaplaceEvent(40.0),
+        GaussianEvent(8.0),
+        GaussianEvent(30.0),
+        SelfComposedEvent(STEP, 40),
+    ]
 )
 BLOCKS = ("a", "b")
 CHOSEN = st.sampled_from([("a",), ("b",), ("a", "b")])
@@ -143,7 +150,7 @@ class Machine(RuleBasedStateMachine):
     def ask(self, handle: int, blocks: tuple[str, ...], question: str) -> Any:
         data, charge = (
             self.data(handle).at(*blocks),
-            Charge(event=Laplace(8.0), purpose="x", question=question, sealed=True),
+            Charge(event=LaplaceEvent(8.0), purpose="x", question=question, sealed=True),
         )
         for held in self.model.held:
             if held.question == question and held.blocks == blocks and held.state in ("open", "committed"):
@@ -165,7 +172,9 @@ class Machine(RuleBasedStateMachine):
         assert (found is not None) == (held.state == "open")
         if found is None:
             return
-        event: Event | None = SelfComposed(STEP, 10) if part and isinstance(held.event, SelfComposed) else None
+        event: Event | None = (
+            SelfComposedEvent(STEP, 10) if part and isinstance(held.event, SelfComposedEvent) else None
+        )
         told = answer if held.question else None
         assert found.commit(event, answer=told) == told
         held.state, held.answer = "committed", told

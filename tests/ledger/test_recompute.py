@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from hush.accounting import (
-    ApproximateDP,
+    ApproximateDPEvent,
     Event,
-    Gaussian,
-    Laplace,
-    PoissonSampled,
-    RepeatPoisson,
-    SelfComposed,
+    GaussianEvent,
+    LaplaceEvent,
+    PoissonSampledEvent,
+    RepeatPoissonEvent,
+    SelfComposedEvent,
     calibrate_noise,
 )
 from hush.accounting.budget import Cap, Charge, Cost
 from hush.errors import InvalidArgument
-from hush.ledger import Kind, Ledger, LedgerDamaged, NotAllowed
+from hush.ledger import EntryKind, Ledger, LedgerDamaged, NotAllowed
 from ledger.ledgers import in_blocks, on_file, rehashed, spend, tampering, with_people
 
 BACKENDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
@@ -56,11 +56,11 @@ def test_the_table_of_one_budget_over_everything(tmp_path: Path) -> None:
     """
     ledger = on_file(tmp_path)
     patients = ledger.dataset("patients", epsilon=4, delta=1e-6, unit="patient")
-    group_by = Gaussian(calibrate_noise(epsilon=0.2, delta=1e-7))
+    group_by = GaussianEvent(calibrate_noise(epsilon=0.2, delta=1e-7))
     noise = calibrate_noise(epsilon=1.87, delta=1e-6, sampling_rate=0.01, num_steps=500)
-    run = SelfComposed(PoissonSampled(Gaussian(noise), 0.01), 500)
+    run = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(noise), 0.01), 500)
     for number in range(40):
-        patients.charge(Laplace(10.0), purpose=f"count {number}")
+        patients.charge(LaplaceEvent(10.0), purpose=f"count {number}")
     for number in range(10):
         patients.reserve(Charge(event=group_by, delta=1e-7, purpose=f"group-by {number}")).commit()
     (before,) = ledger.recompute("patients").blocks
@@ -102,14 +102,14 @@ def test_a_better_accountant_tightens(ledger: Ledger) -> None:
     result = ledger.recompute("visits")
     assert result.blocks[0].after < result.blocks[0].before == spent
     status = {status.block: status.cost for status in visits.status()}
-    assert status["a"] == exact_cost(ledger, "visits", Gaussian(20.0), Laplace(4.0))
-    assert status["b"] == exact_cost(ledger, "visits", Gaussian(20.0))
-    assert [row.block for row in ledger.entries() if row.kind == Kind.RECOMPUTED] == ['["a"]', '["b"]']
+    assert status["a"] == exact_cost(ledger, "visits", GaussianEvent(20.0), LaplaceEvent(4.0))
+    assert status["b"] == exact_cost(ledger, "visits", GaussianEvent(20.0))
+    assert [row.block for row in ledger.entries() if row.kind == EntryKind.RECOMPUTED] == ['["a"]', '["b"]']
     assert ledger.verify().ok, ledger.verify()
     assert ledger.recompute("patients").blocks[0].change.pure < 0
     assert ledger.verify().ok, ledger.verify()
     assert not any("recompute" in note for note in ledger.verify().notes)
-    assert patients.charge(Laplace(30.0), purpose="it goes on").id == len(ledger.entries())
+    assert patients.charge(LaplaceEvent(30.0), purpose="it goes on").id == len(ledger.entries())
 
 
 def test_a_reservation_keeps_what_voiding_gives_back(ledger: Ledger) -> None:
@@ -120,7 +120,9 @@ def test_a_reservation_keeps_what_voiding_gives_back(ledger: Ledger) -> None:
     ledger.recompute("patients")
     (open_one,) = patients.pending()
     open_one.void()
-    exact = exact_cost(ledger, "patients", Laplace(10.0), ApproximateDP(0.2, 1e-8), SelfComposed(Gaussian(30.0), 5))
+    exact = exact_cost(
+        ledger, "patients", LaplaceEvent(10.0), ApproximateDPEvent(0.2, 1e-8), SelfComposedEvent(GaussianEvent(30.0), 5)
+    )
     (status,) = patients.status()
     assert exact <= status.cost
     ledger.recompute("patients")
@@ -147,16 +149,16 @@ def test_more_than_the_cap_allows_is_said_and_the_budget_is_used_up(ledger: Ledg
     with pytest.MonkeyPatch.context() as patch:
         another_accountant(patch, 1, 10)
         for _ in range(10):
-            patients.charge(Gaussian(2.0), purpose="too cheap")
-        pending = patients.reserve(Charge(event=Gaussian(2.0), purpose="too cheap, too"))
+            patients.charge(GaussianEvent(2.0), purpose="too cheap")
+        pending = patients.reserve(Charge(event=GaussianEvent(2.0), purpose="too cheap, too"))
     (block,) = ledger.recompute("patients").blocks
     assert block.exceeds
     # Reserved before, and voided after: what it gives back is no room.
     pending.void()
-    assert not patients.price(Gaussian(1000.0)).fits
+    assert not patients.price(GaussianEvent(1000.0)).fits
     with pytest.raises(InvalidArgument, match="retired"):
-        patients.charge(Gaussian(1000.0), purpose="one more")
-    corrected = [row.id for row in ledger.entries() if row.kind == Kind.RECOMPUTED]
+        patients.charge(GaussianEvent(1000.0), purpose="one more")
+    corrected = [row.id for row in ledger.entries() if row.kind == EntryKind.RECOMPUTED]
     assert [(finding.row, finding.about) for finding in ledger.verify().findings] == [(corrected[0], "cap")]
 
 
@@ -166,7 +168,7 @@ def test_pure_budgets_are_used_up_too(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         another_accountant(patch, 1, 10)
         for _ in range(9):
-            patients.charge(Laplace(1.0), purpose="too cheap")
+            patients.charge(LaplaceEvent(1.0), purpose="too cheap")
     (block,) = ledger.recompute("patients").blocks
     assert block.exceeds
     assert patients.left == 0
@@ -186,7 +188,7 @@ def test_shares_are_corrected_too(tmp_path: Path) -> None:
     assert ledger.verify().ok, ledger.verify()
     with tampering(ledger) as connection:
         (pure,) = connection.execute("SELECT pure FROM hush_shares WHERE name='anna'").fetchone()
-    assert pure == Ledger(url, token=owner).dataset("patients").cap.cost(Laplace(20.0)).pure
+    assert pure == Ledger(url, token=owner).dataset("patients").cap.cost(LaplaceEvent(20.0)).pure
 
 
 @pytest.mark.postgres
@@ -202,7 +204,7 @@ def test_shares_are_corrected_by_postgres(postgres_ledger_url: str) -> None:
     with pytest.MonkeyPatch.context() as patch, ledger.store.engine.begin() as connection:
         another_accountant(patch, 2, 1)
         connection.execute(sa.text(f"SET SESSION AUTHORIZATION {name}"))
-        ledger.store._append(connection, patients.row(Kind.COMMITTED, _asked(), patients.cost(Laplace(20.0))))
+        ledger.store._append(connection, patients.row(EntryKind.COMMITTED, _asked(), patients.cost(LaplaceEvent(20.0))))
         connection.execute(sa.text("RESET SESSION AUTHORIZATION"))
     assert ledger.verify().ok, ledger.verify()
     ledger.recompute("patients")
@@ -213,16 +215,16 @@ def test_shares_are_corrected_by_postgres(postgres_ledger_url: str) -> None:
 
 
 def _asked() -> Charge:
-    return Charge(event=Laplace(20.0), purpose="hers")
+    return Charge(event=LaplaceEvent(20.0), purpose="hers")
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("broken", [{"event": Laplace(1.0).to_json()}, {"block": '["x"]'}, {"unit": "example"}])
+@pytest.mark.parametrize("broken", [{"event": LaplaceEvent(1.0).to_json()}, {"block": '["x"]'}, {"unit": "example"}])
 def test_postgres_takes_only_corrections_of_a_budget(postgres_ledger_url: str, broken: dict[str, str]) -> None:
     from dataclasses import replace
 
     ledger = Ledger(postgres_ledger_url)
-    row = spend(ledger).row(Kind.RECOMPUTED, None, Cost())
+    row = spend(ledger).row(EntryKind.RECOMPUTED, None, Cost())
     with pytest.raises(NotAllowed):
         ledger.store.append(replace(row, **broken))  # type: ignore[arg-type]
     ledger.close()
@@ -254,12 +256,12 @@ def test_a_damaged_ledger_is_not_recomputed(tmp_path: Path) -> None:
 def test_whoever_refuses_says_so(tmp_path: Path) -> None:
     ledger = on_file(tmp_path)
     patients = ledger.dataset("patients", epsilon=8, delta=1e-6, unit="patient")
-    patients.charge(RepeatPoisson(Gaussian(8.0), 3.0), purpose="a sweep")
+    patients.charge(RepeatPoissonEvent(GaussianEvent(8.0), 3.0), purpose="a sweep")
     (block,) = ledger.recompute("patients").blocks
     assert block.composition.rdp.epsilon is not None
     assert block.composition.pld.epsilon is None
     assert "repeat-poisson" in block.composition.pld.why
-    patients.charge(ApproximateDP(0.1, 1e-9), purpose="a claim")
+    patients.charge(ApproximateDPEvent(0.1, 1e-9), purpose="a claim")
     (block,) = ledger.recompute("patients").blocks
     assert block.composition.rdp.epsilon is None
     assert block.composition.rdp.why

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from hush.accounting import Laplace
+from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge
 from hush.errors import InvalidArgument
 from hush.ledger import Dataset, Ledger, NotAllowed, OverBudget, Role
@@ -44,7 +44,7 @@ def test_tokens_decide_and_are_stored_as_hashes(file: str, tmp_path: Path) -> No
         with pytest.raises(NotAllowed):
             Ledger(file, token=token).dataset("patients")
     with pytest.raises(NotAllowed, match="open it again"):  # a handle from before the first was admitted
-        before.charge(Laplace(10.0), purpose="as nobody")
+        before.charge(LaplaceEvent(10.0), purpose="as nobody")
     with pytest.raises(NotAllowed):
         ledger.admit("eve", Role.OWNER)
     assert Ledger(file, token=ann).person.name == "ann"
@@ -59,17 +59,17 @@ def test_shares_are_enforced_and_add_up(file: str) -> None:
     auditor = Ledger(file, token=owner.admit("aud", Role.AUDITOR)).dataset("patients")
     ann = Ledger(file, token=tokens["ann"]).dataset("patients")
     with pytest.raises(NotAllowed, match="no share"):
-        ann.charge(Laplace(10.0), purpose="without a share")
+        ann.charge(LaplaceEvent(10.0), purpose="without a share")
     data.share("ann", percent=60)
     with pytest.raises(InvalidArgument, match="at most 100"):
         data.share("bob", percent=41)
     data.share("bob", percent=40)
-    ann.charge(Laplace(1 / 1.5), purpose="within 60 percent of 3")
+    ann.charge(LaplaceEvent(1 / 1.5), purpose="within 60 percent of 3")
     with pytest.raises(NotAllowed, match="exceeds your share"):
-        ann.charge(Laplace(1.0), purpose="beyond")
+        ann.charge(LaplaceEvent(1.0), purpose="beyond")
     for act in (
-        lambda: auditor.charge(Laplace(10.0), purpose="no"),
-        lambda: auditor.reserve(Charge(event=Laplace(10.0), purpose="no")),
+        lambda: auditor.charge(LaplaceEvent(10.0), purpose="no"),
+        lambda: auditor.reserve(Charge(event=LaplaceEvent(10.0), purpose="no")),
         lambda: ann.share("ann", percent=100),
         lambda: Ledger(file, token=tokens["ann"]).admit("x", Role.OWNER),
         lambda: Ledger(file, token=tokens["ann"]).dataset("new", epsilon=1, unit="row"),
@@ -88,7 +88,7 @@ def test_nobody_settles_what_another_has_reserved(file: str) -> None:
         handles[name] = Ledger(file, token=owner.admit(name, role)).dataset("patients")
         if role is Role.ANALYST:
             data.share(name, percent=50)
-    handles["ann"].reserve(Charge(event=Laplace(1.0), purpose="hers"))
+    handles["ann"].reserve(Charge(event=LaplaceEvent(1.0), purpose="hers"))
     for name in ("bob", "aud"):
         (pending,) = handles[name].pending()
         for settle in (pending.void, pending.commit):
@@ -105,9 +105,9 @@ def test_an_analyst_is_refused_by_the_cap_too(file: str) -> None:
     data = patients(owner)
     ann = Ledger(file, token=owner.admit("ann", Role.ANALYST)).dataset("patients")
     data.share("ann", percent=50)
-    data.charge(Laplace(0.4), purpose="the owner spends most")
+    data.charge(LaplaceEvent(0.4), purpose="the owner spends most")
     with pytest.raises(OverBudget):
-        ann.charge(Laplace(1.0), purpose="within her share, not within the cap")
+        ann.charge(LaplaceEvent(1.0), purpose="within her share, not within the cap")
 
 
 # PostgreSQL
@@ -231,10 +231,10 @@ def test_a_row_says_who_wrote_it_and_has_its_place_whatever_was_given(team: Team
 @pytest.mark.postgres
 def test_rows_that_cheat_are_refused(team: Team) -> None:
     ann = team.open("ann")
-    hers = ann.dataset("patients").reserve(Charge(event=Laplace(2.0), purpose="hers"))
+    hers = ann.dataset("patients").reserve(Charge(event=LaplaceEvent(2.0), purpose="hers"))
     ann.close()
     bob = team.open("bob")
-    his = bob.dataset("patients").reserve(Charge(event=Laplace(2.0), purpose="his"))
+    his = bob.dataset("patients").reserve(Charge(event=LaplaceEvent(2.0), purpose="his"))
     bob.close()
     cost = hers.row.cost
     before = team.state()
@@ -274,8 +274,8 @@ def test_a_refund_happens_once_also_under_on_conflict(team: Team) -> None:
     """An insert that is skipped by ON CONFLICT has run its triggers: they must not have given anything back."""
     ann = team.open("ann")
     data = ann.dataset("patients")
-    data.charge(Laplace(1.0), purpose="to be stolen back")
-    hers = data.reserve(Charge(event=Laplace(4.0), purpose="hers"))
+    data.charge(LaplaceEvent(1.0), purpose="to be stolen back")
+    hers = data.reserve(Charge(event=LaplaceEvent(4.0), purpose="hers"))
     ann.close()
     cost = hers.row.cost
     void = team.insert(kind="voided", pure=-cost.pure, renyi=-cost.renyi, charge=hers.id)
@@ -344,7 +344,7 @@ def test_who_does_not_wait_for_the_disk_by_setting_still_does(team: Team) -> Non
 def test_owners_admit_and_nobody_is_admitted_twice(team: Team) -> None:
     olga = team.open("olga")
     assert olga.person.role is Role.OWNER
-    olga.dataset("new", epsilon=1, unit="row").charge(Laplace(2.0), purpose="x")
+    olga.dataset("new", epsilon=1, unit="row").charge(LaplaceEvent(2.0), purpose="x")
     with pytest.raises(InvalidArgument, match="name"):
         olga.admit(team.names["ann"], Role.ANALYST)
     extra = f"eve_{sa.make_url(team.url).database}"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hush.accounting import Composed, Gaussian, Laplace, PoissonSampled, SelfComposed
+from hush.accounting import ComposedEvent, GaussianEvent, LaplaceEvent, PoissonSampledEvent, SelfComposedEvent
 from hush.accounting.budget import Charge, Cost
-from hush.ledger import Dataset, Kind, Ledger
+from hush.ledger import Dataset, EntryKind, Ledger
 from hush.ledger.storage.entry import HASHED
 from ledger.ledgers import in_blocks, on_file, rehashed, spend, tampering, with_people
 
@@ -46,7 +46,7 @@ OTHER: dict[str, Any] = {
     "unit": "example",
     "relation": "replace",
     "charge": 1,
-    "event": Laplace(99.0).to_json(),
+    "event": LaplaceEvent(99.0).to_json(),
     "purpose": "nothing much",
     "author": "somebody",
     "question": "f" * 64,
@@ -137,7 +137,7 @@ def test_a_removed_tail_is_found_with_a_head_that_was_kept(ledger: Ledger) -> No
 
 def test_a_head_that_was_kept_stays_good_as_the_ledger_grows(ledger: Ledger) -> None:
     head = ledger.verify().head
-    ledger.dataset("patients").charge(Laplace(50.0), purpose="one more")
+    ledger.dataset("patients").charge(LaplaceEvent(50.0), purpose="one more")
     assert ledger.verify(head).ok
 
 
@@ -255,7 +255,7 @@ def test_ten_thousand_rows(tmp_path: Path) -> None:
     """Costs of equal events are computed once: no limit on time, but it would take minutes otherwise."""
     ledger = on_file(tmp_path)
     patients = ledger.dataset("patients", epsilon=10, delta=1e-6, unit="patient")
-    row = patients.charge(Laplace(1e6), purpose="a count")
+    row = patients.charge(LaplaceEvent(1e6), purpose="a count")
     columns = ", ".join(name for name in (*HASHED, "hash") if name != "id")
     with tampering(ledger) as connection:
         connection.execute("BEGIN")
@@ -295,8 +295,8 @@ def test_damage_in_postgres(postgres_ledger_url: str) -> None:
 def planned(ledger: Ledger) -> Dataset:
     """Make a plan of two counts and a mean, and run one of each: its rows are 2, 3 to 4 and 5 to 6."""
     data = ledger.dataset("visits", epsilon=3, delta=1e-6, unit="patient", blocks=["a", "b"])
-    plan = data.plan([Laplace(4.0), Laplace(4.0), Gaussian(9.0)], delta=1e-8, purpose="a plan")
-    for event in (Laplace(4.0), Gaussian(9.0)):
+    plan = data.plan([LaplaceEvent(4.0), LaplaceEvent(4.0), GaussianEvent(9.0)], delta=1e-8, purpose="a plan")
+    for event in (LaplaceEvent(4.0), GaussianEvent(9.0)):
         plan.reserve(Charge(event=event, purpose="a part")).commit(event)
     return data
 
@@ -305,7 +305,7 @@ def test_a_plan_is_followed(tmp_path: Path) -> None:
     ledger = on_file(tmp_path)
     data = planned(ledger)
     assert ledger.verify().ok, ledger.verify()
-    cost = data.cap.claimed_cost(Composed((Laplace(4.0), Laplace(4.0), Gaussian(9.0))), delta=1e-8)
+    cost = data.cap.claimed_cost(ComposedEvent((LaplaceEvent(4.0), LaplaceEvent(4.0), GaussianEvent(9.0))), delta=1e-8)
     assert all(status.cost == cost for status in data.status())
     assert all(block.change == Cost() for block in ledger.recompute("visits").blocks)
     assert ledger.recompute("visits").blocks[0].composition.charges == 1
@@ -316,9 +316,9 @@ def test_a_plan_is_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "row", "why"),
     [
-        (f"event='{Laplace(1.0).to_json()}'", 3, "no such part"),
-        (f"event='{Laplace(4.0).to_json()}'", 5, None),  # the plan has two of those
-        (f"event='{Gaussian(9.0).to_json()}'", 3, "not so often"),
+        (f"event='{LaplaceEvent(1.0).to_json()}'", 3, "no such part"),
+        (f"event='{LaplaceEvent(4.0).to_json()}'", 5, None),  # the plan has two of those
+        (f"event='{GaussianEvent(9.0).to_json()}'", 3, "not so often"),
         ("details=replace(details, '\"part_of\": 2', '\"part_of\": 1')", 3, "part of no plan"),
         ("pure=pure-1000000", 2, "less than its event costs"),
     ],
@@ -347,15 +347,15 @@ def test_a_plan_that_is_voided_after_a_part_was_run_is_found(tmp_path: Path) -> 
     ledger = on_file(tmp_path)
     data = planned(ledger)
     (reserved,) = [one for one in data.pending() if one.id == 2]
-    reserved._settle(Kind.VOIDED, -reserved.row.cost, None, None)  # past what `void` refuses
+    reserved._settle(EntryKind.VOIDED, -reserved.row.cost, None, None)  # past what `void` refuses
     assert any("voids a plan" in finding.what for finding in ledger.verify().findings)
 
 
 def test_what_only_fits_as_a_claim_is_followed(tmp_path: Path) -> None:
     ledger = on_file(tmp_path)
     data = ledger.dataset("visits", epsilon=3, delta=1e-6, unit="patient")
-    big = SelfComposed(PoissonSampled(Gaussian(0.8), 0.01), 60)
-    data.reserve(Charge(event=big, purpose="training", delta=1e-8)).commit(SelfComposed(big.event, 10))
+    big = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(0.8), 0.01), 60)
+    data.reserve(Charge(event=big, purpose="training", delta=1e-8)).commit(SelfComposedEvent(big.event, 10))
     assert json.loads(ledger.entries()[1].details)["delta"] is not None, "the filter took it: choose another event"
     assert ledger.verify().ok, ledger.verify()
     assert ledger.recompute("visits").blocks[0].change == Cost()

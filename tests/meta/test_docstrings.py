@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hush.audit import Method
+from hush.audit import BoundMethod
 from hush.mechanisms import Mechanism
 
 SECTIONS = ("Guarantee", "Assumes", "References")
@@ -47,7 +47,7 @@ LAYERS = (
 
 
 def is_mechanism(thing: Any) -> bool:
-    return isinstance(thing, type) and issubclass(thing, Mechanism | Method)
+    return isinstance(thing, type) and issubclass(thing, Mechanism | BoundMethod)
 
 
 def public(layer: ModuleType) -> list[str]:

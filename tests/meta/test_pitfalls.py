@@ -161,18 +161,18 @@ def test_no_two_sections_have_one_title() -> None:
 def test_numbers_of_the_prose() -> None:
     """Each is computed, and is there in the words that are given."""
     rate, steps = 256 / 60_000, 3516
-    run = accounting.SelfComposed(accounting.PoissonSampled(accounting.Gaussian(1.1), rate), steps)
+    run = accounting.SelfComposedEvent(accounting.PoissonSampledEvent(accounting.GaussianEvent(1.1), rate), steps)
 
     def epsilon(event: accounting.Event = run, delta: float = 1e-5, **settings: Any) -> float:
         return accounting.PldAccountant(**settings).compose(event).epsilon(delta)
 
-    half = accounting.SelfComposed(accounting.PoissonSampled(accounting.Gaussian(0.55), rate), steps)
+    half = accounting.SelfComposedEvent(accounting.PoissonSampledEvent(accounting.GaussianEvent(0.55), rate), steps)
     numbers = {
         "epsilon 1.13": epsilon(),
         "epsilon is 7.82": epsilon(half),
-        "with noise 1.1 cost 20.6": epsilon(accounting.SelfComposed(accounting.Gaussian(1.1), 15)),
-        "epsilon 1.13 is 12.5": epsilon(accounting.Group(run, 8)),
-        "epsilon 1.13 is 5.42": epsilon(accounting.Group(run, 4)),
+        "with noise 1.1 cost 20.6": epsilon(accounting.SelfComposedEvent(accounting.GaussianEvent(1.1), 15)),
+        "epsilon 1.13 is 12.5": epsilon(accounting.GroupEvent(run, 8)),
+        "epsilon 1.13 is 5.42": epsilon(accounting.GroupEvent(run, 4)),
         "and 1.93": epsilon(relation=Relation.REPLACE),
         "epsilon 0.44": epsilon(delta=1e-2),
     }
@@ -193,7 +193,7 @@ class TestTheReader:
 
     GOOD = (
         "# Page\n\n```python\nimport hush\n```\n\n### One\n\n*Breaks the guarantee.* Why.\n\n"
-        "**Wrong.** Refused: `noise_multiplier=-1`\n\n```python\nhush.accounting.Gaussian(-1.0)\n```\n\n"
+        "**Wrong.** Refused: `noise_multiplier=-1`\n\n```python\nhush.accounting.GaussianEvent(-1.0)\n```\n\n"
         "**Right.** So.\n\n```python\nassert hush\n```\n"
     )
 
@@ -233,15 +233,15 @@ class TestTheReader:
         ("kind", "words", "text"),
         [
             ("Refused", "noise_multiplier=-1", "x = 1\n"),  # nothing is raised
-            ("Refused", "clip_norm=", "hush.accounting.Gaussian(-1.0)\n"),  # something else is
+            ("Refused", "clip_norm=", "hush.accounting.GaussianEvent(-1.0)\n"),  # something else is
             ("Refused", "refused", "raise ValueError('refused')\n"),  # not by hush
-            ("Refused", "noise_multiplier=-1", "hush.accounting.Gaussian(-1.0)\nx = 1\n"),  # not by what is last
-            ("Caught by check", "noise_multiplier=-1", "hush.accounting.Gaussian(-1.0)\n"),  # not by check
+            ("Refused", "noise_multiplier=-1", "hush.accounting.GaussianEvent(-1.0)\nx = 1\n"),  # not by what is last
+            ("Caught by check", "noise_multiplier=-1", "hush.accounting.GaussianEvent(-1.0)\n"),  # not by check
             ("Not seen", "", "x = 1\n"),  # no harm is shown
             ("Not seen", "", "assert hush is None\n"),
-            ("Not seen", "", "hush.accounting.Gaussian(-1.0)\n"),
+            ("Not seen", "", "hush.accounting.GaussianEvent(-1.0)\n"),
             ("Right", "", "x = 1\n"),
-            ("Right", "", "hush.accounting.Gaussian(-1.0)\n"),
+            ("Right", "", "hush.accounting.GaussianEvent(-1.0)\n"),
         ],
     )
     def test_notices_what_does_not_do_as_it_says(self, kind: str, words: str, text: str) -> None:

@@ -88,8 +88,8 @@ def test_the_pca_is_paid_for(common: ModuleType) -> None:
     forgotten = abadi.calibrate_noise(epsilon=2.0, delta=1e-5, sampling_rate=recipe.lot / 60_000, num_steps=100)
 
     def whole(noise: float) -> float:
-        step = abadi.PoissonSampled(abadi.Gaussian(noise), recipe.lot / 60_000)
-        accountant = abadi.PldAccountant().compose(abadi.Gaussian(recipe.pca_noise)).compose(step, 100)
+        step = abadi.PoissonSampledEvent(abadi.GaussianEvent(noise), recipe.lot / 60_000)
+        accountant = abadi.PldAccountant().compose(abadi.GaussianEvent(recipe.pca_noise)).compose(step, 100)
         return float(accountant.epsilon(1e-5))
 
     assert 1.999 < whole(noise) <= 2.0
@@ -104,7 +104,7 @@ def test_moments_move_by_at_most_one(common: ModuleType, monkeypatch: pytest.Mon
     abadi = importlib.import_module("abadi")
     seen: list[Any] = []
 
-    class Spy(abadi.GaussianMechanism):  # type: ignore[misc, name-defined]
+    class Spy(abadi.GaussianEventMechanism):  # type: ignore[misc, name-defined]
         def release(self, value: Any, source: Any = None) -> Any:
             seen.append((np.array(value), self.sensitivity))
             return super().release(value, source)

@@ -13,7 +13,7 @@ from scipy.stats import binom
 from hush.errors import InvalidArgument
 from hush.randomness import (
     MAX_SCALE,
-    Source,
+    RandomSource,
     SystemSource,
     TestSource,
     discrete_gaussian,
@@ -24,7 +24,7 @@ from hush.randomness import (
 )
 from hush.randomness import exact as exact_module
 
-Sampler = Callable[[Source, float, int], Any]
+Sampler = Callable[[RandomSource, float, int], Any]
 SAMPLERS: list[Sampler] = [discrete_laplace, discrete_gaussian, floored_laplace, floored_gaussian, geometric]
 PAIRS = [
     (sampler, scale)

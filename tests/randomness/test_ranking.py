@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest
 
-from hush.randomness import Key, Noise, Source, TestSource, gap, rank
+from hush.randomness import Key, Noise, RandomSource, TestSource, gap, rank
 from hush.randomness.ranking import compare
 from randomness.scripted import ScriptedSource
 
@@ -19,7 +19,7 @@ TINY = 1e-9  # the false-alarm rate of each comparison; of 60 draws among three,
 ROUNDS = 2_500
 
 
-def ranked(source: Source, noise: Noise, deficits: list[float], count: int) -> list[Key]:
+def ranked(source: RandomSource, noise: Noise, deficits: list[float], count: int) -> list[Key]:
     return rank(source, noise, -np.array(deficits), 1.0, count)
 
 

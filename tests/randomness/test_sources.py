@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hush.errors import InvalidArgument, Unsupported
-from hush.randomness import Source, SystemSource, TestSource, assumptions_of, source_or_default, system_source
+from hush.randomness import RandomSource, SystemSource, TestSource, assumptions_of, source_or_default, system_source
 
 BUFFER = 1 << 12  # words
 
@@ -43,7 +43,7 @@ def in_child(action: Callable[[], bytes]) -> bytes:
     return content
 
 
-def some_words(source: Source) -> bytes:
+def some_words(source: RandomSource) -> bytes:
     return b"".join(source.word().to_bytes(8, "little") for _ in range(4)) + source.words(60).tobytes()
 
 
@@ -99,7 +99,7 @@ def test_a_fork_while_a_thread_holds_the_lock() -> None:
     assert all_different(child, some_words(source))
 
 
-def send_words(source: Source, connection: Any) -> None:
+def send_words(source: RandomSource, connection: Any) -> None:
     connection.send(some_words(source))
     connection.close()
 
@@ -125,7 +125,7 @@ def test_workers_of_multiprocessing_share_no_words() -> None:
     ids=["copy", "deepcopy", "pickle"],
 )
 @pytest.mark.parametrize("used", USED)
-def test_a_copied_system_source_is_another_one(duplicate: Callable[[Source], Source], used: int) -> None:
+def test_a_copied_system_source_is_another_one(duplicate: Callable[[RandomSource], RandomSource], used: int) -> None:
     source = SystemSource()
     source.words(used)
     other = duplicate(source)
@@ -142,7 +142,7 @@ def test_a_pickle_holds_no_state() -> None:
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps], ids=lambda f: f.__name__)
-def test_a_test_source_refuses_to_be_copied(duplicate: Callable[[Source], Any]) -> None:
+def test_a_test_source_refuses_to_be_copied(duplicate: Callable[[RandomSource], Any]) -> None:
     source = TestSource(1)
     source.word()
     for holder in (source, [source], {"a": source}):
@@ -153,7 +153,7 @@ def test_a_test_source_refuses_to_be_copied(duplicate: Callable[[Source], Any]) 
 
 @pytest.mark.parametrize("draw", [lambda s: s.words(3), lambda s: s.word(), lambda s: s.words(10**5)])
 @pytest.mark.parametrize("used", USED)
-def test_a_test_source_stops_in_a_child(draw: Callable[[Source], Any], used: int) -> None:
+def test_a_test_source_stops_in_a_child(draw: Callable[[RandomSource], Any], used: int) -> None:
     source = TestSource(1)
     source.words(used)
 
@@ -181,7 +181,7 @@ def test_a_spawned_source_serves_a_child() -> None:
 
 
 @pytest.mark.parametrize("make", [SystemSource, lambda: TestSource("threads")], ids=["system", "test"])
-def test_threads_never_get_the_same_words(make: Callable[[], Source]) -> None:
+def test_threads_never_get_the_same_words(make: Callable[[], RandomSource]) -> None:
     source = make()
     drawn: list[list[bytes]] = [[] for _ in range(8)]
     start = threading.Barrier(8)
@@ -227,7 +227,7 @@ def test_spawns_repeat_and_do_not_disturb_the_parent() -> None:
 
 
 @pytest.mark.parametrize("make", [SystemSource, lambda: TestSource("sizes")], ids=["system", "test"])
-def test_any_number_of_words(make: Callable[[], Source]) -> None:
+def test_any_number_of_words(make: Callable[[], RandomSource]) -> None:
     source = make()
     for count in (0, 1, 2, 3, 7, 4095, 4096, 4097, np.int64(5), 0, 300_001):
         words = source.words(count)

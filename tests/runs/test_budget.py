@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from hush.accounting import ApproximateDP, Composed, Event, Gaussian, PldAccountant, PoissonSampled, SelfComposed
+from hush.accounting import (
+    ApproximateDPEvent,
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    PldAccountant,
+    PoissonSampledEvent,
+    SelfComposedEvent,
+)
 from hush.runs import job
 from hush.runs import steps as steps_module
 from runs import files
@@ -58,19 +66,19 @@ def test_the_promise_is_the_composition(
     promised = json.loads((run / "guarantee.json").read_text())
     # By hand, from public numbers.
     noise, num_units = found["noise_multiplier"], len(ready.prepared.train)
-    step: Event = Gaussian(noise)
+    step: Event = GaussianEvent(noise)
     if case != "full batches":
-        step = PoissonSampled(step, 256 / num_units)
-    steps = SelfComposed(step, 5)
+        step = PoissonSampledEvent(step, 256 / num_units)
+    steps = SelfComposedEvent(step, 5)
     trained: Event = steps
     if share:
         learned = ready.prepared.event
-        assert isinstance(learned, Composed)
+        assert isinstance(learned, ComposedEvent)
         gaussian, rare = learned.events
-        assert isinstance(gaussian, Gaussian)
-        assert rare == ApproximateDP(0.0, 1e-9)
+        assert isinstance(gaussian, GaussianEvent)
+        assert rare == ApproximateDPEvent(0.0, 1e-9)
         assert share * 5 * 0.99 <= epsilon(gaussian, 1e-5) <= share * 5
-        trained = Composed((gaussian, rare, steps))
+        trained = ComposedEvent((gaussian, rare, steps))
     own = epsilon(trained, 1e-5)
     assert promised["epsilon"] == pytest.approx(own, rel=1e-5) or promised["epsilon"] >= own
     assert promised["epsilon"] >= own * (1 - 1e-9)
@@ -89,12 +97,12 @@ def test_users_are_planned_as_they_are_trained(
     seen: list[tuple[Any, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, run = files.write_users(tmp_path / "u.csv"), tmp_path / "run"
-    flags = ("--target", "y", "--unit", "who", *files.DECLARED, "--max-per-unit", 2, "--batch-size", 50)
+    flags = ("--target", "y", "--unit", "who", *files.DECLARED, "--rows-per-unit", 2, "--batch-size", 50)
     files.train(capsys, source, *flags, "--epsilon", 2, "--output", run)
     ((ready, private),) = seen
     assert private.plan.event() == ready.plan.event()
     assert private.plan.unit == ready.plan.unit
-    assert private.plan.max_examples == 2
+    assert private.plan.rows_per_unit == 2
     units = set(ready.prepared.train.units.tolist())
     assert ready.plan.num_units == len(units)
     assert not units & set(ready.prepared.test.units.tolist())

@@ -195,7 +195,7 @@ SETTINGS = [
     Settings(data="my data.csv", epsilon=1.23456789, target="y", seed=12345678, delta=3e-7, holdout=0.12345678),
     Settings(data="t.csv", epsilon=3.0, groups=("g h",), train_only=("0", "*.bias"), num_steps=10, averaging=False),
     Settings(data="t.csv", epsilon=0.1, start="w.safetensors", public="it's public", replace_head=True, lora=2),
-    Settings(data="t.csv", epsilon=1e-3, learning_rate=1 / 3, clip_norm=0.1, momentum=0.0, max_per_unit=1000000),
+    Settings(data="t.csv", epsilon=1e-3, learning_rate=1 / 3, clip_norm=0.1, momentum=0.0, rows_per_unit=1000000),
 ]
 
 

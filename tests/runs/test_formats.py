@@ -49,7 +49,7 @@ def test_files_and_folders(
     found = files.train(capsys, source, *flags, "--epsilon", 3, "--output", run)
     check_run(found, run, 3)
     trained = runs.load(run)
-    inputs = data.transform(trained.schema, data.open_source(source))
+    inputs = data.transform(trained.schema, data.open_data(source))
     probabilities = trained.probabilities(str(source))
     assert probabilities.shape == (len(inputs), 2)
     assert np.allclose(probabilities.sum(1), 1)
@@ -89,7 +89,16 @@ def test_a_unit_that_the_schema_names(most: int, tmp_path: Path, capsys: pytest.
     source = files.write_users(tmp_path / "users.csv")
     columns = {name: data.Numeric(lower=-3, upper=3) for name in "ab"}
     data.Schema(columns=columns, target="y", classes=("0", "1"), unit="who").save(tmp_path / "schema.json")
-    flags = ("--schema", tmp_path / "schema.json", "--epsilon", 3, "--output", tmp_path / "run", "--max-per-unit", most)
+    flags = (
+        "--schema",
+        tmp_path / "schema.json",
+        "--epsilon",
+        3,
+        "--output",
+        tmp_path / "run",
+        "--rows-per-unit",
+        most,
+    )
     files.train(capsys, source, *flags)
     assert json.loads((tmp_path / "run/guarantee.json").read_text())["unit"]["kind"] == "user"
     assert "Each row is protected by itself" not in (tmp_path / "run/report.html").read_text()

@@ -10,7 +10,7 @@ import pytest
 duckdb = pytest.importorskip("duckdb")
 pytest.importorskip("sqlglot")
 
-from hush.sql import Catalog, DuckDBEngine, Limits, Plan, PrivateTable, PublicTable, plan_query  # noqa: E402
+from hush.sql import Catalog, ContributionLimits, DuckDBEngine, PrivateTable, PublicTable, QueryPlan, plan_query  # noqa: E402
 
 KEY = bytes(range(32))
 REGIONS = ("north", "south", "east", "west", None)
@@ -91,9 +91,9 @@ def catalog() -> Catalog:
 
 
 @pytest.fixture(scope="session")
-def planned(catalog: Catalog) -> Callable[..., Plan]:
-    def plan(text: str, **limits: int) -> Plan:
-        return plan_query(text, tables=catalog, limits=Limits(**limits))
+def planned(catalog: Catalog) -> Callable[..., QueryPlan]:
+    def plan(text: str, **limits: int) -> QueryPlan:
+        return plan_query(text, tables=catalog, limits=ContributionLimits(**limits))
 
     return plan
 

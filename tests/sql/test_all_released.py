@@ -16,7 +16,7 @@ from hush.randomness import TestSource
 from hush.sql import DuckDBEngine, Table
 from hush.sql.answer import asked
 from hush.sql.write import bounded
-from hush.statistics import Gaussian, Laplace, NoisePlan
+from hush.statistics import GaussianNoise, LaplaceNoise, NoisePlan
 from hush.statistics.noise import release as release_module
 from hush.statistics.noise.selection import SelectionPlan, TruncatedGeometric
 from hush.statistics.noise.tree import UNITS, Block
@@ -107,19 +107,19 @@ def measured(
     noise: Any,
 ) -> tuple[float, float, Any]:
     """Return how much one unit changes all that is released, over its noise, what the event allows, and the answer."""
-    settings = {"epsilon": 1.0, "delta": 1e-6, "max_groups": 2, "max_rows": 3, "noise": noise}
+    settings = {"epsilon": 1.0, "delta": 1e-6, "groups_per_unit": 2, "rows_per_unit": 3, "noise": noise}
     connection = world()
     before, _ = over_noise(asked_of(connection, described, key), text, patch, **settings)
     connection.execute(INTRUDERS[intruder])
     after, answer = over_noise(asked_of(connection, described, key), text, patch, **settings)
     budget = 2 / 3 if text == PRIVATE else 1.0
-    if isinstance(noise, Laplace):
+    if isinstance(noise, LaplaceNoise):
         return change(before, after, 1), budget, answer
     delta = 5e-7 if text == PRIVATE else 1e-6
     return change(before, after, 2), 1 / release_module._multiplier(budget, delta), answer
 
 
-@pytest.mark.parametrize("noise", [Laplace(), Gaussian()])
+@pytest.mark.parametrize("noise", [LaplaceNoise(), GaussianNoise()])
 @pytest.mark.parametrize("text", KEYS)
 @pytest.mark.parametrize("intruder", INTRUDERS)
 def test_one_unit_changes_all_that_is_released_by_no_more_than_the_event_says(
@@ -161,7 +161,9 @@ def trees_free_of_charge(patch: pytest.MonkeyPatch) -> None:
 
 def noise_for_one_group(patch: pytest.MonkeyPatch) -> None:
     right = asked.plan_noise
-    patch.setattr(asked, "plan_noise", lambda blocks, *, max_groups, **rest: right(blocks, max_groups=1, **rest))
+    patch.setattr(
+        asked, "plan_noise", lambda blocks, *, groups_per_unit, **rest: right(blocks, groups_per_unit=1, **rest)
+    )
 
 
 def every_release_at_the_whole_price(patch: pytest.MonkeyPatch) -> None:
@@ -184,7 +186,7 @@ TWINS = [
 ]
 
 
-@pytest.mark.parametrize("noise", [Laplace(), Gaussian()])
+@pytest.mark.parametrize("noise", [LaplaceNoise(), GaussianNoise()])
 @pytest.mark.parametrize("twin", TWINS)
 def test_broken_twins_are_caught(
     new_world: Any, described: Any, ranking_key: bytes, twin: Any, noise: Any, monkeypatch: Any

@@ -31,11 +31,11 @@ from black_box.certainty import audit
 from hush.audit import AuditResult
 from hush.audit.testers import Batched
 from hush.errors import HushError
-from hush.randomness import Source, TestSource
-from hush.sql import Catalog, DuckDBEngine, Plan, PrivateTable, Table
+from hush.randomness import RandomSource, TestSource
+from hush.sql import Catalog, DuckDBEngine, PrivateTable, QueryPlan, Table
 from hush.sql.answer.asked import Asked
 from hush.sql.write import bounded
-from hush.statistics import Gaussian, Laplace, LaplaceThreshold, NoisePlan
+from hush.statistics import GaussianNoise, LaplaceNoise, LaplaceThreshold, NoisePlan
 from hush.statistics.noise import selection as selection
 
 duckdb = pytest.importorskip("duckdb")
@@ -95,7 +95,7 @@ class Question:
     def mechanism(self) -> Batched:
         known: dict[tuple[Rows, int], Table] = {}
 
-        def draw(rows: Rows, source: Source, copies: int) -> NDArray[np.float64]:
+        def draw(rows: Rows, source: RandomSource, copies: int) -> NDArray[np.float64]:
             if (rows, copies) not in known:
                 known[rows, copies] = table_of(rows, copies, listed=self.listed)
             text = f"SELECT copy, place, {self.aggregates} FROM visits GROUP BY copy, place {self.after}"
@@ -111,22 +111,22 @@ class Question:
 
 PRIVATE = {"listed": False}
 QUESTIONS = {
-    "counts and sums": Question("COUNT(*), SUM(amount)", {"max_groups": 2, "max_rows": 2}),
-    "counts": Question("COUNT(*)", {"max_groups": 1}),
-    "units": Question("COUNT(DISTINCT who)", {"max_groups": 3}),
-    "sums": Question("SUM(amount)", {"max_groups": 1, "max_rows": 1}),
-    "averages": Question("AVG(amount)", {"max_groups": 1, "max_rows": 2}),
-    "variances": Question("VARIANCE(amount), COUNT(amount)", {"max_groups": 2}),
-    "gaussian": Question("COUNT(*), SUM(amount)", {"max_groups": 3, "delta": DELTA, "noise": Gaussian()}),
-    "having": Question("COUNT(*) AS n", {"max_groups": 2}, "HAVING COUNT(*) > 2"),
-    "private groups": Question("COUNT(*)", {"max_groups": 2, "delta": DELTA, "noise": Laplace()}, **PRIVATE),
+    "counts and sums": Question("COUNT(*), SUM(amount)", {"groups_per_unit": 2, "rows_per_unit": 2}),
+    "counts": Question("COUNT(*)", {"groups_per_unit": 1}),
+    "units": Question("COUNT(DISTINCT who)", {"groups_per_unit": 3}),
+    "sums": Question("SUM(amount)", {"groups_per_unit": 1, "rows_per_unit": 1}),
+    "averages": Question("AVG(amount)", {"groups_per_unit": 1, "rows_per_unit": 2}),
+    "variances": Question("VARIANCE(amount), COUNT(amount)", {"groups_per_unit": 2}),
+    "gaussian": Question("COUNT(*), SUM(amount)", {"groups_per_unit": 3, "delta": DELTA, "noise": GaussianNoise()}),
+    "having": Question("COUNT(*) AS n", {"groups_per_unit": 2}, "HAVING COUNT(*) > 2"),
+    "private groups": Question("COUNT(*)", {"groups_per_unit": 2, "delta": DELTA, "noise": LaplaceNoise()}, **PRIVATE),
     "rows of private groups": Question(
-        "COUNT(*)", {"max_groups": 1, "max_rows": 60, "delta": DELTA, "noise": Laplace()}, **PRIVATE
+        "COUNT(*)", {"groups_per_unit": 1, "rows_per_unit": 60, "delta": DELTA, "noise": LaplaceNoise()}, **PRIVATE
     ),
     "thresholds": Question(
-        "SUM(amount)", {"max_groups": 2, "delta": DELTA, "selection": LaplaceThreshold()}, **PRIVATE
+        "SUM(amount)", {"groups_per_unit": 2, "delta": DELTA, "selection": LaplaceThreshold()}, **PRIVATE
     ),
-    "gaussian, private groups": Question("COUNT(*)", {"delta": DELTA, "noise": Gaussian()}, **PRIVATE),
+    "gaussian, private groups": Question("COUNT(*)", {"delta": DELTA, "noise": GaussianNoise()}, **PRIVATE),
 }
 
 
@@ -165,7 +165,7 @@ def test_audits_are_near_what_is_claimed() -> None:
 
 
 def clamped_before_it_is_summed() -> AbstractContextManager[Any]:
-    def total(plan: Plan, release: Any, to: Any) -> str:
+    def total(plan: QueryPlan, release: Any, to: Any) -> str:
         return f"CAST({bounded._total(plan, release, to)} AS BIGINT)"  # of rows that are clamped, one by one
 
     return mock.patch.object(bounded, "_contribution", total)
@@ -178,15 +178,15 @@ def told_without_a_threshold() -> AbstractContextManager[Any]:
 def noise_of_an_eighth_of_the_scale() -> AbstractContextManager[Any]:
     draw = NoisePlan._draw
 
-    def eighth(plan: NoisePlan, block: Any, scale: float, size: int, source: Source) -> Any:
+    def eighth(plan: NoisePlan, block: Any, scale: float, size: int, source: RandomSource) -> Any:
         return draw(plan, block, scale / 8, size, source)
 
     return mock.patch.object(NoisePlan, "_draw", eighth)
 
 
 def groups_as_read(change: Callable[[list[Any]], list[Any]]) -> AbstractContextManager[Any]:
-    read = Plan.groups
-    return mock.patch.object(Plan, "groups", lambda plan, rows: change(read(plan, rows)))
+    read = QueryPlan.groups
+    return mock.patch.object(QueryPlan, "groups", lambda plan, rows: change(read(plan, rows)))
 
 
 def listed_groups_are_told_if_somebody_is_there() -> AbstractContextManager[Any]:
@@ -231,9 +231,9 @@ def test_a_skipped_step_is_found(twin: Callable[[], Any], name: str, intruder: s
 ONCE = 90  # enough to catch what is certain
 CROWD: Rows = tuple((user, LISTED[user % 3], 0.0) for user in range(12))
 ALONE = {
-    "COUNT(*), SUM(amount)": {"max_rows": 2},
-    "MEDIAN(amount), QUANTILE_CONT(amount, 0.9)": {"max_rows": 2},
-    "MEDIAN(amount), COUNT(*), AVG(amount)": {"delta": DELTA, "noise": Gaussian()},
+    "COUNT(*), SUM(amount)": {"rows_per_unit": 2},
+    "MEDIAN(amount), QUANTILE_CONT(amount, 0.9)": {"rows_per_unit": 2},
+    "MEDIAN(amount), COUNT(*), AVG(amount)": {"delta": DELTA, "noise": GaussianNoise()},
 }
 
 
@@ -242,7 +242,7 @@ def one_by_one(aggregates: str, *, cold: bool, by_place: bool = False, **setting
     known: dict[Rows, Table] = {}
     text = f"SELECT {'place, ' if by_place else ''}{aggregates} FROM visits {'GROUP BY place' if by_place else ''}"
 
-    def answer(rows: Rows, source: Source) -> list[float]:
+    def answer(rows: Rows, source: RandomSource) -> list[float]:
         if rows not in known:
             known[rows] = table_of(rows, 1, listed=False, key=None)
         if cold:
@@ -284,7 +284,7 @@ def test_one_table_at_a_time(aggregates: str, samples: int, cold: bool) -> None:
 @pytest.mark.parametrize("samples", FEW_OR_MANY)
 @pytest.mark.parametrize("cold", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_one_table_at_a_time_with_groups_of_its_own(samples: int, cold: bool) -> None:
-    settings = {"by_place": True, "delta": DELTA, "max_groups": 2}
+    settings = {"by_place": True, "delta": DELTA, "groups_per_unit": 2}
     assert not violated(alone("COUNT(*)", samples, INTRUDERS["everything"], cold=cold, **settings))
 
 

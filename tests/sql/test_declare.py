@@ -11,7 +11,7 @@ import pytest
 
 from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
-from hush.sql import Private, QueryRefused, table
+from hush.sql import JoinedTable, QueryRefused, table
 
 JOINED = "SELECT COUNT(*) AS n, SUM(v.cost) AS s FROM people p JOIN visits v ON p.who = v.u WHERE p.age > 30"
 
@@ -61,13 +61,13 @@ def test_mistakes_are_named(path: Path, settings: dict[str, Any], words: str) ->
 
 @pytest.mark.parametrize("source", [[1, 2], {"who": [1]}, None, 5, (1,)])
 def test_what_is_no_table_is_refused_without_its_contents(source: Any) -> None:
-    with pytest.raises(InvalidArgument, match="^source=('[a-z]+'|None): expected a path .*Polars data frame"):
+    with pytest.raises(InvalidArgument, match="^data=('[a-z]+'|None): expected a path .*Polars data frame"):
         table(source, unit="who")
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "people.parquet").write_text("secret")
-    with pytest.raises(InvalidArgument, match="^source='people.parquet': expected a file that can be read") as caught:
+    with pytest.raises(InvalidArgument, match="^data='people.parquet': expected a file that can be read") as caught:
         table(tmp_path / "people.parquet", unit="who")
     assert "secret" not in str(caught.value)
     assert caught.value.__suppress_context__
@@ -107,12 +107,12 @@ def test_a_csv_file_with_another_separator_or_without_names(tmp_path: Path) -> N
 
 
 def test_private_tables_are_joined_on_the_unit(path: Path, visits: Path) -> None:
-    more = {"visits": Private(visits, unit="u", bounds={"cost": (0, 10)})}
+    more = {"visits": JoinedTable(visits, unit="u", bounds={"cost": (0, 10)})}
     own = table(path, unit="who", private=more)
-    answer = own.sql(JOINED, epsilon=100.0, max_rows=2, source=TestSource(1))
+    answer = own.sql(JOINED, epsilon=100.0, rows_per_unit=2, source=TestSource(1))
     exact = 2 * sum(i % 70 > 30 for i in range(2000))
     assert answer.rows[0] == (pytest.approx(exact, abs=5), pytest.approx(5 * exact, abs=50))
-    alone = own.sql("SELECT COUNT(*) AS n FROM visits", epsilon=100.0, max_rows=2)
+    alone = own.sql("SELECT COUNT(*) AS n FROM visits", epsilon=100.0, rows_per_unit=2)
     assert alone.rows[0][0] == pytest.approx(4000, abs=5)
     with pytest.raises(QueryRefused, match="rows of different units"):
         own.sql("SELECT COUNT(*) FROM people p JOIN visits v ON p.age = v.cost", epsilon=1.0)
@@ -121,11 +121,11 @@ def test_private_tables_are_joined_on_the_unit(path: Path, visits: Path) -> None
 def test_private_tables_of_a_connection(path: Path, visits: Path) -> None:
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE people AS FROM '{path}'; CREATE TABLE visits AS FROM '{visits}'")
-    more = {"visits": Private(None, unit="u", bounds={"cost": (0, 10)})}
+    more = {"visits": JoinedTable(None, unit="u", bounds={"cost": (0, 10)})}
     own = table(connection, name="people", unit="who", private=more)
     assert own.sql(JOINED, epsilon=1.0).columns == ("n", "s")
     with pytest.raises(InvalidArgument, match="^private='nothing'"):
-        table(connection, name="people", unit="who", private={"nothing": Private(None, unit="u")})
+        table(connection, name="people", unit="who", private={"nothing": JoinedTable(None, unit="u")})
 
 
 def test_parts_of_one_table_do_not_open_another(path: Path, visits: Path) -> None:
@@ -133,7 +133,7 @@ def test_parts_of_one_table_do_not_open_another(path: Path, visits: Path) -> Non
     about: dict[str, Any] = {"unit": ("who", "day", "month")}
     table(path, **about).only("day", ["2024-01"])
     with pytest.raises(Unsupported, match="other private tables"):
-        table(path, **about, private={"visits": Private(visits, unit="u")}).only("day", ["2024-01"])
+        table(path, **about, private={"visits": JoinedTable(visits, unit="u")}).only("day", ["2024-01"])
 
 
 def test_expected_errors_are_those_of_answers(path: Path) -> None:

@@ -14,11 +14,11 @@ from hush.errors import HushError, InvalidArgument
 from hush.sql import (
     BoundedViews,
     Catalog,
+    ContributionLimits,
     DuckDBEngine,
     EngineFailed,
-    Limits,
-    Plan,
     PrivateTable,
+    QueryPlan,
     exact_groups,
     plan_query,
 )
@@ -31,7 +31,9 @@ def totals(engine: DuckDBEngine, key: bytes) -> dict[Any, int]:
     bounds = {"x": (0, 10)}
     tables = Catalog({"t": PrivateTable(columns=engine.columns("t"), unit="who", bounds=bounds)})
     plan = plan_query(
-        "SELECT k, COUNT(*), SUM(x) AS s FROM t GROUP BY k", tables=tables, limits=Limits(max_groups=9, max_rows=9)
+        "SELECT k, COUNT(*), SUM(x) AS s FROM t GROUP BY k",
+        tables=tables,
+        limits=ContributionLimits(groups_per_unit=9, rows_per_unit=9),
     )
     return {
         row[0]: row[1:] for row in plan.answer((g.keys, g.sums) for g in exact_groups(plan, engine, ranking_key=key))
@@ -92,7 +94,7 @@ def test_types_of_pandas_columns_are_not_guessed_from_values(ranking_key: bytes)
 
 
 def test_a_connection_s_own_tables_stay_as_they_are(
-    connection: Any, engine: DuckDBEngine, planned: Callable[..., Plan], ranking_key: bytes
+    connection: Any, engine: DuckDBEngine, planned: Callable[..., QueryPlan], ranking_key: bytes
 ) -> None:
     before = connection.execute("SELECT COUNT(*), SUM(hash(p)) FROM people AS p").fetchall()
     names = connection.execute("SELECT table_name FROM information_schema.tables ORDER BY 1").fetchall()
@@ -133,7 +135,7 @@ def test_errors_do_not_quote_records(engine: DuckDBEngine) -> None:
 def test_sources_that_are_refused(name: str, tmp_path: Path) -> None:
     if "xlsx" in name:
         (tmp_path / name).write_text("x")
-    with pytest.raises(InvalidArgument, match="^source="):
+    with pytest.raises(InvalidArgument, match="^data="):
         DuckDBEngine({"t": tmp_path / name})
 
 
@@ -141,7 +143,7 @@ def test_sources_that_are_refused(name: str, tmp_path: Path) -> None:
 def test_headers_that_are_refused(header: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(header + "1,2,3\n" if header else "")
-    with pytest.raises(InvalidArgument, match="^source="):
+    with pytest.raises(InvalidArgument, match="^data="):
         DuckDBEngine({"t": path})
 
 
@@ -162,22 +164,22 @@ class Counting(DuckDBEngine):
         super().materialise(name, sql)
 
 
-def test_views_answer_further_questions(connection: Any, planned: Callable[..., Plan], ranking_key: bytes) -> None:
+def test_views_answer_further_questions(connection: Any, planned: Callable[..., QueryPlan], ranking_key: bytes) -> None:
     engine = Counting(connection=connection)
     views = BoundedViews(engine, ranking_key)
-    first = planned("SELECT region, COUNT(*), AVG(income), SUM(age) FROM people GROUP BY region", max_groups=2)
+    first = planned("SELECT region, COUNT(*), AVG(income), SUM(age) FROM people GROUP BY region", groups_per_unit=2)
     others = [
-        planned("SELECT region, AVG(income) FROM people GROUP BY region HAVING AVG(income) > 5", max_groups=2),
-        planned("SELECT SUM(age) AS s, region FROM people GROUP BY region ORDER BY s LIMIT 1", max_groups=2),
+        planned("SELECT region, AVG(income) FROM people GROUP BY region HAVING AVG(income) > 5", groups_per_unit=2),
+        planned("SELECT SUM(age) AS s, region FROM people GROUP BY region ORDER BY s LIMIT 1", groups_per_unit=2),
     ]
     for plan in [first, *others]:
         assert views.groups(plan) == exact_groups(plan, engine, ranking_key=ranking_key)
     assert engine.made == 1
     different = [
-        planned("SELECT region, COUNT(*) FROM people GROUP BY region", max_groups=1),
-        planned("SELECT region, COUNT(*) FROM people WHERE age > 3 GROUP BY region", max_groups=2),
-        planned("SELECT note, COUNT(*) FROM people GROUP BY note", max_groups=2),
-        planned("SELECT region, SUM(age) FROM people GROUP BY region", max_groups=2, max_rows=2),
+        planned("SELECT region, COUNT(*) FROM people GROUP BY region", groups_per_unit=1),
+        planned("SELECT region, COUNT(*) FROM people WHERE age > 3 GROUP BY region", groups_per_unit=2),
+        planned("SELECT note, COUNT(*) FROM people GROUP BY note", groups_per_unit=2),
+        planned("SELECT region, SUM(age) FROM people GROUP BY region", groups_per_unit=2, rows_per_unit=2),
         planned("SELECT COUNT(*) FROM people"),
     ]
     for plan in different:
@@ -185,13 +187,13 @@ def test_views_answer_further_questions(connection: Any, planned: Callable[..., 
             map(repr, exact_groups(plan, engine, ranking_key=ranking_key))
         )
     assert engine.made == 1 + len(different)
-    wider = planned("SELECT region, SUM(price) FROM people GROUP BY region", max_groups=2)
+    wider = planned("SELECT region, SUM(price) FROM people GROUP BY region", groups_per_unit=2)
     assert views.groups(wider) == exact_groups(wider, engine, ranking_key=ranking_key)
     assert engine.made == 2 + len(different)  # a release that the view lacks
 
 
 def test_a_view_stays_as_it_is_until_it_is_forgotten(
-    connection: Any, engine: DuckDBEngine, planned: Callable[..., Plan]
+    connection: Any, engine: DuckDBEngine, planned: Callable[..., QueryPlan]
 ) -> None:
     views = BoundedViews(engine)
     plan = planned("SELECT COUNT(*) FROM people")
@@ -240,9 +242,15 @@ def test_names_and_limits_that_are_refused() -> None:
     for names in ({"a": table, "A": table}, {"hush_kept": table}, {"": table}, {"t": None}):
         with pytest.raises(InvalidArgument):
             Catalog(names)  # type: ignore[arg-type]
-    for limits in ({"max_groups": 0}, {"max_rows": 0}, {"max_groups": 1.5}, {"max_rows": 10**7}, {"max_rows": True}):
+    for limits in (
+        {"groups_per_unit": 0},
+        {"rows_per_unit": 0},
+        {"groups_per_unit": 1.5},
+        {"rows_per_unit": 10**7},
+        {"rows_per_unit": True},
+    ):
         with pytest.raises(InvalidArgument):
-            Limits(**limits)  # type: ignore[arg-type]
+            ContributionLimits(**limits)  # type: ignore[arg-type]
 
 
 def test_names_of_columns_that_plans_use_themselves(ranking_key: bytes) -> None:

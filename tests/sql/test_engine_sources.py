@@ -107,13 +107,13 @@ def people(source: Any, **changes: Any) -> Any:
 
 def test_the_same_question_is_answered(given: tuple[Any, Any]) -> None:
     asked = people(given[0], public={"zones": given[1]})
-    answer = asked.sql(QUESTION, epsilon=200.0, max_groups=2, max_rows=3, source=TestSource(1))
+    answer = asked.sql(QUESTION, epsilon=200.0, groups_per_unit=2, rows_per_unit=3, source=TestSource(1))
     found = {row[0]: row[1:] for row in answer.rows}
     assert [found[name][0] for name in ("north", "south", "west")] == pytest.approx([600, 300, 0], abs=3)
     for name in ("north", "south"):
         values = [x for _, region, x in ROWS if region == name]
         assert found[name][1] == pytest.approx(sum(values) / len(values), abs=0.5)
-    answer = asked.sql(JOINED, epsilon=200.0, delta=1e-6, max_groups=2, max_rows=3, source=TestSource(1))
+    answer = asked.sql(JOINED, epsilon=200.0, delta=1e-6, groups_per_unit=2, rows_per_unit=3, source=TestSource(1))
     assert dict(answer.rows) == {"cold": pytest.approx(600, abs=3), "warm": pytest.approx(300, abs=3)}
     asked.forget()
 
@@ -143,7 +143,7 @@ def test_the_session_of_a_data_frame_stays_as_it_is(spark_session: Any) -> None:
     other.createOrReplaceTempView("people")
     before = spark_session.conf.getAll
     asked = people(frames(spark_session)["people"].where("who < 100"))
-    answer = asked.sql("SELECT COUNT(*) AS n FROM people", epsilon=200.0, max_rows=3, source=TestSource(1))
+    answer = asked.sql("SELECT COUNT(*) AS n FROM people", epsilon=200.0, rows_per_unit=3, source=TestSource(1))
     assert answer.rows[0][0] == pytest.approx(300, abs=3)
     assert spark_session.table("people").columns == ["other"]
     assert spark_session.sql("SHOW VIEWS IN global_temp").where("namespace = 'global_temp'").collect() == []
@@ -164,7 +164,7 @@ def test_public_tables_that_are_elsewhere_are_refused(database: tuple[str, Any],
 @pytest.mark.postgres
 def test_a_view_and_the_command_line(database: tuple[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     question = "SELECT COUNT(*) AS n FROM northern"
-    given = ["query", database[0], question, "--table", "northern", "--unit", "who", "--max-rows", "3"]
+    given = ["query", database[0], question, "--table", "northern", "--unit", "who", "--rows-per-unit", "3"]
     assert main([*given, "--epsilon", "200", "--format", "csv"]) in (0, None)
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert float(row["n"]) == pytest.approx(600, abs=3)

@@ -21,14 +21,14 @@ from hush.randomness import TestSource
 from hush.sql import (
     BoundedViews,
     Catalog,
+    ContributionLimits,
     DuckDBEngine,
     Engine,
     EngineFailed,
-    Limits,
-    Plan,
     PostgresEngine,
     PrivateTable,
     PublicTable,
+    QueryPlan,
     SparkEngine,
     Table,
     exact_groups,
@@ -330,18 +330,20 @@ def described(engine: Engine) -> Catalog:
     )
 
 
-def planned(text: str, engine: Engine, **limits: int) -> Plan:
-    return plan_query(text, tables=described(engine), limits=Limits(**limits))
+def planned(text: str, engine: Engine, **limits: int) -> QueryPlan:
+    return plan_query(text, tables=described(engine), limits=ContributionLimits(**limits))
 
 
-def contents(plan: Plan, engine: Engine, key: bytes) -> dict[Row, dict[str, int]]:
+def contents(plan: QueryPlan, engine: Engine, key: bytes) -> dict[Row, dict[str, int]]:
     groups = exact_groups(plan, engine, ranking_key=key)
     found = {group.keys: {"units": group.units, **group.sums} for group in groups}
     assert len(found) == len(groups)  # each group once
     return found
 
 
-def worst(plan: Plan, before: dict[Row, dict[str, int]], after: dict[Row, dict[str, int]]) -> tuple[int, list[str]]:
+def worst(
+    plan: QueryPlan, before: dict[Row, dict[str, int]], after: dict[Row, dict[str, int]]
+) -> tuple[int, list[str]]:
     """Return in how many groups something changed, and which numbers changed by more than they may."""
     ranges = {"units": (0, 1), **{release.name: (release.lower, release.upper) for release in plan.releases}}
     changed, broken = 0, []
@@ -363,7 +365,7 @@ def test_groups_are_the_same_as_on_duckdb(place: Any, reference: OnDuckDB, ranki
     """Where no group is dropped: which are kept is decided by each engine's own hash."""
     for text in QUERIES:
         found, wanted = [
-            contents(planned(text, engine, max_groups=10_000, max_rows=3), engine, ranking_key)
+            contents(planned(text, engine, groups_per_unit=10_000, rows_per_unit=3), engine, ranking_key)
             for engine in (place.engine, reference.engine)
         ]
         assert found == wanted, text
@@ -382,7 +384,9 @@ def test_plans_that_spark_compiles_have_the_same_groups(
         for name, value in COMPILED.items():
             spark_session.conf.set(name, value)
         for text in QUERIES[::6]:
-            plans = [(planned(text, e, max_groups=10_000, max_rows=3), e) for e in (here.engine, reference.engine)]
+            plans = [
+                (planned(text, e, groups_per_unit=10_000, rows_per_unit=3), e) for e in (here.engine, reference.engine)
+            ]
             found, wanted = [contents(plan, engine, ranking_key) for plan, engine in plans]
             assert found == wanted, text
     finally:
@@ -396,7 +400,7 @@ def test_leaves_of_quantile_trees_are_the_same_as_on_duckdb(
 ) -> None:
     for text in TREES:
         found, wanted = [
-            exact_leaves(planned(text, e, max_groups=10_000, max_rows=10_000), 0, e, ranking_key=ranking_key)
+            exact_leaves(planned(text, e, groups_per_unit=10_000, rows_per_unit=10_000), 0, e, ranking_key=ranking_key)
             for e in (place.engine, reference.engine)
         ]
         assert found == wanted, text
@@ -405,8 +409,8 @@ def test_leaves_of_quantile_trees_are_the_same_as_on_duckdb(
 @SLOW_ON_SPARK
 @pytest.mark.parametrize("name", INTRUDERS)
 def test_one_unit_changes_no_more_than_stated(name: str, place: Any, ranking_key: bytes) -> None:
-    plans = [planned(text, place.engine, max_groups=2, max_rows=2) for text in QUERIES]
-    trees = [planned(text, place.engine, max_groups=2, max_rows=2) for text in TREES]
+    plans = [planned(text, place.engine, groups_per_unit=2, rows_per_unit=2) for text in QUERIES]
+    trees = [planned(text, place.engine, groups_per_unit=2, rows_per_unit=2) for text in TREES]
     before = [contents(plan, place.engine, ranking_key) for plan in plans]
     leaves = [exact_leaves(plan, 0, place.engine, ranking_key=ranking_key) for plan in trees]
     for table, rows in INTRUDERS[name]().items():
@@ -415,12 +419,12 @@ def test_one_unit_changes_no_more_than_stated(name: str, place: Any, ranking_key
         place.add_dates_beyond()
     for plan, old in zip(plans, before, strict=True):
         changed, broken = worst(plan, old, contents(plan, place.engine, ranking_key))
-        assert changed <= plan.max_groups, plan.columns
+        assert changed <= plan.groups_per_unit, plan.columns
         assert not broken, plan.columns
     for plan, counts in zip(trees, leaves, strict=True):
         new = exact_leaves(plan, 0, place.engine, ranking_key=ranking_key)
         moved = [keys for keys in counts.keys() | new.keys() if counts.get(keys) != new.get(keys)]
-        assert len(moved) <= plan.max_groups, plan.columns
+        assert len(moved) <= plan.groups_per_unit, plan.columns
         for keys in moved:
             left, right = counts.get(keys, {}), new.get(keys, {})
             assert sum(abs(right.get(leaf, 0) - left.get(leaf, 0)) for leaf in left.keys() | right.keys()) <= 2
@@ -430,10 +434,10 @@ def test_a_twin_without_the_limit_on_groups_is_caught(
     place: Any, monkeypatch: pytest.MonkeyPatch, ranking_key: bytes
 ) -> None:
     monkeypatch.setattr(bounded_module, "_kept", lambda *_: "SELECT * FROM hush_pairs")
-    plan = planned("SELECT note, COUNT(*) FROM people GROUP BY note", place.engine, max_groups=2)
+    plan = planned("SELECT note, COUNT(*) FROM people GROUP BY note", place.engine, groups_per_unit=2)
     before = contents(plan, place.engine, ranking_key)
     place.add("people", many_rows()["people"])
-    assert worst(plan, before, contents(plan, place.engine, ranking_key))[0] > plan.max_groups
+    assert worst(plan, before, contents(plan, place.engine, ranking_key))[0] > plan.groups_per_unit
 
 
 def test_constants_are_what_they_were_written_as(place: Any, ranking_key: bytes) -> None:
@@ -466,10 +470,10 @@ def test_names_are_what_they_were_written_as(host: Any, ranking_key: bytes) -> N
 def test_views_answer_further_questions_and_stay_as_they_are(place: Any, ranking_key: bytes) -> None:
     views = BoundedViews(place.engine, ranking_key)
     first = planned(
-        "SELECT note, COUNT(*), AVG(income), SUM(age) FROM people GROUP BY note", place.engine, max_groups=2
+        "SELECT note, COUNT(*), AVG(income), SUM(age) FROM people GROUP BY note", place.engine, groups_per_unit=2
     )
-    second = planned("SELECT note, SUM(age) FROM people GROUP BY note", place.engine, max_groups=2)
-    wider = planned("SELECT note, SUM(price) FROM people GROUP BY note", place.engine, max_groups=2)
+    second = planned("SELECT note, SUM(age) FROM people GROUP BY note", place.engine, groups_per_unit=2)
+    wider = planned("SELECT note, SUM(price) FROM people GROUP BY note", place.engine, groups_per_unit=2)
     for plan in (first, second, wider):
         found = {group.keys: (group.units, group.sums) for group in views.groups(plan)}
         exact = exact_groups(plan, place.engine, ranking_key=ranking_key)
@@ -504,7 +508,7 @@ def test_errors_do_not_quote_records(place: Any) -> None:
 def test_a_table_is_asked_privately(place: Any) -> None:
     asked = Table(place.engine, described(place.engine), "people")
     text = "SELECT region, COUNT(DISTINCT user_id) AS n FROM people GROUP BY region"
-    answer = asked.sql(text, epsilon=200.0, max_groups=5, source=TestSource(1))
+    answer = asked.sql(text, epsilon=200.0, groups_per_unit=5, source=TestSource(1))
     assert [row[0] for row in answer.rows] == list(PUBLIC["region"])
     assert [round(row[1]) for row in answer.rows] == [8, 8, 8, 8, 2]
 

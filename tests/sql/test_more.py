@@ -13,7 +13,7 @@ from hush.errors import HushError, InvalidArgument
 from hush.randomness import TestSource
 from hush.sql import DuckDBEngine, Preview, QueryRefused, Table, exact_groups, exact_leaves
 from hush.sql.write.trees import as_pairs, node_totals
-from hush.statistics import Gaussian, Laplace
+from hush.statistics import GaussianNoise, LaplaceNoise
 from hush.statistics.noise.tree import UNITS, cells_of, node_counts
 
 PUBLIC = (
@@ -80,7 +80,9 @@ def test_a_table_without_values_has_a_median(towns: Any) -> None:
 @pytest.mark.parametrize("key", ["price * 2", "price", "day", "moment", "flag", "big", "note", "region"])
 def test_trees_find_their_groups(key: str, engine: DuckDBEngine, planned: Any, ranking_key: bytes) -> None:
     """Keys of groups and of leaves come from two queries, and must be the same to Python: NULL, 0 and decimals too."""
-    plan = planned(f"SELECT {key} AS k, COUNT(income), MEDIAN(income) FROM people GROUP BY k", max_groups=3, max_rows=2)
+    plan = planned(
+        f"SELECT {key} AS k, COUNT(income), MEDIAN(income) FROM people GROUP BY k", groups_per_unit=3, rows_per_unit=2
+    )
     leaves = exact_leaves(plan, 0, engine, ranking_key=ranking_key)
     groups = {group.keys: group for group in exact_groups(plan, engine, ranking_key=ranking_key)}
     assert leaves.keys() <= groups.keys()
@@ -89,7 +91,7 @@ def test_trees_find_their_groups(key: str, engine: DuckDBEngine, planned: Any, r
 
 
 def test_nodes_are_those_of_the_tree_over_arrays(engine: DuckDBEngine, planned: Any, ranking_key: bytes) -> None:
-    plan = planned("SELECT MEDIAN(income) FROM people", max_rows=1000)
+    plan = planned("SELECT MEDIAN(income) FROM people", rows_per_unit=1000)
     leaves = exact_leaves(plan, 0, engine, ranking_key=ranking_key)[()]
     rows = engine.run("SELECT income FROM people WHERE income IS NOT NULL AND user_id IS NOT NULL")
     cells = cells_of(np.array([row[0] for row in rows]), plan.trees[0].bounds)
@@ -117,7 +119,7 @@ def test_leaves_are_kept_until_they_are_forgotten(towns: Any) -> None:
         before = len(runs)
         own.sql(other, epsilon=1.0)
         assert sum("leaf" in sql for sql in runs[before:]) == 1, other
-    own.sql("SELECT MEDIAN(age) FROM people", epsilon=1.0, max_rows=2)  # other rows count
+    own.sql("SELECT MEDIAN(age) FROM people", epsilon=1.0, rows_per_unit=2)  # other rows count
     assert sum("leaf" in sql for sql in runs) == 5
     towns.execute("UPDATE people SET age = 128")
     assert own.sql("SELECT MEDIAN(age) FROM people", epsilon=50.0).rows[0][0] < 60  # as old as the first question
@@ -128,12 +130,15 @@ def test_leaves_are_kept_until_they_are_forgotten(towns: Any) -> None:
 def test_the_noise_suits_the_question(towns: Any) -> None:
     """Beside a median, counts and sums have the noise with the smaller error, too: Laplace for few groups."""
     own, text = towns_table(towns), "SELECT region, COUNT(*), SUM(age), MEDIAN(age) FROM people GROUP BY region"
-    prices = {noise: own.price(text, epsilon=1.0, delta=1e-6, noise=noise) for noise in (None, Laplace(), Gaussian())}
+    prices = {
+        noise: own.price(text, epsilon=1.0, delta=1e-6, noise=noise)
+        for noise in (None, LaplaceNoise(), GaussianNoise())
+    }
     errors = {noise: math.prod(price.scales.values()) for noise, price in prices.items()}
     assert prices[None].noise == "Laplace"
-    assert 2**1.5 * errors[Laplace()] < errors[Gaussian()]
+    assert 2**1.5 * errors[LaplaceNoise()] < errors[GaussianNoise()]
     many = towns_table(towns, keys={"region": list("abcdefghijklmnopqrst")})
-    assert many.price(text, epsilon=1.0, delta=1e-6, max_groups=20).noise == "Gaussian"
+    assert many.price(text, epsilon=1.0, delta=1e-6, groups_per_unit=20).noise == "Gaussian"
 
 
 TOTALS = (
@@ -153,7 +158,7 @@ def coverage(own: Table, text: str, truth: dict[str, Any], runs: int, **settings
     return {name: sum(found) for name, found in hits.items()}
 
 
-@pytest.mark.parametrize("noise", [Laplace(), Gaussian()])
+@pytest.mark.parametrize("noise", [LaplaceNoise(), GaussianNoise()])
 def test_intervals_cover(towns: Any, noise: Any) -> None:
     """90 of each, at 0.95 and, as a control, at 0.5. False alarms: 1e-8 for each of eight comparisons."""
     rows = towns.execute("SELECT region, COUNT(*), SUM(age), AVG(age) FROM people GROUP BY region").fetchall()
@@ -175,10 +180,10 @@ def test_an_interval_belongs_to_its_row(towns: Any) -> None:
     assert [sum(ends["n"]) / 2 for ends in answer.intervals] == pytest.approx([row[0] for row in answer.rows])
 
 
-@pytest.mark.parametrize("noise", [Laplace(), Gaussian(), None])
+@pytest.mark.parametrize("noise", [LaplaceNoise(), GaussianNoise(), None])
 def test_epsilon_for_an_accuracy_is_enough_and_not_more(towns: Any, noise: Any) -> None:
     own, text = towns_table(towns), "SELECT region, COUNT(*) AS n FROM people GROUP BY region"
-    settings = {"delta": 1e-6, "noise": noise, "max_groups": 2}
+    settings = {"delta": 1e-6, "noise": noise, "groups_per_unit": 2}
     asked = {"accuracy": 0.05, "expected": 1000, "confidence": 0.5, **settings}
     price = own.price(text, **asked)
     found = price.guarantee.epsilon
@@ -205,7 +210,7 @@ def test_more_accuracy_costs_more(towns: Any, text: str) -> None:
 def test_accuracy_where_groups_are_chosen(towns: Any) -> None:
     own = towns_table(towns, keys={})
     text = "SELECT region, COUNT(*) AS n FROM people GROUP BY region"
-    price = own.price(text, accuracy=0.05, expected=1000, delta=1e-6, noise=Laplace())
+    price = own.price(text, accuracy=0.05, expected=1000, delta=1e-6, noise=LaplaceNoise())
     assert price.guarantee.epsilon == pytest.approx(1.5 * math.log(20) / 50, rel=0.02)
 
 
@@ -267,7 +272,7 @@ def test_a_preview_looks_at_nothing(catalog: Any, text: str) -> None:
 
 def test_a_preview_is_of_declared_bounds_and_keys(catalog: Any) -> None:
     text = "SELECT region, AVG(income) AS a, COUNT(*) AS n FROM people GROUP BY region"
-    found = Table(Blind(), catalog, "people").preview(text, epsilon=50.0, max_groups=5)
+    found = Table(Blind(), catalog, "people").preview(text, epsilon=50.0, groups_per_unit=5)
     assert [row[0] for row in found.rows] == ["north", "south", "east", "west", None]
     assert all(80_000 < row[1] < 120_000 for row in found.rows)
     assert all(300 < row[2] < 500 for row in found.rows)

@@ -1,4 +1,4 @@
-"""One unit more, whatever its rows: exact aggregates change in max_groups groups at most, each by its sensitivity."""
+"""One unit more, whatever its rows: exact aggregates change in groups_per_unit groups at most, each by its sensitivity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hush.sql import DuckDBEngine, Limits, Plan, exact_groups, exact_leaves, plan_query
+from hush.sql import ContributionLimits, DuckDBEngine, QueryPlan, exact_groups, exact_leaves, plan_query
 from hush.sql.write import bounded, dialects
 from hush.sql.write.bounded import _total
 
@@ -92,7 +92,7 @@ INTRUDERS = {
 }
 
 
-def contents(plan: Plan, engine: DuckDBEngine, key: bytes) -> dict[tuple[Any, ...], dict[str, int]]:
+def contents(plan: QueryPlan, engine: DuckDBEngine, key: bytes) -> dict[tuple[Any, ...], dict[str, int]]:
     """Return each group's numbers, by its keys."""
     groups = exact_groups(plan, engine, ranking_key=key)
     found = {group.keys: {"units": group.units, **group.sums} for group in groups}
@@ -100,7 +100,9 @@ def contents(plan: Plan, engine: DuckDBEngine, key: bytes) -> dict[tuple[Any, ..
     return found
 
 
-def worst(plan: Plan, before: dict[Any, dict[str, int]], after: dict[Any, dict[str, int]]) -> tuple[int, list[str]]:
+def worst(
+    plan: QueryPlan, before: dict[Any, dict[str, int]], after: dict[Any, dict[str, int]]
+) -> tuple[int, list[str]]:
     """Return in how many groups something changed, and which numbers changed by more than they may."""
     ranges = {"units": (0, 1), **{release.name: (release.lower, release.upper) for release in plan.releases}}
     changed, broken = 0, []
@@ -119,14 +121,17 @@ def test_one_unit_changes_no_more_than_stated(
     connection = new_world()
     engine = DuckDBEngine(connection=connection)
     tables = described(engine)
-    all_limits = [Limits(max_groups=2, max_rows=1), Limits(max_groups=1, max_rows=3)]
+    all_limits = [
+        ContributionLimits(groups_per_unit=2, rows_per_unit=1),
+        ContributionLimits(groups_per_unit=1, rows_per_unit=3),
+    ]
     plans = [plan_query(query, tables=tables, limits=limits) for query in QUERIES for limits in all_limits]
     before = [contents(plan, engine, ranking_key) for plan in plans]
     for statement in INTRUDERS[name]:
         connection.execute(statement)
     for plan, old in zip(plans, before, strict=True):
         changed, broken = worst(plan, old, contents(plan, engine, ranking_key))
-        assert changed <= plan.max_groups, plan.columns
+        assert changed <= plan.groups_per_unit, plan.columns
         assert not broken, plan.columns
 
 
@@ -145,12 +150,14 @@ def test_anyone_may_leave(
 ) -> None:
     connection = new_world()
     engine = DuckDBEngine(connection=connection)
-    plan = plan_query(QUERIES[place], tables=described(engine), limits=Limits(max_groups=groups, max_rows=rows))
+    plan = plan_query(
+        QUERIES[place], tables=described(engine), limits=ContributionLimits(groups_per_unit=groups, rows_per_unit=rows)
+    )
     with_user = contents(plan, engine, ranking_key)
     connection.execute(f"DELETE FROM people WHERE user_id = {user}")
     connection.execute(f"DELETE FROM orders WHERE uid = {user}")
     changed, broken = worst(plan, contents(plan, engine, ranking_key), with_user)
-    assert changed <= plan.max_groups
+    assert changed <= plan.groups_per_unit
     assert not broken
 
 
@@ -199,7 +206,10 @@ def check_any_rows(
 ) -> None:
     connection = new_world()
     engine = DuckDBEngine(connection=connection)
-    plans = [plan_query(query, tables=catalog, limits=Limits(max_groups=groups, max_rows=2)) for query in QUERIES]
+    plans = [
+        plan_query(query, tables=catalog, limits=ContributionLimits(groups_per_unit=groups, rows_per_unit=2))
+        for query in QUERIES
+    ]
     before = [contents(plan, engine, ranking_key) for plan in plans]
     for row in rows:
         connection.execute(f"INSERT INTO people VALUES (99{', ?' * 11})", list(row))
@@ -207,11 +217,11 @@ def check_any_rows(
         connection.execute("INSERT INTO orders VALUES (99, ?, 'item9', NULL)", [amount])
     for plan, old in zip(plans, before, strict=True):
         changed, broken = worst(plan, old, contents(plan, engine, ranking_key))
-        assert changed <= plan.max_groups, plan.columns
+        assert changed <= plan.groups_per_unit, plan.columns
         assert not broken, plan.columns
 
 
-def change_by_many_rows(plan: Plan, connection: Any, ranking_key: bytes) -> tuple[int, list[str]]:
+def change_by_many_rows(plan: QueryPlan, connection: Any, ranking_key: bytes) -> tuple[int, list[str]]:
     engine = DuckDBEngine(connection=connection)
     before = contents(plan, engine, ranking_key)
     for statement in INTRUDERS["many rows in many groups"]:
@@ -220,28 +230,28 @@ def change_by_many_rows(plan: Plan, connection: Any, ranking_key: bytes) -> tupl
 
 
 def test_a_twin_without_the_limit_on_groups_is_caught(
-    monkeypatch: pytest.MonkeyPatch, connection: Any, planned: Callable[..., Plan], ranking_key: bytes
+    monkeypatch: pytest.MonkeyPatch, connection: Any, planned: Callable[..., QueryPlan], ranking_key: bytes
 ) -> None:
-    plan = planned("SELECT note, COUNT(*) FROM people GROUP BY note", max_groups=2)
+    plan = planned("SELECT note, COUNT(*) FROM people GROUP BY note", groups_per_unit=2)
     monkeypatch.setattr(bounded, "_kept", lambda *_: "SELECT * FROM hush_pairs")
     changed, _ = change_by_many_rows(plan, connection, ranking_key)
-    assert changed > plan.max_groups
+    assert changed > plan.groups_per_unit
 
 
 def test_a_twin_that_clamps_rows_only_is_caught(
-    monkeypatch: pytest.MonkeyPatch, connection: Any, planned: Callable[..., Plan], ranking_key: bytes
+    monkeypatch: pytest.MonkeyPatch, connection: Any, planned: Callable[..., QueryPlan], ranking_key: bytes
 ) -> None:
-    plan = planned("SELECT region, COUNT(*), SUM(income), AVG(age) FROM people GROUP BY region", max_groups=2)
+    plan = planned("SELECT region, COUNT(*), SUM(income), AVG(age) FROM people GROUP BY region", groups_per_unit=2)
     monkeypatch.setattr(bounded, "_contribution", _total)
     _, broken = change_by_many_rows(plan, connection, ranking_key)
     assert {"a0", "a1", "a2", "a3"} <= set(broken)
 
 
 def test_a_twin_that_ranks_over_all_units_is_caught(
-    monkeypatch: pytest.MonkeyPatch, connection: Any, planned: Callable[..., Plan], ranking_key: bytes
+    monkeypatch: pytest.MonkeyPatch, connection: Any, planned: Callable[..., QueryPlan], ranking_key: bytes
 ) -> None:
     """Which groups of one unit are kept must not depend on others' rows."""
-    plan = planned("SELECT note, COUNT(*) FROM people GROUP BY note", max_groups=1)
+    plan = planned("SELECT note, COUNT(*) FROM people GROUP BY note", groups_per_unit=1)
     popular = (
         "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY u0 ORDER BY c DESC, k0) AS n FROM "
         "(SELECT *, COUNT(*) OVER (PARTITION BY k0) AS c FROM hush_pairs) AS p) AS q WHERE n <= 1"
@@ -251,7 +261,7 @@ def test_a_twin_that_ranks_over_all_units_is_caught(
     before = contents(plan, engine, ranking_key)
     connection.execute("INSERT INTO people(user_id, note) VALUES (99, 'n2')")  # ahead of n0, where it was level
     changed, _ = worst(plan, before, contents(plan, engine, ranking_key))
-    assert changed > plan.max_groups
+    assert changed > plan.groups_per_unit
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -274,21 +284,21 @@ def test_units_that_a_collation_takes_for_one_are_two(
 
 @pytest.mark.parametrize("name", INTRUDERS)
 def test_leaves_of_quantile_trees_are_bounded(
-    name: str, connection: Any, engine: DuckDBEngine, planned: Callable[..., Plan], ranking_key: bytes
+    name: str, connection: Any, engine: DuckDBEngine, planned: Callable[..., QueryPlan], ranking_key: bytes
 ) -> None:
     texts = (
         "SELECT MEDIAN(income) FROM people",
         "SELECT note, QUANTILE_CONT(score, 0.9) FROM people GROUP BY note",
         "SELECT region, MEDIAN(age) FROM people GROUP BY region",
     )
-    plans = [planned(text, max_groups=2, max_rows=3) for text in texts]
+    plans = [planned(text, groups_per_unit=2, rows_per_unit=3) for text in texts]
     before = [exact_leaves(plan, 0, engine, ranking_key=ranking_key) for plan in plans]
     for statement in INTRUDERS[name]:
         connection.execute(statement)
     for plan, old in zip(plans, before, strict=True):
         new = exact_leaves(plan, 0, engine, ranking_key=ranking_key)
         moved = {keys for keys in old.keys() | new.keys() if old.get(keys) != new.get(keys)}
-        assert len(moved) <= plan.max_groups
+        assert len(moved) <= plan.groups_per_unit
         for keys in moved:
             left, right = old.get(keys, {}), new.get(keys, {})
             assert sum(abs(right.get(leaf, 0) - left.get(leaf, 0)) for leaf in left.keys() | right.keys()) <= 3
@@ -301,7 +311,9 @@ def test_a_user_within_a_month(new_world: Callable[[], Any], described: Callable
     engine = DuckDBEngine(connection=connection)
     tables = described(engine, time="day", window="month")
     plan = plan_query(
-        "SELECT note, COUNT(*), SUM(age) FROM people GROUP BY note", tables=tables, limits=Limits(max_groups=2)
+        "SELECT note, COUNT(*), SUM(age) FROM people GROUP BY note",
+        tables=tables,
+        limits=ContributionLimits(groups_per_unit=2),
     )
     assert plan.units == 2
     before = contents(plan, engine, ranking_key)

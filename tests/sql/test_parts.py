@@ -9,7 +9,16 @@ import duckdb
 import pytest
 
 from hush.errors import HushError, InvalidArgument
-from hush.sql import BoundedViews, Catalog, DuckDBEngine, Limits, Plan, PrivateTable, exact_groups, plan_query
+from hush.sql import (
+    BoundedViews,
+    Catalog,
+    ContributionLimits,
+    DuckDBEngine,
+    PrivateTable,
+    QueryPlan,
+    exact_groups,
+    plan_query,
+)
 from hush.sql.engines import duckdb as duckdb_module
 
 KEY = bytes(range(32))
@@ -35,13 +44,15 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duckdb_module, "_PART_ROWS", 300)
 
 
-def planned(engine: DuckDBEngine, text: str, *, keys: Any = None, unit: Any = ("who", None, None)) -> Plan:
+def planned(engine: DuckDBEngine, text: str, *, keys: Any = None, unit: Any = ("who", None, None)) -> QueryPlan:
     bounds = {"x": (0, 50), "big": (-900_000, 900_000)}
     who, time, window = unit
     table = PrivateTable(
         columns=engine.columns("rows"), unit=who, time=time, window=window, bounds=bounds, keys=keys or {}
     )
-    return plan_query(text, tables=Catalog({"rows": table}), limits=Limits(max_groups=2, max_rows=3))
+    return plan_query(
+        text, tables=Catalog({"rows": table}), limits=ContributionLimits(groups_per_unit=2, rows_per_unit=3)
+    )
 
 
 QUERIES = [

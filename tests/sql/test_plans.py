@@ -11,12 +11,21 @@ import sqlglot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hush.sql import Catalog, Counted, DuckDBEngine, Limits, Plan, exact_groups, exact_leaves, plan_query
+from hush.sql import (
+    Catalog,
+    ContributionLimits,
+    Counted,
+    DuckDBEngine,
+    QueryPlan,
+    exact_groups,
+    exact_leaves,
+    plan_query,
+)
 
-NO_LIMIT = {"max_groups": 1000, "max_rows": 250}
+NO_LIMIT = {"groups_per_unit": 1000, "rows_per_unit": 250}
 
 
-def asked(plan: Plan, engine: DuckDBEngine, key: bytes) -> list[tuple[Any, ...]]:
+def asked(plan: QueryPlan, engine: DuckDBEngine, key: bytes) -> list[tuple[Any, ...]]:
     """Return the answer without noise."""
     return plan.answer((group.keys, group.sums) for group in exact_groups(plan, engine, ranking_key=key))
 
@@ -84,18 +93,18 @@ SAME = [
 
 @pytest.mark.parametrize("text", SAME, ids=[text[:60] for text in SAME])
 def test_without_limits_the_answer_is_the_engine_s(
-    text: str, planned: Callable[..., Plan], engine: DuckDBEngine, connection: Any, ranking_key: bytes
+    text: str, planned: Callable[..., QueryPlan], engine: DuckDBEngine, connection: Any, ranking_key: bytes
 ) -> None:
     assert close(asked(planned(text, **NO_LIMIT), engine, ranking_key), connection.execute(text).fetchall())
 
 
 def test_public_keys_are_listed_whether_or_not_they_occur(
-    planned: Callable[..., Plan], engine: DuckDBEngine, connection: Any, ranking_key: bytes
+    planned: Callable[..., QueryPlan], engine: DuckDBEngine, connection: Any, ranking_key: bytes
 ) -> None:
     plan = planned("SELECT region, COUNT(*) AS n FROM people GROUP BY region", **NO_LIMIT)
     connection.execute("DELETE FROM people WHERE region = 'west'")
     assert plan.public_keys
-    assert plan.max_groups == 5  # no more groups than there are
+    assert plan.groups_per_unit == 5  # no more groups than there are
     found = dict(asked(plan, engine, ranking_key))
     assert list(found) == ["north", "south", "east", "west", None]  # mars is not on the list
     assert found["west"] == 0
@@ -105,7 +114,7 @@ def test_public_keys_are_listed_whether_or_not_they_occur(
 
 
 def test_combined_public_keys(
-    planned: Callable[..., Plan], engine: DuckDBEngine, connection: Any, ranking_key: bytes
+    planned: Callable[..., QueryPlan], engine: DuckDBEngine, connection: Any, ranking_key: bytes
 ) -> None:
     plan = planned("SELECT region, flag, COUNT(*) AS n FROM people GROUP BY region, flag", **NO_LIMIT)
     found = {row[:2]: row[2] for row in asked(plan, engine, ranking_key)}
@@ -118,7 +127,7 @@ def test_combined_public_keys(
 
 
 def test_a_question_without_groups_has_always_an_answer(
-    planned: Callable[..., Plan], engine: DuckDBEngine, connection: Any, ranking_key: bytes
+    planned: Callable[..., QueryPlan], engine: DuckDBEngine, connection: Any, ranking_key: bytes
 ) -> None:
     connection.execute("DELETE FROM people")
     ((count, total, mean, spread),) = asked(
@@ -128,7 +137,7 @@ def test_a_question_without_groups_has_always_an_answer(
     assert 0 <= spread <= 200_000
 
 
-def test_mean_shares_what_it_contains(planned: Callable[..., Plan]) -> None:
+def test_mean_shares_what_it_contains(planned: Callable[..., QueryPlan]) -> None:
     def whats(text: str) -> list[Counted]:
         return [release.what for release in planned(text).releases]
 
@@ -150,7 +159,7 @@ def test_a_required_column_shares_the_count_of_rows(
 ) -> None:
     tables = described(engine, required={"income"})
     plan = plan_query(
-        "SELECT COUNT(*), AVG(income), COUNT(income) FROM people", tables=tables, limits=Limits(**NO_LIMIT)
+        "SELECT COUNT(*), AVG(income), COUNT(income) FROM people", tables=tables, limits=ContributionLimits(**NO_LIMIT)
     )
     assert [release.what for release in plan.releases] == [Counted.ROWS, Counted.CENTRED]
     ((rows, mean, values),) = asked(plan, engine, ranking_key)
@@ -158,8 +167,8 @@ def test_a_required_column_shares_the_count_of_rows(
     assert close([(rows, mean, values)], exact)
 
 
-def test_sensitivities_are_what_the_bounds_say(planned: Callable[..., Plan]) -> None:
-    plan = planned("SELECT COUNT(*), SUM(income), SUM(price) FROM people", max_rows=3)
+def test_sensitivities_are_what_the_bounds_say(planned: Callable[..., QueryPlan]) -> None:
+    plan = planned("SELECT COUNT(*), SUM(income), SUM(price) FROM people", rows_per_unit=3)
     rows, income, price = plan.releases
     assert (rows.lower, rows.upper, rows.sensitivity) == (0, 3, 3)
     assert income.lower == 0
@@ -174,22 +183,22 @@ def test_sensitivities_are_what_the_bounds_say(planned: Callable[..., Plan]) -> 
 
 
 def test_a_unit_with_more_rows_than_count_keeps_its_mean(
-    connection: Any, engine: DuckDBEngine, planned: Callable[..., Plan], ranking_key: bytes
+    connection: Any, engine: DuckDBEngine, planned: Callable[..., QueryPlan], ranking_key: bytes
 ) -> None:
     connection.execute("DELETE FROM people")
     connection.execute("INSERT INTO people(user_id, age) SELECT 1, 20 + i % 11 FROM range(110) AS t(i)")
-    ((mean,),) = asked(planned("SELECT AVG(age) FROM people", max_rows=2), engine, ranking_key)
+    ((mean,),) = asked(planned("SELECT AVG(age) FROM people", rows_per_unit=2), engine, ranking_key)
     assert mean == pytest.approx(25, abs=1e-5)
 
 
 def test_which_groups_are_kept_is_fair(
-    connection: Any, engine: DuckDBEngine, planned: Callable[..., Plan], ranking_key: bytes
+    connection: Any, engine: DuckDBEngine, planned: Callable[..., QueryPlan], ranking_key: bytes
 ) -> None:
-    """Of 8 groups that all of 4000 units have, each is kept by about a quarter (max_groups=2): within 6 deviations."""
+    """Of 8 groups that all of 4000 units have, each is kept by about a quarter (groups_per_unit=2): within 6 deviations."""
     connection.execute(
         "INSERT INTO people(user_id, note) SELECT 1000 + u, 'g' || g FROM range(4000) AS a(u), range(8) AS b(g)"
     )
-    plan = planned("SELECT note, COUNT(*) FROM people WHERE user_id >= 1000 GROUP BY note", max_groups=2)
+    plan = planned("SELECT note, COUNT(*) FROM people WHERE user_id >= 1000 GROUP BY note", groups_per_unit=2)
     counts = [group.units for group in exact_groups(plan, engine, ranking_key=ranking_key)]
     assert len(counts) == 8
     assert sum(counts) == 8000
@@ -199,9 +208,9 @@ def test_which_groups_are_kept_is_fair(
 
 
 def test_the_order_of_rows_is_of_no_consequence(
-    connection: Any, engine: DuckDBEngine, planned: Callable[..., Plan], ranking_key: bytes
+    connection: Any, engine: DuckDBEngine, planned: Callable[..., QueryPlan], ranking_key: bytes
 ) -> None:
-    plan = planned("SELECT note, SUM(income), AVG(price) FROM people GROUP BY note", max_groups=2)
+    plan = planned("SELECT note, SUM(income), AVG(price) FROM people GROUP BY note", groups_per_unit=2)
     before = {group.keys: group for group in exact_groups(plan, engine, ranking_key=ranking_key)}
     connection.execute("CREATE TABLE shuffled AS SELECT * FROM people ORDER BY hash(income, note)")
     connection.execute("DELETE FROM people")
@@ -210,7 +219,7 @@ def test_the_order_of_rows_is_of_no_consequence(
 
 
 def test_quantile_leaves_hold_the_quantile(
-    engine: DuckDBEngine, planned: Callable[..., Plan], ranking_key: bytes
+    engine: DuckDBEngine, planned: Callable[..., QueryPlan], ranking_key: bytes
 ) -> None:
     plan = planned("SELECT MEDIAN(income) AS m, QUANTILE_CONT(income, 0.25) AS q FROM people", **NO_LIMIT)
     assert len(plan.trees) == 1
@@ -250,9 +259,9 @@ def test_answers_never_raise(values: list[float], key: Any, catalog: Catalog) ->
     "text", [*SAME, "SELECT note, MEDIAN(income) FROM people GROUP BY note"], ids=lambda text: text[:40]
 )
 def test_every_plan_can_be_written_in_every_dialect(
-    text: str, dialect: str, planned: Callable[..., Plan], ranking_key: bytes
+    text: str, dialect: str, planned: Callable[..., QueryPlan], ranking_key: bytes
 ) -> None:
-    plan = planned(text, max_groups=2, max_rows=3)
+    plan = planned(text, groups_per_unit=2, rows_per_unit=3)
     texts = [
         plan.sql(dialect, ranking_key=ranking_key),
         plan.bounded_sql(dialect, ranking_key=ranking_key),
@@ -271,7 +280,7 @@ def test_every_plan_can_be_written_in_every_dialect(
 
 @pytest.mark.parametrize("dialect", ["duckdb", "spark", "postgres"])
 def test_constants_are_written_such_that_they_are_read_as_they_were(
-    dialect: str, planned: Callable[..., Plan], ranking_key: bytes
+    dialect: str, planned: Callable[..., QueryPlan], ranking_key: bytes
 ) -> None:
     odd = "it's \\ \\' -- /* \n ; é"
     quoted = odd.replace("'", "''")

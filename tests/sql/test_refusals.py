@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hush.errors import HushError, Unsupported
-from hush.sql import Catalog, Plan, PrivateTable, QueryRefused, plan_query
+from hush.sql import Catalog, PrivateTable, QueryPlan, QueryRefused, plan_query
 
 # The query, where the refusal points (line, column; None where any place will do), and words of the reason.
 REFUSED = [
@@ -233,7 +233,7 @@ def test_refused(text: str, place: tuple[int, int] | None, words: str, catalog: 
         assert caught.value.line >= 1
 
 
-def test_a_refusal_is_an_error_of_hush(planned: Callable[..., Plan]) -> None:
+def test_a_refusal_is_an_error_of_hush(planned: Callable[..., QueryPlan]) -> None:
     with pytest.raises(Unsupported, match="^line 1, column 8: "):
         planned("SELECT income FROM people")
 
@@ -263,7 +263,7 @@ def test_what_is_large_is_refused_and_quickly(text: str, catalog: Catalog) -> No
         'SELECT COUNT(*) AS "a; DROP TABLE people" FROM people',
     ],
 )
-def test_text_of_the_query_is_not_run(text: str, planned: Callable[..., Plan], ranking_key: bytes) -> None:
+def test_text_of_the_query_is_not_run(text: str, planned: Callable[..., QueryPlan], ranking_key: bytes) -> None:
     """Comments and names stay here; constants are written anew, quoted."""
     sql = planned(text).sql(ranking_key=ranking_key)
     assert "DROP TABLE" not in re.sub(r"'(?:[^']|'')*'", "", sql)

@@ -17,15 +17,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from hush.randomness import Source, TestSource
+from hush.randomness import RandomSource, TestSource
 from hush.sql import Catalog, DuckDBEngine, PrivateTable, Table
-from hush.statistics import Gaussian, Laplace, NoisePlan
+from hush.statistics import GaussianNoise, LaplaceNoise, NoisePlan
 
 duckdb = pytest.importorskip("duckdb")
 
 GROUPS, EACH, CONFIDENCE = 250, 80, 0.9
 VALUES = np.clip(np.random.default_rng(7).gamma(2.0, 12.0, (GROUPS, EACH)), 0, 100)
-NOISES = [Laplace(), Gaussian()]
+NOISES = [LaplaceNoise(), GaussianNoise()]
 
 
 def quantile(share: float) -> NDArray[np.float64]:
@@ -121,11 +121,11 @@ def test_groups_that_are_chosen(people: Callable[..., Table], noise: Any) -> Non
 def test_more_noise_than_stated_is_seen(people: Callable[..., Table]) -> None:
     draw = NoisePlan._draw
 
-    def more(plan: NoisePlan, block: Any, scale: float, size: int, source: Source) -> Any:
+    def more(plan: NoisePlan, block: Any, scale: float, size: int, source: RandomSource) -> Any:
         return draw(plan, block, 4 * scale, size, source)
 
     with mock.patch.object(NoisePlan, "_draw", more):
-        assert not any(covered(asked(people(listed=True), MEANS, Laplace()), MEANS).values())
+        assert not any(covered(asked(people(listed=True), MEANS, LaplaceNoise()), MEANS).values())
 
 
 @pytest.mark.parametrize("noise", NOISES)

@@ -9,7 +9,7 @@ import pytest
 
 from hush.randomness import TestSource
 from hush.sql import Catalog, DuckDBEngine, PrivateTable, Table
-from hush.statistics import Gaussian
+from hush.statistics import GaussianNoise
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -67,7 +67,7 @@ def test_eye_colours(people: Table) -> None:
     assert all(abs(n - dict(truth)[eyes]) < 25 for eyes, n in answer.rows)
 
 
-@pytest.mark.parametrize("settings", [{}, {"noise": Gaussian(), "delta": 1e-6}])
+@pytest.mark.parametrize("settings", [{}, {"noise": GaussianNoise(), "delta": 1e-6}])
 def test_salaries_are_clamped_to_a_public_range(people: Table, settings: dict[str, Any]) -> None:
     text = "SELECT AVG(pay) AS mean, MEDIAN(pay) AS median, COUNT(*) AS n FROM people"
     answer = people.sql(text, epsilon=8.0, confidence=1 - 1e-8, source=TestSource(2), **settings)

@@ -18,7 +18,7 @@ from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Unit
 from hush.randomness import TestSource
 from hush.sql import QueryRefused, table
-from hush.statistics import Gaussian, Laplace
+from hush.statistics import GaussianNoise, LaplaceNoise
 
 REGIONS = ["north", "south", "west"]
 QUESTION = "SELECT region, COUNT(*) AS n, AVG(income) AS income FROM people GROUP BY region"
@@ -53,11 +53,11 @@ def test_answers_are_near_the_truth_and_absent_groups_are_there(path: Path) -> N
     assert "test randomness" in answer.guarantee.assumptions
 
 
-@pytest.mark.parametrize("noise", [Laplace(), Gaussian()])
+@pytest.mark.parametrize("noise", [LaplaceNoise(), GaussianNoise()])
 @pytest.mark.parametrize("private", [False, True])
 def test_the_event_costs_what_is_claimed(path: Path, noise: Any, private: bool) -> None:
     own = people(path, keys={} if private else {"region": REGIONS})
-    answer = own.sql(QUESTION, epsilon=0.7, delta=1e-6, max_groups=2, noise=noise, source=TestSource(2))
+    answer = own.sql(QUESTION, epsilon=0.7, delta=1e-6, groups_per_unit=2, noise=noise, source=TestSource(2))
     assert answer.guarantee.epsilon == 0.7
     cost = PldAccountant(unit=Unit.user()).compose(answer.event).epsilon(max(answer.guarantee.delta, 1e-6))
     assert cost <= 0.7 * (1 + 1e-6)
@@ -65,8 +65,8 @@ def test_the_event_costs_what_is_claimed(path: Path, noise: Any, private: bool) 
 
 def test_the_price_is_what_is_paid(path: Path) -> None:
     own = people(path)
-    price = own.price(QUESTION, epsilon=0.5, max_groups=2)
-    answer = own.sql(QUESTION, epsilon=0.5, max_groups=2)
+    price = own.price(QUESTION, epsilon=0.5, groups_per_unit=2)
+    answer = own.sql(QUESTION, epsilon=0.5, groups_per_unit=2)
     assert price.guarantee == answer.guarantee
     assert price.scales == answer.scales
 
@@ -74,11 +74,11 @@ def test_the_price_is_what_is_paid(path: Path) -> None:
 def test_noise_has_the_stated_scale(path: Path) -> None:
     own = people(path)
     question = "SELECT region, COUNT(*) AS n FROM people GROUP BY region"
-    scale = next(iter(own.price(question, epsilon=0.5, max_groups=2).scales.values()))
+    scale = next(iter(own.price(question, epsilon=0.5, groups_per_unit=2).scales.values()))
     assert scale == pytest.approx(2 / 0.5)  # two groups of one row each
     source = TestSource(3)
     truth = {"north": 1000, "south": 1999, "west": 0}
-    answers = [own.sql(question, epsilon=0.5, max_groups=2, source=source).rows for _ in range(60)]
+    answers = [own.sql(question, epsilon=0.5, groups_per_unit=2, source=source).rows for _ in range(60)]
     errors = [n - truth[region] for rows in answers for region, n in rows]
     # The mean of 180 of |Laplace(4)|. False alarms: 45 % off with 1e-8.
     assert np.mean(np.abs(errors)) == pytest.approx(4.0, rel=0.45)
@@ -100,7 +100,7 @@ def test_having_order_and_limit_are_on_noisy_values(path: Path) -> None:
 
 def test_users_within_windows(path: Path) -> None:
     own = table(path, unit=("who", "day", "month"), name="people")
-    answer = own.sql("SELECT COUNT(*) AS n FROM people", epsilon=2.0, max_groups=1)
+    answer = own.sql("SELECT COUNT(*) AS n FROM people", epsilon=2.0, groups_per_unit=1)
     assert answer.guarantee.unit.kind is not Unit.user().kind
     assert any("calendar" in each for each in answer.guarantee.assumptions)
     assert abs(answer.rows[0][0] - 3000) < 50
@@ -112,8 +112,8 @@ def test_users_within_windows(path: Path) -> None:
         ("SELECT who FROM people", {}, QueryRefused),
         (QUESTION, {"epsilon": 0.0}, InvalidArgument),
         (QUESTION, {"epsilon": float("nan")}, InvalidArgument),
-        (QUESTION, {"noise": Gaussian()}, InvalidArgument),
-        (QUESTION, {"max_groups": 0}, InvalidArgument),
+        (QUESTION, {"noise": GaussianNoise()}, InvalidArgument),
+        (QUESTION, {"groups_per_unit": 0}, InvalidArgument),
         ("SELECT COUNT(*) FROM read_csv('/etc/passwd')", {}, HushError),
     ],
 )

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from hush import randomness as hush
-from hush.randomness import Source, TestSource
+from hush.randomness import RandomSource, TestSource
 from statistical.budget import COMPARISONS, THRESHOLD
 
 SIZE = 300_000
 LAGS = (1, 2, 8, 1 << 13, 1 << 14)
 
-DRAWS: dict[str, Callable[[Source], NDArray[np.float64]]] = {
+DRAWS: dict[str, Callable[[RandomSource], NDArray[np.float64]]] = {
     "discrete Laplace": lambda source: hush.discrete_laplace(source, 20.0, SIZE),
     "discrete Gaussian": lambda source: hush.discrete_gaussian(source, 20.0, SIZE),
     "floored Laplace": lambda source: hush.floored_laplace(source, 2.0**40, SIZE),

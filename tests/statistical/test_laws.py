@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import kstest, norm
 
 from hush import randomness as hush
-from hush.randomness import Source, TestSource
+from hush.randomness import RandomSource, TestSource
 from statistical import laws
 from statistical.budget import COMPARISONS, THRESHOLD
 from statistical.budget import test_budget as test_budget
@@ -26,27 +26,27 @@ Noise = NDArray[Any]
 FEW = 8  # what the samplers draw one by one
 
 
-def in_one(sampler: Callable[[Source, float, int], Noise]) -> Callable[[Source, float, int], Noise]:
+def in_one(sampler: Callable[[RandomSource, float, int], Noise]) -> Callable[[RandomSource, float, int], Noise]:
     return sampler
 
 
-def by_eight(sampler: Callable[[Source, float, int], Noise]) -> Callable[[Source, float, int], Noise]:
+def by_eight(sampler: Callable[[RandomSource, float, int], Noise]) -> Callable[[RandomSource, float, int], Noise]:
     """Draw as often as it takes, few values at a time: the path without NumPy."""
     return lambda source, scale, size: np.concatenate([sampler(source, scale, FEW) for _ in range(size // FEW)])
 
 
-def cauchy(source: Source, scale: float, size: int) -> Noise:
+def cauchy(source: RandomSource, scale: float, size: int) -> Noise:
     return np.array([hush.floored_cauchy(source, Fraction(scale)) for _ in range(size)], dtype=np.float64)
 
 
-def uniform(source: Source, scale: float, size: int) -> Noise:
+def uniform(source: RandomSource, scale: float, size: int) -> Noise:
     return hush.uniform_below(source, round(scale), size)
 
 
 @dataclass(frozen=True)
 class Case:
     name: str
-    draw: Callable[[Source, float, int], Noise]
+    draw: Callable[[RandomSource, float, int], Noise]
     law: laws.Law
     scale: float
     size: int

@@ -16,7 +16,7 @@ import pytest
 import hush.statistics as hs
 from black_box.certainty import refuted
 from hush.audit.testers import Batched
-from hush.randomness import Source, TestSource
+from hush.randomness import RandomSource, TestSource
 from hush.statistics import NoisePlan, bounding
 from hush.statistics.noise import selection as selection
 
@@ -30,12 +30,12 @@ MINE = [(9, key, value) for key in range(KEYS) for value in (5.0, 1e300, float("
 def run(function: Callable[..., Any], *, private: bool = False, **settings: Any) -> Batched:
     """Ask once for many copies of the rows, each with its own users and groups: independent repetitions."""
 
-    def draw(rows: Any, source: Source, count: int) -> Any:
-        users, groups, values = (np.array([row[place] for row in rows]) for place in range(3))
+    def draw(rows: Any, source: RandomSource, count: int) -> Any:
+        units, groups, values = (np.array([row[place] for row in rows]) for place in range(3))
         copies = np.arange(count)[:, None]
         result = function(
             np.tile(values, count),
-            users=(copies * 10 + users).ravel(),
+            units=(copies * 10 + units).ravel(),
             groups=(copies * KEYS + groups).ravel(),
             keys=None if private else range(count * KEYS),
             epsilon=EPSILON,
@@ -51,11 +51,11 @@ def run(function: Callable[..., Any], *, private: bool = False, **settings: Any)
 
 
 MECHANISMS = {
-    "count": (run(hs.count, max_per_user=2, max_groups=2), 0.0),
-    "sum of totals": (run(hs.sum, total_bounds=(0, 2), max_groups=2), 0.0),
-    "mean": (run(hs.mean, bounds=(0, 2), max_groups=1), 0.0),
-    "private groups": (run(hs.count, private=True, delta=DELTA, noise=hs.Laplace(), max_groups=2), DELTA),
-    "thresholds": (run(hs.count, private=True, delta=DELTA, selection=hs.LaplaceThreshold(), max_groups=1), DELTA),
+    "count": (run(hs.count, rows_per_unit=2, groups_per_unit=2), 0.0),
+    "sum of totals": (run(hs.sum, total_bounds=(0, 2), groups_per_unit=2), 0.0),
+    "mean": (run(hs.mean, bounds=(0, 2), groups_per_unit=1), 0.0),
+    "private groups": (run(hs.count, private=True, delta=DELTA, noise=hs.LaplaceNoise(), groups_per_unit=2), DELTA),
+    "thresholds": (run(hs.count, private=True, delta=DELTA, selection=hs.LaplaceThreshold(), groups_per_unit=1), DELTA),
 }
 
 
@@ -88,7 +88,7 @@ def test_groups_told_without_a_threshold() -> None:
 def test_too_little_noise() -> None:
     original = NoisePlan._draw
 
-    def thirtieth(plan: Any, block: Any, scale: float, size: int, source: Source) -> Any:
+    def thirtieth(plan: Any, block: Any, scale: float, size: int, source: RandomSource) -> Any:
         return original(plan, block, scale / 30, size, source)
 
     with mock.patch.object(NoisePlan, "_draw", thirtieth):

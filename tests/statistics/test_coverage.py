@@ -24,8 +24,8 @@ VALUES = np.clip(RNG.gamma(2.0, 12.0, GROUPS * EACH), 0, 100)
 LABELS = np.repeat(np.arange(GROUPS), EACH)
 USERS = np.arange(GROUPS * EACH)
 BOUNDS = (0.0, 100.0)
-ASKED = {"users": USERS, "groups": LABELS, "keys": range(GROUPS), "confidence": 0.9}
-NOISES = {"laplace": {"epsilon": 0.8}, "gaussian": {"epsilon": 0.8, "delta": 1e-5, "noise": hs.Gaussian()}}
+ASKED = {"units": USERS, "groups": LABELS, "keys": range(GROUPS), "confidence": 0.9}
+NOISES = {"laplace": {"epsilon": 0.8}, "gaussian": {"epsilon": 0.8, "delta": 1e-5, "noise": hs.GaussianNoise()}}
 EACH_NOISE = pytest.mark.parametrize("noise", NOISES)
 
 
@@ -72,7 +72,7 @@ def test_everything_from_one_release(noise: str) -> None:
 
 def about_tables(noise: str, name: str) -> dict[str, tuple[Any, Any]]:
     """Return counts of other kinds, each with the truth: 600 cells, of users with one row."""
-    asked = {"users": USERS, "confidence": 0.9, **NOISES[noise], "source": TestSource(f"{noise} {name}")}
+    asked = {"units": USERS, "confidence": 0.9, **NOISES[noise], "source": TestSource(f"{noise} {name}")}
     edges = np.linspace(0, 100, GROUPS + 1)
     first, second = LABELS // 20, LABELS % 20
     return {
@@ -101,8 +101,8 @@ def test_other_counts(noise: str, name: str) -> None:
 @EACH_NOISE
 def test_groups_that_are_chosen_and_users_in_several(noise: str) -> None:
     """Choosing groups has noise of its own, and noise is for as many rows and groups of a user as are allowed."""
-    users = USERS // 6  # six rows, in up to two groups
-    asked = {"users": users, "groups": LABELS, "confidence": 0.9, "max_groups": 2, "max_per_user": 6}
+    units = USERS // 6  # six rows, in up to two groups
+    asked = {"units": units, "groups": LABELS, "confidence": 0.9, "groups_per_unit": 2, "rows_per_unit": 6}
     budget = {**NOISES[noise], "epsilon": 6.0, "delta": 1e-3}
     result = hs.sum(VALUES, bounds=BOUNDS, **asked, **budget, source=TestSource(f"chosen {noise}"))
     told = np.array(result.keys)
@@ -115,7 +115,7 @@ def test_the_accuracy_of_the_most_frequent_key() -> None:
     rows = np.repeat(keys, 40 + np.arange(12))
     runs, good = 300, 0
     for run in range(runs):
-        asked = {"users": range(len(rows)), "keys": keys, "epsilon": 0.5, "confidence": 0.9}
+        asked = {"units": range(len(rows)), "keys": keys, "epsilon": 0.5, "confidence": 0.9}
         found = hs.top_k(rows, 1, **asked, source=TestSource(f"most {run}"))
         good += 40 + found.keys[0] >= 51 - found.accuracy
     assert enough(good, runs)
@@ -129,7 +129,7 @@ def test_quantiles(noise: str, level: float) -> None:
     rank = max(int(np.ceil(level * len(values))), 1) - 1
     hits = 0
     for run in range(runs):
-        asked = {"users": range(400), "bounds": BOUNDS, "confidence": 0.9, **NOISES[noise]}
+        asked = {"units": range(400), "bounds": BOUNDS, "confidence": 0.9, **NOISES[noise]}
         result = hs.quantiles(values, [level], **asked, source=TestSource(f"{noise} {level} {run}"))
         hits += int(result.low[0] <= np.clip(values[rank], *BOUNDS) <= result.high[0])
         assert result.low[0] <= result.value[0] <= result.high[0]
@@ -138,7 +138,7 @@ def test_quantiles(noise: str, level: float) -> None:
 
 def test_an_interval_of_a_median_is_no_wider_than_it_needs_to_be() -> None:
     values = np.linspace(0, 100, 20_001)
-    result = hs.median(values, users=np.arange(20_001), bounds=BOUNDS, epsilon=1.0, source=TestSource(1))
+    result = hs.median(values, units=np.arange(20_001), bounds=BOUNDS, epsilon=1.0, source=TestSource(1))
     assert result.high - result.low < 2.0
     assert abs(result.value - 50) < 1.0
 
@@ -146,7 +146,7 @@ def test_an_interval_of_a_median_is_no_wider_than_it_needs_to_be() -> None:
 @pytest.mark.parametrize("settings", [{"epsilon": 1.0}, {"epsilon": 1.0, "delta": 1e-6}], ids=["laplace", "gaussian"])
 def test_vectors(settings: dict[str, float]) -> None:
     vectors = RNG.uniform(-0.25, 0.3, (3_000, 2))  # within both norms
-    asked = {"users": range(3_000), "dimension": 2, "clip_norm": 1.0, "confidence": 0.9, **settings}
+    asked = {"units": range(3_000), "dimension": 2, "clip_norm": 1.0, "confidence": 0.9, **settings}
     hits = [0, 0]
     for run in range(80):
         matrix = hs.covariance(vectors, **asked, source=TestSource(f"{run} {settings}"))

@@ -22,10 +22,10 @@ KINDS = [hs.TruncatedGeometric(), hs.LaplaceThreshold(), hs.GaussianThreshold()]
     ("epsilon", "delta", "groups"), [(1.0, 1e-5, 1), (0.1, 1e-3, 3), (3.0, 1e-9, 10), (8.0, 0.1, 2)]
 )
 def test_probabilities_are_private_and_as_large_as_can_be(epsilon: float, delta: float, groups: int) -> None:
-    plan = hs.TruncatedGeometric().plan(max_groups=groups, epsilon=epsilon, delta=delta)
+    plan = hs.TruncatedGeometric().plan(groups_per_unit=groups, epsilon=epsilon, delta=delta)
     assert isinstance(plan, selection._Probabilities)
-    users = np.arange(0, int(4 * groups / epsilon * math.log(1 / delta)) + 100)
-    chance = plan.probability(users)
+    units = np.arange(0, int(4 * groups / epsilon * math.log(1 / delta)) + 100)
+    chance = plan.probability(units)
     each, part = -math.expm1(math.log1p(-delta) / groups), epsilon / groups
     before, after = chance[:-1], chance[1:]
     grows = np.minimum(math.exp(part) * before + each, 1 - math.exp(-part) * (1 - before - each))
@@ -40,7 +40,7 @@ def test_probabilities_are_private_and_as_large_as_can_be(epsilon: float, delta:
 
 def test_a_known_value() -> None:
     # Desfontaines et al. 2022: the first user of a group shows it with probability delta.
-    plan = hs.TruncatedGeometric().plan(max_groups=1, epsilon=1.0, delta=1e-5)
+    plan = hs.TruncatedGeometric().plan(groups_per_unit=1, epsilon=1.0, delta=1e-5)
     assert isinstance(plan, selection._Probabilities)
     assert plan.probability(np.array([1]))[0] == pytest.approx(1e-5, rel=5e-5)
     assert plan.probability(np.array([2]))[0] == pytest.approx(1e-5 * (math.e + 1), rel=5e-5)
@@ -49,7 +49,7 @@ def test_a_known_value() -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
 def test_a_group_of_one_user_is_told_with_delta_at_most(kind: hs.Selection) -> None:
     delta, groups, trials = 0.02, 2, 100_000
-    plan = kind.plan(max_groups=groups, epsilon=1.0, delta=delta)
+    plan = kind.plan(groups_per_unit=groups, epsilon=1.0, delta=delta)
     told = int(plan.choose(np.ones(trials, dtype=np.int64), TestSource(1)).sum())
     part = 0.5 if isinstance(kind, hs.GaussianThreshold) else 1.0
     each = -math.expm1(math.log1p(-delta * part) / groups)
@@ -61,17 +61,17 @@ def test_a_group_of_one_user_is_told_with_delta_at_most(kind: hs.Selection) -> N
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
 def test_the_event_stays_within_the_budget(kind: hs.Selection) -> None:
-    plan = kind.plan(max_groups=3, epsilon=0.5, delta=1e-6)
+    plan = kind.plan(groups_per_unit=3, epsilon=0.5, delta=1e-6)
     assert PldAccountant().compose(plan.event).epsilon(1e-6) <= 0.5 * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
 def test_groups_of_many_users_are_told_others_are_not(kind: hs.Selection) -> None:
     groups = ["large"] * 500 + ["small"] * 3 + [f"lone {place}" for place in range(50)]
-    users = [*range(500), *range(3), *range(50)]
-    asked = {"users": users, "groups": groups, "selection": kind, "epsilon": 1.0, "delta": 1e-9, "max_groups": 2}
-    result = hs.count(users, **asked, source=TestSource(4))
-    # False alarms: of 50 lone users, each is told with 1e-9 at most; three together with a few times that.
+    units = [*range(500), *range(3), *range(50)]
+    asked = {"units": units, "groups": groups, "selection": kind, "epsilon": 1.0, "delta": 1e-9, "groups_per_unit": 2}
+    result = hs.count(units, **asked, source=TestSource(4))
+    # False alarms: of 50 lone units, each is told with 1e-9 at most; three together with a few times that.
     assert result.keys == ("large",)
     assert abs(result["large"].value - 500) < 120
     assert PldAccountant(unit=Unit.user()).compose(result.event).epsilon(1e-9) <= 1.0 + 1e-6
@@ -81,13 +81,13 @@ def test_groups_of_many_users_are_told_others_are_not(kind: hs.Selection) -> Non
 
 def test_the_optimal_selection_tells_more_groups() -> None:
     sizes = np.repeat(np.arange(1, 60), 200)
-    told = [kind.plan(max_groups=1, epsilon=1.0, delta=1e-6).choose(sizes, TestSource(5)).sum() for kind in KINDS]
+    told = [kind.plan(groups_per_unit=1, epsilon=1.0, delta=1e-6).choose(sizes, TestSource(5)).sum() for kind in KINDS]
     assert told[0] > max(told[1:])
 
 
 def test_a_user_in_many_groups_shows_few_of_them() -> None:
-    groups, users = [f"mine {place}" for place in range(1000)], [1] * 1000
+    groups, units = [f"mine {place}" for place in range(1000)], [1] * 1000
     kept = mock.Mock(side_effect=lambda num_users, source: num_users > 0)
-    with mock.patch.object(selection._Probabilities, "choose", lambda plan, users, source: kept(users, source)):
-        result = hs.count(users, users=users, groups=groups, max_groups=3, epsilon=1.0, delta=1e-6)
+    with mock.patch.object(selection._Probabilities, "choose", lambda plan, units, source: kept(units, source)):
+        result = hs.count(units, units=units, groups=groups, groups_per_unit=3, epsilon=1.0, delta=1e-6)
     assert len(result.keys or ()) == 3

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import hush.statistics as hs
 from hush.mechanisms import ExponentialMechanism, OneShotTopK
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.statistics import bounding, question
 from statistics_exact import NoChoice, exact, excess
 
@@ -28,8 +28,8 @@ labels = st.sampled_from([*KEYS, *KEYS, "new", 1, 1.0, True, None, math.nan, ("t
 Row = tuple[Any, Any, Any, Any]  # user, group, number, second number
 
 
-def rows_of(users: list[Any], most: int) -> st.SearchStrategy[list[Row]]:
-    return st.lists(st.tuples(st.sampled_from(users), labels, numbers, numbers), max_size=most)
+def rows_of(units: list[Any], most: int) -> st.SearchStrategy[list[Row]]:
+    return st.lists(st.tuples(st.sampled_from(units), labels, numbers, numbers), max_size=most)
 
 
 def columns(rows: list[Row]) -> tuple[list[Any], list[Any], list[Any], list[list[Any]]]:
@@ -42,57 +42,57 @@ def columns(rows: list[Row]) -> tuple[list[Any], list[Any], list[Any], list[list
 
 
 def numeric(function: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-    def ask(rows: list[Row], source: Source, groups: dict[str, Any]) -> Any:
-        users, labels, values, _ = columns(rows)
+    def ask(rows: list[Row], source: RandomSource, groups: dict[str, Any]) -> Any:
+        units, labels, values, _ = columns(rows)
         grouping = {"groups": labels, **groups} if groups else {}
-        return function(values, users=users, source=source, **grouping, **settings)
+        return function(values, units=units, source=source, **grouping, **settings)
 
     return ask
 
 
 def vector(function: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-    def ask(rows: list[Row], source: Source, groups: dict[str, Any]) -> Any:
-        users, _, _, vectors = columns(rows)
-        return function(vectors, users=users, dimension=2, clip_norm=1.5, source=source, **settings)
+    def ask(rows: list[Row], source: RandomSource, groups: dict[str, Any]) -> Any:
+        units, _, _, vectors = columns(rows)
+        return function(vectors, units=units, dimension=2, clip_norm=1.5, source=source, **settings)
 
     return ask
 
 
-def table(rows: list[Row], source: Source, groups: dict[str, Any]) -> Any:
-    users, labels, values, _ = columns(rows)
+def table(rows: list[Row], source: RandomSource, groups: dict[str, Any]) -> Any:
+    units, labels, values, _ = columns(rows)
     result = hs.contingency_table(
-        [labels, values], [KEYS, [0, 1, 2]], users=users, max_cells=3, max_per_user=2, epsilon=1.0, source=source
+        [labels, values], [KEYS, [0, 1, 2]], units=units, max_cells=3, rows_per_unit=2, epsilon=1.0, source=source
     )
     return result
 
 
-LAPLACE, GAUSSIAN = {"epsilon": 0.7}, {"epsilon": 0.7, "delta": 1e-6, "noise": hs.Gaussian()}
+LAPLACE, GAUSSIAN = {"epsilon": 0.7}, {"epsilon": 0.7, "delta": 1e-6, "noise": hs.GaussianNoise()}
 GROUPED = {
-    "count": numeric(hs.count, **LAPLACE, max_per_user=2),
-    "count, Gaussian": numeric(hs.count, **GAUSSIAN, max_per_user=2),
-    "distinct": numeric(hs.distinct_count, **LAPLACE, max_per_user=2),
-    "sum": numeric(hs.sum, **LAPLACE, bounds=(-1, 2), max_per_user=3),
+    "count": numeric(hs.count, **LAPLACE, rows_per_unit=2),
+    "count, Gaussian": numeric(hs.count, **GAUSSIAN, rows_per_unit=2),
+    "distinct": numeric(hs.distinct_count, **LAPLACE, rows_per_unit=2),
+    "sum": numeric(hs.sum, **LAPLACE, bounds=(-1, 2), rows_per_unit=3),
     "sum, Gaussian": numeric(hs.sum, **GAUSSIAN, bounds=(1, 2)),
     "sum of totals": numeric(hs.sum, **LAPLACE, total_bounds=(-1, 2)),
     "sum of totals away from 0, Gaussian": numeric(hs.sum, **GAUSSIAN, total_bounds=(2, 2.5)),
-    "mean": numeric(hs.mean, **LAPLACE, bounds=(-1, 2), max_per_user=2),
+    "mean": numeric(hs.mean, **LAPLACE, bounds=(-1, 2), rows_per_unit=2),
     "mean, Gaussian": numeric(hs.mean, **GAUSSIAN, bounds=(-1, 2)),
-    "variance": numeric(hs.variance, **LAPLACE, bounds=(-1, 2), max_per_user=2),
+    "variance": numeric(hs.variance, **LAPLACE, bounds=(-1, 2), rows_per_unit=2),
     "variance, Gaussian": numeric(hs.variance, **GAUSSIAN, bounds=(-1, 2)),
     "describe": numeric(hs.describe, **LAPLACE, bounds=(0, 1e-150)),
 }
 UNGROUPED = {
-    "histogram": numeric(hs.histogram, **LAPLACE, edges=[-2, 0, 0.5, 1, math.inf], max_bins=2, max_per_user=2),
+    "histogram": numeric(hs.histogram, **LAPLACE, edges=[-2, 0, 0.5, 1, math.inf], max_bins=2, rows_per_unit=2),
     "table": table,
-    "quantiles": numeric(hs.quantiles, **LAPLACE, levels=[0.5], bounds=(-1, 2), max_per_user=2),
+    "quantiles": numeric(hs.quantiles, **LAPLACE, levels=[0.5], bounds=(-1, 2), rows_per_unit=2),
     "quantiles, Gaussian": numeric(hs.quantiles, **GAUSSIAN, levels=[0.5], bounds=(-1, 2)),
-    "bounds": numeric(hs.approximate_bounds, **LAPLACE, max_per_user=2),
-    "vector mean": vector(hs.vector_mean, epsilon=0.7, max_per_user=2),
+    "bounds": numeric(hs.approximate_bounds, **LAPLACE, rows_per_unit=2),
+    "vector mean": vector(hs.vector_mean, epsilon=0.7, rows_per_unit=2),
     "vector mean, Gaussian": vector(hs.vector_mean, epsilon=0.7, delta=1e-6),
     "covariance": vector(hs.covariance, epsilon=0.7),
-    "covariance, Gaussian": vector(hs.covariance, epsilon=0.7, delta=1e-6, max_per_user=3),
+    "covariance, Gaussian": vector(hs.covariance, epsilon=0.7, delta=1e-6, rows_per_unit=3),
 }
-PUBLIC, PRIVATE = {"keys": KEYS, "max_groups": 2}, {"max_groups": 2}
+PUBLIC, PRIVATE = {"keys": KEYS, "groups_per_unit": 2}, {"groups_per_unit": 2}
 
 
 def measured(ask: Callable[..., Any], others: list[Row], mine: list[Row], groups: dict[str, Any]) -> float:
@@ -120,7 +120,7 @@ def test_public_groups(name: str, others: list[Row], mine: list[Row]) -> None:
 @settings(max_examples=8)
 @neighbours
 def test_private_groups(name: str, others: list[Row], mine: list[Row]) -> None:
-    slack = {} if "Gaussian" in name else {"delta": 1e-6, "noise": hs.Laplace()}
+    slack = {} if "Gaussian" in name else {"delta": 1e-6, "noise": hs.LaplaceNoise()}
     assert measured(GROUPED[name], others, mine, {**PRIVATE, **slack}) <= 1e-12
 
 
@@ -147,8 +147,8 @@ def test_sensitivities_are_tight(name: str) -> None:
     assert measured(GROUPED[name], CROWD, HEAVY, PUBLIC) >= -1e-6
 
 
-def unbounded_groups(*arguments: Any, max_groups: int, **settings: Any) -> Any:
-    return bounding.bounded(*arguments, max_groups=1 << 30, **settings)
+def unbounded_groups(*arguments: Any, groups_per_unit: int, **settings: Any) -> Any:
+    return bounding.bounded(*arguments, groups_per_unit=1 << 30, **settings)
 
 
 def clamped_before(kept: Any, weights: Any, limits: Any = None) -> Any:
@@ -176,8 +176,8 @@ def test_a_twin_that_clamps_rows_instead_of_totals_is_caught(name: str) -> None:
 
 
 def test_a_twin_that_keeps_all_rows_is_caught() -> None:
-    def all_rows(*arguments: Any, max_rows: Any, **settings: Any) -> Any:
-        return bounding.bounded(*arguments, max_rows=None, **settings)
+    def all_rows(*arguments: Any, rows_per_unit: Any, **settings: Any) -> Any:
+        return bounding.bounded(*arguments, rows_per_unit=None, **settings)
 
     with mock.patch.object(question, "bounded", all_rows):
         assert measured(GROUPED["mean"], CROWD, HEAVY, PUBLIC) > 1
@@ -186,7 +186,7 @@ def test_a_twin_that_keeps_all_rows_is_caught() -> None:
 def test_float_sums_would_move_further() -> None:
     def sums(number: int) -> tuple[Fraction, int]:
         values = [0.1] * number
-        total = exact(lambda source: hs.sum(values, users=range(number), bounds=(0, 0.1), epsilon=1.0, source=source))
+        total = exact(lambda source: hs.sum(values, units=range(number), bounds=(0, 0.1), epsilon=1.0, source=source))
         return Fraction(sum(values)), int(next(iter(total.totals.values()))[0])
 
     found = [sums(number) for number in range(1, 60)]
@@ -208,9 +208,11 @@ def test_scores_of_choices_move_by_their_sensitivity(others: list[Row], mine: li
 
     with mock.patch.object(ExponentialMechanism, "release", record), mock.patch.object(OneShotTopK, "release", record):
         for rows in (others, [*others, *mine]):
-            users, labels, values, _ = columns(rows)
-            hs.top_k(labels, 2, users=users, keys=KEYS, epsilon=1.0, source=NoChoice(0))
-            hs.median(values, users=users, bounds=(-1, 2), method=hs.Exponential(), epsilon=1.0, source=NoChoice(0))
+            units, labels, values, _ = columns(rows)
+            hs.top_k(labels, 2, units=units, keys=KEYS, epsilon=1.0, source=NoChoice(0))
+            hs.median(
+                values, units=units, bounds=(-1, 2), method=hs.ExponentialQuantile(), epsilon=1.0, source=NoChoice(0)
+            )
     (top, first), (median, middle), (_, second), (_, other_middle) = seen
     assert ((second - first >= 0) & (second - first <= top.sensitivity)).all()
     assert top.monotone

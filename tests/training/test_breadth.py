@@ -31,18 +31,18 @@ from hush.training import (
     Banded,
     BufferedToeplitz,
     CyclicPoisson,
-    Exponential,
+    ExponentialCurve,
     FixedSize,
     Flat,
     Full,
     Global,
     InOrder,
-    Linear,
+    LinearCurve,
     Microbatches,
     Normalized,
     PerExample,
     PerLayer,
-    Piecewise,
+    PiecewiseCurve,
     Poisson,
     PrivateTraining,
     Projected,
@@ -77,8 +77,8 @@ CLIPPINGS = [
 UNITS = ["example", "users", "groups", "windows"]
 MORE: list[dict[str, Any]] = [
     {},
-    {"schedule": Schedule(noise_multiplier=Linear(1.0, 2.0, 3), clip_norm=Exponential(1.0, 0.5, 3))},
-    {"schedule": Schedule(batch_size=Piecewise({0: 1.0, 1: 2.0}))},
+    {"schedule": Schedule(noise_multiplier=LinearCurve(1.0, 2.0, 3), clip_norm=ExponentialCurve(1.0, 0.5, 3))},
+    {"schedule": Schedule(batch_size=PiecewiseCurve({0: 1.0, 1: 2.0}))},
     {"correlated": Banded(bands=3)},
     {"correlated": BufferedToeplitz(buffers=2)},
 ]
@@ -95,8 +95,8 @@ def model() -> nn.Module:
 def unit(kind: str) -> Any:
     return {
         "example": None,
-        "users": Users(IDS, max_examples=4),
-        "groups": UserGroups(IDS, max_examples=4),
+        "users": Users(IDS, rows_per_unit=4),
+        "groups": UserGroups(IDS, rows_per_unit=4),
         "windows": Users(IDS // 2, 4, np.arange(COUNT) * 900.0, timedelta(hours=1)),
     }[kind]
 
@@ -244,7 +244,7 @@ def test_a_broken_twin_of_microbatches_is_caught() -> None:
 
 def test_a_users_gradient_is_the_clipped_sum_of_its_examples() -> None:
     x, y = data()
-    found, _, divisor = sums(run(x, y, sampling=Full(), clip_norm=0.3, unit=Users(IDS, max_examples=4)))[0]
+    found, _, divisor = sums(run(x, y, sampling=Full(), clip_norm=0.3, unit=Users(IDS, rows_per_unit=4)))[0]
     network = model()
     total = torch.zeros_like(found)
     for user in range(10):
@@ -316,7 +316,7 @@ def test_no_user_has_more_examples_than_the_bound() -> None:
     x, y = data()
     ids = np.zeros(COUNT, dtype=int)
     ids[30:] = np.arange(1, 11)
-    private = run(x, y, unit=Users(ids, max_examples=3), sampling=Full(), num_steps=20)
+    private = run(x, y, unit=Users(ids, rows_per_unit=3), sampling=Full(), num_steps=20)
     seen = set()
     for step in range(20):
         for batch in private._batches(step):
@@ -325,7 +325,7 @@ def test_no_user_has_more_examples_than_the_bound() -> None:
             seen |= set(own[own < 30].tolist())
     # Fifteen of thirty are never among three once in 1 / (C(30, 15) (C(15, 3) / C(30, 3))^20) = 6e10 times.
     assert len(seen) > 15, "drawn afresh in every step"
-    groups = run(x, y, unit=UserGroups(ids, max_examples=3), sampling=Full(), num_steps=20)
+    groups = run(x, y, unit=UserGroups(ids, rows_per_unit=3), sampling=Full(), num_steps=20)
     assert groups.plan.num_units == 13
     kept = {tuple(batch.indices[batch.real].tolist()) for step in range(20) for batch in groups._batches(step)}
     assert len(kept) == 1, "the same ones all along"
@@ -349,12 +349,12 @@ def test_two_ways_to_protect_users_are_compared_with_numbers() -> None:
 def test_schedules_are_accounted_for_step_by_step() -> None:
     x, y = data()
     plain = run(x, y, batch_size=8, num_steps=4).plan
-    curve = Piecewise({0: 1.0, 2: 0.5})
+    curve = PiecewiseCurve({0: 1.0, 2: 0.5})
     less = run(x, y, batch_size=8, num_steps=4, schedule=Schedule(noise_multiplier=curve)).plan
     assert [less.setting(step) for step in range(4)] == [(2.0, 8), (2.0, 8), (1.0, 8), (1.0, 8)]
     assert less.guarantee(2).epsilon == pytest.approx(plain.guarantee(2).epsilon)
     assert less.guarantee().epsilon > 1.5 * plain.guarantee().epsilon
-    clips = run(x, y, batch_size=8, num_steps=4, schedule=Schedule(clip_norm=Exponential(1.0, 0.01, 3))).plan
+    clips = run(x, y, batch_size=8, num_steps=4, schedule=Schedule(clip_norm=ExponentialCurve(1.0, 0.01, 3))).plan
     assert clips.guarantee().epsilon == plain.guarantee().epsilon, "noise moves with the clip norm"
     target = run(
         x, y, batch_size=8, num_steps=4, schedule=Schedule(noise_multiplier=curve), noise_multiplier=None, epsilon=1.0

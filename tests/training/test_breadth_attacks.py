@@ -25,9 +25,9 @@ from hush.training import (
     FixedSize,
     Full,
     InOrder,
-    Linear,
+    LinearCurve,
     MovingAverage,
-    Piecewise,
+    PiecewiseCurve,
     Poisson,
     Projected,
     Schedule,
@@ -76,7 +76,7 @@ def test_noise_of_a_count_can_be_chosen_with_an_epsilon() -> None:
     assert private.plan.clipping == Adaptive(count_noise=5.0)
     assert 1.99 < private.plan.guarantee().epsilon <= 2.0
     with pytest.raises(InvalidArgument, match="^count_noise"):
-        run(clipping=Adaptive(count_noise=1.0), schedule=Schedule(noise_multiplier=Piecewise({0: 1.0, 2: 3.0})))
+        run(clipping=Adaptive(count_noise=1.0), schedule=Schedule(noise_multiplier=PiecewiseCurve({0: 1.0, 2: 3.0})))
 
 
 class Named(Dataset[dict[str, Any]]):
@@ -175,12 +175,12 @@ def test_fixed_samples_are_uniform_and_quick() -> None:
 
 def test_users_with_few_examples_take_few_rows() -> None:
     x, y = data()
-    private = run((x, y), unit=Users(np.arange(COUNT), max_examples=50), batch_size=10, physical_batch_size=1000)
+    private = run((x, y), unit=Users(np.arange(COUNT), rows_per_unit=50), batch_size=10, physical_batch_size=1000)
     assert {len(batch.indices) for step in range(4) for batch in private._batches(step)} == {20}
 
 
 def test_ramps_have_few_stairs() -> None:
-    curve = Linear(1.0, 2.0, 1000)
+    curve = LinearCurve(1.0, 2.0, 1000)
     values = [curve.at(step) for step in range(1500)]
     assert len(set(values)) <= 65
     assert values == sorted(values)

@@ -29,7 +29,7 @@ from hush.training import (
     privatize,
 )
 from hush.training.noise.gaussian import gaussian
-from hush.training.per_example.engine import Engine
+from hush.training.per_example.engine import GradientEngine
 from training.models import BATCH, MODELS, losses
 
 WAYS: dict[str, Any] = {
@@ -52,7 +52,7 @@ def total(gradients: dict[str, Tensor]) -> Tensor:
     return torch.cat([each.double().flatten() for each in gradients.values()])
 
 
-def contribution(engine: Engine, x: Tensor, clipping: Clipping, one: int) -> tuple[Tensor, float]:
+def contribution(engine: GradientEngine, x: Tensor, clipping: Clipping, one: int) -> tuple[Tensor, float]:
     """Return an example's share of the sum, measured by leaving it out, and its norm before."""
     sums = []
     for weights in (torch.ones(BATCH), torch.arange(BATCH) != one):
@@ -67,7 +67,7 @@ def contribution(engine: Engine, x: Tensor, clipping: Clipping, one: int) -> tup
 def test_no_example_contributes_more_than_the_clip_norm(way: str, groups: str, name: str) -> None:
     torch.manual_seed(4)
     model, x = MODELS[name]()
-    engine = Engine(model)
+    engine = GradientEngine(model)
     for clip_norm in (0.05, 20.0):
         clipping = WAYS[way](clip_norm, GROUPS[groups])
         assert float(contribution(engine, x, clipping, 2)[0].norm()) <= clip_norm
@@ -91,7 +91,7 @@ def test_contributions_are_as_long_as_the_papers_say(way: str) -> None:
         for param in model.parameters():
             param.copy_(torch.sin(torch.arange(1.0, param.numel() + 1)).view_as(param))
     x = torch.cos(torch.arange(6.0 * BATCH)).view(BATCH, 6) * torch.tensor([1e-4, 0.1, 1.0, 3.0, 100.0]).unsqueeze(1)
-    engine = Engine(model)
+    engine = GradientEngine(model)
     for one, clip_norm in product(range(BATCH), (1.0, 3.0)):
         share, norm = contribution(engine, x, WAYS[way](clip_norm, Together()), one)
         assert float(share.norm()) == pytest.approx(expected(way, norm, clip_norm), rel=2e-3, abs=2e-3)
@@ -101,7 +101,7 @@ def test_groups_are_clipped_each_to_its_share() -> None:
     torch.manual_seed(6)
     model = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
     x = torch.randn(BATCH, 6) * 100
-    engine = Engine(model)
+    engine = GradientEngine(model)
     wanted = {
         PerLayer(): (math.sqrt(0.5), math.sqrt(0.5)),
         PerLayer(by_size=True): (math.sqrt(28 / 43), math.sqrt(15 / 43)),
@@ -123,7 +123,7 @@ def test_an_example_that_is_not_finite_contributes_nothing(way: str, groups: str
     model, x = MODELS["transformer"]()
     factors = torch.ones(BATCH)
     factors[1] = torch.nan
-    engine = Engine(model)
+    engine = GradientEngine(model)
     sums = []
     for one in (factors, torch.ones(BATCH)):
         with engine.batch(BATCH):
@@ -267,4 +267,4 @@ class Generous(Flat):
 def test_broken_twins_are_caught(clipping: Clipping) -> None:
     torch.manual_seed(4)
     model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))  # no layer's gradient is ever 0
-    assert float(contribution(Engine(model), torch.randn(BATCH, 6), clipping, 2)[0].norm()) > 0.0504
+    assert float(contribution(GradientEngine(model), torch.randn(BATCH, 6), clipping, 2)[0].norm()) > 0.0504

@@ -15,7 +15,7 @@ from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
 from hush.training import PrivateTraining, privatize
 from hush.training.per_example import autograd
-from hush.training.per_example.engine import Engine
+from hush.training.per_example.engine import GradientEngine
 from hush.training.plan.clipping import Flat
 from training.models import BATCH, MODELS, losses
 
@@ -27,7 +27,7 @@ def compare(name: str, backend: str) -> None:
     torch._dynamo.reset()
     torch.manual_seed(3)
     model, x = MODELS[name]()
-    engine = Engine(model, backend=backend)
+    engine = GradientEngine(model, backend=backend)
     found = []
     for _ in range(2):
         with engine.batch(BATCH):

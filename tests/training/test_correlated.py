@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.linalg import toeplitz
 from scipy.stats import chi2, t
 
-from hush.accounting import Gaussian, PldAccountant, PoissonSampled, SelfComposed, calibrate_noise
+from hush.accounting import GaussianEvent, PldAccountant, PoissonSampledEvent, SelfComposedEvent, calibrate_noise
 from hush.errors import InvalidArgument, Unsupported
 from hush.training.noise.correlated import (
     Banded,
@@ -30,7 +30,14 @@ from hush.training.noise.correlated import (
     Separated,
     _recursion,
 )
-from hush.training.noise.factorisation import Objective, inverse, inverse_series, mean_error, sensitivity, square_root
+from hush.training.noise.factorisation import (
+    NoiseObjective,
+    inverse,
+    inverse_series,
+    mean_error,
+    sensitivity,
+    square_root,
+)
 from hush.training.noise.gaussian import gaussian
 from hush.training.noise.stream import NoiseStream
 from hush.training.plan.samplers import CyclicPoisson
@@ -145,7 +152,7 @@ def test_gradients_are_those_of_the_objective(window: int | None, pattern: tuple
         return start
 
     monkeypatch.setattr(factorisation_module, "_minimum", check)
-    objective = Objective(60, *pattern, 0.5)
+    objective = NoiseObjective(60, *pattern, 0.5)
     factorisation_module.optimal_buffers(3, objective, window)
     factorisation_module.optimal_bands(5, objective)
 
@@ -369,9 +376,9 @@ def test_fewer_steps_cost_no_more(num_steps: int) -> None:
 
 def test_one_band_is_private_gradient_descent() -> None:
     event = Banded(bands=1).event(2.0, PoissonTurns(num_parts=1, sampling_rate=0.1), 50)
-    assert isinstance(event, SelfComposed)
-    assert isinstance(event.event, PoissonSampled)
-    assert isinstance(event.event.event, Gaussian)
+    assert isinstance(event, SelfComposedEvent)
+    assert isinstance(event.event, PoissonSampledEvent)
+    assert isinstance(event.event.event, GaussianEvent)
     assert (event.count, event.event.sampling_rate) == (50, 0.1)
     assert event.event.event.noise_multiplier == pytest.approx(2, rel=1e-8)
 
@@ -429,7 +436,7 @@ def test_the_accountant_agrees_with_releases(name: str, participation: Participa
     means[0, steps] = 1.0
     low, high = simulated_delta(factor, means, np.ones(1), noise, epsilon)
     event = factor.event(noise, participation)
-    assert isinstance(event, Gaussian)
+    assert isinstance(event, GaussianEvent)
     claimed = PldAccountant().compose(event).delta(epsilon)
     exact = closed_form.gaussian(noise / float(np.linalg.norm(matrix(factor.column)[:, steps].sum(1))))(epsilon)
     assert exact <= claimed <= 1.001 * exact
@@ -493,7 +500,7 @@ def test_more_bands_than_parts_would_break_amplification() -> None:
     with pytest.raises(InvalidArgument, match="^num_parts=2"):
         factor.event(noise, turns)
     C = matrix(factor.column)[:, [0, 2]]
-    twin = SelfComposed(PoissonSampled(Gaussian(noise), rate), 2)
+    twin = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(noise), rate), 2)
     assert max(exact_delta(C.T @ C, rate, noise, epsilon)) > 1.01 * PldAccountant().compose(twin).delta(epsilon)
 
 

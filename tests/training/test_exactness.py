@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from hush.errors import Unsupported
 from hush.training import check, clipped_sum, looped_sum
-from hush.training.per_example.engine import Engine
+from hush.training.per_example.engine import GradientEngine
 from hush.training.plan.clipping import Flat
 from training.models import BATCH, MODELS, losses
 
@@ -50,7 +50,7 @@ def test_no_example_contributes_more_than_the_clip_norm(name: str) -> None:
     """Measured: the sum with and without an example, in single precision, as training does it."""
     torch.manual_seed(4)
     model, x = MODELS[name]()
-    engine = Engine(model)
+    engine = GradientEngine(model)
     for clip_norm in (0.01, 1.0):
         for left_out in range(BATCH):
             sums = []
@@ -68,7 +68,7 @@ def test_little_memory_gives_the_same(name: str) -> None:
     model, x = MODELS[name]()
     found = []
     for memory in (1, None):
-        engine = Engine(model, memory=memory)
+        engine = GradientEngine(model, memory=memory)
         with engine.batch(BATCH):
             engine.backward(losses(model, x))
             found.append(engine.clipped_sum(Flat(CLIP)))
@@ -97,7 +97,7 @@ def half_precision(kind: torch.dtype = torch.bfloat16) -> Iterator[None]:
 def test_mixed_precision_stays_within_the_clip_norm(name: str, kind: torch.dtype) -> None:
     torch.manual_seed(5)
     model, x = MODELS[name]()
-    engine = Engine(model)
+    engine = GradientEngine(model)
     with half_precision(kind):
         for one in range(BATCH):
             with engine.batch(BATCH):
@@ -124,7 +124,7 @@ def test_sums_of_many_do_not_round_further_than_the_clip_norm() -> None:
     torch.manual_seed(9)
     model = nn.Linear(30, 20)
     x = torch.randn(1, 30).expand(4000, -1).contiguous()
-    engine = Engine(model)
+    engine = GradientEngine(model)
     with half_precision():
         sums = []
         for weights in (torch.ones(4000), torch.arange(4000) != 17):
@@ -180,7 +180,7 @@ def test_masked_tokens_and_ignored_targets() -> None:
 def test_what_mixes_examples_is_refused_by_name(norm: nn.Module) -> None:
     model = nn.Sequential(nn.Linear(4, 4), norm, nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
     with pytest.raises(Unsupported, match=r"^1 \(.*2\.1 \(BatchNorm1d\).*replace_batchnorm"):
-        Engine(model)
+        GradientEngine(model)
 
 
 def test_thousands_of_parameters() -> None:

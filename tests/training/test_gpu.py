@@ -16,7 +16,7 @@ from hush.training import clipped_sum, looped_sum, privatize
 from hush.training.kernels.gram import gram
 from hush.training.loop.update import Updater
 from hush.training.noise.gaussian import gaussian
-from hush.training.per_example.engine import Engine
+from hush.training.per_example.engine import GradientEngine
 from hush.training.plan.clipping import Flat
 from training.models import BATCH, MODELS, losses
 
@@ -44,7 +44,7 @@ def test_compiled_steps_are_the_same_and_stay_within_the_clip_norm(name: str, ki
     torch.manual_seed(4)
     model, x = MODELS[name]()
     model, x = model.cuda(), x.cuda()
-    engines = Engine(model, backend="inductor")
+    engines = GradientEngine(model, backend="inductor")
     found = []
     for one in (0, 1, 2, 2):
         with engines.batch(BATCH):
@@ -163,7 +163,7 @@ def test_replayed_clipping_is_what_is_computed_step_by_step(name: str) -> None:
     torch.manual_seed(5)
     model, x = MODELS[name]()
     model, x = model.cuda(), x.cuda()
-    engine = Engine(model, backend="inductor")
+    engine = GradientEngine(model, backend="inductor")
     engine._graphed = True
     with engine.batch(BATCH):
         engine.backward(losses(model, x))

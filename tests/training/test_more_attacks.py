@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
 from hush.training import Flat, PrivateTraining, clipped_sum, privatize
-from hush.training.per_example.engine import Engine
+from hush.training.per_example.engine import GradientEngine
 
 TORCHS_OWN = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 SETTINGS: dict[str, Any] = {"delta": 1e-5, "noise_multiplier": 1.0, "num_steps": 3, "batch_size": 20}
@@ -182,7 +182,7 @@ class Switch(nn.Module):
         return getattr(self, self.use)(x)
 
 
-def sums_of(engine: Engine, losses: Any) -> dict[str, Tensor]:
+def sums_of(engine: GradientEngine, losses: Any) -> dict[str, Tensor]:
     with engine.batch(4):
         engine.backward(losses())
         return engine.clipped_sum(Flat(1.0)).gradients
@@ -192,7 +192,7 @@ def sums_of(engine: Engine, losses: Any) -> dict[str, Tensor]:
 def test_compiled_models_may_change_their_mind() -> None:
     torch._dynamo.reset()
     model, x = Switch(), torch.randn(4, 6)
-    engine = Engine(model, backend="aot_eager")
+    engine = GradientEngine(model, backend="aot_eager")
     for use in ("a", "a", "b", "b", "a"):
         model.use = use
         assert {name[0] for name in sums_of(engine, lambda: model(x).sum(1))} == {use}
@@ -204,8 +204,8 @@ def test_compiled_models_may_be_called_twice_on_other_shapes() -> None:
     torch.manual_seed(2)
     model = nn.Linear(6, 2)
     x, y = torch.randn(4, 6), [torch.randn(4, length, 6) for length in (3, 5, 3, 5)]
-    engine, plain = Engine(model, backend="aot_eager"), copy.deepcopy(model)
-    eager = Engine(plain)
+    engine, plain = GradientEngine(model, backend="aot_eager"), copy.deepcopy(model)
+    eager = GradientEngine(plain)
     for each in y:
         one, two = (
             sums_of(way, lambda m=own, z=each: m(z).sum((1, 2)) + m(x).sum(1))

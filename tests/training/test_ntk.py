@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported
 from hush.lab import ntk
-from hush.lab.tangent import Objective
+from hush.lab.tangent import TangentObjective
 from hush.training import Adaptive, Automatic, ByName, Clipping, Flat, Global, Normalized, PerLayer
-from hush.training.per_example.engine import Engine
+from hush.training.per_example.engine import GradientEngine
 from training.models import MODELS
 
 
@@ -173,7 +173,7 @@ def test_a_step_moves_outputs_as_the_kernel_says(name: str) -> None:
     model, x, y, loss = worst()
     clipping = TABLE[name][0]
     found = ntk.kernel(model, x, y, loss, clipping=clipping)
-    objective = Objective(model, x, y, loss)
+    objective = TangentObjective(model, x, y, loss)
     step = objective.mean_gradient(objective.params, clipping)
     after = objective.outputs({key: value - 0.1 * step[key] for key, value in objective.params.items()}, objective.x)
     moved = (after - objective.outputs(objective.params, objective.x)).flatten()
@@ -188,9 +188,9 @@ def test_gradients_are_the_engines(problem: Any, name: str) -> None:
     clipping: Any = TABLE[name][0]
     if isinstance(clipping.groups, ByName):
         clipping = type(clipping)(clipping.clip_norm, ByName({"": 1, "left": 1, "0.": 2}))
-    objective = Objective(model, x, y, loss)
+    objective = TangentObjective(model, x, y, loss)
     found = objective.mean_gradient(objective.params, clipping)
-    engine = Engine(model)
+    engine = GradientEngine(model)
     with engine.batch(len(x)):
         engine.backward(loss(model(x), y))
         expected = engine.clipped_sum(clipping).gradients

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hush.accounting import Gaussian
+from hush.accounting import GaussianEvent
 from hush.errors import InvalidArgument
 from hush.training.scattering import Scattering, features
 
@@ -336,7 +336,7 @@ def test_a_row_moves_the_mean_of_the_reproduction_by_its_share(reproduction: Mod
 def test_the_mean_of_the_reproduction_is_one_with_noise(reproduction: ModuleType) -> None:
     x = 0.5 + 0.1 * noise(2000, 900)
     mean, event = reproduction.private_mean(x, 4.0)
-    assert event.event == Gaussian(4.0)
+    assert event.event == GaussianEvent(4.0)
     error = (mean - x.mean(0)) * 2000 / 30  # on the sum of rows of norm 1: of standard deviation 4
     # False alarms: 3e-10 by the chi-squared law of 899 degrees of freedom, and 2e-9 for 6 deviations of the mean.
     assert 3.4 < error.std() < 4.6

@@ -22,7 +22,7 @@ import hush
 from hush.accounting import epsilon as accounted
 from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
-from hush.training import Flat, Plan, PrivateTraining, fit, privatize, replace_batchnorm
+from hush.training import Flat, PrivateTraining, TrainingPlan, fit, privatize, replace_batchnorm
 from hush.training.noise.gaussian import gaussian
 from hush.training.plan.loader import micro_batches
 from hush.training.plan.samplers import Poisson, poisson_sample
@@ -200,7 +200,7 @@ def test_dropping_is_paid_for(limit: int, delta: float) -> None:
             weight * stats.norm.pdf(grid, min(size, limit), noise) for size, weight in zip(sizes, weights, strict=True)
         )
 
-    plan = Plan(
+    plan = TrainingPlan(
         sampling=Poisson(1, limit),
         num_units=10,
         num_steps=1,

@@ -24,33 +24,33 @@ from torch import nn
 import hush
 from hush import training
 from hush.accounting import (
-    ApproximateDP,
-    Composed,
-    DiscreteGaussian,
+    ApproximateDPEvent,
+    ComposedEvent,
+    DiscreteGaussianEvent,
     Event,
-    Gaussian,
-    ParallelByIndex,
-    PoissonSampled,
-    RandomizedResponse,
+    GaussianEvent,
+    ParallelByIndexEvent,
+    PoissonSampledEvent,
+    RandomizedResponseEvent,
     RdpAccountant,
-    RepeatNegativeBinomial,
-    RepeatPoisson,
-    SelfComposed,
+    RepeatNegativeBinomialEvent,
+    RepeatPoissonEvent,
+    SelfComposedEvent,
 )
 from hush.errors import HushError, InvalidArgument, Unsupported
 from hush.guarantee import Relation, Unit
-from hush.randomness import Source, TestSource
+from hush.randomness import RandomSource, TestSource
 from hush.training import (
-    Answers,
     Candidate,
+    HeldOutAnswers,
     LogarithmicRepetitions,
     LogRange,
     NegativeBinomialRepetitions,
-    Plan,
     PoissonRepetitions,
     PrivateScore,
     PublicScore,
     Repetitions,
+    TrainingPlan,
     TuningPlan,
     UniformRange,
     plan_tuning,
@@ -85,7 +85,7 @@ def probabilities(law: Repetitions, most: int = 4000) -> np.ndarray:
 
 
 def gaussian(settings: dict[str, Any], noise: float) -> Event:
-    return Gaussian(noise)
+    return GaussianEvent(noise)
 
 
 def planned(law: Repetitions, space: Any = ({"way": 0},), score: Any = PUBLIC, **changes: Any) -> TuningPlan:
@@ -115,7 +115,7 @@ class TestTheNumberOfRuns:
     def test_means(self, law: Repetitions) -> None:
         expected = probabilities(law)
         assert expected @ np.arange(len(expected)) == pytest.approx(law.mean, rel=1e-6)
-        assert getattr(law.event(Gaussian(1.0)), "mean") == pytest.approx(law.mean, rel=1e-9)  # noqa: B009
+        assert getattr(law.event(GaussianEvent(1.0)), "mean") == pytest.approx(law.mean, rel=1e-9)  # noqa: B009
 
     @EACH_LAW
     def test_the_ends_of_the_uniform_variable(self, law: Repetitions) -> None:
@@ -133,7 +133,7 @@ class TestTheNumberOfRuns:
     def test_costs_are_the_published_ones(self) -> None:
         # Papernot & Steinke 2022 on a Gaussian run of sigma 2; 2.168 alone.
         def cost(law: Repetitions) -> float:
-            return RdpAccountant().compose(law.event(Gaussian(2.0))).epsilon(1e-5)
+            return RdpAccountant().compose(law.event(GaussianEvent(2.0))).epsilon(1e-5)
 
         assert cost(NegativeBinomialRepetitions(10.0)) == pytest.approx(4.320, abs=0.025)
         assert cost(NegativeBinomialRepetitions(100.0)) == pytest.approx(5.437, abs=0.025)
@@ -145,8 +145,8 @@ class TestTheNumberOfRuns:
     def test_numbers_of_the_docstrings(self) -> None:
         laws = (LogarithmicRepetitions(10.0), NegativeBinomialRepetitions(10.0), PoissonRepetitions(10.0))
         for noise in (1.0, 2.0, 32.0):
-            one = RdpAccountant().compose(Gaussian(noise)).epsilon(1e-5)
-            found = [RdpAccountant().compose(law.event(Gaussian(noise))).epsilon(1e-5) for law in laws]
+            one = RdpAccountant().compose(GaussianEvent(noise)).epsilon(1e-5)
+            found = [RdpAccountant().compose(law.event(GaussianEvent(noise))).epsilon(1e-5) for law in laws]
             assert all(1.55 < epsilon / one < 2.55 for epsilon in found)
             assert found == sorted(found)
             if noise == 2.0:
@@ -220,7 +220,7 @@ class FixedRepetitions(Repetitions):
     def event(self, run: Event) -> Event:
         return run
 
-    def draw(self, source: Source) -> int:
+    def draw(self, source: RandomSource) -> int:
         return round(self.mean)
 
     def _first(self) -> tuple[int, Decimal]:
@@ -234,13 +234,13 @@ class TestPrivacyIsExact:
     @EACH_LAW
     @pytest.mark.parametrize("delta", [1e-2, 1e-3, 1e-5])
     def test_small_searches_cost_no_more_than_is_claimed(self, law: Repetitions, delta: float) -> None:
-        claimed = REPLACED.compose(law.event(RandomizedResponse(BASE))).epsilon(delta)
+        claimed = REPLACED.compose(law.event(RandomizedResponseEvent(BASE))).epsilon(delta)
         assert exact_delta(probabilities(law), claimed) <= delta
         # It is not only that the claim is huge: half of it would be refuted.
         assert exact_delta(probabilities(law), 0.25 * claimed) > delta
 
     def test_the_twin_that_pays_for_one_run(self) -> None:
-        one = REPLACED.compose(RandomizedResponse(BASE)).epsilon(1e-3)
+        one = REPLACED.compose(RandomizedResponseEvent(BASE)).epsilon(1e-3)
         assert exact_delta(fixed(1), one) <= 1e-3
         assert exact_delta(fixed(8), one) > 0.05
         for law in LAWS.values():
@@ -250,7 +250,7 @@ class TestPrivacyIsExact:
         # A run is bad with probability 0.9, or for the neighbour 1 - 0.1 e^0.2: it is 0.2-DP. The best of exactly 40 is
         # bad with the 40th powers of them: further apart than is claimed for a random number with mean 40.
         bad = np.array([0.9, 1 - 0.1 * math.exp(0.2)])
-        claimed = RdpAccountant().compose(LogarithmicRepetitions(40.0).event(ApproximateDP(0.2))).epsilon(1e-3)
+        claimed = RdpAccountant().compose(LogarithmicRepetitions(40.0).event(ApproximateDPEvent(0.2))).epsilon(1e-3)
         of_fixed, of_random = (
             bad**40,
             [float(probabilities(LogarithmicRepetitions(40.0)) @ q ** np.arange(4000)) for q in bad],
@@ -265,10 +265,10 @@ class TestPrivacyIsExact:
             low, high = beta.ppf(ALARM, bad[0], count - bad[0] + 1), beta.ppf(1 - ALARM, bad[1] + 1, count - bad[1])
             return math.log((low - 1e-3) / high)
 
-        one, law = REPLACED.compose(RandomizedResponse(BASE)), LAWS["negative-binomial"]
+        one, law = REPLACED.compose(RandomizedResponseEvent(BASE)), LAWS["negative-binomial"]
         # It states what one run costs. That is not refuted once in 5e7 times.
         assert proven(FixedRepetitions(4.0)) > one.epsilon(1e-3)
-        assert proven(law) <= REPLACED.compose(law.event(RandomizedResponse(BASE))).epsilon(1e-3)
+        assert proven(law) <= REPLACED.compose(law.event(RandomizedResponseEvent(BASE))).epsilon(1e-3)
 
     @EACH_LAW
     def test_searches_follow_the_exact_law(self, law: Repetitions) -> None:
@@ -390,7 +390,7 @@ class TestTheSelection:
         with pytest.raises(KeyboardInterrupt):
             planned(LAWS["logarithmic"]).run(stopped, progress=False)
 
-    @pytest.mark.parametrize("outcome", [None, 0.5, Answers([True]), Candidate("0.5"), Candidate(torch.ones(2))])
+    @pytest.mark.parametrize("outcome", [None, 0.5, HeldOutAnswers([True]), Candidate("0.5"), Candidate(torch.ones(2))])
     def test_other_outcomes_are_refused(self, outcome: Any) -> None:
         with pytest.raises(InvalidArgument, match="^(train|score)="):
             planned(LAWS["logarithmic"]).run(lambda settings, noise: outcome, progress=False)
@@ -523,7 +523,7 @@ class TestSpaces:
             LogRange(0.0, 1.0)
 
 
-def quiet_total(answers: Answers, unit: Unit = Unit.example()) -> float:
+def quiet_total(answers: HeldOutAnswers, unit: Unit = Unit.example()) -> float:
     """The sum behind a score, but for noise that is always the same."""
     return PrivateScore(size=1).value(answers, 3.0, unit, TestSource("noise")) * 2
 
@@ -535,42 +535,42 @@ class TestThePrivateScore:
     def test_it_is_the_accuracy_with_noise(self) -> None:
         score, source = PrivateScore(size=100), TestSource("score")
         correct = torch.arange(100) < 80
-        values = [score.value(Answers(correct), 5.0, Unit.example(), source) for _ in range(2000)]
+        values = [score.value(HeldOutAnswers(correct), 5.0, Unit.example(), source) for _ in range(2000)]
         spread = 5.0 / 200  # half the noise on the sum of +1 and -1, over the size
         # Gaussian noise: the mean fails once in 5e8 times, and so does the deviation, by its chi-squared law of 3e-10.
         assert np.mean(values) == pytest.approx(0.8, abs=6 * spread / math.sqrt(2000))
         assert np.std(values) == pytest.approx(spread, rel=0.1)
-        assert score.event(5.0) == DiscreteGaussian(5.0 * 1024, 1024)
+        assert score.event(5.0) == DiscreteGaussianEvent(5.0 * 1024, 1024)
 
     @pytest.mark.parametrize("odd", ODD)
     def test_one_example_moves_it_by_no_more_than_one(self, odd: float) -> None:
         others = [1.0, 0.0, 0.25]
-        alone = quiet_total(Answers(np.array(others)))
-        assert abs(quiet_total(Answers(np.array([*others, odd]))) - alone) <= 1.0
+        alone = quiet_total(HeldOutAnswers(np.array(others)))
+        assert abs(quiet_total(HeldOutAnswers(np.array([*others, odd]))) - alone) <= 1.0
         for other in ODD:
-            replaced = quiet_total(Answers(np.array([*others, other])))
-            assert abs(quiet_total(Answers(np.array([*others, odd]))) - replaced) <= 2.0
+            replaced = quiet_total(HeldOutAnswers(np.array([*others, other])))
+            assert abs(quiet_total(HeldOutAnswers(np.array([*others, odd]))) - replaced) <= 2.0
 
     def test_a_user_counts_once(self) -> None:
-        alone = quiet_total(Answers([True, False], owners=["a", "b"]), Unit.user())
-        many = Answers([True, False] + [True] * 500, owners=["a", "b"] + ["c"] * 500)
+        alone = quiet_total(HeldOutAnswers([True, False], owners=["a", "b"]), Unit.user())
+        many = HeldOutAnswers([True, False] + [True] * 500, owners=["a", "b"] + ["c"] * 500)
         assert quiet_total(many, Unit.user()) - alone == pytest.approx(1.0)
         broken_twin = quiet_total(replace(many, owners=None))  # as if the unit were an example
         assert broken_twin - alone > 400
 
     def test_nobody_is_held_out(self) -> None:
-        assert math.isfinite(quiet_total(Answers(np.zeros(0))))
-        assert math.isfinite(quiet_total(Answers(np.zeros(0), owners=np.zeros(0, dtype=int)), Unit.user()))
+        assert math.isfinite(quiet_total(HeldOutAnswers(np.zeros(0))))
+        assert math.isfinite(quiet_total(HeldOutAnswers(np.zeros(0), owners=np.zeros(0, dtype=int)), Unit.user()))
 
     def test_answers_that_are_refused(self) -> None:
         for answers, unit in (
-            (Answers(0.9), Unit.example()),
-            (Answers(np.zeros((3, 2))), Unit.example()),
-            (Answers(["yes"]), Unit.example()),
-            (Answers([True], owners=[1]), Unit.example()),
-            (Answers([True]), Unit.user()),
-            (Answers([True, True], owners=[1]), Unit.user()),
-            (Answers([True, True], owners=[1, None]), Unit.user()),
+            (HeldOutAnswers(0.9), Unit.example()),
+            (HeldOutAnswers(np.zeros((3, 2))), Unit.example()),
+            (HeldOutAnswers(["yes"]), Unit.example()),
+            (HeldOutAnswers([True], owners=[1]), Unit.example()),
+            (HeldOutAnswers([True]), Unit.user()),
+            (HeldOutAnswers([True, True], owners=[1]), Unit.user()),
+            (HeldOutAnswers([True, True], owners=[1, None]), Unit.user()),
         ):
             with pytest.raises(InvalidArgument, match="^(correct|owners)="):
                 quiet_total(answers, unit)
@@ -598,9 +598,9 @@ def certified(plan: TuningPlan, delta: float, count: int = 250) -> float:
     for person in (False, True):
         source = TestSource(f"held out {person}")
 
-        def train(settings: dict[str, Any], noise: float, person: bool = person) -> Answers:
+        def train(settings: dict[str, Any], noise: float, person: bool = person) -> HeldOutAnswers:
             others = np.array([True, False] * 4)
-            return Answers(np.append(others, settings["way"]) if person else others, settings["way"])
+            return HeldOutAnswers(np.append(others, settings["way"]) if person else others, settings["way"])
 
         runs = [plan._search(train, source) for _ in range(count)]
         wins.append(sum(run is not None and run.result == 0 for run in runs))
@@ -612,12 +612,12 @@ def certified(plan: TuningPlan, delta: float, count: int = 250) -> float:
 def mixed(settings: dict[str, Any], noise: float) -> Event:
     """Costs whose Renyi divergences have different shapes: flat beyond some order, steeper and steeper, or straight."""
     if settings["kind"] == "pure":
-        return ApproximateDP(1 / noise)
-    step: Event = Gaussian(noise)
-    return SelfComposed(PoissonSampled(step, 0.05) if settings["kind"] == "sampled" else step, 20)
+        return ApproximateDPEvent(1 / noise)
+    step: Event = GaussianEvent(noise)
+    return SelfComposedEvent(PoissonSampledEvent(step, 0.05) if settings["kind"] == "sampled" else step, 20)
 
 
-def example_plan(settings: dict[str, Any], noise: float, **changes: Any) -> Plan:
+def example_plan(settings: dict[str, Any], noise: float, **changes: Any) -> TrainingPlan:
     usual: dict[str, Any] = {
         "sampling": training.Full(),
         "num_units": 200,  # of 240, the others are held out
@@ -627,7 +627,7 @@ def example_plan(settings: dict[str, Any], noise: float, **changes: Any) -> Plan
         "delta": 1e-5,
         "physical_batch_size": 50,
     }
-    return Plan(**(usual | changes))
+    return TrainingPlan(**(usual | changes))
 
 
 class TestCalibration:
@@ -636,7 +636,7 @@ class TestCalibration:
         plan = planned(law)
         assert 2.0 * 0.999 < plan.guarantee().epsilon <= 2.0
         assert plan.one_run().epsilon < plan.guarantee().epsilon
-        assert plan.event() == replace(plan.event(), event=law.event(Gaussian(plan.noise_multipliers[0])))  # type: ignore[type-var]
+        assert plan.event() == replace(plan.event(), event=law.event(GaussianEvent(plan.noise_multipliers[0])))  # type: ignore[type-var]
 
     @pytest.mark.parametrize("kind", ["pure", pytest.param("sampled", marks=pytest.mark.slow)])
     def test_settings_of_different_costs_have_noise_of_their_own(self, kind: str) -> None:
@@ -658,7 +658,7 @@ class TestCalibration:
 
         def cost(settings: dict[str, Any], noise: float) -> Event:
             told.append(set(settings))
-            return Gaussian(noise)
+            return GaussianEvent(noise)
 
         plan_tuning({"size": [1, 2], "rate": LogRange(0.1, 1.0)}, cost=cost, score=PUBLIC, epsilon=1.0, delta=1e-5)
         assert all(names == {"size"} for names in told)
@@ -673,8 +673,8 @@ class TestCalibration:
         assert private.score_noise < 10  # of a thousand
         held_out = PrivateScore(size=1000).event(private.score_noise)
         assert held_out is not None
-        assert private._one_run() == ParallelByIndex((*private.runs, held_out))
-        both = Composed((*private.runs, held_out))  # what it would be if people were in both parts
+        assert private._one_run() == ParallelByIndexEvent((*private.runs, held_out))
+        both = ComposedEvent((*private.runs, held_out))  # what it would be if people were in both parts
         assert RdpAccountant().compose(private.repetitions.event(both)).epsilon(1e-5) > 2.5
 
     def test_replacing_doubles_what_a_person_does_to_a_score(self) -> None:
@@ -711,7 +711,7 @@ class TestCalibration:
         calls = iter(range(10**6))
 
         def cost(settings: dict[str, Any], noise: float) -> Event:
-            return Gaussian(noise * 0.99 ** next(calls))
+            return GaussianEvent(noise * 0.99 ** next(calls))
 
         with pytest.raises(InvalidArgument, match="^(cost|epsilon)="):
             plan_tuning([{}], cost=cost, score=PUBLIC, epsilon=1.0, delta=1e-5)
@@ -725,10 +725,10 @@ class TestCalibration:
             ({"delta": 1.0}, "^delta="),
             ({"score": 0.5}, "^score="),
             ({"repetitions": 10}, "^repetitions="),
-            ({"cost": Gaussian(1.0)}, "^cost="),
+            ({"cost": GaussianEvent(1.0)}, "^cost="),
             ({"cost": lambda settings, noise: 1.0}, "^cost="),
-            ({"cost": lambda settings, noise: ApproximateDP(1.0, 1e-6)}, "approximate-dp"),
-            ({"cost": lambda settings, noise: Gaussian(1.0)}, "^epsilon="),
+            ({"cost": lambda settings, noise: ApproximateDPEvent(1.0, 1e-6)}, "approximate-dp"),
+            ({"cost": lambda settings, noise: GaussianEvent(1.0)}, "^epsilon="),
             ({"cost": lambda s, n: example_plan(s, n, sampling=training.Poisson(50, 120))}, "^max_batch_size"),
             ({"cost": example_plan, "delta": 0.01}, "^delta="),
             ({"cost": example_plan, "unit": Unit.user()}, "per example"),
@@ -750,7 +750,7 @@ class TestWithTraining:
     x = torch.linspace(-1, 1, 240).reshape(-1, 1) * torch.tensor([[1.0, -0.5]])
     y = (x[:, 0] > 0).long()
 
-    def train(self, settings: dict[str, Any], noise: float, **changes: Any) -> Answers:
+    def train(self, settings: dict[str, Any], noise: float, **changes: Any) -> HeldOutAnswers:
         held_out = torch.arange(240) % 6 == 0
         model = nn.Linear(2, 2)
         usual: dict[str, Any] = {"num_steps": settings["steps"], "noise_multiplier": noise}
@@ -762,7 +762,7 @@ class TestWithTraining:
             **(usual | changes),
         )
         with torch.no_grad():
-            return Answers(model(self.x[held_out]).argmax(1) == self.y[held_out], run)
+            return HeldOutAnswers(model(self.x[held_out]).argmax(1) == self.y[held_out], run)
 
     SEARCH: ClassVar[dict[str, Any]] = {
         "cost": example_plan,
@@ -792,7 +792,7 @@ class TestWithTraining:
         assert "test randomness" in mine.guarantee.assumptions
         seeds = iter(range(10_000))
 
-        def seeded(settings: dict[str, Any], noise: float) -> Answers:
+        def seeded(settings: dict[str, Any], noise: float) -> HeldOutAnswers:
             return self.train(settings, noise, source=TestSource(next(seeds)))
 
         theirs = tune(seeded, self.SPACE, **self.SEARCH, progress=False)
@@ -802,7 +802,7 @@ class TestWithTraining:
         "changes", [{"num_steps": 9}, {"batch_size": 50}, {"noise_multiplier": 0.9}, {"epsilon": 0.3}]
     )
     def test_runs_of_another_cost_are_refused(self, changes: dict[str, Any]) -> None:
-        def train(settings: dict[str, Any], noise: float) -> Answers:
+        def train(settings: dict[str, Any], noise: float) -> HeldOutAnswers:
             return self.train(settings, noise, **changes)
 
         with pytest.raises(InvalidArgument, match="^(cost|noise_multiplier)="):
@@ -810,9 +810,9 @@ class TestWithTraining:
 
 
 def test_events_of_the_laws() -> None:
-    base = Gaussian(2.0)
+    base = GaussianEvent(2.0)
     law = LogarithmicRepetitions(8.0)
-    assert law.event(base) == RepeatNegativeBinomial(base, law.gamma, 0.0)
-    assert PoissonRepetitions(3.0).event(base) == RepeatPoisson(base, 3.0)
+    assert law.event(base) == RepeatNegativeBinomialEvent(base, law.gamma, 0.0)
+    assert PoissonRepetitions(3.0).event(base) == RepeatPoissonEvent(base, 3.0)
     with pytest.raises(Unsupported):
         hush.accounting.PldAccountant().compose(law.event(base))

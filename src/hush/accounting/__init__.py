@@ -1,10 +1,10 @@
 """Accounting: what was given away, and what may still be.
 
 - One-liners: `epsilon`, `calibrate_noise`.
-- Events, what was run: `Gaussian`, `Laplace`, `DiscreteGaussian`, `DiscreteLaplace`, `ProjectedGaussian`,
-  `ExponentialMechanism`, `RandomizedResponse`, `ApproximateDP`, `ZeroConcentratedDP`; `PoissonSampled`,
-  `FixedSizeSampled`, `BallsInBins`; `Composed`, `SelfComposed`, `Parallel`, `ParallelByIndex`;
-  `RepeatNegativeBinomial`, `RepeatPoisson`; `Group`.
+- Events, what was run: `GaussianEvent`, `LaplaceEvent`, `DiscreteGaussianEvent`, `DiscreteLaplaceEvent`, `ProjectedGaussianEvent`,
+  `ExponentialMechanismEvent`, `RandomizedResponseEvent`, `ApproximateDPEvent`, `ZeroConcentratedDPEvent`; `PoissonSampledEvent`,
+  `FixedSizeSampledEvent`, `BallsInBinsEvent`; `ComposedEvent`, `SelfComposedEvent`, `ParallelEvent`, `ParallelByIndexEvent`;
+  `RepeatNegativeBinomialEvent`, `RepeatPoissonEvent`; `GroupEvent`.
 - Accountants, one contract (`Accountant`): `PldAccountant` (default, certified), `RdpAccountant`, `ZcdpAccountant`,
   `GdpAccountant`, `BasicAccountant`, `AdvancedAccountant`.
 - Classic theorems: `basic_composition`, `advanced_composition`, `optimal_composition`, `sampling_amplification`,
@@ -35,26 +35,26 @@ from hush.accounting.calibrate import calibrate_steps as calibrate_steps
 from hush.accounting.curves import delta_curve as delta_curve
 from hush.accounting.curves import epsilon_curve as epsilon_curve
 from hush.accounting.curves import max_true_positive_rate as max_true_positive_rate
-from hush.accounting.events import ApproximateDP as ApproximateDP
-from hush.accounting.events import BallsInBins as BallsInBins
-from hush.accounting.events import Composed as Composed
-from hush.accounting.events import DiscreteGaussian as DiscreteGaussian
-from hush.accounting.events import DiscreteLaplace as DiscreteLaplace
+from hush.accounting.events import ApproximateDPEvent as ApproximateDPEvent
+from hush.accounting.events import BallsInBinsEvent as BallsInBinsEvent
+from hush.accounting.events import ComposedEvent as ComposedEvent
+from hush.accounting.events import DiscreteGaussianEvent as DiscreteGaussianEvent
+from hush.accounting.events import DiscreteLaplaceEvent as DiscreteLaplaceEvent
 from hush.accounting.events import Event as Event
-from hush.accounting.events import ExponentialMechanism as ExponentialMechanism
-from hush.accounting.events import FixedSizeSampled as FixedSizeSampled
-from hush.accounting.events import Gaussian as Gaussian
-from hush.accounting.events import Group as Group
-from hush.accounting.events import Laplace as Laplace
-from hush.accounting.events import Parallel as Parallel
-from hush.accounting.events import ParallelByIndex as ParallelByIndex
-from hush.accounting.events import PoissonSampled as PoissonSampled
-from hush.accounting.events import ProjectedGaussian as ProjectedGaussian
-from hush.accounting.events import RandomizedResponse as RandomizedResponse
-from hush.accounting.events import RepeatNegativeBinomial as RepeatNegativeBinomial
-from hush.accounting.events import RepeatPoisson as RepeatPoisson
-from hush.accounting.events import SelfComposed as SelfComposed
-from hush.accounting.events import ZeroConcentratedDP as ZeroConcentratedDP
+from hush.accounting.events import ExponentialMechanismEvent as ExponentialMechanismEvent
+from hush.accounting.events import FixedSizeSampledEvent as FixedSizeSampledEvent
+from hush.accounting.events import GaussianEvent as GaussianEvent
+from hush.accounting.events import GroupEvent as GroupEvent
+from hush.accounting.events import LaplaceEvent as LaplaceEvent
+from hush.accounting.events import ParallelByIndexEvent as ParallelByIndexEvent
+from hush.accounting.events import ParallelEvent as ParallelEvent
+from hush.accounting.events import PoissonSampledEvent as PoissonSampledEvent
+from hush.accounting.events import ProjectedGaussianEvent as ProjectedGaussianEvent
+from hush.accounting.events import RandomizedResponseEvent as RandomizedResponseEvent
+from hush.accounting.events import RepeatNegativeBinomialEvent as RepeatNegativeBinomialEvent
+from hush.accounting.events import RepeatPoissonEvent as RepeatPoissonEvent
+from hush.accounting.events import SelfComposedEvent as SelfComposedEvent
+from hush.accounting.events import ZeroConcentratedDPEvent as ZeroConcentratedDPEvent
 from hush.accounting.filters import PrivacyFilter as PrivacyFilter
 from hush.accounting.filters import PureFilter as PureFilter
 from hush.accounting.filters import RdpFilter as RdpFilter
@@ -66,36 +66,36 @@ from hush.accounting.shortcuts import epsilon as epsilon
 __all__ = [
     "Accountant",
     "AdvancedAccountant",
-    "ApproximateDP",
-    "BallsInBins",
+    "ApproximateDPEvent",
+    "BallsInBinsEvent",
     "BasicAccountant",
-    "Composed",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
+    "ComposedEvent",
+    "DiscreteGaussianEvent",
+    "DiscreteLaplaceEvent",
     "Event",
-    "ExponentialMechanism",
-    "FixedSizeSampled",
-    "Gaussian",
+    "ExponentialMechanismEvent",
+    "FixedSizeSampledEvent",
+    "GaussianEvent",
     "GdpAccountant",
-    "Group",
-    "Laplace",
-    "Parallel",
-    "ParallelByIndex",
+    "GroupEvent",
+    "LaplaceEvent",
+    "ParallelByIndexEvent",
+    "ParallelEvent",
     "PldAccountant",
-    "PoissonSampled",
+    "PoissonSampledEvent",
     "PrivacyFilter",
-    "ProjectedGaussian",
+    "ProjectedGaussianEvent",
     "PureFilter",
-    "RandomizedResponse",
+    "RandomizedResponseEvent",
     "RdpAccountant",
     "RdpFilter",
-    "RepeatNegativeBinomial",
-    "RepeatPoisson",
-    "SelfComposed",
+    "RepeatNegativeBinomialEvent",
+    "RepeatPoissonEvent",
+    "SelfComposedEvent",
     "ZcdpAccountant",
     "ZcdpFilter",
     "ZcdpOdometer",
-    "ZeroConcentratedDP",
+    "ZeroConcentratedDPEvent",
     "advanced_composition",
     "basic_composition",
     "calibrate_contributions",

@@ -211,7 +211,7 @@ class Cap:
         low, high = 0.0, float(self.epsilon)
         for _ in range(60):
             middle = (low + high) / 2
-            if middle < 1e-6 or self.fits(spent + self.cost(ev.ApproximateDP(middle))):
+            if middle < 1e-6 or self.fits(spent + self.cost(ev.ApproximateDPEvent(middle))):
                 low = middle
             else:
                 high = middle
@@ -223,7 +223,7 @@ class Cap:
         left = self.limit.renyi - spent.renyi
         if self.order is None or left <= 0:
             return math.inf
-        return _three_digits_up(math.sqrt(self.cost(ev.Gaussian(1.0)).renyi / left))
+        return _three_digits_up(math.sqrt(self.cost(ev.GaussianEvent(1.0)).renyi / left))
 
     def guarantee(self) -> Guarantee:
         """Return what holds however the budget is spent."""
@@ -331,7 +331,7 @@ def _claimed(plain: ev.Event, relation: Relation, unit: Unit, order: float | Non
     epsilon = PldAccountant(relation=relation, unit=unit).compose(plain).epsilon(delta)
     if not epsilon < 1e3:
         raise Unsupported(f"{plain.kind}: it promises nothing at delta = {delta:.3g}", "Use more noise")
-    return _cost(ev.ApproximateDP(max(epsilon, 1e-6), delta), relation, unit, order)
+    return _cost(ev.ApproximateDPEvent(max(epsilon, 1e-6), delta), relation, unit, order)
 
 
 def _renyi(event: ev.Event, relation: Relation, order: float) -> float:
@@ -350,16 +350,16 @@ def _pure(event: ev.Event, relation: Relation) -> float | None:
 
 def _without_deltas(event: ev.Event, relation: Relation) -> tuple[ev.Event, Fraction]:
     """Split an event into one without claims' deltas, and the probability that one of these claims fails."""
-    if isinstance(event, ev.ApproximateDP):
-        return ev.ApproximateDP(event.epsilon), exactly(event.delta)
-    if isinstance(event, ev.SelfComposed):
+    if isinstance(event, ev.ApproximateDPEvent):
+        return ev.ApproximateDPEvent(event.epsilon), exactly(event.delta)
+    if isinstance(event, ev.SelfComposedEvent):
         inner, delta = _without_deltas(event.event, relation)
         return replace(event, event=inner), delta * event.count
-    if isinstance(event, (ev.Composed, ev.Parallel, ev.ParallelByIndex)):
+    if isinstance(event, (ev.ComposedEvent, ev.ParallelEvent, ev.ParallelByIndexEvent)):
         parts = [_without_deltas(part, relation) for part in event.events]
         deltas = sorted((delta for _, delta in parts), reverse=True)
         # One who is replaced may leave one part and enter another; one who comes or goes is in one part only.
-        counted = deltas if isinstance(event, ev.Composed) else deltas[: 2 if relation is Relation.REPLACE else 1]
+        counted = deltas if isinstance(event, ev.ComposedEvent) else deltas[: 2 if relation is Relation.REPLACE else 1]
         return replace(event, events=tuple(part for part, _ in parts)), sum(counted, Fraction(0))
     return event, Fraction(0)
 

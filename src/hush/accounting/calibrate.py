@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from hush.accounting.accountants.accountant import Accountant, check_accountant
 from hush.accounting.accountants.pld import PldAccountant
-from hush.accounting.events import Event, Gaussian, Group, PoissonSampled, SelfComposed
+from hush.accounting.events import Event, GaussianEvent, GroupEvent, PoissonSampledEvent, SelfComposedEvent
 from hush.errors import (
     InvalidArgument,
     check_count,
@@ -56,7 +56,7 @@ def calibrate_noise(
     rate, steps = check_probability("sampling_rate", sampling_rate), check_count("num_steps", num_steps)
 
     def sampled(noise: float) -> Event:
-        return SelfComposed(PoissonSampled(Gaussian(noise), rate), steps)
+        return SelfComposedEvent(PoissonSampledEvent(GaussianEvent(noise), rate), steps)
 
     search = _Search(template or sampled, epsilon, delta, relation, accountant)
     return search.smallest(*_NOISE_RANGE, "noise_multiplier")
@@ -85,7 +85,7 @@ def calibrate_sampling_rate(
     steps, noise = check_count("num_steps", num_steps), check_positive("noise_multiplier", noise_multiplier)
 
     def sampled(rate: float) -> Event:
-        return SelfComposed(PoissonSampled(Gaussian(noise), rate), steps)
+        return SelfComposedEvent(PoissonSampledEvent(GaussianEvent(noise), rate), steps)
 
     return _Search(sampled, epsilon, delta, relation, accountant).largest(1e-9, 1.0, "sampling_rate")
 
@@ -142,11 +142,11 @@ def calibrate_steps(
     References:
         Doubling and bisection over the integers.
     """
-    step = PoissonSampled(Gaussian(noise_multiplier), sampling_rate)
+    step = PoissonSampledEvent(GaussianEvent(noise_multiplier), sampling_rate)
     return calibrate_count(
         epsilon=epsilon,
         delta=delta,
-        template=lambda count: SelfComposed(step, count),
+        template=lambda count: SelfComposedEvent(step, count),
         relation=relation,
         accountant=accountant,
     )
@@ -169,12 +169,12 @@ def calibrate_contributions(
         Contributions are really bounded at that number (the caller's duty).
 
     References:
-        Groups as in `Group`.
+        Groups as in `GroupEvent`.
     """
     return calibrate_count(
         epsilon=epsilon,
         delta=delta,
-        template=lambda size: Group(event, size),
+        template=lambda size: GroupEvent(event, size),
         maximum=1 << 12,
         relation=relation,
         accountant=accountant,

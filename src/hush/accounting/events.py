@@ -2,10 +2,10 @@
 
 An event never says how private it is; it says what was done. Noise is stated relative to what one record can
 contribute: a sum of vectors of norm at most C, with Gaussian noise of standard deviation sigma * C, is
-``Gaussian(sigma)``. Under the add-or-remove and the zero-out relation such a sum moves by at most C, under replacement
+``GaussianEvent(sigma)``. Under the add-or-remove and the zero-out relation such a sum moves by at most C, under replacement
 by up to 2 C; the accountant knows, the event is the same.
 
-Claims (`ApproximateDP`, `ZeroConcentratedDP`, `ExponentialMechanism`, `RandomizedResponse`) hold for the neighbouring
+Claims (`ApproximateDPEvent`, `ZeroConcentratedDPEvent`, `ExponentialMechanismEvent`, `RandomizedResponseEvent`) hold for the neighbouring
 relation of the accountant that they are given to: that is the caller's duty.
 """
 
@@ -32,7 +32,7 @@ from hush.guarantee import Relation, Unit
 
 
 @dataclass(frozen=True, slots=True)
-class Gaussian(Event):
+class GaussianEvent(Event):
     """Gaussian noise of standard deviation ``noise_multiplier * C`` on a sum whose terms have L2 norm at most C."""
 
     kind: ClassVar[str] = "gaussian"
@@ -44,7 +44,7 @@ class Gaussian(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectedGaussian(Event):
+class ProjectedGaussianEvent(Event):
     """Gaussian noise of standard deviation ``noise_multiplier * C`` on a sum, clipped by estimated norms.
 
     The norm of a term g is estimated as ``M = sqrt(mean_j <g, v_j>^2)`` from ``projections`` public vectors v_j of
@@ -66,7 +66,7 @@ class ProjectedGaussian(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Laplace(Event):
+class LaplaceEvent(Event):
     """Laplace noise of scale ``scale * C`` on a sum whose terms have L1 norm at most C."""
 
     kind: ClassVar[str] = "laplace"
@@ -78,7 +78,7 @@ class Laplace(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteGaussian(Event):
+class DiscreteGaussianEvent(Event):
     """Noise on the integers, P(x) ~ e^(-x^2 / 2 sigma^2), on an integer sum whose terms are at most ``sensitivity``."""
 
     kind: ClassVar[str] = "discrete-gaussian"
@@ -94,7 +94,7 @@ class DiscreteGaussian(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteLaplace(Event):
+class DiscreteLaplaceEvent(Event):
     """Noise on the integers, P(x) ~ e^(-|x| / scale) (geometric), on integer sums of terms at most ``sensitivity``."""
 
     kind: ClassVar[str] = "discrete-laplace"
@@ -110,7 +110,7 @@ class DiscreteLaplace(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ExponentialMechanism(Event):
+class ExponentialMechanismEvent(Event):
     """A mechanism whose log-probabilities range over at most ``epsilon`` between neighbours (bounded range).
 
     The exponential mechanism with weights e^(epsilon * score / 2) for scores of sensitivity 1 is one; for monotone
@@ -126,7 +126,7 @@ class ExponentialMechanism(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RandomizedResponse(Event):
+class RandomizedResponseEvent(Event):
     """Each person tells one of ``num_values`` values: the true one with e^epsilon times the chance of each other."""
 
     kind: ClassVar[str] = "randomized-response"
@@ -142,7 +142,7 @@ class RandomizedResponse(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ApproximateDP(Event):
+class ApproximateDPEvent(Event):
     """Any mechanism that is known to be (epsilon, delta)-differentially private, and nothing else is known of it."""
 
     kind: ClassVar[str] = "approximate-dp"
@@ -158,7 +158,7 @@ class ApproximateDP(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ZeroConcentratedDP(Event):
+class ZeroConcentratedDPEvent(Event):
     """Any mechanism that is known to be rho-zCDP (Bun & Steinke 2016)."""
 
     kind: ClassVar[str] = "zcdp"
@@ -170,7 +170,7 @@ class ZeroConcentratedDP(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class PoissonSampled(Event):
+class PoissonSampledEvent(Event):
     """``event`` on a random sample, in which each record is by itself with probability ``sampling_rate``."""
 
     kind: ClassVar[str] = "poisson-sampled"
@@ -187,7 +187,7 @@ class PoissonSampled(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class FixedSizeSampled(Event):
+class FixedSizeSampledEvent(Event):
     """``event`` on ``batch_size`` records drawn without replacement from ``dataset_size``, which is public."""
 
     kind: ClassVar[str] = "fixed-size-sampled"
@@ -207,11 +207,11 @@ class FixedSizeSampled(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class BallsInBins(Event):
+class BallsInBinsEvent(Event):
     """One epoch: ``event`` on each of ``num_bins`` batches, into one of which each record is put, by itself, at random.
 
     All batches are equally likely. Their sizes vary and are not released. An epoch of shuffling, which cuts a random
-    order into batches of one size, is not described by this. Several epochs, each with new batches, are `SelfComposed`.
+    order into batches of one size, is not described by this. Several epochs, each with new batches, are `SelfComposedEvent`.
     """
 
     kind: ClassVar[str] = "balls-in-bins"
@@ -225,7 +225,7 @@ class BallsInBins(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Composed(Event):
+class ComposedEvent(Event):
     """Several events on the same data; each may depend on the outcomes (not the parameters) of those before it."""
 
     kind: ClassVar[str] = "composed"
@@ -237,7 +237,7 @@ class Composed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class SelfComposed(Event):
+class SelfComposedEvent(Event):
     """``event``, ``count`` times over on the same data."""
 
     kind: ClassVar[str] = "self-composed"
@@ -251,7 +251,7 @@ class SelfComposed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Parallel(Event):
+class ParallelEvent(Event):
     """One event on each of several disjoint parts, where a record's part is decided by its value (as in GROUP BY).
 
     A record that is replaced may leave one part and enter another.
@@ -266,7 +266,7 @@ class Parallel(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ParallelByIndex(Event):
+class ParallelByIndexEvent(Event):
     """One event on each of several disjoint parts, where a record's part is fixed by a public index.
 
     A record that is replaced stays in its part.
@@ -281,7 +281,7 @@ class ParallelByIndex(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Group(Event):
+class GroupEvent(Event):
     """``event`` seen from a group of ``size`` records, all of which may change at once."""
 
     kind: ClassVar[str] = "group"
@@ -295,7 +295,7 @@ class Group(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatNegativeBinomial(Event):
+class RepeatNegativeBinomialEvent(Event):
     """Run ``event`` a random number K of times and release only the best outcome; K is truncated negative binomial.
 
     P(K = k) ~ (1 - gamma)^k * binomial(k + shape - 1, k) for k >= 1 (Papernot & Steinke 2022, Definition 1). Shape 1
@@ -326,7 +326,7 @@ class RepeatNegativeBinomial(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatPoisson(Event):
+class RepeatPoissonEvent(Event):
     """Run ``event`` K ~ Poisson(``mean``) times and release only the best outcome (nothing if K is 0)."""
 
     kind: ClassVar[str] = "repeat-poisson"
@@ -340,7 +340,7 @@ class RepeatPoisson(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Qualified(Event):
+class QualifiedEvent(Event):
     """``event``, stated for one neighbouring relation and unit, with assumptions that guarantees about it must repeat.
 
     Mechanisms make these: their sensitivity is meant so, and an accountant of another relation or unit refuses.
@@ -366,7 +366,7 @@ class Qualified(Event):
 
 def plain_event(event: Event, relation: Relation, unit: Unit) -> tuple[Event, tuple[str, ...]]:
     """Return an event without qualifications, and what they assume; refuse one of another relation or unit."""
-    if isinstance(event, Qualified):
+    if isinstance(event, QualifiedEvent):
         if (event.relation, event.unit) != (relation.value, str(unit)):
             raise Unsupported(
                 f"{event.event.kind}: stated under {event.relation} per {event.unit}, and this accounts for "

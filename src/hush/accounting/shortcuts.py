@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hush.accounting.accountants.pld import PldAccountant
-from hush.accounting.events import Gaussian, PoissonSampled
+from hush.accounting.events import GaussianEvent, PoissonSampledEvent
 from hush.guarantee import Relation
 
 
@@ -36,5 +36,5 @@ def epsilon(
     >>> round(epsilon(noise_multiplier=4.0, sampling_rate=0.01, num_steps=10_000, delta=1e-5), 4)
     0.9469
     """
-    step = PoissonSampled(Gaussian(noise_multiplier), sampling_rate)
+    step = PoissonSampledEvent(GaussianEvent(noise_multiplier), sampling_rate)
     return PldAccountant(relation=relation).compose(step, num_steps).epsilon(delta)

@@ -4,7 +4,7 @@
   run; `epsilon_from_counts` where there are counts only. `best_of` several.
 - Methods: `ClopperPearson` (any mechanism, independent scores), `GaussianDP` (assumes a Gaussian trade-off curve),
   `OneRun` and `OneRunFDP` (canaries of one run), `Jeffreys` (a belief, not a confidence bound).
-- Threshold rules: `Explicit`, `Bonferroni`, `Split`, `MultiSplit`. Whatever is chosen after a look is paid for.
+- Threshold rules: `Explicit`, `Bonferroni`, `SplitScores`, `MultiSplit`. Whatever is chosen after a look is paid for.
 - `AuditResult`, `Comparison`, `Verdict`: what was shown, and what it says of a claim.
 - `roc`, `Roc`, `bootstrap` with `Auc`, `TprAt`, `Advantage` and `Interval`: the curve of an attack, to look at:
   no proofs.
@@ -24,7 +24,7 @@ from hush.audit.bounds.counts import Side as Side
 from hush.audit.bounds.counts import clopper_pearson as clopper_pearson
 from hush.audit.bounds.counts import epsilon_from_counts as epsilon_from_counts
 from hush.audit.bounds.gaussian import gdp_epsilon as gdp_epsilon
-from hush.audit.bounds.method import Method as Method
+from hush.audit.bounds.method import BoundMethod as BoundMethod
 from hush.audit.bounds.one_run import OneRun as OneRun
 from hush.audit.bounds.one_run import OneRunFDP as OneRunFDP
 from hush.audit.bounds.one_run import one_run_epsilon as one_run_epsilon
@@ -44,7 +44,7 @@ from hush.audit.bounds.roc import roc as roc
 from hush.audit.bounds.thresholds import Bonferroni as Bonferroni
 from hush.audit.bounds.thresholds import Explicit as Explicit
 from hush.audit.bounds.thresholds import MultiSplit as MultiSplit
-from hush.audit.bounds.thresholds import Split as Split
+from hush.audit.bounds.thresholds import SplitScores as SplitScores
 from hush.audit.bounds.thresholds import ThresholdRule as ThresholdRule
 from hush.lazy import lazy_names
 
@@ -79,19 +79,19 @@ __all__ = [
     "Auc",
     "AuditResult",
     "Bonferroni",
+    "BoundMethod",
     "ClopperPearson",
     "Comparison",
     "Explicit",
     "GaussianDP",
     "Interval",
     "Jeffreys",
-    "Method",
     "MultiSplit",
     "OneRun",
     "OneRunFDP",
     "Roc",
     "Side",
-    "Split",
+    "SplitScores",
     "ThresholdRule",
     "TprAt",
     "Verdict",

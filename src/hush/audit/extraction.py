@@ -17,7 +17,7 @@ from scipy.special import softmax
 from hush.audit.softmax import Softmax as Softmax
 from hush.audit.softmax import fit_softmax
 from hush.errors import InvalidArgument, check_count
-from hush.randomness import Source, source_or_default, uniform_below
+from hush.randomness import RandomSource, source_or_default, uniform_below
 
 __all__ = ["Extraction", "Softmax", "agreement", "extract_linear", "knockoff"]
 
@@ -70,7 +70,7 @@ def knockoff(
     inputs: ArrayLike,
     labels: ArrayLike,
     fit: Fit | None = None,
-    source: Source | None = None,
+    source: RandomSource | None = None,
 ) -> Extraction:
     """Train a student on a victim's answers to some of the attacker's inputs, chosen at random.
 

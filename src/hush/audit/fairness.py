@@ -17,11 +17,11 @@ from hush.audit.bounds.result import check_confidence
 from hush.audit.membership.signals import Bools, mask
 from hush.errors import InvalidArgument
 
-__all__ = ["DisparateImpact", "GroupImpact", "Interval", "disparate_impact"]
+__all__ = ["ConfidenceInterval", "DisparateImpact", "GroupImpact", "disparate_impact"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class ConfidenceInterval:
     """An estimate between the ends of its confidence interval."""
 
     estimate: float
@@ -44,9 +44,9 @@ class GroupImpact:
     """
 
     count: int
-    plain: Interval
-    private: Interval
-    loss: Interval
+    plain: ConfidenceInterval
+    private: ConfidenceInterval
+    loss: ConfidenceInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +62,9 @@ class DisparateImpact:
     """
 
     groups: Mapping[Any, GroupImpact]
-    plain_gap: Interval
-    private_gap: Interval
-    loss_gap: Interval
+    plain_gap: ConfidenceInterval
+    private_gap: ConfidenceInterval
+    loss_gap: ConfidenceInterval
     confidence: float
 
     @property
@@ -144,18 +144,20 @@ def _impact(plain: Bools, private: Bools, significance: float) -> GroupImpact:
         count=count,
         plain=_share(int(plain.sum()), count, significance),
         private=_share(int(private.sum()), count, significance),
-        loss=Interval(estimate=lost.estimate - won.estimate, low=lost.low - won.high, high=lost.high - won.low),
+        loss=ConfidenceInterval(
+            estimate=lost.estimate - won.estimate, low=lost.low - won.high, high=lost.high - won.low
+        ),
     )
 
 
-def _share(successes: int, count: int, significance: float) -> Interval:
+def _share(successes: int, count: int, significance: float) -> ConfidenceInterval:
     """Return the two-sided Clopper-Pearson interval."""
     low, high = (float(clopper_pearson(successes, count, significance / 2, side)) for side in (Side.LOWER, Side.UPPER))
-    return Interval(estimate=successes / count, low=low, high=high)
+    return ConfidenceInterval(estimate=successes / count, low=low, high=high)
 
 
-def _gap(parts: list[Interval]) -> Interval:
+def _gap(parts: list[ConfidenceInterval]) -> ConfidenceInterval:
     estimates, lows, highs = ([getattr(one, end) for one in parts] for end in ("estimate", "low", "high"))
     low = max(0.0, max(lows) - min(highs))
     high = max(highs) - min(lows) if len(parts) > 1 else 0.0
-    return Interval(estimate=max(estimates) - min(estimates), low=low, high=high)
+    return ConfidenceInterval(estimate=max(estimates) - min(estimates), low=low, high=high)

@@ -1,7 +1,7 @@
 """Data: from a file to examples, with public or privately learned preprocessing only.
 
-- `open_source` finds a CSV, Parquet or NPZ file, a folder of IDX files or images, or a known data set, and looks at no
-  value. It returns a `Source`.
+- `open_data` finds a CSV, Parquet or NPZ file, a folder of IDX files or images, or a known data set, and looks at no
+  value. It returns a `RawData`.
 - `Schema` says what is declared: `Numeric`, `Category`, `Text` and `Ignore` columns, classes, unit, groups, `Images`.
   `template` makes one to fill in; `needs_learning` tells what is left to be learned.
 - `prepare` learns that privately (`Learn` is the noise), holds some units out and returns `Prepared`: `Examples` to
@@ -12,7 +12,7 @@ Numbers are scaled to [-1, 1] by their bounds, categories become one place each,
 numbers in [0, 1]. What a single record holds never raises an exception, and never decides a type.
 """
 
-from hush.data.formats.open import open_source as open_source
+from hush.data.formats.open import open_data as open_data
 from hush.data.preparation.examples import Examples as Examples
 from hush.data.preparation.examples import examples as examples
 from hush.data.preparation.examples import transform as transform
@@ -26,8 +26,8 @@ from hush.data.tables.columns import Ignore as Ignore
 from hush.data.tables.columns import Images as Images
 from hush.data.tables.columns import Numeric as Numeric
 from hush.data.tables.columns import Text as Text
+from hush.data.tables.raw import RawData as RawData
 from hush.data.tables.schema import Schema as Schema
-from hush.data.tables.source import Source as Source
 
 __all__ = [
     "Category",
@@ -37,12 +37,12 @@ __all__ = [
     "Learn",
     "Numeric",
     "Prepared",
+    "RawData",
     "Schema",
-    "Source",
     "Text",
     "examples",
     "needs_learning",
-    "open_source",
+    "open_data",
     "prepare",
     "template",
     "transform",

@@ -54,7 +54,7 @@ from torch.func import grad_and_value, vmap
 
 from hush.errors import InvalidArgument, check_count, check_epsilon, check_positive
 from hush.lab.tangent import Loss as Loss
-from hush.lab.tangent import Objective, Params, Tangent, factors
+from hush.lab.tangent import Params, Tangent, TangentObjective, factors
 from hush.training.plan.clipping import Clipping
 
 __all__ = [
@@ -154,7 +154,7 @@ def kernel(model: nn.Module, x: Tensor, y: Tensor, loss: Loss, *, clipping: Clip
         >>> ntk.kernel(model, x, y, loss).rate, ntk.kernel(model, x, y, loss, clipping=Flat(1.0)).rate
         (3.0625, -0.875)
     """
-    problem = Objective(model, x, y, loss)
+    problem = TangentObjective(model, x, y, loss)
     residual, found = problem.residual(), problem.jacobian()
     each = {name: torch.einsum("nk,nk...->n...", residual, value) for name, value in found.items()}
     scales, places = factors(each, clipping)
@@ -191,7 +191,7 @@ def descent(
 ) -> Tensor:
     """Return the losses on the way of (clipped) gradient descent, [num_steps + 1]; the model stays as it is."""
     check_positive("learning_rate", learning_rate)
-    problem = Objective(model, x, y, loss)
+    problem = TangentObjective(model, x, y, loss)
     params, losses = problem.params, [problem.mean_loss(problem.params)]
     for _ in range(check_count("num_steps", num_steps)):
         step = problem.mean_gradient(params, clipping)
@@ -231,7 +231,7 @@ def noise_sweep(
     scales = [check_epsilon("noise_stddevs", each) for each in noise_stddevs for _ in range(num_runs)]
     if not scales:
         raise InvalidArgument("noise_stddevs", noise_stddevs, "at least one")
-    problem = Objective(model, x, y, loss)
+    problem = TangentObjective(model, x, y, loss)
     params = {name: value.expand(len(scales), *value.shape) for name, value in problem.params.items()}
     losses: list[Tensor] = []
     gradients: Params

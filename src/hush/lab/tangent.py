@@ -65,7 +65,7 @@ class Tangent:
         return {name: each.detach() for name, each in found.items()}
 
 
-class Objective(Tangent):
+class TangentObjective(Tangent):
     """The same, with a loss for each example."""
 
     def __init__(self, model: nn.Module, x: Tensor, y: Tensor, loss: Loss) -> None:

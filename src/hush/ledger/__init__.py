@@ -3,7 +3,7 @@
 - `Ledger`: the file or database. `Dataset`: a budget in it, to pass as ``budget=`` to `hush.table(...).sql`,
   `hush.privatize`, `hush.tune` and the rest. `Reserved`: a part of it that is set aside.
   `WholePlan`: several releases that were reserved together.
-- `Status`, `Price`, `Entry`: how a budget stands, what a charge would cost, a row.
+- `Status`, `ChargePrice`, `Entry`: how a budget stands, what a charge would cost, a row.
 - `Role`, `Person`, `Identity`: who may do what.
 - `Verification`, `Finding`: what `Ledger.verify` returns. `Recomputed`, `RecomputedBlock`, `Composition`, `Figure`:
   what `Ledger.recompute` does.
@@ -18,7 +18,7 @@ from hush.ledger.accounts.people import Person as Person
 from hush.ledger.accounts.people import Role as Role
 from hush.ledger.accounts.prepaid import WholePlan as WholePlan
 from hush.ledger.accounts.reserved import Reserved as Reserved
-from hush.ledger.accounts.status import Price as Price
+from hush.ledger.accounts.status import ChargePrice as ChargePrice
 from hush.ledger.accounts.status import Status as Status
 from hush.ledger.history.composition import Composition as Composition
 from hush.ledger.history.composition import Figure as Figure
@@ -28,27 +28,27 @@ from hush.ledger.history.records import Finding as Finding
 from hush.ledger.history.verify import Verification as Verification
 from hush.ledger.ledger import Ledger as Ledger
 from hush.ledger.storage.entry import Entry as Entry
-from hush.ledger.storage.entry import Kind as Kind
+from hush.ledger.storage.entry import EntryKind as EntryKind
 from hush.ledger.storage.errors import LedgerDamaged as LedgerDamaged
 from hush.ledger.storage.errors import LedgerUnavailable as LedgerUnavailable
 from hush.ledger.storage.errors import NotAllowed as NotAllowed
 from hush.ledger.storage.errors import OverBudget as OverBudget
 
 __all__ = [
+    "ChargePrice",
     "Composition",
     "Dataset",
     "Entry",
+    "EntryKind",
     "Figure",
     "Finding",
     "Identity",
-    "Kind",
     "Ledger",
     "LedgerDamaged",
     "LedgerUnavailable",
     "NotAllowed",
     "OverBudget",
     "Person",
-    "Price",
     "Recomputed",
     "RecomputedBlock",
     "Reserved",

@@ -19,7 +19,7 @@ from hush.ledger.accounts.dataset import Dataset
 from hush.ledger.accounts.people import DatabaseRole, Identity, Local, Person, Role, check_name, hashed, new_token
 from hush.ledger.accounts.unit import named_unit
 from hush.ledger.storage import schema as schema
-from hush.ledger.storage.entry import Entry, Kind
+from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.postgres import PostgresStore
 from hush.ledger.storage.sqlite import SqliteStore
 from hush.ledger.storage.store import AlreadyThere, Store
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 class Ledger:
     """Budgets for data sets, kept outside of any process, which every release is charged to.
 
-    >>> from hush.accounting import Laplace
+    >>> from hush.accounting import LaplaceEvent
     >>> import tempfile
     >>> ledger = Ledger("sqlite:///" + tempfile.mkdtemp() + "/privacy.db")
     >>> patients = ledger.dataset("patients", epsilon=3, delta=1e-6, unit="patient")
-    >>> _ = patients.charge(Laplace(2.0), purpose="how many had the flu")
+    >>> _ = patients.charge(LaplaceEvent(2.0), purpose="how many had the flu")
     >>> patients.spent
     0.5
     """
@@ -166,7 +166,7 @@ class Ledger:
 
         details = json.dumps({"name": name, "role": role.value})
         try:
-            store.append(Entry(kind=Kind.PERSON, author=person.name, details=details), write)
+            store.append(Entry(kind=EntryKind.PERSON, author=person.name, details=details), write)
         except AlreadyThere:
             raise InvalidArgument("name", name, "a name that nobody has who was admitted") from None
         return token
@@ -248,7 +248,7 @@ class Ledger:
         told = json.dumps({**json.loads(details), "fingerprint": fingerprint})
         block = "" if blocks is None else json.dumps(names)
         row = Entry(
-            kind=Kind.DATASET,
+            kind=EntryKind.DATASET,
             dataset=name,
             author=person.name,
             block=block,

@@ -16,7 +16,7 @@ from hush.guarantee import Guarantee, Relation
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import check_confidence
 from hush.numerics import numbers, silent
-from hush.randomness import Interval, Source, exp_interval, flip, source_or_default, uniform_below
+from hush.randomness import Interval, RandomSource, exp_interval, flip, source_or_default, uniform_below
 
 ONCE = "each value is randomised once"
 
@@ -57,7 +57,7 @@ class RandomizedResponse(Mechanism):
         return self._claim(self.epsilon, 0.0, "randomised response", ONCE)
 
     def _describe(self) -> events.Event:
-        return events.RandomizedResponse(self.epsilon, self.num_values)
+        return events.RandomizedResponseEvent(self.epsilon, self.num_values)
 
     @property
     def truth_probability(self) -> float:
@@ -70,7 +70,7 @@ class RandomizedResponse(Mechanism):
         return (1 - self.truth_probability) / (self.num_values - 1)
 
     @silent
-    def release(self, records: Any, source: Source | None = None) -> Release[NDArray[np.int64]]:
+    def release(self, records: Any, source: RandomSource | None = None) -> Release[NDArray[np.int64]]:
         """Return what each person tells, for records that are values 0, .., num_values - 1.
 
         A record outside that range counts as the nearest value in it, NaN as 0.
@@ -144,7 +144,7 @@ class UnaryEncoding(Mechanism):
 
     def _describe(self) -> events.Event:
         # Two bits differ, and the loss is 0 where they are told alike: less than this, which is a safe description.
-        return events.ApproximateDP(self.epsilon)
+        return events.ApproximateDPEvent(self.epsilon)
 
     @property
     def lie_probability(self) -> float:
@@ -152,7 +152,7 @@ class UnaryEncoding(Mechanism):
         return math.exp(-self.epsilon) / (1 + math.exp(-self.epsilon))
 
     @silent
-    def release(self, records: Any, source: Source | None = None) -> Release[NDArray[np.bool_]]:
+    def release(self, records: Any, source: RandomSource | None = None) -> Release[NDArray[np.bool_]]:
         """Return a row of bits for each person, for records that are values 0, .., num_values - 1.
 
         A record outside that range counts as the nearest value in it, NaN as 0.

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
 
-from hush.accounting import Composed, Event, events
+from hush.accounting import ComposedEvent, Event, events
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import Guarantee, Relation, Unit, UnitKind
-from hush.randomness import Source, assumptions_of, source_or_default
+from hush.randomness import RandomSource, assumptions_of, source_or_default
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -82,7 +82,7 @@ class Mechanism(ABC):
 
     def qualified(self, assumptions: tuple[str, ...]) -> Event:
         """Return the event of one release that rests on these assumptions."""
-        return events.Qualified(self._event, self.relation.value, str(self.unit), assumptions)
+        return events.QualifiedEvent(self._event, self.relation.value, str(self.unit), assumptions)
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -96,13 +96,13 @@ class Mechanism(ABC):
     def _describe(self) -> Event:
         """Return the event of one release."""
 
-    def guarantee(self, source: Source | None = None) -> Guarantee:
+    def guarantee(self, source: RandomSource | None = None) -> Guarantee:
         """Return what one release with noise from this source costs."""
         assumptions = assumptions_of(source_or_default(source))
         stated = self._guarantee
         return replace(stated, assumptions=stated.assumptions + assumptions) if assumptions else stated
 
-    def _released(self, value: Any, source: Source) -> Release[Any]:
+    def _released(self, value: Any, source: RandomSource) -> Release[Any]:
         return Release(value, self.guarantee(source), self)
 
     def _claim(self, epsilon: float, delta: float, method: str, *assumptions: str) -> Guarantee:
@@ -121,7 +121,7 @@ class Mechanism(ABC):
             object.__setattr__(self, name, value)
 
 
-def compose(*parts: Any) -> Composed:
+def compose(*parts: Any) -> ComposedEvent:
     """Return the event of several mechanisms, or of their releases or sessions, on the same data, for an accountant.
 
     It says under which relation it holds, and whether test randomness was used: the accountant's guarantee repeats it.
@@ -144,4 +144,4 @@ def compose(*parts: Any) -> Composed:
         part.event if isinstance(part, Mechanism) else part.mechanism.qualified(part.guarantee.assumptions)
         for part in parts
     )
-    return Composed(each)
+    return ComposedEvent(each)

@@ -21,7 +21,7 @@ from hush.numerics import down, integers, numbers, silent, up
 from hush.randomness import (
     MAX_SCALE,
     Grid,
-    Source,
+    RandomSource,
     discrete_gaussian,
     discrete_laplace,
     exp_interval,
@@ -56,7 +56,7 @@ class _Additive(Mechanism):
     size: int = 1
 
     @abstractmethod
-    def _noisy(self, value: Any, source: Source) -> Any:
+    def _noisy(self, value: Any, source: RandomSource) -> Any:
         """Return the value with noise."""
 
     @abstractmethod
@@ -64,7 +64,7 @@ class _Additive(Mechanism):
         """Return what one coordinate's error exceeds with at most this probability."""
 
     @silent
-    def release(self, value: Any, source: Source | None = None) -> Release[Any]:
+    def release(self, value: Any, source: RandomSource | None = None) -> Release[Any]:
         """Return the value with noise: a number for a number, an array for an array of ``size`` elements.
 
         NaN counts as 0, infinity as the largest number: no value raises an exception from within.
@@ -93,7 +93,7 @@ class _OnGrid(_Additive):
     noise_scale: float = field(init=False, repr=False, compare=False)
     _grid: Grid = field(init=False, repr=False, compare=False)
 
-    def _noisy(self, value: Any, source: Source) -> Any:
+    def _noisy(self, value: Any, source: RandomSource) -> Any:
         if type(value) is float and self.size == 1:
             return (self._grid.integer(value) + int(self._draw(source)[0])) * self._grid.spacing
         scalar = isinstance(value, (float, int))
@@ -104,7 +104,7 @@ class _OnGrid(_Additive):
         return float(released) if scalar or exact.ndim == 0 else released
 
     @abstractmethod
-    def _draw(self, source: Source) -> NDArray[np.int64]:
+    def _draw(self, source: RandomSource) -> NDArray[np.int64]:
         """Return noise for every coordinate, in units of the grid."""
 
 
@@ -141,7 +141,7 @@ class Laplace(_OnGrid):
     def _prepare(self) -> None:
         epsilon, sensitivity = check_positive("epsilon", self.epsilon), check_positive("sensitivity", self.sensitivity)
         size = check_count("size", self.size)
-        events.Laplace(1 / epsilon)  # refuses an epsilon beyond what can be accounted for
+        events.LaplaceEvent(1 / epsilon)  # refuses an epsilon beyond what can be accounted for
         grid = Grid.for_scale(sensitivity / epsilon)
         effective = up(sensitivity + size * grid.spacing)
         scale = up(effective / epsilon)
@@ -151,9 +151,9 @@ class Laplace(_OnGrid):
         return self._claim(self.epsilon, 0.0, "Laplace mechanism", *_assumed("L1", self.sensitivity))
 
     def _describe(self) -> events.Event:
-        return events.Laplace(down(self.noise_scale / self._effective) * _doubled(self.relation))
+        return events.LaplaceEvent(down(self.noise_scale / self._effective) * _doubled(self.relation))
 
-    def _draw(self, source: Source) -> NDArray[np.int64]:
+    def _draw(self, source: RandomSource) -> NDArray[np.int64]:
         return floored_laplace(source, self.noise_scale / self._grid.spacing, self.size)
 
     def _tail(self, probability: float) -> float:
@@ -220,9 +220,9 @@ class Gaussian(_OnGrid):
         return self._claim(self.epsilon, self.delta, method, *_assumed("L2", self.sensitivity))
 
     def _describe(self) -> events.Event:
-        return events.Gaussian(self._multiplier * _doubled(self.relation))
+        return events.GaussianEvent(self._multiplier * _doubled(self.relation))
 
-    def _draw(self, source: Source) -> NDArray[np.int64]:
+    def _draw(self, source: RandomSource) -> NDArray[np.int64]:
         return floored_gaussian(source, self.noise_scale / self._grid.spacing, self.size)
 
     def _tail(self, probability: float) -> float:
@@ -247,7 +247,7 @@ def _assumed(norm: str, sensitivity: float) -> tuple[str, ...]:
 class _OnIntegers(_Additive):
     noise_scale: float = field(init=False, repr=False, compare=False)
 
-    def _noisy(self, value: Any, source: Source) -> Any:
+    def _noisy(self, value: Any, source: RandomSource) -> Any:
         scalar = isinstance(value, int)
         exact = integers("value", value)
         self._check_shape(exact.shape)
@@ -255,7 +255,7 @@ class _OnIntegers(_Additive):
         return int(noisy) if scalar or exact.ndim == 0 else noisy
 
     @abstractmethod
-    def _draw(self, source: Source) -> NDArray[np.int64]:
+    def _draw(self, source: RandomSource) -> NDArray[np.int64]:
         """Return noise for every coordinate."""
 
 
@@ -282,7 +282,7 @@ class DiscreteLaplace(_OnIntegers):
         scale = up(check_count("sensitivity", self.sensitivity) / check_positive("epsilon", self.epsilon))
         check_count("size", self.size)
         check_integer_scale(scale)
-        events.Laplace(1 / self.epsilon)
+        events.LaplaceEvent(1 / self.epsilon)
         self._set(noise_scale=scale)
 
     def _promise(self) -> Guarantee:
@@ -290,10 +290,10 @@ class DiscreteLaplace(_OnIntegers):
 
     def _describe(self) -> events.Event:
         if self.relation is Relation.REPLACE:  # half a step of an integer is no event
-            return events.ApproximateDP(self.epsilon)
-        return events.DiscreteLaplace(self.noise_scale, self.sensitivity)
+            return events.ApproximateDPEvent(self.epsilon)
+        return events.DiscreteLaplaceEvent(self.noise_scale, self.sensitivity)
 
-    def _draw(self, source: Source) -> NDArray[np.int64]:
+    def _draw(self, source: RandomSource) -> NDArray[np.int64]:
         return discrete_laplace(source, self.noise_scale, self.size)
 
     def _tail(self, probability: float) -> float:
@@ -338,10 +338,10 @@ class DiscreteGaussian(_OnIntegers):
 
     def _describe(self) -> events.Event:
         if self.size == 1 and self.relation is not Relation.REPLACE:
-            return events.DiscreteGaussian(self.noise_scale, self.sensitivity)
-        return events.ZeroConcentratedDP(up(0.5 * self._multiplier**-2))
+            return events.DiscreteGaussianEvent(self.noise_scale, self.sensitivity)
+        return events.ZeroConcentratedDPEvent(up(0.5 * self._multiplier**-2))
 
-    def _draw(self, source: Source) -> NDArray[np.int64]:
+    def _draw(self, source: RandomSource) -> NDArray[np.int64]:
         return discrete_gaussian(source, self.noise_scale, self.size)
 
     def _tail(self, probability: float) -> float:
@@ -353,8 +353,8 @@ class DiscreteGaussian(_OnIntegers):
 def _discrete_multiplier(epsilon: float, delta: float, step: int, single: bool) -> float:
     def template(multiplier: float) -> events.Event:
         if single:
-            return events.DiscreteGaussian(multiplier * step, step)
-        return events.ZeroConcentratedDP(0.5 * multiplier**-2)
+            return events.DiscreteGaussianEvent(multiplier * step, step)
+        return events.ZeroConcentratedDPEvent(0.5 * multiplier**-2)
 
     accountant = PldAccountant if single else RdpAccountant
     return calibrate_noise(epsilon=epsilon, delta=delta, template=template, accountant=accountant)
@@ -395,7 +395,7 @@ class Staircase(_OnGrid):
         epsilon, sensitivity = check_positive("epsilon", self.epsilon), check_positive("sensitivity", self.sensitivity)
         if check_count("size", self.size) != 1:
             raise InvalidArgument("size", self.size, "1", "For several numbers use Laplace, or one staircase each")
-        events.Laplace(1 / epsilon)
+        events.LaplaceEvent(1 / epsilon)
         grid = Grid.for_scale(sensitivity * max(1.0, 1 / epsilon))  # of the noise: it stays far below 2^53 steps
         period = math.ceil(sensitivity / grid.spacing) + 1
         step = min(max(round(period / (1 + math.exp(epsilon / 2))), 1), period - 1)
@@ -405,9 +405,9 @@ class Staircase(_OnGrid):
         return self._claim(self.epsilon, 0.0, "staircase mechanism", *_assumed("L1", self.sensitivity))
 
     def _describe(self) -> events.Event:
-        return events.ApproximateDP(self.epsilon)
+        return events.ApproximateDPEvent(self.epsilon)
 
-    def _draw(self, source: Source) -> NDArray[np.int64]:
+    def _draw(self, source: RandomSource) -> NDArray[np.int64]:
         period, step = self._period, self._step
         exponent = 1 / Fraction(self.noise_scale)  # not above epsilon
         block = int(geometric(source, self.noise_scale, 1)[0])

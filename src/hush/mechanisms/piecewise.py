@@ -17,7 +17,7 @@ from hush.mechanisms.local import ONCE, check_replaced, hoeffding
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import check_confidence
 from hush.numerics import numbers, silent
-from hush.randomness import Interval, Source, exp_interval, flip, source_or_default, uniform_below
+from hush.randomness import Interval, RandomSource, exp_interval, flip, source_or_default, uniform_below
 
 _STEPS = 1 << 30
 
@@ -69,7 +69,7 @@ class Piecewise(Mechanism):
         return self._claim(self.epsilon, 0.0, "piecewise mechanism", ONCE)
 
     def _describe(self) -> events.Event:
-        return events.ApproximateDP(self.epsilon)
+        return events.ApproximateDPEvent(self.epsilon)
 
     @property
     def _near(self) -> int:
@@ -86,7 +86,7 @@ class Piecewise(Mechanism):
         return 1 / (1 + self._far / self._near * math.exp(-self.epsilon))
 
     @silent
-    def release(self, records: Any, source: Source | None = None) -> Release[NDArray[np.float64]]:
+    def release(self, records: Any, source: RandomSource | None = None) -> Release[NDArray[np.float64]]:
         """Return what each person tells. NaN counts as the middle of the bounds."""
         chosen = source_or_default(source)
         lower, upper = self.bounds

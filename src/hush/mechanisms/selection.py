@@ -19,7 +19,7 @@ from hush.guarantee import Guarantee
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import check_confidence, check_monotone
 from hush.numerics import down, numbers, silent
-from hush.randomness import Grid, Noise, Source, flip_exp, gap, rank, source_or_default, uniform_below
+from hush.randomness import Grid, Noise, RandomSource, flip_exp, gap, rank, source_or_default, uniform_below
 
 _LARGEST = sys.float_info.max
 
@@ -45,7 +45,7 @@ class _Selection(Mechanism):
         check_positive("epsilon", self.epsilon)
         check_positive("sensitivity", self.sensitivity)
         check_monotone(self.monotone, self.relation)
-        events.ExponentialMechanism(self._epsilon_each())
+        events.ExponentialMechanismEvent(self._epsilon_each())
         rate = down(self._epsilon_each() / self.sensitivity) * (1.0 if self.monotone else 0.5)
         if not 1e-190 < rate < 1e190:
             raise InvalidArgument("sensitivity", self.sensitivity, "between 1e-180 and 1e180", "Use another unit")
@@ -65,7 +65,7 @@ class _Selection(Mechanism):
         """Return the mechanism's name."""
 
     def _describe(self) -> events.Event:
-        return events.ApproximateDP(self.epsilon)
+        return events.ApproximateDPEvent(self.epsilon)
 
     def accuracy(self, num_candidates: int, confidence: float = 0.95) -> float:
         """Return what, with this confidence, no candidate left out is better by than a chosen one."""
@@ -108,7 +108,7 @@ class ExponentialMechanism(_Selection):
     """
 
     @silent
-    def release(self, scores: Any, source: Source | None = None) -> Release[int]:
+    def release(self, scores: Any, source: RandomSource | None = None) -> Release[int]:
         """Return the index of the chosen candidate."""
         chosen = source_or_default(source)
         return self._released(rank(chosen, Noise.GUMBEL, self._scores(scores), self._rate, 1)[0].index, chosen)
@@ -117,7 +117,7 @@ class ExponentialMechanism(_Selection):
         return "exponential mechanism"
 
     def _describe(self) -> events.Event:
-        return events.ExponentialMechanism(self.epsilon)
+        return events.ExponentialMechanismEvent(self.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ class PermuteAndFlip(_Selection):
     """
 
     @silent
-    def release(self, scores: Any, source: Source | None = None) -> Release[int]:
+    def release(self, scores: Any, source: RandomSource | None = None) -> Release[int]:
         """Return the index of the chosen candidate."""
         chosen = source_or_default(source)
         array, rate = self._scores(scores), self._rate
@@ -175,7 +175,7 @@ class ReportNoisyMax(_Selection):
     """
 
     @silent
-    def release(self, scores: Any, source: Source | None = None) -> Release[int]:
+    def release(self, scores: Any, source: RandomSource | None = None) -> Release[int]:
         """Return the index of the candidate with the largest noisy score."""
         chosen = source_or_default(source)
         return self._released(rank(chosen, Noise.LAPLACE, self._scores(scores), self._rate, 1)[0].index, chosen)
@@ -204,7 +204,7 @@ class ReportNoisyMaxWithGap(ReportNoisyMax):
     """
 
     @silent
-    def release(self, scores: Any, source: Source | None = None) -> Release[Any]:
+    def release(self, scores: Any, source: RandomSource | None = None) -> Release[Any]:
         """Return (index, gap): the winner, and its noisy lead."""
         chosen = source_or_default(source)
         array = self._scores(scores)
@@ -246,7 +246,7 @@ class OneShotTopK(_Selection):
         return check_positive("epsilon", self.epsilon) / check_count("k", self.k)
 
     @silent
-    def release(self, scores: Any, source: Source | None = None) -> Release[list[int]]:
+    def release(self, scores: Any, source: RandomSource | None = None) -> Release[list[int]]:
         """Return the indices of the k best candidates, best first; all, if there are fewer."""
         chosen = source_or_default(source)
         found = rank(chosen, Noise.LAPLACE, self._scores(scores), self._rate, self.k)
@@ -291,10 +291,10 @@ class IteratedTopK(_Selection):
         return self._claim(self.epsilon, self.delta, self._method(), *stated.assumptions)
 
     def _describe(self) -> events.Event:
-        return events.SelfComposed(events.ExponentialMechanism(self._each), self.k)
+        return events.SelfComposedEvent(events.ExponentialMechanismEvent(self._each), self.k)
 
     @silent
-    def release(self, scores: Any, source: Source | None = None) -> Release[list[int]]:
+    def release(self, scores: Any, source: RandomSource | None = None) -> Release[list[int]]:
         """Return the indices of the k best candidates, best first; all, if there are fewer."""
         chosen = source_or_default(source)
         found = rank(chosen, Noise.GUMBEL, self._scores(scores), self._rate, self.k)
@@ -315,6 +315,6 @@ def _epsilon_each(epsilon: float, delta: float, k: int) -> float:
         return down(epsilon / k)
 
     def template(noise: float) -> events.Event:
-        return events.SelfComposed(events.ExponentialMechanism(1 / noise), k)
+        return events.SelfComposedEvent(events.ExponentialMechanismEvent(1 / noise), k)
 
     return max(1 / calibrate_noise(epsilon=epsilon, delta=delta, template=template), down(epsilon / k))

@@ -22,7 +22,7 @@ from hush.guarantee import Guarantee, Relation
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import check_confidence
 from hush.numerics import numbers, silent, up
-from hush.randomness import MAX_SCALE, Grid, Source, floored_cauchy, floored_laplace, source_or_default
+from hush.randomness import MAX_SCALE, Grid, RandomSource, floored_cauchy, floored_laplace, source_or_default
 
 _A_LITTLE_LESS = 1 - 1e-9  # room for the rounding of a smooth bound, which need not be smooth itself
 
@@ -76,7 +76,7 @@ class _Smooth(Mechanism):
     def _prepare(self) -> None:
         check_positive("epsilon", self.epsilon)
         lower, upper = check_bounds(self.bounds)
-        events.Laplace(1 / self.epsilon)
+        events.LaplaceEvent(1 / self.epsilon)
         self._set(bounds=(lower, upper), _grid=Grid.for_scale(upper - lower))
 
     @property
@@ -90,11 +90,11 @@ class _Smooth(Mechanism):
         """The noise's scale over the smooth bound."""
 
     @abstractmethod
-    def _noise(self, scale: Fraction, source: Source) -> int:
+    def _noise(self, scale: Fraction, source: RandomSource) -> int:
         """Return floored noise of a scale in units of the grid."""
 
     @silent
-    def release(self, value: float, smooth_bound: float, source: Source | None = None) -> Release[float]:
+    def release(self, value: float, smooth_bound: float, source: RandomSource | None = None) -> Release[float]:
         """Return a value with noise in proportion to a ``beta``-smooth bound on its local sensitivity.
 
         The value is clamped to the bounds, before and after; the smooth bound to their distance, which any value
@@ -111,7 +111,7 @@ class _Smooth(Mechanism):
         return self._released(min(max(noisy * self._grid.spacing, lower), upper), chosen)
 
     @silent
-    def median(self, records: Any, source: Source | None = None) -> Release[float]:
+    def median(self, records: Any, source: RandomSource | None = None) -> Release[float]:
         """Return the median of records (the lower one of two), clamped to the bounds, NaN as the lower bound.
 
         Assumes the replace relation: the number of records is public.
@@ -184,9 +184,9 @@ class SmoothCauchy(_Smooth):
         return self._claim(self.epsilon, 0.0, "smooth sensitivity with Cauchy noise", "the smooth bound is one")
 
     def _describe(self) -> events.Event:
-        return events.ApproximateDP(self.epsilon)
+        return events.ApproximateDPEvent(self.epsilon)
 
-    def _noise(self, scale: Fraction, source: Source) -> int:
+    def _noise(self, scale: Fraction, source: RandomSource) -> int:
         return floored_cauchy(source, scale)
 
     def _quantile(self, wrong: float) -> float:
@@ -247,9 +247,9 @@ class SmoothLaplace(_Smooth):
         return self._claim(self.epsilon, self.delta, "smooth sensitivity with Laplace noise", "the smooth bound is one")
 
     def _describe(self) -> events.Event:
-        return events.ApproximateDP(self.epsilon, self.delta)
+        return events.ApproximateDPEvent(self.epsilon, self.delta)
 
-    def _noise(self, scale: Fraction, source: Source) -> int:
+    def _noise(self, scale: Fraction, source: RandomSource) -> int:
         return int(floored_laplace(source, up(float(scale)), 1)[0])
 
     def _quantile(self, wrong: float) -> float:

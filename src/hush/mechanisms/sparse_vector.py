@@ -19,7 +19,7 @@ from hush.guarantee import Guarantee
 from hush.mechanisms.mechanism import Mechanism, SensitivityType
 from hush.mechanisms.noise import check_confidence, check_integer_scale, check_monotone
 from hush.numerics import numbers, silent, up
-from hush.randomness import Grid, Source, discrete_laplace, source_or_default
+from hush.randomness import Grid, RandomSource, discrete_laplace, source_or_default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class AboveThreshold(Mechanism):
         check_positive("sensitivity", self.sensitivity)
         check_count("count", self.count)
         check_monotone(self.monotone, self.relation)
-        events.Laplace(1 / self.epsilon)
+        events.LaplaceEvent(1 / self.epsilon)
         factor = self.count if self.monotone else 2 * self.count
         compare = self.epsilon * (1 - self._numeric_share())
         for_threshold = compare / (1 + factor ** (2 / 3))
@@ -85,9 +85,9 @@ class AboveThreshold(Mechanism):
         )
 
     def _describe(self) -> events.Event:
-        return events.ApproximateDP(self.epsilon)
+        return events.ApproximateDPEvent(self.epsilon)
 
-    def start(self, threshold: float, source: Source | None = None) -> ThresholdSession:
+    def start(self, threshold: float, source: RandomSource | None = None) -> ThresholdSession:
         """Open a session; the threshold's noise is drawn once, here."""
         return ThresholdSession(self, threshold, source_or_default(source))
 
@@ -105,7 +105,7 @@ class ThresholdSession:
     It belongs to one process and cannot be copied: two copies would give twice as many positive answers.
     """
 
-    def __init__(self, mechanism: AboveThreshold, threshold: float, source: Source) -> None:
+    def __init__(self, mechanism: AboveThreshold, threshold: float, source: RandomSource) -> None:
         """Draw the threshold's noise; `AboveThreshold.start` is the way to get a session."""
         self.mechanism = mechanism
         self.remaining = mechanism.count
@@ -179,7 +179,7 @@ class NumericSparseVector(AboveThreshold):
             raise InvalidArgument("numeric_share", self.numeric_share, "a number in (0, 1)")
         return self.numeric_share
 
-    def start(self, threshold: float, source: Source | None = None) -> NumericSession:
+    def start(self, threshold: float, source: RandomSource | None = None) -> NumericSession:
         """Open a session; the threshold's noise is drawn once, here."""
         return NumericSession(self, threshold, source_or_default(source))
 

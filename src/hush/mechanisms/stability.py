@@ -20,7 +20,7 @@ from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import Laplace, check_confidence
 from hush.mechanisms.smooth import check_bounds, clamped_and_sorted, jumps
 from hush.numerics import down, numbers, silent, up
-from hush.randomness import Source, discrete_laplace, source_or_default
+from hush.randomness import RandomSource, discrete_laplace, source_or_default
 
 _FAR = 1 << 60
 
@@ -40,7 +40,7 @@ class _Tested(Mechanism):
         check_positive("epsilon", self.epsilon)
         if not 1e-280 <= check_probability("delta", self.delta) < 1:
             raise InvalidArgument("delta", self.delta, "a number in [1e-280, 1)")
-        events.Laplace(1 / self.epsilon)
+        events.LaplaceEvent(1 / self.epsilon)
         scale = up(1 / self._test_epsilon())
         # At distance 0 the test passes with probability P(k >= T) = e^(-T / t) / (1 + e^(-1 / t)), at most delta.
         rate = 1 / scale
@@ -50,13 +50,13 @@ class _Tested(Mechanism):
     def _test_epsilon(self) -> float:
         return self.epsilon
 
-    def _passes(self, distance: Any, source: Source) -> bool:
+    def _passes(self, distance: Any, source: RandomSource) -> bool:
         given = float(np.nan_to_num(numbers("distance", distance, ()), nan=0.0))
         steps = int(min(max(math.floor(given) if abs(given) < _FAR else given, 0), _FAR))
         return steps + int(discrete_laplace(source, self._scale, 1)[0]) >= self._threshold
 
     def _describe(self) -> events.Event:
-        return events.ApproximateDP(self.epsilon, self.delta)
+        return events.ApproximateDPEvent(self.epsilon, self.delta)
 
     def distance_needed(self, confidence: float = 0.95) -> int:
         """Return a distance from which on the release happens with this confidence."""
@@ -104,7 +104,7 @@ class ProposeTestRelease(_Tested):
         )
 
     @silent
-    def release(self, value: float, distance: float, source: Source | None = None) -> Release[float | None]:
+    def release(self, value: float, distance: float, source: RandomSource | None = None) -> Release[float | None]:
         """Return the value with noise, or None if the test fails."""
         chosen = source_or_default(source)
         noisy = self._laplace.release(float(numbers("value", value, ())), chosen).value
@@ -139,7 +139,7 @@ class StableValue(_Tested):
         )
 
     @silent
-    def release(self, value: Any, distance: float, source: Source | None = None) -> Release[Any]:
+    def release(self, value: Any, distance: float, source: RandomSource | None = None) -> Release[Any]:
         """Return the value itself, of whatever type, or None if the test fails."""
         chosen = source_or_default(source)
         # Neighbours of different values are at distance 1 from each other: that is where the test must fail.
@@ -198,11 +198,11 @@ class NoisyLocalSensitivity(Mechanism):
         )
 
     def _describe(self) -> events.Event:
-        return events.ApproximateDP(self.epsilon, self.delta)
+        return events.ApproximateDPEvent(self.epsilon, self.delta)
 
     @silent
     def release(
-        self, value: float, local_sensitivity: float, source: Source | None = None
+        self, value: float, local_sensitivity: float, source: RandomSource | None = None
     ) -> Release[tuple[float, float]]:
         """Return (noisy value, bound on the local sensitivity that its noise was scaled to)."""
         chosen = source_or_default(source)

@@ -23,7 +23,7 @@ from hush.mechanisms.noise import Laplace
 from hush.mechanisms.selection import ReportNoisyMax
 from hush.mechanisms.smooth import SmoothCauchy, SmoothLaplace, check_bounds
 from hush.numerics import silent, up
-from hush.randomness import Source, source_or_default, uniform_below
+from hush.randomness import RandomSource, source_or_default, uniform_below
 
 
 class Aggregator(Protocol):
@@ -35,7 +35,7 @@ class Aggregator(Protocol):
     def clean(self, result: Any) -> float:
         """Return a block's result as a number that the aggregator can take; anything else as a fixed one."""
 
-    def aggregate(self, mechanism: Any, results: NDArray[np.float64], source: Source) -> Any:
+    def aggregate(self, mechanism: Any, results: NDArray[np.float64], source: RandomSource) -> Any:
         """Return the private aggregate."""
 
 
@@ -63,7 +63,7 @@ class MeanOfResults:
         """Clamp to the bounds; the middle for what is no number."""
         return _number_within(result, self.bounds)
 
-    def aggregate(self, mechanism: Any, results: NDArray[np.float64], source: Source) -> Any:
+    def aggregate(self, mechanism: Any, results: NDArray[np.float64], source: RandomSource) -> Any:
         """Return the noisy mean."""
         return mechanism.release(math.fsum(results) / len(results), source).value
 
@@ -93,7 +93,7 @@ class MedianOfResults:
         """Clamp to the bounds; the middle for what is no number."""
         return _number_within(result, self.bounds)
 
-    def aggregate(self, mechanism: Any, results: NDArray[np.float64], source: Source) -> Any:
+    def aggregate(self, mechanism: Any, results: NDArray[np.float64], source: RandomSource) -> Any:
         """Return the noisy median."""
         return mechanism.median(results, source).value
 
@@ -122,7 +122,7 @@ class MostCommonResult:
                 return position
         return -1
 
-    def aggregate(self, mechanism: Any, results: NDArray[np.float64], source: Source) -> Any:
+    def aggregate(self, mechanism: Any, results: NDArray[np.float64], source: RandomSource) -> Any:
         """Return the chosen value."""
         counts = np.bincount(results[results >= 0].astype(np.int64), minlength=len(self.values))
         return self.values[mechanism.release(counts, source).value]
@@ -183,14 +183,14 @@ class SubsampleAggregate(Mechanism):
         )
 
     def _describe(self) -> events.Event:
-        return events.ApproximateDP(self._guarantee_of_inner().epsilon, self._guarantee_of_inner().delta)
+        return events.ApproximateDPEvent(self._guarantee_of_inner().epsilon, self._guarantee_of_inner().delta)
 
     def _guarantee_of_inner(self) -> Guarantee:
         guarantee: Guarantee = self._inner.guarantee()
         return guarantee
 
     @silent
-    def release(self, records: Any, source: Source | None = None) -> Release[Any]:
+    def release(self, records: Any, source: RandomSource | None = None) -> Release[Any]:
         """Return the private aggregate of the function's results on the blocks; ``records`` is any sequence."""
         chosen = source_or_default(source)
         if not isinstance(records, (Sequence, np.ndarray)) or (isinstance(records, np.ndarray) and records.ndim == 0):

@@ -15,7 +15,7 @@ from hush.guarantee import Guarantee, Relation
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import DiscreteLaplace, Gaussian, Laplace, check_integer_scale
 from hush.numerics import down, numbers, silent
-from hush.randomness import Source, floored_gaussian, floored_laplace, source_or_default
+from hush.randomness import RandomSource, floored_gaussian, floored_laplace, source_or_default
 
 _STEPS = 1 << 30  # of the fixed-point grid, to a clip norm
 _CHUNK = 1 << 16
@@ -73,10 +73,10 @@ class _VectorMean(Mechanism):
     def _describe(self) -> events.Event:
         if self._count is None:
             return self._sum.event
-        return events.Composed((self._sum.event, self._count.event))
+        return events.ComposedEvent((self._sum.event, self._count.event))
 
     @silent
-    def release(self, records: Any, source: Source | None = None) -> Release[NDArray[np.float64]]:
+    def release(self, records: Any, source: RandomSource | None = None) -> Release[NDArray[np.float64]]:
         """Return the mean of the rows; no coordinate exceeds the clip norm, and no number of rows is too small."""
         chosen = source_or_default(source)
         vectors = numbers("records", records)
@@ -96,7 +96,7 @@ class _VectorMean(Mechanism):
         # No coordinate of the exact mean is beyond the clip norm; cutting each one off only brings it closer.
         return self._released(np.clip(noisy / total, -self.clip_norm, self.clip_norm), chosen)
 
-    def _noisy_sum(self, vectors: NDArray[np.float64], source: Source) -> NDArray[np.float64]:
+    def _noisy_sum(self, vectors: NDArray[np.float64], source: RandomSource) -> NDArray[np.float64]:
         """Sum on a fixed-point grid, where no rounding can widen a record's share, and add integer noise."""
         total = np.zeros(self.dimension, dtype=np.int64)
         for start in range(0, len(vectors), _CHUNK):

@@ -2,7 +2,7 @@
 
 - Sources: `SystemSource` (ChaCha20 under keys from the operating system; `system_source` is this process's own),
   `KeyedSource` (a function of a secret key and a number, for what must be resumed) and `TestSource` (repeatable; every
-  guarantee made with it says so). `Source` is their contract.
+  guarantee made with it says so). `RandomSource` is their contract.
 - Exact noise on the integers: `discrete_laplace`, `discrete_gaussian`, `floored_laplace`, `floored_gaussian`,
   `geometric`; `Grid` turns it into noise on real numbers.
 - Exact choices: `uniform_below`, `bernoulli`, `flip`, `flip_exp`; `rank` (and `gap`), which order candidates by
@@ -30,7 +30,7 @@ from hush.randomness.ranking import rank as rank
 from hush.randomness.resolution import Interval as Interval
 from hush.randomness.resolution import exp_interval as exp_interval
 from hush.randomness.source import KeyedSource as KeyedSource
-from hush.randomness.source import Source as Source
+from hush.randomness.source import RandomSource as RandomSource
 from hush.randomness.source import SystemSource as SystemSource
 from hush.randomness.source import TestSource as TestSource
 from hush.randomness.source import assumptions_of as assumptions_of

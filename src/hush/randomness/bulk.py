@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.errors import check_count
-from hush.randomness.source import Source
+from hush.randomness.source import RandomSource
 
 MIXED = 4
 _CHUNK = 1 << 14
@@ -32,7 +32,7 @@ _UNIT = np.float32(2.0**-32)
 _SQUARE = np.float32(-2 / MIXED)
 
 
-def standard_normal(source: Source, size: int) -> NDArray[np.float32]:
+def standard_normal(source: RandomSource, size: int) -> NDArray[np.float32]:
     """Return ``size`` Gaussian values of mean 0 and variance 1 in single precision."""
     check_count("size", size, minimum=0)
     columns = -(-size // (2 * MIXED))
@@ -44,7 +44,7 @@ def standard_normal(source: Source, size: int) -> NDArray[np.float32]:
     return result[:size]
 
 
-def _fill(source: Source, out: NDArray[np.float32]) -> None:
+def _fill(source: RandomSource, out: NDArray[np.float32]) -> None:
     """Write mixed coordinates of independent Gaussian pairs: [2, 4, count]."""
     count = out.shape[2]
     halves = source.words(MIXED * count).view(np.uint32).reshape(2, MIXED, count)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hush.errors import InvalidArgument, check_count, check_fraction
 from hush.randomness.resolution import Interval, Uniform, exp_interval
-from hush.randomness.source import Source
+from hush.randomness.source import RandomSource
 
 # Encloses the probability of coin ``index``, computed with ``digits`` decimal digits.
 Enclosure = Callable[[int, int], Interval]
@@ -19,7 +19,7 @@ _ERROR = 1e-13
 _CHUNK = 1 << 14
 
 
-def uniform_below(source: Source, bound: int, size: int) -> NDArray[np.int64]:
+def uniform_below(source: RandomSource, bound: int, size: int) -> NDArray[np.int64]:
     """Return ``size`` integers, uniform on 0, .., bound - 1."""
     check_count("size", size, minimum=0)
     bound = check_count("bound", bound)
@@ -32,7 +32,7 @@ def uniform_below(source: Source, bound: int, size: int) -> NDArray[np.int64]:
     return (words % np.uint64(bound)).astype(np.int64)
 
 
-def flip(source: Source, approximate: NDArray[np.float64], enclosure: Enclosure) -> NDArray[np.bool_]:
+def flip(source: RandomSource, approximate: NDArray[np.float64], enclosure: Enclosure) -> NDArray[np.bool_]:
     """Flip one coin for each probability, known approximately (to within 1e-13) and, where that decides, exactly."""
     result = np.empty(len(approximate), dtype=np.bool_)
     for start in range(0, len(approximate), _CHUNK):
@@ -56,7 +56,9 @@ def _below(uniform: Uniform, index: int, enclosure: Enclosure) -> bool:
         uniform.refine()
 
 
-def flip_exp(source: Source, exponents: NDArray[np.float64], exact: Callable[[int], Fraction]) -> NDArray[np.bool_]:
+def flip_exp(
+    source: RandomSource, exponents: NDArray[np.float64], exact: Callable[[int], Fraction]
+) -> NDArray[np.bool_]:
     """Flip coins with probabilities e^-x, for x >= 0 known to about 2^-50, and exactly from ``exact``."""
 
     def enclosure(index: int, digits: int) -> Interval:
@@ -66,14 +68,14 @@ def flip_exp(source: Source, exponents: NDArray[np.float64], exact: Callable[[in
     return flip(source, np.exp(-exponents), enclosure)
 
 
-def bernoulli(source: Source, probability: float, size: int) -> NDArray[np.bool_]:
+def bernoulli(source: RandomSource, probability: float, size: int) -> NDArray[np.bool_]:
     """Flip ``size`` coins that come up True with exactly the probability that the float is."""
     exact = Fraction(check_fraction("probability", probability))
     check_count("size", size, minimum=0)
     return flip(source, np.full(size, float(probability)), lambda index, digits: (exact, exact))
 
 
-def floored_cauchy(source: Source, scale: Fraction) -> int:
+def floored_cauchy(source: RandomSource, scale: Fraction) -> int:
     """Return floor(scale * X) for a standard Cauchy variable X, exactly; 0 for scale 0.
 
     The slope of a uniform point of the quarter disc, with a sign, is a Cauchy variable.

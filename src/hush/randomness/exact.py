@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.randomness.resolution import Interval, Uniform, below_exp, floor_exponential
-from hush.randomness.source import Source, Words
+from hush.randomness.source import RandomSource, Words
 
 Integers = NDArray[np.int64]
 
@@ -45,35 +45,35 @@ _FEW_BITS = 8e12
 _ACCEPT_ERROR = 1e-13
 
 
-def discrete_laplace(source: Source, scale: float, size: int) -> Integers:
+def discrete_laplace(source: RandomSource, scale: float, size: int) -> Integers:
     """Return ``size`` integers with P(k) ~ e^(-|k| / scale), exactly."""
     return _Sampler(source, scale, gaussian=False, floored=False).draw(size)
 
 
-def discrete_gaussian(source: Source, sigma: float, size: int) -> Integers:
+def discrete_gaussian(source: RandomSource, sigma: float, size: int) -> Integers:
     """Return ``size`` integers with P(k) ~ e^(-k^2 / (2 sigma^2)), exactly."""
     return _Sampler(source, sigma, gaussian=True, floored=False).draw(size)
 
 
-def floored_laplace(source: Source, scale: float, size: int) -> Integers:
+def floored_laplace(source: RandomSource, scale: float, size: int) -> Integers:
     """Return floor(X) for ``size`` reals X with density ~ e^(-|x| / scale), exactly."""
     return _Sampler(source, scale, gaussian=False, floored=True).draw(size)
 
 
-def floored_gaussian(source: Source, sigma: float, size: int) -> Integers:
+def floored_gaussian(source: RandomSource, sigma: float, size: int) -> Integers:
     """Return floor(X) for ``size`` reals X with density ~ e^(-x^2 / (2 sigma^2)), exactly; sigma is at least 2^20."""
     if not check_positive("sigma", sigma) >= 2.0**20:
         raise InvalidArgument("sigma", sigma, "at least 2^20", "Use a finer grid")
     return _Sampler(source, sigma, gaussian=True, floored=True).draw(size)
 
 
-def geometric(source: Source, scale: float, size: int) -> Integers:
+def geometric(source: RandomSource, scale: float, size: int) -> Integers:
     """Return ``size`` integers k >= 0 with P(k) ~ e^(-k / scale), exactly: floors of exponential variables."""
     return _Sampler(source, scale, gaussian=False, floored=True).draw(size, signed=False)
 
 
 class _Sampler:
-    def __init__(self, source: Source, scale: float, *, gaussian: bool, floored: bool) -> None:
+    def __init__(self, source: RandomSource, scale: float, *, gaussian: bool, floored: bool) -> None:
         self._scale = check_positive("scale", scale, "Choose a coarser grid", maximum=MAX_SCALE)
         self._source, self._gaussian, self._floored = source, gaussian, floored
         self._low_bits = max(math.frexp(self._scale)[1] - 5, 0)

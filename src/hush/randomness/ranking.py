@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hush.errors import check_count
 from hush.randomness.resolution import Interval, Uniform, log_interval
-from hush.randomness.source import Source, Words
+from hush.randomness.source import RandomSource, Words
 
 Floats = NDArray[np.float64]
 
@@ -83,7 +83,7 @@ def compare(one: Key, other: Key) -> int:
         other.uniform.refine()
 
 
-def rank(source: Source, noise: Noise, scores: Floats, rate: float, count: int) -> list[Key]:
+def rank(source: RandomSource, noise: Noise, scores: Floats, rate: float, count: int) -> list[Key]:
     """Return the keys of the ``count`` best candidates, best first.
 
     Args:
@@ -151,7 +151,7 @@ class _Candidates:
         return _Candidates(self.indices[possible], self.words[possible], self.keys[possible], self.errors[possible])
 
 
-def _candidates(source: Source, noise: Noise, deficits: Floats, start: int, count: int) -> _Candidates:
+def _candidates(source: RandomSource, noise: Noise, deficits: Floats, start: int, count: int) -> _Candidates:
     """Return those of a part that may be among its ``count`` best: by rough keys first, then with error bounds."""
     words = source.words(len(deficits))
     np.clip(deficits, -_LARGEST, _LARGEST, out=deficits)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 
-from hush.randomness.source import Source
+from hush.randomness.source import RandomSource
 
 Interval = tuple[Fraction, Fraction]
 
@@ -22,7 +22,7 @@ Interval = tuple[Fraction, Fraction]
 class Uniform:
     """A real number, uniform on [0, 1), of which ``num_bits`` bits are known so far."""
 
-    source: Source
+    source: RandomSource
     bits: int = 0
     num_bits: int = 0
 

@@ -29,7 +29,7 @@ Words = NDArray[np.uint64]
 
 _BUFFER = 1 << 15
 _ZEROS = bytes(1 << 20)
-_live: weakref.WeakSet[Source] = weakref.WeakSet()
+_live: weakref.WeakSet[RandomSource] = weakref.WeakSet()
 
 
 def chacha20(key: bytes, nonce: int = 0) -> CipherContext:
@@ -37,7 +37,7 @@ def chacha20(key: bytes, nonce: int = 0) -> CipherContext:
     return Cipher(ChaCha20(key, bytes(4) + nonce.to_bytes(12, "little")), mode=None).encryptor()
 
 
-class Source(ABC):
+class RandomSource(ABC):
     """Uniform random bits, each given out once."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class SystemSource(Source):
+class SystemSource(RandomSource):
     """Bits that nobody can predict: ChaCha20 under keys from the operating system's entropy."""
 
     def _stream(self, count: int) -> CipherContext:
@@ -128,7 +128,7 @@ class SystemSource(Source):
         return "SystemSource()"
 
 
-class TestSource(Source):
+class TestSource(RandomSource):
     """The same bits for the same seed: for tests only. Every guarantee made with it says ``test randomness``.
 
     Whoever knows the seed can subtract the noise. A test source cannot be pickled or copied, and stops working in a
@@ -178,7 +178,7 @@ class TestSource(Source):
         return "TestSource(...)"
 
 
-class KeyedSource(Source):
+class KeyedSource(RandomSource):
     """The stream of a secret key and a public number, the same whenever it is asked for.
 
     For computations that must be resumed exactly: noise is a function of (key, number of the step). Two uses of one
@@ -214,12 +214,12 @@ class KeyedSource(Source):
 _system = SystemSource()
 
 
-def system_source() -> Source:
+def system_source() -> RandomSource:
     """Return this process's source, which everything uses that is not given another one."""
     return _system
 
 
-def assumptions_of(source: Source) -> tuple[str, ...]:
+def assumptions_of(source: RandomSource) -> tuple[str, ...]:
     """Return what a guarantee that rests on this source must say; decided by its class, so nobody can take it off."""
     if type(source) is SystemSource:
         return ()
@@ -230,9 +230,9 @@ def assumptions_of(source: Source) -> tuple[str, ...]:
     return ("unverified randomness",)
 
 
-def source_or_default(source: Source | None) -> Source:
+def source_or_default(source: RandomSource | None) -> RandomSource:
     """Return the given source or the system's; refuse anything else, such as a NumPy generator."""
     if source is None:
         return _system
-    check_instance("source", source, Source, "NumPy's generators are predictable: use SystemSource()")
+    check_instance("source", source, RandomSource, "NumPy's generators are predictable: use SystemSource()")
     return source

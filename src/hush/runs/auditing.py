@@ -21,7 +21,7 @@ from hush.audit.canaries import LabelCanaries, audit_label_canaries, calibrated_
 from hush.audit.membership import roc_figure
 from hush.errors import InvalidArgument, Unsupported, check_positive
 from hush.guarantee import Guarantee
-from hush.randomness import Source, source_or_default
+from hush.randomness import RandomSource, source_or_default
 from hush.report import with_audit
 from hush.runs.budget import calibrated
 from hush.runs.drafts import Draft, drafted, read
@@ -65,7 +65,7 @@ def audit(
     seconds: float = 60.0,
     confidence: float = 0.95,
     progress: Progress | None = None,
-    source: Source | None = None,
+    source: RandomSource | None = None,
 ) -> AuditResult:
     """Attack a finished run, and write what was found into its folder and its report.
 
@@ -112,7 +112,7 @@ def audit(
     return found
 
 
-def _shadow(settings: Settings, source: Source, progress: Progress) -> _Shadow:
+def _shadow(settings: Settings, source: RandomSource, progress: Progress) -> _Shadow:
     """Read the data as the run did, and plan the same training."""
     if settings.train_only or settings.lora is not None or settings.start is not None:
         progress.say("Every model starts from the public checkpoint, as the run did.")
@@ -129,7 +129,9 @@ def _shadow(settings: Settings, source: Source, progress: Progress) -> _Shadow:
     return _Shadow(settings, draft, features, prepared.train.targets, unit_of, device)
 
 
-def _trained(shadow: _Shadow, seconds: float, source: Source, progress: Progress) -> tuple[Floats, NDArray[np.bool_]]:
+def _trained(
+    shadow: _Shadow, seconds: float, source: RandomSource, progress: Progress
+) -> tuple[Floats, NDArray[np.bool_]]:
     """Train as often as time allows; return the scores of all canaries, and their coins, [runs, canaries]."""
     first = np.unique(shadow.unit_of, return_index=True)[1]
     count = min(len(first) // 10, _MOST_CANARIES)
@@ -162,7 +164,7 @@ def _ticking(progress: Progress, began: float, seconds: float, note: str) -> Cal
     return tick
 
 
-def _scores_of_one(shadow: _Shadow, canaries: LabelCanaries, source: Source, tick: Callable[[], None]) -> Floats:
+def _scores_of_one(shadow: _Shadow, canaries: LabelCanaries, source: RandomSource, tick: Callable[[], None]) -> Floats:
     """Train one model with canaries, and return how well it knows their labels."""
     network = shadow.draft.description.build()
     adapt(network, shadow.settings)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hush.accounting import Composed, Event, Gaussian, ParallelByIndex, PldAccountant, calibrate_noise
-from hush.accounting.events import Qualified, plain_event
+from hush.accounting import ComposedEvent, Event, GaussianEvent, ParallelByIndexEvent, PldAccountant, calibrate_noise
+from hush.accounting.events import QualifiedEvent, plain_event
 from hush.data import Learn
 from hush.guarantee import Guarantee
-from hush.training import Plan
+from hush.training import TrainingPlan
 
 _RARE = 1e-4  # of delta goes to values that only one unit has
 
@@ -25,7 +25,7 @@ def learning(epsilon: float, share: float, delta: float) -> Learn:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class RunCost:
     """What the parts of a run cost.
 
     Attributes:
@@ -35,20 +35,20 @@ class Budget:
         assumptions: What else the guarantee rests on.
     """
 
-    plan: Plan
+    plan: TrainingPlan
     learned: Event | None
-    figures: Gaussian | None
+    figures: GaussianEvent | None
     assumptions: tuple[str, ...]
 
     def event(self, num_steps: int | None = None) -> Event:
         """Return what those who are trained on are part of: learning, and the first steps or all."""
         steps, _ = plain_event(self.plan.event(num_steps), self.plan.relation, self.plan.unit)
-        return steps if self.learned is None else Composed((self.learned, steps))
+        return steps if self.learned is None else ComposedEvent((self.learned, steps))
 
     def whole_event(self) -> Event:
         """Return all that a person can be part of: training or, held out, the figures."""
-        both = self.event() if self.figures is None else ParallelByIndex((self.event(), self.figures))
-        return Qualified(both, self.plan.relation.value, str(self.plan.unit), self.assumptions)
+        both = self.event() if self.figures is None else ParallelByIndexEvent((self.event(), self.figures))
+        return QualifiedEvent(both, self.plan.relation.value, str(self.plan.unit), self.assumptions)
 
     def epsilon(self, num_steps: int | None = None) -> float:
         """Return what that costs."""
@@ -91,11 +91,11 @@ class Budget:
         return PldAccountant(relation=self.plan.relation, unit=self.plan.unit).compose(event)
 
 
-def calibrated(draft: Plan, learned: Event | None, epsilon: float) -> Plan:
+def calibrated(draft: TrainingPlan, learned: Event | None, epsilon: float) -> TrainingPlan:
     """Return the plan with the least noise for which learning and training together stay within epsilon."""
 
     def event(noise: float) -> Event:
-        return Budget(replace(draft, noise_multiplier=noise), learned, None, ()).event()
+        return RunCost(replace(draft, noise_multiplier=noise), learned, None, ()).event()
 
     noise = calibrate_noise(epsilon=epsilon, delta=draft.delta, relation=draft.relation, template=event)
     return replace(draft, noise_multiplier=noise)

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hush.data import Category, Examples, Prepared, needs_learning, open_source, prepare
+from hush.data import Category, Examples, Prepared, needs_learning, open_data, prepare
 from hush.errors import InvalidArgument
 from hush.guarantee import Unit
-from hush.runs.budget import Budget, learning
+from hush.runs.budget import RunCost, learning
 from hush.runs.defaults import Recipe, recipe
 from hush.runs.networks import Description, Network, describe
 from hush.runs.progress import Progress
 from hush.runs.settings import Settings, default_delta
-from hush.training import Automatic, Clipping, Flat, Full, Plan, Poisson, PublicPhase, Users
+from hush.training import Automatic, Clipping, Flat, Full, Poisson, PublicPhase, TrainingPlan, Users
 
 COUNTED = "how many rows and units are trained on, and how many are held out, is public"
 
@@ -26,8 +26,8 @@ class Ready:
     prepared: Prepared
     description: Description
     network: Network
-    plan: Plan
-    budget: Budget
+    plan: TrainingPlan
+    budget: RunCost
     recipe: Recipe
     public: PublicPhase | None
     users: Users | None
@@ -39,13 +39,13 @@ class Draft:
 
     description: Description
     recipe: Recipe
-    plan: Plan
+    plan: TrainingPlan
     users: Users | None
 
 
 def read(settings: Settings, key: bytes, delta: float, progress: Progress) -> Prepared:
     """Read the data, learn what is not declared with its share of the budget, and hold some units out."""
-    source = open_source(
+    source = open_data(
         settings.data,
         target=settings.target,
         data_dir=settings.data_dir,
@@ -115,9 +115,9 @@ def drafted(settings: Settings, prepared: Prepared) -> Draft:
         raise InvalidArgument("data", settings.data, "at least two rows to train on, with a target")
     everybody = num_units + _num_units(prepared.test)
     description = describe(settings, prepared.shape, len(prepared.classes))
-    chosen = recipe(settings, description, num_units, 1 if own is None else settings.max_per_unit)
-    users = None if own is None else Users(own, max_examples=settings.max_per_unit)
-    plan = Plan(
+    chosen = recipe(settings, description, num_units, 1 if own is None else settings.rows_per_unit)
+    users = None if own is None else Users(own, rows_per_unit=settings.rows_per_unit)
+    plan = TrainingPlan(
         sampling=Full() if chosen.batch_size == num_units else Poisson(chosen.batch_size),
         num_units=num_units,
         num_steps=chosen.num_steps,
@@ -126,7 +126,7 @@ def drafted(settings: Settings, prepared: Prepared) -> Draft:
         delta=settings.delta or default_delta(everybody),
         physical_batch_size=1,
         unit=Unit.example() if users is None else users.unit,
-        max_examples=1 if users is None else settings.max_per_unit,
+        rows_per_unit=1 if users is None else settings.rows_per_unit,
         labelled=users is not None,
         starts_from=None if settings.start is None else PublicPhase(settings.public or ""),
     )

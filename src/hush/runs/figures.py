@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import Gaussian, calibrate_noise
+from hush.accounting import GaussianEvent, calibrate_noise
 from hush.data import Examples
-from hush.randomness import Grid, Source, floored_gaussian
+from hush.randomness import Grid, RandomSource, floored_gaussian
 
 _CONFIDENCE = 0.95
 _DEVIATIONS = 1.959964
@@ -47,7 +47,7 @@ class Measurer:
     groups: dict[str, tuple[str, ...]]
     noise: float | None
     num_points: int
-    source: Source
+    source: RandomSource
     rows: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,9 +58,9 @@ class Measurer:
         object.__setattr__(self, "rows", rows[self.examples.targets[rows] >= 0])  # others count in no table
 
     @staticmethod
-    def event_of(noise: float) -> Gaussian:
+    def event_of(noise: float) -> GaussianEvent:
         """Return what all figures together cost those who were held out."""
-        return Gaussian(noise)
+        return GaussianEvent(noise)
 
     def point(self, probabilities: NDArray[np.float64]) -> dict[str, Any]:
         """Return the accuracy on the way, once of ``num_points`` times."""

@@ -16,8 +16,8 @@ from torch import Tensor
 from hush.accounting import budget as charging
 from hush.data import Prepared
 from hush.errors import HushError, InvalidArgument
-from hush.randomness import KeyedSource, Source, source_or_default
-from hush.runs.budget import Budget, calibrated
+from hush.randomness import KeyedSource, RandomSource, source_or_default
+from hush.runs.budget import RunCost, calibrated
 from hush.runs.drafts import COUNTED, Ready, drafted, read, stated_by, values_of_groups
 from hush.runs.figures import Measurer, evaluation_noise
 from hush.runs.folder import Folder, NoRoom
@@ -35,7 +35,7 @@ def train(
     output: Path,
     *,
     progress: Progress | None = None,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: charging.Budget | None = None,
 ) -> Outcome:
     """Do a run, in a new folder.
@@ -143,7 +143,7 @@ class _Job:
         folder: Folder,
         settings: Settings,
         progress: Progress,
-        source: Source | None,
+        source: RandomSource | None,
         budget: charging.Budget | None,
     ) -> None:
         self._folder, self._settings, self._progress = folder, settings, progress
@@ -229,7 +229,7 @@ class _Job:
             stated += ("of this run's states, only one was gone on from, or what was published of all adds up",)
         if figures is not None:
             stated += ("nobody is both held out and trained on: units are split by coins of their own",)
-        budget = Budget(plan, prepared.event, figures, stated)
+        budget = RunCost(plan, prepared.event, figures, stated)
         return Ready(prepared, draft.description, network, plan, budget, draft.recipe, public, draft.users)
 
     def _tell(self, ready: Ready) -> None:

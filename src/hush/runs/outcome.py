@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hush.data import Schema, Source, open_source, transform
+from hush.data import RawData, Schema, open_data, transform
 from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee
 from hush.report import render
@@ -68,14 +68,14 @@ class Trained:
     guarantee: Guarantee
 
     @torch.no_grad()
-    def probabilities(self, data: Source | str | Path) -> NDArray[np.float64]:
+    def probabilities(self, data: RawData | str | Path) -> NDArray[np.float64]:
         """Return the probability of each class, for all rows or images of some data."""
-        source = data if isinstance(data, Source) else open_source(data)
+        source = data if isinstance(data, RawData) else open_data(data)
         inputs = torch.from_numpy(np.ascontiguousarray(transform(self.schema, source)))
         parts = [torch.softmax(self.network(part), 1).double() for part in torch.split(inputs, 1024)]
         return torch.cat(parts).numpy()
 
-    def predict(self, data: Source | str | Path) -> list[str]:
+    def predict(self, data: RawData | str | Path) -> list[str]:
         """Return the most likely class, for all rows or images of some data."""
         return [self.classes[place] for place in self.probabilities(data).argmax(1)]
 
@@ -254,7 +254,7 @@ def _hyperparameters(settings: Settings, ready: Ready) -> dict[str, Any]:
         "learning rate at the end": chosen.learning_rate * chosen.rate(1.0),
         "momentum": settings.momentum,
         "weight averaging": f"moving average, decay {chosen.decay:.4g}" if settings.averaging else "none",
-        "rows of a unit in a step": settings.max_per_unit if ready.users is not None else 1,
+        "rows of a unit in a step": settings.rows_per_unit if ready.users is not None else 1,
         "held out": settings.holdout,
         "share of the budget to learn with": settings.learn_share if ready.prepared.event is not None else 0,
         "seed of the starting weights": settings.seed,
@@ -293,7 +293,7 @@ def command(settings: Settings, folder: Path, verb: str = "train", more: Sequenc
     defaults = Settings(data="x", epsilon=1.0)
     for flag, name in (
         ("--holdout", "holdout"), ("--learn-share", "learn_share"), ("--momentum", "momentum"), ("--seed", "seed"),
-        ("--max-per-unit", "max_per_unit"),
+        ("--rows-per-unit", "rows_per_unit"),
     ):  # fmt: skip
         if getattr(settings, name) != getattr(defaults, name):
             flags += [flag, _number(getattr(settings, name))]

@@ -24,7 +24,7 @@ class Settings:
         delta: At which delta; without it, 1e-5, or less where there are more people.
         model: softmax, mlp, cnn, scattering, or MODULE:FACTORY; without it, scattering for images, softmax for tables.
         unit: The column that says whose a row is.
-        max_per_unit: How many rows of one unit take part in a step at most.
+        rows_per_unit: How many rows of one unit take part in a step at most.
         groups: Columns to compare accuracy by.
         schema: What is declared of the data.
         holdout: The share of units that is held out to measure with.
@@ -37,7 +37,7 @@ class Settings:
         averaging: Whether the weights of the last steps are averaged.
         seed: Of the starting weights, which are public.
         device: Where to train; without it, a GPU if there is one.
-        data_dir, download, delimiter: As for `hush.data.open_source`.
+        data_dir, download, delimiter: As for `hush.data.open_data`.
         start: A checkpoint to start from: the weights of a model trained on public data.
         public: Why it is public. Required with ``start``, and stated wherever the guarantee is.
         train_only: Names of the parameters or layers to train; the others stay as they are.
@@ -52,7 +52,7 @@ class Settings:
     delta: float | None = None
     model: str | None = None
     unit: str | None = None
-    max_per_unit: int = 4
+    rows_per_unit: int = 4
     groups: tuple[str, ...] = ()
     schema: Schema | None = None
     holdout: float = 0.1
@@ -81,7 +81,7 @@ class Settings:
         check_positive("epsilon", self.epsilon, "With 0 nothing could be learned; 1 to 3 is usual")
         if self.delta is not None and not check_delta("delta", self.delta) > 0:
             raise InvalidArgument("delta", self.delta, "a number in (0, 1)", "Training adds Gaussian noise")
-        for name in ("max_per_unit", "num_steps", "batch_size", "lora"):
+        for name in ("rows_per_unit", "num_steps", "batch_size", "lora"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
         for name in ("epochs", "learning_rate", "clip_norm"):

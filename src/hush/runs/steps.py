@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hush.errors import HushError, InvalidArgument
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.runs.defaults import Recipe
 from hush.runs.drafts import Draft, Ready
 from hush.runs.figures import Measurer
@@ -50,7 +50,7 @@ def losses_of(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def begin(
-    model: nn.Module, data: tuple[Tensor, Tensor], settings: Settings, draft: Draft, source: Source | None
+    model: nn.Module, data: tuple[Tensor, Tensor], settings: Settings, draft: Draft, source: RandomSource | None
 ) -> tuple[PrivateTraining, MovingAverage | None]:
     """Begin training with SGD, and an average of the weights if one is wanted."""
     trained = [param for param in model.parameters() if param.requires_grad]
@@ -83,7 +83,7 @@ class Training:
     """The steps, and what is measured on the way."""
 
     measurer: Measurer
-    source: Source | None
+    source: RandomSource | None
 
     def __init__(
         self,

@@ -19,14 +19,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hush.accounting import Composed, Event, ParallelByIndex, PldAccountant
+from hush.accounting import ComposedEvent, Event, ParallelByIndexEvent, PldAccountant
 from hush.accounting import budget as charging
-from hush.accounting.events import Qualified
+from hush.accounting.events import QualifiedEvent
 from hush.data import Prepared
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee
-from hush.randomness import KeyedSource, Source, source_or_default
-from hush.runs.budget import Budget
+from hush.randomness import KeyedSource, RandomSource, source_or_default
+from hush.runs.budget import RunCost
 from hush.runs.drafts import COUNTED, Draft, Ready, drafted, read, stated_by, values_of_groups
 from hush.runs.figures import Measurer, evaluation_noise
 from hush.runs.folder import Folder
@@ -37,12 +37,12 @@ from hush.runs.progress import Progress, Silence
 from hush.runs.settings import Settings
 from hush.runs.steps import after_step, begin, losses_of
 from hush.training import (
-    Answers,
     Candidate,
+    HeldOutAnswers,
     LogarithmicRepetitions,
-    Plan,
     PrivateScore,
     PublicScore,
+    TrainingPlan,
     Tuned,
     TuningPlan,
     merge_lora,
@@ -60,7 +60,7 @@ def tune(
     *,
     mean_runs: float = 10.0,
     progress: Progress | None = None,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: charging.Budget | None = None,
 ) -> Outcome:
     """Search, and write the best run down as `train` does. How many runs there were, nobody gets to know.
@@ -103,7 +103,7 @@ class _Search:
         folder: Folder,
         settings: Settings,
         progress: Progress,
-        source: Source | None,
+        source: RandomSource | None,
         budget: charging.Budget | None,
     ) -> None:
         self._budget = budget
@@ -168,12 +168,12 @@ class _Search:
         trained: Event = search.event()
         held_out = trained
         if prepared.event is not None:
-            trained = Composed((prepared.event, trained))
+            trained = ComposedEvent((prepared.event, trained))
         if not prepared.test_is_public:
             noise = evaluation_noise(self._settings.epsilon * spared, delta * spared)
-            held_out = Composed((held_out, Measurer.event_of(noise)))
-        both = ParallelByIndex((trained, held_out))
-        stated = Qualified(both, search.relation.value, str(search.unit), (*stated_by(prepared), COUNTED))
+            held_out = ComposedEvent((held_out, Measurer.event_of(noise)))
+        both = ParallelByIndexEvent((trained, held_out))
+        stated = QualifiedEvent(both, search.relation.value, str(search.unit), (*stated_by(prepared), COUNTED))
         purpose = f"hush tune on {Path(self._settings.data).name}"[:400]
         return self._budget.reserve(charging.Charge(event=stated, purpose=purpose, delta=delta))
 
@@ -189,10 +189,12 @@ class _Search:
     def _shown(self, done: int, total: int) -> None:
         self._progress.show("features", done, total)
 
-    def _train(self, drafts: Mapping[str, Draft], prepared: Prepared, told: bool) -> Callable[..., Candidate | Answers]:
+    def _train(
+        self, drafts: Mapping[str, Draft], prepared: Prepared, told: bool
+    ) -> Callable[..., Candidate | HeldOutAnswers]:
         targets = torch.from_numpy(prepared.train.targets).to(self._device)
 
-        def train(choice: dict[str, Any], noise: float) -> Candidate | Answers:
+        def train(choice: dict[str, Any], noise: float) -> Candidate | HeldOutAnswers:
             draft = drafts[_name(choice)]
             network = self._one_run(self._settings.at(**choice), draft, noise, targets)
             probabilities = self._probabilities(network, draft)
@@ -202,7 +204,7 @@ class _Search:
             )  # half: neither right nor wrong
             if told:
                 return Candidate(float(correct[known].mean()), network)
-            return Answers(correct, network, owners=prepared.test.units)
+            return HeldOutAnswers(correct, network, owners=prepared.test.units)
 
         return train
 
@@ -242,7 +244,7 @@ class _Search:
         assert best.noise_multiplier is not None
         plan = replace(draft.plan, noise_multiplier=best.noise_multiplier)
         figures = None if noise is None else Measurer.event_of(noise)
-        budget = Budget(plan, prepared.event, figures, (*stated_by(prepared), COUNTED, *self._stated))
+        budget = RunCost(plan, prepared.event, figures, (*stated_by(prepared), COUNTED, *self._stated))
         ready = Ready(prepared, draft.description, network, plan, budget, draft.recipe, plan.starts_from, draft.users)
         measurer = Measurer(
             examples=prepared.test,
@@ -278,7 +280,7 @@ class _Search:
 
 
 def _together(
-    best: Tuned, budget: Budget, plan: Plan, delta: float, spared: float
+    best: Tuned, budget: RunCost, plan: TrainingPlan, delta: float, spared: float
 ) -> tuple[Guarantee, list[dict[str, Any]]]:
     """Return what search, learning and figures promise together: of the two sides, the larger sum."""
     parts = [{"what": "the search", "epsilon": best.guarantee.epsilon, "event": "private selection"}]

@@ -11,15 +11,15 @@ Below it, queries are bounded: exact aggregates that one unit changes by a known
 
 | what | where |
 |---|---|
-| tables, what is public about them, limits on one unit | `Catalog`, `PrivateTable`, `PublicTable`, `Limits` |
+| tables, what is public about them, limits on one unit | `Catalog`, `PrivateTable`, `PublicTable`, `ContributionLimits` |
 | a query to a plan, or the place and the reason of a refusal | `plan_query`, `QueryRefused` |
-| what a plan holds | `Plan`, `Release`, `Tree`, `Statistic`, `Group` |
+| what a plan holds | `QueryPlan`, `SumRelease`, `LeafCounts`, `QueryStatistic`, `ExactGroup` |
 | engines | `Engine`, `DuckDBEngine`, `PostgresEngine`, `SparkEngine` |
 | running it | `exact_groups`, `exact_leaves`, `BoundedViews` |
 
 Supported: WHERE, GROUP BY several keys, HAVING, ORDER BY and LIMIT on released values; COUNT(*), COUNT(x),
 COUNT(DISTINCT unit), SUM, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, MEDIAN, QUANTILE_CONT,
-PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x); JOIN and LEFT JOIN on the unit (`Private`) or with public tables;
+PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x); JOIN and LEFT JOIN on the unit (`JoinedTable`) or with public tables;
 WITH and subqueries, which may aggregate per unit. By row: arithmetic, comparisons, AND, OR,
 NOT, IS NULL, BETWEEN, IN, LIKE, ILIKE, CASE, IF, COALESCE, NULLIF, LEAST, GREATEST, CAST, ABS, FLOOR, CEIL, ROUND,
 SQRT, LN, EXP, POW with a small constant, LOWER, UPPER, TRIM, LENGTH, SUBSTRING, CONCAT, EXTRACT, YEAR, QUARTER, MONTH,
@@ -32,15 +32,15 @@ Columns of CSV files are text, but for those that bounds are declared for, which
 """
 
 from hush.data.tables.catalog import Catalog as Catalog
-from hush.data.tables.catalog import Kind as Kind
-from hush.data.tables.catalog import Limits as Limits
+from hush.data.tables.catalog import ColumnKind as ColumnKind
+from hush.data.tables.catalog import ContributionLimits as ContributionLimits
 from hush.data.tables.catalog import PrivateTable as PrivateTable
 from hush.data.tables.catalog import PublicTable as PublicTable
 from hush.sql.answer.answer import QueryAnswer as QueryAnswer
-from hush.sql.answer.declare import Private as Private
+from hush.sql.answer.declare import JoinedTable as JoinedTable
 from hush.sql.answer.declare import table as table
 from hush.sql.answer.preview import Preview as Preview
-from hush.sql.answer.table import Price as Price
+from hush.sql.answer.table import QueryPrice as QueryPrice
 from hush.sql.answer.table import Table as Table
 from hush.sql.engines.duckdb import DuckDBEngine as DuckDBEngine
 from hush.sql.engines.engine import BoundedView as BoundedView
@@ -54,43 +54,43 @@ from hush.sql.engines.spark import SparkEngine as SparkEngine
 from hush.sql.read.query import plan_query as plan_query
 from hush.sql.syntax.refusal import QueryRefused as QueryRefused
 from hush.sql.syntax.releases import Counted as Counted
-from hush.sql.syntax.releases import Release as Release
-from hush.sql.syntax.releases import Statistic as Statistic
-from hush.sql.syntax.releases import Tree as Tree
-from hush.sql.write.plan import Group as Group
-from hush.sql.write.plan import Key as Key
+from hush.sql.syntax.releases import LeafCounts as LeafCounts
+from hush.sql.syntax.releases import QueryStatistic as QueryStatistic
+from hush.sql.syntax.releases import SumRelease as SumRelease
+from hush.sql.write.plan import ExactGroup as ExactGroup
+from hush.sql.write.plan import GroupKey as GroupKey
 from hush.sql.write.plan import Order as Order
 from hush.sql.write.plan import Output as Output
-from hush.sql.write.plan import Plan as Plan
+from hush.sql.write.plan import QueryPlan as QueryPlan
 
 __all__ = [
     "BoundedView",
     "BoundedViews",
     "Catalog",
+    "ColumnKind",
+    "ContributionLimits",
     "Counted",
     "DuckDBEngine",
     "Engine",
     "EngineFailed",
-    "Group",
-    "Key",
-    "Kind",
-    "Limits",
+    "ExactGroup",
+    "GroupKey",
+    "JoinedTable",
+    "LeafCounts",
     "Order",
     "Output",
-    "Plan",
     "PostgresEngine",
     "Preview",
-    "Price",
-    "Private",
     "PrivateTable",
     "PublicTable",
     "QueryAnswer",
+    "QueryPlan",
+    "QueryPrice",
     "QueryRefused",
-    "Release",
+    "QueryStatistic",
     "SparkEngine",
-    "Statistic",
+    "SumRelease",
     "Table",
-    "Tree",
     "exact_groups",
     "exact_leaves",
     "plan_query",

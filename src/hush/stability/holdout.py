@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import ApproximateDP, events
+from hush.accounting import ApproximateDPEvent, events
 from hush.accounting.budget import Budget, Charge
 from hush.errors import InvalidArgument, check_count, check_fraction, check_positive
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.mechanisms import AboveThreshold, Laplace
 from hush.numerics import down, silent, up
-from hush.randomness import Source, assumptions_of, source_or_default
+from hush.randomness import RandomSource, assumptions_of, source_or_default
 
 Query = Callable[..., Any]
 Floats = NDArray[np.float64]
@@ -93,7 +93,7 @@ class ReusableHoldout:
         max_overfits: int,
         tolerance: float,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self._training, self._holdout = tuple(training), tuple(holdout)
         self._sizes = _length("training", self._training), _length("holdout", self._holdout)
@@ -106,8 +106,8 @@ class ReusableHoldout:
         each = down((self.epsilon - comparing) / count)
         self._value = Laplace(epsilon=each, sensitivity=reach, **stated)
         assumptions = ("queries treat each row by itself", *assumptions_of(self._source))
-        self.event = events.Qualified(
-            ApproximateDP(self.epsilon), Relation.REPLACE.value, str(Unit.example()), assumptions
+        self.event = events.QualifiedEvent(
+            ApproximateDPEvent(self.epsilon), Relation.REPLACE.value, str(Unit.example()), assumptions
         )
         self.guarantee = Guarantee(
             epsilon=self.epsilon, delta=0.0, method="reusable holdout", assumptions=assumptions, **stated

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hush.audit.bounds.counts import Side, clopper_pearson
 from hush.errors import InvalidArgument, check_count, check_fraction, check_positive
-from hush.randomness import Source, source_or_default, standard_normal
+from hush.randomness import RandomSource, source_or_default, standard_normal
 from hush.stability.radius import gaussian_radius
 
 _MOST = 2.0**20
@@ -84,7 +84,7 @@ class SmoothedClassifier:
         num_classes: int,
         noise_stddev: float,
         batch_size: int = 1000,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         if not callable(classify):
             raise InvalidArgument("classify", classify, "a function from inputs to class numbers")

@@ -1,15 +1,15 @@
 """Private statistics of arrays: user-level by default, with intervals, guarantees and events.
 
-Every function takes ``users``, an id for each row, and bounds what one user contributes; `EachRow` in its place asks
+Every function takes ``units``, an id for each row, and bounds what one user contributes; `EachRow` in its place asks
 for privacy per row. With ``groups`` there is a result for each group, of public ``keys`` or of those that a private
 `Selection` tells.
 
 - Totals: `count`, `distinct_count`, `sum`; `mean`, `variance`, `std`, `describe`, which share one release.
-- Order: `quantiles`, `median` (`Tree`, `Exponential`, `SmoothSensitivity`).
+- Order: `quantiles`, `median` (`TreeQuantile`, `ExponentialQuantile`, `SmoothQuantile`).
 - Tables: `histogram`, `contingency_table`, `top_k` (a `TopK`).
 - Vectors: `vector_mean`, `covariance`.
 - Bounds: `approximate_bounds` (`ApproximateBounds`, `bounds_threshold`).
-- Noise: `Laplace`, `Gaussian`. Groups: `TruncatedGeometric`, `LaplaceThreshold`, `GaussianThreshold`.
+- Noise: `LaplaceNoise`, `GaussianNoise`. Groups: `TruncatedGeometric`, `LaplaceThreshold`, `GaussianThreshold`.
 - What is returned: `Estimate`. For totals computed elsewhere: `release_sums`, `plan_noise`, `Block`, `NoisePlan`.
 """
 
@@ -23,8 +23,8 @@ from hush.statistics.moments import std as std
 from hush.statistics.moments import variance as variance
 from hush.statistics.noise.estimate import Estimate as Estimate
 from hush.statistics.noise.release import Block as Block
-from hush.statistics.noise.release import Gaussian as Gaussian
-from hush.statistics.noise.release import Laplace as Laplace
+from hush.statistics.noise.release import GaussianNoise as GaussianNoise
+from hush.statistics.noise.release import LaplaceNoise as LaplaceNoise
 from hush.statistics.noise.release import NoisePlan as NoisePlan
 from hush.statistics.noise.release import plan_noise as plan_noise
 from hush.statistics.noise.release import release_sums as release_sums
@@ -32,9 +32,9 @@ from hush.statistics.noise.selection import GaussianThreshold as GaussianThresho
 from hush.statistics.noise.selection import LaplaceThreshold as LaplaceThreshold
 from hush.statistics.noise.selection import Selection as Selection
 from hush.statistics.noise.selection import TruncatedGeometric as TruncatedGeometric
-from hush.statistics.order_statistics import Exponential as Exponential
-from hush.statistics.order_statistics import SmoothSensitivity as SmoothSensitivity
-from hush.statistics.order_statistics import Tree as Tree
+from hush.statistics.order_statistics import ExponentialQuantile as ExponentialQuantile
+from hush.statistics.order_statistics import SmoothQuantile as SmoothQuantile
+from hush.statistics.order_statistics import TreeQuantile as TreeQuantile
 from hush.statistics.order_statistics import median as median
 from hush.statistics.order_statistics import quantiles as quantiles
 from hush.statistics.tables import TopK as TopK
@@ -52,16 +52,16 @@ __all__ = [
     "Block",
     "EachRow",
     "Estimate",
-    "Exponential",
-    "Gaussian",
+    "ExponentialQuantile",
+    "GaussianNoise",
     "GaussianThreshold",
-    "Laplace",
+    "LaplaceNoise",
     "LaplaceThreshold",
     "NoisePlan",
     "Selection",
-    "SmoothSensitivity",
+    "SmoothQuantile",
     "TopK",
-    "Tree",
+    "TreeQuantile",
     "TruncatedGeometric",
     "approximate_bounds",
     "bounds_threshold",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.statistics.columns import Codes
 
 
@@ -59,29 +59,35 @@ class Bounded:
 
 
 def bounded(
-    users: Codes, groups: Codes, num_groups: int, *, max_rows: int | None, max_groups: int, source: Source
+    units: Codes,
+    groups: Codes,
+    num_groups: int,
+    *,
+    rows_per_unit: int | None,
+    groups_per_unit: int,
+    source: RandomSource,
 ) -> Bounded:
-    """Keep at most ``max_rows`` random rows of each user in each group (None: all), in ``max_groups`` random groups.
+    """Keep at most ``rows_per_unit`` random rows of each user in each group (None: all), in ``groups_per_unit`` random groups.
 
     Args:
-        users: A number for each row, -1 for none: such rows are left out.
+        units: A number for each row, -1 for none: such rows are left out.
         groups: A number below ``num_groups`` for each row, -1 for none.
         num_groups: How many groups there are.
-        max_rows: Rows to keep of a user in a group.
-        max_groups: Groups to keep of a user.
+        rows_per_unit: Rows to keep of a user in a group.
+        groups_per_unit: Groups to keep of a user.
         source: Where the choices come from.
     """
-    present = np.flatnonzero((users >= 0) & (groups >= 0))
-    pairs = users[present] * num_groups + groups[present]
+    present = np.flatnonzero((units >= 0) & (groups >= 0))
+    pairs = units[present] * num_groups + groups[present]
     order, sorted_pairs = sorted_order(pairs)
     starts = _starts(sorted_pairs)
-    if max_rows is not None:
-        kept = _some(starts, len(order), max_rows, source)
+    if rows_per_unit is not None:
+        kept = _some(starts, len(order), rows_per_unit, source)
         order, sorted_pairs = order[kept], sorted_pairs[kept]
         starts = _starts(sorted_pairs)
     pair_users, pair_groups = np.divmod(sorted_pairs[starts], num_groups)
-    if max_groups < num_groups:
-        chosen = _some(_starts(pair_users), len(pair_users), max_groups, source)
+    if groups_per_unit < num_groups:
+        chosen = _some(_starts(pair_users), len(pair_users), groups_per_unit, source)
         sizes = np.diff(starts, append=len(order))
         order = order[np.repeat(chosen, sizes)]
         starts, pair_groups = np.cumsum(sizes[chosen]) - sizes[chosen], pair_groups[chosen]
@@ -103,7 +109,7 @@ def _starts(sorted_keys: Codes) -> Codes:
     return np.flatnonzero(np.concatenate([[True], sorted_keys[1:] != sorted_keys[:-1]])[: len(sorted_keys)])
 
 
-def _some(starts: Codes, total: int, most: int, source: Source) -> NDArray[np.bool_]:
+def _some(starts: Codes, total: int, most: int, source: RandomSource) -> NDArray[np.bool_]:
     """Choose at most ``most`` elements of each run, at random; all of a run that has no more."""
     keep = np.ones(total, dtype=np.bool_)
     sizes = np.diff(starts, append=total)

@@ -13,15 +13,15 @@ from hush.statistics.question import Question
 
 
 def distinct_totals(asked: Question, values: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the number of different values of each group, and its number of users, of what is kept."""
+    """Return the number of different values of each group, and its number of units, of what is kept."""
     codes, num_values = codes_of("values", values)
-    users, groups, codes = _different(asked, codes, max(num_values, 1))
+    units, groups, codes = _different(asked, codes, max(num_values, 1))
     kept = bounded(
-        users,
+        units,
         groups,
         asked.num_groups,
-        max_rows=asked.limits.max_per_user,
-        max_groups=asked.max_groups,
+        rows_per_unit=asked.limits.rows_per_unit,
+        groups_per_unit=asked.groups_per_unit,
         source=asked.source,
     )
     sizes = np.diff(kept.starts, append=len(kept.rows))
@@ -32,11 +32,11 @@ def distinct_totals(asked: Question, values: Any) -> tuple[NDArray[np.int64], ND
 
 def _different(asked: Question, codes: Any, num_values: int) -> tuple[Any, Any, Any]:
     """Return each user's different values in each group once: a value twice must not crowd out another one."""
-    present = (asked.users >= 0) & (asked.groups >= 0) & (codes != MISSING)
-    users, groups, codes = asked.users[present], asked.groups[present], codes[present]
-    order, pairs = sorted_order(users * asked.num_groups + groups)
+    present = (asked.units >= 0) & (asked.groups >= 0) & (codes != MISSING)
+    units, groups, codes = asked.units[present], asked.groups[present], codes[present]
+    order, pairs = sorted_order(units * asked.num_groups + groups)
     runs = np.cumsum(np.diff(pairs, prepend=pairs[:1]) != 0)  # small numbers, for which a product has room
     order_in_runs, triples = sorted_order(runs * num_values + codes[order])
     first = np.concatenate([[True], triples[1:] != triples[:-1]])[: len(triples)]
     once = order[order_in_runs[first]]
-    return users[once], groups[once], codes[once]
+    return units[once], groups[once], codes[once]

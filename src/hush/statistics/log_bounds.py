@@ -22,10 +22,10 @@ from hush.accounting import Event
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count, check_positive, check_probability
 from hush.guarantee import Guarantee
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.statistics.columns import as_floats
 from hush.statistics.noise.charged import released
-from hush.statistics.noise.release import Block, Laplace, NoiseKind
+from hush.statistics.noise.release import Block, LaplaceNoise, NoiseKind
 from hush.statistics.question import question
 
 _SUCCESS = (1 - 1e-9, 1 - 1e-8, 1 - 1e-7, 1 - 1e-6)
@@ -36,7 +36,7 @@ class ApproximateBounds:
     """Bounds of a column.
 
     Attributes:
-        bounds: (lower, upper), ends of bins; None if no bin stands out of the noise: there are too few users.
+        bounds: (lower, upper), ends of bins; None if no bin stands out of the noise: there are too few units.
         noise_scale: Of the noise on each bin.
         guarantee: What they give away.
         event: The same for accountants.
@@ -58,7 +58,7 @@ def bounds_threshold(noise_scale: float, num_bins: int, success: float, *, noise
     above = -math.expm1(math.log(success) / (2 * num_bins - 1)) if success < 1 else 0.0
     if not 0 < each < 1:
         raise InvalidArgument("success", success, "a number in (0, 1)")
-    if noise is None or isinstance(noise, Laplace):
+    if noise is None or isinstance(noise, LaplaceNoise):
         return -noise_scale * math.log(2 * above)
     return -noise_scale * float(ndtri(above))
 
@@ -67,8 +67,8 @@ def bounds_threshold(noise_scale: float, num_bins: int, success: float, *, noise
 def approximate_bounds(
     values: Any,
     *,
-    users: Any,
-    max_per_user: int = 1,
+    units: Any,
+    rows_per_unit: int = 1,
     scale: float = 2.0**-20,
     base: float = 2.0,
     num_bins: int = 62,
@@ -76,15 +76,15 @@ def approximate_bounds(
     epsilon: float,
     delta: float = 0.0,
     noise: NoiseKind | None = None,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> ApproximateBounds:
     """Return bounds that most numbers are within, to clamp to when nothing better is known.
 
     Args:
         values: Numbers; NaN is left out, infinity is in the last bin.
-        users: As for `count`.
-        max_per_user: How many rows of a user count.
+        units: As for `count`.
+        rows_per_unit: How many rows of a user count.
         scale: The smallest magnitude that is told apart from 0. Public, as the bins.
         base: The quotient of neighbouring bins' ends.
         num_bins: How many bins there are of each sign.
@@ -110,11 +110,11 @@ def approximate_bounds(
     tries = _SUCCESS if success is None else (check_probability("success", success),)
     asked = question(
         values,
-        users=users,
+        units=units,
         groups=None,
         keys=None,
-        max_per_user=max_per_user,
-        max_groups=1,
+        rows_per_unit=rows_per_unit,
+        groups_per_unit=1,
         epsilon=epsilon,
         delta=delta,
         noise=noise,
@@ -126,7 +126,7 @@ def approximate_bounds(
     kept = asked.bound(~np.isnan(numbers))
     places = np.searchsorted(ends[:-1], np.abs(numbers[kept.rows]))  # bin i ends at, and includes, its upper end
     places = np.where(numbers[kept.rows] < 0, num_bins - 1 - places, num_bins + places)
-    most = asked.limits.max_per_user
+    most = asked.limits.rows_per_unit
     totals = np.bincount(places, minlength=2 * num_bins).astype(np.int64)[None, :]
     answer = asked.answer(totals, kept.num_users(), (Block(columns=2 * num_bins, l1=most, l2=most, whole=True),))
     found = None

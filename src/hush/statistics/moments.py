@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hush.accounting.budget import Budget
 from hush.mechanisms.smooth import check_bounds
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.statistics.columns import as_floats
 from hush.statistics.noise.charged import released
 from hush.statistics.noise.estimate import Estimate
@@ -32,27 +32,27 @@ _POINTS, _MOST_POINTS = 256, 16  # where variances are tried around
 def mean(
     values: Any,
     *,
-    users: Any,
+    units: Any,
     bounds: tuple[float, float],
-    max_per_user: int = 1,
+    rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
     groups: Any = None,
     keys: Any = None,
-    max_groups: int = 1,
+    groups_per_unit: int = 1,
     noise: NoiseKind | None = None,
     selection: Selection | None = None,
     confidence: float = 0.95,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
     """Return the mean of values, each clamped to the bounds; its ``parts`` are the count and the sum, at no charge.
 
-    Of each user, at most ``max_per_user`` random rows in a group. NaN is left out. The mean of nothing is reported
+    Of each user, at most ``rows_per_unit`` random rows in a group. NaN is left out. The mean of nothing is reported
     somewhere within the bounds. Arguments are those of `count`.
 
     >>> from hush.randomness import TestSource
-    >>> result = mean([20, 30, 40], users=[1, 2, 3], bounds=(0, 100), epsilon=1.0, source=TestSource(1))
+    >>> result = mean([20, 30, 40], units=[1, 2, 3], bounds=(0, 100), epsilon=1.0, source=TestSource(1))
     >>> 0 <= result.low <= result.value <= result.high <= 100, sorted(result.parts)
     (True, ['count', 'sum'])
 
@@ -66,7 +66,18 @@ def mean(
         Wilson et al. 2020 (bounded mean); the joint release of (1 - s, s) is described above; intervals: Fieller 1954.
     """
     asked = question(
-        values, users, max_per_user, epsilon, delta, groups, keys, max_groups, noise, selection, confidence, source
+        values,
+        units,
+        rows_per_unit,
+        epsilon,
+        delta,
+        groups,
+        keys,
+        groups_per_unit,
+        noise,
+        selection,
+        confidence,
+        source,
     )
     answer, unit, limits = _weighted(asked, values, bounds, degree=1)
     return mean_of(answer, unit, limits)
@@ -76,18 +87,18 @@ def mean(
 def variance(
     values: Any,
     *,
-    users: Any,
+    units: Any,
     bounds: tuple[float, float],
-    max_per_user: int = 1,
+    rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
     groups: Any = None,
     keys: Any = None,
-    max_groups: int = 1,
+    groups_per_unit: int = 1,
     noise: NoiseKind | None = None,
     selection: Selection | None = None,
     confidence: float = 0.95,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
     """Return the variance (over n) of values, clamped as in `mean`; ``parts``: std, mean, count and sum, at no charge.
@@ -104,7 +115,18 @@ def variance(
         Wilson et al. 2020; the joint release of three weights is described above.
     """
     asked = question(
-        values, users, max_per_user, epsilon, delta, groups, keys, max_groups, noise, selection, confidence, source
+        values,
+        units,
+        rows_per_unit,
+        epsilon,
+        delta,
+        groups,
+        keys,
+        groups_per_unit,
+        noise,
+        selection,
+        confidence,
+        source,
     )
     answer, unit, limits = _weighted(asked, values, bounds, degree=2)
     return variance_of(answer, unit, limits)
@@ -114,18 +136,18 @@ def variance(
 def std(
     values: Any,
     *,
-    users: Any,
+    units: Any,
     bounds: tuple[float, float],
-    max_per_user: int = 1,
+    rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
     groups: Any = None,
     keys: Any = None,
-    max_groups: int = 1,
+    groups_per_unit: int = 1,
     noise: NoiseKind | None = None,
     selection: Selection | None = None,
     confidence: float = 0.95,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
     """Return the standard deviation: the root of `variance`, from the same release.
@@ -140,7 +162,18 @@ def std(
         As `variance`.
     """
     asked = question(
-        values, users, max_per_user, epsilon, delta, groups, keys, max_groups, noise, selection, confidence, source
+        values,
+        units,
+        rows_per_unit,
+        epsilon,
+        delta,
+        groups,
+        keys,
+        groups_per_unit,
+        noise,
+        selection,
+        confidence,
+        source,
     )
     answer, unit, limits = _weighted(asked, values, bounds, degree=2)
     return variance_of(answer, unit, limits).parts["std"]
@@ -150,18 +183,18 @@ def std(
 def describe(
     values: Any,
     *,
-    users: Any,
+    units: Any,
     bounds: tuple[float, float],
-    max_per_user: int = 1,
+    rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
     groups: Any = None,
     keys: Any = None,
-    max_groups: int = 1,
+    groups_per_unit: int = 1,
     noise: NoiseKind | None = None,
     selection: Selection | None = None,
     confidence: float = 0.95,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> dict[str, Estimate]:
     """Return count, sum, mean, variance and std of one column, all from one release; arguments as for `count`.
@@ -176,7 +209,18 @@ def describe(
         As `variance`.
     """
     asked = question(
-        values, users, max_per_user, epsilon, delta, groups, keys, max_groups, noise, selection, confidence, source
+        values,
+        units,
+        rows_per_unit,
+        epsilon,
+        delta,
+        groups,
+        keys,
+        groups_per_unit,
+        noise,
+        selection,
+        confidence,
+        source,
     )
     answer, unit, limits = _weighted(asked, values, bounds, degree=2)
     found = variance_of(answer, unit, limits)
@@ -212,7 +256,7 @@ def _weighted(
     numbers, steps = as_floats("values", values), asked.steps()
     kept = asked.bound(~np.isnan(numbers))
     totals = kept.totals(unit_weights(numbers[kept.rows], limits, steps, degree))
-    most = asked.limits.max_per_user * steps
+    most = asked.limits.rows_per_unit * steps
     block = Block(columns=degree + 1, l1=most, l2=most)
     return asked.answer(totals, kept.num_users(), (block,)), 1 / steps, limits
 

@@ -9,40 +9,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import Composed, events
+from hush.accounting import ComposedEvent, events
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, Unsupported, check_fraction, check_instance
 from hush.guarantee import Relation
 from hush.mechanisms import ExponentialMechanism, SmoothCauchy, SmoothLaplace
 from hush.mechanisms.smooth import check_bounds
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.statistics.bounding import Bounded
 from hush.statistics.columns import as_floats
 from hush.statistics.noise.charged import released
 from hush.statistics.noise.estimate import Estimate
-from hush.statistics.noise.release import Laplace, NoiseKind
+from hush.statistics.noise.release import LaplaceNoise, NoiseKind
 from hush.statistics.noise.selection import Selection
 from hush.statistics.noise.tree import CELLS, UNITS, cells_of, release_tree, tree_block
 from hush.statistics.question import Answer, Question, question, ungrouped
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class TreeQuantile:
     """The median from a tree of noisy counts: with an interval, by group, and other quantiles at no charge."""
 
 
 @dataclass(frozen=True, slots=True)
-class Exponential:
+class ExponentialQuantile:
     """The median by the exponential mechanism on the tree's cells: the smallest error where epsilon is small.
 
     It tells no interval: ``low`` and ``high`` of the estimate are the bounds. Its guarantee is for users who
-    are added or removed, as that of `Tree`.
+    are added or removed, as that of `TreeQuantile`.
     """
 
 
 @dataclass(frozen=True, slots=True)
-class SmoothSensitivity:
-    """The median with noise in proportion to its smooth sensitivity: needs many users, whose number is public.
+class SmoothQuantile:
+    """The median with noise in proportion to its smooth sensitivity: needs many units, whose number is public.
 
     Its guarantee is for users who are replaced (`Relation.REPLACE`), not added or removed: it is not to be added up
     with guarantees of the other kind. It tells no interval: ``low`` and ``high`` of the estimate are the bounds.
@@ -54,18 +54,18 @@ def quantiles(
     values: Any,
     levels: Sequence[float],
     *,
-    users: Any,
+    units: Any,
     bounds: tuple[float, float],
-    max_per_user: int = 1,
+    rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
     groups: Any = None,
     keys: Any = None,
-    max_groups: int = 1,
+    groups_per_unit: int = 1,
     noise: NoiseKind | None = None,
     selection: Selection | None = None,
     confidence: float = 0.95,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
     """Return quantiles, as many as wanted for one charge.
@@ -84,11 +84,11 @@ def quantiles(
     """
     asked = question(
         values,
-        users=users,
+        units=units,
         groups=groups,
         keys=keys,
-        max_per_user=max_per_user,
-        max_groups=max_groups,
+        rows_per_unit=rows_per_unit,
+        groups_per_unit=groups_per_unit,
         epsilon=epsilon,
         delta=delta,
         noise=noise,
@@ -106,47 +106,47 @@ def quantiles(
 def median(
     values: Any,
     *,
-    users: Any,
+    units: Any,
     bounds: tuple[float, float],
-    method: Tree | Exponential | SmoothSensitivity = Tree(),  # noqa: B008
-    max_per_user: int = 1,
+    method: TreeQuantile | ExponentialQuantile | SmoothQuantile = TreeQuantile(),  # noqa: B008
+    rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
     groups: Any = None,
     keys: Any = None,
-    max_groups: int = 1,
+    groups_per_unit: int = 1,
     noise: NoiseKind | None = None,
     selection: Selection | None = None,
     confidence: float = 0.95,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
     """Return the median, by one of three methods; arguments are those of `mean`.
 
     >>> from hush.randomness import TestSource
-    >>> found = median(range(1000), users=range(1000), bounds=(0, 1024), epsilon=1.0, source=TestSource(1))
+    >>> found = median(range(1000), units=range(1000), bounds=(0, 1024), epsilon=1.0, source=TestSource(1))
     >>> 450 < found.value < 550
     True
 
     Guarantee:
-        (epsilon, delta)-differential privacy for all that one user has; for `SmoothSensitivity` under replacement.
+        (epsilon, delta)-differential privacy for all that one user has; for `SmoothQuantile` under replacement.
 
     Assumes:
-        Every person has one id (the caller's duty). For `SmoothSensitivity` the number of users is public (the
+        Every person has one id (the caller's duty). For `SmoothQuantile` the number of units is public (the
         caller's duty).
 
     References:
         McSherry & Talwar 2007 (exponential mechanism); Nissim, Raskhodnikova & Smith 2007, Proposition 3.4 (smooth
         sensitivity); `quantiles`.
     """
-    check_instance("method", method, (Tree, Exponential, SmoothSensitivity))
+    check_instance("method", method, (TreeQuantile, ExponentialQuantile, SmoothQuantile))
     asked = question(
         values,
-        users=users,
+        units=units,
         groups=groups,
         keys=keys,
-        max_per_user=max_per_user,
-        max_groups=max_groups,
+        rows_per_unit=rows_per_unit,
+        groups_per_unit=groups_per_unit,
         epsilon=epsilon,
         delta=delta,
         noise=noise,
@@ -155,7 +155,7 @@ def median(
         source=source,
     )
     limits, numbers = check_bounds(bounds), as_floats("values", values)
-    if isinstance(method, Tree):
+    if isinstance(method, TreeQuantile):
         found = _from_trees(asked, numbers, limits, [0.5])
         value, low, high = (part[..., 0] for part in (found.value, found.low, found.high))
         if found.keys is None:
@@ -164,7 +164,7 @@ def median(
     ungrouped(asked, type(method).__name__)
     if noise is not None:
         raise Unsupported(f"noise for {type(method).__name__}: it has its own", "Leave noise out")
-    chosen = _by_choice if isinstance(method, Exponential) else _by_smooth_sensitivity
+    chosen = _by_choice if isinstance(method, ExponentialQuantile) else _by_smooth_sensitivity
     return chosen(asked, numbers, limits)
 
 
@@ -172,17 +172,17 @@ def _from_trees(
     asked: Question, numbers: NDArray[np.float64], bounds: tuple[float, float], levels: list[float]
 ) -> Estimate:
     kept = asked.bound(~np.isnan(numbers))
-    noise, selection = asked.plan((tree_block(asked.limits.max_per_user),))
+    noise, selection = asked.plan((tree_block(asked.limits.rows_per_unit),))
     event, delta, keys = noise.event, noise.delta, asked.keys
     told = np.arange(asked.num_groups)
     if selection is not None:
         told = np.flatnonzero(selection.choose(kept.num_users(), asked.source))
         keys = tuple((keys or ())[place] for place in told)
-        event, delta = Composed((event, selection.event)), asked.delta
+        event, delta = ComposedEvent((event, selection.event)), asked.delta
     trees = [release_tree(cells, bounds, noise, asked.source) for cells in _cells_by_group(kept, numbers, bounds, told)]
     found = np.array([[tree.quantile(level, asked.confidence) for level in levels] for tree in trees])
     found = found.reshape(len(trees), len(levels), 3)
-    name = f"{'Laplace' if isinstance(noise.noise, Laplace) else 'Gaussian'} noise on a tree of counts"
+    name = f"{'Laplace' if isinstance(noise.noise, LaplaceNoise) else 'Gaussian'} noise on a tree of counts"
     answer = Answer(
         np.empty((0, 0), dtype=np.int64), noise, keys, asked.confidence, *asked.claim(event, asked.epsilon, delta, name)
     )
@@ -209,17 +209,17 @@ def _by_choice(asked: Question, numbers: NDArray[np.float64], bounds: tuple[floa
     ranks = np.cumsum(counts)
     half = ranks[-1] / 2
     misses = np.maximum(np.maximum(ranks - counts - half, half - ranks), 0.0)
-    mechanism = ExponentialMechanism(epsilon=asked.epsilon, sensitivity=asked.limits.max_per_user / 2)
+    mechanism = ExponentialMechanism(epsilon=asked.epsilon, sensitivity=asked.limits.rows_per_unit / 2)
     cell = mechanism.release(-misses, asked.source).value
     lower, upper = bounds
-    event = events.ExponentialMechanism(asked.epsilon)
+    event = events.ExponentialMechanismEvent(asked.epsilon)
     guarantee, qualified = asked.claim(event, asked.epsilon, 0.0, "exponential mechanism on bounded contributions")
     return Estimate(
         value=lower + (cell + 0.5) / CELLS * (upper - lower),
         low=lower,
         high=upper,
         confidence=asked.confidence,
-        noise_scale=asked.limits.max_per_user / asked.epsilon,
+        noise_scale=asked.limits.rows_per_unit / asked.epsilon,
         guarantee=guarantee,
         event=qualified,
     )
@@ -227,8 +227,8 @@ def _by_choice(asked: Question, numbers: NDArray[np.float64], bounds: tuple[floa
 
 def _by_smooth_sensitivity(asked: Question, numbers: NDArray[np.float64], bounds: tuple[float, float]) -> Estimate:
     """Take one row of each user, a missing one as the lower bound: their number is public, and stays what it is."""
-    if asked.limits.max_per_user != 1:
-        raise InvalidArgument("max_per_user", asked.limits.max_per_user, "1", "One number of each user counts")
+    if asked.limits.rows_per_unit != 1:
+        raise InvalidArgument("rows_per_unit", asked.limits.rows_per_unit, "1", "One number of each user counts")
     kept = asked.bound()
     settings: dict[str, Any] = {
         "epsilon": asked.epsilon,
@@ -241,7 +241,7 @@ def _by_smooth_sensitivity(asked: Question, numbers: NDArray[np.float64], bounds
         mechanism = SmoothLaplace(delta=asked.delta, **settings)
     released = mechanism.median(numbers[kept.rows], asked.source)
     guarantee, _ = asked.claim(mechanism.event, asked.epsilon, asked.delta, released.guarantee.method)
-    assumptions = ("the number of users is public", *guarantee.assumptions)
+    assumptions = ("the number of units is public", *guarantee.assumptions)
     return Estimate(
         value=released.value,
         low=bounds[0],

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import Composed, Event, events
+from hush.accounting import ComposedEvent, Event, events
 from hush.errors import InvalidArgument, Unsupported, check_count, check_delta, check_instance, check_positive
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.mechanisms.noise import check_confidence
-from hush.randomness import Source, assumptions_of, source_or_default
+from hush.randomness import RandomSource, assumptions_of, source_or_default
 from hush.statistics.bounding import Bounded, bounded
 from hush.statistics.columns import MISSING, Codes, EachRow, check_keys, codes_of, key_codes, labels_of, length_of
 from hush.statistics.noise.estimate import Estimate
-from hush.statistics.noise.release import Block, Gaussian, Laplace, NoiseKind, NoisePlan, plan_noise
+from hush.statistics.noise.release import Block, GaussianNoise, LaplaceNoise, NoiseKind, NoisePlan, plan_noise
 from hush.statistics.noise.selection import Selection, SelectionPlan, TruncatedGeometric
 
 _STEPS = 30  # bits of a fixed-point number: 2^33 rows add up without wrapping around
@@ -28,20 +28,20 @@ ONE_ID = "every person has one id in users"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class UserLimits:
     """How much of a user counts.
 
     Attributes:
-        max_per_user: Rows of a user in a group; of more, so many are chosen at random.
-        max_groups: Groups of a user; of more, so many are chosen at random.
+        rows_per_unit: Rows of a user in a group; of more, so many are chosen at random.
+        groups_per_unit: Groups of a user; of more, so many are chosen at random.
     """
 
-    max_per_user: int = 1
-    max_groups: int = 1
+    rows_per_unit: int = 1
+    groups_per_unit: int = 1
 
     def __post_init__(self) -> None:
         """Check both numbers."""
-        for name in ("max_per_user", "max_groups"):
+        for name in ("rows_per_unit", "groups_per_unit"):
             if not check_count(name, getattr(self, name)) <= 1 << 24:
                 raise InvalidArgument(name, getattr(self, name), "at most 2^24", "Noise grows with it")
 
@@ -50,25 +50,25 @@ class Limits:
 class Question:
     """A checked request. Data are codes: of users and groups, one for each row."""
 
-    users: Codes
+    units: Codes
     groups: Codes
     keys: tuple[Any, ...] | None  # of the groups, in the order of their codes; None without groups
     private: bool  # whether keys were read from the data
     unit: Unit
-    limits: Limits
+    limits: UserLimits
     epsilon: float
     delta: float
     noise: NoiseKind | None
     selection: Selection
     confidence: float
-    source: Source
+    source: RandomSource
 
     @property
-    def max_groups(self) -> int:
+    def groups_per_unit(self) -> int:
         """How many groups one user can be in."""
         if self.keys is None:
             return 1
-        return self.limits.max_groups if self.private else min(self.limits.max_groups, len(self.keys))
+        return self.limits.groups_per_unit if self.private else min(self.limits.groups_per_unit, len(self.keys))
 
     @property
     def num_groups(self) -> int:
@@ -85,18 +85,18 @@ class Question:
 
         From public numbers only; ``parts`` is one over the block's share.
         """
-        noise = self.max_groups * self.limits.max_per_user * parts / min(self.epsilon, 1.0)
+        noise = self.groups_per_unit * self.limits.rows_per_unit * parts / min(self.epsilon, 1.0)
         return 1 << max(min(_STEPS, 44 - math.frexp(noise)[1]), 4)
 
     def bound(self, present: NDArray[np.bool_] | None = None, *, sample: bool = True) -> Bounded:
         """Keep what counts of each user; only rows that are ``present``, and all of them without ``sample``."""
-        users = self.users if present is None else np.where(present, self.users, MISSING)
+        units = self.units if present is None else np.where(present, self.units, MISSING)
         return bounded(
-            users,
+            units,
             self.groups,
             self.num_groups,
-            max_rows=self.limits.max_per_user if sample else None,
-            max_groups=self.max_groups,
+            rows_per_unit=self.limits.rows_per_unit if sample else None,
+            groups_per_unit=self.groups_per_unit,
             source=self.source,
         )
 
@@ -106,11 +106,11 @@ class Question:
             return self._noise(blocks, self.epsilon, self.delta), None
         share = self.epsilon * SELECTION_SHARE
         noise = self._noise(blocks, self.epsilon - share, self.delta / 2)
-        left = self.delta if isinstance(noise.noise, Laplace) else self.delta / 2
-        return noise, self.selection.plan(max_groups=self.max_groups, epsilon=share, delta=left)
+        left = self.delta if isinstance(noise.noise, LaplaceNoise) else self.delta / 2
+        return noise, self.selection.plan(groups_per_unit=self.groups_per_unit, epsilon=share, delta=left)
 
     def _noise(self, blocks: tuple[Block, ...], epsilon: float, delta: float) -> NoisePlan:
-        return plan_noise(blocks, max_groups=self.max_groups, epsilon=epsilon, delta=delta, noise=self.noise)
+        return plan_noise(blocks, groups_per_unit=self.groups_per_unit, epsilon=epsilon, delta=delta, noise=self.noise)
 
     def answer(self, totals: NDArray[np.int64], num_users: NDArray[np.int64], blocks: tuple[Block, ...]) -> Answer:
         """Choose groups, where they are not public, and add noise to their totals."""
@@ -120,8 +120,8 @@ class Question:
             chosen = np.flatnonzero(selection.choose(num_users, self.source))
             totals = totals[chosen]
             keys = tuple((keys or ())[place] for place in chosen)
-            event, delta = Composed((event, selection.event)), self.delta
-        method = f"{'Laplace' if isinstance(noise.noise, Laplace) else 'Gaussian'} noise on bounded contributions"
+            event, delta = ComposedEvent((event, selection.event)), self.delta
+        method = f"{'Laplace' if isinstance(noise.noise, LaplaceNoise) else 'Gaussian'} noise on bounded contributions"
         return Answer(
             noise.release(totals, self.source),
             noise,
@@ -142,13 +142,13 @@ def claim(
     method: str,
     *,
     unit: Unit,
-    source: Source,
+    source: RandomSource,
     more: tuple[str, ...] = (),
 ) -> tuple[Guarantee, Event]:
     """Return the guarantee of a release of bounded totals, and its event, both with what they assume."""
     assumptions = (*(() if unit == Unit.example() else (ONE_ID,)), *more, *assumptions_of(source))
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=unit, method=method, assumptions=assumptions)
-    return guarantee, events.Qualified(event, Relation.ADD_OR_REMOVE.value, str(unit), assumptions)
+    return guarantee, events.QualifiedEvent(event, Relation.ADD_OR_REMOVE.value, str(unit), assumptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,32 +195,32 @@ class Answer:
 
 def question(
     values: Any,
-    users: Any,
-    max_per_user: int,
+    units: Any,
+    rows_per_unit: int,
     epsilon: float,
     delta: float,
     groups: Any,
     keys: Any,
-    max_groups: int,
+    groups_per_unit: int,
     noise: NoiseKind | None,
     selection: Selection | None,
     confidence: float,
-    source: Source | None,
+    source: RandomSource | None,
 ) -> Question:
     """Check a request; no message depends on the data but for lengths that do not match and types of arrays."""
     check_positive("epsilon", epsilon)
     check_delta("delta", delta)
     check_confidence(confidence)
     if noise is not None:
-        check_instance("noise", noise, (Laplace, Gaussian), "Or None for the one with the smaller error")
+        check_instance("noise", noise, (LaplaceNoise, GaussianNoise), "Or None for the one with the smaller error")
     if selection is not None:
         check_instance("selection", selection, Selection, "Such as TruncatedGeometric()")
-    limits = Limits(max_per_user=max_per_user, max_groups=max_groups)
+    limits = UserLimits(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
     length = length_of("values", values)
-    user_codes, unit = _units(users, length, limits)
+    user_codes, unit = _units(units, length, limits)
     group_codes, labels = _groups(groups, keys, length, delta)
     return Question(
-        users=user_codes,
+        units=user_codes,
         groups=group_codes,
         keys=labels,
         private=groups is not None and keys is None,
@@ -235,15 +235,17 @@ def question(
     )
 
 
-def _units(users: Any, length: int, limits: Limits) -> tuple[Codes, Unit]:
-    if isinstance(users, EachRow):
-        if limits != Limits():
-            raise InvalidArgument("max_per_user", limits.max_per_user, "1, as max_groups", "A unit is one row here")
+def _units(units: Any, length: int, limits: UserLimits) -> tuple[Codes, Unit]:
+    if isinstance(units, EachRow):
+        if limits != UserLimits():
+            raise InvalidArgument(
+                "rows_per_unit", limits.rows_per_unit, "1, as groups_per_unit", "A unit is one row here"
+            )
         return np.arange(length), Unit.example()
-    if users is None:
-        raise InvalidArgument("users", users, "an id for each row", "For privacy per row say users=EachRow()")
-    _same_length("users", users, length)
-    return codes_of("users", users)[0], Unit.user()
+    if units is None:
+        raise InvalidArgument("units", units, "an id for each row", "For privacy per row say units=EachRow()")
+    _same_length("units", units, length)
+    return codes_of("units", units)[0], Unit.user()
 
 
 def _groups(groups: Any, keys: Any, length: int, delta: float) -> tuple[Codes, tuple[Any, ...] | None]:

@@ -14,7 +14,7 @@ from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
 from hush.guarantee import Guarantee
 from hush.mechanisms import IteratedTopK, OneShotTopK
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.statistics.columns import MISSING, as_floats, check_keys, key_codes
 from hush.statistics.noise.charged import released
 from hush.statistics.noise.estimate import Estimate
@@ -47,14 +47,14 @@ def histogram(
     values: Any,
     edges: Sequence[float],
     *,
-    users: Any,
-    max_per_user: int = 1,
+    units: Any,
+    rows_per_unit: int = 1,
     max_bins: int = 1,
     epsilon: float,
     delta: float = 0.0,
     noise: NoiseKind | None = None,
     confidence: float = 0.95,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
     """Count rows by bins [edge, next edge), the last one closed; what is outside of all of them is not counted.
@@ -62,8 +62,8 @@ def histogram(
     Args:
         values: Numbers.
         edges: Public numbers, from the smallest to the largest; infinity is one.
-        users: As for `count`.
-        max_per_user: How many rows of a user count in a bin.
+        units: As for `count`.
+        rows_per_unit: How many rows of a user count in a bin.
         max_bins: How many bins of a user count.
         epsilon: As for `count`.
         delta: As for `count`.
@@ -90,13 +90,13 @@ def histogram(
     bins = np.where(np.isnan(numbers) | (bins >= len(cuts) - 1), MISSING, bins)
     return count(
         numbers,
-        users=users,
-        max_per_user=max_per_user,
+        units=units,
+        rows_per_unit=rows_per_unit,
         epsilon=epsilon,
         delta=delta,
         groups=bins,
         keys=range(len(cuts) - 1),
-        max_groups=max_bins,
+        groups_per_unit=max_bins,
         noise=noise,
         confidence=confidence,
         source=source,
@@ -108,14 +108,14 @@ def contingency_table(
     columns: Sequence[Any],
     keys: Sequence[Sequence[Any]],
     *,
-    users: Any,
-    max_per_user: int = 1,
+    units: Any,
+    rows_per_unit: int = 1,
     max_cells: int = 1,
     epsilon: float,
     delta: float = 0.0,
     noise: NoiseKind | None = None,
     confidence: float = 0.95,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
     """Count rows by several columns at once; the value is an array with an axis for each column, in the keys' order.
@@ -145,13 +145,13 @@ def contingency_table(
     cells = np.where(present, np.ravel_multi_index([np.maximum(one, 0) for one in codes], shape), MISSING)
     found = count(
         cells,
-        users=users,
-        max_per_user=max_per_user,
+        units=units,
+        rows_per_unit=rows_per_unit,
         epsilon=epsilon,
         delta=delta,
         groups=cells,
         keys=range(math.prod(shape)),
-        max_groups=max_cells,
+        groups_per_unit=max_cells,
         noise=noise,
         confidence=confidence,
         source=source,
@@ -165,12 +165,12 @@ def top_k(
     values: Any,
     k: int,
     *,
-    users: Any,
+    units: Any,
     keys: Sequence[Any],
     epsilon: float,
     delta: float = 0.0,
     confidence: float = 0.95,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> TopK:
     """Return the k keys that most users have, best first; not how many, which would cost more.
@@ -180,7 +180,7 @@ def top_k(
     Args:
         values: A key for each row; what is not among the keys is left out.
         k: How many to choose.
-        users: As for `count`.
+        units: As for `count`.
         keys: The public list to choose from.
         epsilon: What the choice costs, all k together.
         delta: With one, less noise if k is large.
@@ -202,11 +202,11 @@ def top_k(
     check_count("k", k)
     asked = question(
         values,
-        users=users,
+        units=units,
         groups=values,
         keys=choices,
-        max_per_user=1,
-        max_groups=1,
+        rows_per_unit=1,
+        groups_per_unit=1,
         epsilon=epsilon,
         delta=delta,
         noise=None,
@@ -214,10 +214,10 @@ def top_k(
         confidence=confidence,
         source=source,
     )
-    limits = replace(asked.limits, max_groups=min(len(choices), 1 << 24))
+    limits = replace(asked.limits, groups_per_unit=min(len(choices), 1 << 24))
     scores = replace(asked, limits=limits).bound().num_users().astype(np.float64)
     mechanism: OneShotTopK | IteratedTopK = OneShotTopK(epsilon=epsilon, k=k, monotone=True)
-    described: Event = events.ApproximateDP(epsilon)
+    described: Event = events.ApproximateDPEvent(epsilon)
     if delta > 0:
         mechanism = IteratedTopK(epsilon=epsilon, delta=delta, k=k, monotone=True)
         described = mechanism.event.event  # type: ignore[attr-defined]

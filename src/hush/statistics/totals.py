@@ -10,7 +10,7 @@ import numpy as np
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument
 from hush.mechanisms.smooth import check_bounds
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.statistics.columns import as_floats, is_present
 from hush.statistics.distinct import distinct_totals
 from hush.statistics.noise.charged import released
@@ -27,30 +27,30 @@ _WIDE = 2.0**18  # how far beyond the bounds of a total a row may be, before it 
 def count(
     values: Any,
     *,
-    users: Any,
-    max_per_user: int = 1,
+    units: Any,
+    rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
     groups: Any = None,
     keys: Any = None,
-    max_groups: int = 1,
+    groups_per_unit: int = 1,
     noise: NoiseKind | None = None,
     selection: Selection | None = None,
     confidence: float = 0.95,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
-    """Count rows: those whose value is not missing, at most ``max_per_user`` of a user in a group.
+    """Count rows: those whose value is not missing, at most ``rows_per_unit`` of a user in a group.
 
     Args:
-        values: A column; only what is missing in it matters. To count all rows give ``users`` again.
-        users: Whose each row is, an id; or `EachRow` for privacy per row. Rows without an id are left out.
-        max_per_user: How many rows of a user count in a group; the rest does not.
+        values: A column; only what is missing in it matters. To count all rows give ``units`` again.
+        units: Whose each row is, an id; or `EachRow` for privacy per row. Rows without an id are left out.
+        rows_per_unit: How many rows of a user count in a group; the rest does not.
         epsilon: What the release costs, in all.
         delta: The slack for Gaussian noise and for telling which groups there are.
         groups: A key for each row; the result has an entry for each group.
         keys: The public list of groups. Without one, which groups are told is a private choice, too.
-        max_groups: How many groups of a user count; which ones is random.
+        groups_per_unit: How many groups of a user count; which ones is random.
         noise: `Laplace` or `Gaussian`; None for the one with the smaller mean squared error.
         selection: How groups that are not public are chosen; None for `TruncatedGeometric`.
         confidence: Of the interval.
@@ -58,7 +58,7 @@ def count(
         budget: What the release is charged to before it leaves, such as a ledger's data set.
 
     >>> from hush.randomness import TestSource
-    >>> result = count(["a", "b", None, "c"], users=[1, 1, 2, 3], epsilon=50.0, source=TestSource(1))
+    >>> result = count(["a", "b", None, "c"], units=[1, 1, 2, 3], epsilon=50.0, source=TestSource(1))
     >>> result.value, str(result.guarantee.unit)
     (2, 'user')
 
@@ -72,10 +72,21 @@ def count(
         Wilson et al. 2020 (bounded contributions); Ghosh, Roughgarden & Sundararajan 2009 (the noise).
     """
     asked = question(
-        values, users, max_per_user, epsilon, delta, groups, keys, max_groups, noise, selection, confidence, source
+        values,
+        units,
+        rows_per_unit,
+        epsilon,
+        delta,
+        groups,
+        keys,
+        groups_per_unit,
+        noise,
+        selection,
+        confidence,
+        source,
     )
     kept = asked.bound(is_present(values), sample=False)
-    most = asked.limits.max_per_user
+    most = asked.limits.rows_per_unit
     totals = kept.totals(np.ones(len(kept.rows), dtype=np.int64), (0, most))
     answer = asked.answer(totals, kept.num_users(), (Block(columns=1, l1=most, l2=most, whole=True),))
     return total_of(answer, 1.0, whole=True)
@@ -85,25 +96,25 @@ def count(
 def distinct_count(
     values: Any,
     *,
-    users: Any,
-    max_per_user: int = 1,
+    units: Any,
+    rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
     groups: Any = None,
     keys: Any = None,
-    max_groups: int = 1,
+    groups_per_unit: int = 1,
     noise: NoiseKind | None = None,
     selection: Selection | None = None,
     confidence: float = 0.95,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
-    """Count different values, of which each user brings at most ``max_per_user`` (random ones) in a group.
+    """Count different values, of which each user brings at most ``rows_per_unit`` (random ones) in a group.
 
-    ``distinct_count(users, users=users)`` is the number of users. Arguments are those of `count`.
+    ``distinct_count(units, units=units)`` is the number of units. Arguments are those of `count`.
 
     Guarantee:
-        As `count`: with one user more, a group has at most ``max_per_user`` more different values.
+        As `count`: with one user more, a group has at most ``rows_per_unit`` more different values.
 
     Assumes:
         As `count` (the caller's duty).
@@ -112,10 +123,21 @@ def distinct_count(
         Wilson et al. 2020.
     """
     asked = question(
-        values, users, max_per_user, epsilon, delta, groups, keys, max_groups, noise, selection, confidence, source
+        values,
+        units,
+        rows_per_unit,
+        epsilon,
+        delta,
+        groups,
+        keys,
+        groups_per_unit,
+        noise,
+        selection,
+        confidence,
+        source,
     )
     totals, num_users = distinct_totals(asked, values)
-    most = asked.limits.max_per_user
+    most = asked.limits.rows_per_unit
     answer = asked.answer(totals, num_users, (Block(columns=1, l1=most, l2=most, whole=True),))
     return total_of(answer, 1.0, whole=True)
 
@@ -124,24 +146,24 @@ def distinct_count(
 def sum(  # noqa: A001
     values: Any,
     *,
-    users: Any,
+    units: Any,
     bounds: tuple[float, float] | None = None,
     total_bounds: tuple[float, float] | None = None,
-    max_per_user: int = 1,
+    rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
     groups: Any = None,
     keys: Any = None,
-    max_groups: int = 1,
+    groups_per_unit: int = 1,
     noise: NoiseKind | None = None,
     selection: Selection | None = None,
     confidence: float = 0.95,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
     """Sum values.
 
-    With ``bounds``, at most ``max_per_user`` random rows of a user in a group, each clamped to the bounds. With
+    With ``bounds``, at most ``rows_per_unit`` random rows of a user in a group, each clamped to the bounds. With
     ``total_bounds``, all rows of a user in a group, and their total clamped. NaN is left out. Further arguments are
     those of `count`.
 
@@ -159,7 +181,18 @@ def sum(  # noqa: A001
             "bounds", bounds, "bounds of a row, or total_bounds of a user's total in a group", "Give one of both"
         )
     asked = question(
-        values, users, max_per_user, epsilon, delta, groups, keys, max_groups, noise, selection, confidence, source
+        values,
+        units,
+        rows_per_unit,
+        epsilon,
+        delta,
+        groups,
+        keys,
+        groups_per_unit,
+        noise,
+        selection,
+        confidence,
+        source,
     )
     lower, upper = check_bounds(total_bounds if bounds is None else bounds)
     largest = max(abs(lower), abs(upper))
@@ -171,7 +204,7 @@ def sum(  # noqa: A001
         totals, most = kept.totals(np.rint(wide * steps).astype(np.int64), ends), 1
     else:
         rows = np.clip(np.rint(np.clip(numbers[kept.rows], lower, upper) / largest * steps), *ends)
-        totals, most = kept.totals(rows.astype(np.int64)), asked.limits.max_per_user
+        totals, most = kept.totals(rows.astype(np.int64)), asked.limits.rows_per_unit
     answer = asked.answer(totals, kept.num_users(), (Block(columns=1, l1=most * steps, l2=most * steps),))
     return total_of(answer, largest / steps)
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.mechanisms.vector_mean import clip
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.statistics.columns import as_floats
 from hush.statistics.noise.charged import released
 from hush.statistics.noise.estimate import Estimate
-from hush.statistics.noise.release import Block, Gaussian, Laplace, NoiseKind
+from hush.statistics.noise.release import Block, GaussianNoise, LaplaceNoise, NoiseKind
 from hush.statistics.noise.tails import quotients
 from hush.statistics.question import Answer, Question, question
 
@@ -27,25 +27,25 @@ _LARGEST = 4096
 def vector_mean(
     vectors: Any,
     *,
-    users: Any,
+    units: Any,
     dimension: int,
     clip_norm: float,
-    max_per_user: int = 1,
+    rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
     noise: NoiseKind | None = None,
     confidence: float = 0.95,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
     """Return the mean of vectors, clipped in L2 norm for Gaussian noise, in L1 norm for Laplace noise.
 
     Args:
         vectors: Rows of ``dimension`` numbers. A row of another length, or with a missing number, is left out.
-        users: As for `count`.
+        units: As for `count`.
         dimension: How many coordinates there are; public.
         clip_norm: What longer vectors are scaled down to.
-        max_per_user: How many rows of a user count, chosen at random.
+        rows_per_unit: How many rows of a user count, chosen at random.
         epsilon: For the sum and the count together.
         delta: For Gaussian noise.
         noise: None for Gaussian noise if there is a delta, else Laplace.
@@ -62,7 +62,7 @@ def vector_mean(
     References:
         Balle & Wang 2018; Dwork, McSherry, Nissim & Smith 2006; Casacuberta et al. 2022.
     """
-    table = _Vectors.of(vectors, users, dimension, clip_norm, max_per_user, epsilon, delta, noise, confidence, source)
+    table = _Vectors.of(vectors, units, dimension, clip_norm, rows_per_unit, epsilon, delta, noise, confidence, source)
     answer = table.release(second=False)
     value, low, high = _means(answer, slice(1, 1 + dimension), table.steps, table.asked.wrong)
     scale = answer.plan.block_scales[1] / table.steps * clip_norm
@@ -73,15 +73,15 @@ def vector_mean(
 def covariance(
     vectors: Any,
     *,
-    users: Any,
+    units: Any,
     dimension: int,
     clip_norm: float,
-    max_per_user: int = 1,
+    rows_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
     noise: NoiseKind | None = None,
     confidence: float = 0.95,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
     """Return the covariance matrix (over n) of vectors; its ``parts`` hold the mean, at no charge.
@@ -98,7 +98,7 @@ def covariance(
     References:
         Dwork, Talwar, Thakurta & Zhang 2014 (Gaussian noise on the matrix, whose norm is the vector's, squared).
     """
-    table = _Vectors.of(vectors, users, dimension, clip_norm, max_per_user, epsilon, delta, noise, confidence, source)
+    table = _Vectors.of(vectors, units, dimension, clip_norm, rows_per_unit, epsilon, delta, noise, confidence, source)
     answer = table.release(second=True)
     first = _means(answer, slice(1, 1 + dimension), table.steps, table.asked.wrong / 3)
     second = _means(answer, slice(1 + dimension, None), table.steps, table.asked.wrong / 3)
@@ -125,29 +125,29 @@ class _Vectors:
     def of(
         cls,
         vectors: Any,
-        users: Any,
+        units: Any,
         dimension: int,
         clip_norm: float,
-        max_per_user: int,
+        rows_per_unit: int,
         epsilon: float,
         delta: float,
         noise: NoiseKind | None,
         confidence: float,
-        source: Source | None,
+        source: RandomSource | None,
     ) -> _Vectors:
         if not check_count("dimension", dimension) <= _LARGEST:
             raise InvalidArgument("dimension", dimension, f"at most {_LARGEST}")
         if not 1e-100 < check_positive("clip_norm", clip_norm) < 1e100:
             raise InvalidArgument("clip_norm", clip_norm, "between 1e-100 and 1e100", "Use another unit")
-        kind = noise if noise is not None else (Gaussian() if delta > 0 else Laplace())
+        kind = noise if noise is not None else (GaussianNoise() if delta > 0 else LaplaceNoise())
         rows = _matrix(vectors, dimension)
         asked = question(
             rows[:, 0],
-            users=users,
+            units=units,
             groups=None,
             keys=None,
-            max_per_user=max_per_user,
-            max_groups=1,
+            rows_per_unit=rows_per_unit,
+            groups_per_unit=1,
             epsilon=epsilon,
             delta=delta,
             noise=kind,
@@ -155,7 +155,7 @@ class _Vectors:
             confidence=confidence,
             source=source,
         )
-        order = 1 if isinstance(kind, Laplace) else 2
+        order = 1 if isinstance(kind, LaplaceNoise) else 2
         # The smallest share of a block is that of the count, some 1 / (8 dimension).
         return cls(asked, rows / clip_norm, order, asked.steps(parts=8.0 * dimension))
 
@@ -175,7 +175,7 @@ class _Vectors:
             factors = np.where(above[0] == above[1], 1.0, self.off_diagonal)
             columns.append(clipped[:, above[0]] * clipped[:, above[1]] * factors)
         units = np.trunc(np.concatenate(columns, axis=1) * self.steps).astype(np.int64)
-        most = self.asked.limits.max_per_user * self.steps
+        most = self.asked.limits.rows_per_unit * self.steps
         blocks = tuple(self._block(place, part.shape[1], most) for place, part in enumerate(columns))
         return self.asked.answer(kept.totals(units), kept.num_users(), blocks)
 

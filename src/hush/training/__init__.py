@@ -1,20 +1,20 @@
 """Private training on PyTorch.
 
 - `privatize`: three added lines in an ordinary loop; `fit`: no loop at all. Both return a `PrivateTraining`.
-- `Plan`: what was agreed on: sampling, clipping, noise, normaliser, event.
+- `TrainingPlan`: what was agreed on: sampling, clipping, noise, normaliser, event.
 - `check`, `clipped_sum`: per-example norms and clipped sums for inspection, compared with a plain loop (`looped_sum`).
 - `Flat`, `Automatic`, `Normalized`, `Global`, `Adaptive`: ways to clip; `PerLayer`, `ByName`: what is clipped together.
 - `Poisson`, `Full`, `FixedSize`, `ShuffledEpochs`, `InOrder`, `BallsInBins`, `CyclicPoisson`: ways to sample.
 - `Users`, `UserGroups`: whose data is protected together; `compare_units`: which of the two costs less.
 - `PerExample`, `Augmented`, `Microbatches`, `Projected`: what is clipped.
-- `Schedule` of `Piecewise`, `Linear` and `Exponential` curves: noise, clip norm and batch size that change.
+- `Schedule` of `PiecewiseCurve`, `LinearCurve` and `ExponentialCurve` curves: noise, clip norm and batch size that change.
 - `Banded`, `BufferedToeplitz`: noise that is correlated over the steps. `Ball`: weights that stay within one.
 - `AdamBC`, `Lamb`: optimizers that torch does not have; `MovingAverage`, `TailAverage`: averages of the weights.
 - `freeze_except`, `replace_head`, `add_lora`, `merge_lora`: training a part of a model.
 - `pretrain`, `PublicPhase`: a phase on public data, which is not accounted for, and stated with the guarantee.
 - `replace_batchnorm`: makes models with batch statistics trainable.
 - `tune`: a private search for settings, with its cost. `plan_tuning` calibrates one (`TuningPlan`); it finds a `Tuned`.
-  `Candidate`, `Answers`: what a run returns; `PublicScore`, `PrivateScore`, `ChargedScore`: how runs are compared;
+  `Candidate`, `HeldOutAnswers`: what a run returns; `PublicScore`, `PrivateScore`, `ChargedScore`: how runs are compared;
   `LogRange`, `UniformRange`: settings that are numbers; `LogarithmicRepetitions`,
   `NegativeBinomialRepetitions`, `PoissonRepetitions`: laws of their number, which is secret.
 - ``hush.training.scattering``: wavelet features of images, which cost no privacy.
@@ -62,7 +62,7 @@ from hush.training.plan.contributions import Projected as Projected
 from hush.training.plan.loader import Loader as Loader
 from hush.training.plan.phases import PublicPhase as PublicPhase
 from hush.training.plan.phases import pretrain as pretrain
-from hush.training.plan.plan import Plan as Plan
+from hush.training.plan.plan import TrainingPlan as TrainingPlan
 from hush.training.plan.samplers import BallsInBins as BallsInBins
 from hush.training.plan.samplers import CyclicPoisson as CyclicPoisson
 from hush.training.plan.samplers import FixedSize as FixedSize
@@ -72,9 +72,9 @@ from hush.training.plan.samplers import Poisson as Poisson
 from hush.training.plan.samplers import Sampling as Sampling
 from hush.training.plan.samplers import ShuffledEpochs as ShuffledEpochs
 from hush.training.plan.schedule import Curve as Curve
-from hush.training.plan.schedule import Exponential as Exponential
-from hush.training.plan.schedule import Linear as Linear
-from hush.training.plan.schedule import Piecewise as Piecewise
+from hush.training.plan.schedule import ExponentialCurve as ExponentialCurve
+from hush.training.plan.schedule import LinearCurve as LinearCurve
+from hush.training.plan.schedule import PiecewiseCurve as PiecewiseCurve
 from hush.training.plan.schedule import Schedule as Schedule
 from hush.training.plan.transfer import freeze_except as freeze_except
 from hush.training.plan.transfer import replace_head as replace_head
@@ -86,9 +86,9 @@ from hush.training.tuning.repetitions import LogarithmicRepetitions as Logarithm
 from hush.training.tuning.repetitions import NegativeBinomialRepetitions as NegativeBinomialRepetitions
 from hush.training.tuning.repetitions import PoissonRepetitions as PoissonRepetitions
 from hush.training.tuning.repetitions import Repetitions as Repetitions
-from hush.training.tuning.scores import Answers as Answers
 from hush.training.tuning.scores import Candidate as Candidate
 from hush.training.tuning.scores import ChargedScore as ChargedScore
+from hush.training.tuning.scores import HeldOutAnswers as HeldOutAnswers
 from hush.training.tuning.scores import PrivateScore as PrivateScore
 from hush.training.tuning.scores import PublicScore as PublicScore
 from hush.training.tuning.scores import Score as Score
@@ -107,7 +107,6 @@ else:  # a type checker that saw this would take every misspelt name for a modul
 __all__ = [
     "AdamBC",
     "Adaptive",
-    "Answers",
     "Augmented",
     "Automatic",
     "Ball",
@@ -123,15 +122,16 @@ __all__ = [
     "CorrelatedNoise",
     "Curve",
     "CyclicPoisson",
-    "Exponential",
+    "ExponentialCurve",
     "FixedSize",
     "Flat",
     "Full",
     "Global",
     "Groups",
+    "HeldOutAnswers",
     "InOrder",
     "Lamb",
-    "Linear",
+    "LinearCurve",
     "Loader",
     "LogRange",
     "LogarithmicRepetitions",
@@ -142,8 +142,7 @@ __all__ = [
     "Normalized",
     "PerExample",
     "PerLayer",
-    "Piecewise",
-    "Plan",
+    "PiecewiseCurve",
     "Poisson",
     "PoissonRepetitions",
     "PrivateScore",
@@ -159,6 +158,7 @@ __all__ = [
     "Step",
     "TailAverage",
     "Together",
+    "TrainingPlan",
     "Tuned",
     "TuningPlan",
     "UniformRange",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Self
 
-from hush.accounting.events import Event, SelfComposed, plain_event
+from hush.accounting.events import Event, SelfComposedEvent, plain_event
 from hush.errors import InvalidArgument, Unsupported, check_count, check_delta, check_epsilon, check_instance
 from hush.guarantee import Bound, Guarantee, Relation, Unit
 
@@ -41,7 +41,7 @@ class Accountant(ABC):
         check_instance("event", event, Event)
         check_count("count", count, minimum=0)
         plain, assumed = self._plain(event)
-        appended = plain if count == 1 else SelfComposed(plain, count)
+        appended = plain if count == 1 else SelfComposedEvent(plain, count)
         self._checked(appended)
         result = type(self)(relation=self.relation, unit=self.unit)
         result.__dict__.update(self._settings())

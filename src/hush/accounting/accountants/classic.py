@@ -81,7 +81,7 @@ def optimal_composition(epsilon: float, delta: float, count: int, *, total_delta
         Kairouz, Oh & Viswanath 2015, Theorem 3.3; computed by `PldAccountant`, whose lattice holds the worst pair
         exactly.
     """
-    accountant = PldAccountant().compose(ev.ApproximateDP(epsilon, delta), check_count("count", count))
+    accountant = PldAccountant().compose(ev.ApproximateDPEvent(epsilon, delta), check_count("count", count))
     total = check_delta("total_delta", total_delta)
     return _claim(accountant.epsilon(total), total, "optimal composition", _FIXED)
 
@@ -154,7 +154,7 @@ class BasicAccountant(Accountant):
             claims(event, change)
 
     def _totals(self) -> list[Claim]:
-        everything = ev.Composed(self.events)
+        everything = ev.ComposedEvent(self.events)
         return [_sum(claims(everything, change)) for change in changes(self.relation)]
 
     def _epsilon(self, delta: float) -> float:
@@ -182,7 +182,7 @@ class AdvancedAccountant(BasicAccountant):
     assumptions = (_FIXED,)
 
     def _epsilon(self, delta: float) -> float:
-        everything = ev.Composed(self.events)
+        everything = ev.ComposedEvent(self.events)
         return max(self._one_way(claims(everything, change), delta) for change in changes(self.relation))
 
     def _delta(self, epsilon: float) -> float:
@@ -210,28 +210,28 @@ def claims(event: ev.Event, change: Change) -> list[tuple[Claim, int]]:
 
 
 @claims.register
-def _(event: ev.Composed, change: Change) -> list[tuple[Claim, int]]:
+def _(event: ev.ComposedEvent, change: Change) -> list[tuple[Claim, int]]:
     return [claim for part in event.events for claim in claims(part, change)]
 
 
 @claims.register
-def _(event: ev.SelfComposed, change: Change) -> list[tuple[Claim, int]]:
+def _(event: ev.SelfComposedEvent, change: Change) -> list[tuple[Claim, int]]:
     return [(claim, count * event.count) for claim, count in claims(event.event, change)]
 
 
 @claims.register
-def _(event: ev.Laplace, change: Change) -> list[tuple[Claim, int]]:
+def _(event: ev.LaplaceEvent, change: Change) -> list[tuple[Claim, int]]:
     return [((change.shift / event.scale, 0.0), 1)]
 
 
 @claims.register
-def _(event: ev.DiscreteLaplace, change: Change) -> list[tuple[Claim, int]]:
+def _(event: ev.DiscreteLaplaceEvent, change: Change) -> list[tuple[Claim, int]]:
     return [((change.shift * event.sensitivity / event.scale, 0.0), 1)]
 
 
-@claims.register(ev.ExponentialMechanism)
-@claims.register(ev.ApproximateDP)
-def _(event: ev.ExponentialMechanism | ev.ApproximateDP, change: Change) -> list[tuple[Claim, int]]:
+@claims.register(ev.ExponentialMechanismEvent)
+@claims.register(ev.ApproximateDPEvent)
+def _(event: ev.ExponentialMechanismEvent | ev.ApproximateDPEvent, change: Change) -> list[tuple[Claim, int]]:
     if change.size > 1 or not change.claimed:
         raise Unsupported(
             f"{event.kind} under {change.describe()}: the claim is about one record of the accountant's relation",
@@ -241,14 +241,14 @@ def _(event: ev.ExponentialMechanism | ev.ApproximateDP, change: Change) -> list
 
 
 @claims.register
-def _(event: ev.RandomizedResponse, change: Change) -> list[tuple[Claim, int]]:
+def _(event: ev.RandomizedResponseEvent, change: Change) -> list[tuple[Claim, int]]:
     if change.relation is not Relation.REPLACE or not change.claimed:
         raise Unsupported(f"randomized-response under the relation {change.relation.value!r}", "Use Relation.REPLACE")
     return [((event.epsilon, 0.0), change.size)]
 
 
 @claims.register
-def _(event: ev.PoissonSampled, change: Change) -> list[tuple[Claim, int]]:
+def _(event: ev.PoissonSampledEvent, change: Change) -> list[tuple[Claim, int]]:
     if change.direction is Direction.REPLACE and event.sampling_rate < 1:
         raise Unsupported("poisson-sampled under the relation 'replace': the theorem is about add-or-remove")
     epsilon, delta = _sum(claims(event.event, change))
@@ -256,7 +256,7 @@ def _(event: ev.PoissonSampled, change: Change) -> list[tuple[Claim, int]]:
 
 
 @claims.register
-def _(event: ev.FixedSizeSampled, change: Change) -> list[tuple[Claim, int]]:
+def _(event: ev.FixedSizeSampledEvent, change: Change) -> list[tuple[Claim, int]]:
     if change.direction is not Direction.REPLACE or not change.claimed:
         raise Unsupported("fixed-size-sampled under add-or-remove: the theorem is about a replaced record")
     rate = event.batch_size / event.dataset_size
@@ -265,13 +265,13 @@ def _(event: ev.FixedSizeSampled, change: Change) -> list[tuple[Claim, int]]:
 
 
 @claims.register
-def _(event: ev.ParallelByIndex, change: Change) -> list[tuple[Claim, int]]:
+def _(event: ev.ParallelByIndexEvent, change: Change) -> list[tuple[Claim, int]]:
     _refuse_group(event, change)
     return _worst([_sum(claims(part, change)) for part in event.events])
 
 
 @claims.register
-def _(event: ev.Parallel, change: Change) -> list[tuple[Claim, int]]:
+def _(event: ev.ParallelEvent, change: Change) -> list[tuple[Claim, int]]:
     _refuse_group(event, change)
     stays = [_sum(claims(part, change)) for part in event.events]
     if change.direction is not Direction.REPLACE:

@@ -11,7 +11,7 @@ from hush.accounting import events as ev
 from hush.accounting.accountants.accountant import Accountant
 from hush.accounting.losses.noise_profiles import GaussianProfile
 from hush.accounting.losses.pairs import Change, Direction, changes
-from hush.accounting.losses.profile import Pair
+from hush.accounting.losses.profile import DominatingPair
 from hush.accounting.losses.solver import ComposedLoss
 from hush.errors import Unsupported
 from hush.guarantee import Bound
@@ -38,7 +38,7 @@ class GdpAccountant(Accountant):
     @property
     def mu(self) -> float:
         """The composed parameter."""
-        squares = max(_mu_squared(ev.Composed(self.events), change) for change in changes(self.relation))
+        squares = max(_mu_squared(ev.ComposedEvent(self.events), change) for change in changes(self.relation))
         return math.sqrt(squares) * (1 + 4e-16)
 
     def bound(self) -> Bound:
@@ -51,7 +51,7 @@ class GdpAccountant(Accountant):
 
     def _loss(self) -> ComposedLoss:
         mu = self.mu
-        return ComposedLoss([(Pair.symmetric(GaussianProfile(mu)), 1)] if mu > 0 else [])
+        return ComposedLoss([(DominatingPair.symmetric(GaussianProfile(mu)), 1)] if mu > 0 else [])
 
     def _epsilon(self, delta: float) -> float:
         if self.mu == math.inf:
@@ -70,41 +70,41 @@ def _mu_squared(event: ev.Event, change: Change) -> float:
 
 
 @_mu_squared.register
-def _(event: ev.Gaussian, change: Change) -> float:
+def _(event: ev.GaussianEvent, change: Change) -> float:
     return (change.shift / event.noise_multiplier) ** 2
 
 
 @_mu_squared.register
-def _(event: ev.Composed, change: Change) -> float:
+def _(event: ev.ComposedEvent, change: Change) -> float:
     return math.fsum(_mu_squared(part, change) for part in event.events)
 
 
 @_mu_squared.register
-def _(event: ev.SelfComposed, change: Change) -> float:
+def _(event: ev.SelfComposedEvent, change: Change) -> float:
     return event.count * _mu_squared(event.event, change) if event.count else 0.0
 
 
 @_mu_squared.register
-def _(event: ev.Group, change: Change) -> float:
+def _(event: ev.GroupEvent, change: Change) -> float:
     if not _is_exact(event):
         raise Unsupported("group of a sampled gaussian: the central limit theorem is not stated for it")
     return _mu_squared(event.event, Change(change.direction, change.relation, change.size * event.size))
 
 
 @_mu_squared.register
-def _(event: ev.PoissonSampled, change: Change) -> float:
+def _(event: ev.PoissonSampledEvent, change: Change) -> float:
     if event.sampling_rate == 1:
         return _mu_squared(event.event, change)
-    if change.direction is Direction.REPLACE or not isinstance(event.event, ev.Gaussian):
+    if change.direction is Direction.REPLACE or not isinstance(event.event, ev.GaussianEvent):
         raise Unsupported(f"poisson-sampled {event.event.kind} under {change.describe()}: no limit theorem is known")
     return event.sampling_rate**2 * _expm1(event.event.noise_multiplier**-2)
 
 
 @_mu_squared.register
-def _(event: ev.FixedSizeSampled, change: Change) -> float:
+def _(event: ev.FixedSizeSampledEvent, change: Change) -> float:
     if event.batch_size == event.dataset_size:
         return _mu_squared(event.event, change)
-    if change.direction is not Direction.REPLACE or not isinstance(event.event, ev.Gaussian):
+    if change.direction is not Direction.REPLACE or not isinstance(event.event, ev.GaussianEvent):
         raise Unsupported(f"fixed-size-sampled {event.event.kind} under {change.describe()}: no limit theorem is known")
     mu = change.shift / event.event.noise_multiplier
     rate = event.batch_size / event.dataset_size
@@ -117,9 +117,9 @@ def _expm1(value: float) -> float:
 
 
 def _is_exact(event: ev.Event) -> bool:
-    if isinstance(event, ev.PoissonSampled):
+    if isinstance(event, ev.PoissonSampledEvent):
         return event.sampling_rate == 1 and _is_exact(event.event)
-    if isinstance(event, ev.FixedSizeSampled):
+    if isinstance(event, ev.FixedSizeSampledEvent):
         return event.batch_size == event.dataset_size and _is_exact(event.event)
     inner = getattr(event, "events", None) or [part for part in [getattr(event, "event", None)] if part is not None]
     return all(map(_is_exact, inner))

@@ -60,7 +60,7 @@ class RdpAccountant(Accountant):
             renyi_bound(event, change, np.array([2.0]))
 
     def _curve(self, orders: Array) -> Array:
-        everything = ev.Composed(self.events)
+        everything = ev.ComposedEvent(self.events)
         return np.asarray(
             np.max([renyi_bound(everything, change, orders) for change in changes(self.relation)], axis=0)
         )
@@ -81,7 +81,7 @@ class RdpAccountant(Accountant):
     def _pure_epsilon(self) -> float:
         """Return the limit at infinite order: the sum of the largest losses."""
         try:
-            options = [alternatives(ev.Composed(self.events), change) for change in changes(self.relation)]
+            options = [alternatives(ev.ComposedEvent(self.events), change) for change in changes(self.relation)]
         except Unsupported:
             return math.inf
         return max(ComposedLoss(option.items()).epsilon_upper(0.0) for choice in options for option in choice)
@@ -125,7 +125,7 @@ def renyi_bound(event: ev.Event, change: Change, orders: Array) -> Array:
 
 
 @renyi_bound.register
-def _(event: ev.ProjectedGaussian, change: Change, orders: Array) -> Array:
+def _(event: ev.ProjectedGaussianEvent, change: Change, orders: Array) -> Array:
     # The mean of e^(a / X) for a chi-square X is infinite for every a > 0, whatever its degrees of freedom.
     raise Unsupported(
         f"{event.kind}: its sensitivity is random, and its Renyi divergence infinite at every order",
@@ -134,7 +134,7 @@ def _(event: ev.ProjectedGaussian, change: Change, orders: Array) -> Array:
 
 
 @renyi_bound.register
-def _(event: ev.Composed, change: Change, orders: Array) -> Array:
+def _(event: ev.ComposedEvent, change: Change, orders: Array) -> Array:
     total = np.zeros_like(orders)
     for part, count in Counter(event.events).items():
         total = total + count * renyi_bound(part, change, orders)
@@ -142,38 +142,38 @@ def _(event: ev.Composed, change: Change, orders: Array) -> Array:
 
 
 @renyi_bound.register
-def _(event: ev.SelfComposed, change: Change, orders: Array) -> Array:
+def _(event: ev.SelfComposedEvent, change: Change, orders: Array) -> Array:
     return event.count * renyi_bound(event.event, change, orders) if event.count else np.zeros_like(orders)
 
 
 @renyi_bound.register
-def _(event: ev.ApproximateDP, change: Change, orders: Array) -> Array:
+def _(event: ev.ApproximateDPEvent, change: Change, orders: Array) -> Array:
     if event.delta > 0:
         raise Unsupported("approximate-dp with delta > 0: it has no Renyi divergence", "Use PldAccountant")
     return renyi_curve(leaf_pair(event, change))(orders)
 
 
 @renyi_bound.register
-def _(event: ev.ZeroConcentratedDP, change: Change, orders: Array) -> Array:
+def _(event: ev.ZeroConcentratedDPEvent, change: Change, orders: Array) -> Array:
     if not change.claimed:
         raise Unsupported("zcdp in a part that a replaced record may leave: the claim is not about leaving")
     return event.rho * change.size**2 * orders  # a group of k: k^2 rho (Bun & Steinke 2016, Proposition 1.9)
 
 
 @renyi_bound.register
-def _(event: ev.BallsInBins, change: Change, orders: Array) -> Array:
+def _(event: ev.BallsInBinsEvent, change: Change, orders: Array) -> Array:
     raise Unsupported("balls-in-bins: its Renyi divergence is not bounded here in both directions", "Use PldAccountant")
 
 
 @renyi_bound.register
-def _(event: ev.ParallelByIndex, change: Change, orders: Array) -> Array:
+def _(event: ev.ParallelByIndexEvent, change: Change, orders: Array) -> Array:
     if change.size > 1:
         alternatives(event, change)  # refuses, with the reason
     return np.asarray(np.max([renyi_bound(part, change, orders) for part in event.events], axis=0))
 
 
 @renyi_bound.register
-def _(event: ev.Parallel, change: Change, orders: Array) -> Array:
+def _(event: ev.ParallelEvent, change: Change, orders: Array) -> Array:
     if change.size > 1:
         alternatives(event, change)  # refuses, with the reason
     stays = [renyi_bound(part, change, orders) for part in event.events]
@@ -188,19 +188,19 @@ def _(event: ev.Parallel, change: Change, orders: Array) -> Array:
 
 
 @renyi_bound.register
-def _(event: ev.Group, change: Change, orders: Array) -> Array:
+def _(event: ev.GroupEvent, change: Change, orders: Array) -> Array:
     return renyi_bound(event.event, replace(change, size=change.size * event.size), orders)
 
 
 @renyi_bound.register
-def _(event: ev.RepeatNegativeBinomial, change: Change, orders: Array) -> Array:
+def _(event: ev.RepeatNegativeBinomialEvent, change: Change, orders: Array) -> Array:
     """Papernot & Steinke 2022, Theorem 2, with the second order that makes the penalty smallest."""
     inner = _both_ways(event.event, change, orders)
     return np.asarray(inner + _penalty(event, change) + math.log(event.mean) / (orders - 1))
 
 
 @lru_cache(maxsize=64)
-def _penalty(event: ev.RepeatNegativeBinomial, change: Change) -> float:
+def _penalty(event: ev.RepeatNegativeBinomialEvent, change: Change) -> float:
     """Return what the theorem adds at every order."""
 
     def penalty(others: Array) -> Array:
@@ -211,7 +211,7 @@ def _penalty(event: ev.RepeatNegativeBinomial, change: Change) -> float:
 
 
 @renyi_bound.register
-def _(event: ev.RepeatPoisson, change: Change, orders: Array) -> Array:
+def _(event: ev.RepeatPoissonEvent, change: Change, orders: Array) -> Array:
     """Papernot & Steinke 2022, Theorem 6: it needs the run's delta at epsilon = log(1 + 1 / (order - 1))."""
     inner = _both_ways(event.event, change, orders)
     grid = 1 + np.geomspace(1e-4, 1e6, 300)

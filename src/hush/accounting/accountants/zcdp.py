@@ -35,7 +35,7 @@ class ZcdpAccountant(Accountant):
     @property
     def rho(self) -> float:
         """The composed parameter."""
-        return max(rho_bound(ev.Composed(self.events), change) for change in changes(self.relation))
+        return max(rho_bound(ev.ComposedEvent(self.events), change) for change in changes(self.relation))
 
     def _check(self, event: ev.Event) -> None:
         for change in changes(self.relation):
@@ -80,50 +80,50 @@ def rho_bound(event: ev.Event, change: Change) -> float:
 
 
 @rho_bound.register
-def _(event: ev.Composed, change: Change) -> float:
+def _(event: ev.ComposedEvent, change: Change) -> float:
     return math.fsum(rho_bound(part, change) for part in event.events)
 
 
 @rho_bound.register
-def _(event: ev.SelfComposed, change: Change) -> float:
+def _(event: ev.SelfComposedEvent, change: Change) -> float:
     return event.count * rho_bound(event.event, change)
 
 
 @rho_bound.register
-def _(event: ev.Gaussian, change: Change) -> float:
+def _(event: ev.GaussianEvent, change: Change) -> float:
     return (change.shift / event.noise_multiplier) ** 2 / 2
 
 
 @rho_bound.register
-def _(event: ev.DiscreteGaussian, change: Change) -> float:
+def _(event: ev.DiscreteGaussianEvent, change: Change) -> float:
     return (change.shift * event.sensitivity / event.sigma) ** 2 / 2
 
 
 @rho_bound.register
-def _(event: ev.Laplace, change: Change) -> float:
+def _(event: ev.LaplaceEvent, change: Change) -> float:
     return (change.shift / event.scale) ** 2 / 2
 
 
 @rho_bound.register
-def _(event: ev.DiscreteLaplace, change: Change) -> float:
+def _(event: ev.DiscreteLaplaceEvent, change: Change) -> float:
     return (change.shift * event.sensitivity / event.scale) ** 2 / 2
 
 
 @rho_bound.register
-def _(event: ev.ExponentialMechanism, change: Change) -> float:
+def _(event: ev.ExponentialMechanismEvent, change: Change) -> float:
     _require_claim(event, change)
     return event.epsilon**2 / 8 * change.size**2
 
 
 @rho_bound.register
-def _(event: ev.RandomizedResponse, change: Change) -> float:
+def _(event: ev.RandomizedResponseEvent, change: Change) -> float:
     if change.relation is not Relation.REPLACE or not change.claimed:
         raise Unsupported(f"randomized-response under the relation {change.relation.value!r}", "Use Relation.REPLACE")
     return event.epsilon**2 / 2 * change.size
 
 
 @rho_bound.register
-def _(event: ev.ApproximateDP, change: Change) -> float:
+def _(event: ev.ApproximateDPEvent, change: Change) -> float:
     if event.delta > 0:
         raise Unsupported("approximate-dp with delta > 0: it is not zCDP", "Use PldAccountant")
     _require_claim(event, change)
@@ -131,19 +131,19 @@ def _(event: ev.ApproximateDP, change: Change) -> float:
 
 
 @rho_bound.register
-def _(event: ev.ZeroConcentratedDP, change: Change) -> float:
+def _(event: ev.ZeroConcentratedDPEvent, change: Change) -> float:
     _require_claim(event, change)
     return event.rho * change.size**2
 
 
 @rho_bound.register
-def _(event: ev.ParallelByIndex, change: Change) -> float:
+def _(event: ev.ParallelByIndexEvent, change: Change) -> float:
     _refuse_group(event, change)
     return max(rho_bound(part, change) for part in event.events)
 
 
 @rho_bound.register
-def _(event: ev.Parallel, change: Change) -> float:
+def _(event: ev.ParallelEvent, change: Change) -> float:
     _refuse_group(event, change)
     stays = max(rho_bound(part, change) for part in event.events)
     if change.direction is not Direction.REPLACE:
@@ -154,7 +154,7 @@ def _(event: ev.Parallel, change: Change) -> float:
 
 
 @rho_bound.register
-def _(event: ev.Group, change: Change) -> float:
+def _(event: ev.GroupEvent, change: Change) -> float:
     return rho_bound(event.event, replace(change, size=change.size * event.size))
 
 

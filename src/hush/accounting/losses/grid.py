@@ -11,8 +11,8 @@ from scipy.fft import next_fast_len
 
 from hush.accounting.losses.composition import Indices
 from hush.accounting.losses.lattice import loss_range
-from hush.accounting.losses.profile import ULP, Pair
-from hush.accounting.losses.saddle_point import Moments, Part, Saddle, bisect
+from hush.accounting.losses.profile import ULP, DominatingPair
+from hush.accounting.losses.saddle_point import CumulantFunction, Part, Saddle, bisect
 
 MAX_POINTS = 1 << 20
 TAIL = 1e-9
@@ -22,7 +22,7 @@ _ALIAS = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class LossGrid:
     """The lattice for one problem.
 
     Attributes:
@@ -39,13 +39,13 @@ class Grid:
     tail: float
     exact: bool
 
-    def coarser(self) -> Grid:
+    def coarser(self) -> LossGrid:
         """Return a grid for the same window that fits into memory."""
         factor = 1.001 * self.num_points / MAX_POINTS
         points = int(next_fast_len(math.ceil(self.num_points / factor) - 8, real=True))
         return replace(self, spacing=self.spacing * factor, num_points=min(points, MAX_POINTS), exact=False)
 
-    def indices(self, pair: Pair, count: int, offset: float = 0.0, *, whole: bool = False) -> Indices:
+    def indices(self, pair: DominatingPair, count: int, offset: float = 0.0, *, whole: bool = False) -> Indices:
         """Return the lattice points, counted from the offset, on which to represent a pair; all of it, if ``whole``."""
         low, high = loss_range(pair, self.tail) if whole else _useful_range(pair, count, self.tail, self.tilt)
         left = _spread_indices(max(math.ceil((offset - low) / self.spacing * (1 - 4 * ULP)), 0), self.fine_reach)
@@ -63,13 +63,13 @@ def _spread_indices(last: int, fine_reach: int) -> Indices:
     return np.append(np.concatenate(pieces), last)
 
 
-def _useful_range(pair: Pair, count: int, tail: float, tilt: float) -> tuple[float, float]:
+def _useful_range(pair: DominatingPair, count: int, tail: float, tilt: float) -> tuple[float, float]:
     """Return the losses to represent: further left, the tilt leaves nothing that a chord to the origin would change."""
     low, high = loss_range(pair, tail)
     return max(low, (math.log(TAIL) - math.log(count)) / tilt), high
 
 
-def choose_spacing(moments: Moments, saddle: Saddle, scale: float, accuracy: float) -> tuple[float, float]:
+def choose_spacing(moments: CumulantFunction, saddle: Saddle, scale: float, accuracy: float) -> tuple[float, float]:
     """Return the spacing at which joining points raises epsilon by about ``accuracy * scale``, and the fine reach.
 
     A loss y inside a cell is split to the cell's ends, which adds (y - a)(b - y) to its second moment: h^2 / 6 where
@@ -89,7 +89,7 @@ def choose_spacing(moments: Moments, saddle: Saddle, scale: float, accuracy: flo
     return spacing, 2 * math.sqrt(second / (6 * 0.2 * budget))
 
 
-def choose_tilt(moments: Moments, saddle: Saddle, log_delta: float, whole: float) -> tuple[float, float]:
+def choose_tilt(moments: CumulantFunction, saddle: Saddle, log_delta: float, whole: float) -> tuple[float, float]:
     """Return the tilt c with the shortest window L outside of which wrap-around adds ``_ALIAS`` times delta, and L.
 
     On the left wrap-around adds at most e^(-c L); on the right, for every c' > c, e^(K(c') - c' eps - (c' - c) L). For
@@ -111,13 +111,13 @@ def choose_tilt(moments: Moments, saddle: Saddle, log_delta: float, whole: float
 
 def choose_grid(
     parts: Sequence[Part],
-    moments: Moments,
+    moments: CumulantFunction,
     saddle: Saddle,
     log_delta: float,
     tail: float,
     accuracy: float,
     scale: float,
-) -> Grid:
+) -> LossGrid:
     """Choose tilt, spacing and number of points, within memory."""
     whole = sum(count * float(np.ptp(row)) for row, (_, count) in zip(moments.losses, parts, strict=True))
     tilt, window = choose_tilt(moments, saddle, log_delta, whole)
@@ -141,7 +141,7 @@ def choose_grid(
             spacing = parts[0][0].forward.max_loss / math.ceil(parts[0][0].forward.max_loss / spacing)
     points = next_fast_len(math.ceil(window / spacing) + 2, real=True)
     power = max(8, math.ceil(math.log2(max(fine_reach, 1.0))))
-    return Grid(spacing, tilt, points, 1 << (40 if exact else min(power, 16)), tail, exact)
+    return LossGrid(spacing, tilt, points, 1 << (40 if exact else min(power, 16)), tail, exact)
 
 
 def _common_period(parts: Sequence[Part]) -> float | None:

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from hush.accounting.losses.profile import ULP, Array, Pair, Profile
+from hush.accounting.losses.profile import ULP, Array, DominatingPair, Profile
 
 _SEARCH = np.geomspace(1e-12, 1e15, 1351)  # twenty-seven decades, fifty points each
 _HULL_ROUNDS = 6
@@ -47,7 +47,7 @@ class Atoms:
 
 
 @lru_cache(maxsize=1024)
-def loss_range(pair: Pair, tail: float) -> tuple[float, float]:
+def loss_range(pair: DominatingPair, tail: float) -> tuple[float, float]:
     """Return (low, high) such that the curve's two tails, outside, are at most ``tail`` (or end there)."""
     return -_reach(pair.backward, tail), _reach(pair.forward, tail)
 
@@ -58,14 +58,14 @@ def _reach(profile: Profile, tail: float) -> float:
     return float(grid[below[0]]) if below.size else min(profile.max_loss, float(_SEARCH[-1]))
 
 
-def curve_values(pair: Pair, losses: Array) -> Array:
+def curve_values(pair: DominatingPair, losses: Array) -> Array:
     """Evaluate the curve at sorted losses: delta for y >= 0, delta - (1 - e^y) for y < 0."""
     split = int(np.searchsorted(losses, 0.0))
     left = np.exp(losses[:split]) * pair.backward.delta(-losses[:split])
     return np.concatenate([left, pair.forward.delta(losses[split:])])
 
 
-def dominating(pair: Pair, losses: Array, gaps: Array) -> Atoms:
+def dominating(pair: DominatingPair, losses: Array, gaps: Array) -> Atoms:
     """Return the pair whose profile joins the points of ``pair``'s at the given losses."""
     curve = curve_values(pair, losses)
     masses, noise = corner_masses(losses, gaps, curve)
@@ -97,7 +97,7 @@ def corner_masses(losses: Array, gaps: Array, curve: Array) -> tuple[Array, Arra
     return masses, noise * (4 * ULP)
 
 
-def dominated(pair: Pair, losses: Array, gaps: Array, *, straight: bool = False) -> list[Atoms]:
+def dominated(pair: DominatingPair, losses: Array, gaps: Array, *, straight: bool = False) -> list[Atoms]:
     """Return pairs on the same losses whose profiles are nowhere above that of ``pair``; which is best depends.
 
     ``straight`` says that the curve has its corners at these losses only, so that chords do not overshoot.
@@ -127,7 +127,7 @@ def dominated(pair: Pair, losses: Array, gaps: Array, *, straight: bool = False)
     return found
 
 
-def rounded_down(pair: Pair, losses: Array, gaps: Array) -> Atoms:
+def rounded_down(pair: DominatingPair, losses: Array, gaps: Array) -> Atoms:
     """Return a loss on the same points that is stochastically smaller than that of ``pair``.
 
     The line through the points j and j + 1 meets the axis x = 0 at what `dominating` puts above j. The curve is convex,

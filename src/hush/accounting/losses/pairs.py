@@ -24,14 +24,14 @@ from hush.accounting.losses.noise_profiles import (
     LaplaceProfile,
     RandomizedResponseProfile,
 )
-from hush.accounting.losses.profile import Pair, PointwiseMax
+from hush.accounting.losses.profile import DominatingPair, PointwiseMax
 from hush.accounting.losses.projected_profile import ProjectedGaussianProfile
 from hush.accounting.losses.saddle_point import Part
 from hush.accounting.losses.sampled_profiles import ReplacedSample, SampledAddition, SampledGroup, SampledRemoval
 from hush.errors import Unsupported
 from hush.guarantee import Relation
 
-Alternative = Counter[Pair]
+Alternative = Counter[DominatingPair]
 _MAX_ALTERNATIVES = 200
 
 
@@ -64,7 +64,7 @@ class Change:
         """By how many times one record's bound a sum moves."""
         return self.size * (2 if self.direction is Direction.REPLACE else 1)
 
-    def orient(self, pair: Pair) -> Pair:
+    def orient(self, pair: DominatingPair) -> DominatingPair:
         """Turn a pair (with, without) the way this change looks at it."""
         return pair.swapped() if self.direction is Direction.ADD else pair
 
@@ -88,7 +88,7 @@ def alternatives(event: ev.Event, change: Change) -> list[Alternative]:
 
 
 @alternatives.register
-def _(event: ev.Composed, change: Change) -> list[Alternative]:
+def _(event: ev.ComposedEvent, change: Change) -> list[Alternative]:
     result: list[Alternative] = [Counter()]
     for part in event.events:
         result = all_sums(result, alternatives(part, change), event)
@@ -96,7 +96,7 @@ def _(event: ev.Composed, change: Change) -> list[Alternative]:
 
 
 @alternatives.register
-def _(event: ev.SelfComposed, change: Change) -> list[Alternative]:
+def _(event: ev.SelfComposedEvent, change: Change) -> list[Alternative]:
     inner = alternatives(event.event, change)
     if len(inner) == 1:
         return [Counter({pair: count * event.count for pair, count in inner[0].items()})]
@@ -112,7 +112,7 @@ def _(event: ev.SelfComposed, change: Change) -> list[Alternative]:
 
 
 @alternatives.register
-def _(event: ev.Parallel, change: Change) -> list[Alternative]:
+def _(event: ev.ParallelEvent, change: Change) -> list[Alternative]:
     _refuse_group(event, change)
     stays = [option for part in event.events for option in alternatives(part, change)]
     if change.direction is not Direction.REPLACE:
@@ -131,24 +131,24 @@ def _(event: ev.Parallel, change: Change) -> list[Alternative]:
 
 
 @alternatives.register
-def _(event: ev.ParallelByIndex, change: Change) -> list[Alternative]:
+def _(event: ev.ParallelByIndexEvent, change: Change) -> list[Alternative]:
     _refuse_group(event, change)
     return _worst([option for part in event.events for option in alternatives(part, change)])
 
 
 @alternatives.register
-def _(event: ev.Group, change: Change) -> list[Alternative]:
+def _(event: ev.GroupEvent, change: Change) -> list[Alternative]:
     return alternatives(event.event, replace(change, size=change.size * event.size))
 
 
 @alternatives.register
-def _(event: ev.RandomizedResponse, change: Change) -> list[Alternative]:
+def _(event: ev.RandomizedResponseEvent, change: Change) -> list[Alternative]:
     # Local reports are independent: a group of k people is k of them.
     return [Counter({leaf_pair(event, replace(change, size=1)): change.size})]
 
 
 @singledispatch
-def leaf_pair(event: ev.Event, change: Change) -> Pair:
+def leaf_pair(event: ev.Event, change: Change) -> DominatingPair:
     """Return the dominating pair of a single mechanism."""
     raise Unsupported(
         f"{event.kind} has no privacy loss distribution that is known from its parameters",
@@ -157,73 +157,73 @@ def leaf_pair(event: ev.Event, change: Change) -> Pair:
 
 
 @leaf_pair.register
-def _(event: ev.Gaussian, change: Change) -> Pair:
-    return Pair.symmetric(GaussianProfile(change.shift / event.noise_multiplier))
+def _(event: ev.GaussianEvent, change: Change) -> DominatingPair:
+    return DominatingPair.symmetric(GaussianProfile(change.shift / event.noise_multiplier))
 
 
 @leaf_pair.register
-def _(event: ev.ProjectedGaussian, change: Change) -> Pair:
+def _(event: ev.ProjectedGaussianEvent, change: Change) -> DominatingPair:
     if change.relation is Relation.REPLACE or change.size > 1:
         raise Unsupported(
             f"{event.kind} under {change.describe()}: how the errors of several norms hang together is not known",
             "Use Relation.ADD_OR_REMOVE and a group of 1",
         )
-    return Pair.symmetric(ProjectedGaussianProfile(1 / event.noise_multiplier, event.projections))
+    return DominatingPair.symmetric(ProjectedGaussianProfile(1 / event.noise_multiplier, event.projections))
 
 
 @leaf_pair.register
-def _(event: ev.Laplace, change: Change) -> Pair:
-    return Pair.symmetric(LaplaceProfile(change.shift / event.scale))
+def _(event: ev.LaplaceEvent, change: Change) -> DominatingPair:
+    return DominatingPair.symmetric(LaplaceProfile(change.shift / event.scale))
 
 
 @leaf_pair.register
-def _(event: ev.DiscreteGaussian, change: Change) -> Pair:
+def _(event: ev.DiscreteGaussianEvent, change: Change) -> DominatingPair:
     shift = change.shift * event.sensitivity
     if not shift <= 4000 * event.sigma:
         raise Unsupported(f"{event.kind} under {change.describe()}: next to no noise for so large a change", "Use more")
-    return Pair.symmetric(DiscreteGaussianProfile(event.sigma, shift))
+    return DominatingPair.symmetric(DiscreteGaussianProfile(event.sigma, shift))
 
 
 @leaf_pair.register
-def _(event: ev.DiscreteLaplace, change: Change) -> Pair:
-    return Pair.symmetric(DiscreteLaplaceProfile(event.scale, change.shift * event.sensitivity))
+def _(event: ev.DiscreteLaplaceEvent, change: Change) -> DominatingPair:
+    return DominatingPair.symmetric(DiscreteLaplaceProfile(event.scale, change.shift * event.sensitivity))
 
 
 @leaf_pair.register
-def _(event: ev.ExponentialMechanism, change: Change) -> Pair:
+def _(event: ev.ExponentialMechanismEvent, change: Change) -> DominatingPair:
     _require_claim(event, change)
-    return Pair.symmetric(BoundedRangeProfile(event.epsilon))
+    return DominatingPair.symmetric(BoundedRangeProfile(event.epsilon))
 
 
 @leaf_pair.register
-def _(event: ev.RandomizedResponse, change: Change) -> Pair:
+def _(event: ev.RandomizedResponseEvent, change: Change) -> DominatingPair:
     if change.relation is not Relation.REPLACE or not change.claimed:
         raise Unsupported(
             f"randomized-response under the relation {change.relation.value!r}: who leaves takes a report along",
             "Use Relation.REPLACE, under which each person's report is always there",
         )
-    return Pair.symmetric(RandomizedResponseProfile(event.epsilon, event.num_values))
+    return DominatingPair.symmetric(RandomizedResponseProfile(event.epsilon, event.num_values))
 
 
 @leaf_pair.register
-def _(event: ev.ApproximateDP, change: Change) -> Pair:
+def _(event: ev.ApproximateDPEvent, change: Change) -> DominatingPair:
     _require_claim(event, change)
-    return Pair.symmetric(RandomizedResponseProfile(event.epsilon, failure=event.delta))
+    return DominatingPair.symmetric(RandomizedResponseProfile(event.epsilon, failure=event.delta))
 
 
 @leaf_pair.register
-def _(event: ev.PoissonSampled, change: Change) -> Pair:
+def _(event: ev.PoissonSampledEvent, change: Change) -> DominatingPair:
     if event.sampling_rate == 1:
         return _single_pair(event, change)
     if change.direction is Direction.REPLACE or change.size > 1:
         return _sampled_gaussian(event, change)
     base = _single_pair(event, replace(change, direction=Direction.REMOVE))
     rate = event.sampling_rate
-    return change.orient(Pair(SampledRemoval(base.forward, rate), SampledAddition(base.backward, rate)))
+    return change.orient(DominatingPair(SampledRemoval(base.forward, rate), SampledAddition(base.backward, rate)))
 
 
 @leaf_pair.register
-def _(event: ev.FixedSizeSampled, change: Change) -> Pair:
+def _(event: ev.FixedSizeSampledEvent, change: Change) -> DominatingPair:
     if change.direction is not Direction.REPLACE or not change.claimed or change.size > 1:
         raise Unsupported(
             f"fixed-size-sampled under {change.describe()}: its amplification is proven for one replaced record",
@@ -234,13 +234,13 @@ def _(event: ev.FixedSizeSampled, change: Change) -> Pair:
     if rate == 1:
         return base
     # Zhu, Dong & Wang 2022, Proposition 30: the sampled curve for e^eps >= 1, and its mirror image below 1.
-    return Pair(SampledRemoval(base.forward, rate), SampledRemoval(base.backward, rate))
+    return DominatingPair(SampledRemoval(base.forward, rate), SampledRemoval(base.backward, rate))
 
 
 @leaf_pair.register
-def _(event: ev.BallsInBins, change: Change) -> Pair:
+def _(event: ev.BallsInBinsEvent, change: Change) -> DominatingPair:
     base = event.event
-    if not isinstance(base, ev.Gaussian):
+    if not isinstance(base, ev.GaussianEvent):
         raise Unsupported(
             f"balls-in-bins {base.kind}: its dominating pair is known for a Gaussian",
             "Use one Gaussian on each batch, or PoissonSampled",
@@ -253,13 +253,13 @@ def _(event: ev.BallsInBins, change: Change) -> Pair:
     sigma, bins = base.noise_multiplier, event.num_bins
     if bins == 1 or sigma < MIN_NOISE:
         # A mixture stands out no more than its parts do: the profile is jointly convex.
-        return Pair.symmetric(GaussianProfile(1 / sigma))
-    return change.orient(Pair(AllocationProfile(sigma, bins), AllocationProfile(sigma, bins, reverse=True)))
+        return DominatingPair.symmetric(GaussianProfile(1 / sigma))
+    return change.orient(DominatingPair(AllocationProfile(sigma, bins), AllocationProfile(sigma, bins, reverse=True)))
 
 
-def _sampled_gaussian(event: ev.PoissonSampled, change: Change) -> Pair:
+def _sampled_gaussian(event: ev.PoissonSampledEvent, change: Change) -> DominatingPair:
     base = event.event
-    if not isinstance(base, ev.Gaussian):
+    if not isinstance(base, ev.GaussianEvent):
         raise Unsupported(
             f"poisson-sampled {base.kind} under {change.describe()}: no dominating pair is proven",
             "Use Relation.ADD_OR_REMOVE and a group of 1, or a Gaussian",
@@ -270,14 +270,14 @@ def _sampled_gaussian(event: ev.PoissonSampled, change: Change) -> Pair:
                 f"poisson-sampled gaussian under {change.describe()}: no dominating pair is proven",
                 "Use Relation.ADD_OR_REMOVE",
             )
-        return Pair.symmetric(ReplacedSample(base.noise_multiplier, event.sampling_rate))
+        return DominatingPair.symmetric(ReplacedSample(base.noise_multiplier, event.sampling_rate))
     sigma, rate, size = base.noise_multiplier, event.sampling_rate, change.size
-    return change.orient(Pair(SampledGroup(sigma, rate, size), SampledGroup(sigma, rate, size, reverse=True)))
+    return change.orient(DominatingPair(SampledGroup(sigma, rate, size), SampledGroup(sigma, rate, size, reverse=True)))
 
 
-def _single_pair(event: ev.PoissonSampled | ev.FixedSizeSampled, change: Change) -> Pair:
+def _single_pair(event: ev.PoissonSampledEvent | ev.FixedSizeSampledEvent, change: Change) -> DominatingPair:
     """Return the one pair of what is run on the sample."""
-    if isinstance(event.event, ev.Group):
+    if isinstance(event.event, ev.GroupEvent):
         raise Unsupported(
             f"{event.kind} group: it does not say whether records or whole groups are sampled",
             "Put Group outside; for whole groups divide the noise by the size of a group",
@@ -302,7 +302,7 @@ def merge_gaussians(option: Alternative) -> list[Part]:
             parts.append((pair, count))
     if squares > 0:
         # One ulp up: the square root must not round the guarantee down.
-        parts.insert(0, (Pair.symmetric(GaussianProfile(math.nextafter(math.sqrt(squares), math.inf))), 1))
+        parts.insert(0, (DominatingPair.symmetric(GaussianProfile(math.nextafter(math.sqrt(squares), math.inf))), 1))
     return parts
 
 
@@ -320,7 +320,7 @@ def _worst(options: Sequence[Alternative]) -> list[Alternative]:
         return distinct
     pairs = [next(iter(option)) for option in distinct]
     forward, backward = ([getattr(pair, side) for pair in pairs] for side in ("forward", "backward"))
-    return [Counter({Pair(PointwiseMax(tuple(forward)), PointwiseMax(tuple(backward))): 1})]
+    return [Counter({DominatingPair(PointwiseMax(tuple(forward)), PointwiseMax(tuple(backward))): 1})]
 
 
 def _distinct(options: Iterable[Alternative]) -> list[Alternative]:

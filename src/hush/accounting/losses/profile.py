@@ -54,20 +54,20 @@ class Profile(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class DominatingPair:
     """A pair (P, Q) of distributions: the profile of P against Q, and of Q against P."""
 
     forward: Profile
     backward: Profile
 
     @staticmethod
-    def symmetric(profile: Profile) -> Pair:
+    def symmetric(profile: Profile) -> DominatingPair:
         """Return a pair whose two directions are alike."""
-        return Pair(profile, profile)
+        return DominatingPair(profile, profile)
 
-    def swapped(self) -> Pair:
+    def swapped(self) -> DominatingPair:
         """Return (Q, P)."""
-        return Pair(self.backward, self.forward)
+        return DominatingPair(self.backward, self.forward)
 
 
 def tail_gap(low: Array, step: Array | float) -> Array:

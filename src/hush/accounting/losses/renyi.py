@@ -17,7 +17,7 @@ import numpy as np
 
 from hush.accounting.losses.lattice import dominating, loss_range
 from hush.accounting.losses.noise_profiles import DiscreteGaussianProfile, GaussianProfile
-from hush.accounting.losses.profile import Array, Pair, Profile
+from hush.accounting.losses.profile import Array, DominatingPair, Profile
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PANELS = (240, 350)
@@ -31,7 +31,7 @@ RenyiCurve = Callable[[Array], Array]
 
 
 @lru_cache(maxsize=256)
-def renyi_curve(pair: Pair) -> RenyiCurve:
+def renyi_curve(pair: DominatingPair) -> RenyiCurve:
     """Return a function that bounds the Renyi divergence of P from Q, from above, at an array of orders > 1."""
     profile = pair.forward
     if float(profile.delta(np.zeros(1))[0]) == 0:
@@ -47,7 +47,7 @@ def renyi_curve(pair: Pair) -> RenyiCurve:
     return _by_quadrature(pair)
 
 
-def _of_atoms(pair: Pair, period: float) -> RenyiCurve:
+def _of_atoms(pair: DominatingPair, period: float) -> RenyiCurve:
     """Sum over the losses themselves where they are multiples of a period."""
     count = round(pair.forward.max_loss / period)
     losses = np.arange(-count, count + 1, dtype=float) * period
@@ -62,7 +62,7 @@ def _of_atoms(pair: Pair, period: float) -> RenyiCurve:
     return curve
 
 
-def _by_quadrature(pair: Pair) -> RenyiCurve:
+def _by_quadrature(pair: DominatingPair) -> RenyiCurve:
     low, high = loss_range(pair, 1e-290)
     rules = [(_rule(pair.forward, high, panels), _rule(pair.backward, min(-low, _FAR), panels)) for panels in _PANELS]
     endless = pair.forward.max_loss == math.inf

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from hush.accounting.losses.lattice import Atoms, dominating, loss_range
-from hush.accounting.losses.profile import Array, Pair
+from hush.accounting.losses.profile import Array, DominatingPair
 
 _UNEVEN = np.union1d(np.geomspace(1e-8, 1.0, 260), np.linspace(0.0, 1.0, 260)[1:])
 
-Part = tuple[Pair, int]
+Part = tuple[DominatingPair, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class CumulantFunction:
     """The cumulant generating function K(c) = sum_i T_i log E[e^(c Y_i)] of the composed loss, from above."""
 
     losses: Array
@@ -25,12 +25,12 @@ class Moments:
     counts: Array
 
     @staticmethod
-    def of(parts: Sequence[Part], tail: float) -> Moments:
+    def of(parts: Sequence[Part], tail: float) -> CumulantFunction:
         """Discretise each pair on losses that are dense around 0, and evenly spaced further out."""
         rows = [_uneven(pair, tail) for pair, _ in parts]
         counts = np.array([count for _, count in parts], dtype=float)
         # Signed masses: clipping the rounding noise around 0 would add mass, T times.
-        return Moments(np.stack([row.losses for row in rows]), np.stack([row.masses for row in rows]), counts)
+        return CumulantFunction(np.stack([row.losses for row in rows]), np.stack([row.masses for row in rows]), counts)
 
     def at(self, tilt: float) -> tuple[float, float, float, Array]:
         """Return K, K', K'' and the tilted probabilities of each pair."""
@@ -47,7 +47,7 @@ class Moments:
         return float(self.counts @ log_moment), float(self.counts @ mean), float(self.counts @ variance), weights
 
 
-def _uneven(pair: Pair, tail: float) -> Atoms:
+def _uneven(pair: DominatingPair, tail: float) -> Atoms:
     low, high = loss_range(pair, tail)
     losses = np.concatenate([low * _UNEVEN[::-1], [0.0], high * _UNEVEN])
     return dominating(pair, losses, np.diff(losses))
@@ -63,7 +63,7 @@ class Saddle:
     spread: float
 
 
-def _saddle_at(moments: Moments, tilt: float) -> Saddle:
+def _saddle_at(moments: CumulantFunction, tilt: float) -> Saddle:
     """Return the saddle point of K(c) - c eps - log(c (c + 1)) that has the given c."""
     value, mean, variance, _ = moments.at(tilt)
     epsilon = mean - 1 / tilt - 1 / (tilt + 1)
@@ -72,7 +72,7 @@ def _saddle_at(moments: Moments, tilt: float) -> Saddle:
     return Saddle(tilt, epsilon, exponent - 0.5 * math.log(2 * math.pi * curvature), math.sqrt(curvature))
 
 
-def find_saddle(moments: Moments, *, log_delta: float | None = None, epsilon: float = 0.0) -> Saddle:
+def find_saddle(moments: CumulantFunction, *, log_delta: float | None = None, epsilon: float = 0.0) -> Saddle:
     """Find the saddle for a delta, or else for an epsilon."""
 
     def excess(log_tilt: float) -> float:

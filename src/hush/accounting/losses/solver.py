@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hush.accounting.losses.composition import Indices, LatticePart, spectrum
-from hush.accounting.losses.grid import MAX_POINTS, TAIL, Grid, choose_grid
+from hush.accounting.losses.grid import MAX_POINTS, TAIL, LossGrid, choose_grid
 from hush.accounting.losses.lattice import Atoms, dominated, dominating, rounded_down
-from hush.accounting.losses.profile import ULP, Array, Pair, Profile
-from hush.accounting.losses.saddle_point import Moments, Part, Saddle, find_saddle
+from hush.accounting.losses.profile import ULP, Array, DominatingPair, Profile
+from hush.accounting.losses.saddle_point import CumulantFunction, Part, Saddle, find_saddle
 
 ACCURACY = 2e-6
 _ROUGH = 1e-3
@@ -35,14 +35,14 @@ class _Solution:
 
     epsilon: float
     saddle: Saddle
-    grid: Grid
+    grid: LossGrid
 
 
 class ComposedLoss:
     """The privacy loss of independent pairs, each some number of times: certified bounds on delta and epsilon."""
 
     def __init__(self, parts: Iterable[Part]) -> None:
-        merged: dict[Pair, int] = {}
+        merged: dict[DominatingPair, int] = {}
         log_certain = 0.0
         for pair, count in parts:
             if pair.forward.max_loss == 0 == pair.backward.max_loss:
@@ -123,9 +123,9 @@ class ComposedLoss:
             error = 4 * profile.relative_error
             return min(1.0, float(profile.delta(np.array([epsilon]))[0]) * (1 - error if lower else 1 + error))
         # How much of the tails to represent depends on delta, which a first look estimates.
-        first = find_saddle(Moments.of(self._parts, self._tail(math.log(1e-12))), epsilon=epsilon)
+        first = find_saddle(CumulantFunction.of(self._parts, self._tail(math.log(1e-12))), epsilon=epsilon)
         tail = self._tail(first.log_delta)
-        moments = Moments.of(self._parts, tail)
+        moments = CumulantFunction.of(self._parts, tail)
         saddle = find_saddle(moments, epsilon=epsilon)
         log_delta, scale = max(saddle.log_delta, -650.0), 1 / saddle.tilt
         accuracy = max(accuracy, 1e-4) if log_delta < math.log(1e-20) else accuracy  # nobody needs more there
@@ -141,7 +141,7 @@ class ComposedLoss:
         """
         log_delta = math.log(delta)
         tail = self._tail(log_delta)
-        moments = Moments.of(self._parts, tail)
+        moments = CumulantFunction.of(self._parts, tail)
         saddle = find_saddle(moments, log_delta=log_delta)
         if not saddle.epsilon > 0:
             saddle = find_saddle(moments, epsilon=0.0)
@@ -171,7 +171,7 @@ class ComposedLoss:
     def _tail(self, log_delta: float) -> float:
         return max(TAIL * math.exp(max(log_delta, -650.0)) / self._num_steps, 1e-300)
 
-    def _compose(self, grid: Grid, place: _Placement) -> tuple[Callable[[float], float], Grid]:
+    def _compose(self, grid: LossGrid, place: _Placement) -> tuple[Callable[[float], float], LossGrid]:
         """Return a function that bounds delta at an epsilon, and the grid, coarser if memory asked for it."""
         while True:
             placed = [place(pair, count, grid) for pair, count in self._parts]
@@ -189,20 +189,20 @@ class ComposedLoss:
         return lambda epsilon: max(final.delta_bounds(epsilon)[0] - aliases(epsilon), 0.0), grid
 
 
-def _distinguishable(pair: Pair) -> bool:
+def _distinguishable(pair: DominatingPair) -> bool:
     return float(pair.forward.delta(np.zeros(1))[0]) > 0
 
 
 # How a pair is represented on the grid, from above or from below; None if nothing can be said from below.
-_Placement = Callable[[Pair, int, Grid], LatticePart | None]
+_Placement = Callable[[DominatingPair, int, LossGrid], LatticePart | None]
 
 
-def _above(pair: Pair, count: int, grid: Grid) -> LatticePart | None:
+def _above(pair: DominatingPair, count: int, grid: LossGrid) -> LatticePart | None:
     indices, losses, gaps = _points(grid, grid.indices(pair, count), 0.0)
     return LatticePart(dominating(pair, losses, gaps), indices, count)
 
 
-def _below(pair: Pair, count: int, grid: Grid) -> LatticePart | None:
+def _below(pair: DominatingPair, count: int, grid: LossGrid) -> LatticePart | None:
     # From below, what lies between two points goes down. Where sampling is rare almost everything lies next to the
     # smallest loss, which then should be a point. Of several lower bounds take the one with the largest moment.
     found = []
@@ -214,23 +214,23 @@ def _below(pair: Pair, count: int, grid: Grid) -> LatticePart | None:
     return max(found, key=lambda part: _log_moment(part.atoms, grid.tilt), default=None)
 
 
-def _rounded_down(pair: Pair, count: int, grid: Grid) -> LatticePart | None:
+def _rounded_down(pair: DominatingPair, count: int, grid: LossGrid) -> LatticePart | None:
     offset = _least(pair, grid)
     indices, losses, gaps = _points(grid, grid.indices(pair, count, offset, whole=True), offset)
     return LatticePart(rounded_down(pair, losses, gaps), indices, count, offset)
 
 
-def _least(pair: Pair, grid: Grid) -> float:
+def _least(pair: DominatingPair, grid: LossGrid) -> float:
     """Return the smallest loss, or 0 where there is none or it is a lattice point."""
     return 0.0 if grid.exact or not pair.backward.max_loss < math.inf else -pair.backward.max_loss
 
 
-def _points(grid: Grid, indices: Indices, offset: float) -> tuple[Indices, Array, Array]:
+def _points(grid: LossGrid, indices: Indices, offset: float) -> tuple[Indices, Array, Array]:
     losses, gaps = (steps.astype(float) * grid.spacing for steps in (indices, np.diff(indices)))
     return indices, losses + offset, gaps
 
 
-def _alias_bound(lattice: Sequence[LatticePart], grid: Grid) -> Callable[[float], float]:
+def _alias_bound(lattice: Sequence[LatticePart], grid: LossGrid) -> Callable[[float], float]:
     """Return a bound on what wrap-around adds: sum over l != 0 of e^(c l L) delta(eps + l L).
 
     To the left delta <= 1; to the right Chernoff: delta(eps) <= e^(K(c') - c' eps) for any c' > c.

@@ -9,12 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from hush.audit.bounds.counts import BEFOREHAND
 from hush.audit.bounds.guesses import check_coins
-from hush.audit.bounds.method import Level, Method, apply_rule
+from hush.audit.bounds.method import BoundMethod, Level, apply_rule
 from hush.audit.bounds.one_run import GuessMethod, OneRun
 from hush.audit.bounds.rates import ClopperPearson
 from hush.audit.bounds.result import AuditResult, check_confidence
 from hush.audit.bounds.sample import Sample, as_scores
-from hush.audit.bounds.thresholds import Explicit, MultiSplit, Split, ThresholdRule
+from hush.audit.bounds.thresholds import Explicit, MultiSplit, SplitScores, ThresholdRule
 from hush.errors import InvalidArgument, check_count, check_delta, check_instance
 from hush.guarantee import Bound, Relation, Unit
 
@@ -29,7 +29,7 @@ def audit_scores(
     *,
     delta: float = 0.0,
     confidence: float = 0.95,
-    method: Method = _CLOPPER_PEARSON,
+    method: BoundMethod = _CLOPPER_PEARSON,
     threshold: ThresholdRule | None = None,
     num_trials: int = 1,
     unit: Unit = _EXAMPLE,
@@ -49,7 +49,7 @@ def audit_scores(
         delta: At which epsilon is meant.
         confidence: Of the bound.
         method: `ClopperPearson`, `GaussianDP`, `OneRun`, `OneRunFDP` or `Jeffreys`: values, not names.
-        threshold: `Explicit`, `Bonferroni`, `Split` or `MultiSplit`. None is `Bonferroni` (`Split` for `Jeffreys`), and
+        threshold: `Explicit`, `Bonferroni`, `SplitScores` or `MultiSplit`. None is `Bonferroni` (`SplitScores` for `Jeffreys`), and
             is what a method takes that has its number of guesses. Canaries of one run are split by `audit_one_run`,
             which knows their order.
         num_trials: How many audits were made, or would have been, of which this is the most telling: other attacks,
@@ -72,7 +72,7 @@ def audit_scores(
     References:
         Those of the method and the rule.
     """
-    check_instance("method", method, Method, "Use e.g. ClopperPearson()")
+    check_instance("method", method, BoundMethod, "Use e.g. ClopperPearson()")
     check_instance("unit", unit, Unit)
     check_instance("relation", relation, Relation)
     trials = check_count("num_trials", num_trials)
@@ -84,7 +84,7 @@ def audit_scores(
 
 def _audited(
     sample: Sample,
-    method: Method,
+    method: BoundMethod,
     rule: ThresholdRule | None,
     level: Level,
     *,
@@ -162,7 +162,7 @@ def audit_one_run(
     trials = check_count("num_trials", num_trials)
     level = Level((1 - check_confidence(confidence)) / trials, check_delta("delta", delta))
     rule = _rule(method, threshold)
-    if isinstance(rule, Split | MultiSplit):
+    if isinstance(rule, SplitScores | MultiSplit):
         _check_order(coins)
     both = Sample.of(values[coins], values[~coins])
     sample = Sample(both.inside, both.outside, coins)
@@ -211,7 +211,7 @@ def _stated(rule: ThresholdRule | None) -> tuple[str, ...]:
     return (BEFOREHAND,) if isinstance(rule, Explicit) else ()
 
 
-def _rule(method: Method, threshold: ThresholdRule | None) -> ThresholdRule | None:
+def _rule(method: BoundMethod, threshold: ThresholdRule | None) -> ThresholdRule | None:
     fixed = isinstance(method, GuessMethod) and method.num_guesses is not None
     if fixed and threshold is not None:
         advice = "Leave out num_guesses to let a rule choose"

@@ -11,10 +11,10 @@ from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, expit
 
 from hush.audit.bounds.counts import INDEPENDENT, epsilon_at
-from hush.audit.bounds.method import Finding, Level, Method
+from hush.audit.bounds.method import BoundMethod, Level, MethodBound
 from hush.audit.bounds.rates import ClopperPearson
 from hush.audit.bounds.sample import Floats, Sample
-from hush.audit.bounds.thresholds import Split
+from hush.audit.bounds.thresholds import SplitScores
 from hush.errors import InvalidArgument, Unsupported, check_count, check_delta
 from hush.guarantee import Bound
 
@@ -105,7 +105,7 @@ class _Belief:
 
 
 @dataclass(frozen=True, slots=True)
-class Jeffreys(Method):
+class Jeffreys(BoundMethod):
     """A credible bound on epsilon from Jeffreys priors. Often tighter than `ClopperPearson`, and no proof.
 
     Guarantee:
@@ -123,13 +123,13 @@ class Jeffreys(Method):
     description = "Jeffreys posteriors (credible)"
     assumptions = (INDEPENDENT, "Both error rates have Jeffreys priors: the bound is a belief, not a confidence bound")
     bound = Bound.ESTIMATE
-    default = Split()
+    default = SplitScores()
 
-    def at(self, sample: Sample, threshold: float, level: Level) -> Finding:
+    def at(self, sample: Sample, threshold: float, level: Level) -> MethodBound:
         """Return the quantile of the belief."""
         tp, fp = (int(count) for count in sample.counts(threshold))
         belief = _Belief(fp, sample.num_out, sample.num_in - tp, sample.num_in, level.delta)
-        return Finding(
+        return MethodBound(
             lower=belief.quantile(level.error),
             point=float(epsilon_at(tp / sample.num_in, fp / sample.num_out, level.delta)),
             num_in=sample.num_in,
@@ -137,7 +137,7 @@ class Jeffreys(Method):
             details={"threshold": threshold, "tp": tp, "fp": fp},
         )
 
-    def everywhere(self, sample: Sample, level: Level) -> Finding:
+    def everywhere(self, sample: Sample, level: Level) -> MethodBound:
         """Refuse."""
         raise Unsupported("Jeffreys over all thresholds: a belief is not corrected for a search", "Use Split()")
 

@@ -12,7 +12,7 @@ from scipy.special import bdtrc, expit, gammaln
 
 from hush.audit.bounds.gaussian import gdp_epsilon
 from hush.audit.bounds.guesses import check_guesses, numbers_of_guesses, right_guesses
-from hush.audit.bounds.method import Finding, Level, Method
+from hush.audit.bounds.method import BoundMethod, Level, MethodBound
 from hush.audit.bounds.one_run_fdp import one_run_fdp_mu, rejected
 from hush.audit.bounds.sample import Sample
 from hush.errors import InvalidArgument, Unsupported, check_count, check_delta
@@ -112,7 +112,7 @@ def _largest(rejected: Callable[[float], bool]) -> float:
     return low
 
 
-class GuessMethod(Method):
+class GuessMethod(BoundMethod):
     """Guesses from a ranking of all canaries."""
 
     num_guesses: int | None
@@ -120,14 +120,14 @@ class GuessMethod(Method):
     assumptions: tuple[str, ...] = (COINS,)
 
     @abstractmethod
-    def finding(self, sample: Sample, guesses: int, right: int, level: Level) -> Finding:
+    def finding(self, sample: Sample, guesses: int, right: int, level: Level) -> MethodBound:
         """Bound epsilon by a number of guesses that was fixed beforehand."""
 
     @abstractmethod
-    def beats(self, best: Finding, guesses: int, right: int, level: Level) -> bool:
+    def beats(self, best: MethodBound, guesses: int, right: int, level: Level) -> bool:
         """Whether so many right guesses may show more than the best so far."""
 
-    def fixed(self, sample: Sample, level: Level) -> Finding:
+    def fixed(self, sample: Sample, level: Level) -> MethodBound:
         """Guess the numbers asked for: the highest scores as members, the lowest as others."""
         if self.num_guesses is None:
             raise InvalidArgument("num_guesses", None, "a number of guesses, or a threshold rule")
@@ -136,12 +136,12 @@ class GuessMethod(Method):
             raise InvalidArgument("num_guesses", accused + cleared, "at most as many guesses as canaries")
         return self.finding(sample, accused + cleared, right_guesses(sample, accused, cleared), level)
 
-    def everywhere(self, sample: Sample, level: Level) -> Finding:
+    def everywhere(self, sample: Sample, level: Level) -> MethodBound:
         """Guess members only, as many as shows most of a ladder of numbers that the data has no part in."""
         size = sample.num_in + sample.num_out
         rungs = numbers_of_guesses(size, level.error)
         shared = Level(level.error / len(rungs), level.delta)
-        best: Finding | None = None
+        best: MethodBound | None = None
         tried = [(rung, right_guesses(sample, rung, 0)) for rung in rungs]
         for rung, right in sorted(tried, key=lambda pair: -pair[1] / pair[0]):
             # Most rungs are passed over at the price of one evaluation.
@@ -190,19 +190,19 @@ class OneRun(GuessMethod):
     def __post_init__(self) -> None:
         check_guesses(self.num_guesses, self.num_out_guesses)
 
-    def finding(self, sample: Sample, guesses: int, right: int, level: Level) -> Finding:
+    def finding(self, sample: Sample, guesses: int, right: int, level: Level) -> MethodBound:
         """Bound epsilon by a fixed number of guesses."""
         size = sample.num_in + sample.num_out
         lower = one_run_epsilon(size, guesses, right, significance=level.error, delta=level.delta)
         return _finding(sample, guesses, right, lower)
 
-    def beats(self, best: Finding, guesses: int, right: int, level: Level) -> bool:
+    def beats(self, best: MethodBound, guesses: int, right: int, level: Level) -> bool:
         """Whether it is contradicted, first with delta 0: that is cheap, and necessary."""
         size = best.num_in + best.num_out
         deltas = (0.0, level.delta)
         return all(_Chances(size, guesses, right, delta).fixed(best.lower) <= level.error for delta in deltas)
 
-    def at(self, sample: Sample, threshold: float, level: Level) -> Finding:
+    def at(self, sample: Sample, threshold: float, level: Level) -> MethodBound:
         """Guess all at or above the threshold to be members: their number is random, and the bound is for that."""
         tp, fp = sample.counts(threshold)
         chances = _Chances(sample.num_in + sample.num_out, int(tp + fp), int(tp), level.delta)
@@ -238,18 +238,18 @@ class OneRunFDP(GuessMethod):
     def __post_init__(self) -> None:
         check_guesses(self.num_guesses, self.num_out_guesses)
 
-    def finding(self, sample: Sample, guesses: int, right: int, level: Level) -> Finding:
+    def finding(self, sample: Sample, guesses: int, right: int, level: Level) -> MethodBound:
         """Bound mu by a fixed number of guesses; the point estimate is the bound at even odds."""
         size = sample.num_in + sample.num_out
         mu = one_run_fdp_mu(size, guesses, right, significance=level.error)
         even = one_run_fdp_mu(size, guesses, right, significance=max(0.5, level.error))
         return _finding(sample, guesses, right, gdp_epsilon(mu, level.delta), None, mu, gdp_epsilon(even, level.delta))
 
-    def beats(self, best: Finding, guesses: int, right: int, level: Level) -> bool:
+    def beats(self, best: MethodBound, guesses: int, right: int, level: Level) -> bool:
         """Whether the best mu is contradicted."""
         return rejected(best.num_in + best.num_out, guesses, right, level.error, best.mu_lower or 0.0)
 
-    def at(self, sample: Sample, threshold: float, level: Level) -> Finding:
+    def at(self, sample: Sample, threshold: float, level: Level) -> MethodBound:
         """Refuse: the number of guesses would be random."""
         raise Unsupported(
             "OneRunFDP at a threshold: it makes the number of guesses random, and no proof is known for that",
@@ -265,13 +265,13 @@ def _finding(
     threshold: float | None = None,
     mu: float | None = None,
     point: float | None = None,
-) -> Finding:
+) -> MethodBound:
     wrong = guesses - right
     observed = math.inf if wrong == 0 and right else max(math.log(right / wrong), 0.0) if right else 0.0
     details: dict[str, float | int | str] = {"num_guesses": guesses, "num_correct": right}
     if threshold is not None:
         details["threshold"] = threshold
-    return Finding(
+    return MethodBound(
         lower=lower,
         point=observed if point is None else point,
         num_in=sample.num_in,

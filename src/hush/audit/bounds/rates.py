@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from hush.audit.bounds.counts import INDEPENDENT, Side, clopper_pearson, unclipped
 from hush.audit.bounds.gaussian import gdp_epsilon
-from hush.audit.bounds.method import Finding, Level, Method
+from hush.audit.bounds.method import BoundMethod, Level, MethodBound
 from hush.audit.bounds.sample import Floats, Ints, Sample, ladder
 from hush.errors import InvalidArgument
 
@@ -27,7 +27,7 @@ class Rates:
     fpr_upper: Floats
 
 
-class RateMethod(Method):
+class RateMethod(BoundMethod):
     """A method that turns a TPR and an FPR into a number that grows with the one and falls with the other."""
 
     assumptions: tuple[str, ...] = (INDEPENDENT,)
@@ -40,11 +40,11 @@ class RateMethod(Method):
     def epsilon(self, strength: float, level: Level) -> float:
         """Return the epsilon of a strength."""
 
-    def at(self, sample: Sample, threshold: float, level: Level) -> Finding:
+    def at(self, sample: Sample, threshold: float, level: Level) -> MethodBound:
         """Bound both rates at the threshold, each with half of what may fail."""
         return self._best(sample, _pointwise(sample, np.array([threshold]), level.error), level)
 
-    def everywhere(self, sample: Sample, level: Level) -> Finding:
+    def everywhere(self, sample: Sample, level: Level) -> MethodBound:
         """Bound both rates at all thresholds at once."""
         return self._best(sample, _bands(sample, sample.candidates(), level.error), level)
 
@@ -53,11 +53,11 @@ class RateMethod(Method):
         rates = _pointwise(sample, sample.candidates(), level.error)
         return float(rates.thresholds[np.argmax(self.strength(rates.tpr_lower, rates.fpr_upper, level))])
 
-    def _best(self, sample: Sample, rates: Rates, level: Level) -> Finding:
+    def _best(self, sample: Sample, rates: Rates, level: Level) -> MethodBound:
         strengths = self.strength(rates.tpr_lower, rates.fpr_upper, level)
         best = int(np.argmax(strengths))
         observed = rates.tp[best : best + 1] / sample.num_in, rates.fp[best : best + 1] / sample.num_out
-        return Finding(
+        return MethodBound(
             lower=self.epsilon(float(strengths[best]), level),
             point=self.epsilon(float(self.strength(*observed, level)[0]), level),
             num_in=sample.num_in,

@@ -85,7 +85,7 @@ def roc(scores_in: ArrayLike, scores_out: ArrayLike) -> Roc:
     return Roc(np.concatenate([[np.inf], distinct]), np.concatenate([start, tp]), np.concatenate([start, fp]))
 
 
-class Statistic(ABC):
+class RocStatistic(ABC):
     """What can be read off a ROC, and has a bootstrap interval."""
 
     @abstractmethod
@@ -94,7 +94,7 @@ class Statistic(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Auc(Statistic):
+class Auc(RocStatistic):
     """The area under the ROC."""
 
     def of_counts(self, tp: Ints, fp: Ints) -> float:
@@ -103,7 +103,7 @@ class Auc(Statistic):
 
 
 @dataclass(frozen=True, slots=True)
-class TprAt(Statistic):
+class TprAt(RocStatistic):
     """The largest TPR at an FPR of at most so much."""
 
     fpr: float
@@ -117,7 +117,7 @@ class TprAt(Statistic):
 
 
 @dataclass(frozen=True, slots=True)
-class Advantage(Statistic):
+class Advantage(RocStatistic):
     """The largest TPR - FPR."""
 
     def of_counts(self, tp: Ints, fp: Ints) -> float:
@@ -145,7 +145,7 @@ class Interval:
 def bootstrap(
     scores_in: ArrayLike,
     scores_out: ArrayLike,
-    statistic: Statistic,
+    statistic: RocStatistic,
     *,
     confidence: float = 0.95,
     num_resamples: int = 1000,
@@ -167,7 +167,7 @@ def bootstrap(
     References:
         Efron & Tibshirani 1993, Section 13.3 (percentile intervals).
     """
-    check_instance("statistic", statistic, Statistic, "Use Auc(), TprAt(fpr) or Advantage()")
+    check_instance("statistic", statistic, RocStatistic, "Use Auc(), TprAt(fpr) or Advantage()")
     level, count = check_confidence(confidence), check_count("num_resamples", num_resamples, minimum=2)
     curve, rng = roc(scores_in, scores_out), np.random.default_rng(check_count("seed", seed, minimum=0))
     # How many of each kind are at each distinct score: a resample is a new set of such counts.

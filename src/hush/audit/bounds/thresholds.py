@@ -45,7 +45,7 @@ class Bonferroni(ThresholdRule):
 
 
 @dataclass(frozen=True, slots=True)
-class Split(ThresholdRule):
+class SplitScores(ThresholdRule):
     """The best threshold of one part of the scores, used on the other part.
 
     Attributes:

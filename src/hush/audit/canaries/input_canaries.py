@@ -13,7 +13,7 @@ from hush.audit.bounds.result import AuditResult
 from hush.audit.membership.signals import mask
 from hush.errors import InvalidArgument, check_count
 from hush.guarantee import Relation, Unit
-from hush.randomness import Source, source_or_default, uniform_below
+from hush.randomness import RandomSource, source_or_default, uniform_below
 
 Integers = NDArray[np.int64]
 
@@ -32,13 +32,13 @@ class LabelCanaries:
     labels: Integers
     included: NDArray[np.bool_]
 
-    def again(self, source: Source | None = None) -> LabelCanaries:
+    def again(self, source: RandomSource | None = None) -> LabelCanaries:
         """Return the same with fresh coins, for another run."""
         return LabelCanaries(units=self.units, labels=self.labels, included=_coins(len(self.units), source))
 
 
 def label_canaries(
-    labels: ArrayLike, *, num_classes: int, num_canaries: int, source: Source | None = None
+    labels: ArrayLike, *, num_classes: int, num_canaries: int, source: RandomSource | None = None
 ) -> LabelCanaries:
     """Choose units at random, a wrong label for each, and by fair coins which of them take part.
 
@@ -139,5 +139,5 @@ def calibrated_scores(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(scores - others)
 
 
-def _coins(count: int, source: Source | None) -> NDArray[np.bool_]:
+def _coins(count: int, source: RandomSource | None) -> NDArray[np.bool_]:
     return np.asarray(uniform_below(source_or_default(source), 2, count), dtype=np.bool_)

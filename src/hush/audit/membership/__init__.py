@@ -6,7 +6,7 @@ Attacks return scores, one per example, higher for what looks like a member; `hu
 - What a model says: `confidence`, `cross_entropy`, `logit_confidence`, `logit_confidence_of_logits`.
 - Other models by the same recipe: `shadows` (a `Shadows`); `coin_sample` for the target's own sample.
 - From the target alone: `yeom` (losses), `label_only` (the gap attack).
-- With shadow models: `lira_online`, `lira_offline` (spread by `Variance`), `rmia_online`, `rmia_offline`,
+- With shadow models: `lira_online`, `lira_offline` (spread by `LiraVariance`), `rmia_online`, `rmia_offline`,
   `tuned_offline_a`, `shokri`.
 - With public non-members: `quantile_gaussian`, `quantile_pinball`.
 - What it means: `advantage_bounds`, `example_risk`, `slices`, `by_correctness`, `overlap`, `roc_figure`.
@@ -17,7 +17,7 @@ from hush.audit.membership.data_overlap import overlap as overlap
 from hush.audit.membership.learned import quantile_gaussian as quantile_gaussian
 from hush.audit.membership.learned import quantile_pinball as quantile_pinball
 from hush.audit.membership.learned import shokri as shokri
-from hush.audit.membership.lira import Variance as Variance
+from hush.audit.membership.lira import LiraVariance as LiraVariance
 from hush.audit.membership.lira import example_risk as example_risk
 from hush.audit.membership.lira import lira_offline as lira_offline
 from hush.audit.membership.lira import lira_online as lira_online
@@ -43,10 +43,10 @@ from hush.audit.membership.thresholding import yeom as yeom
 
 __all__ = [
     "AdvantageBounds",
+    "LiraVariance",
     "Overlap",
     "Shadows",
     "Slice",
-    "Variance",
     "advantage_bounds",
     "by_correctness",
     "coin_sample",

@@ -18,7 +18,7 @@ _ROUNDING = 1e-6  # of single precision, and of what is stored with six digits
 _ENOUGH = 8  # values that two models cannot share by chance
 
 
-class Variance(Enum):
+class LiraVariance(Enum):
     """Whose spread an example's Gaussians have."""
 
     PER_EXAMPLE = "per example"
@@ -26,7 +26,7 @@ class Variance(Enum):
 
 
 def lira_online(
-    target: ArrayLike, shadows: ArrayLike, included: ArrayLike, *, variance: Variance | None = None
+    target: ArrayLike, shadows: ArrayLike, included: ArrayLike, *, variance: LiraVariance | None = None
 ) -> Floats:
     """Return log-likelihood ratios, in against out, one per example; higher is more like a member.
 
@@ -59,7 +59,7 @@ def lira_online(
 
 
 def lira_offline(
-    target: ArrayLike, shadows: ArrayLike, included: ArrayLike | None = None, *, variance: Variance | None = None
+    target: ArrayLike, shadows: ArrayLike, included: ArrayLike | None = None, *, variance: LiraVariance | None = None
 ) -> Floats:
     """Return by how many standard deviations the target exceeds the models that were not trained on the example.
 
@@ -89,7 +89,7 @@ def lira_offline(
     return np.asarray(((own - middle) / spread).mean(-1))
 
 
-def example_risk(shadows: ArrayLike, included: ArrayLike, *, variance: Variance | None = None) -> Floats:
+def example_risk(shadows: ArrayLike, included: ArrayLike, *, variance: LiraVariance | None = None) -> Floats:
     """Return, for each example, the largest TPR - FPR that an attack on it alone could have, by its two Gaussians.
 
     With means a and b and a common standard deviation s it is 2 Phi(|a - b| / 2s) - 1. It is an estimate from a few
@@ -166,14 +166,14 @@ def _told_once(values: Floats) -> Bools:
     return found
 
 
-def _variance(variance: Variance | None, num_models: int) -> Variance:
+def _variance(variance: LiraVariance | None, num_models: int) -> LiraVariance:
     if variance is None:
-        return Variance.PER_EXAMPLE if num_models >= _MANY_MODELS else Variance.POOLED
-    check_instance("variance", variance, Variance)
+        return LiraVariance.PER_EXAMPLE if num_models >= _MANY_MODELS else LiraVariance.POOLED
+    check_instance("variance", variance, LiraVariance)
     return variance
 
 
-def _fitted(values: Floats, side: str, variance: Variance) -> tuple[Floats, Floats]:
+def _fitted(values: Floats, side: str, variance: LiraVariance) -> tuple[Floats, Floats]:
     """Return medians and standard deviations of columns, in which what is missing is NaN."""
     count = np.isfinite(values).sum(0)
     if not (count >= 1).all():
@@ -189,7 +189,7 @@ def _fitted(values: Floats, side: str, variance: Variance) -> tuple[Floats, Floa
         deviations = np.square(values - middle)
         freedom = np.maximum(count - 1, 0)
     own = np.nansum(deviations, axis=0)
-    if variance is Variance.POOLED:
+    if variance is LiraVariance.POOLED:
         own, freedom = own.sum(0, keepdims=True), freedom.sum(0, keepdims=True)
     if not (freedom >= 1).all():
         raise InvalidArgument(

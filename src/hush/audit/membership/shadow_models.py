@@ -18,7 +18,7 @@ from hush.errors import InvalidArgument, check_count, check_instance, check_posi
 
 Predict: TypeAlias = Callable[[NDArray[Any]], ArrayLike]
 Fit: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], Predict]
-Progress: TypeAlias = Callable[[int, int], None]
+ProgressCallback: TypeAlias = Callable[[int, int], None]
 
 _FEWEST = 2
 
@@ -58,7 +58,7 @@ def shadows(
     num_models: int,
     num_classes: int,
     rng: np.random.Generator,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     seconds: float | None = None,
 ) -> Shadows:
     """Train shadow models on random halves, arranged in pairs, and ask each of them about every example.

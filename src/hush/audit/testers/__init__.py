@@ -2,7 +2,7 @@
 
 - `audit_mechanism` runs a mechanism on two neighbouring inputs, lets an attack learn what tells them apart, and bounds
   epsilon from below on fresh runs. `Batched` mechanisms draw many outputs at once: 1e7 take seconds.
-- Attacks: `EventSearch` (the default), `ClassifierAttack` (DP-Sniper's), `HockeyStick`, `Histogram`, `Renyi`.
+- Attacks: `EventSearch` (the default), `ClassifierAttack` (DP-Sniper's), `HockeyStick`, `HistogramAttack`, `Renyi`.
 - `patterns` and `audit_worst_neighbours` search for inputs that give a mechanism away.
 - `support_test` looks for outputs that only one of two neighbours can have; `lowest_bits` is what it sees.
 
@@ -14,7 +14,7 @@ from hush.audit.testers.classifier import ClassifierAttack as ClassifierAttack
 from hush.audit.testers.classifier import HockeyStick as HockeyStick
 from hush.audit.testers.divergence import Renyi as Renyi
 from hush.audit.testers.divergence import pure_divergence as pure_divergence
-from hush.audit.testers.histogram import Histogram as Histogram
+from hush.audit.testers.histogram import HistogramAttack as HistogramAttack
 from hush.audit.testers.neighbours import audit_worst_neighbours as audit_worst_neighbours
 from hush.audit.testers.neighbours import patterns as patterns
 from hush.audit.testers.outputs import Batched as Batched
@@ -30,7 +30,7 @@ __all__ = [
     "Classifier",
     "ClassifierAttack",
     "EventSearch",
-    "Histogram",
+    "HistogramAttack",
     "HockeyStick",
     "Renyi",
     "audit_mechanism",

@@ -12,7 +12,7 @@ from hush.audit.testers.outputs import Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class AttackEvidence:
     """What fresh outputs showed: a point estimate, a bound, and what they follow from."""
 
     epsilon: float
@@ -30,7 +30,7 @@ class Certifier(Protocol):
     def observe(self, first: Rows, second: Rows) -> None:
         """Take in fresh outputs on the first and on the second input."""
 
-    def conclude(self, error: float) -> Shown:
+    def conclude(self, error: float) -> AttackEvidence:
         """Return a lower bound that is wrong with at most this probability; both directions are in it."""
 
 

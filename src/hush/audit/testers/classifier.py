@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hush.audit.testers.events import Event, EventCounts, promise_of
+from hush.audit.testers.events import EventCounts, OutputSet, promise_of
 from hush.audit.testers.outputs import Rows
 from hush.audit.testers.scores import Bins, Classifier, Score, Scores, log_odds
 from hush.errors import check_epsilon, check_probability
@@ -55,7 +55,7 @@ class ClassifierAttack:
         events = [self._event(score, scores, swapped, delta) for swapped in (False, True)]
         return EventCounts(events, delta, coins)
 
-    def _event(self, score: Score, scores: tuple[Scores, Scores], swapped: bool, delta: float) -> Event:
+    def _event(self, score: Score, scores: tuple[Scores, Scores], swapped: bool, delta: float) -> OutputSet:
         likely, other = scores[::-1] if swapped else scores
         sign = -1.0 if swapped else 1.0  # of scores that speak for the likelier input
         threshold = float(np.quantile(sign * other, 1 - self.probability, method="inverted_cdf"))
@@ -65,7 +65,7 @@ class ClassifierAttack:
         )
         tie = min(max((self.probability - inside[1]) / ties[1], 0.0), 1.0) if ties[1] else 1.0
         hits = [(more + tie * same) * len(other) for more, same in zip(inside, ties, strict=True)]
-        return Event(
+        return OutputSet(
             score=score,
             name="log-odds of the classifier",
             threshold=sign * threshold,
@@ -122,10 +122,10 @@ class HockeyStick:
         events = [self._event(score, scores, swapped, delta) for swapped in (False, True)]
         return EventCounts(events, delta, coins)
 
-    def _event(self, score: Score, scores: tuple[Scores, Scores], swapped: bool, delta: float) -> Event:
+    def _event(self, score: Score, scores: tuple[Scores, Scores], swapped: bool, delta: float) -> OutputSet:
         ordered = [-values for values in reversed(scores)] if swapped else list(scores)
         threshold = max(self._thresholds(ordered), key=lambda each: _promise(ordered, each, delta))
-        return Event(
+        return OutputSet(
             score=score,
             name="log-ratio of bins",
             threshold=-threshold if swapped else threshold,

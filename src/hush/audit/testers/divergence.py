@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from hush.audit.testers.attack import Shown
+from hush.audit.testers.attack import AttackEvidence
 from hush.audit.testers.outputs import Rows
 from hush.audit.testers.scores import Bins, Classifier
 from hush.errors import InvalidArgument, Unsupported, check_positive
@@ -100,12 +100,12 @@ class RenyiMeans:
             for place, values in enumerate((np.exp((self._order - 1) * p), np.exp(self._order * q))):
                 self._sums[direction, place] += values.sum(), np.square(values).sum()
 
-    def conclude(self, error: float) -> Shown:
+    def conclude(self, error: float) -> AttackEvidence:
         """Return the larger bound of the two directions."""
         shown = [self._divergences(direction, error / 4) for direction in (0, 1)]
         best = int(np.argmax([lower for _, lower in shown]))
         estimate, lower = shown[best]
-        return Shown(
+        return AttackEvidence(
             epsilon=_pure_epsilon(max(estimate, 0.0), self._order),
             epsilon_lower=_pure_epsilon(max(lower, 0.0), self._order),
             details={

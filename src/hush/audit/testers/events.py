@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.audit.bounds.counts import Side, clopper_pearson, epsilon_at
-from hush.audit.testers.attack import Shown
+from hush.audit.testers.attack import AttackEvidence
 from hush.audit.testers.outputs import Rows
 from hush.audit.testers.scores import Score, Scores
 
@@ -19,7 +19,7 @@ _LIKELY_ERROR = 1e-3  # with which events are ranked, before their number is kno
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class OutputSet:
     """A set of outputs: those on one side of a threshold.
 
     Attributes:
@@ -58,7 +58,7 @@ class Event:
 class EventCounts:
     """Counts events on fresh outputs; the error is shared between them, so that the best may be taken."""
 
-    def __init__(self, events: Sequence[Event], delta: float, coins: np.random.Generator) -> None:
+    def __init__(self, events: Sequence[OutputSet], delta: float, coins: np.random.Generator) -> None:
         """Start with no outputs."""
         self._events, self._delta, self._coins = tuple(events), delta, coins
         self._hits = np.zeros((2, len(self._events)), dtype=np.int64)
@@ -79,14 +79,14 @@ class EventCounts:
                     for world, values in enumerate(scores[::-1] if event.swapped else scores):
                         self._hits[world, place] += event.hits(values, self._coins)
 
-    def conclude(self, error: float) -> Shown:
+    def conclude(self, error: float) -> AttackEvidence:
         """Return the largest bound; each has the error divided by the number of events."""
         if not self._events:
-            return Shown(epsilon=0.0, epsilon_lower=0.0, details={"event": "none", "num_events": 0})
+            return AttackEvidence(epsilon=0.0, epsilon_lower=0.0, details={"event": "none", "num_events": 0})
         bounds = epsilon_bounds(self._hits[0], self._hits[1], self._samples, self._delta, error / len(self._events))
         best = int(np.argmax(bounds))
         hits, other_hits = (int(count) for count in self._hits[:, best])
-        return Shown(
+        return AttackEvidence(
             epsilon=float(epsilon_at(hits / self._samples, other_hits / self._samples, self._delta)),
             epsilon_lower=float(bounds[best]),
             details={
@@ -108,7 +108,7 @@ def epsilon_bounds(hits: Any, other_hits: Any, samples: int, delta: float, error
     return epsilon_at(likely, other, delta)
 
 
-def best_events(name: str, score: Score, first: Rows, second: Rows, delta: float) -> Iterator[Event]:
+def best_events(name: str, score: Score, first: Rows, second: Rows, delta: float) -> Iterator[OutputSet]:
     """Yield a score's best threshold for each side and direction."""
     scores = [values[~np.isnan(values)] for values in (score(first), score(second))]
     for values in scores:
@@ -124,7 +124,7 @@ def best_events(name: str, score: Score, first: Rows, second: Rows, delta: float
             ordered = hits[::-1] if swapped else hits
             promises = epsilon_bounds(ordered[0], ordered[1], len(first), delta, _LIKELY_ERROR)
             best = int(np.argmax(promises))
-            yield Event(
+            yield OutputSet(
                 score=score,
                 name=name,
                 threshold=float(candidates[best]),

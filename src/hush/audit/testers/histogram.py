@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.audit.testers.attack import Shown
+from hush.audit.testers.attack import AttackEvidence
 from hush.audit.testers.outputs import Rows
 from hush.audit.testers.scores import Bins
 from hush.errors import check_count
@@ -19,7 +19,7 @@ _HALVINGS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Histogram:
+class HistogramAttack:
     """Compare the two histograms of an output, or of a classifier's log-odds where it has several columns.
 
     Nothing is chosen after the counts are seen, so all bins count at once; the price is a tolerance for the whole
@@ -78,12 +78,12 @@ class HistogramCounts:
         """Count fresh outputs."""
         self._counts += [self._bins.count(rows) for rows in (first, second)]
 
-    def conclude(self, error: float) -> Shown:
+    def conclude(self, error: float) -> AttackEvidence:
         """Return the larger bound of the two directions."""
         bounds = _bounds(self._counts, self._delta, error)
         best = int(np.argmax(bounds))
         p, q = (counts / counts.sum() for counts in (self._counts[::-1] if best else self._counts))
-        return Shown(
+        return AttackEvidence(
             epsilon=_root(lambda epsilon: _stick(p, q, epsilon), self._delta),
             epsilon_lower=bounds[best],
             details={"event": f"all bins, {'second' if best else 'first'} input", "num_bins": len(p)},

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from hush.audit.bounds.result import AuditResult
 from hush.audit.testers.attack import Attack
-from hush.audit.testers.outputs import Mechanism, Pair
+from hush.audit.testers.outputs import Mechanism, NeighbourPair
 from hush.audit.testers.search import EventSearch
 from hush.audit.testers.tester import audit_mechanism, learned
 from hush.errors import InvalidArgument, check_count, check_delta, check_positive
 from hush.guarantee import Relation, Unit
-from hush.randomness import Source, source_or_default
+from hush.randomness import RandomSource, source_or_default
 
 Vector = NDArray[np.float64]
 Inputs = tuple[Any, Any]
@@ -69,7 +69,7 @@ def audit_worst_neighbours(
     attack: Attack | None = None,
     change: Change | None = None,
     num_steps: int = 0,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     unit: Unit = Unit.example(),
     relation: Relation = Relation.ADD_OR_REMOVE,
 ) -> AuditResult:
@@ -111,7 +111,7 @@ def audit_worst_neighbours(
     source, attack = source_or_default(source), EventSearch() if attack is None else attack
 
     def promise(pair: Inputs) -> float:
-        drawn = Pair(mechanism=mechanism, first=pair[0], second=pair[1], source=source)
+        drawn = NeighbourPair(mechanism=mechanism, first=pair[0], second=pair[1], source=source)
         return learned(attack, drawn, search_samples, delta)[0].promise
 
     promises = {name: promise(pair) for name, pair in inputs.items()}
@@ -134,7 +134,7 @@ def audit_worst_neighbours(
 
 
 def _climb(
-    pair: Inputs, value: float, promise: Callable[[Inputs], float], change: Change, num_steps: int, source: Source
+    pair: Inputs, value: float, promise: Callable[[Inputs], float], change: Change, num_steps: int, source: RandomSource
 ) -> tuple[Inputs, int]:
     """Return the best pair found by changes, each kept if it promises more, and how many were."""
     generator, kept = np.random.default_rng(source.words(4)), 0

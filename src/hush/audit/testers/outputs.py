@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hush.audit.testers.written import EXACT, Raised, written
 from hush.errors import InvalidArgument
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 Rows = NDArray[np.float64]
 Features = Callable[[Rows], Rows]
@@ -30,20 +30,20 @@ class Batched:
             exception ends the audit: to have it judged as an output, audit one run at a time.
     """
 
-    draw: Callable[[Any, Source, int], Any]
+    draw: Callable[[Any, RandomSource, int], Any]
 
 
-Mechanism = Callable[[Any, Source], Any] | Batched
+Mechanism = Callable[[Any, RandomSource], Any] | Batched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class NeighbourPair:
     """A mechanism on two neighbouring inputs: what attacks draw from."""
 
     mechanism: Mechanism
     first: Any
     second: Any
-    source: Source
+    source: RandomSource
     features: Features | None = None
 
     def draw(self, samples: int) -> tuple[Rows, Rows]:
@@ -81,7 +81,7 @@ class Pair:
         return _told(rows if self.features is None else np.asarray(self.features(rows), dtype=np.float64))
 
 
-def _once(mechanism: Callable[[Any, Source], Any], data: Any, source: Source) -> Any:
+def _once(mechanism: Callable[[Any, RandomSource], Any], data: Any, source: RandomSource) -> Any:
     try:
         return mechanism(data, source)
     except Exception as error:  # whatever it is, whoever asks sees it, and a neighbour may not raise it

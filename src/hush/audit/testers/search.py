@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hush.audit.testers.events import Event, EventCounts, best_events
+from hush.audit.testers.events import EventCounts, OutputSet, best_events
 from hush.audit.testers.outputs import Rows
 from hush.audit.testers.scores import all_scores
 from hush.errors import check_count
@@ -53,7 +53,7 @@ class EventSearch:
             for name, score in all_scores(first, second)
             for event in best_events(name, score, first, second, delta)
         ]
-        kept: list[Event] = []
+        kept: list[OutputSet] = []
         for swapped in (False, True):
             direction = [event for event in found if event.swapped is swapped]
             kept += sorted(direction, key=lambda event: -event.promise)[: self.num_events]

@@ -12,7 +12,7 @@ from hush.audit.bounds.result import AuditResult
 from hush.audit.testers.outputs import Features, Mechanism, Rows
 from hush.audit.testers.tester import audit_mechanism
 from hush.guarantee import Relation, Unit
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 Reachable = Callable[[Rows, Any], NDArray[np.bool_]]
 
@@ -25,7 +25,7 @@ def support_test(
     samples: int,
     confidence: float = 0.95,
     reachable: Reachable | None = None,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     unit: Unit = Unit.example(),
     relation: Relation = Relation.ADD_OR_REMOVE,
 ) -> AuditResult:

@@ -8,11 +8,11 @@ import numpy as np
 
 from hush.audit.bounds.result import AuditResult, check_confidence
 from hush.audit.testers.attack import Attack, Certifier
-from hush.audit.testers.outputs import Features, Mechanism, Pair
+from hush.audit.testers.outputs import Features, Mechanism, NeighbourPair
 from hush.audit.testers.search import EventSearch
 from hush.errors import check_count, check_delta
 from hush.guarantee import Relation, Unit
-from hush.randomness import Source, assumptions_of, source_or_default
+from hush.randomness import RandomSource, assumptions_of, source_or_default
 
 _SEARCHED = 500_000  # more than this shows no better event, and takes memory
 
@@ -31,7 +31,7 @@ def audit_mechanism(
     search_samples: int | None = None,
     features: Features | None = None,
     num_trials: int = 1,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     unit: Unit = Unit.example(),
     relation: Relation = Relation.ADD_OR_REMOVE,
 ) -> AuditResult:
@@ -88,7 +88,9 @@ def audit_mechanism(
     error = (1 - check_confidence(confidence)) / check_count("num_trials", num_trials)
     searched = min(samples, _SEARCHED) if search_samples is None else check_count("search_samples", search_samples)
     attack = EventSearch() if attack is None else attack
-    pair = Pair(mechanism=mechanism, first=first, second=second, source=source_or_default(source), features=features)
+    pair = NeighbourPair(
+        mechanism=mechanism, first=first, second=second, source=source_or_default(source), features=features
+    )
     certifier, width = learned(attack, pair, searched, delta)
     for block in pair.blocks(samples, width):
         certifier.observe(*block)
@@ -109,7 +111,7 @@ def audit_mechanism(
     )
 
 
-def learned(attack: Attack, pair: Pair, samples: int, delta: float) -> tuple[Certifier, int]:
+def learned(attack: Attack, pair: NeighbourPair, samples: int, delta: float) -> tuple[Certifier, int]:
     """Return what an attack found on outputs that are not used again, and how many columns they had."""
     first, second = pair.draw(samples)
     coins = np.random.default_rng(pair.source.words(4))

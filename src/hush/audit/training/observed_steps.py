@@ -20,8 +20,8 @@ from torch.optim import Optimizer
 from hush.accounting import PldAccountant
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance
 from hush.guarantee import Guarantee, Relation
-from hush.randomness import Source, source_or_default, uniform_below
-from hush.training import Adaptive, Clipping, Plan, PrivateTraining, Projected, privatize
+from hush.randomness import RandomSource, source_or_default, uniform_below
+from hush.training import Adaptive, Clipping, PrivateTraining, Projected, TrainingPlan, privatize
 
 Floats = NDArray[np.float64]
 Loss = Callable[..., Tensor]  # of the model and the columns of a batch: one loss per example
@@ -74,7 +74,7 @@ class Observations:
 
     scores_in: Floats
     scores_out: Floats
-    plan: Plan
+    plan: TrainingPlan
     steps: int
 
     def accountant(self) -> PldAccountant:
@@ -105,7 +105,7 @@ class Recorder(Optimizer):
 
 
 def observe(
-    setup: Setup, *, observations: int = 1000, steps: int = 1, runs: int = 1, source: Source | None = None
+    setup: Setup, *, observations: int = 1000, steps: int = 1, runs: int = 1, source: RandomSource | None = None
 ) -> Observations:
     """Watch the steps of private training with a canary gradient and without it.
 
@@ -141,7 +141,7 @@ def observe(
     )
 
 
-def _watched(setup: Setup, world: NDArray[np.bool_], steps: int, source: Source) -> tuple[Floats, Plan]:
+def _watched(setup: Setup, world: NDArray[np.bool_], steps: int, source: RandomSource) -> tuple[Floats, TrainingPlan]:
     """Return the scores of a run's observations, of which those in ``world`` have the canary."""
     model = setup.model()
     check_instance("model", model, nn.Module)
@@ -218,7 +218,7 @@ def _direction(model: nn.Module, setup: Setup, canary: Tensor, clipping: Clippin
     return direction
 
 
-def _scores(seen: Tensor, direction: Tensor, plan: Plan, steps: int) -> Floats:
+def _scores(seen: Tensor, direction: Tensor, plan: TrainingPlan, steps: int) -> Floats:
     """Return the statistics of every observation: the projection, in clip norms, and the size of all the rest."""
     seen = seen * (plan.divisor(0) / plan.clipping.clip_norm)
     along = seen @ direction

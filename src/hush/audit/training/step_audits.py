@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtri
 
-from hush.accounting import Event, Gaussian, PldAccountant, PoissonSampled
+from hush.accounting import Event, GaussianEvent, PldAccountant, PoissonSampledEvent
 from hush.audit.bounds.counts import Side, clopper_pearson, epsilon_at, epsilon_from_counts
 from hush.audit.bounds.result import AuditResult, Comparison, check_confidence
 from hush.audit.training.observed_steps import STATISTICS, Floats, Observations
 from hush.errors import InvalidArgument, Unsupported, check_count
 from hush.guarantee import Guarantee, Relation
-from hush.training import Full, Microbatches, Plan, Poisson, Projected
+from hush.training import Full, Microbatches, Poisson, Projected, TrainingPlan
 
 _POINTS = 24  # of the claimed curve
 _CANDIDATES = 200  # thresholds of each statistic
@@ -185,16 +185,16 @@ def _mu(share: float, rate: float, steps: int) -> float:
     return math.sqrt(2 / steps) * float(ndtri(without_sampling)) if without_sampling > 0.5 else 0.0
 
 
-def _composed(mu: float, rate: float, steps: int, delta: float, plan: Plan) -> float:
+def _composed(mu: float, rate: float, steps: int, delta: float, plan: TrainingPlan) -> float:
     """Return the epsilon of so many steps, from below, for the plan's unit and relation."""
     if not mu > 1e-9:
         return 0.0
-    event: Event = Gaussian(1 / mu)
+    event: Event = GaussianEvent(1 / mu)
     if rate == 1:
         # mu is what tells the two worlds apart, whatever they differ in: the same pair of Gaussians.
         return PldAccountant().compose(event, steps).interval(delta)[0]
     accountant = PldAccountant(unit=plan.unit, relation=plan.relation)
-    return accountant.compose(PoissonSampled(event, rate), steps).interval(delta)[0]
+    return accountant.compose(PoissonSampledEvent(event, rate), steps).interval(delta)[0]
 
 
 def _chosen(observations: Observations, level: float) -> _Test:

@@ -13,15 +13,15 @@ from hush.accounting import (
     Accountant,
     AdvancedAccountant,
     BasicAccountant,
-    Composed,
+    ComposedEvent,
     Event,
-    Gaussian,
+    GaussianEvent,
     GdpAccountant,
-    Laplace,
+    LaplaceEvent,
     PldAccountant,
-    PoissonSampled,
+    PoissonSampledEvent,
     RdpAccountant,
-    SelfComposed,
+    SelfComposedEvent,
     ZcdpAccountant,
 )
 from hush.accounting.events import decode_event
@@ -108,7 +108,7 @@ def _event(options: argparse.Namespace) -> Event:
     phases = data if isinstance(data, list) else [data]
     if not phases:
         raise InvalidArgument("events", str(options.events), "at least one phase")
-    return Composed(tuple(phase_event(phase) for phase in phases))
+    return ComposedEvent(tuple(phase_event(phase) for phase in phases))
 
 
 def phase_event(phase: Any) -> Event:
@@ -125,14 +125,18 @@ def phase_event(phase: Any) -> Event:
             )
     if ("noise_multiplier" in phase) == ("laplace_scale" in phase):
         raise InvalidArgument("phase", phase, "either noise_multiplier or laplace_scale")
-    base = Gaussian(phase["noise_multiplier"]) if "noise_multiplier" in phase else Laplace(phase["laplace_scale"])
-    sampled = PoissonSampled(base, phase["sampling_rate"]) if "sampling_rate" in phase else base
+    base = (
+        GaussianEvent(phase["noise_multiplier"])
+        if "noise_multiplier" in phase
+        else LaplaceEvent(phase["laplace_scale"])
+    )
+    sampled = PoissonSampledEvent(base, phase["sampling_rate"]) if "sampling_rate" in phase else base
     return _repeated(sampled, phase.get("steps", 1))
 
 
 def _repeated(event: Event, steps: Any) -> Event:
     count = check_count("steps", steps)
-    return event if count == 1 else SelfComposed(event, count)
+    return event if count == 1 else SelfComposedEvent(event, count)
 
 
 def _as_text(results: dict[str, dict[str, Any]], delta: float) -> str:

@@ -25,7 +25,7 @@ from hush.audit.membership import (
     shadows,
 )
 from hush.cli.commands.attack_data import People, open_people
-from hush.cli.commands.train import Shown
+from hush.cli.commands.train import ProgressBar
 from hush.cli.terminal import table
 from hush.errors import InvalidArgument, Unsupported, check_count, check_positive
 from hush.guarantee import Guarantee
@@ -61,7 +61,7 @@ def add_parser(commands: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class AttackResult:
     """One attack on one model."""
 
     model: str
@@ -79,7 +79,7 @@ class Finding:
 class _Attacked:
     """A model, what was found out about it, and what it had promised."""
 
-    findings: list[Finding]
+    findings: list[AttackResult]
     curve: Roc
     guarantee: Guarantee | None
     num_shadows: int
@@ -88,7 +88,7 @@ class _Attacked:
 def run(options: argparse.Namespace) -> None:
     """Attack both models, and print what was found."""
     people = open_people(options.data, options.data_dir)
-    progress = Shown(quiet=options.quiet or options.json)
+    progress = ProgressBar(quiet=options.quiet or options.json)
     try:
         without, private = attack_both(people, options, progress)
     finally:
@@ -99,17 +99,17 @@ def run(options: argparse.Namespace) -> None:
     print(_as_json(people, found, private) if options.json else _as_text(people, found, without, private, options))
 
 
-def attack_both(people: People, options: argparse.Namespace, progress: Shown) -> tuple[_Attacked, _Attacked]:
+def attack_both(people: People, options: argparse.Namespace, progress: ProgressBar) -> tuple[_Attacked, _Attacked]:
     """Train both models on one sample of coins, and attack them with shadow models of their own."""
     try:
-        from hush.cli.commands.attack_models import Private, one_thread, plain
+        from hush.cli.commands.attack_models import PrivateNetwork, one_thread, plain
     except ModuleNotFoundError as error:
         raise Unsupported(f"the demonstration needs {error.name}", "pip install 'hush[train]'") from None
     count, seconds = check_count("shadows", options.shadows, minimum=4), check_positive("seconds", options.seconds)
     epsilon = check_positive("epsilon", options.epsilon)
     rng = np.random.default_rng()
     member = coin_sample(len(people.labels), rng=rng)
-    private = Private(people.num_classes, epsilon=epsilon, expected=len(people.labels) / 2)
+    private = PrivateNetwork(people.num_classes, epsilon=epsilon, expected=len(people.labels) / 2)
     attacked = []
     for name, fit in (("not private", plain(people.num_classes)), ("private", private)):
 
@@ -145,7 +145,7 @@ def _attack(
         curves.append(roc(scores[member], scores[~member]))
         shown = _shown(scores, member)
         findings.append(
-            Finding(
+            AttackResult(
                 model=name,
                 attack=attack,
                 train_accuracy=float(right[member].mean()),
@@ -183,7 +183,7 @@ def _draw(without: _Attacked, private: _Attacked, path: Path) -> None:
         raise InvalidArgument("figure", str(path), f"a file that can be written ({error.strerror})") from None
 
 
-def _as_json(people: People, found: list[Finding], private: _Attacked) -> str:
+def _as_json(people: People, found: list[AttackResult], private: _Attacked) -> str:
     assert private.guarantee is not None
     document = {
         "schema": "hush.attack/1",
@@ -198,7 +198,7 @@ def _as_json(people: People, found: list[Finding], private: _Attacked) -> str:
 
 
 def _as_text(
-    people: People, found: list[Finding], without: _Attacked, private: _Attacked, options: argparse.Namespace
+    people: People, found: list[AttackResult], without: _Attacked, private: _Attacked, options: argparse.Namespace
 ) -> str:
     assert private.guarantee is not None
     lines = [
@@ -219,7 +219,7 @@ def _as_text(
     return "\n".join(lines if options.figure is None else [*lines, "", f"ROC curves: {options.figure}"])
 
 
-def _row(found: Finding) -> tuple[str, ...]:
+def _row(found: AttackResult) -> tuple[str, ...]:
     return (
         found.model,
         found.attack,
@@ -231,7 +231,7 @@ def _row(found: Finding) -> tuple[str, ...]:
     )
 
 
-def _sentence(found: list[Finding], claim: Guarantee) -> str:
+def _sentence(found: list[AttackResult], claim: Guarantee) -> str:
     lost, kept = (
         max((each for each in found if each.model == model), key=lambda each: each.tpr)
         for model in ("not private", "private")

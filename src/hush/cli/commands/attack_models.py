@@ -56,7 +56,7 @@ def plain(num_classes: int) -> Callable[[NDArray[Any], NDArray[np.int64]], Predi
     return train
 
 
-class Private:
+class PrivateNetwork:
     """The same network trained privately, on all examples in every step; remembers what the last one promises."""
 
     def __init__(self, num_classes: int, *, epsilon: float, expected: float) -> None:

@@ -85,11 +85,11 @@ def _scores(place: Path, options: argparse.Namespace) -> int:
 
 def _rule(text: str | None) -> Any:
     """Return the threshold rule of that name, or the threshold itself."""
-    from hush.audit import Bonferroni, Explicit, MultiSplit, Split
+    from hush.audit import Bonferroni, Explicit, MultiSplit, SplitScores
 
     if text is None:
         return None
-    named = dict(zip(_RULES, (Bonferroni, Split, MultiSplit), strict=True))
+    named = dict(zip(_RULES, (Bonferroni, SplitScores, MultiSplit), strict=True))
     if text in named:
         return named[text]()
     try:
@@ -103,13 +103,13 @@ def _run_folder(place: Path, options: argparse.Namespace) -> int:
         if getattr(options, name) is not None:
             option = f"--{name.replace('_', '-')}"
             raise InvalidArgument(option, getattr(options, name), "nothing beside a run, which has made its own claim")
-    from hush.cli.commands.train import Shown, check_installed
+    from hush.cli.commands.train import ProgressBar, check_installed
 
     check_installed()
     from hush import runs
 
     seconds = _SECONDS if options.seconds is None else options.seconds
-    progress = Shown(quiet=options.quiet)
+    progress = ProgressBar(quiet=options.quiet)
     try:
         found = runs.audit(place, seconds=seconds, confidence=options.confidence, progress=progress)
     finally:

@@ -129,13 +129,13 @@ def _add_event(parser: argparse.ArgumentParser) -> None:
 
 
 def _asked(options: argparse.Namespace) -> tuple[Dataset, Event]:
-    from hush.accounting import ApproximateDP
+    from hush.accounting import ApproximateDPEvent
 
     dataset, blocks = open_ledger(options.db).dataset(options.name), _listed("blocks", options.blocks)
     if blocks is not None:
         dataset = dataset.at(*blocks)
     if options.event is None:
-        return dataset, ApproximateDP(options.epsilon, 0.0 if options.delta is None else options.delta)
+        return dataset, ApproximateDPEvent(options.epsilon, 0.0 if options.delta is None else options.delta)
     if options.delta is not None:
         raise InvalidArgument("delta", options.delta, "nothing with --event", "The event says what is run")
     return dataset, phase_event(parse(options.event))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hush.cli.terminal import bar, table
 
 if TYPE_CHECKING:
-    from hush.ledger import Dataset, Figure, Price, Recomputed, Status, Verification
+    from hush.ledger import ChargePrice, Dataset, Figure, Recomputed, Status, Verification
 
 _BAR = 20
 _LAST = 10
@@ -88,7 +88,7 @@ def budget(dataset: Dataset) -> str:
     return "\n".join(parts)
 
 
-def price(found: Price, dataset: Dataset) -> str:
+def price(found: ChargePrice, dataset: Dataset) -> str:
     """Say what a charge would cost."""
     verdict = "It fits" if found.fits else "It does NOT fit"
     largest = f"The largest that fits now is epsilon = {found.largest_epsilon:.3g}"

@@ -11,12 +11,12 @@ from typing import Any
 
 from hush.accounting import (
     Event,
-    Gaussian,
-    Group,
+    GaussianEvent,
+    GroupEvent,
     PldAccountant,
-    PoissonSampled,
+    PoissonSampledEvent,
     RdpAccountant,
-    SelfComposed,
+    SelfComposedEvent,
     calibrate_noise,
 )
 from hush.accounting.losses.solver import ACCURACY
@@ -55,7 +55,7 @@ def add_parser(commands: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PlannedTraining:
     """A private training, and what it costs epoch by epoch."""
 
     num_examples: int
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> None:
     print(_as_json(plan) if options.json else _as_text(plan, options.plot))
 
 
-def make_plan(options: argparse.Namespace) -> Plan:
+def make_plan(options: argparse.Namespace) -> PlannedTraining:
     """Find what is missing: the noise or the epsilon."""
     examples = check_count("examples", options.examples)
     if not examples <= 10**15:
@@ -97,11 +97,11 @@ def make_plan(options: argparse.Namespace) -> Plan:
     delta = min(1e-5, 0.1 / examples) if options.delta is None else check_delta("delta", options.delta)
     unit, size = unit_of(options)
     steps = _num_steps(options, examples / batch)
-    search = _Question(batch / examples, steps, check_count("per_user", size), delta, options.relation, unit)
+    search = _Question(batch / examples, steps, check_count("rows_per_unit", size), delta, options.relation, unit)
     noise = options.noise_multiplier
     if noise is None:
         noise = search.noise(check_positive("epsilon", options.epsilon), PldAccountant)
-    return Plan(
+    return PlannedTraining(
         num_examples=examples,
         batch_size=batch,
         num_steps=steps,
@@ -138,8 +138,8 @@ class _Question:
     unit: Unit
 
     def step(self, noise: float) -> Event:
-        event = PoissonSampled(Gaussian(noise), self.sampling_rate)
-        return event if self.group_size == 1 else Group(event, self.group_size)
+        event = PoissonSampledEvent(GaussianEvent(noise), self.sampling_rate)
+        return event if self.group_size == 1 else GroupEvent(event, self.group_size)
 
     def epsilon(self, noise: float, steps: int, kind: type[PldAccountant] | type[RdpAccountant]) -> float:
         return kind(relation=self.relation).compose(self.step(noise), steps).epsilon(self.delta)
@@ -150,7 +150,7 @@ class _Question:
             delta=self.delta,
             relation=self.relation,
             accountant=kind,
-            template=lambda noise: SelfComposed(self.step(noise), self.num_steps),
+            template=lambda noise: SelfComposedEvent(self.step(noise), self.num_steps),
         )
 
     def curve(self, noise: float, per_epoch: float) -> list[dict[str, float]]:
@@ -171,7 +171,7 @@ class _Question:
         ]
 
 
-def _as_json(plan: Plan) -> str:
+def _as_json(plan: PlannedTraining) -> str:
     return json.dumps(
         {
             "schema": "hush.plan/1",
@@ -192,7 +192,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _as_text(plan: Plan, plot: Path | None) -> str:
+def _as_text(plan: PlannedTraining, plot: Path | None) -> str:
     facts = table(
         ("", "", ""),
         [
@@ -217,7 +217,7 @@ def _as_text(plan: Plan, plot: Path | None) -> str:
     return "\n".join(lines if plot is None else [*lines, "", f"Plot written to {plot}"])
 
 
-def _epoch_table(plan: Plan) -> str:
+def _epoch_table(plan: PlannedTraining) -> str:
     rows = plan.epochs
     stride = -(-len(rows) // _ROWS_SHOWN)
     shown = [row for index, row in enumerate(rows) if (len(rows) - 1 - index) % stride == 0]
@@ -236,7 +236,7 @@ def _epoch_table(plan: Plan) -> str:
     )
 
 
-def _comparison(plan: Plan) -> str:
+def _comparison(plan: PlannedTraining) -> str:
     spent = plan.guarantee.epsilon
     text = f"Renyi accounting (RDP) would state epsilon = {plan.rdp_epsilon:.4f} for the same training"
     if plan.rdp_noise_multiplier is None or not spent > 0:

@@ -14,8 +14,8 @@ from hush.cli.terminal import table as lay_out
 from hush.errors import InvalidArgument, Unsupported
 
 if TYPE_CHECKING:
-    from hush.sql import Preview, Price, QueryAnswer, Table
-    from hush.statistics import Gaussian, Laplace
+    from hush.sql import Preview, QueryAnswer, QueryPrice, Table
+    from hush.statistics import GaussianNoise, LaplaceNoise
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -48,8 +48,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--public", action="append", metavar="NAME=FILE", help="a table about nobody (in a database: NAME)"
     )
-    parser.add_argument("--max-groups", type=int, default=1, metavar="N", help="groups that a unit takes part in (1)")
-    parser.add_argument("--max-rows", type=int, default=1, metavar="N", help="rows of a unit in a group that count (1)")
+    parser.add_argument(
+        "--groups-per-unit", type=int, default=1, metavar="N", help="groups that a unit takes part in (1)"
+    )
+    parser.add_argument(
+        "--rows-per-unit", type=int, default=1, metavar="N", help="rows of a unit in a group that count (1)"
+    )
     parser.add_argument("--noise", choices=["laplace", "gaussian"], help="unless given, the one with the smaller error")
     parser.add_argument("--confidence", type=float, default=0.95, help="of --accuracy and of intervals (0.95)")
     parser.add_argument(
@@ -94,21 +98,21 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
         raise InvalidArgument(
             "epsilon", None, "a positive number", "Give --epsilon, or --accuracy and --expected instead of it"
         )
-    names = ("epsilon", "delta", "max_groups", "max_rows", "accuracy", "expected", "confidence")
+    names = ("epsilon", "delta", "groups_per_unit", "rows_per_unit", "accuracy", "expected", "confidence")
     return {**{name: getattr(options, name) for name in names}, "noise": _noise(options.noise)}
 
 
-def _noise(name: str | None) -> Gaussian | Laplace | None:
-    from hush.statistics import Gaussian, Laplace
+def _noise(name: str | None) -> GaussianNoise | LaplaceNoise | None:
+    from hush.statistics import GaussianNoise, LaplaceNoise
 
     if name is None:
         return None
-    return Laplace() if name == "laplace" else Gaussian()
+    return LaplaceNoise() if name == "laplace" else GaussianNoise()
 
 
 def _preview(people: Table, options: argparse.Namespace) -> Preview:
     """Ask invented rows. It costs nothing, so epsilon and delta may be left out; an accuracy is what sets them."""
-    names = ("max_groups", "max_rows", "confidence")
+    names = ("groups_per_unit", "rows_per_unit", "confidence")
     asked: dict[str, Any] = {**{name: getattr(options, name) for name in names}, "noise": _noise(options.noise)}
     if options.epsilon is not None or options.accuracy is not None or options.expected is not None:
         asked["epsilon"] = people.price(options.sql, **_asked(options)).guarantee.epsilon
@@ -152,7 +156,7 @@ def _key(text: str) -> str | int | float:
     return text
 
 
-def _print_price(price: Price, form: str) -> None:
+def _print_price(price: QueryPrice, form: str) -> None:
     if form == "json":
         told = {"noise": price.noise, "scales": dict(price.scales), "errors": dict(price.errors)}
         print(json.dumps({**told, "guarantee": json.loads(price.guarantee.to_json())}))

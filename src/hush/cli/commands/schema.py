@@ -24,9 +24,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> None:
     """Write the template."""
-    from hush.data import open_source, template
+    from hush.data import open_data, template
 
-    source = open_source(
+    source = open_data(
         options.data, data_dir=options.data_dir, download=not options.no_download, delimiter=options.delimiter
     )
     text = template(source).to_json()

@@ -54,7 +54,7 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--unit", metavar="COLUMN", help="the column that says whose a row is; without it, rows are alone"
     )
-    group.add_argument("--max-per-unit", type=int, metavar="K", help="rows of one unit in a step at most (4)")
+    group.add_argument("--rows-per-unit", type=int, metavar="K", help="rows of one unit in a step at most (4)")
     group.add_argument("--holdout", type=float, metavar="SHARE", help="of units, held out to measure with (0.1)")
     group.add_argument(
         "--learn-share", type=float, metavar="SHARE", help="of the budget, to learn what is not declared (0.1)"
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> None:
     check_installed()
     from hush import runs
 
-    progress = Shown(quiet=options.quiet)
+    progress = ProgressBar(quiet=options.quiet)
     budget = budget_of(options)
     try:
         if options.resume is not None:
@@ -120,7 +120,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
     if options.epsilon is None:
         raise InvalidArgument("epsilon", None, "a number > 0", "Say how much the run may cost: --epsilon 3")
     names = (
-        "data", "epsilon", "target", "delta", "model", "unit", "max_per_unit", "holdout", "learn_share", "epochs",
+        "data", "epsilon", "target", "delta", "model", "unit", "rows_per_unit", "holdout", "learn_share", "epochs",
         "num_steps", "batch_size", "learning_rate", "momentum", "clip_norm", "seed", "device", "data_dir", "delimiter",
         "start", "public", "lora",
     )  # fmt: skip
@@ -197,7 +197,7 @@ def _columns() -> int:
         return 80
 
 
-class Shown:
+class ProgressBar:
     """Progress on standard error: a bar on a terminal, else a line for each stage."""
 
     def __init__(self, *, quiet: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hush.cli.charging import add_charging, budget_of
 from hush.cli.commands.train import (
-    Shown,
+    ProgressBar,
     add_budget,
     add_model,
     add_transfer,
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     check_installed()
     from hush import runs
 
-    progress = Shown(quiet=options.quiet)
+    progress = ProgressBar(quiet=options.quiet)
     try:
         settings = settings_of(options)
         space = dict(_searched(text) for text in options.search or ())

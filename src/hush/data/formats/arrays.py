@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hush.data.formats.table_files import from_arrays
 from hush.data.tables.columns import Images
-from hush.data.tables.source import ImageSource, Pictures, Source, as_images, as_labels
+from hush.data.tables.raw import ImageSource, Pictures, RawData, as_images, as_labels
 from hush.errors import InvalidArgument
 
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -88,7 +88,7 @@ def named(labels: NDArray[Any], classes: tuple[str, ...] | None) -> NDArray[np.s
     return texts
 
 
-def open_npz(path: Path, name: str) -> Source:
+def open_npz(path: Path, name: str) -> RawData:
     """Return an NPZ file as a source: images, or a table if the inputs have two dimensions.
 
     Its arrays are x and y (or images and labels; x_train and y_train), and for images optionally x_test and y_test.
@@ -110,7 +110,7 @@ def open_npz(path: Path, name: str) -> Source:
     return ImageSource(name, load)
 
 
-def _npz_table(arrays: _Npz, inputs: str, labels: str, name: str) -> Source:
+def _npz_table(arrays: _Npz, inputs: str, labels: str, name: str) -> RawData:
     (rows, width), dtype = arrays.header(inputs)
     if dtype.kind not in "buif" or arrays.header(labels)[0][:1] != (rows,):
         raise InvalidArgument("data", name, "numbers in x, and in y one label for each row")

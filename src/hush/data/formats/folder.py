@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.data.tables.columns import Images
-from hush.data.tables.source import ImageSource, Pictures
+from hush.data.tables.raw import ImageSource, Pictures
 from hush.errors import InvalidArgument, Unsupported
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg"})

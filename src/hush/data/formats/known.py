@@ -14,7 +14,7 @@ import numpy as np
 from hush.data.formats.arrays import CIFAR_TEST, CIFAR_TRAIN, IDX_NAMES, idx_files, open_cifar, open_idx
 from hush.data.formats.download import Remote, download
 from hush.data.tables.columns import Images
-from hush.data.tables.source import ImageSource, Pictures
+from hush.data.tables.raw import ImageSource, Pictures
 from hush.errors import InvalidArgument, Unsupported
 
 DIGITS = tuple(str(digit) for digit in range(10))

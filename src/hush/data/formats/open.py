@@ -9,7 +9,7 @@ from hush.data.formats.arrays import IDX_NAMES, idx_files, open_idx, open_npz
 from hush.data.formats.folder import is_image_folder, open_folder
 from hush.data.formats.known import NAMES, open_known
 from hush.data.formats.table_files import open_csv, open_parquet
-from hush.data.tables.source import Source
+from hush.data.tables.raw import RawData
 from hush.data.tables.table import TableSource
 from hush.errors import InvalidArgument, check_instance
 
@@ -17,17 +17,17 @@ _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _KINDS = "a .csv, .parquet or .npz file, a folder of images or IDX files, or one of " + ", ".join(NAMES)
 
 
-def open_source(
+def open_data(
     name: str | os.PathLike[str],
     *,
     target: str | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     download: bool = True,
     delimiter: str | None = None,
-) -> Source:
+) -> RawData:
     """Find data, and learn what they are without looking at a value: names and types of columns, names of folders.
 
-    >>> source = open_source("digits")
+    >>> source = open_data("digits")
     >>> source.is_image, source.columns
     (True, None)
 
@@ -43,19 +43,19 @@ def open_source(
     check_instance("name", name, (str, os.PathLike))
     text, path = os.fspath(name), Path(name)
     if path.is_dir():
-        source = _open_folder(path, text)
+        data = _open_folder(path, text)
     elif path.is_file():
-        source = _open_file(path, text, delimiter)
+        data = _open_file(path, text, delimiter)
     elif text in NAMES:
-        source = open_known(text, None if data_dir is None else Path(data_dir), allow_download=download)
+        data = open_known(text, None if data_dir is None else Path(data_dir), allow_download=download)
     else:
         raise InvalidArgument("data", text, _KINDS, "There is no such file")
-    if isinstance(source, TableSource) and target is not None:
-        source.check_column("target", target)
-    return source
+    if isinstance(data, TableSource) and target is not None:
+        data.check_column("target", target)
+    return data
 
 
-def _open_file(path: Path, name: str, delimiter: str | None) -> Source:
+def _open_file(path: Path, name: str, delimiter: str | None) -> RawData:
     ending = path.name.lower()
     if ending.endswith(_CSV):
         return open_csv(path, name, delimiter)
@@ -66,7 +66,7 @@ def _open_file(path: Path, name: str, delimiter: str | None) -> Source:
     raise InvalidArgument("data", name, _KINDS)
 
 
-def _open_folder(path: Path, name: str) -> Source:
+def _open_folder(path: Path, name: str) -> RawData:
     if any(each in idx_files(path) for each in IDX_NAMES):
         return open_idx(path, name)
     archives = sorted(path.glob("*.npz"))

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.data.tables.columns import Category, Column, Ignore, Images, Numeric, Text
-from hush.data.tables.table import Table
+from hush.data.tables.table import RowTable
 
 Inputs = NDArray[np.float32]
 
 
-def encode_table(columns: Mapping[str, Column], table: Table, numbers: Mapping[str, NDArray[np.float64]]) -> Inputs:
+def encode_table(columns: Mapping[str, Column], table: RowTable, numbers: Mapping[str, NDArray[np.float64]]) -> Inputs:
     """Return [rows, width]: the parts of all columns side by side, in the order of the schema.
 
     ``numbers`` are the numeric columns, as they were read before.

@@ -7,7 +7,7 @@ counted, and what stays below a threshold is not told.
 Guarantee, for one unit more or less. With J histograms of bounds and K of values, noise has the standard deviation
 ``noise_multiplier * sqrt(2 J)`` on the former and ``noise_multiplier * sqrt(2 K)`` on the latter (without the 2 if
 there is only one sort). In units of their noise, a unit's counts have the squared norm (J / 2 J + K / 2 K) /
-noise_multiplier^2: the release is `Gaussian(noise_multiplier)`, as long as the unit brings no new value. New values, at
+noise_multiplier^2: the release is `GaussianEvent(noise_multiplier)`, as long as the unit brings no new value. New values, at
 most K, have count 1; each passes the threshold 1 + t with probability P(noise >= t) = delta / K. Their noise is
 independent of all other, so the release is a function of a product: of the Gaussian mechanism on the values that occur
 without the unit, and of what tells "none" without it and something else with probability at most delta with it. The
@@ -16,7 +16,7 @@ latter is (0, delta)-private. Their composition is the event that is accounted f
 Bounds that are powers of two are wide where numbers are far from zero: years, blood pressures. So a second release asks
 which of 64 equal parts of each interval hold something. It has a quarter of the precision (1 / noise^2), the first one
 three quarters; Gaussian mechanisms add up by their precisions, also where the second one depends on what the first one
-told (Dong, Roth & Su 2022, Corollary 2), so that both together are `Gaussian(noise_multiplier)`.
+told (Dong, Roth & Su 2022, Corollary 2), so that both together are `GaussianEvent(noise_multiplier)`.
 
 References: Korolova, Kenthapadi, Mishra & Ntoulas 2009 (thresholds); Wilson et al. 2020 (bounds from a
 histogram of powers of two); Dwork & Roth 2014, Theorem 3.16 (composition).
@@ -32,10 +32,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from hush.accounting import ApproximateDP, Composed, Event, Gaussian
+from hush.accounting import ApproximateDPEvent, ComposedEvent, Event, GaussianEvent
 from hush.data.preparation.bounds import NUM_BINS, bins, bounds_from
 from hush.errors import InvalidArgument, check_probability
-from hush.randomness import Grid, Source, floored_gaussian
+from hush.randomness import Grid, RandomSource, floored_gaussian
 
 UNKNOWN_BOUNDS = (-1.0, 1.0)
 _FALSE_ALARM = 1e-3  # how often noise alone may pass for data in some bin of a refined histogram
@@ -56,14 +56,14 @@ class Learn:
 
     def __post_init__(self) -> None:
         """Check both numbers."""
-        Gaussian(self.noise_multiplier)
+        GaussianEvent(self.noise_multiplier)
         if not 1e-100 <= check_probability("delta", self.delta) < 0.5:
             raise InvalidArgument("delta", self.delta, "a number in [1e-100, 0.5)")
 
     def event(self, *, values: bool = True) -> Event:
         """Return what learning costs: under add-or-remove, per unit; ``values`` tells whether values are learned."""
-        noise = Gaussian(self.noise_multiplier)
-        return Composed((noise, ApproximateDP(0.0, self.delta))) if values else noise
+        noise = GaussianEvent(self.noise_multiplier)
+        return ComposedEvent((noise, ApproximateDPEvent(0.0, self.delta))) if values else noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def log_histogram(values: NDArray[np.float64], chosen: NDArray[np.bool_]) -> NDA
 
 
 def release(
-    histograms: Sequence[NDArray[np.int64]], tallies: Sequence[Mapping[str, int]], learn: Learn, source: Source
+    histograms: Sequence[NDArray[np.int64]], tallies: Sequence[Mapping[str, int]], learn: Learn, source: RandomSource
 ) -> Learned:
     """Return bounds and values from counts to which every unit added at most one in each histogram."""
     sorts = bool(histograms) + bool(tallies)
@@ -98,12 +98,12 @@ def release(
 
 
 def refine(
-    histograms: Sequence[NDArray[np.int64]], noise_multiplier: float, source: Source
+    histograms: Sequence[NDArray[np.int64]], noise_multiplier: float, source: RandomSource
 ) -> list[tuple[int, int] | None]:
     """Return the first and the last bin that stand out of the noise in each histogram; None where none does.
 
     Every unit adds one to one count of each: with noise of ``noise_multiplier * sqrt(len(histograms))`` on every count
-    this is `Gaussian(noise_multiplier)`.
+    this is `GaussianEvent(noise_multiplier)`.
     """
     stddev = noise_multiplier * math.sqrt(len(histograms)) * _SAFE
     found: list[tuple[int, int] | None] = []
@@ -128,7 +128,7 @@ def in_order(values: object) -> tuple[str, ...]:
         return tuple(texts)
 
 
-def _noisy(counts: NDArray[np.int64], noise_stddev: float, source: Source) -> NDArray[np.float64]:
+def _noisy(counts: NDArray[np.int64], noise_stddev: float, source: RandomSource) -> NDArray[np.float64]:
     """Add the floor of Gaussian noise on a grid finer than one: counts are on it, so that nothing is rounded before."""
     grid = Grid.for_scale(noise_stddev)
     noise = floored_gaussian(source, noise_stddev / grid.spacing, len(counts))

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hush.data.tables.columns import Category, Column, Ignore, Numeric
+from hush.data.tables.raw import ImageSource, RawData
 from hush.data.tables.schema import Schema
-from hush.data.tables.source import ImageSource, Source
 from hush.data.tables.table import OTHER, TEXT, UNTYPED, TableSource
 from hush.errors import InvalidArgument, Unsupported, check_instance
 
 _DECLARE = "Declare it as category, text with a vocabulary, or ignore: by flags (see --help) or in a schema"
 
 
-def template(source: Source) -> Schema:
+def template(data: RawData) -> Schema:
     """Return a schema to fill in: the names of the columns, and kinds as the file declares them.
 
     No value is read. Columns of a CSV file have no declared type, and start as numeric.
     """
-    if not isinstance(source, TableSource):
-        return Schema(classes=source.classes if isinstance(source, ImageSource) else None)
+    if not isinstance(data, TableSource):
+        return Schema(classes=data.classes if isinstance(data, ImageSource) else None)
     kinds: dict[str, Column] = {TEXT: Category(), OTHER: Ignore()}
-    return Schema(columns={name: kinds.get(source.kind(name), Numeric()) for name in source.columns})
+    return Schema(columns={name: kinds.get(data.kind(name), Numeric()) for name in data.columns})
 
 
 def needs_learning(
-    source: Source,
+    data: RawData,
     target: str | None = None,
     schema: Schema | None = None,
     unit: str | None = None,
@@ -35,7 +35,7 @@ def needs_learning(
 
     Decided by names, types and declarations, so that a budget can be split before anything is read.
     """
-    plan = resolve(source, target, schema, unit, groups)
+    plan = resolve(data, target, schema, unit, groups)
     numbers, texts = to_learn(plan)
     wanted = [f"bounds of column {name!r}" for name in numbers] + [f"values of column {name!r}" for name in texts]
     return wanted if plan.classes is not None else [*wanted, "classes of the target"]
@@ -49,21 +49,21 @@ def to_learn(plan: Schema) -> tuple[list[str], list[str]]:
 
 
 def resolve(
-    source: Source, target: str | None, schema: Schema | None, unit: str | None, groups: Sequence[str]
+    data: RawData, target: str | None, schema: Schema | None, unit: str | None, groups: Sequence[str]
 ) -> Schema:
     """Return the schema with a kind for every column that is a feature, and with what was given beside it."""
-    check_instance("source", source, Source, "open_source makes one")
+    check_instance("data", data, RawData, "open_data makes one")
     declared = Schema() if schema is None else schema
     check_instance("schema", declared, Schema)
     if isinstance(groups, str):
         raise InvalidArgument("groups", groups, "a list of columns")
     roles = _either("target", target, declared.target), _either("unit", unit, declared.unit)
     every = tuple(dict.fromkeys((*groups, *declared.groups)))
-    if isinstance(source, ImageSource):
-        return _image_plan(source, declared, roles, every)
-    if not isinstance(source, TableSource):
-        raise Unsupported("a source of another kind", "open_source makes them")
-    return _table_plan(source, declared, roles, every)
+    if isinstance(data, ImageSource):
+        return _image_plan(data, declared, roles, every)
+    if not isinstance(data, TableSource):
+        raise Unsupported("a source of another kind", "open_data makes them")
+    return _table_plan(data, declared, roles, every)
 
 
 def _either(name: str, given: str | None, declared: str | None) -> str | None:
@@ -73,52 +73,50 @@ def _either(name: str, given: str | None, declared: str | None) -> str | None:
 
 
 def _image_plan(
-    source: ImageSource, declared: Schema, roles: tuple[str | None, str | None], groups: tuple[str, ...]
+    data: ImageSource, declared: Schema, roles: tuple[str | None, str | None], groups: tuple[str, ...]
 ) -> Schema:
     for name, given in (("target", None if roles[0] == "label" else roles[0]), ("unit", roles[1]), ("groups", groups)):
         if given:
             raise InvalidArgument(name, given, "nothing", "Images have labels, and no columns", "Leave it out")
     if declared.columns:
         raise InvalidArgument("schema", "columns", "none", "Images have no columns")
-    return Schema(classes=declared.classes or source.classes, images=declared.images)
+    return Schema(classes=declared.classes or data.classes, images=declared.images)
 
 
 def _table_plan(
-    source: TableSource, declared: Schema, roles: tuple[str | None, str | None], groups: tuple[str, ...]
+    data: TableSource, declared: Schema, roles: tuple[str | None, str | None], groups: tuple[str, ...]
 ) -> Schema:
     target, unit = roles
     if target is None:
-        raise InvalidArgument("target", None, "the column to predict", "Columns: " + ", ".join(source.columns[:20]))
-    source.check_column("target", target)
+        raise InvalidArgument("target", None, "the column to predict", "Columns: " + ", ".join(data.columns[:20]))
+    data.check_column("target", target)
     for name in groups:
-        source.check_column("groups", name)
-    if unit is not None and source.check_column("unit", unit) == target:
+        data.check_column("groups", name)
+    if unit is not None and data.check_column("unit", unit) == target:
         raise InvalidArgument("unit", unit, "another column than the target")
     for name, column in declared.columns.items():
         if not isinstance(column, Ignore):
-            source.check_column("schema", name)
+            data.check_column("schema", name)
     for name in (target, *groups, *(() if unit is None else (unit,))):
-        if source.kind(name) == OTHER:
+        if data.kind(name) == OTHER:
             raise InvalidArgument("column", name, "numbers or text, as it is a target, unit or group")
-    columns = {name: _kind(source, name, declared, groups) for name in source.columns if name not in (target, unit)}
+    columns = {name: _kind(data, name, declared, groups) for name in data.columns if name not in (target, unit)}
     if all(isinstance(column, Ignore) for column in columns.values()):
-        raise InvalidArgument(
-            "data", source.name, "at least one column to predict from, besides target, unit and groups"
-        )
+        raise InvalidArgument("data", data.name, "at least one column to predict from, besides target, unit and groups")
     return Schema(columns=columns, target=target, classes=declared.classes, unit=unit, groups=groups)
 
 
-def _kind(source: TableSource, name: str, declared: Schema, groups: tuple[str, ...]) -> Column:
+def _kind(data: TableSource, name: str, declared: Schema, groups: tuple[str, ...]) -> Column:
     if name in declared.columns:
         column = declared.columns[name]
-        if source.kind(name) == OTHER and not isinstance(column, Ignore):
+        if data.kind(name) == OTHER and not isinstance(column, Ignore):
             raise InvalidArgument("column", name, "numbers or text", "It is of another type", "Declare it as ignore")
         return column
     if name in groups:  # compared by, not learned from, unless somebody says so
         return Ignore()
-    if source.kind(name) == TEXT:
+    if data.kind(name) == TEXT:
         raise text_without_vocabulary(name)
-    if source.kind(name) == OTHER:
+    if data.kind(name) == OTHER:
         raise InvalidArgument("column", name, "numbers or text", "It is of another type", "Declare it as ignore")
     return Numeric()
 
@@ -128,6 +126,6 @@ def text_without_vocabulary(name: str) -> InvalidArgument:
     return InvalidArgument("column", name, "numbers", "It is a text column without a vocabulary", _DECLARE)
 
 
-def may_hold_text(source: TableSource, name: str) -> bool:
+def may_hold_text(data: TableSource, name: str) -> bool:
     """Tell whether the file leaves open if a column holds numbers."""
-    return source.kind(name) in (UNTYPED, TEXT)
+    return data.kind(name) in (UNTYPED, TEXT)

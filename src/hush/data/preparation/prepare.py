@@ -14,10 +14,10 @@ from hush.accounting import Event
 from hush.data.preparation.examples import Examples, picture_examples, read_numbers, table_examples
 from hush.data.preparation.learn import UNKNOWN_BOUNDS, Learn, Learned, log_histogram, refine, release
 from hush.data.preparation.plan import resolve, to_learn
-from hush.data.preparation.split import Split, check_holdout, split_rows, split_units, subkey
+from hush.data.preparation.split import UnitSplit, check_holdout, split_rows, split_units, subkey
 from hush.data.tables.columns import Category, Column, Numeric
+from hush.data.tables.raw import ImageSource, RawData
 from hush.data.tables.schema import Schema
-from hush.data.tables.source import ImageSource, Source
 from hush.data.tables.table import TableSource
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.randomness import KeyedSource
@@ -56,7 +56,7 @@ class Prepared:
 
 
 def prepare(
-    source: Source,
+    data: RawData,
     *,
     target: str | None = None,
     schema: Schema | None = None,
@@ -69,7 +69,7 @@ def prepare(
     """Read a source, learn what is not declared, hold some units out, and return examples.
 
     Args:
-        source: From `open_source`.
+        data: From `open_data`.
         target: The column to predict; images have labels instead.
         schema: What is declared.
         unit: The column that says whose row it is; None if each row is somebody else's.
@@ -90,7 +90,7 @@ def prepare(
     References:
         `hush.data.preparation.learn` has the proof, and who it is from.
     """
-    plan = resolve(source, target, schema, unit, groups)
+    plan = resolve(data, target, schema, unit, groups)
     check_holdout(holdout)
     check_instance("learn", learn, (Learn, type(None)))
     subkey(key, "check")
@@ -101,11 +101,11 @@ def prepare(
             "learn", None, "the noise to learn with", "Not everything is declared: see needs_learning"
         )
     work = _Work(plan, holdout, learn if wanted else None, key)
-    if isinstance(source, ImageSource):
-        return _prepare_images(source, work)
-    if not isinstance(source, TableSource):
-        raise Unsupported("a source of another kind", "open_source makes them")
-    return _prepare_table(source, work)
+    if isinstance(data, ImageSource):
+        return _prepare_images(data, work)
+    if not isinstance(data, TableSource):
+        raise Unsupported("a source of another kind", "open_data makes them")
+    return _prepare_table(data, work)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -123,9 +123,9 @@ class _Work:
         return None if self.learn is None else self.learn.event(values=values)
 
 
-def _prepare_table(source: TableSource, work: _Work) -> Prepared:
-    plan, table = work.plan, source.table
-    numbers = read_numbers(source, plan)
+def _prepare_table(data: TableSource, work: _Work) -> Prepared:
+    plan, table = work.plan, data.table
+    numbers = read_numbers(data, plan)
     if plan.unit is None:
         split = split_rows(table.num_rows, work.holdout, work.key)
     else:
@@ -142,11 +142,11 @@ def _prepare_table(source: TableSource, work: _Work) -> Prepared:
             learned = replace(learned, bounds=_refined(learned.bounds, [numbers[name] for name in bounds], split, work))
         schema, told = _completed(plan, learned)
     every = table_examples(schema, table, numbers, split.units)
-    return _prepared(source, work, schema, told, every.among(split.train), every.among(split.test), own_test=False)
+    return _prepared(data, work, schema, told, every.among(split.train), every.among(split.test), own_test=False)
 
 
 def _refined(
-    bounds: list[tuple[float, float] | None], columns: list[NDArray[np.float64]], split: Split, work: _Work
+    bounds: list[tuple[float, float] | None], columns: list[NDArray[np.float64]], split: UnitSplit, work: _Work
 ) -> list[tuple[float, float] | None]:
     """Return bounds that are closer to where numbers are; tails do not stand out, so half as much on either side."""
     assert work.learn is not None
@@ -174,20 +174,20 @@ def _parts(numbers: NDArray[np.float64], ends: tuple[float, float]) -> NDArray[n
     return np.bincount(np.clip(place, 0, _PARTS - 1), minlength=_PARTS).astype(np.int64)
 
 
-def _prepare_images(source: ImageSource, work: _Work) -> Prepared:
-    pictures, own_test = source.read(work.plan.images)
+def _prepare_images(data: ImageSource, work: _Work) -> Prepared:
+    pictures, own_test = data.read(work.plan.images)
     split = split_rows(len(pictures.labels), 0.0 if own_test is not None else work.holdout, work.key)
-    schema, told = replace(work.plan, images=source.described(work.plan.images, pictures)), tuple[str, ...]()
+    schema, told = replace(work.plan, images=data.described(work.plan.images, pictures)), tuple[str, ...]()
     if work.learn is not None:
         values, counts = np.unique(pictures.labels[split.speaks], return_counts=True)
         tally = {str(value): int(count) for value, count in zip(values, counts, strict=True) if value}
         schema, told = _completed(schema, release([], [tally], work.learn, _noise_source(work, [], [tally])))
-    train = picture_examples(source, pictures, schema, split.train)
+    train = picture_examples(data, pictures, schema, split.train)
     if own_test is None:
-        test = picture_examples(source, pictures, schema, split.test)
+        test = picture_examples(data, pictures, schema, split.test)
     else:
-        test = picture_examples(source, own_test, schema, np.ones(len(own_test.labels), dtype=np.bool_))
-    return _prepared(source, work, schema, told, train, test, own_test=own_test is not None)
+        test = picture_examples(data, own_test, schema, np.ones(len(own_test.labels), dtype=np.bool_))
+    return _prepared(data, work, schema, told, train, test, own_test=own_test is not None)
 
 
 def _noise_source(work: _Work, histograms: list[NDArray[np.int64]], tallies: list[dict[str, int]]) -> KeyedSource:
@@ -249,7 +249,7 @@ def _counted(values: tuple[str, ...], word: str) -> str:
 
 
 def _prepared(
-    source: Source,
+    data: RawData,
     work: _Work,
     schema: Schema,
     told: tuple[str, ...],
@@ -261,13 +261,13 @@ def _prepared(
     return Prepared(
         train=train,
         test=test,
-        test_is_public=own_test and isinstance(source, ImageSource) and source.public_test,
+        test_is_public=own_test and isinstance(data, ImageSource) and data.public_test,
         classes=schema.classes or (),
         shape=train.inputs.shape[1:],
         event=work.event,
         learned=told,
         schema=schema,
-        assumptions=(*source.assumptions, *_assumed(work, own_test)),
+        assumptions=(*data.assumptions, *_assumed(work, own_test)),
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.data.tables.table import Table
+from hush.data.tables.table import RowTable
 from hush.errors import InvalidArgument, check_fraction
 from hush.randomness import KeyedSource
 
@@ -20,7 +20,7 @@ _BITS = 60
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Split:
+class UnitSplit:
     """For each row: whose it is (None: its own), on which side, and whether it speaks for its unit there.
 
     Attributes:
@@ -52,14 +52,14 @@ def check_holdout(holdout: float) -> float:
     return float(holdout)
 
 
-def split_rows(num_rows: int, holdout: float, key: bytes) -> Split:
+def split_rows(num_rows: int, holdout: float, key: bytes) -> UnitSplit:
     """Split rows of which each is a unit."""
     coins = KeyedSource(subkey(key, "hold-out"), 0).words(num_rows)
     test = coins < np.uint64(int(holdout * 2.0**64))
-    return Split(None, ~test, test, ~test)
+    return UnitSplit(None, ~test, test, ~test)
 
 
-def split_units(table: Table, unit: str, holdout: float, key: bytes) -> Split:
+def split_units(table: RowTable, unit: str, holdout: float, key: bytes) -> UnitSplit:
     """Split by the units that a column names; rows without one are on no side."""
     names, coins, picks = table.hashes(unit, subkey(key, "units"))
     given = names >= 0
@@ -68,7 +68,7 @@ def split_units(table: Table, unit: str, holdout: float, key: bytes) -> Split:
     speaks = one_row_each(names, picks) & train
     # Small numbers instead of hashes, which would be a pseudonym that outlives this run.
     units = np.where(given, np.unique(names, return_inverse=True)[1] - int(not given.all()), -1).astype(np.int64)
-    return Split(units, train, test, speaks)
+    return UnitSplit(units, train, test, speaks)
 
 
 def one_row_each(units: NDArray[np.int64], picks: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ import numpy as np
 from hush.errors import InvalidArgument, check_count, check_instance
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """What a column's values are to hush."""
 
     BOOL = "boolean"
@@ -31,13 +31,24 @@ class Kind(StrEnum):
 
 
 # Declared types by their first letters, the longest match first; whatever is not listed is OTHER.
-_DECLARED: Mapping[Kind, tuple[str, ...]] = {
-    Kind.BOOL: ("BOOL",),
-    Kind.INT: ("TINYINT", "SMALLINT", "INT", "BIGINT", "LONG", "SHORT", "BYTE", "UTINYINT", "USMALLINT", "UINTEGER"),
-    Kind.FLOAT: ("FLOAT", "DOUBLE", "REAL", "DECIMAL", "NUMERIC", "HUGEINT", "UBIGINT", "UHUGEINT"),
-    Kind.TEXT: ("VARCHAR", "TEXT", "STRING", "CHAR", "ENUM", "UUID", "BPCHAR"),
-    Kind.DATE: ("DATE",),
-    Kind.TIME: ("TIMESTAMP", "DATETIME"),
+_DECLARED: Mapping[ColumnKind, tuple[str, ...]] = {
+    ColumnKind.BOOL: ("BOOL",),
+    ColumnKind.INT: (
+        "TINYINT",
+        "SMALLINT",
+        "INT",
+        "BIGINT",
+        "LONG",
+        "SHORT",
+        "BYTE",
+        "UTINYINT",
+        "USMALLINT",
+        "UINTEGER",
+    ),
+    ColumnKind.FLOAT: ("FLOAT", "DOUBLE", "REAL", "DECIMAL", "NUMERIC", "HUGEINT", "UBIGINT", "UHUGEINT"),
+    ColumnKind.TEXT: ("VARCHAR", "TEXT", "STRING", "CHAR", "ENUM", "UUID", "BPCHAR"),
+    ColumnKind.DATE: ("DATE",),
+    ColumnKind.TIME: ("TIMESTAMP", "DATETIME"),
 }
 _OTHER = (
     "INTERVAL",
@@ -55,20 +66,20 @@ _OTHER = (
 )
 
 WINDOWS = ("hour", "day", "week", "month", "quarter", "year")
-_PYTHON: Mapping[Kind, tuple[type, ...]] = {
-    Kind.BOOL: (bool,),
-    Kind.INT: (int,),
-    Kind.FLOAT: (int, float),
-    Kind.TEXT: (str,),
-    Kind.DATE: (date,),
-    Kind.TIME: (datetime,),
+_PYTHON: Mapping[ColumnKind, tuple[type, ...]] = {
+    ColumnKind.BOOL: (bool,),
+    ColumnKind.INT: (int,),
+    ColumnKind.FLOAT: (int, float),
+    ColumnKind.TEXT: (str,),
+    ColumnKind.DATE: (date,),
+    ColumnKind.TIME: (datetime,),
 }
 _ZONES = "Of one that has a time zone, make a view with (column AT TIME ZONE 'UTC')"
 _NUMERIC = re.compile(r"[\d\s.,:;/+-]+")
 LARGEST = 1e100  # a number beyond this is treated as missing, on every engine
 
 
-def kind_of(declared: str) -> Kind:
+def kind_of(declared: str) -> ColumnKind:
     """Return what a type, as an engine declares it, is to hush.
 
     >>> kind_of("BIGINT"), kind_of("DECIMAL(18,2)"), kind_of("TIMESTAMP WITH TIME ZONE")
@@ -76,8 +87,8 @@ def kind_of(declared: str) -> Kind:
     """
     bare = declared.upper().strip()
     if any(word in bare for word in _OTHER) and not bare.startswith("ENUM"):
-        return Kind.OTHER
-    return next((kind for kind, names in _DECLARED.items() if bare.startswith(names)), Kind.OTHER)
+        return ColumnKind.OTHER
+    return next((kind for kind, names in _DECLARED.items() if bare.startswith(names)), ColumnKind.OTHER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +141,7 @@ class PrivateTable:
         keys = {_known("keys", name, columns): _listed(name, values) for name, values in _mapping("keys", self.keys)}
         for name, values in keys.items():
             kind = kind_of(columns[name])
-            _check_keys(values, Kind.FLOAT if name in bounds and kind is Kind.TEXT else kind)
+            _check_keys(values, ColumnKind.FLOAT if name in bounds and kind is ColumnKind.TEXT else kind)
         for name in self.required:
             if name not in bounds:
                 raise InvalidArgument("required", name, "a column that has bounds", "Declare its bounds")
@@ -161,22 +172,22 @@ class Catalog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ContributionLimits:
     """How much one unit may contribute to one question.
 
     Attributes:
-        max_groups: In how many groups a unit takes part at most (L0); the others are dropped at random.
-        max_rows: How many rows of a unit count in one group; sums are clamped to this many times the bounds.
+        groups_per_unit: In how many groups a unit takes part at most (L0); the others are dropped at random.
+        rows_per_unit: How many rows of a unit count in one group; sums are clamped to this many times the bounds.
     """
 
-    max_groups: int = 1
-    max_rows: int = 1
+    groups_per_unit: int = 1
+    rows_per_unit: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "max_groups", check_count("max_groups", self.max_groups))
-        object.__setattr__(self, "max_rows", check_count("max_rows", self.max_rows))
-        if self.max_rows > 10**6:
-            raise InvalidArgument("max_rows", self.max_rows, "at most 1000000", "Noise grows with it")
+        object.__setattr__(self, "groups_per_unit", check_count("groups_per_unit", self.groups_per_unit))
+        object.__setattr__(self, "rows_per_unit", check_count("rows_per_unit", self.rows_per_unit))
+        if self.rows_per_unit > 10**6:
+            raise InvalidArgument("rows_per_unit", self.rows_per_unit, "at most 1000000", "Noise grows with it")
 
 
 def _checked_columns(columns: Mapping[str, str]) -> dict[str, str]:
@@ -230,7 +241,9 @@ def _listed(name: str, values: Any) -> tuple[Any, ...]:
 
 def _check_unit(unit: str, columns: Mapping[str, str]) -> None:
     declared = columns[_known("unit", unit, columns)].upper()
-    if kind_of(declared) in (Kind.INT, Kind.TEXT) or declared.startswith(("DECIMAL", "NUMERIC", "HUGEINT", "U")):
+    if kind_of(declared) in (ColumnKind.INT, ColumnKind.TEXT) or declared.startswith(
+        ("DECIMAL", "NUMERIC", "HUGEINT", "U")
+    ):
         return
     raise InvalidArgument("unit", unit, "a column of integers or text", "Other types do not identify a unit exactly")
 
@@ -242,7 +255,7 @@ def _check_window(time: str | None, window: str | None, columns: Mapping[str, st
         raise InvalidArgument("time", time, "a column, together with a window", "Give both, or neither")
     if window not in WINDOWS:
         raise InvalidArgument("window", window, "one of " + ", ".join(WINDOWS))
-    if kind_of(columns[_known("time", time, columns)]) not in (Kind.DATE, Kind.TIME):
+    if kind_of(columns[_known("time", time, columns)]) not in (ColumnKind.DATE, ColumnKind.TIME):
         raise InvalidArgument("time", time, "a column of dates or of timestamps without a time zone", _ZONES)
 
 
@@ -263,11 +276,11 @@ def _checked_bounds(given: Any) -> tuple[float, float]:
     return low, high
 
 
-def _check_keys(values: Sequence[Any], kind: Kind) -> None:
+def _check_keys(values: Sequence[Any], kind: ColumnKind) -> None:
     if not values or len(set(values)) != len(values):
         raise InvalidArgument("keys", values, "a list of distinct values, at least one")
     for value in values:
-        wrong = isinstance(value, bool) != (kind is Kind.BOOL) or not isinstance(value, _PYTHON.get(kind, ()))
+        wrong = isinstance(value, bool) != (kind is ColumnKind.BOOL) or not isinstance(value, _PYTHON.get(kind, ()))
         if value is not None and wrong:
             raise InvalidArgument("keys", values, f"values of the column's type, {kind.value}, or None")
         if isinstance(value, float) and not abs(value) <= LARGEST:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.data.tables.source import Source
+from hush.data.tables.raw import RawData
 from hush.errors import InvalidArgument, Unsupported
 
 UNTYPED, NUMBER, DATE, TEXT, OTHER = "untyped", "number", "date", "text", "other"
@@ -27,7 +27,7 @@ _FRACTIONS = ("FLOAT", "DOUBLE", "DECIMAL")
 _MISSING = "('', 'na', 'n/a', 'nan', 'null', 'none')"
 
 
-class Table:
+class RowTable:
     """The rows of one source in memory, in their order. Every answer is a function of each row by itself."""
 
     def __init__(self, connection: Any, columns: Sequence[str], types: Sequence[str]) -> None:
@@ -164,7 +164,7 @@ def kind_of(declared: str) -> str:
     return next((kind for kind, names in _TYPES.items() if bare.startswith(names)), OTHER)
 
 
-class TableSource(Source):
+class TableSource(RawData):
     """A table in a file: the names and declared types of its columns are read when it is opened, rows when needed."""
 
     def __init__(
@@ -208,12 +208,12 @@ class TableSource(Source):
         return name
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> RowTable:
         """The rows; read once."""
         connection = connect()
         with wordless(self.name):
             self._fill(connection)
-            table = Table(connection, self._columns, self._types)
+            table = RowTable(connection, self._columns, self._types)
         if table.num_rows == 0:
             raise InvalidArgument("data", self.name, "at least one row below the names of the columns")
         return table

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from hush.accounting import Composed, Event
+from hush.accounting import ComposedEvent, Event
 from hush.errors import InvalidArgument, check_positive
 from hush.estimators.base.estimator import Floats
 from hush.mechanisms import ExponentialMechanism
 from hush.numerics import down
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 _NORMS = 2.0 ** np.arange(-20, 40.25, 0.25)  # from 1e-6 to 1e12, and public
 
@@ -107,10 +107,10 @@ def norm_costs(norm: Any, epsilon: float) -> tuple[float, float]:
 def with_norm(norm: Any, epsilon: float, rest: Event) -> Event:
     """Return the event of learning a norm, if it is not public, and of the rest."""
     learning, _ = norm_costs(norm, epsilon)
-    return Composed((_choice(learning)._event, rest)) if learning else rest
+    return ComposedEvent((_choice(learning)._event, rest)) if learning else rest
 
 
-def fitted_norm(norm: Any, rows: Floats, *, epsilon: float, source: Source, order: float = 2) -> float:
+def fitted_norm(norm: Any, rows: Floats, *, epsilon: float, source: RandomSource, order: float = 2) -> float:
     """Return the norm that is given; or one a little above the median of the rows, which must be finite.
 
     Args:

@@ -16,7 +16,7 @@ from hush.accounting.budget import Charge
 from hush.errors import InvalidArgument, Unsupported, check_delta, check_instance, check_positive
 from hush.estimators.base.labels import cells_unquoted, check_classes, column, numbers, places
 from hush.guarantee import Guarantee, Relation, Unit
-from hush.randomness import Source, assumptions_of, source_or_default
+from hush.randomness import RandomSource, assumptions_of, source_or_default
 
 Floats = NDArray[np.float64]
 
@@ -88,7 +88,7 @@ def check_budget_and_source(budget: Any, source: Any) -> None:
     if not (budget is None or callable(getattr(budget, "reserve", None))):
         raise InvalidArgument("budget", budget, "a budget", "Such as hush.Ledger(...).dataset(...)")
     if source is not None:
-        check_instance("source", source, Source, "It is for tests: leave it out for cryptographic randomness")
+        check_instance("source", source, RandomSource, "It is for tests: leave it out for cryptographic randomness")
 
 
 class PrivateEstimator(KeepsBudget, BaseEstimator):  # type: ignore[misc]
@@ -114,7 +114,7 @@ class PrivateEstimator(KeepsBudget, BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = True
         return tags
 
-    def _start(self, event: Event, *assumptions: str, spent: tuple[float, float] | None = None) -> Source:
+    def _start(self, event: Event, *assumptions: str, spent: tuple[float, float] | None = None) -> RandomSource:
         """State what a fit costs, charge it, and return the source of its noise."""
         guarantee, qualified = self._claimed(event, assumptions, spent)
         if self.budget is not None:
@@ -137,7 +137,7 @@ class PrivateEstimator(KeepsBudget, BaseEstimator):  # type: ignore[misc]
             method=type(self).__name__,
             assumptions=stated,
         )
-        return guarantee, events.Qualified(event, self._relation.value, str(self._unit), stated)
+        return guarantee, events.QualifiedEvent(event, self._relation.value, str(self._unit), stated)
 
     def _rows(self, X: Any, *, reset: bool = True, missing: bool | None = None) -> Floats:
         """Return rows of numbers; what is no table of numbers is refused.

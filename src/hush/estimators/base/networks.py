@@ -13,11 +13,11 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting.budget import Budget, Charge
-from hush.accounting.events import Qualified
+from hush.accounting.events import QualifiedEvent
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator
 from hush.numerics import silent
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -85,7 +85,7 @@ class _Network(PrivateEstimator):
             source=self.source,
         )
         event = private.plan.event()
-        assert isinstance(event, Qualified)
+        assert isinstance(event, QualifiedEvent)
         if self.budget is not None:
             charge = Charge(event=event, purpose=f"fit {type(self).__name__}", delta=float(self.delta))
             self.budget.reserve(charge).commit()
@@ -169,7 +169,7 @@ class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # t
         clip_norm: float = 1.0,
         learning_rate: float = 0.5,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self._keep(locals())
 
@@ -261,7 +261,7 @@ class PrivateRegressor(RegressorMixin, _Network):  # type: ignore[misc]
         clip_norm: float = 1.0,
         learning_rate: float = 0.1,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self._keep(locals())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hush.accounting import ApproximateDP, Composed, Event
+from hush.accounting import ApproximateDPEvent, ComposedEvent, Event
 from hush.numerics import down
 
 _ROOM = 1 - 1e-9  # what an accountant's composition may round up is still below delta
@@ -35,4 +35,4 @@ class TwoParts:
     @property
     def event(self) -> Event:
         """What both cost, for accountants."""
-        return Composed((ApproximateDP(self.first), ApproximateDP(self.left, self.delta)))
+        return ComposedEvent((ApproximateDPEvent(self.first), ApproximateDPEvent(self.left, self.delta)))

@@ -8,17 +8,17 @@ import numpy as np
 
 from hush.errors import check_count, check_positive
 from hush.estimators.base.estimator import Floats
-from hush.estimators.linear.method import Method, Places, Problem, Recipe, signs
+from hush.estimators.linear.method import LinearMethod, LinearRecipe, Places, Problem, signs
 from hush.estimators.linear.objective import EXPECTED_NORM
 from hush.estimators.linear.output import COUNTING, Perturbed
 from hush.numerics import down, up
-from hush.randomness import Source, uniform_below
+from hush.randomness import RandomSource, uniform_below
 
 _ROUNDING = 1e-9  # what double precision may add to one step, and far more: see Assumes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BoltOnSGD(Method):
+class BoltOnSGD(LinearMethod):
     """A few passes of stochastic gradient descent over batches, without noise, and then noise on the weights.
 
     Choose it where the training loop must stay as it is, and the minimum that `OutputPerturbation` needs would take too
@@ -68,14 +68,14 @@ class BoltOnSGD(Method):
         if self.learning_rate is not None:
             check_positive("learning_rate", self.learning_rate)
 
-    def prepare(self, problem: Problem) -> Recipe:
+    def prepare(self, problem: Problem) -> LinearRecipe:
         """Divide epsilon between the count and the weights."""
         counting = problem.epsilon * COUNTING
         return _BoltOn(problem=problem, method=self, counting=counting, left=down(problem.epsilon - counting))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class LearningRates:
     """Learning rates of all steps, and how much each of them shrinks distances.
 
     Attributes:
@@ -89,7 +89,7 @@ class Schedule:
     batches: int
 
     @staticmethod
-    def chosen(method: BoltOnSGD, problem: Problem, count: int) -> Schedule:
+    def chosen(method: BoltOnSGD, problem: Problem, count: int) -> LearningRates:
         """Return the learning rates for about so many records."""
         batches = max(round(count / method.batch_size), 1)
         steps, pull = method.num_passes * batches, (problem.regularization or 0.0) / batches
@@ -99,7 +99,7 @@ class Schedule:
         rates = np.full(steps, largest if pull and method.learning_rate is None else min(largest, wanted))
         if pull:
             rates = np.minimum(rates, 1 / (pull * np.arange(1, steps + 1)))
-        return Schedule(rates=rates, pull=pull, batches=batches)
+        return LearningRates(rates=rates, pull=pull, batches=batches)
 
     def reach(self) -> float:
         """Return how far one record moves the weights: the worst batch's steps, each shrunk by all that follow it."""
@@ -113,9 +113,9 @@ class Schedule:
 class _BoltOn(Perturbed):
     method: BoltOnSGD
 
-    def run(self, rows: Floats, places: Places, source: Source) -> Floats:
+    def run(self, rows: Floats, places: Places, source: RandomSource) -> Floats:
         labels = signs(places, self.problem.outputs)
-        schedule = Schedule.chosen(self.method, self.problem, self.count(len(rows), source))
+        schedule = LearningRates.chosen(self.method, self.problem, self.count(len(rows), source))
         batch = uniform_below(source, schedule.batches, len(rows)) if len(rows) else np.zeros(0, dtype=np.int64)
         order = np.argsort(batch, kind="stable")
         parts = np.split(order, np.searchsorted(batch[order], np.arange(1, schedule.batches)))
@@ -126,7 +126,7 @@ class _BoltOn(Perturbed):
         rounding = _ROUNDING * len(schedule.rates)
         return self.release(weights, reach=self._reach(schedule), distance=rounding, source=source)
 
-    def _reach(self, schedule: Schedule) -> float:
+    def _reach(self, schedule: LearningRates) -> float:
         return schedule.reach()
 
     def _step(self, weights: Floats, rows: Floats, labels: Floats, rate: float, pull: float) -> Floats:

@@ -16,12 +16,12 @@ from hush.errors import InvalidArgument, check_instance, check_positive
 from hush.estimators.base.bounds import LearnBounds, check_norm, fitted_norm, norm_costs, with_norm
 from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator, planned
 from hush.estimators.linear.losses import HuberHinge, LogisticLoss, MarginLoss
-from hush.estimators.linear.method import Method, Problem, Recipe
+from hush.estimators.linear.method import LinearMethod, LinearRecipe, Problem
 from hush.estimators.linear.noisy_gradients import NoisyGradients
 from hush.estimators.linear.objective import ObjectivePerturbation
 from hush.estimators.linear.sums import MOST_ROWS, clipped
 from hush.numerics import silent
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 
 class _LinearClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator, ABC):  # type: ignore[misc]
@@ -36,11 +36,11 @@ class _LinearClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
         data_norm: float | LearnBounds,
         classes: Any,
         delta: float = 0.0,
-        method: Method | None = None,
+        method: LinearMethod | None = None,
         regularization: float | None = None,
         fit_intercept: bool = True,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.data_norm = data_norm
@@ -62,20 +62,20 @@ class _LinearClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
         if self.regularization is not None:
             check_positive("regularization", self.regularization, "Without any, one record may move the weights far")
         if self.method is not None:
-            check_instance("method", self.method, Method, "Such as ObjectivePerturbation()")
+            check_instance("method", self.method, LinearMethod, "Such as ObjectivePerturbation()")
         self._recipe(1)  # what is wrong with epsilon and delta is said here
 
-    def _recipe(self, num_features: int) -> Recipe:
+    def _recipe(self, num_features: int) -> LinearRecipe:
         """Return everything that is decided without looking at the data."""
 
-        def make() -> Recipe:
+        def make() -> LinearRecipe:
             recipe = self._method().prepare(self._problem(num_features))
             with_norm(self.data_norm, float(self.epsilon), recipe.event)  # events have limits, too
             return recipe
 
         return planned(self.epsilon, make)
 
-    def _method(self) -> Method:
+    def _method(self) -> LinearMethod:
         if self.method is not None:
             return self.method
         several = len(np.asarray(self.classes)) > 2

@@ -7,20 +7,20 @@ from functools import lru_cache
 
 import numpy as np
 
-from hush.accounting import Event, SelfComposed, calibrate_noise, events
+from hush.accounting import Event, SelfComposedEvent, calibrate_noise, events
 from hush.errors import check_count, check_positive
 from hush.estimators.base.estimator import Floats
-from hush.estimators.linear.method import Method, Places, Problem, Recipe, signs
+from hush.estimators.linear.method import LinearMethod, LinearRecipe, Places, Problem, signs
 from hush.estimators.linear.sums import exact_products, truncated
 from hush.mechanisms import ExponentialMechanism
 from hush.numerics import down
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 _SLACK = 1e-7  # sums are exact; what their conversion to floats rounds is far below
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrankWolfe(Method):
+class FrankWolfe(LinearMethod):
     """Minimise the sum of losses over an L1 ball, by steps towards its corners.
 
     Choose it for very many features of which few matter: what it loses grows with the logarithm of their number. Rows
@@ -52,7 +52,7 @@ class FrankWolfe(Method):
         check_count("num_steps", self.num_steps)
         check_positive("radius", self.radius, maximum=1e3)
 
-    def prepare(self, problem: Problem) -> Recipe:
+    def prepare(self, problem: Problem) -> LinearRecipe:
         """Divide epsilon between the choices."""
         choices = self.num_steps * problem.outputs
         return _Corners(problem=problem, method=self, epsilon=_each(problem.epsilon, problem.delta, choices))
@@ -67,26 +67,28 @@ def _each(epsilon: float, delta: float, choices: int) -> float:
     found = 1 / calibrate_noise(
         epsilon=epsilon,
         delta=delta,
-        template=lambda noise: SelfComposed(events.ExponentialMechanism(1 / noise), choices),
+        template=lambda noise: SelfComposedEvent(events.ExponentialMechanismEvent(1 / noise), choices),
     )
     return max(plain, found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Corners(Recipe):
+class _Corners(LinearRecipe):
     problem: Problem
     method: FrankWolfe
     epsilon: float
 
     @property
     def event(self) -> Event:
-        return SelfComposed(events.ExponentialMechanism(self.epsilon), self.method.num_steps * self.problem.outputs)
+        return SelfComposedEvent(
+            events.ExponentialMechanismEvent(self.epsilon), self.method.num_steps * self.problem.outputs
+        )
 
-    def run(self, rows: Floats, places: Places, source: Source) -> Floats:
+    def run(self, rows: Floats, places: Places, source: RandomSource) -> Floats:
         rows, labels = truncated(rows), signs(places, self.problem.outputs)
         return np.stack([self._one(rows, labels[:, k], source) for k in range(labels.shape[1])])
 
-    def _one(self, rows: Floats, labels: Floats, source: Source) -> Floats:
+    def _one(self, rows: Floats, labels: Floats, source: RandomSource) -> Floats:
         choice = ExponentialMechanism(epsilon=self.epsilon, sensitivity=1 + _SLACK)
         weights = np.zeros(rows.shape[1])
         for step in range(self.method.num_steps):

@@ -10,18 +10,18 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hush.accounting import ApproximateDP, Event, SelfComposed
+from hush.accounting import ApproximateDPEvent, Event, SelfComposedEvent
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, Unsupported, check_positive
 from hush.estimators.base.bounds import LearnBounds, check_norm, fitted_norm, norm_costs, with_norm
 from hush.estimators.base.estimator import Floats, PrivateEstimator, planned
 from hush.estimators.base.networks import check_target_bounds
 from hush.estimators.linear.losses import LogisticLoss
-from hush.estimators.linear.method import Method, Places, Problem, Recipe, signs
+from hush.estimators.linear.method import LinearMethod, LinearRecipe, Places, Problem, signs
 from hush.estimators.linear.sums import MOST_ROWS, clipped, exact_products, truncated
 from hush.mechanisms import Laplace
 from hush.numerics import down, silent
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 _SLACK = 1e-7  # sums are exact; what their conversion to floats rounds is far below
 
@@ -42,7 +42,7 @@ class Quadratic:
         """Return by how much one record moves all coefficients together, in L1 norm: |x|_1 <= sqrt(d) |x|_2."""
         return abs(self.linear) * math.sqrt(dimension) + self.square * dimension
 
-    def minimum(self, rows: Floats, targets: Floats, *, epsilon: float, ridge: float, source: Source) -> Floats:
+    def minimum(self, rows: Floats, targets: Floats, *, epsilon: float, ridge: float, source: RandomSource) -> Floats:
         """Return where the polynomial with noisy coefficients is smallest, where it has a minimum."""
         rows, size = truncated(rows), rows.shape[1]
         slopes = self.linear * exact_products(truncated(targets[:, None]), rows)[0]
@@ -64,7 +64,7 @@ class Quadratic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionalMechanism(Method):
+class FunctionalMechanism(LinearMethod):
     """Logistic regression by its second-order polynomial, with Laplace noise on the coefficients.
 
     Choose it for few features (noise grows with the square of their number) where the same noisy coefficients are to
@@ -81,7 +81,7 @@ class FunctionalMechanism(Method):
         sqrt(d) / 2 + d / 8, in the place of their d^2 / 4 + 3 d.
     """
 
-    def prepare(self, problem: Problem) -> Recipe:
+    def prepare(self, problem: Problem) -> LinearRecipe:
         """Refuse other losses than the logistic one, whose polynomial this is."""
         if not isinstance(problem.loss, LogisticLoss):
             raise Unsupported("FunctionalMechanism: the hinge has no polynomial", "Use ObjectivePerturbation()")
@@ -89,15 +89,15 @@ class FunctionalMechanism(Method):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Functional(Recipe):
+class _Functional(LinearRecipe):
     problem: Problem
 
     @property
     def event(self) -> Event:
-        claim = ApproximateDP(self.problem.share()[0])
-        return claim if self.problem.outputs == 1 else SelfComposed(claim, self.problem.outputs)
+        claim = ApproximateDPEvent(self.problem.share()[0])
+        return claim if self.problem.outputs == 1 else SelfComposedEvent(claim, self.problem.outputs)
 
-    def run(self, rows: Floats, places: Places, source: Source) -> Floats:
+    def run(self, rows: Floats, places: Places, source: RandomSource) -> Floats:
         labels, shape = signs(places, self.problem.outputs), Quadratic(linear=-0.5, square=0.125)
         epsilon, ridge = down(self.problem.share()[0]), self.problem.regularization or 0.0
         each = [shape.minimum(rows, column, epsilon=epsilon, ridge=ridge, source=source) for column in labels.T]
@@ -159,7 +159,7 @@ class FunctionalRegression(RegressorMixin, PrivateEstimator):  # type: ignore[mi
         regularization: float | None = None,
         fit_intercept: bool = True,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.data_norm = data_norm
@@ -182,7 +182,7 @@ class FunctionalRegression(RegressorMixin, PrivateEstimator):  # type: ignore[mi
 
     def _event(self) -> Event:
         _, left = norm_costs(self.data_norm, float(self.epsilon))
-        return planned(self.epsilon, lambda: with_norm(self.data_norm, float(self.epsilon), ApproximateDP(left)))
+        return planned(self.epsilon, lambda: with_norm(self.data_norm, float(self.epsilon), ApproximateDPEvent(left)))
 
     @silent
     def fit(self, X: Any, y: Any) -> Self:

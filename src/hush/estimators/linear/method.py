@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import ApproximateDP, Event, SelfComposed
+from hush.accounting import ApproximateDPEvent, Event, SelfComposedEvent
 from hush.estimators.base.estimator import Floats
 from hush.estimators.linear.losses import MarginLoss
 from hush.numerics import down
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 Places = NDArray[np.int64]
 
@@ -50,11 +50,11 @@ class Problem:
     def claimed(self) -> Event:
         """Return the event of as many (epsilon, delta) releases as there are vectors."""
         epsilon, delta = self.share()
-        claim = ApproximateDP(epsilon, delta)
-        return claim if self.outputs == 1 else SelfComposed(claim, self.outputs)
+        claim = ApproximateDPEvent(epsilon, delta)
+        return claim if self.outputs == 1 else SelfComposedEvent(claim, self.outputs)
 
 
-class Recipe(ABC):
+class LinearRecipe(ABC):
     """A method with everything decided that does not depend on data."""
 
     @property
@@ -63,18 +63,18 @@ class Recipe(ABC):
         """What a run costs."""
 
     @abstractmethod
-    def run(self, rows: Floats, places: Places, source: Source) -> Floats:
+    def run(self, rows: Floats, places: Places, source: RandomSource) -> Floats:
         """Return private weights, a row for each output, for rows of norm 1 at most and the places of their classes."""
 
 
-class Method(ABC):
+class LinearMethod(ABC):
     """A way to learn linear classifiers privately."""
 
     largest_entry = False  # whether rows are bounded in their largest entry, or in L2 norm
     joint_classes = False  # whether several classes' weights are learned together, by cross entropy, where there is one
 
     @abstractmethod
-    def prepare(self, problem: Problem) -> Recipe:
+    def prepare(self, problem: Problem) -> LinearRecipe:
         """Decide everything that does not depend on data."""
 
 

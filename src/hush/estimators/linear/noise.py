@@ -8,19 +8,19 @@ import numpy as np
 
 from hush.estimators.base.estimator import Floats
 from hush.mechanisms import Laplace
-from hush.randomness import Source, floored_gaussian, floored_laplace
+from hush.randomness import RandomSource, floored_gaussian, floored_laplace
 
 _UNIT = 2.0**44
 _FINE = 2.0**50
 
 
-def gaussian_vector(source: Source, stddev: float, size: int) -> tuple[Floats, float]:
+def gaussian_vector(source: RandomSource, stddev: float, size: int) -> tuple[Floats, float]:
     """Return a vector of normals, and how far from a real-valued one it may be: integers know that they are floors."""
     steps = floored_gaussian(source, _UNIT, size).astype(np.float64) + 0.5
     return steps * (stddev / _UNIT), stddev * math.sqrt(size) / _UNIT
 
 
-def spherical_vector(source: Source, scale: float, size: int) -> tuple[Floats, float]:
+def spherical_vector(source: RandomSource, scale: float, size: int) -> tuple[Floats, float]:
     """Return a vector of density ~ e^(-|b| / scale), |b| its L2 norm; and how far from a real-valued one it may be.
 
     Its norm is a sum of ``size`` exponential variables, its direction that of normals. Norms beyond (2 size + 200)
@@ -38,7 +38,7 @@ def spherical_vector(source: Source, scale: float, size: int) -> tuple[Floats, f
     return unit * (norm * scale), scale * (most * 2.0**-42 + size / _UNIT)
 
 
-def settle(weights: Floats, *, distance: float, epsilon: float, source: Source) -> Floats:
+def settle(weights: Floats, *, distance: float, epsilon: float, source: RandomSource) -> Floats:
     """Release weights that are within ``distance`` of a private result, whatever the data say about the rest.
 
     Given the private result, those of two neighbours are within twice the distance of each other.

@@ -9,12 +9,12 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import softmax
 
-from hush.accounting import Composed, Event, calibrate_noise, events
+from hush.accounting import ComposedEvent, Event, calibrate_noise, events
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.estimators.base.estimator import Floats
-from hush.estimators.linear.method import Method, Places, Problem, Recipe, signs
+from hush.estimators.linear.method import LinearMethod, LinearRecipe, Places, Problem, signs
 from hush.estimators.linear.sums import exact_products, truncated
-from hush.randomness import Grid, Source, floored_gaussian
+from hush.randomness import Grid, RandomSource, floored_gaussian
 
 _COUNTING = 0.02  # of what all gradients together give away, in terms of 1 / noise^2
 _FEWEST, _MOST, _PACE = 20, 400, 16.0
@@ -22,7 +22,7 @@ _SLACK = 1e-7  # sums are exact; what their conversion to floats and the grid ro
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoisyGradients(Method):
+class NoisyGradients(LinearMethod):
     """Gradient descent with momentum on the whole sum, with normal noise on every gradient, within a ball.
 
     Choose it for many classes (cross entropy costs one gradient of norm sqrt(2), not one fit per class), for many
@@ -62,7 +62,7 @@ class NoisyGradients(Method):
         if not 0 <= self.momentum < 1:
             raise InvalidArgument("momentum", self.momentum, "a number in [0, 1)")
 
-    def prepare(self, problem: Problem) -> Recipe:
+    def prepare(self, problem: Problem) -> LinearRecipe:
         """Calibrate the noise."""
         if not problem.delta > 0:
             raise InvalidArgument("delta", problem.delta, "a number in (0, 1)", "Noise on gradients is Gaussian")
@@ -71,7 +71,7 @@ class NoisyGradients(Method):
 
 
 def _event(noise: float) -> Event:
-    return Composed((events.Gaussian(noise), events.Gaussian(noise / math.sqrt(_COUNTING))))
+    return ComposedEvent((events.GaussianEvent(noise), events.GaussianEvent(noise / math.sqrt(_COUNTING))))
 
 
 @lru_cache(maxsize=64)
@@ -81,7 +81,7 @@ def _calibrated(epsilon: float, delta: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Descent(Recipe):
+class _Descent(LinearRecipe):
     problem: Problem
     method: NoisyGradients
     noise: float
@@ -90,7 +90,7 @@ class _Descent(Recipe):
     def event(self) -> Event:
         return _event(self.noise)
 
-    def run(self, rows: Floats, places: Places, source: Source) -> Floats:
+    def run(self, rows: Floats, places: Places, source: RandomSource) -> Floats:
         rows, labels = truncated(rows), signs(places, self.problem.outputs)
         count = _noisy(np.array([float(len(rows))]), 1.0, self.noise / math.sqrt(_COUNTING), source)
         size = max(float(count[0]), 1.0)
@@ -130,7 +130,7 @@ class _Descent(Recipe):
         return np.asarray(weights * np.minimum(1.0, self.method.radius / np.maximum(norms, 1e-300)))
 
 
-def _noisy(values: Floats, reach: float, multiplier: float, source: Source) -> Floats:
+def _noisy(values: Floats, reach: float, multiplier: float, source: RandomSource) -> Floats:
     """Add floored normal noise on a grid; rounding to it is inside the reach."""
     grid = Grid.for_scale(multiplier * reach)
     spread = multiplier * (reach + _SLACK + math.sqrt(values.size) * grid.spacing)

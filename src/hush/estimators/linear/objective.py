@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import helmert
 
-from hush.accounting import ApproximateDP, Event
+from hush.accounting import ApproximateDPEvent, Event
 from hush.errors import InvalidArgument, check_positive
 from hush.estimators.base.estimator import Floats, noise_multiplier
-from hush.estimators.linear.method import Method, Places, Problem, Recipe, signs
+from hush.estimators.linear.method import LinearMethod, LinearRecipe, Places, Problem, signs
 from hush.estimators.linear.minimum import minimise, minimise_jointly
 from hush.estimators.linear.noise import gaussian_vector, settle, spherical_vector
 from hush.numerics import down, up
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 TOLERANCE = 1e-5
 """The gradient at which a search for a minimum stops, relative to what one record can contribute."""
@@ -33,7 +33,7 @@ _SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectivePerturbation(Method):
+class ObjectivePerturbation(LinearMethod):
     """Minimise sum_i loss(w; x_i, y_i) + ridge |w|^2 / 2 + <b, w> for a random vector b.
 
     Choose it for logistic regression and support vector machines of few to hundreds of features: of the methods here it
@@ -75,7 +75,7 @@ class ObjectivePerturbation(Method):
         if self.curvature_share is not None and not check_positive("curvature_share", self.curvature_share) < 1:
             raise InvalidArgument("curvature_share", self.curvature_share, "a number in (0, 1)")
 
-    def prepare(self, problem: Problem) -> Recipe:
+    def prepare(self, problem: Problem) -> LinearRecipe:
         """Choose the ridge and the noise."""
         if problem.together:
             return self._prepare_together(problem)
@@ -92,7 +92,7 @@ class ObjectivePerturbation(Method):
         settling = _settling(epsilon, noise(ridge), problem)
         return _Objective(problem=problem, ridge=ridge, noise=noise(ridge), settling=settling)
 
-    def _prepare_together(self, problem: Problem) -> Recipe:
+    def _prepare_together(self, problem: Problem) -> LinearRecipe:
         classes, main = problem.outputs, problem.epsilon * (1 - SETTLING)
         size = (classes - 1) * problem.dimension
 
@@ -169,12 +169,12 @@ class _Noise:
     def expected_norm(self) -> float:
         return self.scale * (math.sqrt(self.size) if self.normal else self.size)
 
-    def draw(self, source: Source) -> tuple[Floats, float]:
+    def draw(self, source: RandomSource) -> tuple[Floats, float]:
         return (gaussian_vector if self.normal else spherical_vector)(source, self.scale, self.size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Objective(Recipe):
+class _Objective(LinearRecipe):
     problem: Problem
     ridge: float
     noise: _Noise
@@ -184,11 +184,11 @@ class _Objective(Recipe):
     def event(self) -> Event:
         return self.problem.claimed()
 
-    def run(self, rows: Floats, places: Places, source: Source) -> Floats:
+    def run(self, rows: Floats, places: Places, source: RandomSource) -> Floats:
         labels = signs(places, self.problem.outputs)
         return np.stack([self._one(rows * labels[:, [k]], source) for k in range(labels.shape[1])])
 
-    def _one(self, signed: Floats, source: Source) -> Floats:
+    def _one(self, signed: Floats, source: RandomSource) -> Floats:
         tilt, off = self.noise.draw(source)
         found = minimise(self.problem.loss, signed, ridge=self.ridge, tilt=tilt, tolerance=TOLERANCE / 2)
         # The ridge is the least curvature: a gradient of g is within g / ridge of the minimum.
@@ -196,7 +196,7 @@ class _Objective(Recipe):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _JointObjective(Recipe):
+class _JointObjective(LinearRecipe):
     """Weights that add up to 0 over the classes: cross entropies see no other, and noise has no room there."""
 
     problem: Problem
@@ -206,9 +206,9 @@ class _JointObjective(Recipe):
 
     @property
     def event(self) -> Event:
-        return ApproximateDP(self.problem.epsilon)
+        return ApproximateDPEvent(self.problem.epsilon)
 
-    def run(self, rows: Floats, places: Places, source: Source) -> Floats:
+    def run(self, rows: Floats, places: Places, source: RandomSource) -> Floats:
         basis = helmert(self.problem.outputs)
         chosen = (places[:, None] == np.arange(self.problem.outputs)).astype(np.float64)
         tilt, off = self.noise.draw(source)

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hush.accounting import ApproximateDP, Composed, Event, events
+from hush.accounting import ApproximateDPEvent, ComposedEvent, Event, events
 from hush.estimators.base.estimator import Floats, noise_multiplier
-from hush.estimators.linear.method import Method, Places, Problem, Recipe, signs
+from hush.estimators.linear.method import LinearMethod, LinearRecipe, Places, Problem, signs
 from hush.estimators.linear.minimum import minimise
 from hush.estimators.linear.noise import settle, spherical_vector
 from hush.estimators.linear.objective import EXPECTED_NORM, SETTLING, TOLERANCE
 from hush.mechanisms import DiscreteLaplace, Gaussian
 from hush.numerics import down, up
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 COUNTING = 0.05
 """The part of epsilon for the number of records, where it decides how much to regularise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutputPerturbation(Method):
+class OutputPerturbation(LinearMethod):
     """Add noise to the minimum of sum_i loss(w; x_i, y_i) + ridge |w|^2 / 2.
 
     Choose it where training must stay as it is, and only its result may be touched. For the same epsilon it is mostly
@@ -43,14 +43,14 @@ class OutputPerturbation(Method):
         Section 3 (approximate minima).
     """
 
-    def prepare(self, problem: Problem) -> Recipe:
+    def prepare(self, problem: Problem) -> LinearRecipe:
         """Divide epsilon between the count, if there is one, and the weights."""
         counting = 0.0 if problem.regularization is not None else problem.epsilon * COUNTING
         return _Output(problem=problem, counting=counting, left=down(problem.epsilon - counting))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Perturbed(Recipe):
+class Perturbed(LinearRecipe):
     """A noisy number of records, if it is needed, and then weights with noise that may depend on it."""
 
     problem: Problem
@@ -60,23 +60,25 @@ class Perturbed(Recipe):
     @property
     def event(self) -> Event:
         """What a run costs."""
-        parts: list[Event] = [ApproximateDP(self.counting)] if self.counting else []
+        parts: list[Event] = [ApproximateDPEvent(self.counting)] if self.counting else []
         if self.problem.delta > 0:
-            parts.append(events.Gaussian(self.multiplier()))
+            parts.append(events.GaussianEvent(self.multiplier()))
         else:
-            ApproximateDP(down(self.left / self.problem.outputs) * SETTLING)  # refused here, where nothing is charged
-            parts.append(ApproximateDP(self.left))
-        return parts[0] if len(parts) == 1 else Composed(tuple(parts))
+            ApproximateDPEvent(
+                down(self.left / self.problem.outputs) * SETTLING
+            )  # refused here, where nothing is charged
+            parts.append(ApproximateDPEvent(self.left))
+        return parts[0] if len(parts) == 1 else ComposedEvent(tuple(parts))
 
     def multiplier(self) -> float:
         """Return the normal noise of the weights, in terms of their reach."""
         return noise_multiplier(self.left, self.problem.delta)
 
-    def count(self, count: int, source: Source) -> int:
+    def count(self, count: int, source: RandomSource) -> int:
         """Return about how many records there are."""
         return max(int(DiscreteLaplace(epsilon=self.counting).release(count, source).value), 1)
 
-    def release(self, found: Floats, *, reach: float, distance: float, source: Source) -> Floats:
+    def release(self, found: Floats, *, reach: float, distance: float, source: RandomSource) -> Floats:
         """Return noisy weights; without rounding each vector would be within ``distance``, and move by ``reach``."""
         if self.problem.delta > 0:
             whole = up(math.sqrt(len(found)) * (reach + 2 * distance))
@@ -94,7 +96,7 @@ class Perturbed(Recipe):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Output(Perturbed):
-    def run(self, rows: Floats, places: Places, source: Source) -> Floats:
+    def run(self, rows: Floats, places: Places, source: RandomSource) -> Floats:
         ridge = self._ridge(len(rows), source)
         labels = signs(places, self.problem.outputs)
         found = np.stack([self._minimum(rows * labels[:, [k]], ridge) for k in range(labels.shape[1])])
@@ -104,7 +106,7 @@ class _Output(Perturbed):
         still = np.zeros(signed.shape[1])
         return minimise(self.problem.loss, signed, ridge=ridge, tilt=still, tolerance=TOLERANCE / 2)
 
-    def _ridge(self, count: int, source: Source) -> float:
+    def _ridge(self, count: int, source: RandomSource) -> float:
         """Balance what noise costs, n c |b|^2 / (2 ridge^2), and what the ridge does, ridge |w|^2 / 2."""
         if self.problem.regularization is not None:
             return self.problem.regularization

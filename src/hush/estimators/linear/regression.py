@@ -17,7 +17,7 @@ from hush.errors import InvalidArgument, check_epsilon
 from hush.estimators.base.bounds import check_bounds, check_public_norm
 from hush.estimators.base.estimator import Floats, PrivateEstimator
 from hush.estimators.moments.gram import STEPS, UNIT, check_noise, clipped_gram, noisy, noisy_symmetric, spectral_norm
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 _GRAM, _CROSS, _EIGENVALUE = 0.45, 0.45, 0.10  # shares of the squared sensitivity
 _WRONG = 0.05
@@ -45,7 +45,7 @@ class _SufficientStatistics(RegressorMixin, PrivateEstimator, ABC):  # type: ign
         rows = self._rows(X)
         targets = self._labels(rows, y, numeric=True)
         multiplier = check_noise(self.epsilon, self.delta, self._least_share)
-        source = self._start(events.Gaussian(multiplier))
+        source = self._start(events.GaussianEvent(multiplier))
         self._store(self._solve(self._totals(rows, targets), multiplier, source))
         return self
 
@@ -66,7 +66,7 @@ class _SufficientStatistics(RegressorMixin, PrivateEstimator, ABC):  # type: ign
         return clipped_gram(rows, float(self.data_norm), 1 + constant, fill, length=length)
 
     @abstractmethod
-    def _solve(self, totals: Any, multiplier: float, source: Source) -> Floats: ...
+    def _solve(self, totals: Any, multiplier: float, source: RandomSource) -> Floats: ...
 
     def _store(self, weights: Floats) -> None:
         """Turn weights of scaled features into those of the features."""
@@ -146,7 +146,7 @@ class PrivateLinearRegression(_SufficientStatistics):
         target_bounds: tuple[float, float],
         fit_intercept: bool = True,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -157,7 +157,7 @@ class PrivateLinearRegression(_SufficientStatistics):
         self.source = source
         self._check()
 
-    def _solve(self, totals: Any, multiplier: float, source: Source) -> Floats:
+    def _solve(self, totals: Any, multiplier: float, source: RandomSource) -> Floats:
         size = len(totals) - 1
         spread = multiplier / math.sqrt(_GRAM)
         exact = totals[:size, :size]
@@ -223,7 +223,7 @@ class PrivateRidge(_SufficientStatistics):
         alpha: float = 1.0,
         fit_intercept: bool = True,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -239,7 +239,7 @@ class PrivateRidge(_SufficientStatistics):
         super()._check()
         check_epsilon("alpha", self.alpha)
 
-    def _solve(self, totals: Any, multiplier: float, source: Source) -> Floats:
+    def _solve(self, totals: Any, multiplier: float, source: RandomSource) -> Floats:
         size = len(totals) - 1
         spread = multiplier * math.sqrt(2)
         matrix = noisy_symmetric(totals[:size, :size], spread, source)

@@ -17,7 +17,7 @@ from hush.estimators.base.bounds import check_bounds, fitted_bounds, scaled
 from hush.estimators.base.estimator import Floats, PrivateClassifierMixin
 from hush.estimators.local.learner import LocalLearner
 from hush.estimators.local.randomizer import LocalRandomizer
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 _LEAST = 1e-9  # a share, so that a bin without rows has a logarithm where there is hardly any noise
 
@@ -80,7 +80,7 @@ class LocalNaiveBayes(PrivateClassifierMixin, ClassifierMixin, LocalLearner):  #
         bins: Any = 4,
         classes: Any,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.bounds = bounds

@@ -17,7 +17,7 @@ from hush.estimators.base.estimator import Floats
 from hush.estimators.linear.regression import ridge
 from hush.estimators.local.learner import LocalLearner
 from hush.estimators.local.randomizer import LocalRandomizer
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.statistics import Estimate
 
 _ALONE = 2.5  # noise of a single number exceeds so many standard deviations in 1 % of cases; that of many is more even
@@ -83,7 +83,7 @@ class LocalLinearRegression(RegressorMixin, LocalLearner):  # type: ignore[misc]
         target_bounds: tuple[float, float],
         alpha: float | None = None,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.bounds = bounds

@@ -20,7 +20,7 @@ from hush.estimators.base.labels import number, place_of
 from hush.estimators.local.estimates import LocalEstimates
 from hush.guarantee import Relation
 from hush.mechanisms import Piecewise, RandomizedResponse, UnaryEncoding
-from hush.randomness import Source, uniform_below
+from hush.randomness import RandomSource, uniform_below
 
 _TOLD_ONCE = "each row is transformed once: another transform of it costs as much again"
 _EACH = 2.5  # epsilon from which telling one more column is worth it (Wang et al. 2019)
@@ -99,7 +99,7 @@ class LocalRandomizer(LocalEstimates, TransformerMixin, PrivateEstimator):  # ty
         categories: Mapping[int, Any] | None = None,
         sampled: int | None = None,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.bounds = bounds
@@ -181,7 +181,7 @@ class LocalRandomizer(LocalEstimates, TransformerMixin, PrivateEstimator):  # ty
         return int(self.sampled)
 
     def _event(self) -> Event:
-        return events.SelfComposed(events.ApproximateDP(self.channels_[0].epsilon), self.sampled_)
+        return events.SelfComposedEvent(events.ApproximateDPEvent(self.channels_[0].epsilon), self.sampled_)
 
     def _table(self, X: Any, *, reset: bool) -> NDArray[Any]:
         """Return the rows; numbers as they are, other values as objects."""
@@ -191,7 +191,7 @@ class LocalRandomizer(LocalEstimates, TransformerMixin, PrivateEstimator):  # ty
         rows = validate_data(self, X, reset=reset, dtype=kind, ensure_all_finite=False)
         return np.asarray(rows)
 
-    def _values(self, column: NDArray[Any], place: int, source: Source) -> Any:
+    def _values(self, column: NDArray[Any], place: int, source: RandomSource) -> Any:
         """Return one column as its mechanism takes it."""
         if place not in self.categories_:
             return column if column.dtype.kind in "biuf" else np.array([number(value) for value in column.tolist()])
@@ -235,7 +235,7 @@ def _width(channel: Any) -> int:
     return channel.num_values if isinstance(channel, UnaryEncoding) else 1
 
 
-def _subsets(num_rows: int, width: int, size: int, source: Source) -> NDArray[np.bool_]:
+def _subsets(num_rows: int, width: int, size: int, source: RandomSource) -> NDArray[np.bool_]:
     """Return which columns each row tells: ``size`` of them, all subsets equally likely."""
     order = np.tile(np.arange(width), (num_rows, 1))
     each = np.arange(num_rows)

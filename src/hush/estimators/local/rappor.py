@@ -19,7 +19,7 @@ from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count, check_fraction, check_probability
 from hush.estimators.base.estimator import Floats, PrivateEstimator, check_budget_and_source
 from hush.guarantee import Relation, Unit
-from hush.randomness import Source, bernoulli, source_or_default, uniform_below
+from hush.randomness import RandomSource, bernoulli, source_or_default, uniform_below
 from hush.statistics import Estimate
 
 _FIRST = "each person tells what their first row says, for as long as this is not fitted again"
@@ -94,7 +94,7 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         num_hashes: int = 2,
         num_cohorts: int = 8,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.permanent_noise = permanent_noise
         self.zero_rate = zero_rate
@@ -159,7 +159,7 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         self._table(X, reset=True)
         self._memory: dict[str, tuple[int, NDArray[np.bool_]]] = {}
         self._fitted = self._numbers()
-        self.guarantee_, self.event_ = self._claimed(events.ApproximateDP(self.epsilon), (_FIRST,))
+        self.guarantee_, self.event_ = self._claimed(events.ApproximateDPEvent(self.epsilon), (_FIRST,))
         return self
 
     def transform(self, X: Any) -> Floats:
@@ -169,7 +169,7 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         if self._numbers() != self._fitted:
             raise InvalidArgument("parameters", "changed", "those of fit", "Fit again: that costs again")
         if not self._memory:
-            self._start(events.ApproximateDP(self.epsilon), _FIRST)
+            self._start(events.ApproximateDPEvent(self.epsilon), _FIRST)
         source = source_or_default(self.source)
         people = [_word(row[:1]) for row in rows.tolist()]
         self._remember(
@@ -200,7 +200,7 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
             raise InvalidArgument("told", "other cohorts", f"cohorts 0 to {self.num_cohorts - 1} in the first column")
         value, error = self._decode(cohorts, [_word(word) for word in words])
         margin = float(ndtri(1 - (1 - float(confidence)) / (2 * len(words)))) * error
-        guarantee, event = self._claimed(events.ApproximateDP(self.epsilon), (_FIRST,))
+        guarantee, event = self._claimed(events.ApproximateDPEvent(self.epsilon), (_FIRST,))
         return Estimate(
             value=value,
             low=np.clip(value - margin, 0.0, 1.0),
@@ -233,7 +233,7 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         )[:, :-1]
         return each.mean(axis=0), each.std(axis=0) / math.sqrt(max(total - 1, 1))
 
-    def _remember(self, words: dict[str, str], source: Source) -> None:
+    def _remember(self, words: dict[str, str], source: RandomSource) -> None:
         """Draw permanent responses of people who have none."""
         new = [who for who in words if who not in self._memory]
         cohorts = uniform_below(source, int(self.num_cohorts), len(new)).tolist()

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from hush.estimators.base.estimator import Floats
-from hush.randomness import Source, floored_gaussian
+from hush.randomness import RandomSource, floored_gaussian
 
 _FINE = 2.0**50
 _KEPT = 2.0**30
@@ -27,7 +27,7 @@ def _scale(below: Floats) -> float:
     return size if not excess(size) < 0 else float(brentq(excess, 1.0, size))
 
 
-def bingham(matrix: Floats, source: Source) -> Floats:
+def bingham(matrix: Floats, source: RandomSource) -> Floats:
     """Return a unit vector u of density ~ e^(u' matrix u), by rejection.
 
     Proposals are angular central Gaussian: directions of N(0, (I + 2 A / b)^-1), where A is the largest eigenvalue less

@@ -15,7 +15,7 @@ from hush.estimators.base.bounds import check_public_norm
 from hush.estimators.base.estimator import Floats, PrivateEstimator, planned
 from hush.estimators.moments.pca import check_center, located, public_center
 from hush.estimators.moments.second_moments import AnalyzeGauss, CovarianceMethod
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 
 class PrivateCovariance(PrivateEstimator, EmpiricalCovariance):  # type: ignore[misc]
@@ -74,7 +74,7 @@ class PrivateCovariance(PrivateEstimator, EmpiricalCovariance):  # type: ignore[
         center: Any = None,
         method: CovarianceMethod | None = None,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta

@@ -13,7 +13,7 @@ from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
 from hush.estimators.base.bounds import check_bounds, fitted_bounds, scaled
 from hush.estimators.base.estimator import Floats, PrivateEstimator, planned
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.statistics import Block, NoisePlan, plan_noise
 
 _MOST_CELLS = 1 << 22
@@ -66,7 +66,7 @@ class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[m
         bounds: Any,
         bins: int = 16,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -85,7 +85,7 @@ class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[m
     def _plan(self, num_cells: int) -> NoisePlan:
         block = Block(columns=num_cells, l1=1, l2=1.0, whole=True)
         epsilon, delta = float(self.epsilon), float(self.delta)
-        return planned(epsilon, lambda: plan_noise((block,), max_groups=1, epsilon=epsilon, delta=delta))
+        return planned(epsilon, lambda: plan_noise((block,), groups_per_unit=1, epsilon=epsilon, delta=delta))
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Count rows in cells."""

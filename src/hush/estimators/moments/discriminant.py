@@ -17,7 +17,7 @@ from hush.estimators.base.bounds import check_public_norm
 from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator
 from hush.estimators.moments.gram import STEPS, check_noise, clipped_gram, noisy, noisy_symmetric, spectral_norm
 from hush.estimators.moments.naive_bayes import check_priors, priors_of
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 _SECOND, _FIRST, _COUNT = 0.5, 0.45, 0.05  # shares of the squared sensitivity
 _WRONG = 0.05
@@ -80,7 +80,7 @@ class PrivateLDA(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # 
         classes: Any,
         priors: Any = None,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -104,7 +104,7 @@ class PrivateLDA(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # 
         rows = self._rows(X)
         places = self._places(self._labels(rows, y, numeric=False))
         multiplier = check_noise(self.epsilon, self.delta, _COUNT)
-        source = self._start(events.Gaussian(multiplier))
+        source = self._start(events.GaussianEvent(multiplier))
         columns = np.arange(len(self.classes_))
 
         def fill(out: Floats, part: slice) -> NDArray[np.bool_]:
@@ -116,7 +116,7 @@ class PrivateLDA(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # 
         self._store(totals, multiplier, source)
         return self
 
-    def _store(self, totals: Any, multiplier: float, source: Source) -> None:
+    def _store(self, totals: Any, multiplier: float, source: RandomSource) -> None:
         size, spread = self.n_features_in_, multiplier / math.sqrt(_SECOND)
         second = noisy_symmetric(totals[:size, :size], spread, source)
         sums = noisy(totals[size:, :size], multiplier / math.sqrt(_FIRST), source)

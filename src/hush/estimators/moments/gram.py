@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hush.errors import InvalidArgument
 from hush.estimators.base.estimator import Floats, noise_multiplier
-from hush.randomness import MAX_SCALE, Source, floored_gaussian
+from hush.randomness import MAX_SCALE, RandomSource, floored_gaussian
 
 STEPS = 1 << 16
 UNIT = STEPS * STEPS
@@ -107,13 +107,13 @@ def check_noise(epsilon: float, delta: float, least_share: float) -> float:
     return multiplier
 
 
-def noisy(totals: NDArray[np.int64], stddev: float, source: Source) -> Floats:
+def noisy(totals: NDArray[np.int64], stddev: float, source: RandomSource) -> Floats:
     """Return totals, counted in UNIT, with Gaussian noise of a standard deviation in units."""
     noise = floored_gaussian(source, stddev * UNIT * _UP, totals.size).reshape(totals.shape)
     return (totals + noise) / UNIT
 
 
-def noisy_symmetric(totals: NDArray[np.int64], stddev: float, source: Source) -> Floats:
+def noisy_symmetric(totals: NDArray[np.int64], stddev: float, source: RandomSource) -> Floats:
     """Return a symmetric matrix with noise: ``stddev`` on the diagonal, 1 / sqrt(2) of it beside it."""
     size = len(totals)
     above = np.triu_indices(size, 1)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from hush.estimators.base.estimator import Floats
 from hush.estimators.moments.gram import block_rows
-from hush.randomness import Source
-from hush.statistics import Block, Laplace, NoisePlan, bounds_threshold, plan_noise
+from hush.randomness import RandomSource
+from hush.statistics import Block, LaplaceNoise, NoisePlan, bounds_threshold, plan_noise
 
 _LOWEST, _EACH = -20, 62  # bins of each sign end at 2^-20, 2^-19, .., 2^41; they are public
 _EDGES = np.concatenate([-(2.0 ** np.arange(_LOWEST, _LOWEST + _EACH))[::-1], [0.0], 2.0 ** np.arange(_LOWEST, 42)])
@@ -21,10 +21,10 @@ _MANTISSA, _BIAS = 52, 1023  # of a double
 def bins_plan(epsilon: float) -> NoisePlan:
     """Return the noise for the bins of one column: each row is in one of them."""
     block = Block(columns=2 * _EACH, l1=1, l2=1.0, whole=True)
-    return plan_noise((block,), max_groups=1, epsilon=epsilon, noise=Laplace())
+    return plan_noise((block,), groups_per_unit=1, epsilon=epsilon, noise=LaplaceNoise())
 
 
-def learned_bounds(rows: Floats, plan: NoisePlan, source: Source) -> tuple[Floats, Floats]:
+def learned_bounds(rows: Floats, plan: NoisePlan, source: RandomSource) -> tuple[Floats, Floats]:
     """Return the ends of the first and the last bin of each column that stand out; -1 and 1 where none does.
 
     Guarantee:

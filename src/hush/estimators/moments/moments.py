@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from hush.estimators.base.estimator import Floats
 from hush.estimators.moments.gram import STEPS, UNIT, block_rows, check_rows
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.statistics import Block, NoisePlan, plan_noise
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class ClassMoments:
     """Noisy moments of each class; features in units of their bounds.
 
     Attributes:
@@ -50,7 +50,7 @@ def moments_blocks(num_features: int, *, squares: bool = True) -> tuple[Block, .
 
 def moments_plan(num_features: int, epsilon: float, delta: float) -> NoisePlan:
     """Return the noise for a class's count, sums and squares."""
-    return plan_noise(moments_blocks(num_features), max_groups=1, epsilon=epsilon, delta=delta)
+    return plan_noise(moments_blocks(num_features), groups_per_unit=1, epsilon=epsilon, delta=delta)
 
 
 class Steps:
@@ -118,7 +118,7 @@ def _complete(members: Floats, some: Floats) -> tuple[Floats, Floats]:
     return members * ~missing, np.where(missing[:, None], 0.0, some)
 
 
-def noisy_moments(totals: NDArray[np.int64], plan: NoisePlan, source: Source) -> Moments:
+def noisy_moments(totals: NDArray[np.int64], plan: NoisePlan, source: RandomSource) -> ClassMoments:
     """Release totals and return what they say of counts, means and variances."""
     noisy = plan.release(totals, source) / STEPS
     scales = plan.scales / STEPS
@@ -130,4 +130,4 @@ def noisy_moments(totals: NDArray[np.int64], plan: NoisePlan, source: Source) ->
     seconds = np.clip(noisy[:, 1 + d :] / over + 0.5, 0.0, 1.0)
     # A variance below its own noise cannot be told from 0.
     floor = np.minimum(scales[-1] / over, 1 / 3)
-    return Moments(counts, means, np.maximum(seconds - means**2, np.maximum(floor, 1e-9)))
+    return ClassMoments(counts, means, np.maximum(seconds - means**2, np.maximum(floor, 1e-9)))

@@ -14,7 +14,7 @@ from hush.errors import InvalidArgument
 from hush.estimators.base.bounds import check_bounds, fitted_bounds
 from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator, planned
 from hush.estimators.moments.moments import Steps, class_totals, moments_plan, noisy_moments
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.statistics import NoisePlan
 
 
@@ -71,7 +71,7 @@ class PrivateGaussianNB(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
         classes: Any,
         priors: Any = None,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta

@@ -15,7 +15,7 @@ from hush.estimators.base.bounds import check_public_norm
 from hush.estimators.base.estimator import Floats, PrivateEstimator, check_width, planned
 from hush.estimators.moments.gram import UNIT
 from hush.estimators.moments.second_moments import AnalyzeGauss, Components, SecondMomentsMethod
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
@@ -80,7 +80,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         method: SecondMomentsMethod | None = None,
         whiten: bool = False,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon

@@ -9,14 +9,14 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hush.accounting import Composed, Event, events
+from hush.accounting import ComposedEvent, Event, events
 from hush.accounting.budget import Budget
 from hush.estimators.base.bounds import LearnBounds, check_bounds, fitted_bounds
 from hush.estimators.base.estimator import Floats, PrivateEstimator, check_width, planned
 from hush.estimators.moments.log_bins import bins_plan, learned_bounds
 from hush.estimators.moments.moments import Steps, class_totals, moments_plan, noisy_moments
 from hush.numerics import silent
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.statistics import NoisePlan
 
 
@@ -84,7 +84,7 @@ class PrivateStandardScaler(_Scaler):
         delta: float = 0.0,
         bounds: Any,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -180,7 +180,7 @@ class PrivateMinMaxScaler(_Scaler):
     delta = 0.0
 
     def __init__(
-        self, *, epsilon: float, bounds: Any, budget: Budget | None = None, source: Source | None = None
+        self, *, epsilon: float, bounds: Any, budget: Budget | None = None, source: RandomSource | None = None
     ) -> None:
         self.epsilon = epsilon
         self.bounds = bounds
@@ -231,6 +231,6 @@ def _learning(epsilon: float, num_features: int) -> NoisePlan:
 
 def _event(learning: NoisePlan | None, num_features: int, *more: NoisePlan) -> Event:
     """Return what learning bounds costs, once for each feature, and what comes after it."""
-    each = () if learning is None else (events.ApproximateDP(learning.epsilon),) * num_features
+    each = () if learning is None else (events.ApproximateDPEvent(learning.epsilon),) * num_features
     parts: tuple[Event, ...] = (*each, *(plan.event for plan in more))
-    return parts[0] if len(parts) == 1 and not each else Composed(parts)
+    return parts[0] if len(parts) == 1 and not each else ComposedEvent(parts)

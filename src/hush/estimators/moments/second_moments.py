@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import Composed, Event, SelfComposed, events
+from hush.accounting import ComposedEvent, Event, SelfComposedEvent, events
 from hush.estimators.base.estimator import Floats, noise_multiplier
 from hush.estimators.moments.bingham import bingham
 from hush.estimators.moments.gram import STEPS, UNIT, check_noise, clipped_gram, noisy, noisy_symmetric
 from hush.estimators.moments.wishart import wishart_noise
-from hush.randomness import Source, floored_laplace
+from hush.randomness import RandomSource, floored_laplace
 
 _SECOND, _FIRST, _COUNT = 0.8, 0.15, 0.05  # shares of the squared sensitivity
 _DIRECTIONS = 0.9  # share of epsilon; the rest is for variances and the count
@@ -78,7 +78,7 @@ class SecondMomentsMethod(ABC):
         wanted: int,
         epsilon: float,
         delta: float,
-        source: Source,
+        source: RandomSource,
     ) -> Components:
         """Release directions."""
 
@@ -88,7 +88,7 @@ class CovarianceMethod(SecondMomentsMethod):
 
     @abstractmethod
     def moments(
-        self, rows: Floats, norm: float, center: Floats | None, epsilon: float, delta: float, source: Source
+        self, rows: Floats, norm: float, center: Floats | None, epsilon: float, delta: float, source: RandomSource
     ) -> SecondMoments:
         """Release the matrix."""
 
@@ -100,7 +100,7 @@ class CovarianceMethod(SecondMomentsMethod):
         wanted: int,
         epsilon: float,
         delta: float,
-        source: Source,
+        source: RandomSource,
     ) -> Components:
         """Release directions."""
         found = self.moments(rows, norm, center, epsilon, delta, source)
@@ -134,10 +134,10 @@ class AnalyzeGauss(CovarianceMethod):
 
     def event(self, num_features: int, wanted: int, epsilon: float, delta: float) -> Event:
         """Return what a release costs."""
-        return events.Gaussian(check_noise(epsilon, delta, _COUNT))
+        return events.GaussianEvent(check_noise(epsilon, delta, _COUNT))
 
     def moments(
-        self, rows: Floats, norm: float, center: Floats | None, epsilon: float, delta: float, source: Source
+        self, rows: Floats, norm: float, center: Floats | None, epsilon: float, delta: float, source: RandomSource
     ) -> SecondMoments:
         """Release the matrix, the mean and the count."""
         totals = _totals(rows, norm, center, 1.0, STEPS)
@@ -177,10 +177,10 @@ class Wishart(CovarianceMethod):
     def event(self, num_features: int, wanted: int, epsilon: float, delta: float) -> Event:
         """Return what a release costs; refuse more features than rounding errors allow."""
         wishart_noise(num_features + 1, epsilon, delta)
-        return events.ApproximateDP(epsilon, delta)
+        return events.ApproximateDPEvent(epsilon, delta)
 
     def moments(
-        self, rows: Floats, norm: float, center: Floats | None, epsilon: float, delta: float, source: Source
+        self, rows: Floats, norm: float, center: Floats | None, epsilon: float, delta: float, source: RandomSource
     ) -> SecondMoments:
         """Release the matrix, the mean and the count."""
         share = _COUNT if center is not None else _COUNT + _FIRST
@@ -229,9 +229,9 @@ class ExponentialPCA(SecondMomentsMethod):
 
     def event(self, num_features: int, wanted: int, epsilon: float, delta: float) -> Event:
         """Return what a release costs."""
-        one = events.ExponentialMechanism(epsilon * _DIRECTIONS / wanted * _BELOW)
-        scale = events.Laplace(2 / (epsilon * (1 - _DIRECTIONS) * _BELOW))
-        return Composed((SelfComposed(one, wanted), scale, scale))
+        one = events.ExponentialMechanismEvent(epsilon * _DIRECTIONS / wanted * _BELOW)
+        scale = events.LaplaceEvent(2 / (epsilon * (1 - _DIRECTIONS) * _BELOW))
+        return ComposedEvent((SelfComposedEvent(one, wanted), scale, scale))
 
     def components(
         self,
@@ -241,7 +241,7 @@ class ExponentialPCA(SecondMomentsMethod):
         wanted: int,
         epsilon: float,
         delta: float,
-        source: Source,
+        source: RandomSource,
     ) -> Components:
         """Release directions."""
         totals = _totals(rows, norm, center, 1.0, STEPS)

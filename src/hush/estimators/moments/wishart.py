@@ -36,7 +36,7 @@ from scipy.special import chdtr, chdtrc
 from hush.errors import InvalidArgument
 from hush.estimators.base.estimator import Floats, noise_multiplier
 from hush.estimators.moments.gram import UNIT
-from hush.randomness import Source, floored_gaussian
+from hush.randomness import RandomSource, floored_gaussian
 
 _CLOSE = 1.25  # noise may be so many times the Gaussian's: more degrees of freedom cost time and precision
 _MOST = 1 << 20
@@ -97,7 +97,7 @@ class WishartNoise:
         entries = self.size * (self.size + 1) / 2
         return entries * 4 * error * UNIT / 2.0**self._shift + self.size * math.exp(-0.153 * self.degrees)
 
-    def release(self, totals: NDArray[np.int64], source: Source) -> Floats:
+    def release(self, totals: NDArray[np.int64], source: RandomSource) -> Floats:
         """Return totals, counted in UNIT, with centred noise, in units."""
         leading = np.zeros((self.size, self.size), dtype=np.int64)
         rest = np.zeros((self.size, self.size))

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.errors import InvalidArgument
-from hush.randomness import Source, geometric, uniform_below
+from hush.randomness import RandomSource, geometric, uniform_below
 
 _LARGEST = 2.0**34
 
 
-def cube_noise(source: Source, scale: float, dimension: int, size: int) -> NDArray[np.int64]:
+def cube_noise(source: RandomSource, scale: float, dimension: int, size: int) -> NDArray[np.int64]:
     """Return ``size`` independent vectors of so many dimensions."""
     if not 0 < scale <= _LARGEST:
         raise InvalidArgument("epsilon", "too small", "less noise than 2^18 times a row", "Take a larger epsilon")
@@ -34,7 +34,7 @@ def cube_noise(source: Source, scale: float, dimension: int, size: int) -> NDArr
     return noise
 
 
-def _half_side(source: Source, scale: float, dimension: int) -> int:
+def _half_side(source: RandomSource, scale: float, dimension: int) -> int:
     while True:
         half = int(geometric(source, scale, dimension + 1).sum())
         bounds = np.uint64(2 * half) + 2 * np.arange(1, dimension + 1, dtype=np.uint64)
@@ -42,7 +42,7 @@ def _half_side(source: Source, scale: float, dimension: int) -> int:
             return half
 
 
-def _uniform(source: Source, bounds: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _uniform(source: RandomSource, bounds: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return an integer below each bound, uniform: as `uniform_below`, which has one bound for all."""
     surplus = (np.uint64(0) - bounds) % bounds  # 2^64 modulo the bound: words below it would favour small remainders
     words = source.words(len(bounds))

@@ -18,7 +18,7 @@ from hush.estimators.base.estimator import Floats, PrivateEstimator
 from hush.estimators.base.two_parts import TwoParts
 from hush.estimators.moments.gram import STEPS
 from hush.estimators.moments.moments import Steps
-from hush.estimators.partitions.kmeans_rounds import Plan, lloyd
+from hush.estimators.partitions.kmeans_rounds import KMeansPlan, lloyd
 from hush.estimators.partitions.kmeans_start import (
     Overview,
     directions,
@@ -28,7 +28,7 @@ from hush.estimators.partitions.kmeans_start import (
     overview_totals,
 )
 from hush.numerics import down
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 _LEAST = 1e-4  # epsilon for each iteration
 _LOOKING = 0.1  # the part of epsilon for the overview
@@ -102,7 +102,7 @@ class PrivateKMeans(
         bounds: Any,
         n_iter: int | None = None,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -137,7 +137,7 @@ class PrivateKMeans(
         self._n_features_out = len(centres)
         return self
 
-    def _centres(self, rows: Floats, steps: Steps, costs: TwoParts, source: Source) -> Floats:
+    def _centres(self, rows: Floats, steps: Steps, costs: TwoParts, source: RandomSource) -> Floats:
         signs, clusters = directions(rows.shape[1], source), int(self.n_clusters)
         seen = overview(overview_totals(rows, signs, steps), signs, costs.first, source)
         mapping = costs.left * _MAPPING
@@ -154,9 +154,9 @@ class PrivateKMeans(
             start, signs = _scattered(clusters, seen, source), signs[:0]
         return lloyd(rows, start, seen, signs, steps, plan, source)
 
-    def _plan(self, seen: Overview, epsilon: float, delta: float) -> Plan:
+    def _plan(self, seen: Overview, epsilon: float, delta: float) -> KMeansPlan:
         """Return how many iterations there are, and their noise: given the overview, of public numbers alone."""
-        return Plan.chosen(
+        return KMeansPlan.chosen(
             seen,
             len(seen.mean),
             int(self.n_clusters),
@@ -194,12 +194,12 @@ class PrivateKMeans(
         return rows
 
 
-def uniform(source: Source, size: int) -> Floats:
+def uniform(source: RandomSource, size: int) -> Floats:
     """Return numbers between 0 and 1, for choices that no privacy depends on."""
     return (source.words(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _scattered(count: int, seen: Overview, source: Source) -> Floats:
+def _scattered(count: int, seen: Overview, source: RandomSource) -> Floats:
     """Return points around the mean, in steps, far from each other: each the farthest of some random ones."""
     dimension = len(seen.mean)
     chosen = np.empty((count, dimension))

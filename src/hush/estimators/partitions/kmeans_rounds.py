@@ -14,8 +14,8 @@ from hush.estimators.moments.moments import Steps
 from hush.estimators.partitions.cube_noise import cube_deviation, cube_noise
 from hush.estimators.partitions.kmeans_start import Overview, complete, projected, shrunk
 from hush.numerics import down
-from hush.randomness import Source
-from hush.statistics import Block, Gaussian, NoisePlan, plan_noise
+from hush.randomness import RandomSource
+from hush.statistics import Block, GaussianNoise, NoisePlan, plan_noise
 
 _MOST_ROUNDS = 7
 _PRECISE = 0.015  # noise in a mean, over the spread of the rows, that still allows another iteration
@@ -24,7 +24,7 @@ _WEAK = 0.25  # a mean of which less than this is kept starts again
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class KMeansPlan:
     """How many iterations, of how many clusters, with which noise.
 
     Attributes:
@@ -44,20 +44,22 @@ class Plan:
     @staticmethod
     def chosen(
         seen: Overview, dimension: int, clusters: int, *, epsilon: float, delta: float, rounds: int | None
-    ) -> Plan:
+    ) -> KMeansPlan:
         """Return as many rounds, 7 at most, as leave a mean's noise small beside the spread; or what is given."""
 
-        def plan(number: int, groups: int) -> Plan:
+        def plan(number: int, groups: int) -> KMeansPlan:
             gaussian, deviation = None, cube_deviation(number / epsilon, dimension + 1)
             if delta > 0:
                 width = dimension + 1
                 block = Block(columns=width, l1=width * STEPS, l2=math.sqrt(width) * STEPS)
-                found = plan_noise((block,), max_groups=number, epsilon=epsilon, delta=delta, noise=Gaussian())
+                found = plan_noise(
+                    (block,), groups_per_unit=number, epsilon=epsilon, delta=delta, noise=GaussianNoise()
+                )
                 if found.block_scales[0] / STEPS < deviation:
                     gaussian, deviation = found, found.block_scales[0] / STEPS
-            return Plan(number, groups, deviation, epsilon, gaussian)
+            return KMeansPlan(number, groups, deviation, epsilon, gaussian)
 
-        def error(one: Plan) -> float:
+        def error(one: KMeansPlan) -> float:
             return dimension * (one.deviation * clusters / seen.count) ** 2
 
         if clusters == 1:  # the mean of all rows stays what it is
@@ -69,7 +71,7 @@ class Plan:
         fine = [each for each in range(2, _MOST_ROUNDS + 1) if error(plan(each, clusters)) <= _PRECISE * seen.spread]
         return plan(max(fine, default=1), clusters)
 
-    def release(self, totals: NDArray[np.int64], source: Source) -> Floats:
+    def release(self, totals: NDArray[np.int64], source: RandomSource) -> Floats:
         """Return counts and sums of one round with noise, in units."""
         if self.gaussian is not None:
             return self.gaussian.release(totals, source) / STEPS
@@ -78,7 +80,7 @@ class Plan:
 
 
 def lloyd(
-    rows: Floats, start: Floats, seen: Overview, signs: Floats, steps: Steps, plan: Plan, source: Source
+    rows: Floats, start: Floats, seen: Overview, signs: Floats, steps: Steps, plan: KMeansPlan, source: RandomSource
 ) -> Floats:
     """Return centres after all rounds; in the first, nearness is along directions, if there are any."""
     clusters = len(start)
@@ -113,7 +115,7 @@ def cluster_totals(rows: Floats, whole: Floats, steps: Steps, signs: Floats) -> 
     return totals
 
 
-def _overall(noisy: Floats, seen: Overview, plan: Plan) -> Floats:
+def _overall(noisy: Floats, seen: Overview, plan: KMeansPlan) -> Floats:
     """Return the mean of all rows: that of the overview and that of a round, weighted by their errors."""
     dimension = noisy.shape[1] - 1
     deviation = plan.deviation * math.sqrt(len(noisy))
@@ -125,7 +127,7 @@ def _overall(noisy: Floats, seen: Overview, plan: Plan) -> Floats:
     return shrunk(mean, np.zeros(dimension), share * seen.error)
 
 
-def _means(noisy: Floats, overall: Floats, plan: Plan) -> tuple[Floats, Floats]:
+def _means(noisy: Floats, overall: Floats, plan: KMeansPlan) -> tuple[Floats, Floats]:
     """Return noisy means, drawn to that of all rows by how much noise each has; and which part of them is kept."""
     over = np.maximum(noisy[:, 0], max(plan.deviation, 1.0))
     errors = overall.size * (plan.deviation / over) ** 2
@@ -134,7 +136,7 @@ def _means(noisy: Floats, overall: Floats, plan: Plan) -> tuple[Floats, Floats]:
     return overall + kept[:, None] * off, kept
 
 
-def _again(centres: Floats, kept: Floats, counts: Floats, seen: Overview, source: Source) -> Floats:
+def _again(centres: Floats, kept: Floats, counts: Floats, seen: Overview, source: RandomSource) -> Floats:
     """Let clusters that are little more than noise start again beside the largest one."""
     weak = kept < _WEAK
     words = source.words(centres.size).reshape(centres.shape) >> np.uint64(11)

@@ -17,7 +17,7 @@ from hush.estimators.base.estimator import Floats
 from hush.estimators.moments.gram import STEPS
 from hush.estimators.moments.moments import Steps
 from hush.estimators.partitions.cube_noise import cube_deviation, cube_noise
-from hush.randomness import Source, discrete_laplace
+from hush.randomness import RandomSource, discrete_laplace
 
 _DIRECTIONS = 3
 _MOST_CELLS = 4096
@@ -25,7 +25,7 @@ _WIDTH = 3.0  # standard deviations around the mean that the map shows
 _SCALE = 1 + 1e-9  # what rounding could take from noise
 
 
-def directions(dimension: int, source: Source) -> Floats:
+def directions(dimension: int, source: RandomSource) -> Floats:
     """Return [feature, direction]: single features, or random signs of all, over their number."""
     if dimension <= _DIRECTIONS:
         return np.eye(dimension)
@@ -79,7 +79,7 @@ def complete(some: Floats) -> Floats:
     return some[~np.isnan(some).any(axis=1)] if np.isnan(some.sum()) else some
 
 
-def overview(totals: NDArray[np.int64], signs: Floats, epsilon: float, source: Source) -> Overview:
+def overview(totals: NDArray[np.int64], signs: Floats, epsilon: float, source: RandomSource) -> Overview:
     """Release totals, at a cost of epsilon, and return what they say."""
     size, d = totals.shape[1], len(signs)
     scale = STEPS / epsilon * _SCALE
@@ -121,7 +121,7 @@ def mapped_centres(
     side: int,
     clusters: int,
     epsilon: float,
-    source: Source,
+    source: RandomSource,
 ) -> Floats | None:
     """Return centres along directions, in steps, from a noisy map that costs epsilon; None if it shows no clusters."""
     middle, width = seen.along[0], _WIDTH * seen.along[1]
@@ -140,7 +140,9 @@ def mapped_centres(
     return _weighted_centres(points, np.maximum(noisy - scale, 0.0), clusters, len(signs) <= _DIRECTIONS, source)
 
 
-def _weighted_centres(points: Floats, weights: Floats, clusters: int, always: bool, source: Source) -> Floats | None:
+def _weighted_centres(
+    points: Floats, weights: Floats, clusters: int, always: bool, source: RandomSource
+) -> Floats | None:
     """Return centres of weighted points, if clusters are much smaller than those of points without any would be."""
     some = weights > 0
     if np.count_nonzero(some) < clusters:

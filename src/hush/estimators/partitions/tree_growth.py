@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from hush.estimators.base.estimator import Floats, noise_multiplier
 from hush.estimators.partitions.kmeans import uniform
-from hush.randomness import Source
-from hush.statistics import Block, Laplace, NoisePlan, plan_noise
+from hush.randomness import RandomSource
+from hush.statistics import Block, LaplaceNoise, NoisePlan, plan_noise
 
 BINS = 16
 _POOLED_BINS = 4
@@ -79,7 +79,7 @@ class Shape:
         columns, length = (_POOLED_BINS, features) if self.pooled else (features * BINS, math.sqrt(features))
         bins = Block(columns=columns, l1=features, l2=length, share=self.marginals or 1.0, whole=True)
         blocks = (leaves, bins) if self.marginals else (leaves,)
-        return plan_noise(blocks, max_groups=1, epsilon=epsilon, delta=delta)
+        return plan_noise(blocks, groups_per_unit=1, epsilon=epsilon, delta=delta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Forest:
         return found - (self.num_leaves - 1)
 
 
-def grown(trees: int, depth: int, edges: Floats, source: Source) -> Forest:
+def grown(trees: int, depth: int, edges: Floats, source: RandomSource) -> Forest:
     """Grow trees: thresholds halve a feature's noisy mass within the cell, give or take a random part of it."""
     dimension, nodes = len(edges), (1 << depth) - 1
     features = np.minimum((uniform(source, trees * nodes) * dimension).astype(np.int64), dimension - 1)
@@ -156,7 +156,7 @@ def quantiles(noisy: NDArray[np.int64], plan: NoisePlan, features: int) -> Float
     """Return cumulative shares of each feature's bins; bins no higher than noise have a small share each."""
     counts = noisy.astype(np.float64)
     extreme = math.log(counts.size)  # of so many noise variables
-    highest = plan.block_scales[1] * (extreme if isinstance(plan.noise, Laplace) else math.sqrt(2 * extreme))
+    highest = plan.block_scales[1] * (extreme if isinstance(plan.noise, LaplaceNoise) else math.sqrt(2 * extreme))
     counts = np.where(counts > highest, counts, 0.0)
     if len(counts) == _POOLED_BINS:
         if counts[[0, -1]].min() >= counts[1:-1].max():  # two heaps at the ends are best split between them

@@ -26,7 +26,7 @@ from hush.estimators.base.two_parts import TwoParts
 from hush.estimators.partitions.tree_growth import BINS, Shape, grown, histograms, leaf_counts, part, quantiles
 from hush.mechanisms import DiscreteLaplace
 from hush.numerics import silent
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 _COUNTING = 0.05  # the part of epsilon for the number of rows
 _DEEPEST = 16
@@ -93,7 +93,7 @@ class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, Pri
         classes: Any,
         max_depth: int | None = None,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.n_estimators = n_estimators
         self.epsilon = epsilon
@@ -140,7 +140,7 @@ class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, Pri
             depth=None if self.max_depth is None else int(self.max_depth),
         )
 
-    def _grow(self, units: Floats, places: Any, shape: Shape, costs: TwoParts, source: Source) -> None:
+    def _grow(self, units: Floats, places: Any, shape: Shape, costs: TwoParts, source: RandomSource) -> None:
         classes, features = len(self.classes_), self.n_features_in_
         plan = shape.plan(features, classes, epsilon=costs.left, delta=costs.delta)
         edges = np.tile(np.linspace(0.0, 1.0, BINS + 1), (features, 1))
@@ -239,7 +239,7 @@ class PrivateDecisionTreeClassifier(PrivateRandomForestClassifier):
         classes: Any,
         max_depth: int | None = None,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta

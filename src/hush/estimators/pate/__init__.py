@@ -5,19 +5,17 @@
 - `CostReport`: what the answers cost on the data at hand, sanitised; `DataDependentCost` is its result.
 """
 
-from hush.estimators.pate.aggregators import Aggregator as Aggregator
-from hush.estimators.pate.aggregators import Answers as Answers
 from hush.estimators.pate.aggregators import ConfidentGNMax as ConfidentGNMax
 from hush.estimators.pate.aggregators import GNMax as GNMax
 from hush.estimators.pate.aggregators import LNMax as LNMax
+from hush.estimators.pate.aggregators import VoteAggregator as VoteAggregator
+from hush.estimators.pate.aggregators import VoteAnswers as VoteAnswers
 from hush.estimators.pate.classifier import PATEClassifier as PATEClassifier
 from hush.estimators.pate.interactive import InteractiveGNMax as InteractiveGNMax
 from hush.estimators.pate.report import CostReport as CostReport
 from hush.estimators.pate.report import DataDependentCost as DataDependentCost
 
 __all__ = [
-    "Aggregator",
-    "Answers",
     "ConfidentGNMax",
     "CostReport",
     "DataDependentCost",
@@ -25,4 +23,6 @@ __all__ = [
     "InteractiveGNMax",
     "LNMax",
     "PATEClassifier",
+    "VoteAggregator",
+    "VoteAnswers",
 ]

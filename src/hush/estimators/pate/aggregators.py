@@ -17,17 +17,25 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import Composed, Event, Gaussian, Laplace, SelfComposed, calibrate_count, calibrate_noise
+from hush.accounting import (
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    SelfComposedEvent,
+    calibrate_count,
+    calibrate_noise,
+)
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.estimators.pate.noise import MOST_TEACHERS, Counts, Labels, check_noise, checked, noisy_argmax, reaches
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 NO_ANSWER = -1
 """The label of a query without a consensus, or one that was not asked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class VotePlan:
     """What will be run at most, fixed before any vote is looked at: an event, and how far queries may go."""
 
     event: Event
@@ -35,7 +43,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class VoteAnswers:
     """What leaves the aggregator: the classes by number (-1 for none), how many queries were asked, what they spent.
 
     Attributes:
@@ -55,26 +63,26 @@ class Answers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aggregator(ABC):
+class VoteAggregator(ABC):
     """Turns counts of votes into classes. Configured with public numbers only."""
 
     adaptive: ClassVar[bool] = True
     """Whether what is asked, and so what is paid for, depends on earlier outcomes."""
 
     @abstractmethod
-    def plan(self, num_queries: int, *, epsilon: float, delta: float) -> Plan:
+    def plan(self, num_queries: int, *, epsilon: float, delta: float) -> VotePlan:
         """Return the event of as many of the queries as (epsilon, delta) allow."""
 
     @abstractmethod
     def answer(
         self,
         counts: Counts,
-        source: Source,
+        source: RandomSource,
         *,
         limit: Fraction,
         predictions: NDArray[np.float64] | None = None,
         num_teachers: int | None = None,
-    ) -> Answers:
+    ) -> VoteAnswers:
         """Answer queries in their order, each one's counts in a row, until the next might exceed the limit."""
 
     @property
@@ -84,7 +92,7 @@ class Aggregator(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LNMax(Aggregator):
+class LNMax(VoteAggregator):
     """The most common vote after Laplace noise of scale ``scale`` on every count.
 
     Choose it for comparison with older work, or for a pure epsilon: many queries cost more than with `GNMax`.
@@ -114,37 +122,37 @@ class LNMax(Aggregator):
         """Check the scale."""
         check_noise("scale", self.scale)
 
-    def plan(self, num_queries: int, *, epsilon: float, delta: float) -> Plan:
+    def plan(self, num_queries: int, *, epsilon: float, delta: float) -> VotePlan:
         """Return as many answers as (epsilon, delta) allow."""
         check_count("num_queries", num_queries)
 
         def template(count: int) -> Event:
-            return SelfComposed(Laplace(self.scale), 2 * count)
+            return SelfComposedEvent(LaplaceEvent(self.scale), 2 * count)
 
         most = calibrate_count(epsilon=epsilon, delta=delta, template=template, maximum=num_queries)
         if not most >= 1:
             raise _too_little(epsilon)
-        return Plan(template(most), Fraction(most))
+        return VotePlan(template(most), Fraction(most))
 
     def answer(
         self,
         counts: Counts,
-        source: Source,
+        source: RandomSource,
         *,
         limit: Fraction,
         predictions: NDArray[np.float64] | None = None,
         num_teachers: int | None = None,
-    ) -> Answers:
+    ) -> VoteAnswers:
         """Answer each query by the noisy maximum; each costs 1 of the limit."""
         votes = checked(counts)
         asked = min(len(votes), int(limit))
         labels = np.full(len(votes), NO_ANSWER, dtype=np.int64)
         labels[:asked] = noisy_argmax(votes[:asked], self.scale, source, gaussian=False)
-        return Answers(labels, np.arange(len(votes)) < asked, asked, Fraction(asked))
+        return VoteAnswers(labels, np.arange(len(votes)) < asked, asked, Fraction(asked))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Filtered(Aggregator):
+class _Filtered(VoteAggregator):
     """Aggregators with Gaussian noise alone: their costs are squares of mu, and these add up, whatever is chosen."""
 
     sigma: float
@@ -165,29 +173,29 @@ class _Filtered(Aggregator):
 
     def query_event(self) -> Event:
         """Return the event of one query, at most."""
-        return Gaussian(self.sigma / math.sqrt(2) * (1 - 1e-15))
+        return GaussianEvent(self.sigma / math.sqrt(2) * (1 - 1e-15))
 
-    def plan(self, num_queries: int, *, epsilon: float, delta: float) -> Plan:
+    def plan(self, num_queries: int, *, epsilon: float, delta: float) -> VotePlan:
         """Return all queries if (epsilon, delta) allow them, else a filter that stops them on the way."""
         check_count("num_queries", num_queries)
         multiplier = _least_noise(float(epsilon), float(delta))
         allowed = Fraction(1) / Fraction(multiplier) ** 2
         each = self.check_cost + self.answer_cost
         if num_queries * each <= allowed:
-            return Plan(SelfComposed(self.query_event(), num_queries), num_queries * each)
+            return VotePlan(SelfComposedEvent(self.query_event(), num_queries), num_queries * each)
         if not each <= allowed:
             raise _too_little(epsilon)
-        return Plan(Gaussian(multiplier), allowed)
+        return VotePlan(GaussianEvent(multiplier), allowed)
 
     def answer(
         self,
         counts: Counts,
-        source: Source,
+        source: RandomSource,
         *,
         limit: Fraction,
         predictions: NDArray[np.float64] | None = None,
         num_teachers: int | None = None,
-    ) -> Answers:
+    ) -> VoteAnswers:
         """Check each query and take its noisy maximum, until the next might exceed the limit of squared mu."""
         votes = checked(counts)
         expected = self._expected(predictions, num_teachers)
@@ -196,7 +204,7 @@ class _Filtered(Aggregator):
         consulted = passed & (np.arange(len(votes)) < asked)
         labels = np.full(len(votes), NO_ANSWER, dtype=np.int64)
         labels[consulted] = noisy_argmax(votes[consulted], self.sigma, source, gaussian=True)
-        return Answers(self._completed(labels, consulted, asked, predictions), consulted, asked, spent, expected)
+        return VoteAnswers(self._completed(labels, consulted, asked, predictions), consulted, asked, spent, expected)
 
     def _asked(self, passed: NDArray[np.bool_], limit: Fraction) -> tuple[int, Fraction]:
         """Return how many queries fit, and what they cost: a query is asked only if its whole cost would fit."""
@@ -207,7 +215,7 @@ class _Filtered(Aggregator):
     def _expected(self, predictions: NDArray[np.float64] | None, num_teachers: int | None) -> Counts | None:
         return None
 
-    def _passed(self, excess: Counts, source: Source) -> NDArray[np.bool_]:
+    def _passed(self, excess: Counts, source: RandomSource) -> NDArray[np.bool_]:
         return np.ones(len(excess), dtype=np.bool_)
 
     def _completed(
@@ -289,9 +297,9 @@ class ConfidentGNMax(_Filtered):
 
     def query_event(self) -> Event:
         """Return the event of one query, at most."""
-        return Composed((Gaussian(self.sigma_threshold), super().query_event()))
+        return ComposedEvent((GaussianEvent(self.sigma_threshold), super().query_event()))
 
-    def _passed(self, excess: Counts, source: Source) -> NDArray[np.bool_]:
+    def _passed(self, excess: Counts, source: RandomSource) -> NDArray[np.bool_]:
         return reaches(excess.max(axis=1), self.threshold, self.sigma_threshold, source)
 
 

@@ -10,18 +10,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hush.accounting import Composed, Event, PldAccountant
-from hush.accounting.events import Qualified
+from hush.accounting import ComposedEvent, Event, PldAccountant
+from hush.accounting.events import QualifiedEvent
 from hush.errors import InvalidArgument, check_count, check_delta, check_instance, check_positive
 from hush.estimators.base.estimator import KeepsBudget, check_budget_and_source
-from hush.estimators.pate.aggregators import Aggregator, Answers, ConfidentGNMax, GNMax, LNMax, Plan
+from hush.estimators.pate.aggregators import ConfidentGNMax, GNMax, LNMax, VoteAggregator, VoteAnswers, VotePlan
 from hush.estimators.pate.noise import MOST_TEACHERS
 from hush.estimators.pate.report import CostReport, DataDependentCost
-from hush.estimators.pate.rows import Private, known_classes, private_rows, public_rows
+from hush.estimators.pate.rows import PrivateRows, known_classes, private_rows, public_rows
 from hush.estimators.pate.student import ask_and_teach, probabilities
 from hush.estimators.pate.teachers import count_votes, parts
 from hush.guarantee import Relation, Unit
-from hush.randomness import Source, assumptions_of, source_or_default
+from hush.randomness import RandomSource, assumptions_of, source_or_default
 
 if TYPE_CHECKING:
     from hush.accounting.budget import Budget
@@ -101,7 +101,7 @@ class PATEClassifier(KeepsBudget, ClassifierMixin, BaseEstimator):  # type: igno
         student: Any,
         *,
         num_teachers: int,
-        aggregator: Aggregator,
+        aggregator: VoteAggregator,
         epsilon: float,
         delta: float,
         classes: Any = None,
@@ -109,7 +109,7 @@ class PATEClassifier(KeepsBudget, ClassifierMixin, BaseEstimator):  # type: igno
         report: CostReport | None = None,
         budget: Budget | None = None,
         n_jobs: int | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         """Store the arguments, after a look at each."""
         self.teacher = teacher
@@ -133,7 +133,7 @@ class PATEClassifier(KeepsBudget, ClassifierMixin, BaseEstimator):  # type: igno
                 raise InvalidArgument(name, value, "an estimator, or a function that returns one")
         if not check_count("num_teachers", self.num_teachers, minimum=2) <= MOST_TEACHERS:
             raise InvalidArgument("num_teachers", self.num_teachers, f"at most {MOST_TEACHERS}")
-        check_instance("aggregator", self.aggregator, Aggregator, "Such as ConfidentGNMax(...)")
+        check_instance("aggregator", self.aggregator, VoteAggregator, "Such as ConfidentGNMax(...)")
         known_classes(self.classes)
         check_budget_and_source(self.budget, self.source)
         check_positive("epsilon", self.epsilon)
@@ -174,16 +174,16 @@ class PATEClassifier(KeepsBudget, ClassifierMixin, BaseEstimator):  # type: igno
         self.num_answered_ = int((answers.labels >= 0).sum())
         return self
 
-    def _planned(self, num_queries: int) -> Plan:
+    def _planned(self, num_queries: int) -> VotePlan:
         spare = (0.0, 0.0) if self.report is None else (self.report.epsilon, self.report.delta)
         epsilon, delta = self.epsilon - spare[0], self.delta - spare[1]
         return self.aggregator.plan(num_queries, epsilon=epsilon, delta=delta)
 
-    def _event(self, plan: Plan, source: Source, units: Any) -> tuple[Event, Unit]:
-        event = plan.event if self.report is None else Composed((plan.event, self.report.event))
+    def _event(self, plan: VotePlan, source: RandomSource, units: Any) -> tuple[Event, Unit]:
+        event = plan.event if self.report is None else ComposedEvent((plan.event, self.report.event))
         unit = Unit.example() if units is None else Unit.user()
         assumptions = (_ASSUMED, *assumptions_of(source))
-        return Qualified(event, Relation.ADD_OR_REMOVE.value, str(unit), assumptions), unit
+        return QualifiedEvent(event, Relation.ADD_OR_REMOVE.value, str(unit), assumptions), unit
 
     def _reserve(self, event: Event) -> Any:
         if self.budget is None:
@@ -193,8 +193,8 @@ class PATEClassifier(KeepsBudget, ClassifierMixin, BaseEstimator):  # type: igno
         return self.budget.reserve(Charge(event=event, purpose="PATEClassifier.fit", delta=self.delta))
 
     def _learned(
-        self, private: Private, questions: Any, num_classes: int, plan: Plan, source: Source
-    ) -> tuple[Any, Answers, DataDependentCost | None]:
+        self, private: PrivateRows, questions: Any, num_classes: int, plan: VotePlan, source: RandomSource
+    ) -> tuple[Any, VoteAnswers, DataDependentCost | None]:
         """Return the student, what was released, and what that cost by the votes. Votes themselves are not kept."""
         counts = count_votes(
             self.teacher,

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d, minimum_filter1d
 from scipy.special import log_ndtr, logsumexp
 
-from hush.accounting import Laplace, RdpAccountant, SelfComposed
+from hush.accounting import LaplaceEvent, RdpAccountant, SelfComposedEvent
 from hush.errors import Unsupported
-from hush.estimators.pate.aggregators import Aggregator, Answers, ConfidentGNMax, GNMax, LNMax
+from hush.estimators.pate.aggregators import ConfidentGNMax, GNMax, LNMax, VoteAggregator, VoteAnswers
 from hush.estimators.pate.noise import Counts
 
 Floats = NDArray[np.float64]
@@ -55,7 +55,7 @@ def gaussian_cost(log_q: Floats, sigma: float, order: float) -> Floats:
 
 def laplace_cost(log_q: Floats, scale: float, order: float) -> Floats:
     """Bound the same for Laplace noise on counts (Papernot et al. 2017, Theorem 3), or the worst case."""
-    worst = RdpAccountant().compose(SelfComposed(Laplace(scale), 2)).renyi(order)
+    worst = RdpAccountant().compose(SelfComposedEvent(LaplaceEvent(scale), 2)).renyi(order)
     loss, moment = 2 / scale, order - 1
     q = np.clip(np.asarray(log_q, dtype=np.float64), -1e8, -1e-12)
     with np.errstate(all="ignore"):
@@ -162,7 +162,7 @@ class RawCost:
 
 
 def raw_cost(
-    counts: Counts, answers: Answers, aggregator: Aggregator, *, num_teachers: int, order: float, beta: float
+    counts: Counts, answers: VoteAnswers, aggregator: VoteAggregator, *, num_teachers: int, order: float, beta: float
 ) -> RawCost:
     """Return what the answers have cost, by the votes. It is private: see `RawCost`."""
     if not isinstance(aggregator, (LNMax, GNMax, ConfidentGNMax)):

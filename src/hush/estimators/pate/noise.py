@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.errors import InvalidArgument, check_positive
-from hush.randomness import Source, floored_gaussian, floored_laplace
+from hush.randomness import RandomSource, floored_gaussian, floored_laplace
 
 Counts = NDArray[np.int64]
 Labels = NDArray[np.int64]
@@ -34,20 +34,20 @@ def check_noise(name: str, value: float) -> None:
         raise InvalidArgument(name, value, "between 0.001 and 1e+06", "It is in votes")
 
 
-def _noise(shape: tuple[int, ...], scale: float, source: Source, *, gaussian: bool) -> tuple[Counts, int]:
+def _noise(shape: tuple[int, ...], scale: float, source: RandomSource, *, gaussian: bool) -> tuple[Counts, int]:
     """Return noise in units of a grid of which 1 is a multiple, and that multiple: counts are on it exactly."""
     unit = 1 << max(_RESOLUTION + 1 - math.frexp(scale)[1], 0)
     draw = floored_gaussian if gaussian else floored_laplace
     return draw(source, scale * unit, math.prod(shape)).reshape(shape), unit
 
 
-def noisy_argmax(votes: Counts, scale: float, source: Source, *, gaussian: bool) -> Labels:
+def noisy_argmax(votes: Counts, scale: float, source: RandomSource, *, gaussian: bool) -> Labels:
     """Return the largest of each row with noise; equal ones, about one in 2^25, go to the first class."""
     noise, unit = _noise(votes.shape, scale, source, gaussian=gaussian)
     return np.asarray((votes * unit + noise).argmax(axis=1))
 
 
-def reaches(values: Counts, threshold: float, sigma: float, source: Source) -> NDArray[np.bool_]:
+def reaches(values: Counts, threshold: float, sigma: float, source: RandomSource) -> NDArray[np.bool_]:
     """Return which values reach the threshold, with Gaussian noise on each."""
     noise, unit = _noise(values.shape, sigma, source, gaussian=True)
     return np.asarray(noise >= math.ceil(Fraction(threshold) * unit) - values * unit)

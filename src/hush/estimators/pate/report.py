@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from hush.accounting import ApproximateDP, Event
+from hush.accounting import ApproximateDPEvent, Event
 from hush.accounting.accountants.rdp import to_epsilon
 from hush.errors import InvalidArgument, check_count, check_positive, check_probability
-from hush.estimators.pate.aggregators import Aggregator, Answers
+from hush.estimators.pate.aggregators import VoteAggregator, VoteAnswers
 from hush.estimators.pate.costs import RawCost, raw_cost
 from hush.mechanisms import SmoothLaplace
-from hush.randomness import Source, source_or_default
+from hush.randomness import RandomSource, source_or_default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,17 +97,17 @@ class CostReport:
     @property
     def event(self) -> Event:
         """What an accountant is told about the report."""
-        return ApproximateDP(self.epsilon, self.delta)
+        return ApproximateDPEvent(self.epsilon, self.delta)
 
     def release(
         self,
         counts: Any,
-        answers: Answers,
-        aggregator: Aggregator,
+        answers: VoteAnswers,
+        aggregator: VoteAggregator,
         *,
         num_teachers: int,
         delta: float,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> DataDependentCost:
         """Return the cost of answers to these counts at ``delta``, the report's own cost included.
 
@@ -132,7 +132,7 @@ class CostReport:
             ex_post=aggregator.adaptive,
         )
 
-    def _published(self, found: RawCost, source: Source) -> float:
+    def _published(self, found: RawCost, source: RandomSource) -> float:
         if found.worst == 0:
             return 0.0
         mechanism = self._mechanism(found.worst)

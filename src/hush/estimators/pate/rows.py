@@ -12,7 +12,7 @@ from hush.errors import InvalidArgument
 from hush.estimators.base.labels import cells_unquoted, check_classes, column, places
 
 
-class Private(NamedTuple):
+class PrivateRows(NamedTuple):
     """Rows, the numbers of their classes, and whose they are (None: each one of its own)."""
 
     rows: Any
@@ -28,7 +28,7 @@ def known_classes(classes: Any) -> NDArray[Any]:
     return np.unique(np.asarray(classes))
 
 
-def private_rows(x: Any, y: Any, units: Any, classes: NDArray[Any], estimator: Any) -> Private:
+def private_rows(x: Any, y: Any, units: Any, classes: NDArray[Any], estimator: Any) -> PrivateRows:
     """Return rows that can be used; others are dropped, each for itself."""
     rows = _table(x, estimator)
     if y is None:
@@ -40,7 +40,7 @@ def private_rows(x: Any, y: Any, units: Any, classes: NDArray[Any], estimator: A
     found = places(given, classes)
     usable = np.isfinite(rows).all(axis=1) & (found >= 0)
     whose = None if units is None else _named(column(units))[usable]
-    return Private(rows[usable], found[usable], whose)
+    return PrivateRows(rows[usable], found[usable], whose)
 
 
 def public_rows(public: Any, num_features: int, estimator: Any) -> Any:

@@ -11,25 +11,25 @@ from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
 
 from hush.errors import InvalidArgument
-from hush.estimators.pate.aggregators import Aggregator, Answers
+from hush.estimators.pate.aggregators import VoteAggregator, VoteAnswers
 from hush.estimators.pate.noise import Counts, Labels
 from hush.estimators.pate.teachers import made
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 
 def ask_and_teach(
     student: Any,
     questions: Any,
     counts: Counts,
-    aggregator: Aggregator,
-    source: Source,
+    aggregator: VoteAggregator,
+    source: RandomSource,
     *,
     limit: Fraction,
     num_teachers: int,
     semi_supervised: bool,
-) -> tuple[Any, Answers]:
+) -> tuple[Any, VoteAnswers]:
     """Return a student and what it was taught; in several rounds, if the aggregator wants the student's predictions."""
-    left, found = limit, list[Answers]()
+    left, found = limit, list[VoteAnswers]()
     fitted: Any = None
     for some in np.array_split(np.arange(len(questions)), aggregator.num_rounds):
         guesses = None if fitted is None else probabilities(fitted, questions[some], counts.shape[1])
@@ -66,7 +66,7 @@ def probabilities(student: Any, rows: Any, num_classes: int) -> NDArray[np.float
     return found
 
 
-def _joined(found: list[Answers], num_queries: int, num_classes: int) -> Answers:
+def _joined(found: list[VoteAnswers], num_queries: int, num_classes: int) -> VoteAnswers:
     """Return all rounds as one, those not reached as not asked."""
     missing = num_queries - sum(len(one.labels) for one in found)
     labels = np.concatenate([*(one.labels for one in found), np.full(missing, -1, dtype=np.int64)])
@@ -78,4 +78,4 @@ def _joined(found: list[Answers], num_queries: int, num_classes: int) -> Answers
             expected[start : start + len(one.labels)] = one.expected
         start += len(one.labels)
     spent = sum((one.spent for one in found), Fraction(0))
-    return Answers(labels, consulted, sum(one.num_asked for one in found), spent, expected)
+    return VoteAnswers(labels, consulted, sum(one.num_asked for one in found), spent, expected)

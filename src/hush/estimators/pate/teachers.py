@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
-from hush.randomness import Source, uniform_below
+from hush.randomness import RandomSource, uniform_below
 
 Votes = NDArray[np.int32]
 ABSTAINS = -1
@@ -24,7 +24,7 @@ def made(teacher: Any) -> Any:
     return clone(teacher)
 
 
-def parts(num_rows: int, units: Any, num_teachers: int, source: Source) -> list[NDArray[np.int64]]:
+def parts(num_rows: int, units: Any, num_teachers: int, source: RandomSource) -> list[NDArray[np.int64]]:
     """Return the rows of each teacher: a coin for every unit, by itself, so that others stay where they are."""
     whose = np.arange(num_rows) if units is None else np.unique(units, return_inverse=True)[1].ravel()
     coins = uniform_below(source, num_teachers, int(whose.max(initial=-1)) + 1)[whose]

@@ -13,18 +13,18 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hush.accounting import Composed, Event, PldAccountant, RdpAccountant, events
+from hush.accounting import ComposedEvent, Event, PldAccountant, RdpAccountant, events
 from hush.accounting.budget import Budget, Charge
-from hush.accounting.events import ParallelByIndex, plain_event
+from hush.accounting.events import ParallelByIndexEvent, plain_event
 from hush.errors import InvalidArgument, check_delta, check_instance, check_positive
 from hush.estimators.base.estimator import KeepsBudget, PrivateEstimator, check_budget_and_source
 from hush.estimators.linear.sums import truncated
-from hush.estimators.selection.grid_table import Table, made_table, same
-from hush.estimators.selection.splits import RELATION, UNIT, HeldOut, Masks, Split, check_paid, fit_event
+from hush.estimators.selection.grid_table import SearchTable, made_table, same
+from hush.estimators.selection.splits import RELATION, UNIT, HeldOut, Masks, RowSplit, check_paid, fit_event
 from hush.guarantee import Guarantee
 from hush.mechanisms import ExponentialMechanism, Laplace
 from hush.numerics import silent
-from hush.randomness import Source, assumptions_of, source_or_default, uniform_below
+from hush.randomness import RandomSource, assumptions_of, source_or_default, uniform_below
 
 
 def _has(name: str) -> Any:
@@ -101,9 +101,9 @@ class PrivateGridSearch(KeepsBudget, MetaEstimatorMixin, BaseEstimator):  # type
         delta: float = 0.0,
         loss_bound: float | None = None,
         repetitions: Any = None,
-        cv: Split | None = None,
+        cv: RowSplit | None = None,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid
@@ -121,7 +121,7 @@ class PrivateGridSearch(KeepsBudget, MetaEstimatorMixin, BaseEstimator):  # type
         check_positive("score_epsilon", self.score_epsilon)
         check_delta("delta", self.delta)
         if self.cv is not None:
-            check_instance("cv", self.cv, Split, "Such as HeldOut(0.2) or Folds(5)")
+            check_instance("cv", self.cv, RowSplit, "Such as HeldOut(0.2) or Folds(5)")
         if self.loss_bound is not None:
             check_positive("loss_bound", self.loss_bound)
         elif not is_classifier(self.estimator):
@@ -154,7 +154,7 @@ class PrivateGridSearch(KeepsBudget, MetaEstimatorMixin, BaseEstimator):  # type
         if split.refits:
             everyone = np.ones(table.count, dtype=bool)
             model = self._fitted(settings[place], table, everyone)
-            event = Composed((event, *self._costs(settings, table, everyone)))
+            event = ComposedEvent((event, *self._costs(settings, table, everyone)))
         self._charge(event, source)
         if hasattr(model, "guarantee_"):  # to see the best is to see what all fits led to
             model.guarantee_, model.event_ = self.guarantee_, self.event_
@@ -166,7 +166,9 @@ class PrivateGridSearch(KeepsBudget, MetaEstimatorMixin, BaseEstimator):  # type
         """Return whether the estimator reads numbers only. A pipeline's tags do not tell: its first step decides."""
         return isinstance(self.estimator, PrivateEstimator) and not get_tags(self.estimator).input_tags.string
 
-    def _every(self, settings: Any, table: Table, masks: Masks, split: Split, source: Source) -> tuple[Any, ...]:
+    def _every(
+        self, settings: Any, table: SearchTable, masks: Masks, split: RowSplit, source: RandomSource
+    ) -> tuple[Any, ...]:
         fitted = [[self._fitted(setting, table, train) for train, _ in masks] for setting in settings]
         scores = [self._total(models, table, masks) for models in fitted]
         choice = ExponentialMechanism(epsilon=float(self.score_epsilon), monotone=True)
@@ -174,11 +176,13 @@ class PrivateGridSearch(KeepsBudget, MetaEstimatorMixin, BaseEstimator):  # type
         costs = [[fit_event(model) for model in models] for models in fitted]
         return chosen, fitted[chosen][0], split.event(costs, choice._event)
 
-    def _some(self, settings: Any, table: Table, masks: Masks, split: Split, source: Source) -> tuple[Any, ...]:
+    def _some(
+        self, settings: Any, table: SearchTable, masks: Masks, split: RowSplit, source: RandomSource
+    ) -> tuple[Any, ...]:
         comparison = Laplace(epsilon=float(self.score_epsilon), sensitivity=1.0)
         costs = [[fit_event(self._fitted(one, table.nobody(), train)) for train, _ in masks] for one in settings]
         tries = {split.event([each], comparison._event) for each in costs}
-        event = self.repetitions.event(ParallelByIndex(tuple(sorted(tries, key=repr))))
+        event = self.repetitions.event(ParallelByIndexEvent(tuple(sorted(tries, key=repr))))
         best: tuple[tuple[float, int], int, Any] | None = None
         for _ in range(self.repetitions.draw(source)):
             place = int(uniform_below(source, len(settings), 1)[0])
@@ -190,22 +194,22 @@ class PrivateGridSearch(KeepsBudget, MetaEstimatorMixin, BaseEstimator):  # type
         _, place, model = best or (None, 0, self._fitted(settings[0], table.nobody(), masks[0][0]))
         return place, model, event
 
-    def _costs(self, settings: Any, table: Table, train: NDArray[np.bool_]) -> list[Event]:
+    def _costs(self, settings: Any, table: SearchTable, train: NDArray[np.bool_]) -> list[Event]:
         """Return what fits of all settings cost: which is best is no matter of costs, so nobody's rows are fitted."""
         found = {fit_event(self._fitted(setting, table.nobody(), train)) for setting in settings}
         return sorted(found, key=repr)
 
-    def _fitted(self, setting: Any, table: Table, train: NDArray[np.bool_]) -> Any:
+    def _fitted(self, setting: Any, table: SearchTable, train: NDArray[np.bool_]) -> Any:
         model = clone(self.estimator).set_params(**setting)
         budgets = [name for name in model.get_params(deep=True) if name.split("__")[-1] == "budget"]
         model.set_params(**dict.fromkeys(budgets))  # the search is charged as a whole
         check_paid(model)
         return model.fit(*table.training(train))
 
-    def _total(self, models: Any, table: Table, masks: Masks) -> float:
+    def _total(self, models: Any, table: SearchTable, masks: Masks) -> float:
         return sum(self._score(model, table, test) for model, (_, test) in zip(models, masks, strict=True))
 
-    def _score(self, model: Any, table: Table, test: NDArray[np.bool_]) -> float:
+    def _score(self, model: Any, table: SearchTable, test: NDArray[np.bool_]) -> float:
         """Return how many rows are right; each adds a number from 0 to 1, a multiple of 2^-18: the sum is exact."""
         if is_classifier(self.estimator):
             return float(sum(np.count_nonzero(same(found, labels)) for found, labels in table.predicted(model, test)))
@@ -216,7 +220,7 @@ class PrivateGridSearch(KeepsBudget, MetaEstimatorMixin, BaseEstimator):  # type
             total += float(truncated(np.nan_to_num(1.0 - wrong, nan=0.0)).sum())
         return total
 
-    def _charge(self, event: Event, source: Source) -> None:
+    def _charge(self, event: Event, source: RandomSource) -> None:
         event, found = plain_event(event, RELATION, UNIT)
         own = ("fits cost what they state, whatever the data are", *assumptions_of(source))
         stated = tuple(dict.fromkeys((*own, *found)))
@@ -226,7 +230,7 @@ class PrivateGridSearch(KeepsBudget, MetaEstimatorMixin, BaseEstimator):  # type
         epsilon = accountant.compose(event).epsilon(float(self.delta))
         if not epsilon < math.inf:
             raise InvalidArgument("delta", self.delta, "at least what the deltas of all fits add up to")
-        qualified = events.Qualified(event, RELATION.value, str(UNIT), stated)
+        qualified = events.QualifiedEvent(event, RELATION.value, str(UNIT), stated)
         if self.budget is not None:
             charge = Charge(event=qualified, purpose="PrivateGridSearch", delta=float(self.delta) or None)
             self.budget.reserve(charge).commit()

@@ -21,7 +21,7 @@ _LARGEST = 1e30
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SearchTable:
     """Rows and labels. The last of them is nobody's: all its values are missing, and its label is no declared one.
 
     Attributes:
@@ -44,7 +44,7 @@ class Table:
         places = np.append(self.people[chosen], len(self.labels) - 1)
         return _safe_indexing(self.rows, places), self.labels[places]
 
-    def nobody(self) -> Table:
+    def nobody(self) -> SearchTable:
         """Return as many rows, all of them nobody's: a fit to them tells what fits cost."""
         return replace(self, people=np.full(self.count, len(self.labels) - 1))
 
@@ -67,7 +67,7 @@ class Table:
             yield found, self.labels[places]
 
 
-def made_table(X: Any, y: Any, *, classes: bool, numeric: bool = False) -> Table:
+def made_table(X: Any, y: Any, *, classes: bool, numeric: bool = False) -> SearchTable:
     """Return a table of what is given; rows with NaN or more than 1e30 among their numbers are left out.
 
     A ``numeric`` table has numbers only, and anything else is refused here, where all rows are: if a fit were to
@@ -92,7 +92,7 @@ def made_table(X: Any, y: Any, *, classes: bool, numeric: bool = False) -> Table
     else:
         missing = np.full((1, checked.shape[1]), np.nan, dtype=np.float64 if checked.dtype.kind in "fiub" else object)
         rows = np.concatenate([checked, missing])
-    return Table(rows, _with_none(labels), np.flatnonzero(kept))
+    return SearchTable(rows, _with_none(labels), np.flatnonzero(kept))
 
 
 def _near(cells: NDArray[Any]) -> NDArray[np.bool_]:

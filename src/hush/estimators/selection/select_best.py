@@ -16,7 +16,7 @@ from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, Priva
 from hush.estimators.linear.sums import MOST_ROWS, exact_products, truncated
 from hush.mechanisms import IteratedTopK
 from hush.numerics import silent
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 _SLACK = 1e-7  # sums are exact; what their conversion to floats rounds is far below
 
@@ -74,7 +74,7 @@ class PrivateSelectBest(SelectorMixin, PrivateClassifierMixin, PrivateEstimator)
         classes: Any,
         delta: float = 0.0,
         budget: Budget | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.k = k
         self.epsilon = epsilon

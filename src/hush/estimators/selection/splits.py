@@ -12,25 +12,25 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, PolynomialFeatures
 
-from hush.accounting import Composed, Event
-from hush.accounting.events import ParallelByIndex, plain_event
+from hush.accounting import ComposedEvent, Event
+from hush.accounting.events import ParallelByIndexEvent, plain_event
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.estimators.selection.encoder import PublicOneHotEncoder
 from hush.guarantee import Relation, Unit
-from hush.randomness import Source, bernoulli, uniform_below
+from hush.randomness import RandomSource, bernoulli, uniform_below
 
 Masks = list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]
 
 RELATION, UNIT = Relation.ADD_OR_REMOVE, Unit.example()
 
 
-class Split(ABC):
+class RowSplit(ABC):
     """A way to train on some rows and compare on others; where a row goes is decided by coins of its own."""
 
     refits = False  # whether the best setting is fitted again, to all rows
 
     @abstractmethod
-    def masks(self, count: int, source: Source) -> Masks:
+    def masks(self, count: int, source: RandomSource) -> Masks:
         """Return, for each fit of one setting, which rows it is trained on and which it is compared on."""
 
     @abstractmethod
@@ -39,7 +39,7 @@ class Split(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldOut(Split):
+class HeldOut(RowSplit):
     """Compare on rows that nothing is trained on: a row pays for the fits or for the comparison, never for both.
 
     Attributes:
@@ -53,18 +53,18 @@ class HeldOut(Split):
         if not check_positive("share", self.share) < 1:
             raise InvalidArgument("share", self.share, "a number in (0, 1)")
 
-    def masks(self, count: int, source: Source) -> Masks:
+    def masks(self, count: int, source: RandomSource) -> Masks:
         """Return one pair of masks."""
         out = bernoulli(source, float(self.share), count).astype(bool)
         return [(~out, out)]
 
     def event(self, fits: Sequence[Sequence[Event]], comparison: Event) -> Event:
         """Return the worse of all fits and the comparison."""
-        return ParallelByIndex((Composed(tuple(event for each in fits for event in each)), comparison))
+        return ParallelByIndexEvent((ComposedEvent(tuple(event for each in fits for event in each)), comparison))
 
 
 @dataclass(frozen=True, slots=True)
-class Folds(Split):
+class Folds(RowSplit):
     """Cross-validation: compare on every fold what is trained on the others, and fit the best setting to all rows.
 
     Dearer than `HeldOut`: for each setting a row is in all fits but one, then in the comparison, and in the last fit.
@@ -82,7 +82,7 @@ class Folds(Split):
         if not check_count("num_folds", self.num_folds) >= 2:
             raise InvalidArgument("num_folds", self.num_folds, "at least 2")
 
-    def masks(self, count: int, source: Source) -> Masks:
+    def masks(self, count: int, source: RandomSource) -> Masks:
         """Return a pair of masks for each fold."""
         places = uniform_below(source, self.num_folds, count)
         return [(places != fold, places == fold) for fold in range(self.num_folds)]
@@ -90,24 +90,24 @@ class Folds(Split):
     def event(self, fits: Sequence[Sequence[Event]], comparison: Event) -> Event:
         """Return all fits but those without the row's fold, of the dearest fold, and the comparison."""
         cases = {
-            Composed(tuple(event for each in fits for place, event in enumerate(each) if place != fold))
+            ComposedEvent(tuple(event for each in fits for place, event in enumerate(each) if place != fold))
             for fold in range(self.num_folds)
         }
-        paid = ParallelByIndex(tuple(sorted(cases, key=repr)))
-        return Composed((paid, comparison))
+        paid = ParallelByIndexEvent(tuple(sorted(cases, key=repr)))
+        return ComposedEvent((paid, comparison))
 
 
 def fit_event(model: object) -> Event:
     """Return what a fit cost: that of a private estimator, or of all steps of what is made of steps."""
     steps = _steps(model, fitted=True)
     if steps is not None:
-        return Composed(tuple(fit_event(step) for step in steps))
+        return ComposedEvent(tuple(fit_event(step) for step in steps))
     event = getattr(model, "event_", None)
     if isinstance(event, Event):
         plain_event(event, RELATION, UNIT)  # refuses one of another relation or unit
         return event
     if _learns_nothing(model):
-        return Composed(())
+        return ComposedEvent(())
     raise _unpaid(model)
 
 

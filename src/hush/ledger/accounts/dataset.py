@@ -21,9 +21,9 @@ from hush.ledger.accounts.people import Person, Role
 from hush.ledger.accounts.prepaid import WholePlan, reserve_whole
 from hush.ledger.accounts.reserved import Reserved, asked_once
 from hush.ledger.accounts.run_budget import RunBudget
-from hush.ledger.accounts.status import Price, Status, all_fit, cheapest
+from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest
 from hush.ledger.storage import schema as schema
-from hush.ledger.storage.entry import Entry, Kind
+from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.errors import LedgerDamaged, NotAllowed, OverBudget
 from hush.ledger.storage.store import AlreadyThere, DoesNotFit, Store
 
@@ -80,7 +80,7 @@ class Dataset:
             return before
         try:
             return Reserved(
-                self, self._charged(Kind.RESERVED, charge, question=asked, details={"sealed": charge.sealed})
+                self, self._charged(EntryKind.RESERVED, charge, question=asked, details={"sealed": charge.sealed})
             )
         except AlreadyThere:
             again = self._before(asked, charge)
@@ -110,20 +110,20 @@ class Dataset:
         asked = Charge(event=event, purpose=purpose, request=request)
         _refuse_taken_names(request)
         try:
-            return self._charged(Kind.COMMITTED, asked, details={})
+            return self._charged(EntryKind.COMMITTED, asked, details={})
         except AlreadyThere:
             (row,) = self.store.lasting_rows(schema.entries.c.dataset == self.name, schema.entries.c.request == request)
             self._refuse_other(row, asked)
-            if row.kind != Kind.COMMITTED:
+            if row.kind != EntryKind.COMMITTED:
                 raise InvalidArgument("request", request, "a new one", "It was used for a reservation") from None
             return row
 
-    def price(self, event: Event, *, delta: float | None = None) -> Price:
+    def price(self, event: Event, *, delta: float | None = None) -> ChargePrice:
         """Return what a charge would cost; nothing is charged."""
         stands = self._charged_blocks()
         cost, _ = cheapest(self.cap, Charge(event=event, purpose="a price", delta=delta), stands)
         worst = max(stands, key=lambda status: self.cap.spent_epsilon(status.cost + cost))
-        return Price(
+        return ChargePrice(
             alone=self.cap.alone(event, cost),
             after=self.cap.spent_epsilon(worst.cost + cost),
             fits=all_fit(self.cap, cost, stands) and not any(status.retired for status in stands),
@@ -211,7 +211,7 @@ class Dataset:
         settled = sa.select(schema.entries.c.charge).where(schema.entries.c.charge.is_not(None))
         rows = self.store.rows(
             schema.entries.c.dataset == self.name,
-            schema.entries.c.kind == Kind.RESERVED,
+            schema.entries.c.kind == EntryKind.RESERVED,
             schema.entries.c.id.not_in(settled),
         )
         return [Reserved(self, row) for row in rows]
@@ -245,7 +245,7 @@ class Dataset:
             )
         refuse_nested([*(status.block for status in self._from(None).status()), check_block(name)])
         details = {"expires": None if expires is None else microseconds(expires)}
-        row = self.row(Kind.BLOCK, None, Cost(), block=json.dumps([name]), details=json.dumps(details))
+        row = self.row(EntryKind.BLOCK, None, Cost(), block=json.dumps([name]), details=json.dumps(details))
         try:
             self.store.append(row, lambda connection, _: open_block(connection, self.name, name, self.cap, details))
         except AlreadyThere:
@@ -262,12 +262,12 @@ class Dataset:
                 table.update().where(table.c.dataset == self.name, table.c.block.in_(blocks)).values(retired=True)
             )
 
-        self.store.append(own.row(Kind.RETIRED, None, Cost()), close)
+        self.store.append(own.row(EntryKind.RETIRED, None, Cost()), close)
 
     def retire_spent(self, *, least_epsilon: float) -> list[str]:
         """End all blocks from which no release of ``least_epsilon`` fits any more; return their names."""
         check_positive("least_epsilon", least_epsilon)
-        cost = self.cost(events.ApproximateDP(least_epsilon))
+        cost = self.cost(events.ApproximateDPEvent(least_epsilon))
         spent = [
             status.block
             for status in self.status()
@@ -297,12 +297,12 @@ class Dataset:
         if not check_count("percent", percent) <= 100:
             raise InvalidArgument("percent", percent, "an integer from 1 to 100")
         details = json.dumps({"name": name, "percent": percent})
-        row = self.row(Kind.SHARE, None, Cost(), details=details)
+        row = self.row(EntryKind.SHARE, None, Cost(), details=details)
         self.store.append(row, lambda connection, _: set_share(connection, self.name, name, percent, self.cap))
 
     # Rows
 
-    def row(self, kind: Kind, charge: Charge | None, cost: Cost, **more: Any) -> Entry:
+    def row(self, kind: EntryKind, charge: Charge | None, cost: Cost, **more: Any) -> Entry:
         """Return a row about this data set that is not written yet."""
         given: dict[str, Any] = {
             "block": self._written_blocks(),
@@ -324,7 +324,7 @@ class Dataset:
             raise InvalidArgument("blocks", None, "a block that takes charges", "All are retired or have expired")
         return json.dumps(names)
 
-    def _charged(self, kind: Kind, charge: Charge, *, details: dict[str, Any], **more: Any) -> Entry:
+    def _charged(self, kind: EntryKind, charge: Charge, *, details: dict[str, Any], **more: Any) -> Entry:
         """Write a charge: by the filter if it fits so, else as a claim, reserved whole, if it fits so."""
         try:
             cost = self.cap.cost(charge.event)
@@ -383,7 +383,7 @@ class Dataset:
 
     def _resumed(self, rows: Sequence[Entry], charge: Charge) -> Reserved | None:
         for row in rows:
-            if row.kind != Kind.RESERVED:
+            if row.kind != EntryKind.RESERVED:
                 continue
             requested = row.request is not None and row.request == charge.request
             if requested:
@@ -400,7 +400,7 @@ class Dataset:
                     raise InvalidArgument(
                         "request", charge.request, "one that is not pending", "Settle it first: `hush ledger pending`"
                     )
-            elif settled[0].kind == Kind.COMMITTED and settled[0].answer is not None:
+            elif settled[0].kind == EntryKind.COMMITTED and settled[0].answer is not None:
                 return Reserved(self, row, settled[0].answer)
             elif requested:
                 raise InvalidArgument("request", charge.request, "a new one", f"This one was {settled[0].kind}")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from hush.accounting import Composed, Event
+from hush.accounting import ComposedEvent, Event
 from hush.accounting.budget import Charge, Cost
 from hush.accounting.events import plain_event
 from hush.errors import InvalidArgument, check_delta, check_instance, check_positive
 from hush.ledger.accounts.reserved import Reserved
 from hush.ledger.storage import schema as schema
-from hush.ledger.storage.entry import Entry, Kind
+from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.store import AlreadyThere
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class WholePlan:
         named = replace(charge, request=f"plan {self.id} part {place}")
         details = json.dumps({"sealed": charge.sealed, "delta": None, "part_of": self.id})
         asked, blocks = self._dataset.hashed(charge), self._reserved.row.block  # those that the plan has paid for
-        row = self._dataset.row(Kind.RESERVED, named, Cost(), question=asked, details=details, block=blocks)
+        row = self._dataset.row(EntryKind.RESERVED, named, Cost(), question=asked, details=details, block=blocks)
         return Reserved(self._dataset, self._dataset.store.append(row, self._refuse_closed), is_part=True)
 
     def _refuse_closed(self, connection: sa.Connection, _: Entry) -> None:
@@ -94,9 +94,9 @@ def reserve_whole(dataset: Dataset, events: Sequence[Event], delta: float, purpo
     parts = tuple(events)
     if not parts:
         raise InvalidArgument("events", parts, "at least one event")
-    together = Composed(parts)
+    together = ComposedEvent(parts)
     cost = dataset.cap.claimed_cost(together, delta=delta)
     details = json.dumps({"sealed": False, "delta": delta, "is_plan": True})
     charge = Charge(event=together, purpose=purpose, delta=delta)
-    written = dataset.append_row(dataset.row(Kind.RESERVED, charge, cost, details=details), cost)
+    written = dataset.append_row(dataset.row(EntryKind.RESERVED, charge, cost, details=details), cost)
     return WholePlan(dataset, Reserved(dataset, written), parts)

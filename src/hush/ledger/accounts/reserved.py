@@ -12,7 +12,7 @@ from hush.accounting import Event
 from hush.accounting.budget import Cost
 from hush.errors import InvalidArgument
 from hush.ledger.storage import schema as schema
-from hush.ledger.storage.entry import Entry, Kind
+from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.store import AlreadyThere, Effect
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Reserved:
             if not cost <= self.row.cost:
                 raise InvalidArgument("event", event, "a part of what was reserved")
             change = cost + -self.row.cost
-        return self._settle(Kind.COMMITTED, change, event, answer)
+        return self._settle(EntryKind.COMMITTED, change, event, answer)
 
     def was_begun(self) -> bool:
         """Say whether it is a plan of which a part was taken: parts are rows of their own."""
@@ -64,7 +64,7 @@ class Reserved:
         """Say that nothing was released; all of it is given back."""
         if self.was_begun():
             raise self._begun()
-        self._settle(Kind.VOIDED, -self.row.cost, None, None, self._refuse_begun)
+        self._settle(EntryKind.VOIDED, -self.row.cost, None, None, self._refuse_begun)
 
     def is_open(self) -> bool:
         """Say whether it still counts, and nobody has settled it."""
@@ -81,7 +81,7 @@ class Reserved:
         return InvalidArgument("reservation", self.id, "one of which nothing was run", "Parts of the plan were")
 
     def _settle(
-        self, kind: Kind, change: Cost, event: Event | None, answer: str | None, check: Effect | None = None
+        self, kind: EntryKind, change: Cost, event: Event | None, answer: str | None, check: Effect | None = None
     ) -> str | None:
         if self._answer is not None:
             raise InvalidArgument("reservation", self.id, "one that is open", "This question was answered before")
@@ -107,9 +107,9 @@ class Reserved:
         self._answer = answer
         return answer
 
-    def _settled_by_another(self, kind: Kind) -> str | None:
+    def _settled_by_another(self, kind: EntryKind) -> str | None:
         (row,) = self._dataset.store.lasting_rows(schema.entries.c.charge == self.row.id)
-        if kind is Kind.COMMITTED and row.kind == Kind.COMMITTED and row.answer is not None:
+        if kind is EntryKind.COMMITTED and row.kind == EntryKind.COMMITTED and row.answer is not None:
             return row.answer  # two asked the same: both get the one answer that was paid for
         raise InvalidArgument("reservation", self.id, "one that is open", f"It was {row.kind} before")
 
@@ -123,7 +123,7 @@ def asked_once(connection: sa.Connection, written: Entry) -> None:
         sa.select(rows.c.details, rows.c.author, rows.c.event, later.c.kind, later.c.answer)
         .outerjoin(later, later.c.charge == rows.c.id)
         .where(rows.c.question == written.question, rows.c.dataset == written.dataset)
-        .where(rows.c.kind == Kind.RESERVED, rows.c.id < written.id)
+        .where(rows.c.kind == EntryKind.RESERVED, rows.c.id < written.id)
     )
     sealed = json.loads(written.details)["sealed"]
     for row in connection.execute(earlier):
@@ -131,5 +131,5 @@ def asked_once(connection: sa.Connection, written: Entry) -> None:
             continue
         mine = row.author == written.author
         can_go_on = row.kind is None and mine and sealed and json.loads(row.details)["sealed"]
-        if can_go_on or (row.kind == Kind.COMMITTED and row.answer is not None):
+        if can_go_on or (row.kind == EntryKind.COMMITTED and row.answer is not None):
             raise AlreadyThere("it was asked already")

@@ -33,7 +33,7 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class ChargePrice:
     """What a charge would cost, alone and on top of what is spent; nothing is charged.
 
     Attributes:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from hush.accounting import Accountant, ApproximateDP, BasicAccountant, Event, PldAccountant, RdpAccountant
+from hush.accounting import Accountant, ApproximateDPEvent, BasicAccountant, Event, PldAccountant, RdpAccountant
 from hush.accounting.budget import Cap, Cost
-from hush.accounting.events import Qualified
+from hush.accounting.events import QualifiedEvent
 from hush.errors import HushError
 from hush.ledger.history.records import Charged
 
@@ -70,9 +70,9 @@ def stated(cap: Cap, event: Event, delta: float | None) -> tuple[float, float]:
 
     The delta that it claims, or at which it was charged; else 0 if it has an epsilon there; else the cap's.
     """
-    while isinstance(event, Qualified):
+    while isinstance(event, QualifiedEvent):
         event = event.event
-    if isinstance(event, ApproximateDP):
+    if isinstance(event, ApproximateDPEvent):
         return event.epsilon, event.delta
     for at in [delta] if delta is not None else [0.0, cap.delta]:
         epsilon = _alone(cap, event, at)

@@ -10,8 +10,8 @@ from typing import Any, Final
 from hush.accounting.budget import Cap
 from hush.errors import InvalidArgument
 from hush.ledger.history.composition import Composition, Figure, composition, stated, used_of
-from hush.ledger.history.records import Block, Budget, Charged, Part
-from hush.ledger.history.replay import Replay
+from hush.ledger.history.records import BlockRecord, Charged, DatasetRecord, Part
+from hush.ledger.history.replay import LedgerReplay
 from hush.ledger.history.spending import Burned, burned
 from hush.ledger.history.verify import Verification, read, verified
 from hush.ledger.history.words import in_words
@@ -49,7 +49,7 @@ def export(store: Store, path: Path, dataset: str | None = None) -> Verification
     return result
 
 
-def _page(replay: Replay, result: Verification, dataset: str | None) -> str:
+def _page(replay: LedgerReplay, result: Verification, dataset: str | None) -> str:
     shown = {name: budget for name, budget in replay.datasets.items() if dataset in (None, name)}
     spending = burned(replay)
     sections = [_integrity(replay, result)]
@@ -63,7 +63,7 @@ def _page(replay: Replay, result: Verification, dataset: str | None) -> str:
     return html.document(title, _header(title, replay, result, shown), sections, generator=_GENERATOR)
 
 
-def _header(title: str, replay: Replay, result: Verification, shown: dict[str, Budget]) -> Html:
+def _header(title: str, replay: LedgerReplay, result: Verification, shown: dict[str, DatasetRecord]) -> Html:
     pending = sum(charge.status == "reserved" for charge in replay.charges.values() if charge.row.dataset in shown)
     charges = sum(charge.row.dataset in shown for charge in replay.charges.values())
     tiles = [
@@ -89,7 +89,7 @@ def _alarm(result: Verification) -> Html | None:
     return html.tag("div", html.tag("p", html.tag("strong", words)), class_="notice")
 
 
-def _integrity(replay: Replay, result: Verification) -> Section:
+def _integrity(replay: LedgerReplay, result: Verification) -> Section:
     checked = (
         "Each row holds the hash of the one above it. Checked were the hashes, what each event costs by this version's "
         "accountant against what was charged, settlements against their reservations, sums against caps and shares, "
@@ -117,7 +117,7 @@ def _integrity(replay: Replay, result: Verification) -> Section:
     return Section(key="integrity", title="Whether the ledger is intact", body=html.join(body))
 
 
-def _promised(key: str, name: str, budget: Budget) -> Section:
+def _promised(key: str, name: str, budget: DatasetRecord) -> Section:
     cap = budget.cap
     guarantee = cap.guarantee()
     renyi = "" if cap.order is None else f"Renyi divergence at order {cap.order:.6g}, or "
@@ -147,7 +147,7 @@ def _promised(key: str, name: str, budget: Budget) -> Section:
     return Section(key=key, title=f"What was promised: {name}", body=html.join(body))
 
 
-def _spent(key: str, name: str, budget: Budget, charges: list[Charged], spending: Burned) -> Section:
+def _spent(key: str, name: str, budget: DatasetRecord, charges: list[Charged], spending: Burned) -> Section:
     rows = [_block_row(budget.cap, block_name, block) for block_name, block in budget.blocks.items()]
     head = ["Block", "Epsilon so far", "Cap", "Of the filter's allowance", "State"]
     body: list[Html] = [html.table("How each budget stands", head, rows, class_="numbers")]
@@ -166,7 +166,7 @@ def _spent(key: str, name: str, budget: Budget, charges: list[Charged], spending
     return Section(key=key, title=f"What was spent: {name}", body=html.join(body))
 
 
-def _block_row(cap: Cap, name: str, block: Block) -> list[object]:
+def _block_row(cap: Cap, name: str, block: BlockRecord) -> list[object]:
     state = "retired" if block.retired else "open" if block.expires is None else f"until {_time(block.expires)}"
     epsilon = html.written_epsilon(cap.spent_epsilon(block.whole.spent))
     share = f"{100 * cap.used(block.whole.spent):.1f} %"
@@ -190,7 +190,7 @@ def _figure(result: Figure, meaning: str) -> list[object]:
     return [html.written_epsilon(result.epsilon), html.written_delta(result.delta), meaning]
 
 
-def _charges(key: str, name: str, budget: Budget, charges: list[Charged]) -> Section:
+def _charges(key: str, name: str, budget: DatasetRecord, charges: list[Charged]) -> Section:
     pending = [charge for charge in charges if charge.status == "reserved"]
     body: list[Html] = []
     if pending:
@@ -241,7 +241,7 @@ def _claimed(cap: Cap, charge: Charged) -> str:
     return f"{html.written_epsilon(epsilon)}{at}"
 
 
-def _people(replay: Replay, shown: dict[str, Budget]) -> Section:
+def _people(replay: LedgerReplay, shown: dict[str, DatasetRecord]) -> Section:
     body: list[Html] = []
     if replay.people:
         rows = [[html.name(person), role] for person, role in replay.people.items()]

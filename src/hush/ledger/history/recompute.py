@@ -13,11 +13,11 @@ from hush.accounting.budget import Cost
 from hush.errors import InvalidArgument
 from hush.ledger.accounts.people import Person, Role
 from hush.ledger.history.composition import Composition, composition
-from hush.ledger.history.records import PARTS, Block, Budget, Part
-from hush.ledger.history.replay import Replay
+from hush.ledger.history.records import PARTS, BlockRecord, DatasetRecord, Part
+from hush.ledger.history.replay import LedgerReplay
 from hush.ledger.history.verify import damage, read, read_within
 from hush.ledger.storage import schema as schema
-from hush.ledger.storage.entry import Entry, Kind
+from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.errors import LedgerDamaged
 from hush.ledger.storage.postgres import PostgresStore
 from hush.ledger.storage.store import Store
@@ -82,7 +82,7 @@ def recompute(store: Store, person: Person, dataset: str) -> Recomputed:
     known, _ = read(store)  # outside of the transaction: what takes long is then known within
     with store.writing() as connection:
         connection.execute(sa.select(schema.head).with_for_update())
-        replay, tables = read_within(connection, Replay(known))
+        replay, tables = read_within(connection, LedgerReplay(known))
         wrong = damage(replay, tables)
         if wrong:
             raise LedgerDamaged(f"Nothing was changed: the ledger is damaged, see `hush ledger verify`. {wrong[0]}")
@@ -95,7 +95,7 @@ def recompute(store: Store, person: Person, dataset: str) -> Recomputed:
     return _told(replay, budget, changes)
 
 
-def _told(replay: Replay, budget: Budget, changes: dict[str, Cost]) -> Recomputed:
+def _told(replay: LedgerReplay, budget: DatasetRecord, changes: dict[str, Cost]) -> Recomputed:
     charges = [charge for charge in replay.charges.values() if charge.row.dataset == budget.row.dataset]
     blocks = []
     for name, block in budget.blocks.items():
@@ -114,20 +114,22 @@ def _told(replay: Replay, budget: Budget, changes: dict[str, Cost]) -> Recompute
     return Recomputed(dataset=budget.row.dataset, blocks=tuple(blocks), refused=refused)
 
 
-def _write(store: Store, connection: sa.Connection, person: Person, budget: Budget, name: str, block: Block) -> None:
+def _write(
+    store: Store, connection: sa.Connection, person: Person, budget: DatasetRecord, name: str, block: BlockRecord
+) -> None:
     change, shares = _change(block.whole), dict(_changed_shares(block))
     where = {"dataset": budget.row.dataset, "block": json.dumps([name]) if name else ""}
     about: dict[str, Any] = {**where, "unit": budget.row.unit, "relation": budget.row.relation, "author": person.name}
     if change != Cost() or shares:
         told = {who: [getattr(cost, part) for part in PARTS] for who, cost in shares.items()}
         details = json.dumps({"hush": __version__, "shares": told})
-        store._append(connection, Entry(kind=Kind.RECOMPUTED, **about, details=details, **asdict(change)))
+        store._append(connection, Entry(kind=EntryKind.RECOMPUTED, **about, details=details, **asdict(change)))
         if not isinstance(store, PostgresStore):  # there, a trigger corrects the budget
             _correct(connection, schema.budgets, change, dataset=budget.row.dataset, block=name)
             for who, cost in shares.items():
                 _correct(connection, schema.shares, cost, dataset=budget.row.dataset, block=name, name=who)
     if not budget.cap.fits(block.whole.least) and not block.retired:
-        store._append(connection, Entry(kind=Kind.RETIRED, **about))
+        store._append(connection, Entry(kind=EntryKind.RETIRED, **about))
         table = schema.budgets
         own = (table.c.dataset == budget.row.dataset, table.c.block == name)
         connection.execute(table.update().where(*own).values(retired=True))
@@ -143,7 +145,7 @@ def _change(part: Part) -> Cost:
     return part.capped() + -part.spent
 
 
-def _changed_shares(block: Block) -> Iterator[tuple[str, Cost]]:
+def _changed_shares(block: BlockRecord) -> Iterator[tuple[str, Cost]]:
     for who, part in block.shares.items():
         if _change(part) != Cost():
             yield who, _change(part)

@@ -56,7 +56,7 @@ class Part:
 
 
 @dataclass(slots=True, kw_only=True)
-class Block:
+class BlockRecord:
     """A block as rows tell of it; ``corrected`` is the last row that recomputed it."""
 
     whole: Part
@@ -82,13 +82,13 @@ class Block:
 
 
 @dataclass(slots=True, kw_only=True)
-class Budget:
+class DatasetRecord:
     """A data set as rows tell of it."""
 
     row: Entry
     terms: dict[str, Any]
     cap: Cap
-    blocks: dict[str, Block]
+    blocks: dict[str, BlockRecord]
 
 
 @dataclass(slots=True, kw_only=True)

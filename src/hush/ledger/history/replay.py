@@ -7,26 +7,37 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from hush.accounting import Composed, Event
+from hush.accounting import ComposedEvent, Event
 from hush.accounting.budget import Cap, Cost
 from hush.accounting.events import plain_event
 from hush.errors import HushError
 from hush.ledger.accounts.cap import cap_from
 from hush.ledger.accounts.people import Role
-from hush.ledger.history.records import PARTS, Block, Budget, Charged, Finding, Part, fits, larger, no_more, share_of
-from hush.ledger.storage.entry import FIRST, Entry, Kind
+from hush.ledger.history.records import (
+    PARTS,
+    BlockRecord,
+    Charged,
+    DatasetRecord,
+    Finding,
+    Part,
+    fits,
+    larger,
+    no_more,
+    share_of,
+)
+from hush.ledger.storage.entry import FIRST, Entry, EntryKind
 
 
 class _Wrong(Exception):
     """A row says what cannot be."""
 
 
-class Replay:
+class LedgerReplay:
     """Everything that follows from the rows; feed them to `add`, and call `finish`."""
 
-    def __init__(self, known: Replay | None = None) -> None:
+    def __init__(self, known: LedgerReplay | None = None) -> None:
         """Begin with nothing but the costs that another one has computed."""
-        self.datasets: dict[str, Budget] = {}
+        self.datasets: dict[str, DatasetRecord] = {}
         self.people: dict[str, str] = {}
         self.charges: dict[int, Charged] = {}
         self.rows: list[Entry] = []
@@ -100,8 +111,8 @@ class Replay:
         if (row.unit, row.relation) != (str(cap.unit), cap.relation.value):
             raise _Wrong("unit and relation are not those of its terms")
         self._check_owner(row)
-        blocks = {name: Block(whole=Part(limit=cap.limit)) for name in _names(row)}
-        self.datasets[row.dataset] = Budget(row=row, terms=terms, cap=cap, blocks=blocks)
+        blocks = {name: BlockRecord(whole=Part(limit=cap.limit)) for name in _names(row)}
+        self.datasets[row.dataset] = DatasetRecord(row=row, terms=terms, cap=cap, blocks=blocks)
 
     def _block(self, row: Entry) -> None:
         budget = self.datasets[row.dataset]
@@ -112,7 +123,7 @@ class Replay:
         known = {person: part.millionths for block in budget.blocks.values() for person, part in block.shares.items()}
         shares = {person: share_of(budget.cap, millionths) for person, millionths in known.items()}
         expires = json.loads(row.details).get("expires")
-        budget.blocks[name] = Block(whole=Part(limit=budget.cap.limit), shares=shares, expires=expires)
+        budget.blocks[name] = BlockRecord(whole=Part(limit=budget.cap.limit), shares=shares, expires=expires)
 
     def _retired(self, row: Entry) -> None:
         self._check_owner(row)
@@ -154,14 +165,14 @@ class Replay:
             self._analyse(row, charge, budget, row.event)
         else:
             self._check_part(row, charge, budget)
-        if row.kind == Kind.RESERVED:  # it may still be voided, which gives back what was reserved
+        if row.kind == EntryKind.RESERVED:  # it may still be voided, which gives back what was reserved
             charge.least = larger(charge.least, row.cost)
         self.charges[row.id] = charge
         self._spend(row, budget, charge, row.cost, charge.least)
 
     def _settle(self, row: Entry) -> None:
         charge = self.charges.get(row.charge or 0)
-        if charge is None or charge.row.kind != Kind.RESERVED or row.kind == Kind.RESERVED:
+        if charge is None or charge.row.kind != EntryKind.RESERVED or row.kind == EntryKind.RESERVED:
             raise _Wrong("it settles something that was not reserved")
         if charge.settled is not None:
             raise _Wrong(f"what it settles was settled by row {charge.settled.id}")
@@ -173,7 +184,7 @@ class Replay:
             self._note(row, "row", "it settles what somebody else reserved")
         if not (row.cost <= Cost() and -own.cost <= row.cost):
             self._note(row, "cost", "it gives back more than was reserved, or charges more")
-        if row.kind == Kind.COMMITTED and row.event is None and row.cost != Cost():
+        if row.kind == EntryKind.COMMITTED and row.event is None and row.cost != Cost():
             self._note(row, "cost", "it gives something back, and does not say what was run")
         self._settled(row, charge)
 
@@ -182,9 +193,9 @@ class Replay:
         charge.settled, charge.spent = row, charge.spent + row.cost
         for rows in self._short.values():
             rows.pop(charge.row.id, None)  # what a reservation lacked is told, if at all, of what was run
-        if row.kind == Kind.VOIDED:
+        if row.kind == EntryKind.VOIDED:
             charge.event, charge.least = None, Cost()
-            if any(part.part_of == charge.row.id and part.status != Kind.VOIDED for part in self.charges.values()):
+            if any(part.part_of == charge.row.id and part.status != EntryKind.VOIDED for part in self.charges.values()):
                 self._note(row, "cost", "it voids a plan of which a part was run")
         elif charge.part_of is not None:
             charge.least = charge.spent
@@ -216,7 +227,7 @@ class Replay:
 
     # Checks
 
-    def _place(self, row: Entry, *, charges: bool = True) -> tuple[Budget, list[str]]:
+    def _place(self, row: Entry, *, charges: bool = True) -> tuple[DatasetRecord, list[str]]:
         budget, names = self.datasets.get(row.dataset), _names(row)
         if budget is None:
             raise _Wrong("its data set was never created")
@@ -230,10 +241,10 @@ class Replay:
                 self._note(row, "row", "it charges a block that takes no more charges")
         return budget, names
 
-    def _check_part(self, row: Entry, charge: Charged, budget: Budget) -> None:
+    def _check_part(self, row: Entry, charge: Charged, budget: DatasetRecord) -> None:
         """A part of a plan costs nothing more: if it is one, was not run before, and from no other blocks."""
         plan = self.charges.get(charge.part_of or 0)
-        if plan is None or not isinstance(plan.event, Composed) or plan.row.dataset != row.dataset:
+        if plan is None or not isinstance(plan.event, ComposedEvent) or plan.row.dataset != row.dataset:
             raise _Wrong("it is a part of no plan")
         if plan.settled is not None:
             self._note(row, "cost", "it is a part of a plan that was closed")
@@ -247,7 +258,7 @@ class Replay:
         if plan.parts[asked] > number:
             self._note(row, "cost", "its plan has no such part, or not so often")
 
-    def _analyse(self, row: Entry, charge: Charged, budget: Budget, text: str) -> None:
+    def _analyse(self, row: Entry, charge: Charged, budget: DatasetRecord, text: str) -> None:
         """Compare what a charge costs with what its event costs by this version's accountant."""
         details = json.loads(charge.row.details)
         try:
@@ -263,7 +274,7 @@ class Replay:
             for name in charge.blocks:
                 self._short.setdefault((row.dataset, name), {})[charge.row.id] = what
 
-    def _spend(self, row: Entry, budget: Budget, charge: Charged, change: Cost, least: Cost) -> None:
+    def _spend(self, row: Entry, budget: DatasetRecord, charge: Charged, change: Cost, least: Cost) -> None:
         for name in charge.blocks:
             block = budget.blocks[name]
             own = block.shares.get(charge.row.author)
@@ -285,16 +296,16 @@ class Replay:
             self._note(row, "row", "an auditor only reads")
 
 
-_READ: dict[str, Callable[[Replay, Entry], None]] = {
-    Kind.DATASET: Replay._dataset,
-    Kind.BLOCK: Replay._block,
-    Kind.RETIRED: Replay._retired,
-    Kind.PERSON: Replay._person,
-    Kind.SHARE: Replay._shared,
-    Kind.RESERVED: Replay._charge,
-    Kind.COMMITTED: Replay._charge,
-    Kind.VOIDED: Replay._settle,
-    Kind.RECOMPUTED: Replay._recomputed,
+_READ: dict[str, Callable[[LedgerReplay, Entry], None]] = {
+    EntryKind.DATASET: LedgerReplay._dataset,
+    EntryKind.BLOCK: LedgerReplay._block,
+    EntryKind.RETIRED: LedgerReplay._retired,
+    EntryKind.PERSON: LedgerReplay._person,
+    EntryKind.SHARE: LedgerReplay._shared,
+    EntryKind.RESERVED: LedgerReplay._charge,
+    EntryKind.COMMITTED: LedgerReplay._charge,
+    EntryKind.VOIDED: LedgerReplay._settle,
+    EntryKind.RECOMPUTED: LedgerReplay._recomputed,
 }
 
 

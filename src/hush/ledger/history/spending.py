@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from hush.accounting.budget import Cost
-from hush.ledger.history.records import Budget
-from hush.ledger.history.replay import Replay
+from hush.ledger.history.records import DatasetRecord
+from hush.ledger.history.replay import LedgerReplay
 from hush.report import parts as html
 from hush.report.parts import Html, Line, Point
 
@@ -22,7 +22,7 @@ class Burned:
 
     steps: dict[tuple[str, str], list[tuple[int, Cost]]] = field(default_factory=lambda: defaultdict(list))
 
-    def plot(self, dataset: str, block: str, budget: Budget) -> Html | None:
+    def plot(self, dataset: str, block: str, budget: DatasetRecord) -> Html | None:
         """Return a plot of a block's epsilon over time, with the cap; None where nothing was charged."""
         steps = self.steps.get((dataset, block))
         if not steps:
@@ -54,7 +54,7 @@ class Burned:
         return html.figure(drawn, *notes)
 
 
-def burned(replay: Replay) -> Burned:
+def burned(replay: LedgerReplay) -> Burned:
     """Return how budgets were used up, as the rows tell."""
     found, sums = Burned(), defaultdict[tuple[str, str], Cost](Cost)
     for row in replay.rows:

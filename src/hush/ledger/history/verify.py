@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hush.ledger.history.records import PARTS, Block, Finding, Part
-from hush.ledger.history.replay import Replay
+from hush.ledger.history.records import PARTS, BlockRecord, Finding, Part
+from hush.ledger.history.replay import LedgerReplay
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import FIRST, Entry
 from hush.ledger.storage.errors import LedgerUnavailable
@@ -74,7 +74,7 @@ def verify(store: Store, head: str | None = None) -> Verification:
     return verified(replay, tables, head)
 
 
-def verified(replay: Replay, tables: Tables, head: str | None = None) -> Verification:
+def verified(replay: LedgerReplay, tables: Tables, head: str | None = None) -> Verification:
     """Return what is wrong with what was read."""
     found = [*replay.findings, *_check_tables(replay, tables)]
     if head is not None and head not in {FIRST, *(row.hash for row in replay.rows)}:
@@ -92,15 +92,15 @@ def verified(replay: Replay, tables: Tables, head: str | None = None) -> Verific
 _TABLES = (schema.head, schema.datasets, schema.budgets, schema.people, schema.shares)
 
 
-def read(store: Store) -> tuple[Replay, Tables]:
+def read(store: Store) -> tuple[LedgerReplay, Tables]:
     """Return what one moment's rows say, and the tables beside them."""
     with store.reading() as connection:
         return read_within(connection)
 
 
-def read_within(connection: sa.Connection, replay: Replay | None = None) -> tuple[Replay, Tables]:
+def read_within(connection: sa.Connection, replay: LedgerReplay | None = None) -> tuple[LedgerReplay, Tables]:
     """Return the same within a transaction."""
-    replay = Replay() if replay is None else replay
+    replay = LedgerReplay() if replay is None else replay
     for row in connection.execute(sa.select(schema.entries).order_by(schema.entries.c.id)):
         replay.add(Entry(**row._mapping))
     replay.finish()
@@ -108,7 +108,7 @@ def read_within(connection: sa.Connection, replay: Replay | None = None) -> tupl
     return replay, tables
 
 
-def damage(replay: Replay, tables: Tables) -> list[Finding]:
+def damage(replay: LedgerReplay, tables: Tables) -> list[Finding]:
     """Return what is wrong besides costs and caps."""
     found = [*replay.findings, *_check_tables(replay, tables)]
     return [finding for finding in found if finding.about not in ("cost", "cap")]
@@ -118,7 +118,7 @@ def _all(connection: sa.Connection, table: sa.Table) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in connection.execute(sa.select(table))]
 
 
-def _check_tables(replay: Replay, tables: Tables) -> Iterator[Finding]:
+def _check_tables(replay: LedgerReplay, tables: Tables) -> Iterator[Finding]:
     last = replay.rows[-1] if replay.rows else Entry(kind="", hash=FIRST)
     end = [{"place": 1, "id": last.id, "hash": last.hash, "time": last.time}]
     yield from _differences(schema.head, ("place",), end, tables)
@@ -129,7 +129,7 @@ def _check_tables(replay: Replay, tables: Tables) -> Iterator[Finding]:
     yield from _differences(schema.shares, ("dataset", "block", "name"), _expected_shares(replay), tables)
 
 
-def _expected_datasets(replay: Replay) -> Iterator[dict[str, Any]]:
+def _expected_datasets(replay: LedgerReplay) -> Iterator[dict[str, Any]]:
     for name, budget in replay.datasets.items():
         terms = dict(budget.terms)
         fingerprint = terms.pop("fingerprint", None)
@@ -137,20 +137,20 @@ def _expected_datasets(replay: Replay) -> Iterator[dict[str, Any]]:
         yield {"name": name, "fingerprint": fingerprint, **unit, "details": terms}
 
 
-def _expected_budgets(replay: Replay) -> Iterator[dict[str, Any]]:
+def _expected_budgets(replay: LedgerReplay) -> Iterator[dict[str, Any]]:
     for name, block_name, block in _blocks(replay):
         ends = {"retired": block.retired, "expires": block.expires}
         yield {"dataset": name, "block": block_name, **_sums(block.whole), **ends}
 
 
-def _expected_shares(replay: Replay) -> Iterator[dict[str, Any]]:
+def _expected_shares(replay: LedgerReplay) -> Iterator[dict[str, Any]]:
     for name, block_name, block in _blocks(replay):
         for person, part in block.shares.items():
             own = {"name": person, "millionths": part.millionths}
             yield {"dataset": name, "block": block_name, **own, **_sums(part)}
 
 
-def _blocks(replay: Replay) -> Iterator[tuple[str, str, Block]]:
+def _blocks(replay: LedgerReplay) -> Iterator[tuple[str, str, BlockRecord]]:
     for name, budget in replay.datasets.items():
         for block_name, block in budget.blocks.items():
             yield name, block_name, block
@@ -193,7 +193,7 @@ def _wrong(table: sa.Table, key: tuple[Any, ...], what: str) -> Finding:
     return Finding(row=None, about="table", what=f"Table {table.name}{f' ({place})' if place else ''}: {what}.")
 
 
-def _notes(replay: Replay) -> Iterator[str]:
+def _notes(replay: LedgerReplay) -> Iterator[str]:
     for name, budget in replay.datasets.items():
         if any(block.tightens for block in budget.blocks.values()):
             yield f"{name}: by this version's accountant, less is spent. See hush ledger recompute."

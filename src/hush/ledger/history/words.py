@@ -14,8 +14,8 @@ _MOST_PARTS = 6  # of a composed event: what comes after is counted
 def in_words(event: Event) -> str:
     """Return an event in a few words.
 
-    >>> from hush.accounting import Gaussian, PoissonSampled, SelfComposed
-    >>> in_words(SelfComposed(PoissonSampled(Gaussian(1.1), 0.01), 3000))
+    >>> from hush.accounting import GaussianEvent, PoissonSampledEvent, SelfComposedEvent
+    >>> in_words(SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.1), 0.01), 3000))
     '3,000 times: on a random part of 0.01: Gaussian noise of 1.1 times the sensitivity'
     """
     words = _WORDS.get(event.kind)

@@ -12,7 +12,7 @@ FIRST = "0" * 64
 """What stands in place of the hash before the first row."""
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """What a row says."""
 
     DATASET = "dataset"

@@ -19,11 +19,11 @@ from hush.errors import InvalidArgument
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage import store
 from hush.ledger.storage.disk import Disk
-from hush.ledger.storage.entry import HASHED, Entry, Kind
+from hush.ledger.storage.entry import HASHED, Entry, EntryKind
 from hush.ledger.storage.errors import LedgerUnavailable, NotAllowed
 from hush.ledger.storage.store import AlreadyThere, Store, closed
 
-_CHARGES = (Kind.RESERVED, Kind.COMMITTED, Kind.VOIDED)
+_CHARGES = (EntryKind.RESERVED, EntryKind.COMMITTED, EntryKind.VOIDED)
 _COSTS = ("renyi", "pure", "unbounded", "delta")
 
 
@@ -147,7 +147,7 @@ def _charged(connection: sa.Connection, entry: Entry, role: str) -> Entry:
         reserved = _settled(connection, entry, role)
         entry = replace(entry, block=reserved.block, unit=reserved.unit, relation=reserved.relation)
         spender, spender_role, charge = reserved.author, reserved.role, _SETTLE
-    elif entry.kind == Kind.VOIDED or min(getattr(entry, name) for name in _COSTS) < 0:
+    elif entry.kind == EntryKind.VOIDED or min(getattr(entry, name) for name in _COSTS) < 0:
         raise _not_reserved()
     blocks = blocks_of(entry)
     added = {f"by_{name}": getattr(entry, name) for name in _COSTS}
@@ -167,7 +167,7 @@ def _charged(connection: sa.Connection, entry: Entry, role: str) -> Entry:
 def _settled(connection: sa.Connection, entry: Entry, role: str) -> sa.Row[Any]:
     """Return the reservation that a row settles, if it may."""
     reserved = _run(connection, _RESERVED, charge=entry.charge, dataset=entry.dataset).one_or_none()
-    if reserved is None or entry.kind == Kind.RESERVED:
+    if reserved is None or entry.kind == EntryKind.RESERVED:
         raise _not_reserved()
     if not (role == "owner" or reserved.author == entry.author):
         raise NotAllowed("It was reserved by somebody else. Only they, or an owner, can settle it.")
@@ -216,7 +216,7 @@ _RESERVED = sa.select(
 ).where(
     schema.entries.c.id == sa.bindparam("charge"),
     schema.entries.c.dataset == sa.bindparam("dataset"),
-    schema.entries.c.kind == Kind.RESERVED.value,
+    schema.entries.c.kind == EntryKind.RESERVED.value,
 )
 _OPEN = sa.or_(schema.budgets.c.expires.is_(None), schema.budgets.c.expires > sa.bindparam("now"))
 _CHARGE = _spend(schema.budgets, ~schema.budgets.c.retired, _OPEN)

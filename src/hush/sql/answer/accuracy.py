@@ -10,9 +10,9 @@ from hush.errors import InvalidArgument, check_positive
 from hush.sql.answer.asked import Asked, Released
 from hush.sql.answer.intervals import intervals, linear_reach, linear_weights, scale_of
 from hush.sql.syntax.expression import Expr
-from hush.sql.syntax.releases import Counted, Release
+from hush.sql.syntax.releases import Counted, SumRelease
 from hush.sql.write.trees import Quantiles, expected_quantiles, tree_noise
-from hush.statistics.noise.release import Laplace
+from hush.statistics.noise.release import LaplaceNoise
 from hush.statistics.noise.tree import UNITS, _limits
 
 _LEAST, _MOST = 2.0**-20, 2.0**9  # accountants take no more
@@ -82,7 +82,7 @@ def relative_errors(asked: Asked, expected: float, wrong: float) -> Iterator[flo
             off = linear_reach(asked.noise, own, linear_weights(about), wrong)
             yield off / (expected * _middle(about.bounds))
         if about.tree is not None:
-            limits = _limits(isinstance(asked.noise.noise, Laplace), float(about.probability or 0.0), wrong / 2)
+            limits = _limits(isinstance(asked.noise.noise, LaplaceNoise), float(about.probability or 0.0), wrong / 2)
             scale = tree_noise(asked.plan, asked.noise, about.tree).block_scales[0] / UNITS
             yield float(limits.max()) * scale / expected
 
@@ -110,7 +110,7 @@ def _unrounded(expression: Expr) -> Expr:
     return replace(expression, args=tuple(map(_unrounded, expression.args)))
 
 
-def _even(release: Release) -> float:
+def _even(release: SumRelease) -> float:
     """Return what a row adds on average, if values are spread evenly over their bounds."""
     if release.what in (Counted.ROWS, Counted.VALUES, Counted.UNITS):
         return 1.0
@@ -121,12 +121,12 @@ def _even(release: Release) -> float:
     return average - release.offset
 
 
-def _row_size(asked: Asked, release: Release) -> float:
+def _row_size(asked: Asked, release: SumRelease) -> float:
     if release.what in (Counted.ROWS, Counted.VALUES, Counted.UNITS):
         return 1.0
     if release.what is Counted.SUM:
         return _middle(release.row_bounds)
-    return release.sensitivity * release.grid / asked.plan.max_rows
+    return release.sensitivity * release.grid / asked.plan.rows_per_unit
 
 
 def _middle(bounds: tuple[float, float]) -> float:

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import Composed, Event
+from hush.accounting import ComposedEvent, Event
 from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee, Unit
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.sql.syntax.expression import Expr
-from hush.sql.syntax.releases import Release
-from hush.sql.write.plan import Group, Plan
+from hush.sql.syntax.releases import SumRelease
+from hush.sql.write.plan import ExactGroup, QueryPlan
 from hush.sql.write.trees import Quantiles, release_quantiles, tree_blocks
-from hush.statistics.noise.release import Block, Laplace, NoiseKind, NoisePlan, plan_noise
+from hush.statistics.noise.release import Block, LaplaceNoise, NoiseKind, NoisePlan, plan_noise
 from hush.statistics.noise.selection import Selection, SelectionPlan, TruncatedGeometric
 from hush.statistics.noise.tree import UNITS
 from hush.statistics.question import SELECTION_SHARE, claim
@@ -54,7 +54,7 @@ class Asked:
         unit: What is protected.
     """
 
-    plan: Plan
+    plan: QueryPlan
     noise: NoisePlan
     selection: SelectionPlan | None
     epsilon: float
@@ -65,7 +65,7 @@ class Asked:
     @property
     def kind(self) -> str:
         """The kind of noise, in words."""
-        return "Laplace" if isinstance(self.noise.noise, Laplace) else "Gaussian"
+        return "Laplace" if isinstance(self.noise.noise, LaplaceNoise) else "Gaussian"
 
     def scales(self) -> dict[str, float]:
         """Return the scale of each release's noise in its own unit; of a tree, that of a node's count."""
@@ -76,22 +76,22 @@ class Asked:
         scales = zip(names, grids, self.noise.block_scales, strict=True)
         return {name: grid * scale for name, grid, scale in scales}
 
-    def _for(self, part: Release | int) -> str:
+    def _for(self, part: SumRelease | int) -> str:
         """Return which columns of the answer need a release, or a tree."""
         used = {place for place, about in enumerate(self.plan.statistics) if part in (about.tree, *about.parts)}
         names = [output.name for output in self.plan.outputs if _statistics_in(output.expression) & used]
         return f" for {', '.join(names)}" if names else ""
 
-    def claim(self, source: Source) -> tuple[Guarantee, Event]:
+    def claim(self, source: RandomSource) -> tuple[Guarantee, Event]:
         """Return what the answer gives away."""
         event, delta = self.noise.event, self.noise.delta
         if self.selection is not None:
-            event, delta = Composed((event, self.selection.event)), self.delta
+            event, delta = ComposedEvent((event, self.selection.event)), self.delta
         method = f"{self.kind} noise on bounded contributions"
         return claim(event, self.epsilon, delta, method, unit=self.unit, source=source, more=self.assumptions)
 
     def release(
-        self, groups: Sequence[Group], trees: Sequence[Leaves], confidence: float, source: Source
+        self, groups: Sequence[ExactGroup], trees: Sequence[Leaves], confidence: float, source: RandomSource
     ) -> list[Released]:
         """Choose groups, where they are not public, and add noise to what is told of them.
 
@@ -109,7 +109,7 @@ class Asked:
             groups = sorted(groups, key=lambda group: [(key is None, str(key)) for key in group.keys])
         return [self._told(group, row, trees, confidence, source) for group, row in self._noisy(groups, source)]
 
-    def _noisy(self, groups: Sequence[Group], source: Source) -> list[tuple[Group, dict[str, float]]]:
+    def _noisy(self, groups: Sequence[ExactGroup], source: RandomSource) -> list[tuple[ExactGroup, dict[str, float]]]:
         names = [release.name for release in self.plan.releases]
         if not names or not groups:
             return [(group, {}) for group in groups]
@@ -122,7 +122,12 @@ class Asked:
         ]
 
     def _told(
-        self, group: Group, numbers: dict[str, float], trees: Sequence[Leaves], confidence: float, source: Source
+        self,
+        group: ExactGroup,
+        numbers: dict[str, float],
+        trees: Sequence[Leaves],
+        confidence: float,
+        source: RandomSource,
     ) -> Released:
         found: Quantiles = {}
         for place, leaves in enumerate(trees):
@@ -139,7 +144,7 @@ def _statistics_in(expression: Expr) -> set[int]:
 
 
 def ask(
-    plan: Plan, epsilon: float, delta: float, noise: NoiseKind | None, selection: Selection | None, unit: Unit
+    plan: QueryPlan, epsilon: float, delta: float, noise: NoiseKind | None, selection: Selection | None, unit: Unit
 ) -> Asked:
     """Return a plan's noise: all releases and trees share one budget, with the choice of groups."""
     blocks = tuple(
@@ -147,16 +152,16 @@ def ask(
         for release in plan.releases
     )
     blocks += tree_blocks(plan)
-    groups = plan.max_groups if plan.num_groups is None else min(plan.max_groups, max(plan.num_groups, 1))
+    groups = plan.groups_per_unit if plan.num_groups is None else min(plan.groups_per_unit, max(plan.num_groups, 1))
     if plan.public_keys or not plan.keys:
-        found = plan_noise(blocks, max_groups=groups, epsilon=epsilon, delta=delta, noise=noise)
+        found = plan_noise(blocks, groups_per_unit=groups, epsilon=epsilon, delta=delta, noise=noise)
         return Asked(plan, found, None, epsilon, delta, unit)
     if not delta > 0:
         raise InvalidArgument(
             "delta", delta, "a number in (0, 1)", "Telling which groups occur needs one", "Or list the keys"
         )
     share = epsilon * SELECTION_SHARE
-    found = plan_noise(blocks, max_groups=groups, epsilon=epsilon - share, delta=delta / 2, noise=noise)
-    left = delta if isinstance(found.noise, Laplace) else delta / 2
-    chosen = (selection or TruncatedGeometric()).plan(max_groups=groups, epsilon=share, delta=left)
+    found = plan_noise(blocks, groups_per_unit=groups, epsilon=epsilon - share, delta=delta / 2, noise=noise)
+    left = delta if isinstance(found.noise, LaplaceNoise) else delta / 2
+    chosen = (selection or TruncatedGeometric()).plan(groups_per_unit=groups, epsilon=share, delta=left)
     return Asked(plan, found, chosen, epsilon, delta, unit)

@@ -16,18 +16,18 @@ UnitColumns = str | tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Private:
-    """One more private table, to be joined on the unit: ``private={"visits": Private("visits.parquet", unit="who")}``.
+class JoinedTable:
+    """One more private table, to be joined on the unit: ``private={"visits": JoinedTable("visits.parquet", unit="who")}``.
 
     Attributes:
-        source: Where it is, as for `table`; None where the connection, database or session has it under its name.
+        data: Where it is, as for `table`; None where the connection, database or session has it under its name.
         unit: The column that says whose each row is: the same people, written the same way, as in the first table.
         bounds: As for `table`.
         keys: As for `table`.
         required: As for `table`.
     """
 
-    source: Any = field(repr=False)
+    data: Any = field(repr=False)
     unit: UnitColumns
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Private:
 
 
 def table(
-    source: Any,
+    data: Any,
     *,
     unit: UnitColumns,
     name: str | None = None,
@@ -56,12 +56,12 @@ def table(
     keys: Mapping[str, Sequence[Any]] | None = None,
     required: Sequence[str] = (),
     public: Mapping[str, Any] | None = None,
-    private: Mapping[str, Private] | None = None,
+    private: Mapping[str, JoinedTable] | None = None,
 ) -> Table:
     """Return a table to ask questions of; data stay where they are.
 
     Args:
-        source: Where the data are. Read by DuckDB: a Parquet or CSV file, an Arrow table, a pandas or Polars data
+        data: Where the data are. Read by DuckDB: a Parquet or CSV file, an Arrow table, a pandas or Polars data
             frame, or a DuckDB connection. On PostgreSQL: an address, ``postgresql://user@host/database``, or a
             psycopg connection. On Spark: a data frame, or a session. Columns of a CSV file are text, but for those that
             have bounds, which are read as numbers.
@@ -88,11 +88,11 @@ def table(
     """
     about, more = _tables("public", public), _tables("private", private)
     for given in more.values():
-        check_instance("private", given, Private, "Write private={name: Private(source, unit=...)}")
-    own = Private(source, unit, bounds or {}, keys or {}, required)
+        check_instance("private", given, JoinedTable, "Write private={name: JoinedTable(data, unit=...)}")
+    own = JoinedTable(data, unit, bounds or {}, keys or {}, required)
     _unit_columns(unit)  # before anything is opened
-    sources = {**about, **{each: given.source for each, given in more.items()}}
-    engine, called = opened(source, name, sources)
+    sources = {**about, **{each: given.data for each, given in more.items()}}
+    engine, called = opened(data, name, sources)
     for each in sources:
         if each.casefold() == called.casefold() or (each in about and each in more):
             raise InvalidArgument("private" if each in more else "public", each, "a name that no other table has")

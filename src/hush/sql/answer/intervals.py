@@ -16,14 +16,14 @@ from hush.sql.answer.asked import Asked, Released
 from hush.sql.answer.spread import variance_ends
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.output import evaluate
-from hush.sql.syntax.releases import Statistic
+from hush.sql.syntax.releases import QueryStatistic
 from hush.statistics.noise.release import NoisePlan
 from hush.statistics.noise.tails import quotients, reach
 
 Interval = tuple[float, float]
 
 
-def linear_weights(about: Statistic) -> tuple[float, ...]:
+def linear_weights(about: QueryStatistic) -> tuple[float, ...]:
     """Return the coefficients of a count's or sum's releases, in the order of its parts."""
     if about.kind == "shared sum":
         return (about.parts[1].offset, about.parts[1].grid)
@@ -88,14 +88,14 @@ def scale_of(asked: Asked) -> Mapping[str, float]:
     return {release.name: asked.noise.block_scales[place] for place, release in enumerate(asked.plan.releases)}
 
 
-def _linear(asked: Asked, about: Statistic, released: Sequence[Released], wrong: float) -> list[Interval]:
+def _linear(asked: Asked, about: QueryStatistic, released: Sequence[Released], wrong: float) -> list[Interval]:
     scales = [scale_of(asked)[part.name] for part in about.parts]
     off = linear_reach(asked.noise, scales, linear_weights(about), wrong)
     values = [about.value(each.numbers) or 0.0 for each in released]
     return [(value - off, value + off) for value in values]
 
 
-def _mean(asked: Asked, about: Statistic, released: Sequence[Released], wrong: float) -> list[Interval]:
+def _mean(asked: Asked, about: QueryStatistic, released: Sequence[Released], wrong: float) -> list[Interval]:
     """Return Fieller's interval for the centred sum over the count, in halves of the bounds' width."""
     count, centred = about.parts
     half = (about.bounds[1] - about.bounds[0]) / 2
@@ -114,7 +114,7 @@ def _mean(asked: Asked, about: Statistic, released: Sequence[Released], wrong: f
     return ends
 
 
-def _variance(asked: Asked, about: Statistic, released: Sequence[Released], wrong: float) -> list[Interval]:
+def _variance(asked: Asked, about: QueryStatistic, released: Sequence[Released], wrong: float) -> list[Interval]:
     """Return intervals of a variance from its three totals; a quarter of ``wrong`` is for the mean."""
     scales = np.array([scale_of(asked)[part.name] for part in about.parts])
     noisy = np.array([[each.numbers[part.name] for part in about.parts] for each in released])
@@ -125,11 +125,11 @@ def _variance(asked: Asked, about: Statistic, released: Sequence[Released], wron
     return ends if about.kind == "variance" else [(math.sqrt(a), math.sqrt(b)) for a, b in ends]
 
 
-def _quantile(asked: Asked, about: Statistic, released: Sequence[Released], wrong: float) -> list[Interval]:
+def _quantile(asked: Asked, about: QueryStatistic, released: Sequence[Released], wrong: float) -> list[Interval]:
     return [each.quantiles[about.name][1:] for each in released]
 
 
-_RULES: Mapping[str, Callable[[Asked, Statistic, Sequence[Released], float], list[Interval]]] = {
+_RULES: Mapping[str, Callable[[Asked, QueryStatistic, Sequence[Released], float], list[Interval]]] = {
     "count": _linear,
     "sum": _linear,
     "shared sum": _linear,

@@ -8,7 +8,7 @@ from datetime import date, timedelta
 
 from sqlglot import exp
 
-from hush.data.tables.catalog import Kind, PrivateTable, kind_of
+from hush.data.tables.catalog import ColumnKind, PrivateTable, kind_of
 from hush.errors import InvalidArgument, Unsupported
 
 # The windows that lie within a year, a month or a day, whichever they are.
@@ -27,10 +27,10 @@ def rows_in(column: str, parts: Sequence[str], table: PrivateTable) -> str:
         raise InvalidArgument("parts", parts, "a list of parts, at least one")
     kind = kind_of(table.columns[column])
     name = exp.to_identifier(column, quoted=True).sql()
-    if kind is Kind.TEXT:
+    if kind is ColumnKind.TEXT:
         values = ", ".join(exp.Literal.string(str(part)).sql() for part in parts)
         return f"{name} IN ({values})"
-    if kind not in (Kind.DATE, Kind.TIME):
+    if kind not in (ColumnKind.DATE, ColumnKind.TIME):
         raise Unsupported(f"parts by {column}, which is neither text nor a date", "Use another column")
     return " OR ".join(f"({_between(name, part, column, table)})" for part in parts)
 

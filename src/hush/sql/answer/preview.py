@@ -6,27 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hush.data.tables.catalog import Catalog, Kind, PrivateTable, PublicTable, kind_of
+from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable, PublicTable, kind_of
 from hush.sql.engines.duckdb import DuckDBEngine, _connect, quoted, text
 from hush.sql.write.dialects import DIALECTS
 
 NOTE = "PREVIEW: invented rows; this says nothing about the data"
-_TYPES: Mapping[Kind, str] = {
-    Kind.BOOL: "BOOLEAN",
-    Kind.INT: "BIGINT",
-    Kind.FLOAT: "DOUBLE",
-    Kind.TEXT: "VARCHAR",
-    Kind.DATE: "DATE",
-    Kind.TIME: "TIMESTAMP",
+_TYPES: Mapping[ColumnKind, str] = {
+    ColumnKind.BOOL: "BOOLEAN",
+    ColumnKind.INT: "BIGINT",
+    ColumnKind.FLOAT: "DOUBLE",
+    ColumnKind.TEXT: "VARCHAR",
+    ColumnKind.DATE: "DATE",
+    ColumnKind.TIME: "TIMESTAMP",
 }
 # What a column holds of which nothing is declared; {h} is a large number that looks random.
-_ANYTHING: Mapping[Kind, str] = {
-    Kind.BOOL: "{h} % 2 = 0",
-    Kind.INT: "{h} % 10",
-    Kind.FLOAT: "({h} % 1000) / 100.0",
-    Kind.TEXT: "'value ' || ({h} % 5)",
-    Kind.DATE: "DATE '2024-01-01' + CAST({h} % 366 AS INTEGER)",
-    Kind.TIME: "TIMESTAMP '2024-01-01' + to_hours(CAST({h} % 8784 AS INTEGER))",
+_ANYTHING: Mapping[ColumnKind, str] = {
+    ColumnKind.BOOL: "{h} % 2 = 0",
+    ColumnKind.INT: "{h} % 10",
+    ColumnKind.FLOAT: "({h} % 1000) / 100.0",
+    ColumnKind.TEXT: "'value ' || ({h} % 5)",
+    ColumnKind.DATE: "DATE '2024-01-01' + CAST({h} % 366 AS INTEGER)",
+    ColumnKind.TIME: "TIMESTAMP '2024-01-01' + to_hours(CAST({h} % 8784 AS INTEGER))",
 }
 
 
@@ -71,22 +71,28 @@ def invented(catalog: Catalog, num_units: int) -> DuckDBEngine:
     return DuckDBEngine(connection=connection)
 
 
-def _column(table: PrivateTable | PublicTable, column: str, pool: Mapping[str, tuple[tuple[Any, ...], Kind]]) -> str:
+def _column(
+    table: PrivateTable | PublicTable, column: str, pool: Mapping[str, tuple[tuple[Any, ...], ColumnKind]]
+) -> str:
     kind, number = kind_of(table.columns[column]), f"(hash(hush_row, {text(column)}) % 1000003)"
     if isinstance(table, PrivateTable) and column == table.unit:
-        return "'unit ' || (hush_row // 2)" if kind is Kind.TEXT else "CAST(hush_row // 2 AS BIGINT)"
-    if kind is Kind.OTHER:
+        return "'unit ' || (hush_row // 2)" if kind is ColumnKind.TEXT else "CAST(hush_row // 2 AS BIGINT)"
+    if kind is ColumnKind.OTHER:
         return "CAST(NULL AS VARCHAR)"
     values, listed = pool.get(column.casefold(), ((), kind))
     if values and listed is kind:
         constants = [f"CAST({_constant(value, kind)} AS {_TYPES[kind]})" for value in values]
         return f"([{', '.join(constants)}])[CAST(1 + {number} % {len(constants)} AS INTEGER)]"
-    if isinstance(table, PrivateTable) and column in table.bounds and kind in (Kind.INT, Kind.FLOAT, Kind.TEXT):
+    if (
+        isinstance(table, PrivateTable)
+        and column in table.bounds
+        and kind in (ColumnKind.INT, ColumnKind.FLOAT, ColumnKind.TEXT)
+    ):
         low, high = (DIALECTS["duckdb"].real(end) for end in table.bounds[column])
         return f"TRY_CAST({low} + ({high} - {low}) * ({number} / 1000003.0) AS {_TYPES[kind]})"
     return f"CAST({_ANYTHING[kind].format(h=number)} AS {_TYPES[kind]})"
 
 
-def _constant(value: Any, kind: Kind) -> str:
-    number = kind is Kind.TEXT and isinstance(value, (int, float))  # as keys of a text column that has bounds are
-    return DIALECTS["duckdb"].constant(value, Kind.FLOAT if number else kind)
+def _constant(value: Any, kind: ColumnKind) -> str:
+    number = kind is ColumnKind.TEXT and isinstance(value, (int, float))  # as keys of a text column that has bounds are
+    return DIALECTS["duckdb"].constant(value, ColumnKind.FLOAT if number else kind)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.sql.syntax.releases import Statistic
+from hush.sql.syntax.releases import QueryStatistic
 from hush.statistics.noise.tails import Tail, quotients, reach
 
 Floats = NDArray[np.float64]
@@ -18,7 +18,7 @@ _POINTS, _MOST_POINTS = 256, 16
 
 
 def variance_ends(
-    tail: Tail, noisy: Floats, scales: Floats, about: Statistic, means: Floats, wrong: float
+    tail: Tail, noisy: Floats, scales: Floats, about: QueryStatistic, means: Floats, wrong: float
 ) -> tuple[Floats, Floats]:
     """Return ends of a variance's intervals, one for each row of ``noisy``.
 
@@ -47,7 +47,7 @@ def variance_ends(
 
 
 def _around_points(
-    tail: Tail, noisy: Floats, scales: Floats, about: Statistic, shares: Floats, wrong: float
+    tail: Tail, noisy: Floats, scales: Floats, about: QueryStatistic, shares: Floats, wrong: float
 ) -> tuple[Floats, Floats]:
     """Return ends for the variance of (x - lower) / width, where its mean is between ``shares``."""
     low, high = np.full(len(noisy), np.inf), np.full(len(noisy), -np.inf)
@@ -64,7 +64,7 @@ def _around_points(
     return np.where(wide, 0.0, low), np.where(wide, 0.25, high)
 
 
-def _top(about: Statistic, shares: Floats) -> tuple[Floats, float]:
+def _top(about: QueryStatistic, shares: Floats) -> tuple[Floats, float]:
     """Return sum (x - c)^2 / width^2 in the three totals, and what rounding of noise, half a step each, adds to it."""
     _, centred, squares = about.parts
     width = about.bounds[1] - about.bounds[0]
@@ -75,6 +75,6 @@ def _top(about: Statistic, shares: Floats) -> tuple[Floats, float]:
     return top, 0.5 * float(1 + np.abs(top).sum(axis=1).max())
 
 
-def _rounding(about: Statistic) -> float:
+def _rounding(about: QueryStatistic) -> float:
     _, centred, squares = about.parts
     return squares.grid + 2 * max(map(abs, about.bounds)) * centred.grid

@@ -11,10 +11,10 @@ from textwrap import shorten
 
 from hush.accounting import Event
 from hush.accounting.budget import Budget, Charge, run_sealed
-from hush.data.tables.catalog import Catalog, Kind, Limits, PrivateTable
+from hush.data.tables.catalog import Catalog, ColumnKind, ContributionLimits, PrivateTable
 from hush.errors import InvalidArgument, Unsupported, check_count, check_delta, check_fraction, check_positive
 from hush.guarantee import Guarantee, Unit
-from hush.randomness import Source, source_or_default
+from hush.randomness import RandomSource, source_or_default
 from hush.sql.answer.accuracy import expected_errors, solve_epsilon
 from hush.sql.answer.answer import QueryAnswer, decoded, encoded
 from hush.sql.answer.asked import Asked, ask
@@ -24,13 +24,13 @@ from hush.sql.answer.preview import Preview, invented
 from hush.sql.engines.engine import BoundedViews, Engine
 from hush.sql.read.query import plan_query
 from hush.sql.syntax.expression import Expr
-from hush.sql.write.plan import Output, Plan
+from hush.sql.write.plan import Output, QueryPlan
 from hush.statistics.noise.release import NoiseKind
 from hush.statistics.noise.selection import Selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class QueryPrice:
     """What a question would cost, and how much noise its answer would have; nothing is looked at for it.
 
     Attributes:
@@ -73,24 +73,26 @@ class Table:
         *,
         epsilon: float | None = None,
         delta: float = 0.0,
-        max_groups: int = 1,
-        max_rows: int = 1,
+        groups_per_unit: int = 1,
+        rows_per_unit: int = 1,
         noise: NoiseKind | None = None,
         selection: Selection | None = None,
         accuracy: float | None = None,
         expected: float | None = None,
         confidence: float = 0.95,
-    ) -> Price:
+    ) -> QueryPrice:
         """Return what `sql` would cost with the same arguments; no data are looked at.
 
         ``expected``, here also without ``accuracy``, is how many rows a group has, about; the price then tells errors.
         """
-        limits = Limits(max_groups=max_groups, max_rows=max_rows)
+        limits = ContributionLimits(groups_per_unit=groups_per_unit, rows_per_unit=rows_per_unit)
         wanted = _Wanted(epsilon, delta, noise, selection, accuracy, expected, confidence)
         question = self._asked(text, limits, wanted, sized=True)
         guarantee, event = question.claim(source_or_default(None))
         errors = {} if expected is None else expected_errors(question, float(expected), confidence)
-        return Price(guarantee=guarantee, event=event, noise=question.kind, scales=question.scales(), errors=errors)
+        return QueryPrice(
+            guarantee=guarantee, event=event, noise=question.kind, scales=question.scales(), errors=errors
+        )
 
     def sql(
         self,
@@ -98,14 +100,14 @@ class Table:
         *,
         epsilon: float | None = None,
         delta: float = 0.0,
-        max_groups: int = 1,
-        max_rows: int = 1,
+        groups_per_unit: int = 1,
+        rows_per_unit: int = 1,
         noise: NoiseKind | None = None,
         selection: Selection | None = None,
         accuracy: float | None = None,
         expected: float | None = None,
         confidence: float = 0.95,
-        source: Source | None = None,
+        source: RandomSource | None = None,
         budget: Budget | None = None,
         fresh: bool = False,
     ) -> QueryAnswer:
@@ -115,8 +117,8 @@ class Table:
             text: A SELECT with aggregates; `hush.sql` says what is supported.
             epsilon: What the answer may cost.
             delta: At which delta; needed where groups are not public, and for Gaussian noise.
-            max_groups: In how many groups a unit takes part at most.
-            max_rows: How many rows of a unit count in one group at most.
+            groups_per_unit: In how many groups a unit takes part at most.
+            rows_per_unit: How many rows of a unit count in one group at most.
             noise: Laplace() or Gaussian(); the one with the smaller error, unless given.
             selection: How groups that are not public are chosen; `TruncatedGeometric()`, unless given.
             accuracy: In place of epsilon: the relative error that noise may make, 0.05 for 5 %; of sums, relative to
@@ -141,7 +143,7 @@ class Table:
             Wilson et al. 2020 (bounded contributions); Desfontaines et al. 2022 (choice of groups); Hay et al. 2010
             (quantiles).
         """
-        limits = Limits(max_groups=max_groups, max_rows=max_rows)
+        limits = ContributionLimits(groups_per_unit=groups_per_unit, rows_per_unit=rows_per_unit)
         wanted = _Wanted(epsilon, delta, noise, selection, accuracy, expected, confidence)
         question = self._asked(text, limits, wanted)
         if budget is None:
@@ -186,8 +188,8 @@ class Table:
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
-        max_groups: int = 1,
-        max_rows: int = 1,
+        groups_per_unit: int = 1,
+        rows_per_unit: int = 1,
         noise: NoiseKind | None = None,
         confidence: float = 0.95,
         num_units: int = 1000,
@@ -201,19 +203,19 @@ class Table:
             text: A query, as for `sql`.
             epsilon: For how much noise.
             delta: The same.
-            max_groups: As for `sql`.
-            max_rows: As for `sql`.
+            groups_per_unit: As for `sql`.
+            rows_per_unit: As for `sql`.
             noise: As for `sql`.
             confidence: As for `sql`.
             num_units: How many units are invented, with two rows each.
         """
-        limits = Limits(max_groups=max_groups, max_rows=max_rows)
+        limits = ContributionLimits(groups_per_unit=groups_per_unit, rows_per_unit=rows_per_unit)
         question = self._asked(text, limits, _Wanted(epsilon, delta, noise, None, None, None, confidence))
         views = BoundedViews(invented(self._catalog, check_count("num_units", num_units)))
         found = _answered(question, views, confidence, None)
         return Preview(columns=found.columns, rows=found.rows, intervals=found.intervals, confidence=confidence)
 
-    def _asked(self, text: str, limits: Limits, wanted: _Wanted, *, sized: bool = False) -> Asked:
+    def _asked(self, text: str, limits: ContributionLimits, wanted: _Wanted, *, sized: bool = False) -> Asked:
         wanted.check(sized)
         plan = plan_query(text, tables=self._catalog, limits=limits, dialect=self._engine.dialect)
         if not plan.releases and not plan.trees:
@@ -253,7 +255,7 @@ class _Wanted:
         elif self.epsilon is not None:
             raise InvalidArgument("accuracy", self.accuracy, "nothing, where epsilon is given", "Leave one of both out")
 
-    def ask(self, plan: Plan, unit: Unit) -> Asked:
+    def ask(self, plan: QueryPlan, unit: Unit) -> Asked:
         def at(epsilon: float) -> Asked:
             return ask(plan, epsilon, self.delta, self.noise, self.selection, unit)
 
@@ -262,15 +264,15 @@ class _Wanted:
         return at(solve_epsilon(at, accuracy=self.accuracy, expected=self.expected, confidence=self.confidence))
 
 
-def _answered(question: Asked, views: BoundedViews, confidence: float, source: Source | None) -> QueryAnswer:
+def _answered(question: Asked, views: BoundedViews, confidence: float, source: RandomSource | None) -> QueryAnswer:
     own, plan = source_or_default(source), question.plan
     groups = views.groups(plan)
-    # View and leaves may differ in age. Each block has noise for max_groups groups of its own, so that nothing hangs on
+    # View and leaves may differ in age. Each block has noise for groups_per_unit groups of its own, so that nothing hangs on
     # whether a unit's groups are the same here and there.
     trees = [views.leaves(plan, place) for place in range(len(plan.trees))]
     released = question.release(groups, trees, confidence, own)
     # HAVING, ORDER BY and LIMIT act on released values; a group's place goes along as one more key.
-    place = Output(name="", expression=Expr("key", Kind.INT, value=len(plan.keys)))
+    place = Output(name="", expression=Expr("key", ColumnKind.INT, value=len(plan.keys)))
     numbered = replace(plan, outputs=(*plan.outputs, place))
     shown = numbered.answer(((*each.keys, at), each.numbers) for at, each in enumerate(released))
     ends = intervals(question, released, confidence)
@@ -286,7 +288,7 @@ def _answered(question: Asked, views: BoundedViews, confidence: float, source: S
     )
 
 
-def _unit(catalog: Catalog, plan: Plan) -> Unit:
+def _unit(catalog: Catalog, plan: QueryPlan) -> Unit:
     """Return what is protected: a user, or, if every private table says so, a user within a window."""
     windows = {table.window for table in catalog.tables.values() if isinstance(table, PrivateTable)}
     if plan.units == 1 or windows == {None}:

@@ -56,7 +56,7 @@ class DuckDBEngine:
         self._connection = _connect() if connection is None else connection
         if connection is not None:
             self._check_collation()
-        paths = [self._register(name, source) for name, source in given.items()]
+        paths = [self._register(name, data) for name, data in given.items()]
         self._parquet = {name for name, path in zip(given, paths, strict=True) if path and _reads_parquet(path)}
         if connection is None:
             self._lock([str(path) for path in paths if path is not None])
@@ -99,32 +99,32 @@ class DuckDBEngine:
         with wordless():
             self._connection.execute(f"DROP TABLE IF EXISTS temp.{quoted(name)}")
 
-    def _register(self, name: str, source: Any) -> Path | None:
-        if source is None:
+    def _register(self, name: str, data: Any) -> Path | None:
+        if data is None:
             return None
-        if not isinstance(source, (str, Path)):
-            self._register_frame(name, source)
+        if not isinstance(data, (str, Path)):
+            self._register_frame(name, data)
             return None
-        path = _plain(source)
+        path = _plain(data)
         read = _READERS.get(path.suffix.lower())
         if read is None:
-            raise InvalidArgument("source", path.name, "a file that ends in " + ", ".join(_READERS))
+            raise InvalidArgument("data", path.name, "a file that ends in " + ", ".join(_READERS))
         try:
             with wordless():
                 self._connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS {read(path)}")
         except EngineFailed:
-            raise InvalidArgument("source", path.name, "a file that can be read as what its name ends in") from None
+            raise InvalidArgument("data", path.name, "a file that can be read as what its name ends in") from None
         return path
 
-    def _register_frame(self, name: str, source: Any) -> None:
+    def _register_frame(self, name: str, data: Any) -> None:
         try:
-            if isinstance(source, (list, tuple, dict)):
+            if isinstance(data, (list, tuple, dict)):
                 raise EngineFailed  # DuckDB would take a dictionary for columns of NumPy
             with wordless():
-                self._connection.register(name, source)
+                self._connection.register(name, data)
         except EngineFailed:
-            kind = type(source).__name__
-            raise InvalidArgument("source", kind, ACCEPTED, "Such as pandas.DataFrame(rows)") from None
+            kind = type(data).__name__
+            raise InvalidArgument("data", kind, ACCEPTED, "Such as pandas.DataFrame(rows)") from None
 
     def _lock(self, paths: list[str]) -> None:
         """Leave the connection no file but those given. Plans name none anyway; this is a second wall."""
@@ -160,12 +160,12 @@ def _connect() -> Any:
     return duckdb.connect(config=dict(_SETTINGS))
 
 
-def _plain(source: str | Path) -> Path:
-    path = Path(source)
+def _plain(data: str | Path) -> Path:
+    path = Path(data)
     if any(character in str(path) for character in "*?[]{}"):
-        raise InvalidArgument("source", path.name, "a path without any of *?[]{}", "DuckDB reads them as patterns")
+        raise InvalidArgument("data", path.name, "a path without any of *?[]{}", "DuckDB reads them as patterns")
     if not path.is_file():
-        raise InvalidArgument("source", path.name, "a file that exists")
+        raise InvalidArgument("data", path.name, "a file that exists")
     return path.resolve()
 
 
@@ -181,7 +181,7 @@ def _csv(path: Path) -> str:
     header = next(csv.reader([first.rstrip("\r\n")], delimiter=delimiter), [])
     names = [name.strip() for name in header]
     if not names or len({name.casefold() for name in names}) != len(names) or "" in names:
-        raise InvalidArgument("source", path.name, "a file whose first line names its columns, each differently")
+        raise InvalidArgument("data", path.name, "a file whose first line names its columns, each differently")
     pattern = text(delimiter + '("(?:[^"]|"")*"|[^' + delimiter + '"]*)')
     unquote = "CASE WHEN starts_with(f, '\"') THEN replace(substr(f, 2, length(f) - 2), '\"\"', '\"') ELSE f END"
     apart = f"list_transform(regexp_extract_all({text(delimiter)} || line, {pattern}, 1), lambda f: {unquote})"

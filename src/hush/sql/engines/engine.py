@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.errors import HushError
-from hush.sql.write.plan import Group, Plan
+from hush.sql.write.plan import ExactGroup, QueryPlan
 from hush.sql.write.trees import as_pairs
 
 
@@ -102,14 +102,14 @@ class BoundedViews:
     _leaves: dict[tuple[Any, ...], dict[tuple[Any, ...], NDArray[np.int64]]] = field(default_factory=dict, repr=False)
     _used: int = 0
 
-    def groups(self, plan: Plan) -> list[Group]:
+    def groups(self, plan: QueryPlan) -> list[ExactGroup]:
         """Return a plan's exact aggregates, from a view that is made if there is none. Not to be shown to anyone."""
         view = self.bounded_view(plan)
         columns = {release.name: view.columns[_signature(plan, place)] for place, release in enumerate(plan.releases)}
         sql = plan.summary_sql(view.table, self.engine.dialect, columns=columns)
         return plan.groups(self.engine.run(sql))
 
-    def bounded_view(self, plan: Plan) -> BoundedView:
+    def bounded_view(self, plan: QueryPlan) -> BoundedView:
         """Return the view that holds a plan's contributions; one that lacks a release is made again for this plan."""
         name, wanted = plan.fingerprint(), [_signature(plan, place) for place in range(len(plan.releases))]
         known = self._views.get(name)
@@ -124,7 +124,7 @@ class BoundedViews:
         self._views[name] = BoundedView(table, columns)
         return self._views[name]
 
-    def leaves(self, plan: Plan, place: int) -> Mapping[tuple[Any, ...], NDArray[np.int64]]:
+    def leaves(self, plan: QueryPlan, place: int) -> Mapping[tuple[Any, ...], NDArray[np.int64]]:
         """Return a quantile tree's leaves and their counts, in two columns, for each group's keys: exact.
 
         They are kept in memory: no more numbers than are read once anyway, and reading them takes longer than noise.
@@ -137,7 +137,7 @@ class BoundedViews:
             self._leaves[wanted] = {keys: as_pairs(counts) for keys, counts in found.items()}
         return self._leaves[wanted]
 
-    def _make(self, table: str, plan: Plan) -> None:
+    def _make(self, table: str, plan: QueryPlan) -> None:
         engine, dialect, key = self.engine, self.engine.dialect, self.ranking_key
         if plan.scanned is None or not isinstance(engine, InParts):
             engine.materialise(table, plan.bounded_sql(dialect, ranking_key=key))
@@ -159,12 +159,14 @@ class BoundedViews:
         self._leaves.clear()
 
 
-def exact_groups(plan: Plan, engine: Engine, *, ranking_key: bytes) -> list[Group]:
+def exact_groups(plan: QueryPlan, engine: Engine, *, ranking_key: bytes) -> list[ExactGroup]:
     """Return a plan's exact, bounded aggregates. They are input to noise, and not to be shown to anyone."""
     return plan.groups(engine.run(plan.sql(engine.dialect, ranking_key=ranking_key)))
 
 
-def exact_leaves(plan: Plan, tree: int, engine: Engine, *, ranking_key: bytes) -> dict[tuple[Any, ...], dict[int, int]]:
+def exact_leaves(
+    plan: QueryPlan, tree: int, engine: Engine, *, ranking_key: bytes
+) -> dict[tuple[Any, ...], dict[int, int]]:
     """Return, for each group's keys, the counts of a quantile tree's leaves; leaves without rows are left out."""
     found: dict[tuple[Any, ...], dict[int, int]] = {}
     listed = plan.listed_keys() if plan.public_keys else ()
@@ -175,7 +177,7 @@ def exact_leaves(plan: Plan, tree: int, engine: Engine, *, ranking_key: bytes) -
     return found
 
 
-def _signature(plan: Plan, place: int) -> tuple[Any, ...]:
+def _signature(plan: QueryPlan, place: int) -> tuple[Any, ...]:
     release = plan.releases[place]
     value: Sequence[Any] = () if release.value is None else (plan.values[release.value],)
     return (release.what, release.grid, release.lower, release.upper, *value)

@@ -17,54 +17,54 @@ _URLS = ("postgresql://", "postgres://")
 _ZONE = "spark.sql.session.timeZone"
 
 
-def opened(source: Any, name: str | None, public: Mapping[str, Any]) -> tuple[Engine, str]:
+def opened(data: Any, name: str | None, public: Mapping[str, Any]) -> tuple[Engine, str]:
     """Return the engine that a source is on, and what queries call its table."""
-    if isinstance(source, str) and source.startswith(_URLS):
-        return _on_postgres(source, name, public)
-    if source is None:
-        raise InvalidArgument("source", None, ACCEPTED)
-    if isinstance(source, (str, Path)):
-        _check_path(str(source))
-        called = name or Path(source).name.split(".")[0]
-        return DuckDBEngine({called: source, **public}), called
+    if isinstance(data, str) and data.startswith(_URLS):
+        return _on_postgres(data, name, public)
+    if data is None:
+        raise InvalidArgument("data", None, ACCEPTED)
+    if isinstance(data, (str, Path)):
+        _check_path(str(data))
+        called = name or Path(data).name.split(".")[0]
+        return DuckDBEngine({called: data, **public}), called
     # Packages that may not be installed are told by their names: also of classes that something of theirs is a base of.
-    packages = [each.__module__.split(".")[0] for each in type(source).__mro__]
+    packages = [each.__module__.split(".")[0] for each in type(data).__mro__]
     place = next((_PLACES[each] for each in packages if each in _PLACES), _in_memory)
-    return place(source, name, public)
+    return place(data, name, public)
 
 
-def _check_path(source: str) -> None:
+def _check_path(data: str) -> None:
     """Refuse what looks like an address of something else before a message could show it: it may hold a password."""
-    if any(sign in source for sign in ("://", "=", "@")) and not Path(source).is_file():
+    if any(sign in data for sign in ("://", "=", "@")) and not Path(data).is_file():
         expected = "a file that exists, or an address that starts with postgresql://"
-        raise InvalidArgument("source", "...", expected, "It is not shown, since it may hold a password")
+        raise InvalidArgument("data", "...", expected, "It is not shown, since it may hold a password")
 
 
-def _in_memory(source: Any, name: str | None, public: Mapping[str, Any]) -> tuple[Engine, str]:
+def _in_memory(data: Any, name: str | None, public: Mapping[str, Any]) -> tuple[Engine, str]:
     called = name or "data"
-    return DuckDBEngine({called: source, **public}), called
+    return DuckDBEngine({called: data, **public}), called
 
 
-def _on_duckdb(source: Any, name: str | None, public: Mapping[str, Any]) -> tuple[Engine, str]:
-    if not hasattr(source, "cursor"):  # a relation: rows that DuckDB is yet to compute
-        return _in_memory(source, name, public)
+def _on_duckdb(data: Any, name: str | None, public: Mapping[str, Any]) -> tuple[Engine, str]:
+    if not hasattr(data, "cursor"):  # a relation: rows that DuckDB is yet to compute
+        return _in_memory(data, name, public)
     called = _named(name)
-    return DuckDBEngine(public, connection=source), called
+    return DuckDBEngine(public, connection=data), called
 
 
-def _on_postgres(source: Any, name: str | None, public: Mapping[str, Any]) -> tuple[Engine, str]:
+def _on_postgres(data: Any, name: str | None, public: Mapping[str, Any]) -> tuple[Engine, str]:
     called = _named(name)
     _check_there(public)
-    return PostgresEngine(source), called
+    return PostgresEngine(data), called
 
 
-def _on_spark(source: Any, name: str | None, public: Mapping[str, Any]) -> tuple[Engine, str]:
-    if hasattr(source, "sparkSession"):
+def _on_spark(data: Any, name: str | None, public: Mapping[str, Any]) -> tuple[Engine, str]:
+    if hasattr(data, "sparkSession"):
         called = name or "data"
-        return SparkEngine(_session_with({called: source, **public}, source.sparkSession)), called
+        return SparkEngine(_session_with({called: data, **public}, data.sparkSession)), called
     called = _named(name)
     _check_there(public)
-    return SparkEngine(source), called
+    return SparkEngine(data), called
 
 
 def _session_with(frames: Mapping[str, Any], session: Any) -> Any:

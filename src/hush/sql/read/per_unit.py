@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlglot import exp
 
-from hush.data.tables.catalog import Kind
+from hush.data.tables.catalog import ColumnKind
 from hush.sql.read.translate import Translator
 from hush.sql.syntax.expression import Expr, numeric
 from hush.sql.syntax.reasons import reason
 from hush.sql.syntax.refusal import QueryRefused, Refuser
-from hush.sql.syntax.relation import Chosen, Field, Origin, PerUnit, Relation, Source
+from hush.sql.syntax.relation import Chosen, Field, NamedRelation, Origin, PerUnit, QueryRelation
 
 Aggregate = Callable[[exp.Expr], Expr | None]
 
@@ -116,7 +116,7 @@ class _Aggregates:
 
 def per_unit_select(
     node: exp.Select, origin: Origin, where: Expr | None, row: Translator, knows: Callable[[str], bool], alias: str
-) -> Relation:
+) -> QueryRelation:
     """Return a subquery with aggregates as a relation, provided that it groups by the unit."""
     aliases = check_aliases(row.refuse, node, knows)
     keys = group_keys(node, row, aliases)
@@ -136,7 +136,7 @@ def per_unit_select(
         tuple((f"k{place}", key) for place, key in enumerate(keys)),
         tuple((f"a{place}", found) for place, found in enumerate(aggregates.found)),
     )
-    source = Source(alias, Relation(inner, (), units, entity))
+    source = NamedRelation(alias, QueryRelation(inner, (), units, entity))
     fields = tuple(
         Field(name, f"c{place}", replace(found, op="column", args=(), value=None))
         for place, (name, found) in enumerate(items)
@@ -148,10 +148,10 @@ def per_unit_select(
         having,
         tuple((f"c{place}", found) for place, (_, found) in enumerate(items)),
     )
-    return Relation(body, fields, units, entity)
+    return QueryRelation(body, fields, units, entity)
 
 
-def _check_grouped_by_unit(node: exp.Select, owner: Source, keys: tuple[Expr, ...], refuse: Refuser) -> None:
+def _check_grouped_by_unit(node: exp.Select, owner: NamedRelation, keys: tuple[Expr, ...], refuse: Refuser) -> None:
     if owner.relation.units > 1:
         raise refuse(
             node, "a subquery cannot aggregate where the unit is a user within a window", "Use a table by user"
@@ -173,12 +173,12 @@ def _item(node: exp.Expr, over: Translator) -> tuple[str, Expr]:
 def _count(to: Translator, node: exp.Count) -> Expr:
     to.refuse.only(node, "this", "big_int")
     if isinstance(node.this, exp.Star):
-        return Expr("count_rows", Kind.FLOAT, low=0.0, whole=True)
+        return Expr("count_rows", ColumnKind.FLOAT, low=0.0, whole=True)
     if isinstance(node.this, exp.Distinct):
         if len(node.this.expressions) != 1:
             raise to.refuse(node, "COUNT(DISTINCT ...) takes one column")
-        return Expr("distinct_of", Kind.FLOAT, (to(node.this.expressions[0]),), low=0.0, whole=True)
-    return Expr("count_of", Kind.FLOAT, (to(node.this),), low=0.0, whole=True)
+        return Expr("distinct_of", ColumnKind.FLOAT, (to(node.this.expressions[0]),), low=0.0, whole=True)
+    return Expr("count_of", ColumnKind.FLOAT, (to(node.this),), low=0.0, whole=True)
 
 
 def _total(op: str) -> Callable[[Translator, Any], Expr]:

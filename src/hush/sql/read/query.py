@@ -9,7 +9,7 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from hush.data.tables.catalog import Catalog, Kind, Limits
+from hush.data.tables.catalog import Catalog, ColumnKind, ContributionLimits
 from hush.errors import InvalidArgument, check_instance
 from hush.sql.read import rules as rules  # registers what may stand in expressions
 from hush.sql.read.per_unit import Grouping, check_aliases, group_keys
@@ -20,13 +20,15 @@ from hush.sql.syntax.output import can_evaluate
 from hush.sql.syntax.reasons import reason, statement
 from hush.sql.syntax.refusal import QueryRefused, Refuser
 from hush.sql.syntax.releases import Allocation, Request
-from hush.sql.write.plan import Key, Order, Output, Plan
+from hush.sql.write.plan import GroupKey, Order, Output, QueryPlan
 
 MOST_TEXT = 50_000
 MOST_GROUPS = 1_000_000
 
 
-def plan_query(text: str, *, tables: Catalog, limits: Limits | None = None, dialect: str = "duckdb") -> Plan:
+def plan_query(
+    text: str, *, tables: Catalog, limits: ContributionLimits | None = None, dialect: str = "duckdb"
+) -> QueryPlan:
     """Return the bounded plan of a query, or refuse it; no data are touched.
 
     Args:
@@ -44,8 +46,8 @@ def plan_query(text: str, *, tables: Catalog, limits: Limits | None = None, dial
         averages are Google's bounded means (sums around the middle of the bounds), and sums run on integers.
     """
     check_instance("tables", tables, Catalog)
-    limits = limits if limits is not None else Limits()
-    check_instance("limits", limits, Limits)
+    limits = limits if limits is not None else ContributionLimits()
+    check_instance("limits", limits, ContributionLimits)
     select, refuse = _parsed(text, dialect)
     try:
         return _Planner(select, refuse, tables, limits).plan()
@@ -84,7 +86,7 @@ def _parsed(text: str, dialect: str) -> tuple[exp.Select, Refuser]:
 class _Planner:
     """Plans one query."""
 
-    def __init__(self, select: exp.Select, refuse: Refuser, tables: Catalog, limits: Limits) -> None:
+    def __init__(self, select: exp.Select, refuse: Refuser, tables: Catalog, limits: ContributionLimits) -> None:
         self._select, self._refuse, self._limits = select, refuse, limits
         check_clauses(refuse, select, *SELECT_PARTS, "order", "limit")
         reader = Reader(tables, refuse)
@@ -95,7 +97,7 @@ class _Planner:
         self._row = Translator(refuse, self._scope.resolve)
         self._requests: list[Request] = []
 
-    def plan(self) -> Plan:
+    def plan(self) -> QueryPlan:
         select = self._select
         where = None if select.args.get("where") is None else self._row.truth(select.args["where"].this)
         aliases = check_aliases(self._refuse, select, self._scope.knows)
@@ -113,13 +115,13 @@ class _Planner:
 
     def _assembled(
         self, where: Expr | None, keys: tuple[Expr, ...], outputs: tuple[Output, ...], having: Expr | None, order: Any
-    ) -> Plan:
-        found = Allocation(self._requests, self._limits.max_rows)
+    ) -> QueryPlan:
+        found = Allocation(self._requests, self._limits.rows_per_unit)
         public = all(key.domain is not None for key in keys)
-        plan = Plan(
+        plan = QueryPlan(
             origin=self._origin,
             where=where,
-            keys=tuple(Key(name=f"k{n}", expression=key, domain=key.domain) for n, key in enumerate(keys)),
+            keys=tuple(GroupKey(name=f"k{n}", expression=key, domain=key.domain) for n, key in enumerate(keys)),
             public_keys=public,
             values=tuple(found.values),
             releases=tuple(found.releases),
@@ -129,21 +131,21 @@ class _Planner:
             having=having,
             order=order,
             limit=self._limit(),
-            max_groups=self._limits.max_groups,
-            max_rows=self._limits.max_rows,
+            groups_per_unit=self._limits.groups_per_unit,
+            rows_per_unit=self._limits.rows_per_unit,
             units=self._units,
         )
         groups = plan.num_groups
         if groups is not None and groups > MOST_GROUPS:
             raise self._refuse(self._select, "the public keys combine to more than a million groups", "List fewer keys")
         # A unit cannot be in more groups than there are, and noise need not allow for it.
-        return plan if groups is None else replace(plan, max_groups=min(groups, self._limits.max_groups))
+        return plan if groups is None else replace(plan, groups_per_unit=min(groups, self._limits.groups_per_unit))
 
     def _check_keys(self, keys: tuple[Expr, ...]) -> None:
         for key, node in zip(keys, self._select.args["group"].expressions if keys else (), strict=False):
             if key.unit:
                 raise self._refuse(node, "groups of one unit each would show units", "Group by something else")
-            if key.kind is Kind.NULL or key.op == "literal":
+            if key.kind is ColumnKind.NULL or key.op == "literal":
                 raise self._refuse(node, "a constant is no key", "Leave it out")
 
     def _outputs(self, over: Translator) -> tuple[Output, ...]:
@@ -215,7 +217,7 @@ class _Planner:
         request = rule(self, node)
         if request not in self._requests:
             self._requests.append(request)
-        kind = Kind.FLOAT
+        kind = ColumnKind.FLOAT
         return Expr("statistic", kind, value=self._requests.index(request))
 
     def argument(self, node: exp.Expr, *, wide: bool = False) -> Expr:
@@ -223,13 +225,13 @@ class _Planner:
         if node.find(exp.AggFunc, exp.Window):
             raise self._refuse(node, "an aggregate within an aggregate is refused", "Aggregate per unit in a subquery")
         found = self._row.number(node)
-        if found.kind is Kind.NULL or not found.bounded:
+        if found.kind is ColumnKind.NULL or not found.bounded:
             raise self._refuse(node, "this has no bounds, so that one unit could add anything", *_bounds_advice(node))
         if not max(abs(found.low), abs(found.high)) <= 1e45 or (wide and not found.low < found.high):
             raise self._refuse(node, "the bounds of this are empty or too wide", *_bounds_advice(node))
         column = found.args[0] if found.op == "number" else found
         if column.required:
-            middle = literal(found.low + (found.high - found.low) / 2, Kind.FLOAT)
+            middle = literal(found.low + (found.high - found.low) / 2, ColumnKind.FLOAT)
             found = replace(
                 found, op="coalesce", args=(replace(found, required=False), middle), value=None, required=True
             )
@@ -251,12 +253,12 @@ class _Planner:
         found = self._row(node.this)
         if found.required or (found.op == "literal" and found.value is not None):
             return Request("rows")
-        if found.kind in (Kind.INT, Kind.FLOAT) and found.bounded:
+        if found.kind in (ColumnKind.INT, ColumnKind.FLOAT) and found.bounded:
             return Request("count", self.argument(node.this))  # shared with AVG of the same
-        one = literal(1, Kind.FLOAT)
-        missing = Expr("is_null", Kind.BOOL, (found,))
-        nothing = Expr("literal", Kind.NULL)
-        there = Expr("case", Kind.FLOAT, (missing, nothing, one), low=0.0, high=1.0, whole=True)
+        one = literal(1, ColumnKind.FLOAT)
+        missing = Expr("is_null", ColumnKind.BOOL, (found,))
+        nothing = Expr("literal", ColumnKind.NULL)
+        there = Expr("case", ColumnKind.FLOAT, (missing, nothing, one), low=0.0, high=1.0, whole=True)
         return Request("count", there)
 
     def quantile(self, node: exp.Expr) -> Request:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from hush.data.tables.catalog import Kind
+from hush.data.tables.catalog import ColumnKind
 from hush.sql.read.conversions import cast, extract, named_part, truncate
 from hush.sql.read.translate import NUMBERS, PARTS, RULES, Rule, Translator
 from hush.sql.syntax.expression import NULL, Expr, literal, numeric, union
@@ -18,7 +18,7 @@ def _literal(to: Translator, node: exp.Literal) -> Expr:
     if node.is_string:
         if "\x00" in node.this:
             raise to.refuse(node, "text with a zero character is not supported")
-        return literal(node.this, Kind.TEXT)
+        return literal(node.this, ColumnKind.TEXT)
     try:
         value = float(node.this)
     except ValueError:
@@ -28,8 +28,8 @@ def _literal(to: Translator, node: exp.Literal) -> Expr:
     if 0 < abs(value) < 1 / 1e50:  # products of such would vanish, which PostgreSQL takes for an error
         raise to.refuse(node, "a number closer to 0 than 1e-50 is not supported", "Write 0")
     if node.this.isdecimal() and value <= 2**62:
-        return literal(int(node.this), Kind.INT)
-    return literal(value, Kind.FLOAT)
+        return literal(int(node.this), ColumnKind.INT)
+    return literal(value, ColumnKind.FLOAT)
 
 
 def _negated(to: Translator, node: exp.Neg) -> Expr:
@@ -51,14 +51,14 @@ def _arithmetic(op: str) -> Rule:
 
 def _comparison(op: str) -> Rule:
     def rule(to: Translator, node: exp.Binary) -> Expr:
-        return Expr(op, Kind.BOOL, to.alike([node.this, node.expression]))
+        return Expr(op, ColumnKind.BOOL, to.alike([node.this, node.expression]))
 
     return rule
 
 
 def _logic(op: str) -> Rule:
     def rule(to: Translator, node: exp.Connector) -> Expr:
-        return Expr(op, Kind.BOOL, (to.truth(node.this), to.truth(node.expression)))
+        return Expr(op, ColumnKind.BOOL, (to.truth(node.this), to.truth(node.expression)))
 
     return rule
 
@@ -93,7 +93,7 @@ def _power(to: Translator, node: exp.Pow) -> Expr:
 def _several(op: str) -> Rule:
     def rule(to: Translator, node: exp.Func) -> Expr:
         parts = to.alike([node.this, *node.expressions])
-        kind = next((part.kind for part in parts if part.kind is not Kind.NULL), Kind.NULL)
+        kind = next((part.kind for part in parts if part.kind is not ColumnKind.NULL), ColumnKind.NULL)
         if op == "coalesce":
             return Expr(op, kind, parts, **union(parts))
         if kind in NUMBERS:
@@ -126,7 +126,7 @@ def _if(to: Translator, node: exp.If) -> Expr:
 
 
 def _choice(conditions: tuple[Expr, ...], values: tuple[Expr, ...]) -> Expr:
-    kind = next((part.kind for part in values if part.kind is not Kind.NULL), Kind.NULL)
+    kind = next((part.kind for part in values if part.kind is not ColumnKind.NULL), ColumnKind.NULL)
     pairs = [part for pair in zip(conditions, values, strict=False) for part in pair]
     return Expr("case", kind, (*pairs, values[-1]), **union(values))
 
@@ -134,14 +134,14 @@ def _choice(conditions: tuple[Expr, ...], values: tuple[Expr, ...]) -> Expr:
 def _is(to: Translator, node: exp.Is) -> Expr:
     inner, right = to(node.this), node.expression
     if isinstance(right, exp.Null):
-        return Expr("is_null", Kind.BOOL, (inner,))
-    if isinstance(right, exp.Boolean) and inner.kind is Kind.BOOL:
-        return Expr("is_true" if right.this else "is_false", Kind.BOOL, (inner,))
+        return Expr("is_null", ColumnKind.BOOL, (inner,))
+    if isinstance(right, exp.Boolean) and inner.kind is ColumnKind.BOOL:
+        return Expr("is_true" if right.this else "is_false", ColumnKind.BOOL, (inner,))
     raise to.refuse(node, "IS is supported with NULL, TRUE and FALSE")
 
 
 def _between(to: Translator, node: exp.Between) -> Expr:
-    return Expr("between", Kind.BOOL, to.alike([node.this, node.args["low"], node.args["high"]]))
+    return Expr("between", ColumnKind.BOOL, to.alike([node.this, node.args["low"], node.args["high"]]))
 
 
 def _in(to: Translator, node: exp.In) -> Expr:
@@ -149,7 +149,7 @@ def _in(to: Translator, node: exp.In) -> Expr:
         raise to.refuse(node.args["query"], *reason(exp.Subquery()))
     for item in node.expressions:
         to.constant(item, object)
-    return Expr("in", Kind.BOOL, to.alike([node.this, *node.expressions]))
+    return Expr("in", ColumnKind.BOOL, to.alike([node.this, *node.expressions]))
 
 
 def _like(op: str) -> Rule:
@@ -157,8 +157,8 @@ def _like(op: str) -> Rule:
         pattern = to.constant(node.expression, str)
         if "\\" in pattern:
             raise to.refuse(node.expression, "a pattern with a backslash is not supported", "Engines disagree about it")
-        found = Expr(op, Kind.BOOL, (to.text(node.this),), pattern)
-        return Expr("not", Kind.BOOL, (found,)) if node.args.get("negate") else found
+        found = Expr(op, ColumnKind.BOOL, (to.text(node.this),), pattern)
+        return Expr("not", ColumnKind.BOOL, (found,)) if node.args.get("negate") else found
 
     return rule
 
@@ -166,7 +166,7 @@ def _like(op: str) -> Rule:
 def _texts(op: str) -> Rule:
     def rule(to: Translator, node: exp.Func) -> Expr:
         inner = to.text(node.this)
-        return numeric("length", inner) if op == "length" else Expr(op, Kind.TEXT, (inner,))
+        return numeric("length", inner) if op == "length" else Expr(op, ColumnKind.TEXT, (inner,))
 
     return rule
 
@@ -176,21 +176,21 @@ def _substring(to: Translator, node: exp.Substring) -> Expr:
     length = 10_000 if node.args.get("length") is None else to.constant(node.args["length"], int)
     if not (1 <= start <= 10_000 and 0 <= length <= 10_000):
         raise to.refuse(node, "SUBSTRING takes constants: a start from 1, a length from 0, both up to 10000")
-    return Expr("substring", Kind.TEXT, (to.text(node.this),), (start, length))
+    return Expr("substring", ColumnKind.TEXT, (to.text(node.this),), (start, length))
 
 
 def _concat(to: Translator, node: exp.Expr) -> Expr:
     nodes = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
     parts = tuple(to.text(part) for part in nodes)
     if node.args.get("coalesce"):  # the function, unlike the operator, leaves out what is missing
-        parts = tuple(Expr("coalesce", Kind.TEXT, (part, literal("", Kind.TEXT))) for part in parts)
-    return Expr("concat", Kind.TEXT, parts)
+        parts = tuple(Expr("coalesce", ColumnKind.TEXT, (part, literal("", ColumnKind.TEXT))) for part in parts)
+    return Expr("concat", ColumnKind.TEXT, parts)
 
 
 _ALLOWED: Mapping[type[exp.Expr], Rule] = {
     exp.Literal: _literal,
     exp.Null: lambda to, node: NULL,
-    exp.Boolean: lambda to, node: literal(bool(node.this), Kind.BOOL),
+    exp.Boolean: lambda to, node: literal(bool(node.this), ColumnKind.BOOL),
     exp.Column: Translator.column,
     exp.Paren: lambda to, node: to(node.this),
     exp.Neg: _negated,
@@ -207,7 +207,7 @@ _ALLOWED: Mapping[type[exp.Expr], Rule] = {
     exp.GTE: _comparison("ge"),
     exp.And: _logic("and"),
     exp.Or: _logic("or"),
-    exp.Not: lambda to, node: Expr("not", Kind.BOOL, (to.truth(node.this),)),
+    exp.Not: lambda to, node: Expr("not", ColumnKind.BOOL, (to.truth(node.this),)),
     exp.Is: _is,
     exp.Between: _between,
     exp.In: _in,

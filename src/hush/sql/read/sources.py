@@ -8,15 +8,15 @@ from textwrap import shorten
 
 from sqlglot import exp, parse_one
 
-from hush.data.tables.catalog import Catalog, Kind, PrivateTable, PublicTable, kind_of
+from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable, PublicTable, kind_of
 from hush.sql.read.per_unit import per_unit_select
 from hush.sql.read.translate import Translator
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.reasons import reason, statement, unknown
 from hush.sql.syntax.refusal import Refuser
-from hush.sql.syntax.relation import Chosen, Field, Join, Origin, Relation, Scan, ScannedColumn, Source
+from hush.sql.syntax.relation import Chosen, Field, Join, NamedRelation, Origin, QueryRelation, Scan, ScannedColumn
 
-Shared = Mapping[str, Relation]
+Shared = Mapping[str, QueryRelation]
 SELECT_PARTS = ("with_", "expressions", "from_", "joins", "where", "group", "having")
 _JOIN_ADVICE = "Write JOIN b ON a.unit = b.unit, or join a table that is declared public"
 
@@ -26,11 +26,11 @@ class Scope:
     """The names that expressions of one SELECT can use."""
 
     refuse: Refuser
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, NamedRelation] = field(default_factory=dict)
     merged: set[str] = field(default_factory=set)  # columns of USING, which stand for both sides
     names: list[str] = field(default_factory=list)
 
-    def add(self, node: exp.Expr, name: str, source: Source) -> None:
+    def add(self, node: exp.Expr, name: str, source: NamedRelation) -> None:
         """Add a source under its name."""
         if name.casefold() in self.sources:
             raise self.refuse(node, f"the name {name} is used twice", "Give each table an alias of its own")
@@ -56,7 +56,7 @@ class Scope:
             raise self.refuse(node, "no column of this name is known here", f"There are: {listed(there)}")
         if len(hits) > 1 and name not in self.merged:
             raise self.refuse(node, "more than one table has a column of this name", "Write table.column")
-        if hits[0].kind is Kind.OTHER:
+        if hits[0].kind is ColumnKind.OTHER:
             raise self.refuse(
                 node,
                 "columns of this type are not supported",
@@ -70,7 +70,7 @@ class Scope:
         return any(column(source, name.casefold()) is not None for source in self.sources.values())
 
 
-def column(source: Source, name: str) -> Expr | None:
+def column(source: NamedRelation, name: str) -> Expr | None:
     """Return a column of a source by its name."""
     for entry in source.relation.fields:
         if entry.name.casefold() == name:
@@ -118,7 +118,7 @@ class Reader:
             joins.append(join)
         return Origin(first, tuple(joins), owner), scope
 
-    def select(self, node: exp.Expr, outer: Shared) -> Relation:
+    def select(self, node: exp.Expr, outer: Shared) -> QueryRelation:
         """Return a subquery as a relation."""
         if isinstance(node, exp.Subquery):
             self.refuse.only(node, "this", "alias")
@@ -156,7 +156,7 @@ class Reader:
             raise self.refuse(node, "a column of a subquery needs a name", "Write AS name")
         return node.alias_or_name, row(inner)
 
-    def _source(self, node: exp.Expr, shared: Shared, scope: Scope) -> Source:
+    def _source(self, node: exp.Expr, shared: Shared, scope: Scope) -> NamedRelation:
         if isinstance(node, exp.Subquery):
             self.refuse.only(node, "this", "alias")
             if not node.alias:
@@ -173,11 +173,11 @@ class Reader:
             raise self.refuse(node, *reason(node))
         if node.args.get("alias") is not None:
             self.refuse.only(node.args["alias"], "this")
-        source = Source(self.fresh(), relation)
+        source = NamedRelation(self.fresh(), relation)
         scope.add(node, node.alias_or_name, source)
         return source
 
-    def _named(self, node: exp.Table, shared: Shared) -> Relation:
+    def _named(self, node: exp.Table, shared: Shared) -> QueryRelation:
         name = node.name.casefold()
         if name in shared:
             return shared[name]
@@ -186,18 +186,20 @@ class Reader:
             raise self.refuse(node, "no table of this name is declared", f"There are: {listed(there)}")
         return self._narrowed(node, *self._tables[name])
 
-    def _narrowed(self, node: exp.Table, name: str, table: PrivateTable | PublicTable) -> Relation:
+    def _narrowed(self, node: exp.Table, name: str, table: PrivateTable | PublicTable) -> QueryRelation:
         """Return a table, of which queries may see only some rows."""
         whole = scan(name, table)
         if isinstance(table, PublicTable) or table.only is None:
             return whole
-        scope, source = Scope(self.refuse), Source(self.fresh(), whole)
+        scope, source = Scope(self.refuse), NamedRelation(self.fresh(), whole)
         scope.add(node, name, source)
         where = Translator(self.refuse, scope.resolve).truth(parse_one(table.only, dialect=""))
         items = tuple((each.name, found) for each in whole.fields if (found := column(source, each.name.casefold())))
         return chosen(self.refuse, node, Origin(source, (), source), where, items)
 
-    def _join(self, node: exp.Join, shared: Shared, scope: Scope, owner: Source | None) -> tuple[Join, Source | None]:
+    def _join(
+        self, node: exp.Join, shared: Shared, scope: Scope, owner: NamedRelation | None
+    ) -> tuple[Join, NamedRelation | None]:
         self.refuse.only(node, "this", "side", "kind", "on", "using")
         side, kind = (node.args.get("side") or "").upper(), (node.args.get("kind") or "").upper()
         if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER"):
@@ -214,7 +216,7 @@ class Reader:
                 _forget_unit(scope, source)
         return Join(source, left, private and owner is not None, condition), owner or (source if private else None)
 
-    def _check_same_unit(self, node: exp.Join, owner: Source, source: Source, on_unit: bool) -> None:
+    def _check_same_unit(self, node: exp.Join, owner: NamedRelation, source: NamedRelation, on_unit: bool) -> None:
         if owner.relation.entity != source.relation.entity:
             raise self.refuse(
                 node,
@@ -227,7 +229,7 @@ class Reader:
             raise self.refuse(node, "this join would combine rows of different units", _JOIN_ADVICE)
 
     def _condition(
-        self, node: exp.Join, scope: Scope, before: dict[str, Source], source: Source
+        self, node: exp.Join, scope: Scope, before: dict[str, NamedRelation], source: NamedRelation
     ) -> tuple[Expr | None, bool]:
         """Return the join's condition, and whether it equates the units of both sides."""
         row = Translator(self.refuse, scope.resolve)
@@ -244,50 +246,50 @@ class Reader:
         on_unit = any(part.op == "eq" and _equates_units(part, source) for part in parts)
         whole = parts[0]
         for part in parts[1:]:
-            whole = Expr("and", Kind.BOOL, (whole, part))
+            whole = Expr("and", ColumnKind.BOOL, (whole, part))
         return whole, on_unit
 
-    def _using(self, name: exp.Expr, before: dict[str, Source], source: Source, scope: Scope) -> Expr:
+    def _using(self, name: exp.Expr, before: dict[str, NamedRelation], source: NamedRelation, scope: Scope) -> Expr:
         lower = name.name.casefold()
         lefts = [hit for other in before.values() if (hit := column(other, lower)) is not None]
         right = column(source, lower)
         if (len(lefts) != 1 and lower not in scope.merged) or right is None:
             raise self.refuse(name, "USING takes a column that both sides have, once")
-        if lefts[0].kind is not right.kind or right.kind is Kind.OTHER:
+        if lefts[0].kind is not right.kind or right.kind is ColumnKind.OTHER:
             raise self.refuse(name, "the two columns are of different kinds", "Use ON with CAST")
         scope.merged.add(lower)
-        return Expr("eq", Kind.BOOL, (lefts[0], right))
+        return Expr("eq", ColumnKind.BOOL, (lefts[0], right))
 
 
-def scan(name: str, table: PrivateTable | PublicTable) -> Relation:
+def scan(name: str, table: PrivateTable | PublicTable) -> QueryRelation:
     """Return a table as a relation: columns with bounds are numbers, whatever the file declares."""
     private = table if isinstance(table, PrivateTable) else None
     bounds = private.bounds if private else {}
     fields, columns = [], []
     for place, (raw, declared) in enumerate(table.columns.items()):
         kind = kind_of(declared)
-        kind = Kind.FLOAT if raw in bounds and kind is Kind.TEXT else kind
+        kind = ColumnKind.FLOAT if raw in bounds and kind is ColumnKind.TEXT else kind
         low, high = bounds.get(raw, (float("-inf"), float("inf")))
         keys = private.keys.get(raw) if private else None
-        about = Expr("column", kind, (), None, low, high, kind is Kind.INT, None if keys is None else tuple(keys))
+        about = Expr("column", kind, (), None, low, high, kind is ColumnKind.INT, None if keys is None else tuple(keys))
         if private:
             unit = raw == private.unit
             about = replace(about, unit=unit, required=raw in private.required)
         columns.append(ScannedColumn(f"c{place}", raw, declared, kind))
         fields.append(Field(raw, f"c{place}", about))
     if private is None:
-        return Relation(Scan(name, tuple(columns), None, None, None), tuple(fields))
+        return QueryRelation(Scan(name, tuple(columns), None, None, None), tuple(fields))
     by_name = {entry.raw: entry for entry in columns}
     time = by_name[private.time] if private.time else None
     body = Scan(name, tuple(columns), by_name[private.unit], time, private.window)
     # An engine would cast a number to compare it with text, and raise.
-    written = "integer" if by_name[private.unit].kind is Kind.INT else "text"
-    return Relation(body, tuple(fields), 1 if time is None else 2, f"{private.entity}, written as {written}")
+    written = "integer" if by_name[private.unit].kind is ColumnKind.INT else "text"
+    return QueryRelation(body, tuple(fields), 1 if time is None else 2, f"{private.entity}, written as {written}")
 
 
 def chosen(
     refuse: Refuser, node: exp.Expr, origin: Origin, where: Expr | None, items: tuple[tuple[str, Expr], ...]
-) -> Relation:
+) -> QueryRelation:
     """Return rows with computed columns as a relation."""
     fields: list[Field] = []
     for place, (name, found) in enumerate(items):
@@ -297,7 +299,7 @@ def chosen(
     named = tuple((f"c{place}", found) for place, (_, found) in enumerate(items))
     owner = origin.owner
     units, entity = (owner.relation.units, owner.relation.entity) if owner else (0, "")
-    return Relation(Chosen(origin, where, named), tuple(fields), units, entity)
+    return QueryRelation(Chosen(origin, where, named), tuple(fields), units, entity)
 
 
 def check_clauses(refuse: Refuser, node: exp.Select, *allowed: str) -> None:
@@ -323,14 +325,14 @@ def listed(names: Sequence[str]) -> str:
     return shorten(", ".join(names), 300, placeholder=" ...")
 
 
-def _equates_units(part: Expr, source: Source) -> bool:
+def _equates_units(part: Expr, source: NamedRelation) -> bool:
     left, right = part.args
     if not (left.unit and right.unit and left.op == right.op == "column"):
         return False
     return bool((left.value[0] == source.alias) != (right.value[0] == source.alias))
 
 
-def _forget_unit(scope: Scope, source: Source) -> None:
+def _forget_unit(scope: Scope, source: NamedRelation) -> None:
     fields = tuple(replace(f, about=replace(f.about, unit=False)) for f in source.relation.fields)
     for name, known in scope.sources.items():
         if known is source:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hush.data.tables.catalog import Kind
+from hush.data.tables.catalog import ColumnKind
 
 INFINITE = (-math.inf, math.inf)
 
@@ -30,7 +30,7 @@ class Expr:
     """
 
     op: str
-    kind: Kind
+    kind: ColumnKind
     args: tuple[Expr, ...] = ()
     value: Any = None
     low: float = -math.inf
@@ -68,22 +68,22 @@ _REPEATS = {
 }
 
 
-def literal(value: Any, kind: Kind) -> Expr:
+def literal(value: Any, kind: ColumnKind) -> Expr:
     """Return a constant."""
     low, high = INFINITE
-    if kind in (Kind.INT, Kind.FLOAT):
+    if kind in (ColumnKind.INT, ColumnKind.FLOAT):
         low = high = float(value)
-    return Expr("literal", kind, (), value, low, high, whole=kind is Kind.INT, domain=(value,))
+    return Expr("literal", kind, (), value, low, high, whole=kind is ColumnKind.INT, domain=(value,))
 
 
-NULL = Expr("literal", Kind.NULL, domain=(None,))
+NULL = Expr("literal", ColumnKind.NULL, domain=(None,))
 
 
 def numeric(op: str, *args: Expr, value: Any = None) -> Expr:
     """Return an operation on numbers, with what follows for its bounds."""
     low, high = _interval(op, args, value)
     whole = op in _ALWAYS_WHOLE or (op in _KEEP_WHOLE and all(part.whole for part in args))
-    return Expr(op, Kind.FLOAT, args, value, low, high, whole)
+    return Expr(op, ColumnKind.FLOAT, args, value, low, high, whole)
 
 
 def _interval(op: str, args: tuple[Expr, ...], value: Any) -> tuple[float, float]:
@@ -148,7 +148,7 @@ def _rounded(how: Callable[[float], int], end: float) -> float:
 
 def union(parts: tuple[Expr, ...]) -> Mapping[str, Any]:
     """Return what is known of a value that is one of these."""
-    real = [part for part in parts if part.kind is not Kind.NULL]
+    real = [part for part in parts if part.kind is not ColumnKind.NULL]
     known = all(part.domain is not None for part in parts)
     return {
         "low": min((part.low for part in real), default=-math.inf),

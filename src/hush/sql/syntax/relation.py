@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hush.data.tables.catalog import Kind
+from hush.data.tables.catalog import ColumnKind
 from hush.sql.syntax.expression import Expr
 
 
@@ -30,7 +30,7 @@ class ScannedColumn:
     column: str
     raw: str
     declared: str
-    kind: Kind
+    kind: ColumnKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +45,18 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class NamedRelation:
     """A relation under a name of its own."""
 
     alias: str
-    relation: Relation
+    relation: QueryRelation
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
     """A further relation. ``left`` keeps rows without a partner; ``on_unit`` joins the units."""
 
-    source: Source
+    source: NamedRelation
     left: bool
     on_unit: bool
     condition: Expr | None
@@ -66,9 +66,9 @@ class Join:
 class Origin:
     """What stands in FROM; ``owner`` is the source whose units the rows have."""
 
-    first: Source
+    first: NamedRelation
     joins: tuple[Join, ...]
-    owner: Source | None
+    owner: NamedRelation | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ Body: TypeAlias = Scan | Chosen | PerUnit
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class QueryRelation:
     """A body, its columns, and whose rows they are: ``units`` columns u0, ... identify the unit (none if public)."""
 
     body: Body

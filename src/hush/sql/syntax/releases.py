@@ -23,10 +23,10 @@ class Counted(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class SumRelease:
     """One number for each group: the sum, over units, of an integer between ``lower`` and ``upper``.
 
-    Adding or removing a unit changes the number in at most the plan's ``max_groups`` groups, in each by one value of
+    Adding or removing a unit changes the number in at most the plan's ``groups_per_unit`` groups, in each by one value of
     that range; units without rows in a group contribute 0, which is in the range.
 
     Attributes:
@@ -56,7 +56,7 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class LeafCounts:
     """The counts of a quantile tree's leaves: each kept row of a unit counts in one leaf, 0 to ``leaves`` - 1.
 
     Attributes:
@@ -73,7 +73,7 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statistic:
+class QueryStatistic:
     """An aggregate of the query, as a function of releases.
 
     Attributes:
@@ -86,7 +86,7 @@ class Statistic:
     """
 
     kind: str
-    parts: tuple[Release, ...] = ()
+    parts: tuple[SumRelease, ...] = ()
     bounds: tuple[float, float] = (0.0, 0.0)
     probability: float | None = None
     sample: bool = False
@@ -100,33 +100,33 @@ class Statistic:
         return _FORMULAS[self.kind](self, [released[part.name] for part in self.parts])
 
 
-def _single(about: Statistic, found: list[float]) -> float:
+def _single(about: QueryStatistic, found: list[float]) -> float:
     return found[0] * about.parts[0].grid
 
 
-def _shared_sum(about: Statistic, found: list[float]) -> float:
+def _shared_sum(about: QueryStatistic, found: list[float]) -> float:
     count, centred = found
     return centred * about.parts[1].grid + about.parts[1].offset * count
 
 
-def _centre(about: Statistic, place: int, found: list[float]) -> float:
+def _centre(about: QueryStatistic, place: int, found: list[float]) -> float:
     part = about.parts[place]
     return found[place] * part.grid / max(1.0, found[0]) + part.offset
 
 
-def _mean(about: Statistic, found: list[float]) -> float:
+def _mean(about: QueryStatistic, found: list[float]) -> float:
     """The bounded mean of Google's library: sum around the middle, count at least 1, result within the bounds."""
     return min(max(_centre(about, 1, found), about.bounds[0]), about.bounds[1])
 
 
-def _variance(about: Statistic, found: list[float]) -> float:
+def _variance(about: QueryStatistic, found: list[float]) -> float:
     spread = _centre(about, 2, found) - _mean(about, found) ** 2
     if about.sample and found[0] > 1:
         spread *= max(2.0, found[0]) / (max(2.0, found[0]) - 1)
     return min(max(spread, 0.0), (about.bounds[1] - about.bounds[0]) ** 2 / (2 if about.sample else 4))
 
 
-_FORMULAS: Mapping[str, Callable[[Statistic, list[float]], float]] = {
+_FORMULAS: Mapping[str, Callable[[QueryStatistic, list[float]], float]] = {
     "count": _single,
     "sum": _single,
     "shared sum": _shared_sum,
@@ -153,25 +153,25 @@ class Allocation:
         """Take what is asked for and how many rows of a unit count."""
         self._rows = rows
         self._requests = requests
-        self.releases: list[Release] = []
+        self.releases: list[SumRelease] = []
         self.values: list[Expr] = []
-        self.trees: list[Tree] = []
+        self.trees: list[LeafCounts] = []
         self._centred = {r.argument for r in requests if r.kind in ("mean", "variance", "stddev")}
         self.statistics = tuple(self._statistic(place, request) for place, request in enumerate(requests))
 
-    def _statistic(self, place: int, request: Request) -> Statistic:
+    def _statistic(self, place: int, request: Request) -> QueryStatistic:
         kind, about = request.kind, request.argument
         if kind in ("rows", "units"):
             most = self._rows if kind == "rows" else 1
-            return Statistic(kind="count", parts=(self._release(Counted(kind), 0, most),))
+            return QueryStatistic(kind="count", parts=(self._release(Counted(kind), 0, most),))
         assert about is not None
         bounds = (about.low, about.high)
         if kind == "count":
-            return Statistic(kind="count", parts=(self._count(about),))
+            return QueryStatistic(kind="count", parts=(self._count(about),))
         if kind == "quantile":
             return self._quantile(place, request, about)
         if kind == "sum" and about not in self._centred:
-            return Statistic(kind="sum", parts=(self._sum(about),), bounds=bounds)
+            return QueryStatistic(kind="sum", parts=(self._sum(about),), bounds=bounds)
         parts = [self._count(about), self._around_middle(about, Counted.CENTRED, *bounds)]
         if kind in ("variance", "stddev"):
             ends = sorted((about.low**2, about.high**2))
@@ -179,31 +179,31 @@ class Allocation:
                 self._around_middle(about, Counted.SQUARES, 0.0 if about.low < 0 < about.high else ends[0], ends[1])
             )
         kind = "shared sum" if kind == "sum" else kind
-        return Statistic(kind=kind, parts=tuple(parts), bounds=bounds, sample=request.sample)
+        return QueryStatistic(kind=kind, parts=tuple(parts), bounds=bounds, sample=request.sample)
 
-    def _count(self, about: Expr) -> Release:
+    def _count(self, about: Expr) -> SumRelease:
         if about.required:
             return self._release(Counted.ROWS, 0, self._rows)
         return self._release(Counted.VALUES, 0, self._rows, value=self._value(about))
 
-    def _sum(self, about: Expr) -> Release:
+    def _sum(self, about: Expr) -> SumRelease:
         grid = grid_for(about.low, about.high, self._rows, about.whole)
         low, high = on_grid(about.low, grid), on_grid(about.high, grid)
         lower, upper = min(0, low * self._rows), max(0, high * self._rows)
         return self._release(Counted.SUM, lower, upper, self._value(about), grid, 0.0, (about.low, about.high))
 
-    def _around_middle(self, about: Expr, what: Counted, low: float, high: float) -> Release:
+    def _around_middle(self, about: Expr, what: Counted, low: float, high: float) -> SumRelease:
         middle, half = low + (high - low) / 2, (high - low) / 2
         grid = grid_for(0.0, half, self._rows, whole=False)
         most = (math.floor(half / grid) + 1) * self._rows  # rounding is within the clamp, hence within the bound
         return self._release(what, -most, most, self._value(about), grid, middle, (about.low, about.high))
 
-    def _quantile(self, place: int, request: Request, about: Expr) -> Statistic:
-        tree = Tree(value=self._value(about), bounds=(about.low, about.high), rows=self._rows)
+    def _quantile(self, place: int, request: Request, about: Expr) -> QueryStatistic:
+        tree = LeafCounts(value=self._value(about), bounds=(about.low, about.high), rows=self._rows)
         if tree not in self.trees:
             self.trees.append(tree)
         at = self.trees.index(tree)
-        return Statistic(
+        return QueryStatistic(
             kind="quantile", bounds=tree.bounds, probability=request.probability, tree=at, name=f"quantile{place}"
         )
 
@@ -221,11 +221,11 @@ class Allocation:
         grid: float = 1.0,
         offset: float = 0.0,
         row_bounds: tuple[float, float] = (0.0, 1.0),
-    ) -> Release:
+    ) -> SumRelease:
         for known in self.releases:
             if (known.what, known.value) == (what, value):
                 return known
-        found = Release(
+        found = SumRelease(
             name=f"a{len(self.releases)}",
             what=what,
             lower=lower,

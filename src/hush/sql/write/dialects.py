@@ -13,7 +13,7 @@ from datetime import date, datetime
 from types import MappingProxyType
 from typing import Any
 
-from hush.data.tables.catalog import LARGEST, Kind
+from hush.data.tables.catalog import LARGEST, ColumnKind
 from hush.errors import InvalidArgument
 from hush.sql.syntax.relation import ScannedColumn
 
@@ -124,15 +124,15 @@ class Dialect:
         """Return a name, quoted."""
         return self.quote + name.replace(self.quote, self.quote * 2) + self.quote
 
-    def constant(self, value: Any, kind: Kind) -> str:
+    def constant(self, value: Any, kind: ColumnKind) -> str:
         """Return a constant."""
         if value is None:
             return "NULL"
-        if kind is Kind.BOOL:
+        if kind is ColumnKind.BOOL:
             return "TRUE" if value else "FALSE"
-        if kind is Kind.INT:
+        if kind is ColumnKind.INT:
             return str(int(value)) if value >= 0 else f"({int(value)})"
-        if kind is Kind.FLOAT:
+        if kind is ColumnKind.FLOAT:
             return self.real(float(value))
         return self._other(value, kind)
 
@@ -150,22 +150,22 @@ class Dialect:
 
     def scanned(self, column: ScannedColumn, raw: str) -> str:
         """Return a column as its kind. What the kind cannot hold is missing, and never an error."""
-        if column.kind is Kind.INT:
+        if column.kind is ColumnKind.INT:
             return self.try_cast(raw, "BIGINT")
-        if column.kind is Kind.FLOAT:
+        if column.kind is ColumnKind.FLOAT:
             return self._scanned_number(column, raw)
-        if column.kind in (Kind.DATE, Kind.TIME):
-            name = "DATE" if column.kind is Kind.DATE else self.time
+        if column.kind in (ColumnKind.DATE, ColumnKind.TIME):
+            name = "DATE" if column.kind is ColumnKind.DATE else self.time
             found = f"CAST({raw} AS {name})" if not self.tries else f"TRY_CAST({raw} AS {name})"
             # Engines differ beyond these years, and infinite dates have no parts.
-            last = "9999-12-31" if column.kind is Kind.DATE else "9999-12-31 00:00:00"
-            first = "0001-01-08" if column.kind is Kind.DATE else "0001-01-08 00:00:00"
+            last = "9999-12-31" if column.kind is ColumnKind.DATE else "9999-12-31 00:00:00"
+            first = "0001-01-08" if column.kind is ColumnKind.DATE else "0001-01-08 00:00:00"
             return f"(CASE WHEN {found} BETWEEN {name} '{first}' AND {name} '{last}' THEN {found} END)"
-        return self.exact_text(raw) if column.kind is Kind.TEXT else raw
+        return self.exact_text(raw) if column.kind is ColumnKind.TEXT else raw
 
     def identity(self, column: ScannedColumn, raw: str) -> str:
         """Return a unit's column such that equal units, and only they, have equal values."""
-        return raw if column.kind is Kind.INT else self.exact_text(raw)
+        return raw if column.kind is ColumnKind.INT else self.exact_text(raw)
 
     def exact_text(self, raw: str) -> str:
         """Return a column as text that is compared byte by byte.
@@ -183,10 +183,10 @@ class Dialect:
         found = f"TRY_CAST({raw} AS {self.double})"
         return f"(CASE WHEN {found} BETWEEN -1e100 AND 1e100 THEN {found} END)"
 
-    def _other(self, value: Any, kind: Kind) -> str:
-        if kind is Kind.TIME and isinstance(value, datetime):
+    def _other(self, value: Any, kind: ColumnKind) -> str:
+        if kind is ColumnKind.TIME and isinstance(value, datetime):
             return f"{self.time} '{value.isoformat(sep=' ')}'"
-        if kind is Kind.DATE and isinstance(value, date):
+        if kind is ColumnKind.DATE and isinstance(value, date):
             return f"DATE '{value.isoformat()}'"
         return self.quoted(str(value))
 

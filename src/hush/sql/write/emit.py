@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.grid import grid_for
-from hush.sql.syntax.relation import Chosen, Origin, PerUnit, Relation, Scan, ScannedColumn, Source
+from hush.sql.syntax.relation import Chosen, NamedRelation, Origin, PerUnit, QueryRelation, Scan, ScannedColumn
 from hush.sql.write.dialects import Dialect
 
 
@@ -18,7 +18,7 @@ def expression(found: Expr, to: Dialect) -> str:
     return to.templates[found.op].format(*[expression(part, to) for part in found.args])
 
 
-def relation(found: Relation, to: Dialect) -> str:
+def relation(found: QueryRelation, to: Dialect) -> str:
     """Return a relation as a SELECT, whose columns are the unit's (u0, ...) and its own."""
     body = found.body
     if isinstance(body, Scan):
@@ -98,7 +98,7 @@ def _origin(origin: Origin, to: Dialect) -> str:
     return " ".join(parts)
 
 
-def _source(source: Source, to: Dialect) -> str:
+def _source(source: NamedRelation, to: Dialect) -> str:
     return f"({relation(source.relation, to)}) AS {source.alias}"
 
 

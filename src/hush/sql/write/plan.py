@@ -13,13 +13,13 @@ from hush.errors import InvalidArgument
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.output import evaluate, sort_key
 from hush.sql.syntax.relation import Origin, Scan
-from hush.sql.syntax.releases import Release, Statistic, Tree
+from hush.sql.syntax.releases import LeafCounts, QueryStatistic, SumRelease
 from hush.sql.write import bounded as bounded_module
 from hush.sql.write.dialects import dialect_named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class GroupKey:
     """A key of GROUP BY. ``domain`` holds its public values, where there are any."""
 
     name: str
@@ -45,7 +45,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class ExactGroup:
     """One group as the engine gives it: exact, not to be shown before noise is added.
 
     Attributes:
@@ -60,10 +60,10 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A query, bounded: per unit and group one integer for each release, in at most ``max_groups`` groups per unit.
+class QueryPlan:
+    """A query, bounded: per unit and group one integer for each release, in at most ``groups_per_unit`` groups per unit.
 
-    Adding or removing one unit, with any rows, changes at most ``max_groups`` groups, and there each release by at most
+    Adding or removing one unit, with any rows, changes at most ``groups_per_unit`` groups, and there each release by at most
     its ``sensitivity`` and the number of units by one. It holds for every ranking key and whatever the engine's hash
     does: which groups of a unit are kept is a function of that unit's own groups (ties are broken by the keys), so that
     other units' contributions stay as they are. The hash only makes the choice fair.
@@ -81,25 +81,25 @@ class Plan:
         having: Which groups are shown, decided on released values.
         order: In which order.
         limit: How many.
-        max_groups: In how many groups a unit takes part (L0).
-        max_rows: How many rows of a unit count in one group.
+        groups_per_unit: In how many groups a unit takes part (L0).
+        rows_per_unit: How many rows of a unit count in one group.
         units: How many columns identify a unit: 2 for a user within a window.
     """
 
     origin: Origin
     where: Expr | None
-    keys: tuple[Key, ...]
+    keys: tuple[GroupKey, ...]
     public_keys: bool
     values: tuple[Expr, ...]
-    releases: tuple[Release, ...]
-    trees: tuple[Tree, ...]
-    statistics: tuple[Statistic, ...]
+    releases: tuple[SumRelease, ...]
+    trees: tuple[LeafCounts, ...]
+    statistics: tuple[QueryStatistic, ...]
     outputs: tuple[Output, ...]
     having: Expr | None
     order: tuple[Order, ...]
     limit: int | None
-    max_groups: int
-    max_rows: int
+    groups_per_unit: int
+    rows_per_unit: int
     units: int
 
     @property
@@ -161,10 +161,10 @@ class Plan:
 
     def fingerprint(self) -> str:
         """Return what names the lower part up to its releases: rows, keys and limits."""
-        about = (self.origin, self.where, self.keys, self.public_keys, self.max_groups, self.max_rows)
+        about = (self.origin, self.where, self.keys, self.public_keys, self.groups_per_unit, self.rows_per_unit)
         return hashlib.sha256(repr(about).encode()).hexdigest()
 
-    def groups(self, rows: Iterable[Sequence[Any]]) -> list[Group]:
+    def groups(self, rows: Iterable[Sequence[Any]]) -> list[ExactGroup]:
         """Read what the engine answered to `sql`: for public keys every group, in the order of the lists."""
         names = [release.name for release in self.releases]
         found = []
@@ -174,7 +174,7 @@ class Plan:
             keys = listed[int(row[0])] if listed else tuple(row[:width])
             numbers = row[width:]
             sums = dict(zip(names, map(int, numbers[1:]), strict=True))
-            found.append(Group(keys=keys, units=int(numbers[0]), sums=sums))
+            found.append(ExactGroup(keys=keys, units=int(numbers[0]), sums=sums))
         return found
 
     def listed_keys(self) -> list[tuple[Any, ...]]:

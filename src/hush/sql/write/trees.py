@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.randomness import Source
-from hush.sql.syntax.releases import Tree
-from hush.sql.write.plan import Plan
+from hush.randomness import RandomSource
+from hush.sql.syntax.releases import LeafCounts
+from hush.sql.write.plan import QueryPlan
 from hush.statistics.noise.release import Block, NoisePlan
 from hush.statistics.noise.tree import BRANCHING, HEIGHT, UNITS, NoisyTree, tree_block
 
@@ -22,12 +22,12 @@ Quantiles = dict[str, tuple[float, float, float]]
 _SHARE = 8.0
 
 
-def tree_blocks(plan: Plan) -> tuple[Block, ...]:
+def tree_blocks(plan: QueryPlan) -> tuple[Block, ...]:
     """Return what one unit does, in one group, to the nodes of each of the plan's trees."""
     return tuple(replace(tree_block(tree.rows), share=_SHARE) for tree in plan.trees)
 
 
-def tree_noise(plan: Plan, noise: NoisePlan, place: int) -> NoisePlan:
+def tree_noise(plan: QueryPlan, noise: NoisePlan, place: int) -> NoisePlan:
     """Return the part of the noise that is for one tree; trees stand behind all other releases."""
     at = len(plan.releases) + place
     return replace(noise, blocks=noise.blocks[at : at + 1], block_scales=noise.block_scales[at : at + 1])
@@ -38,7 +38,7 @@ def as_pairs(leaves: Mapping[int, int]) -> NDArray[np.int64]:
     return np.array([*leaves.items()], dtype=np.int64).reshape(-1, 2)
 
 
-def node_totals(tree: Tree, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
+def node_totals(tree: LeafCounts, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the exact counts of all nodes above and at the leaves, level by level from the top, in units of noise."""
     counts = np.zeros(tree.leaves, dtype=np.int64)
     counts[leaves[:, 0]] = leaves[:, 1]
@@ -48,7 +48,7 @@ def node_totals(tree: Tree, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate(levels[::-1]) * UNITS
 
 
-def expected_quantiles(plan: Plan, place: int, noise: NoisePlan, expected: float, confidence: float) -> Quantiles:
+def expected_quantiles(plan: QueryPlan, place: int, noise: NoisePlan, expected: float, confidence: float) -> Quantiles:
     """Return what `release_quantiles` would give, about, for rows that are spread evenly over the bounds."""
     levels = tuple(np.full(BRANCHING**level, expected / BRANCHING**level) for level in range(1, HEIGHT + 1))
     found = NoisyTree(levels, tree_noise(plan, noise, place), plan.trees[place].bounds)
@@ -57,7 +57,7 @@ def expected_quantiles(plan: Plan, place: int, noise: NoisePlan, expected: float
 
 
 def release_quantiles(
-    plan: Plan, place: int, noise: NoisePlan, leaves: NDArray[np.int64], confidence: float, source: Source
+    plan: QueryPlan, place: int, noise: NoisePlan, leaves: NDArray[np.int64], confidence: float, source: RandomSource
 ) -> Quantiles:
     """Release one tree of one group; return its quantiles with their intervals, by the names of statistics.
 

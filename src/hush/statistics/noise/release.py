@@ -2,10 +2,10 @@ r"""The noise layer: exact, bounded integer totals in; noisy ones, their scales 
 
 Whoever has totals of groups to which each user contributed no more than stated can release them here, wherever they
 were computed. Totals are columns of integers, one row for each group. A `Block` is a set of columns with a joint bound
-on what one user adds to them in one group; a user has at most ``max_groups`` groups. In a release
+on what one user adds to them in one group; a user has at most ``groups_per_unit`` groups. In a release
 
-- *Laplace* noise on a block has the scale max_groups * l1 / (epsilon * share): epsilons of blocks add up to epsilon.
-- *Gaussian* noise on a block has the standard deviation noise_multiplier * sqrt(max_groups) * l2 / sqrt(share): in
+- *Laplace* noise on a block has the scale groups_per_unit * l1 / (epsilon * share): epsilons of blocks add up to epsilon.
+- *Gaussian* noise on a block has the standard deviation noise_multiplier * sqrt(groups_per_unit) * l2 / sqrt(share): in
   units of their noise, squared norms of blocks add up to 1 / noise_multiplier^2: all of it is one Gaussian release.
 
 Counts get discrete Laplace noise. Other noise is the floor of a real variable, sampled exactly, on a grid finer than
@@ -25,9 +25,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import Composed, Event, calibrate_noise, events
+from hush.accounting import ComposedEvent, Event, calibrate_noise, events
 from hush.errors import InvalidArgument, check_count, check_delta, check_instance, check_positive
-from hush.randomness import MAX_SCALE, Source, discrete_laplace, floored_gaussian, floored_laplace
+from hush.randomness import MAX_SCALE, RandomSource, discrete_laplace, floored_gaussian, floored_laplace
 from hush.statistics.noise.tails import Tail, gaussian_tail, laplace_tail
 
 _FINE = 2.0**30  # noise of so many units needs no finer grid
@@ -35,16 +35,16 @@ _UP = 1 + 2.0**-50  # what a few roundings could have taken away is back
 
 
 @dataclass(frozen=True, slots=True)
-class Laplace:
+class LaplaceNoise:
     """Laplace noise: pure epsilon, for what a user does to few groups."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gaussian:
+class GaussianNoise:
     """Gaussian noise: needs a delta, for what a user does to many groups or columns."""
 
 
-NoiseKind = Laplace | Gaussian
+NoiseKind = LaplaceNoise | GaussianNoise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +101,9 @@ class NoisePlan:
     @property
     def tail(self) -> Tail:
         """The law of the noise, at scale 1, for intervals; rounding to integers adds half a unit at most."""
-        return laplace_tail if isinstance(self.noise, Laplace) else gaussian_tail
+        return laplace_tail if isinstance(self.noise, LaplaceNoise) else gaussian_tail
 
-    def release(self, totals: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+    def release(self, totals: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
         """Return totals with noise; of shape (groups, columns of all blocks)."""
         wanted = sum(block.columns for block in self.blocks)
         if totals.dtype != np.int64 or totals.ndim != 2 or totals.shape[1] != wanted:
@@ -116,8 +116,8 @@ class NoisePlan:
             first += block.columns
         return noisy
 
-    def _draw(self, block: Block, scale: float, size: int, source: Source) -> NDArray[np.int64]:
-        laplace = isinstance(self.noise, Laplace)
+    def _draw(self, block: Block, scale: float, size: int, source: RandomSource) -> NDArray[np.int64]:
+        laplace = isinstance(self.noise, LaplaceNoise)
         if laplace and block.whole:
             return discrete_laplace(source, scale, size)
         sampler = floored_laplace if laplace else floored_gaussian
@@ -128,7 +128,12 @@ class NoisePlan:
 
 
 def plan_noise(
-    blocks: tuple[Block, ...], *, max_groups: int, epsilon: float, delta: float = 0.0, noise: NoiseKind | None = None
+    blocks: tuple[Block, ...],
+    *,
+    groups_per_unit: int,
+    epsilon: float,
+    delta: float = 0.0,
+    noise: NoiseKind | None = None,
 ) -> NoisePlan:
     """Return the noise for blocks of totals; of the kind with the smaller mean squared error, unless told.
 
@@ -136,26 +141,26 @@ def plan_noise(
         Totals released by the plan are (epsilon, delta)-differentially private, with delta = 0 for Laplace noise.
 
     Assumes:
-        One user adds no more to the totals than the blocks say, in at most ``max_groups`` groups (the caller's duty;
+        One user adds no more to the totals than the blocks say, in at most ``groups_per_unit`` groups (the caller's duty;
         `hush.statistics` bounds contributions itself).
 
     References:
         As above.
 
-    >>> plan = plan_noise((Block(columns=1, l1=1, l2=1, whole=True),), max_groups=1, epsilon=0.5)
+    >>> plan = plan_noise((Block(columns=1, l1=1, l2=1, whole=True),), groups_per_unit=1, epsilon=0.5)
     >>> plan.noise, plan.block_scales[0] >= 2
     (Laplace(), True)
     """
     check_positive("epsilon", epsilon)
     check_delta("delta", delta)
-    check_count("max_groups", max_groups)
+    check_count("groups_per_unit", groups_per_unit)
     candidates = []
-    if noise is None or isinstance(noise, Laplace):
-        candidates.append(_laplace_plan(blocks, max_groups, epsilon))
-    if isinstance(noise, Gaussian) or (noise is None and delta > 0):
-        candidates.append(_gaussian_plan(blocks, max_groups, epsilon, delta))
+    if noise is None or isinstance(noise, LaplaceNoise):
+        candidates.append(_laplace_plan(blocks, groups_per_unit, epsilon))
+    if isinstance(noise, GaussianNoise) or (noise is None and delta > 0):
+        candidates.append(_gaussian_plan(blocks, groups_per_unit, epsilon, delta))
     if not candidates:
-        check_instance("noise", noise, (Laplace, Gaussian), "Or None for the one with the smaller error")
+        check_instance("noise", noise, (LaplaceNoise, GaussianNoise), "Or None for the one with the smaller error")
     return min(candidates, key=_error)
 
 
@@ -163,11 +168,11 @@ def release_sums(
     sums: NDArray[np.int64],
     blocks: tuple[Block, ...],
     *,
-    max_groups: int,
+    groups_per_unit: int,
     epsilon: float,
     delta: float = 0.0,
     noise: NoiseKind | None = None,
-    source: Source,
+    source: RandomSource,
 ) -> tuple[NDArray[np.int64], NoisePlan]:
     """Return exact totals with noise, and the plan that says how much and what it costs.
 
@@ -180,7 +185,7 @@ def release_sums(
     References:
         As above.
     """
-    plan = plan_noise(blocks, max_groups=max_groups, epsilon=epsilon, delta=delta, noise=noise)
+    plan = plan_noise(blocks, groups_per_unit=groups_per_unit, epsilon=epsilon, delta=delta, noise=noise)
     return plan.release(sums, source), plan
 
 
@@ -189,7 +194,7 @@ def _error(plan: NoisePlan) -> float:
 
     A block counts by its share, not by its columns: those of a tree, 69,904, would outvote every count beside it.
     """
-    factor = 2.0 if isinstance(plan.noise, Laplace) else 1.0
+    factor = 2.0 if isinstance(plan.noise, LaplaceNoise) else 1.0
     return sum(
         block.share * math.log(factor * scale**2) for block, scale in zip(plan.blocks, plan.block_scales, strict=True)
     )
@@ -201,28 +206,30 @@ def _shares(blocks: tuple[Block, ...]) -> list[float]:
     return [block.share / total / _UP for block in blocks]
 
 
-def _laplace_plan(blocks: tuple[Block, ...], max_groups: int, epsilon: float) -> NoisePlan:
+def _laplace_plan(blocks: tuple[Block, ...], groups_per_unit: int, epsilon: float) -> NoisePlan:
     scales, parts = [], []
     for block, share in zip(blocks, _shares(blocks), strict=True):
-        sensitivity = max_groups * block.l1
+        sensitivity = groups_per_unit * block.l1
         scale = _checked(sensitivity / (epsilon * share) * _UP)
         scales.append(scale)
         parts.append(
-            events.DiscreteLaplace(scale, sensitivity) if block.whole else events.Laplace(scale / sensitivity / _UP)
+            events.DiscreteLaplaceEvent(scale, sensitivity)
+            if block.whole
+            else events.LaplaceEvent(scale / sensitivity / _UP)
         )
-    event: Event = parts[0] if len(parts) == 1 else Composed(tuple(parts))
-    return NoisePlan(Laplace(), blocks, tuple(scales), event, float(epsilon), 0.0)
+    event: Event = parts[0] if len(parts) == 1 else ComposedEvent(tuple(parts))
+    return NoisePlan(LaplaceNoise(), blocks, tuple(scales), event, float(epsilon), 0.0)
 
 
-def _gaussian_plan(blocks: tuple[Block, ...], max_groups: int, epsilon: float, delta: float) -> NoisePlan:
+def _gaussian_plan(blocks: tuple[Block, ...], groups_per_unit: int, epsilon: float, delta: float) -> NoisePlan:
     if not delta > 0:
         raise InvalidArgument("delta", delta, "a number in (0, 1)", "Gaussian noise needs one", "Or take Laplace()")
     multiplier = _multiplier(float(epsilon), float(delta))
     scales = tuple(
-        _checked(multiplier * math.sqrt(max_groups / share) * block.l2 * _UP)
+        _checked(multiplier * math.sqrt(groups_per_unit / share) * block.l2 * _UP)
         for block, share in zip(blocks, _shares(blocks), strict=True)
     )
-    return NoisePlan(Gaussian(), blocks, scales, events.Gaussian(multiplier), float(epsilon), float(delta))
+    return NoisePlan(GaussianNoise(), blocks, scales, events.GaussianEvent(multiplier), float(epsilon), float(delta))
 
 
 @lru_cache(maxsize=256)

@@ -1,7 +1,7 @@
 r"""Partition selection: which of the groups that occur in the data may be told.
 
 n is the number of users of a group, after contributions were bounded; a group that nobody has is never told. Adding a
-user creates at most L0 = ``max_groups`` groups with n = 1, each told with probability at most delta' = 1 - (1 -
+user creates at most L0 = ``groups_per_unit`` groups with n = 1, each told with probability at most delta' = 1 - (1 -
 delta)^(1 / L0), and adds one to the n of groups that others have.
 
 - `TruncatedGeometric` keeps a group with the largest probability that (epsilon / L0, delta') allows for each n.
@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from hush.accounting import ApproximateDP, Composed, Event
+from hush.accounting import ApproximateDPEvent, ComposedEvent, Event
 from hush.errors import InvalidArgument, check_count, check_positive, check_probability
-from hush.randomness import Source, flip
-from hush.statistics.noise.release import Block, Gaussian, Laplace, NoisePlan, plan_noise
+from hush.randomness import RandomSource, flip
+from hush.statistics.noise.release import Block, GaussianNoise, LaplaceNoise, NoisePlan, plan_noise
 
 _SAFE = 1e-9  # relative room for rounding
 # Room for accountants, which bound what is left of delta to about a part in a million: they are told a hair less than
@@ -39,22 +39,25 @@ _SMALLEST_DELTA = 1e-12
 class Selection(ABC):
     """A way to choose which groups are told."""
 
-    def plan(self, *, max_groups: int, epsilon: float, delta: float) -> SelectionPlan:
+    def plan(self, *, groups_per_unit: int, epsilon: float, delta: float) -> SelectionPlan:
         """Return how to choose at this price."""
         check_positive("epsilon", epsilon)
-        check_count("max_groups", max_groups)
-        each = -math.expm1(math.log1p(-check_probability("delta", delta) * self._threshold_part()) / max_groups)
+        check_count("groups_per_unit", groups_per_unit)
+        each = -math.expm1(math.log1p(-check_probability("delta", delta) * self._threshold_part()) / groups_per_unit)
         if not (delta <= 0.5 and each >= _SMALLEST_DELTA):
             raise InvalidArgument(
-                "delta", delta, f"between max_groups times {_SMALLEST_DELTA:.3g} and 0.5", "Groups are told with it"
+                "delta",
+                delta,
+                f"between groups_per_unit times {_SMALLEST_DELTA:.3g} and 0.5",
+                "Groups are told with it",
             )
-        return self._plan(max_groups, epsilon, delta * (1 - _HAIR), each * (1 - 2 * _HAIR))
+        return self._plan(groups_per_unit, epsilon, delta * (1 - _HAIR), each * (1 - 2 * _HAIR))
 
     def _threshold_part(self) -> float:
         return 1.0
 
     @abstractmethod
-    def _plan(self, max_groups: int, epsilon: float, delta: float, each: float) -> SelectionPlan: ...
+    def _plan(self, groups_per_unit: int, epsilon: float, delta: float, each: float) -> SelectionPlan: ...
 
 
 class SelectionPlan(ABC):
@@ -63,30 +66,30 @@ class SelectionPlan(ABC):
     event: Event
 
     @abstractmethod
-    def choose(self, num_users: NDArray[np.int64], source: Source) -> NDArray[np.bool_]:
-        """Tell which groups to keep, of those that have users."""
+    def choose(self, num_users: NDArray[np.int64], source: RandomSource) -> NDArray[np.bool_]:
+        """Tell which groups to keep, of those that have units."""
 
 
 @dataclass(frozen=True, slots=True)
 class TruncatedGeometric(Selection):
     """The optimal choice: nobody keeps a group more often at the same epsilon and delta."""
 
-    def _plan(self, max_groups: int, epsilon: float, delta: float, each: float) -> SelectionPlan:
-        part = epsilon / max_groups * (1 - _SAFE)
-        return _Probabilities(part, each - _ROUNDING, ApproximateDP(epsilon, delta))
+    def _plan(self, groups_per_unit: int, epsilon: float, delta: float, each: float) -> SelectionPlan:
+        part = epsilon / groups_per_unit * (1 - _SAFE)
+        return _Probabilities(part, each - _ROUNDING, ApproximateDPEvent(epsilon, delta))
 
 
 @dataclass(frozen=True, slots=True)
 class LaplaceThreshold(Selection):
     """Keep what passes a threshold with discrete Laplace noise."""
 
-    def _plan(self, max_groups: int, epsilon: float, delta: float, each: float) -> SelectionPlan:
+    def _plan(self, groups_per_unit: int, epsilon: float, delta: float, each: float) -> SelectionPlan:
         count = Block(columns=1, l1=1, l2=1, whole=True)
-        noise = plan_noise((count,), max_groups=max_groups, epsilon=epsilon, noise=Laplace())
+        noise = plan_noise((count,), groups_per_unit=groups_per_unit, epsilon=epsilon, noise=LaplaceNoise())
         scale = noise.block_scales[0]
         # P(1 + k >= t) = e^(-(t - 1) / b) / (1 + e^(-1 / b)) for t >= 2, k discrete Laplace.
         least = 1 + max(math.ceil(-scale * math.log(each * (1 + math.exp(-1 / scale))) * (1 + _SAFE)), 1)
-        return _Threshold(noise, least, Composed((noise.event, ApproximateDP(0.0, delta))))
+        return _Threshold(noise, least, ComposedEvent((noise.event, ApproximateDPEvent(0.0, delta))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +99,16 @@ class GaussianThreshold(Selection):
     def _threshold_part(self) -> float:
         return 0.5
 
-    def _plan(self, max_groups: int, epsilon: float, delta: float, each: float) -> SelectionPlan:
+    def _plan(self, groups_per_unit: int, epsilon: float, delta: float, each: float) -> SelectionPlan:
         count = Block(columns=1, l1=1, l2=1)
-        noise = plan_noise((count,), max_groups=max_groups, epsilon=epsilon, delta=delta / 2, noise=Gaussian())
+        noise = plan_noise(
+            (count,), groups_per_unit=groups_per_unit, epsilon=epsilon, delta=delta / 2, noise=GaussianNoise()
+        )
         # Noise is rounded to the nearest integer: half a step less of it may be enough to pass.
         reach = -noise.block_scales[0] * float(ndtri(each)) * (1 + _SAFE)
-        return _Threshold(noise, 2 + max(math.ceil(reach), 1), Composed((noise.event, ApproximateDP(0.0, delta / 2))))
+        return _Threshold(
+            noise, 2 + max(math.ceil(reach), 1), ComposedEvent((noise.event, ApproximateDPEvent(0.0, delta / 2)))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,7 @@ class _Threshold(SelectionPlan):
     least: int
     event: Event
 
-    def choose(self, num_users: NDArray[np.int64], source: Source) -> NDArray[np.bool_]:
+    def choose(self, num_users: NDArray[np.int64], source: RandomSource) -> NDArray[np.bool_]:
         kept: NDArray[np.bool_] = self.noise.release(num_users[:, None], source)[:, 0] >= self.least
         return kept & (num_users > 0)
 
@@ -121,7 +128,7 @@ class _Probabilities(SelectionPlan):
     delta: float
     event: Event
 
-    def choose(self, num_users: NDArray[np.int64], source: Source) -> NDArray[np.bool_]:
+    def choose(self, num_users: NDArray[np.int64], source: RandomSource) -> NDArray[np.bool_]:
         probabilities = self.probability(num_users)
         return flip(source, probabilities, lambda index, digits: (Fraction(float(probabilities[index])),) * 2)
 

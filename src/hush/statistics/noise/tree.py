@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from hush.randomness import Source
-from hush.statistics.noise.release import Block, Laplace, NoisePlan
+from hush.randomness import RandomSource
+from hush.statistics.noise.release import Block, LaplaceNoise, NoisePlan
 
 BRANCHING = 16
 HEIGHT = 4
@@ -33,9 +33,9 @@ UNITS = 1 << 10  # to a row: noise is rounded to this fraction, and sums of some
 _ROUNDING = BRANCHING * HEIGHT / UNITS
 
 
-def tree_block(max_rows: int) -> Block:
+def tree_block(rows_per_unit: int) -> Block:
     """Return what one user does to the nodes of a tree: one row more is one in each level."""
-    return Block(columns=NODES, l1=HEIGHT * max_rows * UNITS, l2=math.sqrt(HEIGHT) * max_rows * UNITS)
+    return Block(columns=NODES, l1=HEIGHT * rows_per_unit * UNITS, l2=math.sqrt(HEIGHT) * rows_per_unit * UNITS)
 
 
 def cells_of(numbers: NDArray[np.float64], bounds: tuple[float, float]) -> NDArray[np.int64]:
@@ -101,7 +101,7 @@ class NoisyTree:
     def _interval(self, level: float, wrong: float) -> tuple[int, int]:
         before, digits = self._ranks()
         total = float(self.levels[0].sum())
-        limits = _limits(isinstance(self.plan.noise, Laplace), level, wrong / 2)
+        limits = _limits(isinstance(self.plan.noise, LaplaceNoise), level, wrong / 2)
         up_to = np.append(before[1:], total)  # the rank of a cell's upper edge is that of the next one's lower
         reach = self.noise_scale * limits[digits[:, 0], digits[:, 1]] + _ROUNDING
         reach_next = np.append(reach[1:], self._total_reach(level, wrong / 2))
@@ -110,7 +110,7 @@ class NoisyTree:
         return (int(found[0]), int(found[-1])) if found.size else (0, CELLS - 1)
 
     def _total_reach(self, level: float, wrong: float) -> float:
-        limits = _limits(isinstance(self.plan.noise, Laplace), level, wrong)
+        limits = _limits(isinstance(self.plan.noise, LaplaceNoise), level, wrong)
         return self.noise_scale * float(limits[BRANCHING, 0]) + _ROUNDING
 
     def _ranks(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -122,7 +122,9 @@ class NoisyTree:
         return ranks, _digits()
 
 
-def release_tree(cells: NDArray[np.int64], bounds: tuple[float, float], plan: NoisePlan, source: Source) -> NoisyTree:
+def release_tree(
+    cells: NDArray[np.int64], bounds: tuple[float, float], plan: NoisePlan, source: RandomSource
+) -> NoisyTree:
     """Return the tree of rows' cells, with noise on every node."""
     noisy = plan.release(node_counts(cells)[None, :] * UNITS, source)[0] / UNITS
     ends = np.cumsum([BRANCHING**level for level in range(1, HEIGHT + 1)])

@@ -79,7 +79,7 @@ class _Graph:
     kept: list[object]
 
 
-class Replay:
+class GraphReplay:
     """Runs a computation, or replays it."""
 
     def __init__(self) -> None:

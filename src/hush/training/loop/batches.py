@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hush.randomness import KeyedSource
 from hush.training.plan.loader import Micro, micro_batches
-from hush.training.plan.plan import Plan
+from hush.training.plan.plan import TrainingPlan
 from hush.training.plan.samplers import Indices
 from hush.training.plan.units import UserGroups, Users, chosen
 
@@ -31,7 +31,9 @@ class Batches:
         owners: A number that tells who owns which examples from any other ownership; None if nobody does.
     """
 
-    def __init__(self, plan: Plan, users: Users | None, dataset: Any, num_examples: int, key_for: KeyFor) -> None:
+    def __init__(
+        self, plan: TrainingPlan, users: Users | None, dataset: Any, num_examples: int, key_for: KeyFor
+    ) -> None:
         """Take the plan, and whose the examples are."""
         self._plan, self._key_for = plan, key_for
         self._owned = None if users is None else users.rows(dataset, num_examples)
@@ -39,7 +41,7 @@ class Batches:
         self.owners = None if self._owned is None else _digest(self._owned)
         self._kept: Indices | None = None  # of groups: which examples there are
         most = max((len(own) for own in self._owned), default=1) if self._owned is not None else 1
-        self._width = 1 if self._are_groups else min(plan.max_examples, most)  # places of a user in a batch
+        self._width = 1 if self._are_groups else min(plan.rows_per_unit, most)  # places of a user in a batch
         self._places, self._counts = _padded(self._owned or [], self._width)
 
     def sample(self, step: int) -> Indices:

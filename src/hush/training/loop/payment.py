@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from hush.accounting.budget import Budget, Charge
 from hush.errors import InvalidArgument
-from hush.training.plan.plan import Plan
+from hush.training.plan.plan import TrainingPlan
 from hush.training.plan.samplers import FixedSize, Full, Poisson
 
 
 class Payment:
     """What a run has reserved of a budget."""
 
-    def __init__(self, plan: Plan, budget: Budget) -> None:
+    def __init__(self, plan: TrainingPlan, budget: Budget) -> None:
         """Reserve all steps of a plan, or raise `BudgetExceeded`."""
         charge = Charge(event=plan.event(), purpose=f"training, {plan.num_steps} steps", delta=plan.delta)
         self._plan, self._reservation = plan, budget.reserve(charge)

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument
 from hush.guarantee import Relation, Unit, UnitKind
-from hush.randomness import Source
+from hush.randomness import RandomSource
 from hush.training.loop.session import PrivateTraining
 from hush.training.loop.update import Ball
 from hush.training.noise.correlated import CorrelatedNoise
@@ -58,7 +58,7 @@ def privatize(
     starts_from: PublicPhase | None = None,
     compile: bool | str | None = None,  # noqa: A002
     memory_limit: int | None = None,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> PrivateTraining:
     """Prepare a model for private training: three lines more in an ordinary loop.
@@ -123,11 +123,11 @@ def privatize(
         settings = {"unit": users.unit}
         settings["labelled"] = True
         if isinstance(users, UserGroups):
-            num_units = sum(min(len(own), users.max_examples) for own in owned)
-            settings["group_size"] = users.max_examples
+            num_units = sum(min(len(own), users.rows_per_unit) for own in owned)
+            settings["group_size"] = users.rows_per_unit
         else:
             num_units = len(owned)
-            settings["max_examples"] = users.max_examples
+            settings["rows_per_unit"] = users.rows_per_unit
     plan = make_plan(
         num_units=num_units,
         delta=delta,

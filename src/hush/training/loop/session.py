@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance
 from hush.guarantee import Guarantee
-from hush.randomness import Source, assumptions_of, source_or_default
+from hush.randomness import RandomSource, assumptions_of, source_or_default
 from hush.training.loop.batches import Batches
 from hush.training.loop.payment import Payment
 from hush.training.loop.update import Ball, Updater
@@ -25,12 +25,12 @@ from hush.training.noise.gaussian import gaussian
 from hush.training.noise.stream import NoiseStream
 from hush.training.per_example.check import check_batch, check_calls, check_outputs
 from hush.training.per_example.clipped_sum import ClippedSum
-from hush.training.per_example.engine import Engine
+from hush.training.per_example.engine import GradientEngine
 from hush.training.per_example.projected import ProjectedClipping
 from hush.training.plan.clipping import Adaptive, Clipping
 from hush.training.plan.contributions import Projected
 from hush.training.plan.loader import Loader, Micro, fetcher, moved
-from hush.training.plan.plan import Plan
+from hush.training.plan.plan import TrainingPlan
 from hush.training.plan.units import Users
 
 
@@ -73,13 +73,13 @@ class PrivateTraining:
         model: nn.Module,
         optimizer: Optimizer | Sequence[Optimizer],
         dataset: Any,
-        plan: Plan,
+        plan: TrainingPlan,
         *,
         users: Users | None = None,
         projection: Ball | None = None,
         compile: bool | str | None = None,  # noqa: A002
         memory_limit: int | None = None,
-        source: Source | None = None,
+        source: RandomSource | None = None,
         budget: Budget | None = None,
     ) -> None:
         """Attach to the model; `hush.privatize` makes the plan, too."""
@@ -113,7 +113,7 @@ class PrivateTraining:
         if memory_limit is not None:
             check_count("memory_limit", memory_limit)
         backend = "inductor" if compile is True else compile or None
-        self._engine = Engine(model, backend=backend, memory=memory_limit)
+        self._engine = GradientEngine(model, backend=backend, memory=memory_limit)
         self._engine.replays = True
         if isinstance(plan.contribution, Projected):
             self._engine.detach()  # it was refused there what cannot be private; everything else runs as it is
@@ -394,7 +394,7 @@ class PrivateTraining:
         return self._stream
 
 
-def _terms(plan: Plan) -> str:
+def _terms(plan: TrainingPlan) -> str:
     """Return what a resumed run has to agree with: all but how many examples go through the model at once."""
     return repr(replace(plan, physical_batch_size=1))
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hush.accounting import Composed, Event, Gaussian, PoissonSampled, SelfComposed
+from hush.accounting import ComposedEvent, Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from hush.errors import (
     InvalidArgument,
     Unsupported,
@@ -25,7 +25,7 @@ from hush.errors import (
     check_probability,
 )
 from hush.training.noise import factorisation as factorisation
-from hush.training.noise.factorisation import Array, Objective
+from hush.training.noise.factorisation import Array, NoiseObjective
 from hush.training.noise.stream import Bands, Buffers, Recursion, Window, single
 
 
@@ -40,7 +40,7 @@ class Participation(ABC):
     def event(self, factor: Factor, noise_multiplier: float, num_steps: int) -> Event:
         """Return the event of the first steps: one Gaussian on C x, with the sensitivity that the pattern has."""
         sensitivity = factorisation.sensitivity(factor.column[:num_steps], *self.pattern(num_steps))
-        return Gaussian(check_positive("noise_multiplier", noise_multiplier) / sensitivity)
+        return GaussianEvent(check_positive("noise_multiplier", noise_multiplier) / sensitivity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +117,8 @@ class PoissonTurns(Participation):
         if not bands <= self.num_parts:
             raise InvalidArgument("num_parts", self.num_parts, f"at least the {bands} bands", "Steps would overlap")
         step = Participation.event(self, factor, noise_multiplier, num_steps)
-        sampled = step if self.sampling_rate == 1 else PoissonSampled(step, self.sampling_rate)
-        return SelfComposed(sampled, -(-num_steps // self.num_parts))
+        sampled = step if self.sampling_rate == 1 else PoissonSampledEvent(step, self.sampling_rate)
+        return SelfComposedEvent(sampled, -(-num_steps // self.num_parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Factor:
         steps = self.num_steps if num_steps is None else check_count("num_steps", num_steps, minimum=0)
         if not steps <= self.num_steps:
             raise InvalidArgument("num_steps", steps, f"at most the {self.num_steps} of the factor")
-        return participation.event(self, noise_multiplier, steps) if steps else Composed(())
+        return participation.event(self, noise_multiplier, steps) if steps else ComposedEvent(())
 
     def error(self, momentum: float = 0.0) -> float:
         """Return the root mean square of the noise of the weights, for noise and learning rate 1, over all steps."""
@@ -200,16 +200,16 @@ class CorrelatedNoise(ABC):
         return self.factor(num_steps, participation).event(noise_multiplier, participation)
 
     @abstractmethod
-    def recursion(self, objective: Objective) -> Recursion:
+    def recursion(self, objective: NoiseObjective) -> Recursion:
         """Return the best recursion of its kind."""
 
 
 @lru_cache(maxsize=64)
 def _recursion(noise: CorrelatedNoise, num_steps: int, separation: int, times: int) -> Recursion:
-    return noise.recursion(Objective(num_steps, separation, times, noise.momentum))
+    return noise.recursion(NoiseObjective(num_steps, separation, times, noise.momentum))
 
 
-def _norm(recursion: Recursion, objective: Objective) -> float:
+def _norm(recursion: Recursion, objective: NoiseObjective) -> float:
     """Return the largest norm of a column, by which to divide."""
     return single([float(np.linalg.norm(recursion.column(objective.length)))])[0]
 
@@ -235,7 +235,7 @@ class Banded(CorrelatedNoise):
         CorrelatedNoise.__post_init__(self)
         check_count("bands", self.bands)
 
-    def recursion(self, objective: Objective) -> Recursion:
+    def recursion(self, objective: NoiseObjective) -> Recursion:
         """Return the best bands."""
         taps = single(factorisation.optimal_bands(self.bands, objective)[1:])
         return Bands(_norm(Bands(1.0, taps), objective), taps)
@@ -269,7 +269,7 @@ class BufferedToeplitz(CorrelatedNoise):
         if self.window is not None:
             check_count("window", self.window)
 
-    def recursion(self, objective: Objective) -> Recursion:
+    def recursion(self, objective: NoiseObjective) -> Recursion:
         """Return the best series, or the best window."""
         window = None if self.window is None else min(self.window, objective.length)
         weights, decays = factorisation.optimal_buffers(self.buffers, objective, window)

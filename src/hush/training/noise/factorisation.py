@@ -101,7 +101,7 @@ def _sum_of_rows(row: Array, separation: int, times: int) -> Array:
     return _sum_of_columns(padded[::-1], separation, times)[::-1][:length]
 
 
-class Objective:
+class NoiseObjective:
     """The logarithm of what is to be small, and its derivatives: mean squared error times squared sensitivity."""
 
     def __init__(self, length: int, separation: int, times: int, momentum: float) -> None:
@@ -147,7 +147,7 @@ def _minimum(loss: Callable[[Array], tuple[float, Array]], start: Array) -> Arra
     return found if np.isfinite(found).all() and loss(found)[0] <= loss(start)[0] else start
 
 
-def optimal_bands(bands: int, objective: Objective) -> Array:
+def optimal_bands(bands: int, objective: NoiseObjective) -> Array:
     """Return c_0 = 1 >= c_1 >= ... > 0, as many as there are bands; started from the square root's.
 
     In terms of the quotients of neighbours, each in (0, 1), so that the coefficients fall whatever the optimiser finds.
@@ -177,7 +177,7 @@ def moments(weights: Array, decays: Array, length: int) -> Array:
     return np.concatenate([[1.0], weights @ decays[:, None] ** np.arange(1, length)])
 
 
-def optimal_buffers(buffers: int, objective: Objective, window: int | None) -> tuple[Array, Array]:
+def optimal_buffers(buffers: int, objective: NoiseObjective, window: int | None) -> tuple[Array, Array]:
     """Return the weights p_i and decays of c_k = sum_i p_i decays_i^k; the weights add up to less than c_0 = 1.
 
     So c is the moment sequence of a distribution on [0, 1), with the rest of its mass at 0: it falls and is log-convex,
@@ -205,13 +205,13 @@ def optimal_buffers(buffers: int, objective: Objective, window: int | None) -> t
     return weights, decays
 
 
-def _whole(column: Array, objective: Objective) -> tuple[float, Array]:
+def _whole(column: Array, objective: NoiseObjective) -> tuple[float, Array]:
     error, by_error = objective.error_by_column(inverse_series(column))
     size, by_size = objective.sensitivity(column)
     return error + size, by_error + by_size
 
 
-def _cut(column: Array, objective: Objective, window: int) -> tuple[float, Array]:
+def _cut(column: Array, objective: NoiseObjective, window: int) -> tuple[float, Array]:
     """Return the loss of the factor whose inverse is cut, and its gradient by the column before."""
     length = objective.length
     before = inverse_series(column[:window])

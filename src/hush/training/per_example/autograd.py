@@ -40,7 +40,7 @@ def _saved(ctx: Any) -> tuple[Tensor, ...]:
         ) from error
 
 
-class Linear(Function):
+class LinearFunction(Function):
     """y = x W^T + b, with any number of positions between the batch and the features."""
 
     @staticmethod

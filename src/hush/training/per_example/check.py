@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported, check_positive
 from hush.training.per_example.clipped_sum import ClippedSum
-from hush.training.per_example.engine import Engine, check_losses
+from hush.training.per_example.engine import GradientEngine, check_losses
 from hush.training.plan.clipping import Flat
 
 # From a model and a batch to one loss per example.
 Loss = Callable[[nn.Module, Any], Tensor]
 
 
-def check_batch(engine: Engine, losses: Tensor) -> None:
+def check_batch(engine: GradientEngine, losses: Tensor) -> None:
     """Refuse losses of which one depends on several examples, and parameters that are used behind the layers' backs.
 
     The gradient of some examples' losses is followed back to every layer: in the rows of others it must be 0. And it
@@ -61,7 +61,7 @@ def refuse_coupled(losses: Tensor, watched: list[tuple[str, Tensor]]) -> None:
                 )
 
 
-def check_calls(engine: Engine) -> None:
+def check_calls(engine: GradientEngine) -> None:
     """Compare with a plain loop what the model does with two examples like those of the calls that were recorded.
 
     Outside the run, for a loss of its own, in the model's own mode, or, where that is random (dropout), in evaluation
@@ -197,9 +197,9 @@ def _invented(call: Any, way: Callable[..., Tensor]) -> Any:
     return torch.utils._pytree.tree_map(other, call)
 
 
-def _check_call(engine: Engine, call: Any, places: list[int], expected: list[Tensor]) -> None:
+def _check_call(engine: GradientEngine, call: Any, places: list[int], expected: list[Tensor]) -> None:
     model = engine.model
-    other = Engine(model)
+    other = GradientEngine(model)
     try:
         with other.batch(2):
             found = _numbers(_run(model, call), places)
@@ -275,7 +275,7 @@ def clipped_sum(model: nn.Module, batch: Any, loss: Loss, *, clip_norm: float) -
 def _clipped_sum(
     model: nn.Module, batch: Any, loss: Loss, clip_norm: float, backend: str | None, size: int
 ) -> ClippedSum:
-    engine = Engine(model, backend=backend)
+    engine = GradientEngine(model, backend=backend)
     try:
         for _ in range(1 if backend is None else 2):  # the first time, taps are found out
             with engine.batch(size):

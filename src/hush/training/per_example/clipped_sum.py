@@ -50,7 +50,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ParameterUses:
     """All uses of a parameter.
 
     Attributes:
@@ -80,7 +80,7 @@ class Clip:
 
 
 def finish(
-    groups: list[Group], clip: Clip, values: list[Tensor], chosen: Tensor, *, rows: int = 1
+    groups: list[ParameterUses], clip: Clip, values: list[Tensor], chosen: Tensor, *, rows: int = 1
 ) -> tuple[list[Tensor], Tensor]:
     """Return clipped sums, and norms, which are NaN for examples that are not finite; these contribute nothing.
 
@@ -100,7 +100,7 @@ def finish(
 
 
 def _sums(
-    groups: list[Group],
+    groups: list[ParameterUses],
     pieces: list[list[tuple[Gradient, tuple[int, int] | None]]],
     clip: Clip,
     chosen: Tensor,
@@ -173,7 +173,7 @@ def _summed(gradient: Gradient, factors: Tensor, ready: Iterator[Tensor]) -> Ten
     return dense if rest is None else dense + rest
 
 
-def _pieces(group: Group, values: list[Tensor]) -> list[tuple[Gradient, tuple[int, int] | None]]:
+def _pieces(group: ParameterUses, values: list[Tensor]) -> list[tuple[Gradient, tuple[int, int] | None]]:
     """Return the gradients of disjoint parts of a parameter, each with all of its uses added up."""
     by_rows: dict[tuple[int, int] | None, list[Gradient]] = {}
     for use in group.uses:

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map_only
 
 from hush.errors import InvalidArgument, Unsupported
-from hush.training.kernels.graphs import Replay
+from hush.training.kernels.graphs import GraphReplay
 from hush.training.per_example import sequence_rules as sequence_rules
-from hush.training.per_example.clipped_sum import Clip, ClippedSum, Group, Use, finish
+from hush.training.per_example.clipped_sum import Clip, ClippedSum, ParameterUses, Use, finish
 from hush.training.per_example.gradients import Gradient
 from hush.training.per_example.rules import attach
 from hush.training.plan.clipping import Clipping
@@ -47,7 +47,7 @@ class _Layout:
     uses: list[Use] = field(default_factory=list)
 
 
-class Engine:
+class GradientEngine:
     """Records what a private forward needs, and turns it into clipped sums."""
 
     def __init__(self, model: nn.Module, *, backend: str | None = None, memory: int | None = None) -> None:
@@ -76,7 +76,7 @@ class Engine:
         self._in_backward = False
         self.replays = False  # whether sums may lie where the next ones will
         self._graphed = False  # whether the model's passes are CUDA graphs
-        self._replay = Replay()
+        self._replay = GraphReplay()
         self.replaying = False  # whether taps are there already
         self.called: list[tuple[Any, Any]] = []  # with what the model was called
         self.values: list[Tensor | None] = []
@@ -360,12 +360,14 @@ class Engine:
         clip = Clip(clipping, [clipping.clip_norm * (1 - slack) * share for share in shares], self._scale)
         # Whatever precision the caller runs the model in, norms and sums are computed as they are written here.
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
-            groups = [Group(tuple(self._params[name].shape), place_of[name], group) for name, group in uses.items()]
+            groups = [
+                ParameterUses(tuple(self._params[name].shape), place_of[name], group) for name, group in uses.items()
+            ]
             sums, norms = self._finished(groups, clip, values, chosen, rows)
         return ClippedSum(dict(zip(uses, sums, strict=True)), norms)
 
     def _finished(
-        self, groups: list[Group], clip: Clip, values: list[Any], chosen: Tensor, rows: int
+        self, groups: list[ParameterUses], clip: Clip, values: list[Any], chosen: Tensor, rows: int
     ) -> tuple[list[Tensor], Tensor]:
         """Return sums and norms: a CUDA graph, where the passes are, and lay gradients always in one place."""
 
@@ -386,7 +388,7 @@ class Engine:
 class _Entry:
     """What a call of the model itself does, in place of torch's own."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: GradientEngine) -> None:
         self.engine = engine
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from hush.errors import Unsupported
-from hush.training.per_example.autograd import Affine, Convolution, Linear, Lookup
+from hush.training.per_example.autograd import Affine, Convolution, LinearFunction, Lookup
 from hush.training.per_example.convolution import ConvShape, Patches
 from hush.training.per_example.gradients import Products, Whole, add_up_rows, prefers_products
 
 if TYPE_CHECKING:
-    from hush.training.per_example.engine import Engine
+    from hush.training.per_example.engine import GradientEngine
 
 Rule = Callable[..., Any]
 RULES: dict[type[nn.Module], Rule] = {}
@@ -39,7 +39,7 @@ def rule(*kinds: type[nn.Module]) -> Callable[[Rule], Rule]:
 class _Forward:
     """A module's forward. As an object it can be pickled and copied along with the module."""
 
-    def __init__(self, module: nn.Module, engine: Engine | None, rule: Callable[..., Any]) -> None:
+    def __init__(self, module: nn.Module, engine: GradientEngine | None, rule: Callable[..., Any]) -> None:
         self.module, self.engine, self.rule = module, engine, rule
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -49,7 +49,7 @@ class _Forward:
         return self.rule(engine, self.module, *args, **kwargs)
 
 
-def attach(model: nn.Module, engine: Engine) -> list[nn.Module]:
+def attach(model: nn.Module, engine: GradientEngine) -> list[nn.Module]:
     """Give modules their private way forward; return those that got one.
 
     Raises `Unsupported`, with all offenders named, for modules that mix examples.
@@ -132,13 +132,13 @@ def _cast(*values: Tensor | None) -> tuple[Any, ...]:
     return tuple(None if value is None else value.to(wanted) for value in values)
 
 
-def _is_tied_table(engine: Engine, weight: Tensor, shape: tuple[int, ...]) -> bool:
+def _is_tied_table(engine: GradientEngine, weight: Tensor, shape: tuple[int, ...]) -> bool:
     """Say whether a weight may be an embedding's table, too: then whole gradients are needed, to add rows to them."""
     return id(weight) in engine.tied and shape[1] > 1
 
 
 def linear(
-    engine: Engine,
+    engine: GradientEngine,
     name: str,
     x: Tensor,
     weight: Tensor,
@@ -170,22 +170,22 @@ def linear(
     if "bias" in used:
         taps[3] = engine.tap((size, outputs), x)
         engine.used(name, used["bias"], 1, Whole, places.get("bias"))
-    result: Tensor = Linear.apply(name, x, plain, bias, *taps)  # type: ignore[no-untyped-call]
+    result: Tensor = LinearFunction.apply(name, x, plain, bias, *taps)  # type: ignore[no-untyped-call]
     return result
 
 
 @rule(nn.Linear)
-def _linear(engine: Engine, module: nn.Linear, input: Tensor) -> Tensor:  # noqa: A002
+def _linear(engine: GradientEngine, module: nn.Linear, input: Tensor) -> Tensor:  # noqa: A002
     return linear(engine, engine.name(module), input, module.weight, module.bias)
 
 
-def transposed_linear(engine: Engine, module: Any, x: Tensor) -> Tensor:
+def transposed_linear(engine: GradientEngine, module: Any, x: Tensor) -> Tensor:
     """Hugging Face's Conv1D: a linear layer whose weight is stored the other way round."""
     return linear(engine, engine.name(module), x, module.weight, module.bias, transposed=True)
 
 
 @rule(nn.Conv1d, nn.Conv2d, nn.Conv3d)
-def _conv(engine: Engine, module: Any, input: Tensor) -> Tensor:  # noqa: A002
+def _conv(engine: GradientEngine, module: Any, input: Tensor) -> Tensor:  # noqa: A002
     used = trained(weight=module.weight, bias=module.bias)
     if not used:
         return type(module).forward(module, input)  # type: ignore[no-any-return]
@@ -221,7 +221,7 @@ def _conv(engine: Engine, module: Any, input: Tensor) -> Tensor:  # noqa: A002
 
 
 @rule(nn.Embedding)
-def _embedding(engine: Engine, module: nn.Embedding, input: Tensor) -> Tensor:  # noqa: A002
+def _embedding(engine: GradientEngine, module: nn.Embedding, input: Tensor) -> Tensor:  # noqa: A002
     if not module.weight.requires_grad:
         return type(module).forward(module, input)
     name = engine.name(module)
@@ -231,7 +231,7 @@ def _embedding(engine: Engine, module: nn.Embedding, input: Tensor) -> Tensor:  
     return embed(engine, name, indices, module.weight, module.padding_idx)
 
 
-def embed(engine: Engine, name: str, indices: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
+def embed(engine: GradientEngine, name: str, indices: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
     """Return rows of a table, recorded."""
     folded = (len(indices), indices.numel() // len(indices))
     exact = torch.empty((), device=weight.device, dtype=torch.float64)
@@ -244,7 +244,7 @@ def embed(engine: Engine, name: str, indices: Tensor, weight: Tensor, padding_id
 
 @rule(nn.EmbeddingBag)
 def _embedding_bag(
-    engine: Engine,
+    engine: GradientEngine,
     module: nn.EmbeddingBag,
     input: Tensor,  # noqa: A002
     offsets: Tensor | None = None,
@@ -269,7 +269,7 @@ def _embedding_bag(
 
 
 def affine(
-    engine: Engine,
+    engine: GradientEngine,
     name: str,
     x: Tensor,
     weight: Tensor | None,
@@ -297,7 +297,7 @@ def affine(
 
 
 @rule(nn.LayerNorm)
-def _layer_norm(engine: Engine, module: nn.LayerNorm, input: Tensor) -> Tensor:  # noqa: A002
+def _layer_norm(engine: GradientEngine, module: nn.LayerNorm, input: Tensor) -> Tensor:  # noqa: A002
     x = F.layer_norm(input, module.normalized_shape, None, None, module.eps)
     middle = tuple(range(1, x.dim() - len(module.normalized_shape)))
     name = engine.name(module)
@@ -305,20 +305,20 @@ def _layer_norm(engine: Engine, module: nn.LayerNorm, input: Tensor) -> Tensor: 
 
 
 @rule(nn.RMSNorm)
-def _rms_norm(engine: Engine, module: nn.RMSNorm, input: Tensor) -> Tensor:  # noqa: A002
+def _rms_norm(engine: GradientEngine, module: nn.RMSNorm, input: Tensor) -> Tensor:  # noqa: A002
     x = F.rms_norm(input, module.normalized_shape, None, module.eps)
     middle = tuple(range(1, x.dim() - len(module.normalized_shape)))
     return affine(engine, engine.name(module), x, module.weight, None, tuple(module.normalized_shape), middle)
 
 
 @rule(nn.GroupNorm)
-def _group_norm(engine: Engine, module: nn.GroupNorm, input: Tensor) -> Tensor:  # noqa: A002
+def _group_norm(engine: GradientEngine, module: nn.GroupNorm, input: Tensor) -> Tensor:  # noqa: A002
     x = F.group_norm(input, module.num_groups, None, None, module.eps)
     return _by_channel(engine, module, x)
 
 
 @rule(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-def _fixed_batch_norm(engine: Engine, module: Any, input: Tensor) -> Tensor:  # noqa: A002
+def _fixed_batch_norm(engine: GradientEngine, module: Any, input: Tensor) -> Tensor:  # noqa: A002
     """A batch norm in evaluation mode: its statistics are numbers from elsewhere, and mix nothing."""
     if module.training or module.running_var is None:
         raise Unsupported(f"{engine.name(module)}: batch statistics mix examples", "Keep it in evaluation mode")
@@ -326,18 +326,18 @@ def _fixed_batch_norm(engine: Engine, module: Any, input: Tensor) -> Tensor:  # 
 
 
 @rule(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
-def _instance_norm(engine: Engine, module: Any, input: Tensor) -> Tensor:  # noqa: A002
+def _instance_norm(engine: GradientEngine, module: Any, input: Tensor) -> Tensor:  # noqa: A002
     return _by_channel(engine, module, F.instance_norm(input, eps=module.eps))
 
 
-def _by_channel(engine: Engine, module: Any, x: Tensor) -> Tensor:
+def _by_channel(engine: GradientEngine, module: Any, x: Tensor) -> Tensor:
     shape = (-1, *([1] * (x.dim() - 2)))
     dims = tuple(range(2, x.dim()))
     return affine(engine, engine.name(module), x, module.weight, module.bias, shape, dims)
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # it would break the graph half-way
-def expand(engine: Engine, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+def expand(engine: GradientEngine, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     """Run any module by `vmap`, with a copy of its parameters for every example."""
     own: dict[str, Tensor] = dict(module.named_parameters())
     used = {name: param for name, param in own.items() if param.requires_grad}

@@ -13,12 +13,12 @@ from hush.errors import Unsupported
 from hush.training.per_example.rules import linear, rule, trained
 
 if TYPE_CHECKING:
-    from hush.training.per_example.engine import Engine
+    from hush.training.per_example.engine import GradientEngine
 
 
 @rule(nn.MultiheadAttention)
 def _attention(
-    engine: Engine,
+    engine: GradientEngine,
     module: nn.MultiheadAttention,
     query: Tensor,
     key: Tensor,
@@ -53,7 +53,7 @@ def _attention(
 
 
 def _projections(
-    engine: Engine, module: Any, name: str, query: Tensor, key: Tensor, value: Tensor, *, same: bool
+    engine: GradientEngine, module: Any, name: str, query: Tensor, key: Tensor, value: Tensor, *, same: bool
 ) -> list[Tensor]:
     """Project queries, keys and values: with one weight for all, with three parts of one, or with three weights."""
     width, bias, common = module.embed_dim, module.in_proj_bias, module.in_proj_weight
@@ -97,7 +97,7 @@ def _mask(module: Any, padding: Tensor | None, attention: Tensor | None, like: T
 
 @rule(nn.LSTM, nn.GRU, nn.RNN)
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # which knows no recurrent layers
-def _recurrent(engine: Engine, module: Any, input: Any, hx: Any = None) -> Any:  # noqa: A002
+def _recurrent(engine: GradientEngine, module: Any, input: Any, hx: Any = None) -> Any:  # noqa: A002
     name = engine.name(module)
     if isinstance(input, PackedSequence) or module.proj_size or input.dim() != 3:
         raise Unsupported(f"{name}: packed sequences, proj_size and inputs without a batch", "Pad, and mask the loss")
@@ -124,7 +124,7 @@ def _recurrent(engine: Engine, module: Any, input: Any, hx: Any = None) -> Any: 
 
 
 def _one_direction(
-    engine: Engine, module: Any, name: str, suffix: str, x: Tensor, start: tuple[Tensor, ...] | None
+    engine: GradientEngine, module: Any, name: str, suffix: str, x: Tensor, start: tuple[Tensor, ...] | None
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Run one layer in one direction, step by step; the hidden weights are used once a step."""
     weights = [getattr(module, f"weight_{kind}{suffix}") for kind in ("ih", "hh")]

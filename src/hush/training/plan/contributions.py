@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from hush.accounting import Event, Gaussian, ProjectedGaussian
+from hush.accounting import Event, GaussianEvent, ProjectedGaussianEvent
 from hush.errors import check_count
 from hush.guarantee import Relation
 
@@ -35,7 +35,7 @@ class Contribution:
 
     def mechanism(self, noise_multiplier: float) -> Event:
         """Return the event of a sum with noise."""
-        return Gaussian(noise_multiplier)
+        return GaussianEvent(noise_multiplier)
 
     def change(self, batch: Any) -> Any:
         """Return what a model is given, of what was fetched."""
@@ -120,4 +120,4 @@ class Projected(Contribution):
         check_count("projections", self.projections)
 
     def mechanism(self, noise_multiplier: float) -> Event:
-        return ProjectedGaussian(noise_multiplier, self.projections)
+        return ProjectedGaussianEvent(noise_multiplier, self.projections)

@@ -9,8 +9,8 @@ from typing import Any
 
 from scipy.stats import binom
 
-from hush.accounting import Composed, Event, Group, PldAccountant, calibrate_noise
-from hush.accounting.events import Qualified
+from hush.accounting import ComposedEvent, Event, GroupEvent, PldAccountant, calibrate_noise
+from hush.accounting.events import QualifiedEvent
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive, check_probability
 from hush.guarantee import Guarantee, Relation, Unit, UnitKind
 from hush.training.noise.correlated import CorrelatedNoise, Factor
@@ -22,7 +22,7 @@ from hush.training.plan.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrainingPlan:
     """Noisy, clipped gradient descent on samples of units: of examples, or of users.
 
     In every step some units are sampled; the gradients of those are clipped and summed; noise of standard deviation
@@ -45,7 +45,7 @@ class Plan:
         schedule: How noise, clip norm and batch size change.
         correlated: How noise is correlated over steps, if it is.
         relation, unit: What the guarantee is about.
-        max_examples: How many examples a unit has in a step.
+        rows_per_unit: How many examples a unit has in a step.
         group_size: As how many sampled units each protected one is accounted for.
         labelled: Whether examples are labelled with whose they are.
         starts_from: Where the starting weights come from, if they were trained on public data; it costs nothing, and
@@ -64,7 +64,7 @@ class Plan:
     correlated: CorrelatedNoise | None = None
     relation: Relation = Relation.ADD_OR_REMOVE
     unit: Unit = Unit.example()
-    max_examples: int = 1
+    rows_per_unit: int = 1
     group_size: int = 1
     labelled: bool = False
     starts_from: PublicPhase | None = None
@@ -79,7 +79,7 @@ class Plan:
         check_positive("noise_multiplier", self.noise_multiplier)
         if not check_probability("delta", self.delta) < 1:
             raise InvalidArgument("delta", self.delta, "a number in (0, 1)")
-        for name in ("num_units", "num_steps", "physical_batch_size", "max_examples", "group_size"):
+        for name in ("num_units", "num_steps", "physical_batch_size", "rows_per_unit", "group_size"):
             check_count(name, getattr(self, name))
         for name, kind in (("schedule", Schedule), ("correlated", CorrelatedNoise), ("starts_from", PublicPhase)):
             if getattr(self, name) is not None:
@@ -132,7 +132,7 @@ class Plan:
     @property
     def rows(self) -> int:
         """How many examples a contribution has."""
-        return self.max_examples * self.contribution.copies * self.contribution.examples
+        return self.rows_per_unit * self.contribution.copies * self.contribution.examples
 
     def factor(self) -> Factor | None:
         """Return how noise is correlated, for all steps."""
@@ -146,12 +146,12 @@ class Plan:
         if self.max_batch_size is not None:
             chance = self.overflow(self.num_steps if num_steps is None else num_steps)
             assumptions += (f"no sample exceeded the limit, which it does with probability {chance:.3g} at most",)
-        return Qualified(self._event(num_steps), self.relation.value, str(self.unit), assumptions)
+        return QualifiedEvent(self._event(num_steps), self.relation.value, str(self.unit), assumptions)
 
     def _event(self, num_steps: int | None = None) -> Event:
         steps = self.num_steps if num_steps is None else num_steps
         if steps == 0:
-            return Composed(())
+            return ComposedEvent(())
         factor = self.factor()
         if factor is not None:
             participation = self.sampling.participation(self.num_units, self.num_steps)
@@ -159,7 +159,7 @@ class Plan:
         else:
             settings = [self.setting(step) for step in range(steps)]
             found = self.sampling.event(settings, self.num_units, self.contribution.mechanism)
-        return found if self.group_size == 1 else Group(found, self.group_size)
+        return found if self.group_size == 1 else GroupEvent(found, self.group_size)
 
     def guarantee(self, num_steps: int | None = None, assumptions: tuple[str, ...] = ()) -> Guarantee:
         """Return what the first steps, or all, promise."""
@@ -228,7 +228,7 @@ class Plan:
         raise _too_small(self.max_batch_size)
 
 
-def _refuse_combinations(plan: Plan) -> None:
+def _refuse_combinations(plan: TrainingPlan) -> None:
     """Refuse, by name, what does not go together."""
     sampling, contribution, schedule = plan.sampling, plan.contribution, plan.schedule
     way = type(sampling).__name__
@@ -244,12 +244,12 @@ def _refuse_combinations(plan: Plan) -> None:
                 "to other micro-batches",
                 "Use FixedSize, ShuffledEpochs, InOrder or Full, with Relation.ZERO_OUT or REPLACE",
             )
-        if isinstance(plan.clipping, Adaptive) or plan.max_examples > 1:
+        if isinstance(plan.clipping, Adaptive) or plan.rows_per_unit > 1:
             raise Unsupported("Microbatches with Adaptive clipping or Users: two ways to share a contribution")
     if isinstance(contribution, Projected):
         if type(plan.clipping) is not Flat or not isinstance(plan.clipping.groups, Together):
             raise Unsupported("Projected with other than Flat clipping of all parameters together")
-        if plan.max_examples > 1 or plan.group_size > 1:
+        if plan.rows_per_unit > 1 or plan.group_size > 1:
             raise Unsupported("Projected with users: its random sensitivity is accounted for one example")
         if isinstance(sampling, BallsInBins) or plan.correlated is not None:
             raise Unsupported("Projected with BallsInBins or correlated noise: no analysis is known", "Use Poisson")
@@ -301,7 +301,7 @@ def make_plan(
     physical_batch_size: int | None,
     relation: Relation | None = None,
     **settings: Any,
-) -> Plan:
+) -> TrainingPlan:
     """Fill in what follows: the sampling, the number of steps, the noise; without a batch size, take all units.
 
     With ``epsilon`` alone the noise is calibrated to it. With ``noise_multiplier`` as well, training ends before the
@@ -322,7 +322,7 @@ def make_plan(
     way = _sampling(sampling, batch_size, max_batch_size, num_units)
     if num_steps is None:
         num_steps = way.steps(check_positive("epochs", epochs), num_units)
-    draft = Plan(
+    draft = TrainingPlan(
         sampling=way,
         num_units=num_units,
         num_steps=check_count("num_steps", num_steps),
@@ -384,7 +384,7 @@ def _sampling(
     return Poisson(batch_size, max_batch_size)
 
 
-def _affordable(plan: Plan, epsilon: float, delta: float) -> int:
+def _affordable(plan: TrainingPlan, epsilon: float, delta: float) -> int:
     """Return how many steps of a plan cost no more than epsilon."""
     if _fits(plan, epsilon, delta):
         return plan.num_steps
@@ -399,5 +399,5 @@ def _affordable(plan: Plan, epsilon: float, delta: float) -> int:
     return low
 
 
-def _fits(plan: Plan, epsilon: float, delta: float, num_steps: int | None = None) -> bool:
+def _fits(plan: TrainingPlan, epsilon: float, delta: float, num_steps: int | None = None) -> bool:
     return PldAccountant(relation=plan.relation).compose(plan._event(num_steps)).epsilon(delta) <= epsilon

@@ -18,8 +18,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import BallsInBins as BallsInBinsEvent
-from hush.accounting import Composed, Event, FixedSizeSampled, PoissonSampled, SelfComposed
+from hush.accounting import (
+    BallsInBinsEvent,
+    ComposedEvent,
+    Event,
+    FixedSizeSampledEvent,
+    PoissonSampledEvent,
+    SelfComposedEvent,
+)
 from hush.errors import InvalidArgument, Unsupported, check_count
 from hush.guarantee import Relation
 from hush.randomness import KeyedSource, geometric, uniform_below
@@ -89,8 +95,8 @@ def _in_turns(settings: Sequence[Setting], count: int) -> list[float]:
 
 def composed(parts: Sequence[Event]) -> Event:
     """Return events one after the other, equal neighbours as one."""
-    runs = [SelfComposed(event, len(list(same))) for event, same in groupby(parts)]
-    return runs[0] if len(runs) == 1 else Composed(tuple(runs))
+    runs = [SelfComposedEvent(event, len(list(same))) for event, same in groupby(parts)]
+    return runs[0] if len(runs) == 1 else ComposedEvent(tuple(runs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +145,7 @@ class Poisson(_Sized):
 
 def poisson_event(event: Event, rate: float) -> Event:
     """Return an event on a Poisson sample."""
-    return event if rate >= 1 else PoissonSampled(event, rate)
+    return event if rate >= 1 else PoissonSampledEvent(event, rate)
 
 
 def poisson_sample(key: bytes, step: int, num_units: int, sampling_rate: float) -> Indices:
@@ -203,7 +209,7 @@ class FixedSize(_Sized):
         return batch_size
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
-        return composed([FixedSizeSampled(mechanism(noise), size, num_units) for noise, size in settings])
+        return composed([FixedSizeSampledEvent(mechanism(noise), size, num_units) for noise, size in settings])
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ class Curve(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Piecewise(Curve):
-    """Constant from each of some steps on: ``Piecewise({0: 1.0, 500: 2.0})``."""
+class PiecewiseCurve(Curve):
+    """Constant from each of some steps on: ``PiecewiseCurve({0: 1.0, 500: 2.0})``."""
 
     starts: tuple[tuple[int, float], ...]
 
@@ -60,7 +60,7 @@ class _Ramp(Curve):
 
 
 @dataclass(frozen=True, slots=True)
-class Linear(_Ramp):
+class LinearCurve(_Ramp):
     """From ``start`` to ``end`` within so many steps, in 64 stairs, and ``end`` from there on."""
 
     def at(self, step: int) -> float:
@@ -68,7 +68,7 @@ class Linear(_Ramp):
 
 
 @dataclass(frozen=True, slots=True)
-class Exponential(_Ramp):
+class ExponentialCurve(_Ramp):
     """The same by equal ratios."""
 
     def at(self, step: int) -> float:

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hush.accounting import Gaussian, Group, PldAccountant, PoissonSampled, SelfComposed
+from hush.accounting import GaussianEvent, GroupEvent, PldAccountant, PoissonSampledEvent, SelfComposedEvent
 from hush.errors import InvalidArgument, check_count, check_instance, check_positive
 from hush.guarantee import Guarantee, Unit
 from hush.randomness import KeyedSource
@@ -40,20 +40,20 @@ class Users:
 
     Attributes:
         ids: A column of the dataset (its name), or one id per example.
-        max_examples: How many of a user's examples take part in a step at most; others are drawn afresh in each.
+        rows_per_unit: How many of a user's examples take part in a step at most; others are drawn afresh in each.
         times: When each example was made, for a window: a column or an array, in seconds or as datetimes.
         window: The length of the time windows, counted from 1970 on; what a user does in one of them is protected
             together, and what falls into two of them is not.
     """
 
     ids: Any
-    max_examples: int = 8
+    rows_per_unit: int = 8
     times: Any = None
     window: timedelta | None = None
 
     def __post_init__(self) -> None:
         """Check what can be."""
-        check_count("max_examples", self.max_examples)
+        check_count("rows_per_unit", self.rows_per_unit)
         if self.window is not None:
             check_instance("window", self.window, timedelta, "Such as timedelta(days=7)")
             Unit.user_window(self.window)  # refuses what is no window
@@ -81,7 +81,7 @@ class Users:
 
 @dataclass(frozen=True, eq=False)
 class UserGroups(Users):
-    """The same promise, kept another way: examples are sampled, and accounted for in groups of ``max_examples``.
+    """The same promise, kept another way: examples are sampled, and accounted for in groups of ``rows_per_unit``.
 
     Examples of a user beyond that, drawn at random, take no part in the run at all.
     """
@@ -265,12 +265,12 @@ def compare_units(
     size, steps = check_count("examples_per_user", examples_per_user), check_count("num_steps", num_steps)
     noise = check_positive("noise_multiplier", noise_multiplier)
 
-    def step(multiplier: float) -> SelfComposed:
-        one = Gaussian(multiplier)
-        return SelfComposed(one if rate == 1 else PoissonSampled(one, rate), steps)
+    def step(multiplier: float) -> SelfComposedEvent:
+        one = GaussianEvent(multiplier)
+        return SelfComposedEvent(one if rate == 1 else PoissonSampledEvent(one, rate), steps)
 
     accountant = PldAccountant(unit=Unit.user())
     return UnitComparison(
         users=accountant.compose(step(noise)).guarantee(delta),
-        groups=accountant.compose(Group(step(noise * size), size)).guarantee(delta),
+        groups=accountant.compose(GroupEvent(step(noise * size), size)).guarantee(delta),
     )

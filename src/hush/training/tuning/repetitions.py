@@ -13,16 +13,16 @@ from decimal import Context, Decimal
 from functools import lru_cache
 from typing import ClassVar
 
-from hush.accounting import Event, Gaussian, RepeatNegativeBinomial, RepeatPoisson
+from hush.accounting import Event, GaussianEvent, RepeatNegativeBinomialEvent, RepeatPoissonEvent
 from hush.errors import InvalidArgument, check_epsilon, check_positive
-from hush.randomness import Source
+from hush.randomness import RandomSource
 
 MAX_MEAN = 1e5
 """The most runs that a search may have on average: beyond it, nobody could pay for them in time."""
 
 _EXACT = Context(prec=100)
 _NEGLIGIBLE = Decimal("1e-90")
-_PLAIN = Gaussian(1.0)  # some event: means and gammas do not depend on it
+_PLAIN = GaussianEvent(1.0)  # some event: means and gammas do not depend on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Repetitions(ABC):
     def event(self, run: Event) -> Event:
         """Return the event of K runs, each of them like ``run``, of which only the best is released."""
 
-    def draw(self, source: Source) -> int:
+    def draw(self, source: RandomSource) -> int:
         """Draw K by inversion: 256 random bits, and sums with 100 digits.
 
         The law is within 2^-200 of the theorem's in total variation.
@@ -98,7 +98,7 @@ class NegativeBinomialRepetitions(Repetitions):
 
     def event(self, run: Event) -> Event:
         """Return the event of K runs of which only the best is released."""
-        return RepeatNegativeBinomial(run, self.gamma, self.shape)
+        return RepeatNegativeBinomialEvent(run, self.gamma, self.shape)
 
     def _first(self) -> tuple[int, Decimal]:
         gamma, shape = Decimal(self.gamma), Decimal(self.shape)
@@ -154,7 +154,7 @@ class PoissonRepetitions(Repetitions):
 
     def event(self, run: Event) -> Event:
         """Return the event of K runs of which only the best is released."""
-        return RepeatPoisson(run, self.mean)
+        return RepeatPoissonEvent(run, self.mean)
 
     def _first(self) -> tuple[int, Decimal]:
         return 0, _EXACT.exp(-Decimal(self.mean))
@@ -167,10 +167,14 @@ class PoissonRepetitions(Repetitions):
 def _gamma(mean: float, shape: float) -> float:
     """Return the gamma of a mean by bisection: the mean falls from infinity to 1 as gamma grows from 0 to 1."""
     low, high = 1e-12, 1 - 1e-9
-    if not RepeatNegativeBinomial(_PLAIN, low, shape).mean > mean > RepeatNegativeBinomial(_PLAIN, high, shape).mean:
+    if (
+        not RepeatNegativeBinomialEvent(_PLAIN, low, shape).mean
+        > mean
+        > RepeatNegativeBinomialEvent(_PLAIN, high, shape).mean
+    ):
         raise InvalidArgument("mean", mean, "a number of runs that this shape can have on average")
     for _ in range(200):
         middle = (low * high) ** 0.5 if high < 0.1 else 0.5 * (low + high)
-        above = RepeatNegativeBinomial(_PLAIN, middle, shape).mean > mean
+        above = RepeatNegativeBinomialEvent(_PLAIN, middle, shape).mean > mean
         low, high = (middle, high) if above else (low, middle)
     return high

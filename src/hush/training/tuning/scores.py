@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hush.accounting import DiscreteGaussian, Event
+from hush.accounting import DiscreteGaussianEvent, Event
 from hush.errors import InvalidArgument, check_count, check_instance
 from hush.guarantee import Unit, UnitKind
-from hush.randomness import Source, discrete_gaussian
+from hush.randomness import RandomSource, discrete_gaussian
 from hush.training.plan.units import _labels
 
 _STEPS = 1024  # a unit's share of the score, -1 to 1, in integers: exact noise is on integers
@@ -34,7 +34,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class HeldOutAnswers:
     """What a run returns if it is scored on private held-out examples: `PrivateScore` adds the noise.
 
     Attributes:
@@ -51,7 +51,7 @@ class Answers:
 class Score(ABC):
     """How runs are compared. Another way is another type, with another event."""
 
-    returned: ClassVar[type[Candidate] | type[Answers]]
+    returned: ClassVar[type[Candidate] | type[HeldOutAnswers]]
     """What a run returns."""
 
     def event(self, noise_multiplier: float) -> Event | None:
@@ -63,7 +63,7 @@ class Score(ABC):
         """Return what has to be true for the search's guarantee to hold."""
 
     @abstractmethod
-    def value(self, outcome: Any, noise_multiplier: float | None, unit: Unit, source: Source) -> float:
+    def value(self, outcome: Any, noise_multiplier: float | None, unit: Unit, source: RandomSource) -> float:
         """Return the score of what a run returned."""
 
 
@@ -76,7 +76,7 @@ class PublicScore(Score):
     """
 
     public: str
-    returned: ClassVar[type[Candidate] | type[Answers]] = Candidate
+    returned: ClassVar[type[Candidate] | type[HeldOutAnswers]] = Candidate
 
     def __post_init__(self) -> None:
         """Insist on a reason."""
@@ -88,7 +88,7 @@ class PublicScore(Score):
         """Return that the data is public."""
         return (f"the runs were compared on data that was declared public: {self.public}",)
 
-    def value(self, outcome: Any, noise_multiplier: float | None, unit: Unit, source: Source) -> float:
+    def value(self, outcome: Any, noise_multiplier: float | None, unit: Unit, source: RandomSource) -> float:
         """Return the score that the run returned."""
         return _number(outcome.score)
 
@@ -97,13 +97,13 @@ class PublicScore(Score):
 class ChargedScore(Score):
     """Runs are compared by something private that each run releases, and that its cost has in it."""
 
-    returned: ClassVar[type[Candidate] | type[Answers]] = Candidate
+    returned: ClassVar[type[Candidate] | type[HeldOutAnswers]] = Candidate
 
     def assumptions(self, unit: Unit) -> tuple[str, ...]:
         """Return that it is in the cost."""
         return ("the score of a run is part of what the run was stated to cost",)
 
-    def value(self, outcome: Any, noise_multiplier: float | None, unit: Unit, source: Source) -> float:
+    def value(self, outcome: Any, noise_multiplier: float | None, unit: Unit, source: RandomSource) -> float:
         """Return the score that the run returned."""
         return _number(outcome.score)
 
@@ -125,7 +125,7 @@ class PrivateScore(Score):
     """
 
     size: int
-    returned: ClassVar[type[Candidate] | type[Answers]] = Answers
+    returned: ClassVar[type[Candidate] | type[HeldOutAnswers]] = HeldOutAnswers
 
     def __post_init__(self) -> None:
         """Check the size."""
@@ -133,7 +133,7 @@ class PrivateScore(Score):
 
     def event(self, noise_multiplier: float) -> Event | None:
         """Return the event of one score."""
-        return DiscreteGaussian(noise_multiplier * _STEPS, _STEPS)
+        return DiscreteGaussianEvent(noise_multiplier * _STEPS, _STEPS)
 
     def assumptions(self, unit: Unit) -> tuple[str, ...]:
         """Return what the parts have to be."""
@@ -141,7 +141,7 @@ class PrivateScore(Score):
             f"no {unit} is both held out and trained on, and which it is follows from a public index, not from data",
         )
 
-    def value(self, outcome: Any, noise_multiplier: float | None, unit: Unit, source: Source) -> float:
+    def value(self, outcome: Any, noise_multiplier: float | None, unit: Unit, source: RandomSource) -> float:
         """Return the noisy score of answers."""
         assert noise_multiplier is not None
         shares = _per_unit(outcome, unit)
@@ -150,7 +150,7 @@ class PrivateScore(Score):
         return 0.5 + total / (2 * _STEPS * self.size)
 
 
-def _per_unit(outcome: Answers, unit: Unit) -> NDArray[np.float64]:
+def _per_unit(outcome: HeldOutAnswers, unit: Unit) -> NDArray[np.float64]:
     """Return one number from 0 to 1 for each unit; what is not a number is 0."""
     given = outcome.correct
     correct = given.detach().cpu().double().numpy() if isinstance(given, Tensor) else np.asarray(given)

@@ -11,19 +11,19 @@ from typing import Any
 
 from torch import nn
 
-from hush.accounting import Event, ParallelByIndex, RdpAccountant
+from hush.accounting import Event, ParallelByIndexEvent, RdpAccountant
 from hush.accounting.budget import Budget, Charge
-from hush.accounting.events import Qualified, plain_event
+from hush.accounting.events import QualifiedEvent, plain_event
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee, Relation, Unit
-from hush.randomness import Source, assumptions_of, source_or_default, uniform_below
+from hush.randomness import RandomSource, assumptions_of, source_or_default, uniform_below
 from hush.training.loop.session import PrivateTraining
 from hush.training.tuning.repetitions import Repetitions
-from hush.training.tuning.scores import Answers, Candidate, Score
+from hush.training.tuning.scores import Candidate, HeldOutAnswers, Score
 from hush.training.tuning.silence import Running, silenced
 from hush.training.tuning.space import Settings, Space
 
-Train = Callable[[Settings, float], Candidate | Answers]
+Train = Callable[[Settings, float], Candidate | HeldOutAnswers]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class TuningPlan:
     def event(self, assumptions: tuple[str, ...] = ()) -> Event:
         """Return the event of the whole search."""
         inner = self.repetitions.event(self._one_run())
-        return Qualified(inner, self.relation.value, str(self.unit), self._together(assumptions))
+        return QualifiedEvent(inner, self.relation.value, str(self.unit), self._together(assumptions))
 
     def guarantee(self, assumptions: tuple[str, ...] = ()) -> Guarantee:
         """Return what the search promises."""
@@ -106,7 +106,7 @@ class TuningPlan:
         return self._promise(self._one_run(), RdpAccountant.method, ())
 
     def run(
-        self, train: Train, *, source: Source | None = None, progress: bool = True, budget: Budget | None = None
+        self, train: Train, *, source: RandomSource | None = None, progress: bool = True, budget: Budget | None = None
     ) -> Tuned:
         """Search, and return the best run. `tune` says what ``train`` has to be.
 
@@ -123,13 +123,13 @@ class TuningPlan:
             reservation.commit()
         return self._released(best, own)
 
-    def _search(self, train: Train, source: Source) -> _Run | None:
+    def _search(self, train: Train, source: RandomSource) -> _Run | None:
         best = _Best(source)
         for _ in range(self.repetitions.draw(source)):
             best.offer(self._attempt(train, source))
         return best.run
 
-    def _attempt(self, train: Train, source: Source) -> _Run:
+    def _attempt(self, train: Train, source: RandomSource) -> _Run:
         """Make one run. Whatever it prints, and why it fails if it does, is lost: it may depend on the data."""
         index, settings = self.space.draw(source)
         noise = self.noise_multipliers[index]
@@ -143,7 +143,7 @@ class TuningPlan:
             return _Run(settings, -math.inf, None, noise)
         return _Run(settings, score if math.isfinite(score) else -math.inf, outcome.result, noise)
 
-    def _scored(self, outcome: Any, stated: Event, source: Source) -> float:
+    def _scored(self, outcome: Any, stated: Event, source: RandomSource) -> float:
         if not isinstance(outcome, self.score.returned):
             raise InvalidArgument(
                 "train",
@@ -166,7 +166,7 @@ class TuningPlan:
                 "Return the plan of just such a run, with noise_multiplier=... and without epsilon=...",
             )
 
-    def _released(self, run: _Run | None, source: Source) -> Tuned:
+    def _released(self, run: _Run | None, source: RandomSource) -> Tuned:
         own = assumptions_of(source)
         if run is not None and isinstance(run.result, PrivateTraining):
             own += run.result._assumptions
@@ -213,7 +213,7 @@ class _Run:
 class _Best:
     """The best run so far, of several equally good ones each with the same chance; of the others nothing is kept."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: RandomSource) -> None:
         self.run: _Run | None = None
         self._source = source
         self._equal = 0
@@ -249,4 +249,4 @@ def largest(runs: tuple[Event, ...], score: Event | None) -> Event:
     who are trained on. Both are what the maximum over parts of a fixed index says.
     """
     different = tuple(dict.fromkeys(runs if score is None else (*runs, score)))
-    return different[0] if len(different) == 1 else ParallelByIndex(different)
+    return different[0] if len(different) == 1 else ParallelByIndexEvent(different)

@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 from hush.errors import InvalidArgument, check_instance, check_positive
-from hush.randomness import Source, uniform_below
+from hush.randomness import RandomSource, uniform_below
 
 Settings = dict[str, Any]
 
@@ -36,7 +36,7 @@ class Range(ABC):
         if not -math.inf < self.low < self.high < math.inf:
             raise InvalidArgument("low", self.low, f"a finite number below high={self.high}")
 
-    def draw(self, source: Source) -> float:
+    def draw(self, source: RandomSource) -> float:
         """Draw one number."""
         number = self._at((source.word() >> 11) * 2.0**-53)
         return min(max(number, self.low), self.high)
@@ -85,7 +85,7 @@ class Space:
     listed: tuple[Settings, ...]
     ranges: Mapping[str, Range]
 
-    def draw(self, source: Source) -> tuple[int, Settings]:
+    def draw(self, source: RandomSource) -> tuple[int, Settings]:
         """Draw settings; return which of the listed ones they are, and all of them, as a copy."""
         index = int(uniform_below(source, len(self.listed), 1)[0])
         settings = copy.deepcopy(self.listed[index])

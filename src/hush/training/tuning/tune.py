@@ -10,14 +10,14 @@ from hush.accounting.budget import Budget
 from hush.accounting.events import plain_event
 from hush.errors import InvalidArgument, Unsupported, check_instance, check_positive, check_probability
 from hush.guarantee import Relation, Unit
-from hush.randomness import Source
-from hush.training.plan.plan import Plan
+from hush.randomness import RandomSource
+from hush.training.plan.plan import TrainingPlan
 from hush.training.tuning.repetitions import LogarithmicRepetitions, Repetitions
 from hush.training.tuning.scores import Score
 from hush.training.tuning.search import Train, Tuned, TuningPlan, largest
 from hush.training.tuning.space import Settings, Space, as_space
 
-Cost = Callable[[Settings, float], Event | Plan]
+Cost = Callable[[Settings, float], Event | TrainingPlan]
 Template = Callable[[float], Event]
 
 _PROBES = (1.0, 2.0)  # costs that are equal at these noises are calibrated once
@@ -80,7 +80,7 @@ def tune(
     repetitions: Repetitions | None = None,
     relation: Relation | None = None,
     unit: Unit | None = None,
-    source: Source | None = None,
+    source: RandomSource | None = None,
     progress: bool = True,
     budget: Budget | None = None,
 ) -> Tuned:
@@ -96,7 +96,7 @@ def tune(
             end the search.
         space: Settings by name: a list of values, or a `LogRange` or `UniformRange`, for each, all drawn independently;
             or a list of whole settings. It is fixed before the data are looked at.
-        cost: From (settings, noise_multiplier) to what such a run costs: a `Plan`, or an event. It gets those settings
+        cost: From (settings, noise_multiplier) to what such a run costs: a `TrainingPlan`, or an event. It gets those settings
             that are listed; on the ranges a cost must not depend.
         score: How runs are compared: `PublicScore`, `PrivateScore` or `ChargedScore`.
         epsilon: What the whole search may cost.
@@ -128,12 +128,12 @@ def tune(
         the geometric case for pure differential privacy.
 
     >>> import torch
-    >>> from hush.accounting import Gaussian
+    >>> from hush.accounting import GaussianEvent
     >>> from hush.training import Candidate, PublicScore, tune
     >>> def train(settings, noise_multiplier):  # a noisy sum, for a model; settings that matter would be in it
     ...     total = 40.0 + noise_multiplier * torch.randn(()).item()
     ...     return Candidate(score=-abs(settings["guess"] - 3), result=total)
-    >>> best = tune(train, {"guess": [1, 2, 3]}, cost=lambda settings, noise: Gaussian(noise), epsilon=2.0, delta=1e-5,
+    >>> best = tune(train, {"guess": [1, 2, 3]}, cost=lambda settings, noise: GaussianEvent(noise), epsilon=2.0, delta=1e-5,
     ...             score=PublicScore("the number 3, from a book"), progress=False)
     >>> best.guarantee.epsilon <= 2, round(best.noise_multiplier, 1), round(best.one_run.epsilon, 1)
     (True, 3.6, 1.1)
@@ -157,7 +157,7 @@ class _Costs:
     def __init__(self, space: Space, cost: Cost, delta: float, relation: Relation | None, unit: Unit | None) -> None:
         self._space, self._cost = space, cost
         first = cost(dict(space.listed[0]), _PROBES[0])
-        plan = first if isinstance(first, Plan) else None
+        plan = first if isinstance(first, TrainingPlan) else None
         self.relation = relation or (plan.relation if plan is not None else Relation.ADD_OR_REMOVE)
         self.unit = unit or (plan.unit if plan is not None else Unit.example())
         check_instance("relation", self.relation, Relation)
@@ -176,7 +176,7 @@ class _Costs:
 
     def _plain(self, index: int, noise: float) -> tuple[Event, tuple[str, ...]]:
         stated = self._cost(dict(self._space.listed[index]), noise)
-        if isinstance(stated, Plan):
+        if isinstance(stated, TrainingPlan):
             if stated.max_batch_size is not None:
                 raise Unsupported(
                     "max_batch_size: what dropped examples add to delta has no Renyi divergence",

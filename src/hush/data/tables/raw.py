@@ -15,8 +15,8 @@ from hush.data.tables.columns import Images
 from hush.errors import InvalidArgument
 
 
-class Source(ABC):
-    """Data that were found and not read yet. `hush.data.open_source` makes one.
+class RawData(ABC):
+    """Data that were found and not read yet. `hush.data.open_data` makes one.
 
     Attributes:
         name: What the caller called it.
@@ -58,7 +58,7 @@ class Pictures:
             raise InvalidArgument("images.shape", self.images.shape, "at least one image, and one pixel")
 
 
-class ImageSource(Source):
+class ImageSource(RawData):
     """Images with labels.
 
     Attributes:
