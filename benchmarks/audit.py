@@ -4,7 +4,7 @@ A hundred thousand canaries of one run, ten million scores for bounds on rates, 
 times on each of two neighbours: drawing is part of that time, and nobody else is compared with. Times are from arrays
 to the bound, sorting included; medians of the repetitions with their spread, taken in turns. Both bounds are written
 down beside the times. They differ in how the best threshold is paid for: jax-privacy's Bonferroni divides by the
-vertices of the ROC's hull, whose number the scores decide, and tests/audit/test_calibration.py shows that such a
+vertices of the ROC's hull, whose number the scores decide, and tests/audit/bounds/test_calibration.py shows that such a
 one-run bound fails more often than it says. privacy-meter as released (1.0.1) has no bound on epsilon, so there is
 nothing to compare with.
 

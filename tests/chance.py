@@ -71,7 +71,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     patch.setattr(os, "urandom", noted)
     patch.setattr(random, "_urandom", noted)  # which the module `secrets` draws from
     patch.setattr(subprocess.Popen, "__init__", started)
-    system_source()._forked()  # drops what other tests left in its buffer
+    system_source()._reset_after_fork()  # drops what other tests left in its buffer
     _seed_globals(int.from_bytes(urandom(4), "little"))
 
 
@@ -82,7 +82,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         item.stash[_PATCH].undo()
-        system_source()._forked()
+        system_source()._reset_after_fork()
 
 
 def _seed_globals(seed: int) -> None:

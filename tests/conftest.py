@@ -29,7 +29,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file: str = super()._split_scope(nodeid)
-            return "spark" if "sql/test_engine" in file else file
+            return "spark" if "sql/test_engine" in file or "sql/engines/" in file else file
 
     return ByFile(config, log)
 

@@ -1,4 +1,4 @@
-"""Every mechanism, with data to run it on: the tables that enrol them in the contracts."""
+"""Every mechanism with data to run it on: the table that enrols mechanisms in the contract tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOSTILE = (math.nan, math.inf, -math.inf, 1.7e308, -1.7e308, 0.0, 5e-324)
 
 
 def ask_all(mechanism: Any, values: Any, source: RandomSource | None) -> list[Any]:
-    """Ask a sparse vector session until it is over."""
+    """Return the answers of a sparse vector session, until it is over."""
     session = mechanism.start(10.0, source)
     answers = []
     for value in values:
@@ -30,7 +30,7 @@ def ask_all(mechanism: Any, values: Any, source: RandomSource | None) -> list[An
 
 @dataclass(frozen=True)
 class Row:
-    """A mechanism, how to run it on data, ordinary data, and hostile data that must be answered all the same."""
+    """A mechanism, a function that runs it on data, ordinary data, and hostile data that must be answered, too."""
 
     mechanism: m.Mechanism
     run: Callable[[Any, Any, RandomSource | None], Any]

@@ -1,4 +1,7 @@
-"""What a statistic would release without noise, and whether neighbours are further apart than its event says."""
+"""Exact releases: what a statistic would release without noise, and how far apart neighbouring datasets are.
+
+If they are further apart than the event of the release says, the statistic violates its guarantee.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ from hush.statistics.noise import selection as selection
 
 
 class NoChoice(TestSource):
-    """All words are 0: of a user's rows and groups the first ones are kept, which depend on nobody else.
+    """A source whose words are all 0: the first rows and groups of each unit are kept, whatever other units have.
 
-    With real randomness neighbours are compared choice by choice; this is one choice, and rows in another order are
-    another one.
+    With real randomness, neighbouring datasets are compared choice by choice. This is one choice; rows in another
+    order are another one.
     """
 
     def words(self, count: int) -> NDArray[np.uint64]:
@@ -34,7 +37,7 @@ class NoChoice(TestSource):
 
 @dataclass(frozen=True)
 class Exact:
-    """Totals by key, and the noise that they were to get."""
+    """Exact totals by key, and the noise that they were about to get."""
 
     totals: dict[Any, NDArray[np.int64]]
     plan: NoisePlan
@@ -42,21 +45,21 @@ class Exact:
 
 
 def exact(ask: Callable[[RandomSource], Any]) -> Exact:
-    """Run a statistic without noise; of private groups, all are told."""
+    """Run a statistic without noise. All private groups are revealed."""
     seen: list[tuple[NoisePlan, NDArray[np.int64]]] = []
 
     def release(plan: NoisePlan, totals: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
         seen.append((plan, totals.copy()))
         return totals.copy()
 
-    def everything(plan: Any, num_users: NDArray[np.int64], source: RandomSource) -> NDArray[np.bool_]:
-        return num_users > 0
+    def reveal_all(plan: Any, num_units: NDArray[np.int64], source: RandomSource) -> NDArray[np.bool_]:
+        return num_units > 0
 
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(NoisePlan, "release", release))
         for kind in (selection._Probabilities, selection._Threshold):
-            stack.enter_context(mock.patch.object(kind, "choose", everything))
-        for module in ("moments", "vectors"):  # intervals take time and are not what is measured
+            stack.enter_context(mock.patch.object(kind, "choose", reveal_all))
+        for module in ("moments", "vectors"):  # intervals take time, and do not matter here
             stack.enter_context(mock.patch(f"hush.statistics.{module}.quotients", _no_interval))
         result = ask(NoChoice(0))
     result = next(iter(result.values())) if isinstance(result, dict) else result
@@ -69,7 +72,7 @@ def exact(ask: Callable[[RandomSource], Any]) -> Exact:
 
 
 def excess(first: Exact, second: Exact) -> float:
-    """Return by how much neighbours are further apart than the event says, relative to what it says; <= 0 if not."""
+    """Return how much further apart neighbouring datasets are than the event says, relative to it; <= 0 if not."""
     empty = np.zeros(len(first.plan.scales), dtype=np.int64)
     keys = {*first.totals, *second.totals}
     moves = [first.totals.get(key, empty).astype(object) - second.totals.get(key, empty).astype(object) for key in keys]
@@ -87,9 +90,9 @@ def excess(first: Exact, second: Exact) -> float:
 
 
 def _noises(event: Event) -> list[Any]:
-    """Return the events of blocks; the choice of groups is not among them."""
+    """Return the events of the blocks, without that of the group selection."""
     if isinstance(event, events.ComposedEvent):
-        return [part for one in event.events for part in _noises(one)]
+        return [part for inner in event.events for part in _noises(inner)]
     return [] if isinstance(event, events.ApproximateDPEvent) else [event]
 
 

@@ -1,4 +1,8 @@
-"""Names that are loaded on first use (PEP 562), so that importing a package stays cheap."""
+"""Lazy imports for packages (PEP 562), so that importing a package stays cheap.
+
+`hush` and its larger packages export names whose modules need NumPy, torch or a database driver. A package that uses
+`lazy_names` loads such a module when the name is used for the first time, not when the package is imported.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,27 @@ from typing import Any
 
 
 def lazy_names(package: str, names: Mapping[str, str | None]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for a package.
+    """Return the ``__getattr__`` and ``__dir__`` that a package's ``__init__`` should define.
+
+    >>> load, list_names = lazy_names("hush", {"parse": "hush.strict_json", "errors": None})
+    >>> load("parse")("[1, 2]")
+    [1, 2]
+    >>> load("errors").__name__
+    'hush.errors'
 
     Args:
         package: The package's ``__name__``.
         names: The module that defines each name, or None where the name is a sub-package or module itself.
+
+    Returns:
+        The two functions. The first raises AttributeError for any other name, as Python expects.
     """
 
     def __getattr__(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = names[name]
-        return import_module(f"{package}.{name}") if home is None else getattr(import_module(home), name)
+        module = names[name]
+        return import_module(f"{package}.{name}") if module is None else getattr(import_module(module), name)
 
     def __dir__() -> list[str]:
         return sorted({*vars(import_module(package)), *names})

@@ -1,4 +1,8 @@
-"""Strict JSON: what is ambiguous is refused, because a guess could change a promise."""
+"""A JSON parser that refuses ambiguous documents.
+
+Guarantees, schemas, events and ledger rows are stored as JSON. Python's parser accepts NaN, Infinity and repeated
+keys, where readers disagree about the meaning. A wrong guess here could change a guarantee, so `parse` refuses.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,21 @@ __all__ = ["parse"]
 
 
 def parse(text: str) -> Any:
-    """Parse JSON without NaN, Infinity, or the same key twice in one object."""
+    """Parse JSON, refusing NaN, Infinity and keys that occur twice in one object.
+
+    >>> parse('{"epsilon": 1.5}')
+    {'epsilon': 1.5}
+    >>> parse('{"epsilon": 1.5, "epsilon": 15}')
+    Traceback (most recent call last):
+        ...
+    hush.errors.InvalidArgument: field='epsilon': expected each field once. Readers disagree on which one counts.
+    """
     check_instance("text", text, str)
     try:
         return json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)
     except InvalidArgument:
         raise
-    except (ValueError, RecursionError):  # not JSON, absurdly long numbers, absurdly deep nesting
+    except (ValueError, RecursionError):  # not JSON, or numbers or nesting beyond the parser's limits
         raise InvalidArgument("text", text, "JSON", "It cannot be parsed") from None
 
 
@@ -25,8 +37,8 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidArgument("field", twice, "each field once", "Readers disagree on which one counts")
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise InvalidArgument("field", repeated, "each field once", "Readers disagree on which one counts")
     return fields
 
 

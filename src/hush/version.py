@@ -1,3 +1,3 @@
-"""The version of this package: the one place that says it."""
+"""The version of hush, defined here only: the build reads it, and ledgers and reports record it."""
 
 __version__ = "0.1.0"

@@ -1,8 +1,8 @@
-"""One setting for all tests that audit: how rarely one of them may fail by chance.
+"""The confidence of all tests that audit, which fixes their false-alarm rate.
 
 A true claim is called violated with probability 1e-8 at most, whatever the sample. No test makes more than 40 audits.
-That a broken twin is caught was measured over 12 seeds or more: what is shown lies at least 6 standard deviations above
-its claim, as noted where the margin is less than ten of them.
+That a broken twin is caught was measured over 12 seeds or more: the epsilon shown is at least 6 standard deviations
+above its claim. A comment states the margin where it is less than ten of them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ CONFIDENCE = 1 - 1e-8
 def audit(
     mechanism: Any, first: Any, second: Any, *, samples: int, source: RandomSource, **settings: Any
 ) -> AuditResult:
-    """Audit with a confidence that leaves one false alarm in a hundred million audits."""
+    """Return an audit with a confidence that allows one false alarm in a hundred million audits."""
     return audit_mechanism(mechanism, first, second, samples=samples, confidence=CONFIDENCE, source=source, **settings)
 
 
 def refuted(mechanism: Any, first: Any, second: Any, *, epsilon: float, **settings: Any) -> bool:
-    """Whether a claim is contradicted."""
+    """Return whether an audit contradicts the claimed epsilon."""
     return audit(mechanism, first, second, **settings).compare(epsilon).violated

@@ -1,4 +1,4 @@
-"""Every shipped mechanism against the black-box tester, at the epsilon and delta that it claims."""
+"""Every mechanism against the black-box tester, at the epsilon and delta that it claims."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from hush.guarantee import Relation
 from hush.randomness import RandomSource, TestSource
 
 SAMPLES = 300
-MANY = 40_000  # of what is drawn in batches
+MANY = 40_000  # for mechanisms that are drawn in batches
 
 
 @dataclass(frozen=True)
 class Case:
-    """A mechanism, how to run it, and pairs of neighbouring inputs."""
+    """A mechanism, a function that runs it, and pairs of neighbouring inputs."""
 
     mechanism: hush.Mechanism
     neighbours: tuple[tuple[Any, Any], ...]
@@ -47,17 +47,17 @@ class Case:
 
 
 def released(mechanism: Any, *neighbours: tuple[Any, Any]) -> Case:
-    """Release the input as it is."""
+    """Return a case that releases the input as one argument."""
     return Case(mechanism, neighbours, lambda data, source: mechanism.release(data, source).value)
 
 
 def spread(mechanism: Any, *neighbours: tuple[Any, Any]) -> Case:
-    """Release an input of several arguments."""
+    """Return a case that releases an input of several arguments."""
     return Case(mechanism, neighbours, lambda data, source: mechanism.release(*data, source).value)
 
 
 def in_batches(kind: Callable[..., Any], *neighbours: tuple[Any, Any], **settings: Any) -> Case:
-    """Release one number many times, as coordinates: their noise is independent and each spends all of epsilon."""
+    """Return a case that releases a number many times, as coordinates whose noise is independent."""
 
     def draw(data: Any, source: RandomSource, count: int) -> Any:
         return kind(size=count, **settings).release(np.full(count, data), source).value
@@ -72,8 +72,8 @@ def responses(mechanism: Any, *neighbours: tuple[float, float]) -> Case:
     return Case(mechanism, neighbours, Batched(draw))
 
 
-def asked(mechanism: hush.AboveThreshold, *neighbours: tuple[Any, Any]) -> Case:
-    """Ask queries, given by their values, until the session ends."""
+def sparse_vector(mechanism: hush.AboveThreshold, *neighbours: tuple[Any, Any]) -> Case:
+    """Return a case that asks queries, each represented by its value, until the session ends."""
 
     def run(queries: Any, source: RandomSource) -> tuple[Any, ...]:
         session, answers = mechanism.start(threshold=0.0, source=source), []
@@ -151,12 +151,12 @@ TABLE: dict[type[hush.Mechanism], list[Case]] = {
         released(hush.IteratedTopK(epsilon=1.0, k=2, monotone=True), *COUNTS),
     ],
     hush.AboveThreshold: [
-        asked(hush.AboveThreshold(epsilon=2.0, count=2), *QUERIES),
-        asked(hush.AboveThreshold(epsilon=1.0, count=2, monotone=True), *GROWING),
+        sparse_vector(hush.AboveThreshold(epsilon=2.0, count=2), *QUERIES),
+        sparse_vector(hush.AboveThreshold(epsilon=1.0, count=2, monotone=True), *GROWING),
     ],
     hush.NumericSparseVector: [
-        asked(hush.NumericSparseVector(epsilon=2.0), *QUERIES),
-        asked(hush.NumericSparseVector(epsilon=1.0, count=2, monotone=True), *GROWING),
+        sparse_vector(hush.NumericSparseVector(epsilon=2.0), *QUERIES),
+        sparse_vector(hush.NumericSparseVector(epsilon=1.0, count=2, monotone=True), *GROWING),
     ],
     hush.RandomizedResponse: [
         responses(hush.RandomizedResponse(epsilon=1.0), (0, 1)),
@@ -240,8 +240,8 @@ def test_claims_hold_with_more_samples(case: Case, pair: int) -> None:
     ids=lambda k: k.__name__,
 )
 def test_tight_claims_are_nearly_reached(kind: type[hush.Mechanism]) -> None:
-    # Else the tester would not be looking: of these epsilons an attack can show nearly all. The least is shown of unary
-    # encoding, 0.921 of it with a standard deviation of 0.009 over seeds; 8 of these above what is asked for.
+    # Otherwise the tester would be blind: an attack can show nearly all of these epsilons. The smallest share is that of
+    # unary encoding, 0.921 with a standard deviation of 0.009 over seeds, which is 8 of these above the limit.
     claimed = TABLE[kind][0].mechanism.guarantee().epsilon
     assert 0.85 * claimed < TABLE[kind][0].test(0, 2 * SAMPLES).epsilon_lower <= claimed
 
@@ -249,11 +249,11 @@ def test_tight_claims_are_nearly_reached(kind: type[hush.Mechanism]) -> None:
 @pytest.mark.parametrize(
     "kind", [hush.ExponentialMechanism, hush.PermuteAndFlip, hush.RandomizedResponse], ids=lambda k: k.__name__
 )
-def test_the_whole_epsilon_is_counted(kind: type[hush.Mechanism]) -> None:
-    # A tenth of the claim is refuted for each of these, by a bound that need not be sure. The least is shown of the
+def test_a_tenth_of_epsilon_is_refuted(kind: type[hush.Mechanism]) -> None:
+    # A tenth of the claim is refuted for each of these, at a confidence of 0.99. The smallest bound is that of the
     # exponential mechanism: 0.49 of 1, with a standard deviation of 0.04 over seeds.
-    found = TABLE[kind][0].test(0, 9 * SAMPLES, confidence=0.99)
-    assert found.compare(0.1 * TABLE[kind][0].mechanism.guarantee().epsilon).violated
+    result = TABLE[kind][0].test(0, 9 * SAMPLES, confidence=0.99)
+    assert result.compare(0.1 * TABLE[kind][0].mechanism.guarantee().epsilon).violated
 
 
 def test_every_mechanism_is_enrolled() -> None:

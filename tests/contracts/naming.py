@@ -1,4 +1,4 @@
-"""Many cases in one test, which says of a failure whose it is."""
+"""Many cases in one test: a failure names its case."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def naming(case: object) -> Iterator[None]:
-    """Add to a failure which of many cases it was."""
+    """Add a note with the case to a failure."""
     try:
         yield
     except BaseException as failure:

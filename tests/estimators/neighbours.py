@@ -24,7 +24,7 @@ def gaussian_releases(monkeypatch: Any, fit: Any) -> list[tuple[Any, float]]:
 
     with monkeypatch.context() as patched:
         for module in (gram, regression, second_moments, discriminant):
-            patched.setattr(module, "noisy", exact)
+            patched.setattr(module, "add_noise", exact)
         fit()
     return seen
 

@@ -21,7 +21,7 @@ from hush.errors import HushError, InvalidArgument
 from hush.estimators import pate
 from hush.estimators.base.estimator import noise_multiplier
 from hush.estimators.moments.bingham import bingham
-from hush.estimators.selection.grid_table import made_table
+from hush.estimators.selection.grid_table import build_table
 from hush.randomness import TestSource
 
 
@@ -201,7 +201,7 @@ def test_a_missing_category_is_no_error():
 
 
 def test_more_rows_than_sums_have_room_for_are_refused(monkeypatch):
-    monkeypatch.setattr(he.PrivateLogisticRegression, "_most_rows", 3)
+    monkeypatch.setattr(he.PrivateLogisticRegression, "_max_rows", 3)
     purse = Purse(1)
     with pytest.raises(InvalidArgument, match="at most 3 rows"):
         he.PrivateLogisticRegression(epsilon=1.0, data_norm=1.0, classes=[0, 1], budget=purse).fit(
@@ -244,19 +244,19 @@ class TestSearches:
     @pytest.mark.parametrize("strange", [None, "Ann", 2**70, [1.0]])
     def test_one_cell_does_not_change_which_other_rows_count(self, strange):
         plain = [[1e200]] * 50 + [[1.0]] * 20 + [[math.nan]] * 3
-        tables = [made_table(rows, [0] * len(rows), classes=True) for rows in (plain, [*plain, [strange]])]
-        assert tables[0].people.tolist() == list(range(50, 70))
-        assert tables[1].people.tolist() in (list(range(50, 70)), [*range(50, 70), 73])
+        tables = [build_table(rows, [0] * len(rows), classes=True) for rows in (plain, [*plain, [strange]])]
+        assert tables[0].row_numbers.tolist() == list(range(50, 70))
+        assert tables[1].row_numbers.tolist() in (list(range(50, 70)), [*range(50, 70), 73])
 
     def test_one_cell_of_a_frame_does_not_either(self):
         pandas = pytest.importorskip("pandas")
         for rows in ([[1e200]] * 5 + [[1.0]] * 2, [[1e200]] * 5 + [[1.0]] * 2 + [["Ann"]]):
-            kept = made_table(pandas.DataFrame(rows), [0] * len(rows), classes=True).people.tolist()
+            kept = build_table(pandas.DataFrame(rows), [0] * len(rows), classes=True).row_numbers.tolist()
             assert kept[:2] == [5, 6]
 
     def test_large_labels_stay_what_they_are_beside_a_fraction(self):
         large = 2**53 + 1
-        table = made_table([[0.0]] * 3, [large, large, 0.5], classes=True)
+        table = build_table([[0.0]] * 3, [large, large, 0.5], classes=True)
         assert table.labels[:3].tolist() == [large, large, 0.5]
 
     def test_huge_rows_are_in_no_comparison(self):

@@ -11,7 +11,7 @@ from estimators.neighbours import EXTREMES, check_blocks, planned_releases
 from hush.errors import InvalidArgument
 from hush.estimators import PrivateGaussianNB, PrivateLDA
 from hush.estimators.moments import discriminant
-from hush.estimators.moments.gram import UNIT, noisy
+from hush.estimators.moments.gram import UNIT, add_noise
 from hush.randomness import TestSource
 
 
@@ -68,13 +68,13 @@ def test_black_box(model, violated):
 
 def exact_counts(totals, stddev, source):
     """A broken twin: counts of classes have no noise."""
-    return totals / UNIT if totals.ndim == 1 else noisy(totals, stddev, source)
+    return totals / UNIT if totals.ndim == 1 else add_noise(totals, stddev, source)
 
 
 @pytest.mark.parametrize("twin", [None, exact_counts])
 def test_lda_black_box(twin, monkeypatch):
     if twin is not None:
-        monkeypatch.setattr(discriminant, "noisy", twin)
+        monkeypatch.setattr(discriminant, "add_noise", twin)
 
     def run(data, source):
         fitted = PrivateLDA(epsilon=1.0, delta=1e-6, data_norm=1.0, classes=[0, 1], source=source).fit(*data)

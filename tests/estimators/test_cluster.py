@@ -14,11 +14,11 @@ from hush.accounting import PldAccountant
 from hush.audit.testers import Batched
 from hush.estimators import PrivateKMeans
 from hush.estimators.moments.gram import STEPS
-from hush.estimators.moments.moments import Steps
+from hush.estimators.moments.moments import FixedPoint
 from hush.estimators.partitions import kmeans_rounds
 from hush.estimators.partitions.cube_noise import cube_deviation, cube_noise
 from hush.estimators.partitions.kmeans_rounds import KMeansPlan
-from hush.estimators.partitions.kmeans_start import Overview, directions, overview_totals
+from hush.estimators.partitions.kmeans_start import Overview, draw_directions, overview_totals
 from hush.randomness import TestSource
 
 
@@ -60,11 +60,11 @@ def test_noise_in_a_cube_is_even_in_it_and_as_large_as_stated():
 @pytest.mark.parametrize("dimension", [2, 5])
 def test_one_row_moves_every_total_by_one_step_at_most(dimension):
     x = np.random.default_rng(0).normal(size=(9, dimension))
-    signs = directions(dimension, TestSource(1))
+    signs = draw_directions(dimension, TestSource(1))
     whole = np.rint(np.random.default_rng(1).uniform(-1, 1, (3, signs.shape[1])) * STEPS)
 
     def totals(rows):
-        steps = Steps(np.full(dimension, -1.0), np.full(dimension, 1.0), len(rows))
+        steps = FixedPoint(np.full(dimension, -1.0), np.full(dimension, 1.0), len(rows))
         return overview_totals(rows, signs, steps), kmeans_rounds.cluster_totals(rows, whole, steps, signs)
 
     before = totals(x)
@@ -89,14 +89,14 @@ SEEN = Overview(1e4, np.zeros(9), np.zeros(9), 1e-4, (np.zeros(3), np.ones(3)), 
 def test_rounds_cost_no_more_than_what_is_left(rounds):
     for epsilon in (0.1, 1.0, 5.0):
         for delta in (0.0, 1e-6):
-            plan = KMeansPlan.chosen(SEEN, 9, 4, epsilon=epsilon, delta=delta, rounds=rounds)
+            plan = KMeansPlan.choose(SEEN, 9, 4, epsilon=epsilon, delta=delta, rounds=rounds)
             if plan.gaussian is not None:
                 assert PldAccountant().compose(plan.gaussian.event).epsilon(delta) <= epsilon
             else:
                 # In the cube each of the rounds has its part; what noise there is, is that of the part.
                 assert plan.deviation == pytest.approx(cube_deviation(plan.rounds / epsilon, 10))
     assert rounds is not None or plan.rounds == 7
-    assert KMeansPlan.chosen(SEEN, 9, 4, epsilon=1e-3, delta=0.0, rounds=None).clusters == 1, "one mean is all there is"
+    assert KMeansPlan.choose(SEEN, 9, 4, epsilon=1e-3, delta=0.0, rounds=None).clusters == 1, "one mean is all there is"
 
 
 def test_nothing_exact_is_stored():

@@ -15,7 +15,7 @@ from hush.errors import InvalidArgument
 from hush.estimators import ExponentialPCA, PrivateCovariance, Wishart
 from hush.estimators.base.estimator import noise_multiplier
 from hush.estimators.moments.bingham import bingham
-from hush.estimators.moments.wishart import WishartNoise, delta_of, wishart_noise
+from hush.estimators.moments.wishart import WishartNoise, chi_square_delta, wishart_noise
 from hush.randomness import TestSource
 
 
@@ -99,7 +99,7 @@ def test_delta_of_chi_square_noise(epsilon, shift, degrees):
     def over(p, q):
         return integrate.simpson(np.maximum(p.pdf(points) - math.exp(epsilon) * q.pdf(points), 0), x=points)
 
-    assert delta_of(epsilon, shift, degrees) == pytest.approx(max(over(one, other), over(other, one)), rel=1e-3)
+    assert chi_square_delta(epsilon, shift, degrees) == pytest.approx(max(over(one, other), over(other, one)), rel=1e-3)
 
 
 def test_a_row_sees_chi_square_noise():
@@ -117,8 +117,8 @@ def test_a_row_sees_chi_square_noise():
 def test_wishart_noise_is_as_large_as_its_delta_asks_for():
     noise = wishart_noise(5, 1.0, 1e-6)
     shift, degrees = 1 / noise.scale, noise.degrees - 4
-    assert delta_of(1.0, shift, degrees) + (1 + math.e) * noise.doubt <= 1e-6
-    assert delta_of(1.0, shift * 1.01, degrees) > 1e-6
+    assert chi_square_delta(1.0, shift, degrees) + (1 + math.e) * noise.doubt <= 1e-6
+    assert chi_square_delta(1.0, shift * 1.01, degrees) > 1e-6
     assert 1 < noise.stddev / noise_multiplier(1.0, 1e-6) < 1.25
 
 

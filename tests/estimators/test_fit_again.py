@@ -16,7 +16,7 @@ from estimators.purse import Purse
 from estimators.table import CASES
 from hush.errors import BudgetExceeded, InvalidArgument
 from hush.estimators import pate
-from hush.estimators.base.estimator import KeepsBudget
+from hush.estimators.base.estimator import SharesBudget
 from hush.randomness import TestSource
 
 ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -138,7 +138,7 @@ def test_whatever_has_a_budget_keeps_it():
     kinds = [getattr(he, name) for name in he.__all__]
     paying = [kind for kind in kinds if "budget" in inspect.signature(kind).parameters]
     assert len(paying) > 20
-    assert all(issubclass(kind, KeepsBudget) for kind in paying)
+    assert all(issubclass(kind, SharesBudget) for kind in paying)
 
 
 def test_words_have_a_budget_or_none():

@@ -12,7 +12,7 @@ from hush.accounting import PldAccountant
 from hush.estimators import FrankWolfe, PrivateLogisticRegression
 from hush.estimators.linear.losses import LogisticLoss
 from hush.estimators.linear.method import Problem
-from hush.estimators.linear.sums import clipped
+from hush.estimators.linear.sums import clip_rows
 from hush.randomness import TestSource
 
 
@@ -40,7 +40,7 @@ def test_the_event_is_within_epsilon(delta: float, outputs: int) -> None:
 def test_black_box(unbounded: bool) -> None:
     made = recipe(num_steps=2, dimension=100)
     entries = np.eye(1, 100) * 1e3
-    row = entries if unbounded else clipped(entries, 1.0, intercept=False, order=np.inf)
+    row = entries if unbounded else clip_rows(entries, 1.0, intercept=False, order=np.inf)
     assert unbounded or np.abs(row).max() <= 1
     first = (np.zeros((0, 100)), np.zeros(0, dtype=np.int64))
     found = audit(

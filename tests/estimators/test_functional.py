@@ -21,7 +21,7 @@ def test_one_record_moves_the_coefficients_by_the_stated_reach(dimension: int) -
         row = np.full(dimension, dimension**-0.5)  # the worst of all rows of norm 1
         products = shape.square * np.outer(row, row)
         moved = np.abs(shape.linear * row).sum() + np.abs(products).sum()
-        assert moved == pytest.approx(shape.reach(dimension))
+        assert moved == pytest.approx(shape.sensitivity(dimension))
         for other in np.random.default_rng(1).normal(size=(20, dimension)):
             unit = other / np.linalg.norm(other)
             assert np.abs(shape.linear * unit).sum() + shape.square * np.abs(unit).sum() ** 2 <= moved + 1e-12
@@ -30,7 +30,7 @@ def test_one_record_moves_the_coefficients_by_the_stated_reach(dimension: int) -
 class Forgetful(Quadratic):
     """A broken twin: the coefficients' reach as if there were hardly any record."""
 
-    def reach(self, dimension: int) -> float:
+    def sensitivity(self, dimension: int) -> float:
         return abs(self.linear) / 1e4
 
 
@@ -39,7 +39,7 @@ def test_black_box(kind: Any) -> None:
     shape = kind(linear=-2.0, square=1.0)
 
     def run(data: tuple[Any, Any], source: Any) -> Any:
-        return shape.minimum(*data, epsilon=1.0, ridge=0.0, source=source)
+        return shape.noisy_minimum(*data, epsilon=1.0, ridge=0.0, source=source)
 
     row = np.full((1, 4), 0.5)
     first, second = (np.zeros((0, 4)), np.zeros(0)), (row, np.ones(1))

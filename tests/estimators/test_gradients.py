@@ -14,9 +14,9 @@ from hush.errors import InvalidArgument
 from hush.estimators import NoisyGradients, PrivateLinearSVC, PrivateLogisticRegression
 from hush.estimators.linear import noisy_gradients
 from hush.estimators.linear.losses import HuberHinge, LogisticLoss, MarginLoss
-from hush.estimators.linear.method import Problem, signs
-from hush.estimators.linear.noisy_gradients import _noisy
-from hush.estimators.linear.sums import clipped, exact_products, truncated
+from hush.estimators.linear.method import Problem, label_signs
+from hush.estimators.linear.noisy_gradients import _add_noise
+from hush.estimators.linear.sums import clip_rows, exact_products, truncate
 from hush.randomness import TestSource
 
 
@@ -35,8 +35,8 @@ def recipe(loss: MarginLoss, outputs: int, dimension: int = 2, **settings: Any) 
 
 def test_sums_do_not_depend_on_the_order_of_rows() -> None:
     chance = np.random.default_rng(1)
-    rows = truncated(clipped(chance.normal(size=(70_001, 3)), 1.0, intercept=True))
-    slopes = truncated(chance.uniform(-1, 1, size=(70_001, 2)))
+    rows = truncate(clip_rows(chance.normal(size=(70_001, 3)), 1.0, intercept=True))
+    slopes = truncate(chance.uniform(-1, 1, size=(70_001, 2)))
     order = chance.permutation(len(rows))
     exact = exact_products(slopes, rows)
     assert (exact == exact_products(slopes[order], rows[order])).all()
@@ -51,15 +51,15 @@ def test_sums_do_not_depend_on_the_order_of_rows() -> None:
 def test_one_record_moves_a_gradient_by_the_stated_reach(loss: MarginLoss, outputs: int) -> None:
     made, worst = recipe(loss, outputs), 0.0
     chance = np.random.default_rng(outputs)
-    row = truncated(clipped(np.array([[100.0]]), 1.0, intercept=True))
+    row = truncate(clip_rows(np.array([[100.0]]), 1.0, intercept=True))
     for place in range(max(outputs, 2)):
-        labels = signs(np.array([place]), outputs)
+        labels = label_signs(np.array([place]), outputs)
         # Wrong about every class, and sure of one that is wrong: one of them is the worst, of which loss it may be.
         wrong, sure = -1000 * labels.reshape(outputs, 1) * row, np.zeros((outputs, 2))
         sure[place % outputs], sure[(place + 1) % outputs] = -1000 * row, 1000 * row
         for weights in (wrong, sure, *(scale * chance.normal(size=(outputs, 2)) for scale in (0.0, 1.0, 1000.0))):
             worst = max(worst, float(np.linalg.norm(exact_products(made._slopes(row, labels, weights), row))))
-    assert 0.99 * made._reach() < worst <= made._reach() + 1e-9
+    assert 0.99 * made._sensitivity() < worst <= made._sensitivity() + 1e-9
     if outputs > 1:
         assert worst > 1.0, "a twin that counts one class only has too little noise"
 
@@ -67,7 +67,7 @@ def test_one_record_moves_a_gradient_by_the_stated_reach(loss: MarginLoss, outpu
 def test_the_event_is_within_epsilon_and_noise_is_as_stated() -> None:
     made = recipe(LogisticLoss(), 1)
     assert 0.99 < PldAccountant().compose(made.event).epsilon(1e-5) <= 1.0
-    noise = _noisy(np.zeros((2, 10_000)), 3.0, 2.0, TestSource("spread"))
+    noise = _add_noise(np.zeros((2, 10_000)), 3.0, 2.0, TestSource("spread"))
     assert abs(noise.std() / 6.0 - 1) < 0.03
 
 
@@ -75,11 +75,11 @@ def test_the_event_is_within_epsilon_and_noise_is_as_stated() -> None:
 def test_steps_together_have_the_noise_of_one(num_steps: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     made, seen = recipe(LogisticLoss(), 3, num_steps=num_steps), []
 
-    def exact(values: Any, reach: float, multiplier: float, source: Any) -> Any:
+    def exact(values: Any, sensitivity: float, multiplier: float, source: Any) -> Any:
         seen.append(multiplier)
         return values
 
-    monkeypatch.setattr(noisy_gradients, "_noisy", exact)
+    monkeypatch.setattr(noisy_gradients, "_add_noise", exact)
     made.run(np.zeros((0, 2)), np.zeros(0, dtype=np.int64), TestSource(1))
     count, steps = seen[0], seen[1:]
     assert len(steps) == (num_steps or 20)
@@ -102,7 +102,7 @@ def test_the_number_of_steps_grows_with_the_records() -> None:
 @pytest.mark.parametrize("unclipped", [False, True])
 def test_black_box(unclipped: bool) -> None:
     made = recipe(LogisticLoss(), 1, dimension=1, num_steps=4)
-    row = np.array([[8e3]]) if unclipped else clipped(np.array([[8e3]]), 1.0, intercept=False)
+    row = np.array([[8e3]]) if unclipped else clip_rows(np.array([[8e3]]), 1.0, intercept=False)
     first = (np.zeros((0, 1)), np.zeros(0, dtype=np.int64))
     found = audit(
         lambda data, source: made.run(*data, source)[0],

@@ -25,7 +25,7 @@ from hush.estimators import (
     PrivateStandardScaler,
     PublicOneHotEncoder,
 )
-from hush.estimators.selection.grid_table import made_table, same
+from hush.estimators.selection.grid_table import build_table, equal_labels
 from hush.randomness import TestSource
 
 pd = pytest.importorskip("pandas")
@@ -59,7 +59,7 @@ def test_scikit_learn_checks() -> None:
 class InsteadOfNobody(PrivateGridSearch):
     """A broken twin: who comes first takes the place of a row that was there for nobody."""
 
-    def _fitted(self, setting: Any, table: Any, train: Any) -> Any:
+    def _fit_setting(self, setting: Any, table: Any, train: Any) -> Any:
         rows, labels = table.training(train)
         one = (rows[:-1], labels[:-1]) if len(labels) > 1 else (np.zeros((1, 1)), np.zeros(1, dtype=int))
         return self.estimator.fit(*one)
@@ -149,9 +149,9 @@ def test_a_label_of_another_type_changes_no_other(label: Any) -> None:
     labels = Y.tolist()
     odd = np.array([*labels, None], dtype=object)
     odd[-1] = label
-    table = made_table(np.zeros((401, 1)), odd, classes=True)
+    table = build_table(np.zeros((401, 1)), odd, classes=True)
     assert table.labels[:400].tolist() == labels
-    assert same(np.ones(401, dtype=int), table.labels[:401]).sum() == 200
+    assert equal_labels(np.ones(401, dtype=int), table.labels[:401]).sum() == 200
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -168,7 +168,7 @@ def test_what_is_no_number_is_refused_whichever_rows_are_held_out(cell: Any, err
 def test_a_row_with_a_list_in_it_is_left_out() -> None:
     rows = FRAME.to_numpy(dtype=object)
     rows[3, 1] = ["red"]
-    assert made_table(rows, Y, classes=True).people.tolist() == [place for place in range(400) if place != 3]
+    assert build_table(rows, Y, classes=True).row_numbers.tolist() == [place for place in range(400) if place != 3]
 
 
 class Picky(ClassifierMixin, BaseEstimator):
@@ -185,6 +185,6 @@ class Picky(ClassifierMixin, BaseEstimator):
 
 
 def test_rows_that_a_model_refuses_count_as_wrong() -> None:
-    table = made_table(X, Y, classes=True)
+    table = build_table(X, Y, classes=True)
     everyone = np.ones(400, dtype=bool)
     assert search(Picky())._score(Picky(), table, everyone) == 200

@@ -20,7 +20,7 @@ from hush.errors import BudgetExceeded, InvalidArgument
 from hush.estimators import PrivateLinearRegression, PrivateMinMaxScaler, PrivateRidge
 from hush.estimators.base.estimator import noise_multiplier
 from hush.estimators.moments import gram
-from hush.estimators.moments.gram import noisy_symmetric
+from hush.estimators.moments.gram import add_symmetric_noise
 from hush.randomness import TestSource
 
 ARGUMENTS = {"epsilon": 1.0, "delta": 1e-6, "data_norm": 1.0, "target_bounds": (-1, 1)}
@@ -99,7 +99,7 @@ def test_black_box(model, violated):
 
 def test_noise_is_on_both_triangles_and_everywhere():
     totals = np.zeros((3, 3), dtype=np.int64)
-    draws = np.array([noisy_symmetric(totals, 2.0, TestSource(seed)) for seed in range(400)])
+    draws = np.array([add_symmetric_noise(totals, 2.0, TestSource(seed)) for seed in range(400)])
     assert (draws == draws.transpose(0, 2, 1)).all()
     spread = draws.std(axis=0)
     wanted = np.where(np.eye(3) > 0, 2.0, math.sqrt(2))
@@ -178,7 +178,7 @@ def test_many_rows_are_summed_exactly(monkeypatch):
         blocks.append(part)
 
     whole = gram.clipped_gram(x, 1.0, 1, fill)
-    monkeypatch.setattr(gram, "_BLOCK", 7)
+    monkeypatch.setattr(gram, "_EXACT_ROWS", 7)
     assert (gram.clipped_gram(x, 1.0, 1, fill) == whole).all()
     assert len(blocks) == 1 + 143
     steps = np.trunc(x * (gram.STEPS * (1 - 1e-9) / np.maximum(np.linalg.norm(x, axis=1), 1.0))[:, None])

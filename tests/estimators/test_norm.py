@@ -13,7 +13,7 @@ from estimators.checks import unexpected_failures
 from hush.accounting import PldAccountant
 from hush.errors import InvalidArgument
 from hush.estimators import FrankWolfe, FunctionalRegression, LearnBounds, PrivateLogisticRegression
-from hush.estimators.base.bounds import _NORMS, fitted_norm, norm_scores
+from hush.estimators.base.bounds import _NORMS, norm_scores, resolve_norm
 from hush.randomness import TestSource
 
 
@@ -31,7 +31,7 @@ def test_one_record_moves_every_score_by_a_half_at_most() -> None:
 
 
 def learn(rows: Any, **settings: Any) -> float:
-    return fitted_norm(LearnBounds(share=0.5), rows, **({"epsilon": 2.0, "source": TestSource(1)} | settings))
+    return resolve_norm(LearnBounds(share=0.5), rows, **({"epsilon": 2.0, "source": TestSource(1)} | settings))
 
 
 def test_a_little_above_the_median_is_found() -> None:
@@ -42,7 +42,7 @@ def test_a_little_above_the_median_is_found() -> None:
         assert 1.0 <= learn(rows) / median <= 1.6
     assert learn(np.full((300, 1), 3.0)) == pytest.approx(4.0), "many rows of one norm: those above are no medians"
     assert learn(np.full((300, 4), 3.0), order=math.inf) == pytest.approx(4.0)
-    assert fitted_norm(1.5, rows, epsilon=1.0, source=TestSource(1)) == 1.5
+    assert resolve_norm(1.5, rows, epsilon=1.0, source=TestSource(1)) == 1.5
     assert math.isfinite(learn(np.zeros((0, 2))))
 
 

@@ -22,7 +22,7 @@ from hush.estimators.linear.method import Problem
 from hush.estimators.linear.minimum import minimise, minimise_jointly
 from hush.estimators.linear.noise import gaussian_vector, spherical_vector
 from hush.estimators.linear.objective import TOLERANCE, joint_curvature_cost
-from hush.estimators.linear.sums import clipped
+from hush.estimators.linear.sums import clip_rows
 from hush.randomness import TestSource
 
 Floats = NDArray[np.float64]
@@ -53,7 +53,7 @@ def largest_loss(loss: MarginLoss, scale: float, ridge: float, record: Floats) -
         margins = weights @ record
         with_it = without - loss.slope(margins)[:, None] * record
         noise = (np.linalg.norm(without, axis=1) - np.linalg.norm(with_it, axis=1)) / scale
-        volume = np.log1p(loss.bend(margins) * (record @ record) / ridge)
+        volume = np.log1p(loss.second_derivative(margins) * (record @ record) / ridge)
         worst = max(worst, float(np.abs(noise + volume).max()))
     return worst
 
@@ -65,21 +65,21 @@ def test_densities_of_neighbours_are_within_epsilon(loss: MarginLoss, epsilon: f
         recipe: Any = ObjectivePerturbation().prepare(problem(loss, dimension, epsilon=epsilon))
         record = np.ones(dimension) / math.sqrt(dimension)
         found = largest_loss(loss, recipe.noise.scale, recipe.ridge, record)
-        assert found <= epsilon - recipe.settling
+        assert found <= epsilon - recipe.masking_epsilon
         assert found > 0.7 * epsilon, "the bound is nearly reached: there is no noise to spare"
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_twin_without_the_curvature_term_exceeds_epsilon(loss: MarginLoss) -> None:
     recipe: Any = ObjectivePerturbation(curvature_share=0.5).prepare(problem(loss))
-    main = 1.0 - recipe.settling
+    main = 1.0 - recipe.masking_epsilon
     assert largest_loss(loss, 1 / main, recipe.ridge, np.ones(1)) > 1.02, "all of epsilon on the noise"
     assert largest_loss(loss, recipe.noise.scale, recipe.ridge / 8, np.ones(1)) > 1.02, "too small a ridge"
 
 
 def test_an_intercept_outside_the_norm_exceeds_epsilon() -> None:
     recipe: Any = ObjectivePerturbation().prepare(problem(LogisticLoss(), 2))
-    bounded = clipped(np.array([[3.0]]), 1.0, intercept=True)
+    bounded = clip_rows(np.array([[3.0]]), 1.0, intercept=True)
     assert np.linalg.norm(bounded) <= 1
     assert largest_loss(LogisticLoss(), recipe.noise.scale, recipe.ridge, bounded[0]) <= 1
     escaped = np.array([1.0, 1.0])  # a column of ones beside rows of norm 1
@@ -88,8 +88,8 @@ def test_an_intercept_outside_the_norm_exceeds_epsilon() -> None:
 
 def test_normal_noise_is_that_of_a_gaussian_mechanism_beside_the_curvature_term() -> None:
     recipe: Any = ObjectivePerturbation().prepare(problem(LogisticLoss(), 50, delta=1e-6))
-    assert recipe.noise.normal
-    left = 1.0 - recipe.settling - math.log1p(0.25 / recipe.ridge)
+    assert recipe.noise.gaussian
+    left = 1.0 - recipe.masking_epsilon - math.log1p(0.25 / recipe.ridge)
     from hush.accounting import GaussianEvent
 
     spent = PldAccountant().compose(GaussianEvent(recipe.noise.scale)).epsilon(1e-6)
@@ -102,7 +102,7 @@ def exact_delta(loss: MarginLoss, stddev: float, ridge: float, epsilon: float, p
     without = -ridge * weights + pull
     with_it = without - loss.slope(weights)
     thin = np.exp(-((without / stddev) ** 2) / 2) * ridge
-    thick = np.exp(-((with_it / stddev) ** 2) / 2) * (ridge + loss.bend(weights))
+    thick = np.exp(-((with_it / stddev) ** 2) / 2) * (ridge + loss.second_derivative(weights))
     first, second = (thick, thin) if swap else (thin, thick)
     step = (weights[1] - weights[0]) / (stddev * math.sqrt(2 * math.pi))
     assert abs(first.sum() * step - 1) < 1e-3
@@ -113,7 +113,7 @@ def exact_delta(loss: MarginLoss, stddev: float, ridge: float, epsilon: float, p
 def test_normal_noise_keeps_delta_and_twins_do_not(loss: MarginLoss) -> None:
     delta, epsilon = 1e-2, 1.0
     recipe: Any = ObjectivePerturbation(curvature_share=0.5).prepare(problem(loss, 50, delta=delta, epsilon=epsilon))
-    assert recipe.noise.normal
+    assert recipe.noise.gaussian
     stddev, ridge = recipe.noise.scale, recipe.ridge
     cases = [(pull, swap) for pull in (-3.0, 0.0, 1.0, 3.0) for swap in (False, True)]
     assert max(exact_delta(loss, stddev, ridge, epsilon, *case) for case in cases) <= delta
@@ -141,7 +141,7 @@ def test_slopes_are_those_of_the_losses() -> None:
         steepest = np.diff(slope) / np.diff(at)
         assert (steepest >= -1e-12).all()
         assert (steepest <= loss.curvature + 1e-9).all()
-        assert (loss.bend(at) <= loss.curvature).all()
+        assert (loss.second_derivative(at) <= loss.curvature).all()
 
 
 def test_noise_has_its_law() -> None:
@@ -169,7 +169,7 @@ def _weights(rows: Floats, loss: MarginLoss, recipe: Any) -> Any:
 @pytest.mark.parametrize("unclipped", [False, True])
 def test_black_box(unclipped: bool) -> None:
     recipe: Any = ObjectivePerturbation().prepare(problem(LogisticLoss(), regularization=None))
-    row = np.array([[600.0]]) if unclipped else clipped(np.array([[600.0]]), 1.0, intercept=False)
+    row = np.array([[600.0]]) if unclipped else clip_rows(np.array([[600.0]]), 1.0, intercept=False)
     first = (np.zeros((0, 1)), np.zeros(0, dtype=np.int64))
     second = (row, np.ones(1, dtype=np.int64))
     run = _weights(row, LogisticLoss(), recipe)
@@ -203,7 +203,7 @@ def test_densities_of_neighbours_are_within_epsilon_for_several_classes(classes:
     whole = problem(LogisticLoss(), outputs=classes, softmax=True, epsilon=epsilon)
     recipe: Any = ObjectivePerturbation(curvature_share=0.4).prepare(whole)
     found = largest_joint_loss(recipe.noise.scale, recipe.ridge, classes)
-    assert found <= epsilon - recipe.settling
+    assert found <= epsilon - recipe.masking_epsilon
     assert found > 0.4 * epsilon
     short = largest_joint_loss(recipe.noise.scale / 2, recipe.ridge, classes)
     assert short > found * 1.3, "with half the noise it is larger"
@@ -222,7 +222,7 @@ def test_the_cost_of_curvature_is_reached_for_even_shares() -> None:
 def test_several_classes_as_a_black_box(unclipped: bool) -> None:
     whole = problem(LogisticLoss(), outputs=3, softmax=True, regularization=None)
     recipe: Any = ObjectivePerturbation().prepare(whole)
-    row = np.array([[800.0]]) if unclipped else clipped(np.array([[800.0]]), 1.0, intercept=False)
+    row = np.array([[800.0]]) if unclipped else clip_rows(np.array([[800.0]]), 1.0, intercept=False)
     first = (np.zeros((0, 1)), np.zeros(0, dtype=np.int64))
     found = audit(
         lambda data, source: recipe.run(*data, source)[:, 0],
@@ -238,7 +238,7 @@ def test_several_classes_as_a_black_box(unclipped: bool) -> None:
 def test_joint_minima_have_small_gradients_whatever_the_data() -> None:
     chance, basis = np.random.default_rng(1), helmert(4)
     for size, ridge, tilt in ((0, 1.0, 2.0), (1, 1e-2, 50.0), (200, 0.1, 3.0)):
-        rows = clipped(chance.normal(size=(size, 5)), 1.0, intercept=False)
+        rows = clip_rows(chance.normal(size=(size, 5)), 1.0, intercept=False)
         chosen = np.eye(4)[chance.integers(0, 4, size)]
         aim = np.full((3, 5), tilt)
         found = minimise_jointly(rows, chosen, basis, ridge=ridge, tilt=aim, tolerance=TOLERANCE)

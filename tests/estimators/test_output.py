@@ -15,7 +15,7 @@ from hush.estimators.linear.losses import HuberHinge, LogisticLoss, MarginLoss
 from hush.estimators.linear.method import Problem
 from hush.estimators.linear.minimum import minimise
 from hush.estimators.linear.objective import TOLERANCE
-from hush.estimators.linear.sums import clipped
+from hush.estimators.linear.sums import clip_rows
 from hush.randomness import TestSource
 
 
@@ -26,11 +26,11 @@ def test_one_record_moves_the_minimum_by_the_stated_reach(loss: MarginLoss, ridg
     reach, worst, unclipped = (1 + 2 * TOLERANCE) / ridge, 0.0, 0.0
     pull = 20 * np.array([0.6, 0.0, 0.8])  # of many tiny records: the margin is low, and the slope near its largest
     for count in (0, 1, 20):
-        rows = clipped(chance.normal(size=(count, 3)), 1.0, intercept=False)
+        rows = clip_rows(chance.normal(size=(count, 3)), 1.0, intercept=False)
         base = minimise(loss, rows, ridge=ridge, tilt=pull, tolerance=TOLERANCE / 2)
         for scale in (1.0, 50.0):
             record = scale * np.array([[0.6, 0.0, 0.8]])
-            kept = np.vstack([rows, clipped(record, 1.0, intercept=False)])
+            kept = np.vstack([rows, clip_rows(record, 1.0, intercept=False)])
             other = minimise(loss, kept, ridge=ridge, tilt=pull, tolerance=TOLERANCE / 2)
             worst = max(worst, float(np.linalg.norm(base - other)))
             twin = minimise(loss, np.vstack([rows, record]), ridge=ridge, tilt=pull, tolerance=TOLERANCE / 2)
@@ -61,7 +61,7 @@ def test_black_box(short: bool) -> None:
     )
     recipe: Any = OutputPerturbation().prepare(problem)
     # Far from the minimum a slope is near 1: the worst case. The twin is given rows that are too long.
-    row = clipped(np.array([[9.0]]), 1.0, intercept=False) * (600.0 if short else 1.0)
+    row = clip_rows(np.array([[9.0]]), 1.0, intercept=False) * (600.0 if short else 1.0)
     others = np.full((60, 1), 1.0)
     first = (others, np.zeros(60, dtype=np.int64))
     found = audit(

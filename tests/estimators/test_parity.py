@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 import hush.estimators as he
 from hush.errors import InvalidArgument
 from hush.estimators import pate
-from hush.estimators.moments.log_bins import bin_counts, bins_plan, learned_bounds
+from hush.estimators.moments.log_bins import BINS, bins_plan, learned_bounds
 from hush.randomness import TestSource
 from hush.statistics import EachRow, LaplaceNoise, approximate_bounds
 
@@ -143,7 +143,9 @@ class TestBins:
         odd = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-320, 1e308]
         values = np.concatenate([powers, -powers, np.nextafter(powers, 0), np.nextafter(powers, math.inf), odd])
         ends = 2.0 ** np.arange(-20, 42)
-        for column, counts in zip(np.stack([values, -values]), bin_counts(np.stack([values, -values], 1)), strict=True):
+        for column, counts in zip(
+            np.stack([values, -values]), BINS.counts(np.stack([values, -values], 1)), strict=True
+        ):
             known = column[~np.isnan(column)]
             places = np.searchsorted(ends[:-1], np.abs(known))
             assert counts.tolist() == np.bincount(np.where(known < 0, 61 - places, 62 + places), minlength=124).tolist()

@@ -30,7 +30,7 @@ from hush.estimators.pate import (
     VoteAggregator,
 )
 from hush.estimators.pate.rows import private_rows
-from hush.estimators.pate.teachers import parts, vote
+from hush.estimators.pate.teachers import assign_rows, vote
 from hush.guarantee import Relation, Unit
 from hush.randomness import RandomSource, TestSource
 
@@ -151,14 +151,14 @@ def test_teachers_that_fail_abstain_in_silence() -> None:
 
 def test_all_rows_of_a_user_have_one_teacher_and_one_user_moves_one_teacher() -> None:
     units = RNG.integers(0, 100, 1000)
-    found = parts(1000, units, 20, TestSource("units"))
+    found = assign_rows(1000, units, 20, TestSource("units"))
     owners = [set(units[some]) for some in found]
     assert sum(map(len, owners)) == len(set.union(*owners))
     assert sorted(np.concatenate(found)) == list(range(1000))
     # Coins are drawn unit by unit: without the last unit, all others stay.
     last = units.max()
     others = units[units != last]
-    fewer = parts(len(others), others, 20, TestSource("units"))
+    fewer = assign_rows(len(others), others, 20, TestSource("units"))
     changed = [
         set(units[some]) - {last} == set(units[units != last][less]) for some, less in zip(found, fewer, strict=True)
     ]
@@ -173,7 +173,7 @@ def test_a_user_moves_one_vote() -> None:
     votes = []
     for missing in (None, 249):
         keep = np.ones(2500, dtype=bool) if missing is None else units != missing
-        rows = parts(int(keep.sum()), units[keep], 25, TestSource("votes"))
+        rows = assign_rows(int(keep.sum()), units[keep], 25, TestSource("votes"))
         votes.append([vote(GaussianNB(), TRAIN[keep][r], LABELS[keep][r], PUBLIC, 3) for r in rows])
     moved = [t for t in range(25) if (votes[0][t] != votes[1][t]).any()]
     assert len(moved) <= 1

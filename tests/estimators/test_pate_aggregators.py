@@ -174,13 +174,13 @@ def test_noise_for_one_count_instead_of_two_is_caught() -> None:
     # And for Gaussian noise: counts themselves, of which the twin's noise protects one.
     sigma = 3.0
 
-    def noisy(counts: NDArray[np.int64], source: RandomSource, count: int) -> NDArray[np.float64]:
+    def add_noise(counts: NDArray[np.int64], source: RandomSource, count: int) -> NDArray[np.float64]:
         return counts + np.random.default_rng(source.words(4)).normal(0, sigma, (count, 3))
 
     delta = 1e-2
     one = PldAccountant().compose(GaussianEvent(sigma)).epsilon(delta)
     two = PldAccountant().compose(GNMax(sigma=sigma).plan(1, epsilon=99.0, delta=delta).event).epsilon(delta)
-    direction = Batched(lambda counts, source, count: noisy(counts, source, count) @ [1.0, -1.0, 0.0])
+    direction = Batched(lambda counts, source, count: add_noise(counts, source, count) @ [1.0, -1.0, 0.0])
     large: dict[str, Any] = {"delta": delta, "samples": 200_000, "source": TestSource("two counts")}
     assert refuted(direction, BEFORE, AFTER, epsilon=one, **large)
     assert not refuted(direction, BEFORE, AFTER, epsilon=two, **large)

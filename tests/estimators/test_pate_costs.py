@@ -26,7 +26,7 @@ from hush.estimators.pate import (
     VoteAnswers,
 )
 from hush.estimators.pate import costs as costs
-from hush.estimators.pate.report import converted
+from hush.estimators.pate.report import cost_to_epsilon
 from hush.randomness import TestSource
 
 Counts = NDArray[np.int64]
@@ -289,7 +289,7 @@ def test_the_smooth_bound_holds_for_any_prediction(guess: list[int]) -> None:
 
 
 def test_the_loss_after_the_fact_is_converted_by_markov_and_a_divergence_more_tightly() -> None:
-    loss, divergence = (converted(0.25, 11.0, 1e-5, ex_post=one) for one in (True, False))
+    loss, divergence = (cost_to_epsilon(0.25, 11.0, 1e-5, ex_post=one) for one in (True, False))
     assert loss == pytest.approx(0.25 + math.log(1e5) / 10)
     assert 0 < divergence < loss
     confident = ConfidentGNMax(threshold=200.0, sigma_threshold=150.0, sigma=40.0)

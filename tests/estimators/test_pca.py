@@ -15,7 +15,7 @@ from hush.errors import InvalidArgument
 from hush.estimators import AnalyzeGauss, ExponentialPCA, PrivateLDA, PrivatePCA, Wishart
 from hush.estimators.base.estimator import noise_multiplier
 from hush.estimators.moments import second_moments
-from hush.estimators.moments.gram import STEPS, UNIT, clipped_gram, noisy_symmetric
+from hush.estimators.moments.gram import STEPS, UNIT, add_symmetric_noise, clipped_gram
 from hush.randomness import TestSource
 
 
@@ -146,7 +146,7 @@ def test_wishart_learns_a_mean_in_the_same_release():
 
 def one_triangle(totals, stddev, source):
     """A broken twin: no noise below the diagonal."""
-    upper = np.triu(noisy_symmetric(totals, stddev, source))
+    upper = np.triu(add_symmetric_noise(totals, stddev, source))
     return upper + np.tril(totals / UNIT, -1)
 
 
@@ -159,7 +159,7 @@ def unclipped(rows, norm, *others, **named):
     ("name", "twin"),
     [
         ("gauss", {}),
-        ("gauss", {"noisy_symmetric": one_triangle}),
+        ("gauss", {"add_symmetric_noise": one_triangle}),
         ("wishart", {}),  # its twin is in test_covariance.py
         ("exponential", {}),
         ("exponential", {"clipped_gram": unclipped}),

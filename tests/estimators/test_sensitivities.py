@@ -11,7 +11,7 @@ import pytest
 import hush.estimators as he
 from estimators.neighbours import gaussian_distance, gaussian_releases
 from hush.estimators.base.estimator import noise_multiplier
-from hush.estimators.linear.output import Perturbed
+from hush.estimators.linear.output import PerturbedRecipe
 from hush.mechanisms import DiscreteLaplace, ExponentialMechanism, IteratedTopK
 from hush.randomness import TestSource
 
@@ -80,12 +80,12 @@ def test_discriminant_analysis(monkeypatch, row):
 def test_a_reach_follows_from_the_noisy_count_alone(monkeypatch, method):
     reaches: list[float] = []
 
-    def told(self: Any, found: Any, *, reach: float, distance: float, source: Any) -> Any:
-        reaches.append(reach)
+    def told(self: Any, found: Any, *, sensitivity: float, distance: float, source: Any) -> Any:
+        reaches.append(sensitivity)
         return found
 
     monkeypatch.setattr(DiscreteLaplace, "release", lambda self, count, source: SimpleNamespace(value=700))
-    monkeypatch.setattr(Perturbed, "release", told)
+    monkeypatch.setattr(PerturbedRecipe, "release", told)
     for size in (2, 50):
         he.PrivateLogisticRegression(epsilon=1.0, data_norm=1.0, classes=[0, 1], method=method).fit(
             np.ones((size, 2)), np.arange(size) % 2

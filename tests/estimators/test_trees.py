@@ -14,7 +14,7 @@ from hush.accounting import PldAccountant
 from hush.errors import InvalidArgument
 from hush.estimators import PrivateDecisionTreeClassifier, PrivateRandomForestClassifier
 from hush.estimators.partitions import trees as trees_module
-from hush.estimators.partitions.tree_growth import BINS, Shape, histograms, quantiles
+from hush.estimators.partitions.tree_growth import BINS, Shape, cumulative_shares, histograms
 from hush.randomness import TestSource
 
 
@@ -34,7 +34,7 @@ def test_scikit_learn_checks(model):
 def test_one_row_moves_the_release_by_the_stated_sensitivity(delta, monkeypatch):
     x, y = np.random.default_rng(0).normal(size=(5, 2)), np.array([0, 1, 0, 1, 7])
     # Trees are a function of the first releases, which are fixed here.
-    monkeypatch.setattr(trees_module, "quantiles", lambda *_: np.tile(np.linspace(0, 1, BINS + 1), (2, 1)))
+    monkeypatch.setattr(trees_module, "cumulative_shares", lambda *_: np.tile(np.linspace(0, 1, BINS + 1), (2, 1)))
     monkeypatch.setattr(Shape, "chosen", staticmethod(lambda *_, **__: Shape(trees=4, depth=3, marginals=0.2)))
 
     def released(rows, labels):
@@ -52,17 +52,17 @@ def test_one_row_moves_the_release_by_the_stated_sensitivity(delta, monkeypatch)
 def test_given_the_count_the_rest_is_within_its_share():
     for delta in (0.0, 1e-6):
         for rows in (-50.0, 30.0, 1e5):
-            shape = Shape.chosen(rows, 7, epsilon=0.95, delta=delta, trees=None, depth=None)
+            shape = Shape.choose(rows, 7, epsilon=0.95, delta=delta, trees=None, depth=None)
             plan = shape.plan(7, 3, epsilon=0.95, delta=delta)
             assert PldAccountant().compose(plan.event).epsilon(delta) <= 0.95 * (1 + 1e-9)
 
 
 def test_the_size_follows_from_the_noisy_count_and_public_numbers():
-    shapes = [Shape.chosen(n, 10, epsilon=1.0, delta=0.0, trees=None, depth=None) for n in (-9.0, 100.0, 1e3, 1e6)]
+    shapes = [Shape.choose(n, 10, epsilon=1.0, delta=0.0, trees=None, depth=None) for n in (-9.0, 100.0, 1e3, 1e6)]
     assert [shape.trees for shape in shapes] == [1, 2, 20, 32]
     assert (shapes[0].depth, shapes[-1].depth) == (3, 8)
     assert shapes[0].marginals == 0 < shapes[-1].marginals
-    given = Shape.chosen(1e6, 10, epsilon=1.0, delta=0.0, trees=5, depth=2)
+    given = Shape.choose(1e6, 10, epsilon=1.0, delta=0.0, trees=5, depth=2)
     assert (given.trees, given.depth) == (5, 2)
 
 
@@ -157,7 +157,7 @@ def test_wrong_parameters():
 
 
 def test_one_histogram_of_all_features_where_one_for_each_is_too_much():
-    shapes = [Shape.chosen(n, 30, epsilon=1.0, delta=0.0, trees=None, depth=None) for n in (50.0, 400.0, 1e5)]
+    shapes = [Shape.choose(n, 30, epsilon=1.0, delta=0.0, trees=None, depth=None) for n in (50.0, 400.0, 1e5)]
     assert [shape.pooled for shape in shapes] == [False, True, False]
     assert [shape.marginals > 0 for shape in shapes] == [False, True, True]
     plan = shapes[1].plan(30, 2, epsilon=1.0, delta=0.0)
@@ -168,7 +168,10 @@ def test_one_histogram_of_all_features_where_one_for_each_is_too_much():
     assert np.abs(one).sum() == plan.blocks[1].l1
     worst = histograms(np.full((1, 30), 1.0), pooled=True)
     assert np.linalg.norm(worst) == plan.blocks[1].l2
-    for edges in (quantiles(np.array([900, 1, 1, 1]), plan, 30), quantiles(np.array([1, 1, 1, 1]), plan, 30)):
+    for edges in (
+        cumulative_shares(np.array([900, 1, 1, 1]), plan, 30),
+        cumulative_shares(np.array([1, 1, 1, 1]), plan, 30),
+    ):
         assert edges.shape == (30, BINS + 1)
     assert (edges[:, 8] == pytest.approx(0.5)) is True
 

@@ -70,9 +70,9 @@ class TestMaxTpr:
 
     @given(st.floats(0, 20), st.floats(0, 0.9))
     def test_its_largest_gap_is_the_advantage(self, epsilon: float, delta: float) -> None:
-        some = claim(epsilon, delta)
-        corner = (1 - delta) / (math.exp(epsilon) + 1)
-        assert some.max_tpr(corner) - corner == pytest.approx(some.advantage(), abs=1e-12)
+        guarantee = claim(epsilon, delta)
+        corner = (1 - delta) / (math.exp(epsilon) + 1)  # where the two lines of the trade-off curve meet
+        assert guarantee.max_tpr(corner) - corner == pytest.approx(guarantee.advantage(), abs=1e-12)
 
     def test_without_false_alarms_only_delta_is_left(self) -> None:
         assert claim(1000, 1e-5).max_tpr(0) == 1e-5
@@ -107,8 +107,8 @@ def test_advantage_is_a_share(any_claim: Guarantee) -> None:
 
 @pytest.mark.parametrize("epsilon", [709, 710, 1000, 1e300, math.inf])
 def test_large_epsilon_does_not_overflow(epsilon: float) -> None:
-    some = claim(epsilon, 1e-5)
-    assert (some.max_tpr(0.001), some.posterior(0.5), some.advantage()) == (1, 1, 1)
+    guarantee = claim(epsilon, 1e-5)
+    assert (guarantee.max_tpr(0.001), guarantee.posterior(0.5), guarantee.advantage()) == (1, 1, 1)
 
 
 @given(st.one_of(not_numbers, st.sampled_from([-1e-9, 1 + 1e-9, math.inf, -math.inf])))

@@ -21,7 +21,7 @@ from hush.accounting import GaussianEvent
 from hush.cli import main
 from hush.errors import InvalidArgument, Unsupported
 from hush.ledger import Dataset, EntryKind, Ledger, LedgerUnavailable, OverBudget
-from hush.sql import DuckDBEngine
+from hush.sql.engines.duckdb import DuckDBEngine
 from hush.training import BallsInBins, Candidate, PublicScore
 
 QUESTION = "SELECT sex, COUNT(*) AS n, AVG(age) AS age FROM people GROUP BY sex"
@@ -199,7 +199,7 @@ def test_an_early_end_is_charged_for_the_steps_taken(rows: Dataset) -> None:
     with pytest.raises(InvalidArgument, match="no more steps"):
         taken(private, 5)
     private.close()
-    begun(rows).close()  # nothing was run
+    begun(rows).close()  # no part was run
     assert rows.status()[0].cost == rows.cost(private.plan.event(4))
 
 
@@ -298,7 +298,7 @@ def test_the_command_line_charges(tmp_path: Path, people: Path, capsys: pytest.C
     assert json.loads(capsys.readouterr().out) == first
     assert Ledger(url).dataset("people").spent == 0.5
     assert main([*query, "--epsilon", "0.8", "--budget", "people", "--db", url]) not in (0, None)
-    assert "largest that fits" in capsys.readouterr().err
+    assert "largest charge that fits" in capsys.readouterr().err
     assert main([*query, "--epsilon", "0.1", "--db", url]) not in (0, None)
     assert main([*query, "--epsilon", "0.1", "--budget", "nobody", "--db", url]) not in (0, None)
 

@@ -1,4 +1,4 @@
-"""Noise on numbers: the textbook's values, the grid, and what is refused."""
+"""Additive noise: textbook values, the grid, extreme values, and refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hush.accounting import PldAccountant, ZcdpAccountant
 from hush.errors import InvalidArgument
 from hush.guarantee import Relation
-from hush.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Staircase
+from hush.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, Gaussian, Laplace, Staircase
 from hush.randomness import TestSource
 
 
@@ -128,3 +128,39 @@ def test_the_staircase_beats_laplace() -> None:
     # Means of 4,000 deviate by 2.7 % and 1.6 %: 7.5 and 6.3 standard deviations, false alarms 1e-9.
     assert sizes[0] == pytest.approx(math.exp(2) / math.expm1(4), rel=0.2)
     assert sizes[1] == pytest.approx(0.25, rel=0.1)
+
+
+def test_staircases_round_once() -> None:
+    """At small epsilon the noise had more than 53 bits, was rounded, and its last bits told the value."""
+    mechanism = Staircase(epsilon=1e-4, sensitivity=1.0)
+    assert 50 * mechanism._period / mechanism.epsilon < 2.0**53
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0, 100.0])
+def test_staircases_end_for_large_epsilon(epsilon: float) -> None:
+    """Half of a block was rejected with probability 1 - e^-epsilon."""
+    mechanism = Staircase(epsilon=epsilon, sensitivity=1.0)
+    assert all(np.isfinite(mechanism.release(3.0).value) for _ in range(50))
+
+
+@pytest.mark.parametrize("kind", [int, np.int64])
+def test_large_integers_are_not_rounded_apart(kind: Any) -> None:
+    """As floats 2^60 + 128 and 2^60 + 129 are 256 apart, and the noise was for 1."""
+    mechanism = Laplace(epsilon=1.0, sensitivity=1.0)
+    values = [mechanism.release(kind(2**60 + extra), TestSource(1)).value for extra in (128, 129)]
+    assert abs(values[0] - values[1]) <= 1
+    scores = [[2**60 + 128, 2**60 + 129], [2**60 + 129, 2**60 + 128]]
+    choices = [ExponentialMechanism(epsilon=0.1).release(row, TestSource(2)).value for row in scores]
+    assert choices[0] == choices[1]
+
+
+def test_large_and_missing_numbers_are_answered() -> None:
+    for values in ([2**64, 1], [2**63, -1], [1, None], [Fraction(10**400), 1], [Fraction(-(10**400)), 1]):
+        assert np.isfinite(Laplace(epsilon=1.0, sensitivity=1.0, size=2).release(values).value).all()
+    for integers in ([2**63, 1], [2**62, -1], [2**70, -(2**70)], [None, 1]):
+        DiscreteLaplace(epsilon=1.0, size=2).release(integers)
+
+
+def test_masked_values_are_not_used() -> None:
+    with pytest.raises(InvalidArgument, match="masked"):
+        Laplace(epsilon=1.0, sensitivity=1.0, size=2).release(np.ma.masked_array([777.0, 1.0], mask=[True, False]))

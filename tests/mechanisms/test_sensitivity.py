@@ -81,3 +81,8 @@ def test_queries_are_checked(make: Callable[[], Any]) -> None:
         make()
     with pytest.raises(InvalidArgument, match="^query="):
         sensitivity("count")  # type: ignore[arg-type]
+
+
+def test_a_record_that_is_zeroed_out_may_leave_the_bounds() -> None:
+    assert sensitivity(Mean(bounds=(10, 20), num_records=100), Relation.ZERO_OUT).l1 == pytest.approx(0.2)
+    assert sensitivity(Quantile(bounds=(10, 20)), Relation.ZERO_OUT).l1 == 20

@@ -1,10 +1,11 @@
-"""The sparse vector technique: who pays for what, and when a session is over."""
+"""The sparse vector technique: the shares of epsilon, the noises, and the end of a session."""
 
 from __future__ import annotations
 
 import copy
 import os
 import pickle
+import threading
 import warnings
 from typing import Any
 
@@ -47,18 +48,18 @@ def test_the_shares_add_up(count: int, monotone: bool, share: float | None) -> N
 
 
 def test_the_noisy_threshold_is_drawn_once_and_queries_have_their_own_noise() -> None:
-    """Many sessions: answers of one session are correlated through the threshold, not the same."""
+    """Answers within a session are correlated through the threshold, but not equal."""
     mechanism = AboveThreshold(epsilon=1.0, count=2)
     source = TestSource(11)
-    first, both = 0, 0
+    first, twice = 0, 0
     for _ in range(8000):
         session = mechanism.start(0.0, source)
         a, b = session.ask(0.0), session.ask(0.0)
-        first, both = first + a, both + (a and b)
-    # Probabilities 1/2 and, by integration over the threshold, 0.3039. False alarms: 3e-8, of P(both < 0.276). Of
+        first, twice = first + a, twice + (a and b)
+    # Probabilities 1/2 and, by integration over the threshold, 0.3039. False alarms: 3e-8, of P(twice < 0.276). Of
     # independent answers 6e-8 pass.
     assert 0.45 < first / 8000 < 0.55
-    assert 0.276 < both / 8000 < 0.45, "independent would be 0.25, the same noise 0.5"
+    assert 0.276 < twice / 8000 < 0.45, "independent would be 0.25, the same noise 0.5"
 
 
 def test_values_have_fresh_noise() -> None:
@@ -104,3 +105,23 @@ def test_thresholds_are_public_numbers(threshold: Any) -> None:
 def test_shares_are_shares(share: float) -> None:
     with pytest.raises(InvalidArgument, match="^numeric_share="):
         NumericSparseVector(epsilon=1.0, numeric_share=share)
+
+
+def test_threads_get_no_more_answers_than_one() -> None:
+    session = AboveThreshold(epsilon=100.0, count=3).start(0.0)
+    positive: list[bool] = []
+
+    def ask() -> None:
+        for _ in range(200):
+            try:
+                positive.append(session.ask(1e6))
+            except BudgetExceeded:
+                return
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(positive) == 3
+    assert session.remaining == 0

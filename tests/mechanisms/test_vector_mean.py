@@ -1,4 +1,4 @@
-"""Means of vectors: no record's share of the exact sum exceeds the clip norm, whatever it is."""
+"""Means of vectors: no record contributes more than the clip norm to the exact sum, whatever it contains."""
 
 from __future__ import annotations
 
@@ -77,3 +77,16 @@ def test_an_empty_dataset_is_answered_unless_its_number_is_public() -> None:
 def test_rows_have_the_configured_dimension(records: Any) -> None:
     with pytest.raises(InvalidArgument, match="^records.shape="):
         KINDS[0].release(records)
+
+
+def test_means_of_vectors_are_as_accurate_as_they_say_in_many_dimensions() -> None:
+    mechanism = VectorMeanL2(epsilon=1.0, delta=1e-6, clip_norm=1.0, dimension=1000, relation=Relation.REPLACE)
+    records = np.zeros((100, 1000))
+    records[:, 0] = 1.0
+    value = mechanism.release(records, TestSource(3)).value
+    assert np.abs(value - records[0]).max() <= mechanism.accuracy(100, 1 - 1e-7)  # which is how often it fails
+
+
+def test_no_records_are_answered_like_one_record() -> None:
+    mechanism = VectorMeanL2(epsilon=1.0, delta=1e-6, clip_norm=1.0, dimension=2)
+    assert mechanism.release([]).value.shape == mechanism.release([[1.0, 2.0]]).value.shape

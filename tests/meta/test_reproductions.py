@@ -104,7 +104,7 @@ def test_moments_move_by_at_most_one(common: ModuleType, monkeypatch: pytest.Mon
     abadi = importlib.import_module("abadi")
     seen: list[Any] = []
 
-    class Spy(abadi.GaussianEventMechanism):  # type: ignore[misc, name-defined]
+    class Spy(abadi.GaussianMechanism):  # type: ignore[misc, name-defined]
         def release(self, value: Any, source: Any = None) -> Any:
             seen.append((np.array(value), self.sensitivity))
             return super().release(value, source)

@@ -1,4 +1,4 @@
-"""Exact choices: coins at their very limits, uniform integers without favourites, Cauchy noise."""
+"""Exact choices: coins at their exact limits, unbiased uniform integers, Cauchy noise."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_coins_have_their_probability(probability: float) -> None:
     assert plausible(int(outcomes.sum()), 200_000, probability)
 
 
-def test_coins_of_several_probabilities_keep_their_places() -> None:
+def test_coins_of_several_probabilities_keep_their_order() -> None:
     probabilities = np.array([0.0, 1.0, 0.25] * 40_000)
     outcomes = flip(TestSource(1), probabilities, lambda i, digits: (Fraction(probabilities[i]),) * 2).reshape(-1, 3)
     assert outcomes.any(axis=0).tolist() == [False, True, True]

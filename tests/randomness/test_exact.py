@@ -45,7 +45,7 @@ def test_deciding_everything_exactly_changes_nothing(
 ) -> None:
     # 64 bits decide in either arithmetic but for one draw in 2^50, so the same words give the same noise.
     fast = sampler(TestSource("exact"), scale, size).tolist()
-    for tolerance in ("_FLOOR_ERROR", "_FEW_BITS", "_ACCEPT_ERROR"):
+    for tolerance in ("_FLOOR_ERROR", "_SMALL_WORD", "_ACCEPT_ERROR"):
         monkeypatch.setattr(exact_module, tolerance, 1e300)
     assert sampler(TestSource("exact"), scale, size).tolist() == fast
 

@@ -1,4 +1,4 @@
-"""Grids: what is released lies on them, whatever comes in."""
+"""Grids: every release lies on one, whatever the data are."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_the_spacing_follows_from_the_scale(scale: float) -> None:
 
 
 @given(st.lists(ANYTHING, max_size=20), SCALES)
-def test_any_number_has_a_place(values: list[float], scale: float) -> None:
+def test_every_number_is_rounded_to_a_multiple(values: list[float], scale: float) -> None:
     grid = Grid.for_scale(scale)
-    whole = grid.integers(values)
-    assert np.isfinite(whole).all()
-    assert np.array_equal(whole, np.rint(whole))
-    real = grid.real(whole)
+    multiples = grid.integers(values)
+    assert np.isfinite(multiples).all()
+    assert np.array_equal(multiples, np.rint(multiples))
+    real = grid.real(multiples)
     assert np.isfinite(real).all()
     for value, rounded in zip(values, real.tolist(), strict=True):
         if math.isnan(value):
@@ -44,6 +44,12 @@ def test_any_number_has_a_place(values: list[float], scale: float) -> None:
             assert abs(rounded - value) <= grid.spacing / 2
         else:
             assert math.copysign(1, rounded) == math.copysign(1, value)
+
+
+@given(ANYTHING, SCALES)
+def test_a_single_number_is_rounded_as_in_an_array(value: float, scale: float) -> None:
+    grid = Grid.for_scale(scale)
+    assert grid.integer(value) == float(grid.integers([value])[0])
 
 
 @given(st.floats(-1e6, 1e6), st.floats(-1.0, 1.0))

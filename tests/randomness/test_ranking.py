@@ -1,4 +1,4 @@
-"""Rankings: the laws of the exponential mechanism and of noisy max, whatever the size of the scores, and exact ties."""
+"""Rankings: the distributions of the exponential mechanism and of noisy max, for scores of any size, and exact ties."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_gumbel_keys_give_the_exponential_mechanism(deficits: list[float]) -> No
 
 
 def test_the_order_follows_plackett_and_luce() -> None:
-    # Gumbel keys, in order, are the exponential mechanism applied again and again to those that are left.
+    # Gumbel keys, in order, are the exponential mechanism applied repeatedly to the remaining candidates.
     deficits, source = [0.0, 0.5, 1.5], TestSource("order")
     weights = np.exp(-np.array(deficits))
     orders = [tuple(key.index for key in ranked(source, Noise.GUMBEL, deficits, 3)) for _ in range(ROUNDS)]
@@ -67,7 +67,7 @@ def test_laplace_keys_give_noisy_max(deficit: float) -> None:
 @pytest.mark.parametrize("noise", list(Noise))
 def test_equal_candidates_are_chosen_equally(noise: Noise) -> None:
     assert chisquare(best(noise, [0.0] * 5)).pvalue > TINY
-    # So far from 0 floating point knows nothing of the noise: all is decided exactly.
+    # At deficits of 1e300 floating point cannot see the noise, so every comparison is exact.
     assert chisquare(best(noise, [1e300] * 3, 200)).pvalue > TINY
 
 
@@ -97,7 +97,7 @@ def test_ties_of_all_known_bits_are_broken_by_fair_further_ones(noise: Noise, wo
     wins = np.zeros(3, dtype=int)
     for seed in range(60):
         keys = ranked(ScriptedSource([word] * 3, seed), noise, [0.0] * 3, 3)
-        assert all(compare(one, other) == -1 for one, other in pairwise(keys))
+        assert all(compare(better, worse) == -1 for better, worse in pairwise(keys))
         wins[keys[0].index] += 1
     assert chisquare(wins).pvalue > TINY
 
@@ -130,7 +130,7 @@ def test_keys_enclose_their_value(noise: Noise) -> None:
 
 
 @pytest.mark.parametrize("noise", list(Noise))
-def test_the_gap_has_its_law(noise: Noise) -> None:
+def test_the_gap_has_the_right_distribution(noise: Noise) -> None:
     # |G - G'| of Gumbel variables is logistic, |X - X'| of Laplace variables has the tail e^-x (1 + x / 2).
     source, scale = TestSource(f"gap {noise}"), 2**30
 
@@ -145,6 +145,6 @@ def test_the_gap_has_its_law(noise: Noise) -> None:
 def test_the_gap_is_a_floor_and_grows_with_the_deficit() -> None:
     for seed in range(40):
         first, second = ranked(TestSource(seed), Noise.LAPLACE, [0.0, 1e6], 2)
-        whole, fine = gap(first, second, Fraction(1)), gap(first, second, Fraction(2**70))
-        assert whole == fine >> 70
-        assert abs(whole - 10**6) < 100
+        coarse, fine = gap(first, second, Fraction(1)), gap(first, second, Fraction(2**70))
+        assert coarse == fine >> 70
+        assert abs(coarse - 10**6) < 100

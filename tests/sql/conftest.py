@@ -1,4 +1,4 @@
-"""A small world: people, their orders, a public table; and what one person more can do to it."""
+"""A small database on DuckDB: people, their orders and a public table. Tests add one more person to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import pytest
 duckdb = pytest.importorskip("duckdb")
 pytest.importorskip("sqlglot")
 
-from hush.sql import Catalog, ContributionLimits, DuckDBEngine, PrivateTable, PublicTable, QueryPlan, plan_query  # noqa: E402
+from hush.data.tables.catalog import Catalog, PrivateTable, PublicTable  # noqa: E402
+from hush.sql.engines.duckdb import DuckDBEngine  # noqa: E402
+from hush.sql.read.query import plan_query  # noqa: E402
+from hush.sql.write.plan import QueryPlan  # noqa: E402
+from hush.statistics import ContributionLimits  # noqa: E402
 
 KEY = bytes(range(32))
 REGIONS = ("north", "south", "east", "west", None)
@@ -23,7 +27,7 @@ ORDERS = "uid BIGINT, amount DOUBLE, item VARCHAR, day DATE"
 
 
 def world() -> Any:
-    """Return a connection with 40 people; person 0 has many rows, some have none of a thing."""
+    """Return a connection with 40 people. Person 0 has many rows, and some columns are NULL."""
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE people({PEOPLE})")
     connection.execute(
@@ -53,7 +57,7 @@ def world() -> Any:
 
 
 def catalog_of(engine: DuckDBEngine, **changes: Any) -> Catalog:
-    """Return what is public about the world."""
+    """Return the declarations of the three tables; ``changes`` apply to people."""
     people = {
         "unit": "user_id",
         "bounds": {
@@ -111,3 +115,11 @@ def new_world() -> Callable[[], Any]:
 @pytest.fixture(scope="session")
 def described() -> Callable[..., Catalog]:
     return catalog_of
+
+
+@pytest.fixture
+def towns() -> Any:
+    """Return a connection with 3,000 users of one row each, in three regions."""
+    from sql.towns import towns_connection
+
+    return towns_connection()

@@ -25,6 +25,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from hush.sql.answer.asked import Asked
 from numpy.typing import NDArray
 
 from black_box.certainty import audit
@@ -33,7 +34,6 @@ from hush.audit.testers import Batched
 from hush.errors import HushError
 from hush.randomness import RandomSource, TestSource
 from hush.sql import Catalog, DuckDBEngine, PrivateTable, QueryPlan, Table
-from hush.sql.answer.asked import Asked
 from hush.sql.write import bounded
 from hush.statistics import GaussianNoise, LaplaceNoise, LaplaceThreshold, NoisePlan
 from hush.statistics.noise import selection as selection

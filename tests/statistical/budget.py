@@ -1,13 +1,13 @@
-"""How often these tests raise a false alarm: less than once in a million runs of all of them, whatever the seeds.
+"""The false-alarm rate of these tests: all of them together fail less than once in a million runs, for random seeds.
 
-Seeds are fixed, so that a test that passes goes on passing; the rate says how much a failure means.
+Seeds are fixed, so a passing test keeps passing. The rate says how much a failure means.
 """
 
 from __future__ import annotations
 
 FALSE_ALARMS = 1e-6
 
-# Comparisons with a true hypothesis, by module; each module asserts that it makes no more.
+# The number of comparisons with a true hypothesis in each module, which asserts that it makes no more.
 COMPARISONS = {"laws": 120, "independence": 60, "mechanisms": 20, "coverage": 40}
 THRESHOLD = 4e-9
 

@@ -1,4 +1,4 @@
-"""The exact laws of the samplers, and two tests of a sample against them: any deviation, and a wrong scale."""
+"""The exact distributions of the samplers, and two tests of a sample: for any deviation, and for a wrong scale."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _masses(law: Law, edges: Floats, scale: float) -> Floats:
 
 
 def _quantiles(law: Law, scale: float) -> Floats:
-    """Return the integers at which equally large parts of the distribution end, by bisection."""
+    """Return the quantiles that divide the distribution into bins of equal mass, by bisection."""
     levels = np.arange(1, _BINS) / _BINS
     low, high = np.full(len(levels), -1000 * scale - 10), np.full(len(levels), 1000 * scale + 10)
     for _ in range(90):
@@ -87,13 +87,13 @@ def _quantiles(law: Law, scale: float) -> Floats:
 
 def _merged(edges: Floats, expected: Floats) -> Floats:
     """Drop edges until every bin expects at least 50 samples."""
-    kept: list[float] = []
+    merged: list[float] = []
     mass = 0.0
     for edge, part in zip(edges, expected[:-1], strict=True):
         mass += part
         if mass >= 50:
-            kept.append(float(edge))
+            merged.append(float(edge))
             mass = 0.0
-    if kept and mass + expected[-1] < 50:
-        kept.pop()
-    return np.array(kept)
+    if merged and mass + expected[-1] < 50:
+        merged.pop()
+    return np.array(merged)

@@ -1,4 +1,4 @@
-"""Mechanisms that add noise: the law of what they release, and how often their intervals hold the truth."""
+"""Mechanisms that add noise: the distribution of their releases, and the coverage of their intervals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def steps(mechanism: Any, value: float) -> NDArray[np.float64]:
     return np.asarray((released - value) / spacing)
 
 
-# Each with the law, and what the scale must be: close to the textbook's, not below.
+# A mechanism, the distribution of its noise, and the textbook's scale: the mechanism's is close to it, and not below.
 ADDITIVE: dict[str, tuple[Callable[[], Any], laws.Law, float]] = {
     "Laplace": (lambda: Laplace(epsilon=0.5, sensitivity=3.0, size=SIZE), laws.floored_laplace, 6.0),
     "Gaussian": (
@@ -41,13 +41,13 @@ ADDITIVE: dict[str, tuple[Callable[[], Any], laws.Law, float]] = {
     "DiscreteGaussian": (
         lambda: DiscreteGaussian(epsilon=1.0, delta=1e-5, sensitivity=2, size=SIZE),
         laws.discrete_gaussian,
-        2 * 3.7306,  # for several numbers it takes more
+        2 * 3.7306,  # a vector needs slightly more
     ),
 }
 
 
 @pytest.mark.parametrize("name", ADDITIVE)
-def test_released_values_follow_the_law(name: str) -> None:
+def test_released_values_have_the_right_distribution(name: str) -> None:
     make, law, smallest = ADDITIVE[name]
     mechanism = make()
     assert smallest * (1 - 1e-3) <= mechanism.noise_scale <= smallest * 1.3
@@ -62,18 +62,18 @@ def staircase(epsilon: float) -> laws.Law:
     """Return the distribution function of staircase noise, for a scale that is the sensitivity."""
 
     def law(x: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-        size = np.abs(x) / scale
-        share = 1 / (1 + math.exp(epsilon / 2))
-        block, place = np.floor(size), size % 1
-        whole = share + (1 - share) * math.exp(-epsilon)
-        within = np.where(place < share, place, share + (place - share) * math.exp(-epsilon)) / whole
+        magnitude = np.abs(x) / scale
+        share = 1 / (1 + math.exp(epsilon / 2))  # the upper part of each step
+        block, remainder = np.floor(magnitude), magnitude % 1
+        total = share + (1 - share) * math.exp(-epsilon)
+        within = np.where(remainder < share, remainder, share + (remainder - share) * math.exp(-epsilon)) / total
         inside = 1 - np.exp(-epsilon * block) + np.exp(-epsilon * block) * -math.expm1(-epsilon) * within
         return 0.5 + np.sign(x) * inside / 2
 
     return law
 
 
-def test_the_staircase_follows_its_law() -> None:
+def test_the_staircase_has_the_right_distribution() -> None:
     mechanism, source = Staircase(epsilon=1.5, sensitivity=2.0), TestSource("staircase")
     noise = np.array([mechanism.release(5.0, source).value - 5.0 for _ in range(STAIRS)]) * 2**20  # of fine integers
     law, scale = staircase(1.5), 2.0 * 2**20
@@ -97,7 +97,7 @@ INTERVALS: dict[str, tuple[Any, Any]] = {
 
 
 def covers(held: int, confidence: float) -> bool:
-    """Whether an interval of this confidence may hold the truth as rarely as that."""
+    """Return whether this coverage is plausible for an interval of this confidence."""
     return bool(binom.cdf(held, RELEASES, confidence) > THRESHOLD)
 
 
@@ -115,7 +115,7 @@ def test_intervals_hold_what_they_promise(name: str) -> None:
         assert np.all(high == releases[0].value + reach)
         held = int(np.count_nonzero(errors <= reach))
         assert covers(held, confidence)
-        assert held < RELEASES * (confidence + 0.15)  # and not by being far too wide
+        assert held < RELEASES * (confidence + 0.15)  # the interval is not far too wide
         # Control: an interval that is a third too narrow; missed with probability 7e-8 at most (the staircase, 0.99).
         assert not covers(int(np.count_nonzero(errors <= 2 / 3 * reach)), confidence)
 

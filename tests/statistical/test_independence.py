@@ -1,4 +1,4 @@
-"""Noise does not depend on the noise next to it, nor on that of the same place in another chunk."""
+"""Noise is independent of the noise next to it, and of the noise at the same position of another chunk."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ DRAWS: dict[str, Callable[[RandomSource], NDArray[np.float64]]] = {
 }
 
 
-def p_value(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """Return the p-value of the correlation; tails are cut so that it is close to Gaussian."""
-    one, other = (np.clip(part, *np.quantile(part, [0.001, 0.999])) for part in (one, other))
-    return 2 * float(norm.sf(abs(np.corrcoef(one, other)[0, 1]) * math.sqrt(len(one))))
+def p_value(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Return the p-value of the correlation. Tails are cut so that it is close to Gaussian."""
+    first, second = (np.clip(part, *np.quantile(part, [0.001, 0.999])) for part in (first, second))
+    return 2 * float(norm.sf(abs(np.corrcoef(first, second)[0, 1]) * math.sqrt(len(first))))
 
 
 def p_values(noise: NDArray[np.float64]) -> list[float]:
-    """Return those of the noise and of its size, at every lag."""
+    """Return the p-values of the noise and of its absolute value, at every lag."""
     noise = noise.astype(np.float64)
     return [p_value(part[:-lag], part[lag:]) for part in (noise, np.abs(noise)) for lag in LAGS]
 
 
 def halves(noise: NDArray[np.float64]) -> list[float]:
-    """Return those of the two halves, which are the cosines and the sines of the same angles."""
+    """Return the p-values of the two halves, which are the cosines and the sines of the same angles."""
     first, second = np.split(noise.astype(np.float64), 2)
     return [p_value(first, second), p_value(first**2, second**2), p_value(first, second**2), p_value(first**2, second)]
 
@@ -52,8 +52,8 @@ def test_comparisons_are_counted() -> None:
 def test_no_serial_correlation(name: str) -> None:
     noise = DRAWS[name](TestSource(name))
     assert min(p_values(noise)) > THRESHOLD
-    # Controls: 3 % of what came before; the size, but not the sign, of what came before. They lie 16 and 19 standard
-    # deviations out, the alarm at 5.9: either is missed with probability 1e-20 at most.
+    # Controls: 3 % of the preceding value is added; the size, but not the sign, depends on the preceding value. They
+    # lie 16 and 19 standard deviations out, the alarm is at 5.9: either is missed with probability 1e-20 at most.
     scaled = noise / noise.std()
     assert min(p_values(scaled[1:] + 0.03 * scaled[:-1])) < THRESHOLD
     assert min(p_values(scaled[1:] * (1 + 0.05 * np.abs(scaled[:-1])))) < THRESHOLD
@@ -69,7 +69,7 @@ def test_cosines_and_sines_are_independent() -> None:
 
 
 def test_two_sources_are_independent() -> None:
-    # The same seed would give the correlation 1, another one gives none.
-    one, other = (hush.standard_normal(TestSource(seed), SIZE).astype(np.float64) for seed in (1, 2))
-    assert p_value(one, other) > THRESHOLD
-    assert p_value(one, hush.standard_normal(TestSource(1), SIZE).astype(np.float64)) < THRESHOLD
+    # The same seed gives the correlation 1, another one gives none.
+    first, second = (hush.standard_normal(TestSource(seed), SIZE).astype(np.float64) for seed in (1, 2))
+    assert p_value(first, second) > THRESHOLD
+    assert p_value(first, hush.standard_normal(TestSource(1), SIZE).astype(np.float64)) < THRESHOLD

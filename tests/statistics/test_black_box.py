@@ -22,16 +22,16 @@ from hush.statistics.noise import selection as selection
 
 EPSILON, DELTA, SAMPLES = 0.8, 0.01, 600
 KEYS = 4  # of which others have three
-# user, group, value: the last user has many rows, extreme values and a group that nobody else has.
-OTHERS = [(user, user % 3, 1.0) for user in range(4)]
-MINE = [(9, key, value) for key in range(KEYS) for value in (5.0, 1e300, float("nan"), float("inf"), 5.0) * 6]
+# unit, group, value: the last unit has many rows, extreme values and a group that no other unit has.
+OTHERS = [(unit, unit % 3, 1.0) for unit in range(4)]
+ADDED = [(9, key, value) for key in range(KEYS) for value in (5.0, 1e300, float("nan"), float("inf"), 5.0) * 6]
 
 
 def run(function: Callable[..., Any], *, private: bool = False, **settings: Any) -> Batched:
-    """Ask once for many copies of the rows, each with its own users and groups: independent repetitions."""
+    """Ask once for many copies of the rows, each with its own units and groups: independent repetitions."""
 
     def draw(rows: Any, source: RandomSource, count: int) -> Any:
-        units, groups, values = (np.array([row[place] for row in rows]) for place in range(3))
+        units, groups, values = (np.array([row[column] for row in rows]) for column in range(3))
         copies = np.arange(count)[:, None]
         result = function(
             np.tile(values, count),
@@ -42,10 +42,11 @@ def run(function: Callable[..., Any], *, private: bool = False, **settings: Any)
             source=source,
             **settings,
         )
-        told = np.zeros((2, count * KEYS))
-        told[:, list(result.keys)] = np.ones(len(result.keys)), result.value
-        chosen, values = told[0].reshape(count, KEYS), told[1].reshape(count, KEYS)
-        return np.column_stack([chosen, values, values.sum(axis=1)])  # which groups a user is in is drawn for each copy
+        revealed = np.zeros((2, count * KEYS))
+        revealed[:, list(result.keys)] = np.ones(len(result.keys)), result.value
+        chosen, values = revealed[0].reshape(count, KEYS), revealed[1].reshape(count, KEYS)
+        # Which groups of a unit are kept is drawn for each copy, so the sum over groups is worth a look, too.
+        return np.column_stack([chosen, values, values.sum(axis=1)])
 
     return Batched(draw)
 
@@ -61,7 +62,7 @@ MECHANISMS = {
 
 def violated(name: str) -> bool:
     mechanism, delta = MECHANISMS[name]
-    pair = OTHERS, [*OTHERS, *MINE]
+    pair = OTHERS, [*OTHERS, *ADDED]
     return refuted(mechanism, *pair, epsilon=EPSILON, delta=delta, samples=SAMPLES, source=TestSource(name))
 
 
@@ -73,15 +74,15 @@ def test_no_violation_is_found(name: str) -> None:
 def test_clamped_before_it_is_summed() -> None:
     original = bounding.Bounded.totals
 
-    def clamped(kept: Any, weights: Any, limits: Any = None) -> Any:
-        return original(kept, weights if limits is None else np.clip(weights, *limits))
+    def clamped(contributions: Any, weights: Any, limits: Any = None) -> Any:
+        return original(contributions, weights if limits is None else np.clip(weights, *limits))
 
     with mock.patch.object(bounding.Bounded, "totals", clamped):
         assert violated("sum of totals")
 
 
-def test_groups_told_without_a_threshold() -> None:
-    with mock.patch.object(selection._Probabilities, "choose", lambda plan, num_users, source: num_users > 0):
+def test_groups_revealed_without_a_threshold() -> None:
+    with mock.patch.object(selection._Probabilities, "choose", lambda plan, num_units, source: num_units > 0):
         assert violated("private groups")
 
 

@@ -24,7 +24,7 @@ from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
 from hush.training import Flat, PrivateTraining, TrainingPlan, fit, privatize, replace_batchnorm
 from hush.training.noise.gaussian import gaussian
-from hush.training.plan.loader import micro_batches
+from hush.training.plan.loader import physical_batches
 from hush.training.plan.samplers import Poisson, poisson_sample
 
 KEY = bytes(range(32))
@@ -155,10 +155,10 @@ def test_an_empty_sample_takes_its_noise() -> None:
 
 
 def test_padding_contributes_nothing() -> None:
-    batches = micro_batches(np.arange(5), 4)
+    batches = physical_batches(np.arange(5), 4)
     assert [batch.ends for batch in batches] == [False, True]
     assert [int(batch.weights.sum()) for batch in batches] == [4, 1]
-    assert [int(batch.weights.sum()) for batch in micro_batches(np.arange(0), 4)] == [0]
+    assert [int(batch.weights.sum()) for batch in physical_batches(np.arange(0), 4)] == [0]
 
 
 def test_a_limit_on_batches_makes_all_steps_alike_and_costs_delta() -> None:
@@ -181,9 +181,9 @@ def test_a_limit_on_batches_makes_all_steps_alike_and_costs_delta() -> None:
 
 
 def test_samples_beyond_the_limit_are_dropped() -> None:
-    batches = micro_batches(np.arange(9), 4, limit=6)
+    batches = physical_batches(np.arange(9), 4, limit=6)
     assert [int(batch.weights.sum()) for batch in batches] == [4, 2]
-    assert [int(batch.weights.sum()) for batch in micro_batches(np.arange(1), 4, limit=6)] == [1, 0]
+    assert [int(batch.weights.sum()) for batch in physical_batches(np.arange(1), 4, limit=6)] == [1, 0]
 
 
 @pytest.mark.parametrize("limit", [4, 5])

@@ -1,8 +1,17 @@
 """The command line: `hush train`, `tune`, `schema`, `query`, `ledger`, `plan`, `account`, `audit` and `attack`.
 
-All print for people by default, and for scripts with ``--json``. Errors go to standard error in one line; standard
-output then stays empty. Exit status: 0 if all went well, 2 if something was refused, 1 if the machine could not go on
-(a full disk), 3 if an audit contradicts the claim, 130 if somebody stopped it.
+Every command is a module in ``commands`` with two functions: ``add_parser`` declares its arguments, ``run`` does the
+work. What they share:
+
+- ``settings``: the arguments of `hush train` and `hush tune`, which follow from `hush.runs.Settings`;
+- ``declarations``: what is known about a table, such as ``--bounds age=0:100``;
+- ``words``: the one place where words, such as ``--noise laplace``, become types;
+- ``options`` (``--relation``, ``--unit``), ``charging`` (``--budget``), ``outcomes`` (what a finished run prints);
+- ``terminal`` (tables, bars, progress) and ``plot`` (figures as SVG).
+
+Commands print for people by default, and JSON for scripts with ``--json``. An error is one line on standard error, and
+standard output stays empty. The exit status is 0 on success, 2 if something was refused, 1 if the machine failed (such
+as a full disk), 3 if an audit contradicts a claim, and 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -17,29 +26,43 @@ from hush.version import __version__
 
 __all__ = ["main"]
 
+_COMMANDS = (train, tune, schema, query, ledger, plan, account, audit, attack)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit status."""
-    parser = _parser()
-    options = parser.parse_args(argv)
+    """Run a command, and return its exit status.
+
+    Args:
+        argv: The words after ``hush``; without them, those of this process.
+
+    >>> main(["account", "--laplace-scale", "2", "--steps", "3", "--delta", "0", "--json"])
+    {"pld": {"epsilon": 1.5, ...
+    0
+    """
+    options = build_parser().parse_args(argv)
     try:
         status = options.run(options)
     except HushError as error:
         print(f"hush {options.command}: {error}", file=sys.stderr)
         return getattr(error, "exit_status", 2)
     except KeyboardInterrupt:
-        print(f"\nhush {options.command}: stopped", file=sys.stderr)
+        print(f"\nhush {options.command}: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of a pipe has seen enough
+    except BrokenPipeError:  # the reader of a pipe, such as head, has closed it
         sys.stderr.close()
         return 1
     return 0 if status is None else int(status)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="hush", description="Differential privacy that proves what it gave away.")
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="hush",
+        description="Release statistics and train models with differential privacy, and account for the privacy they "
+        "spend.",
+    )
     parser.add_argument("--version", action="version", version=f"hush {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (train, tune, schema, query, ledger, plan, account, audit, attack):
+    for module in _COMMANDS:
         module.add_parser(commands)
     return parser

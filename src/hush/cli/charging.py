@@ -1,4 +1,4 @@
-"""`--budget NAME --db URL`: what commands charge."""
+"""``--budget NAME --db URL``: charge what a command releases to a budget in a ledger."""
 
 from __future__ import annotations
 
@@ -13,17 +13,25 @@ if TYPE_CHECKING:
     from hush.ledger import Dataset, Ledger
 
 DEFAULT_DB = "sqlite:///privacy.db"
+DB_HELP = f"the ledger's database, sqlite:///file or postgresql://...; if omitted, $HUSH_LEDGER or {DEFAULT_DB}"
 
 
 def add_charging(parser: argparse.ArgumentParser) -> None:
     """Add the two options."""
     group = parser.add_argument_group("one budget for everything")
-    group.add_argument("--budget", metavar="NAME", help="the data set to charge; `hush ledger create` makes one")
-    group.add_argument("--db", metavar="URL", help=f"the ledger it is in; $HUSH_LEDGER, or {DEFAULT_DB}")
+    group.add_argument(
+        "--budget", metavar="NAME", help="the budget to charge; `hush ledger create` makes one; if omitted, none"
+    )
+    group.add_argument("--db", metavar="URL", help=DB_HELP)
 
 
 def open_ledger(db: str | None, *, create: bool = False) -> Ledger:
-    """Open a ledger: --db, or $HUSH_LEDGER, or privacy.db here; who it is says $HUSH_LEDGER_TOKEN."""
+    """Open a ledger, as the person whose token is in $HUSH_LEDGER_TOKEN.
+
+    Args:
+        db: The database; without it, $HUSH_LEDGER, and without that, a file in the current folder.
+        create: Whether a new file may be made.
+    """
     try:
         import sqlalchemy as sa
 
@@ -33,20 +41,20 @@ def open_ledger(db: str | None, *, create: bool = False) -> Ledger:
     url, token = db or os.environ.get("HUSH_LEDGER") or DEFAULT_DB, os.environ.get("HUSH_LEDGER_TOKEN")
     try:
         parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
+    except sa.exc.ArgumentError:  # the text may hold a password, so it is not shown
         raise InvalidArgument("db", "...", "sqlite:///file or postgresql://user@host/database") from None
     file = parsed.database if parsed.get_backend_name() == "sqlite" else None
     if file and not create and not Path(file).exists():
-        raise InvalidArgument("db", url, "a ledger that is there", "`hush ledger create` begins one")
+        raise InvalidArgument("db", url, "a ledger that exists", "`hush ledger create` starts one")
     if parsed.get_backend_name() == "postgresql" and token and not parsed.password:
         url = parsed.set(password=token).render_as_string(hide_password=False)
     return Ledger(url, token=token)
 
 
 def budget_of(options: argparse.Namespace) -> Dataset | None:
-    """Return the budget that was named, if one was."""
+    """Return the budget that ``--budget`` names; None without it."""
     if options.budget is None:
         if options.db is not None:
-            raise InvalidArgument("db", options.db, "nothing, without --budget", "Say which data set is charged")
+            raise InvalidArgument("db", options.db, "no value without --budget", "Name the budget to charge")
         return None
     return open_ledger(options.db).dataset(options.budget)

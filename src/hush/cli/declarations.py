@@ -1,4 +1,7 @@
-"""Options that say where data are and what is known of them: for `hush train`, `hush tune` and `hush schema`."""
+"""Declarations: what is known about a table before it is read, as flags such as ``--bounds age=0:100``.
+
+Everything that is declared counts as public. A schema file and flags can be combined; flags win.
+"""
 
 from __future__ import annotations
 
@@ -6,90 +9,95 @@ import argparse
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from hush.data import Category, Ignore, Numeric, Schema, Text
 from hush.errors import InvalidArgument
 
-if TYPE_CHECKING:
-    from hush.data import Schema
-    from hush.data.tables.columns import Column
 
-
-def add_source(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
-    """Add DATA, and how to find it."""
-    parser.add_argument(
-        "data",
-        metavar="DATA",
-        nargs="?" if optional else None,
-        help="a CSV, Parquet or NPZ file, a folder of IDX files or images, or digits, mnist, fashion-mnist, cifar10",
-    )
-    group = parser.add_argument_group("finding the data")
-    group.add_argument("--data-dir", metavar="DIR", help="where known data sets are; $HUSH_DATA without it")
-    group.add_argument("--no-download", action="store_true", help="do not download known data sets")
-    group.add_argument("--delimiter", metavar="CHAR", help="what separates the columns of a CSV file")
-
-
-def add_declarations(parser: argparse.ArgumentParser) -> None:
-    """Add what can be declared: everything here counts as public."""
-    group = parser.add_argument_group(
-        "what is known of the data", "All of it counts as public. What is not declared is learned privately."
-    )
-    group.add_argument("--schema", metavar="FILE", help="a file with all of it; `hush schema DATA` writes a template")
-    group.add_argument("--bounds", action="append", metavar="COLUMN=LOW:HIGH", help="the range of a column of numbers")
+def add_declarations(group: Any, schema_help: str) -> None:
+    """Add the flags to a parser, or to a group of its arguments."""
+    group.add_argument("--schema", metavar="FILE", help=schema_help)
     group.add_argument(
-        "--category", action="append", metavar="COLUMN[=A,B,...]", help="a column of a few values; learned, if not said"
+        "--bounds", action="append", metavar="COLUMN=LOW:HIGH", help="the range of a numeric column; may be repeated"
     )
-    group.add_argument("--vocabulary", action="append", metavar="COLUMN=FILE", help="a column of text, and its words")
-    group.add_argument("--ignore", action="append", metavar="COLUMN", help="a column not to learn from")
+    group.add_argument(
+        "--category",
+        action="append",
+        metavar="COLUMN[=A,B,...]",
+        help="a categorical column; if you do not list its values, they are learned; may be repeated",
+    )
+    group.add_argument(
+        "--vocabulary",
+        action="append",
+        metavar="COLUMN=FILE",
+        help="a text column, and a file with the words to count; may be repeated",
+    )
+    group.add_argument(
+        "--ignore", action="append", metavar="COLUMN", help="a column to leave out of the inputs; may be repeated"
+    )
     group.add_argument("--classes", metavar="A,B,...", help="the values of the target")
-    group.add_argument("--group", action="append", metavar="COLUMN", help="a column to compare accuracy by")
 
 
-def declared(options: argparse.Namespace) -> Schema | None:
-    """Return what the schema file and the flags declare together; None if nothing."""
-    from hush.data import Category, Ignore, Numeric, Schema, Text
-
+def schema_of(options: argparse.Namespace) -> Schema | None:
+    """Return what the schema file and the flags declare together; None if they declare nothing."""
     schema = Schema() if options.schema is None else Schema.load(options.schema)
-    columns: dict[str, Column] = {}
-    for text in options.bounds or ():
-        name, given = pair("bounds", text, "COLUMN=LOW:HIGH")
-        low, _, high = given.partition(":")
-        columns[name] = Numeric(lower=number("bounds", text, low), upper=number("bounds", text, high))
+    columns: dict[str, Numeric | Category | Text | Ignore] = {}
+    for name, (lower, upper) in parse_bounds(options.bounds or ()).items():
+        columns[name] = Numeric(lower=lower, upper=upper)
     for text in options.category or ():
-        name, found, values = text.partition("=")
-        columns[name] = Category(values=_values("category", text, values) if found else None)
+        name, equals, values = text.partition("=")
+        columns[name] = Category(values=parse_values("category", text, values) if equals else None)
     for text in options.vocabulary or ():
-        name, path = pair("vocabulary", text, "COLUMN=FILE")
+        name, path = parse_pair("vocabulary", text, "COLUMN=FILE")
         columns[name] = Text.from_file(Path(path))
     for name in options.ignore or ():
         columns[name] = Ignore()
-    classes = None if options.classes is None else _values("classes", options.classes, options.classes)
+    classes = None if options.classes is None else parse_values("classes", options.classes, options.classes)
     if not columns and classes is None:
         return None if options.schema is None else schema
     return replace(schema, columns={**schema.columns, **columns}, classes=classes or schema.classes)
 
 
-def pair(flag: str, text: str, form: str) -> tuple[str, str]:
-    """Return name and value of NAME=VALUE."""
-    name, found, value = text.partition("=")
-    if not (found and name and value):
+def parse_pair(flag: str, text: str, form: str) -> tuple[str, str]:
+    """Return the name and the value of ``NAME=VALUE``.
+
+    >>> parse_pair("public", "zones=zones.csv", "NAME=FILE")
+    ('zones', 'zones.csv')
+    """
+    name, equals, value = text.partition("=")
+    if not (equals and name and value):
         raise InvalidArgument(flag, text, form)
     return name, value
 
 
-def number(flag: str, text: str, given: str) -> float:
-    """Return a bound."""
+def parse_bounds(texts: list[str] | tuple[()]) -> dict[str, tuple[float, float]]:
+    """Return the bounds of each column of ``COLUMN=LOW:HIGH``.
+
+    >>> parse_bounds(["age=0:100", "income=0:1e6"])
+    {'age': (0.0, 100.0), 'income': (0.0, 1000000.0)}
+    """
+    bounds = {}
+    for text in texts:
+        name, limits = parse_pair("bounds", text, "COLUMN=LOW:HIGH")
+        low, _, high = limits.partition(":")
+        bounds[name] = _parse_bound(text, low), _parse_bound(text, high)
+    return bounds
+
+
+def _parse_bound(text: str, bound: str) -> float:
     try:
-        number = float(given)
+        number = float(bound)
     except ValueError:
         number = math.nan
     if not abs(number) < math.inf:
-        raise InvalidArgument(flag, text, "COLUMN=LOW:HIGH with two numbers")
+        raise InvalidArgument("bounds", text, "COLUMN=LOW:HIGH with two numbers")
     return number
 
 
-def _values(flag: str, text: str, given: str) -> tuple[str, ...]:
-    values = tuple(value.strip() for value in given.split(","))
-    if not all(values):
-        raise InvalidArgument(flag, text, "values with commas between them")
-    return values
+def parse_values(flag: str, text: str, values: str) -> tuple[str, ...]:
+    """Return the values of ``A,B,...``; the message names the whole argument."""
+    names = tuple(name.strip() for name in values.split(","))
+    if not all(names):
+        raise InvalidArgument(flag, text, "values separated by commas")
+    return names

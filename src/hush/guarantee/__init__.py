@@ -1,11 +1,19 @@
-"""The one way in which hush states what a release gives away.
+"""The one way in which hush states how much a release reveals.
 
-- `Guarantee`: an (epsilon, delta) claim with the unit it protects, the neighbouring relation, the side it bounds,
-  the method that proved it and the assumptions it stands on. It explains itself (`Guarantee.explain`) and survives
-  a round trip through JSON (`Guarantee.to_json`, `Guarantee.from_json`).
-- `Unit`, `UnitKind`: what is protected (an example, a user, a user in a time window, or a group of these).
-- `Relation`: what a neighbouring dataset is (add-or-remove, replace, zero-out).
-- `Bound`: on which side of the truth the claim lies (upper, lower, estimate).
+Every accountant, mechanism, estimator, query and training run returns the same value, a `Guarantee`. Two numbers alone
+say little: an epsilon depends on what a neighbouring dataset is, on the unit that is protected, and on whether the
+number was proven from above or found by an attack. A `Guarantee` carries all of these, together with the method that
+proved it and the assumptions that hush could not check.
+
+- `Guarantee`: an (epsilon, delta) claim. It explains itself in plain words (`Guarantee.explain`), states what the best
+  attack can do (`Guarantee.max_tpr`, `Guarantee.posterior`, `Guarantee.advantage`), extends to groups
+  (`Guarantee.for_group`) and is stored as JSON (`Guarantee.to_json`, `Guarantee.from_json`).
+- `Unit`, `UnitKind`: what is protected: an example, a user, a user within a time window, or a group of these.
+- `Relation`: what neighbouring datasets are: add-or-remove, replace or zero-out.
+- `Bound`: which side of the true epsilon the claim is on: upper, lower or an estimate.
+
+In reading order: `terms` and `unit` define the vocabulary, `guarantee` the value, `limits` what it allows an attacker,
+`rounding` and `explanation` the words, `json_form` the stored form.
 """
 
 from hush.guarantee.guarantee import Guarantee as Guarantee

@@ -1,7 +1,14 @@
-"""A guarantee in plain words, for somebody who has never heard of epsilon.
+"""`Guarantee.explain`: a guarantee in plain words, for readers who have never heard of epsilon.
 
-Every figure is rounded to the side that keeps its sentence true (see `hush.guarantee.rounding`), and every sentence
-about delta respects that (epsilon, delta) is weaker than "epsilon with probability 1 - delta".
+    headline      the one-line summary, as `str(guarantee)` gives it
+    status        upper bound, estimate or lower bound
+    protection    the privacy unit, and the question about it that the result hides
+    limits        a list: odds, belief, the best attack, its advantage, risk, delta
+    caveats       what the limits do not cover, and a verdict on a large epsilon
+    assumptions   a list of what hush did not check
+
+Every figure is rounded so that its sentence stays true (see `hush.guarantee.rounding`). The sentences about delta
+respect that (epsilon, delta) privacy is weaker than "epsilon with probability 1 - delta".
 """
 
 from __future__ import annotations
@@ -20,120 +27,147 @@ if TYPE_CHECKING:
 
 _WIDTH = 100
 
-# False positive rates at which an attack is judged: one wrong accusation in a thousand, and in a hundred.
-_LOW_FPRS = (0.001, 0.01)
+# The false positive rates at which the best attack is described: one wrong accusation in a thousand, and in a hundred.
+_STRICT_FPR, _LOOSE_FPR = 0.001, 0.01
 
-# Beyond this factor "grows by 1900 %" is harder to grasp than "20 times".
+# Beyond this factor, "20 times as likely" is easier to grasp than "1900 % more likely".
 _LARGEST_FACTOR_AS_PERCENT = 10.0
 
-# From here on delta alone is a real risk: publishing that share of the records outright would satisfy it.
+# From here on delta alone is a real risk: publishing that fraction of the records outright would satisfy it.
 _LARGE_DELTA = 1e-3
 
-# What to say of an epsilon above the number, the largest first.
+# The verdict on an epsilon above each threshold, the largest threshold first.
 _VERDICTS = (
     (10.0, "An epsilon above 10 promises little: in the worst case it hardly limits an attacker at all."),
     (5.0, "An epsilon above 5 is a weak promise: the worst case it allows is far from harmless."),
 )
 
-# What the attacker wants to know about the protected thing, and the world to compare with.
-_QUESTIONS = {
-    Relation.ADD_OR_REMOVE: ("whether it was used or not", "leaving it out"),
-    Relation.REPLACE: (
-        "whether it or something else in its place was used",
-        "putting something else in its place",
-    ),
-    Relation.ZERO_OUT: ("whether it was used or blanked out", "blanking it out"),
+# How to say what happens to the unit in the two neighbouring datasets.
+_ALTERNATIVES = {
+    Relation.ADD_OR_REMOVE: "was used",
+    Relation.REPLACE: "was used or replaced by something else",
+    Relation.ZERO_OUT: "was used or blanked out",
+}
+
+# What you did, compared with what you could have done, in the sentence about risk.
+_PARTICIPATION = {
+    Relation.ADD_OR_REMOVE: "including {data}",
+    Relation.REPLACE: "using {data} instead of something else in its place",
+    Relation.ZERO_OUT: "using {data} instead of blanking it out",
+}
+
+
+# The unit, or a group of units, as a sentence refers back to it.
+_SINGULAR = {
+    UnitKind.EXAMPLE: "that example",
+    UnitKind.USER: "that user's data",
+    UnitKind.USER_WINDOW: "that user's data from that period",
+}
+_PLURAL = {
+    UnitKind.EXAMPLE: "that group",
+    UnitKind.USER: "those users' data",
+    UnitKind.USER_WINDOW: "the data from those windows",
 }
 
 
 def explain(guarantee: Guarantee) -> str:
-    """Write the explanation: a headline, what is protected, the limits as a list, caveats, assumptions."""
+    """Return the explanation, wrapped to the width of a terminal."""
     return "\n".join([str(guarantee), *_BODIES[guarantee.bound](guarantee), *_assumptions(guarantee)])
 
 
 def _explain_upper(guarantee: Guarantee) -> Iterator[str]:
-    yield from _promise(guarantee, "This is an upper bound, a promise.")
+    yield from _promise(guarantee, "This is an upper bound: the true epsilon is at most this.", "The limits below hold")
 
 
 def _explain_estimate(guarantee: Guarantee) -> Iterator[str]:
-    yield from _promise(
-        guarantee,
-        "This is an estimate, not a guarantee: the true epsilon may be larger. What follows would hold if the "
-        "estimate were exact.",
-    )
+    status = "This is an estimate, not a guarantee: the true epsilon may be larger."
+    yield from _promise(guarantee, status, "If the estimate were exact, the limits below would hold")
 
 
 def _explain_lower(guarantee: Guarantee) -> Iterator[str]:
     yield ""
     if guarantee.epsilon == 0:
-        yield _paragraph("This lower bound is zero: no leakage was proven. That is no proof that there is none.")
+        yield _paragraph("This lower bound is zero: no leakage was proven. That does not prove that there is none.")
         return
-    question, _ = _QUESTIONS[guarantee.relation]
     times = factor(guarantee.epsilon, Bound.LOWER)
     belief = percent(guarantee.posterior(0.5), Bound.LOWER)
     yield _paragraph(
-        f"This is a lower bound: it proves leakage and promises nothing. At stake is {_protected(guarantee.unit)}: "
-        f"{question}. Some outcomes turn even odds into at least {times} to 1, for or against: 50 % likely becomes at "
-        f"least {belief} likely. Any claim of a smaller epsilon at this delta is false, and the true epsilon may be "
-        f"much larger. The proof is as certain as the method behind it."
+        f"This is a lower bound: it proves leakage and promises nothing. The result can reveal whether "
+        f"{_introduction(guarantee.unit)} {_ALTERNATIVES[guarantee.relation]}. Some results turn even odds into at "
+        f"least {times} to 1, for or against: a belief of 50 % becomes at least {belief}. Any claim of a smaller "
+        f"epsilon at this delta is false, and the true epsilon may be much larger. The proof is only as certain as "
+        f"the method behind it."
     )
 
 
-def _promise(guarantee: Guarantee, status: str) -> Iterator[str]:
+def _promise(guarantee: Guarantee, status: str, condition: str) -> Iterator[str]:
+    """Yield the lines about what is protected and how well, for an upper bound or an estimate."""
     yield ""
     if guarantee.epsilon == math.inf:
         yield _paragraph("No finite epsilon is known, so this promises nothing: treat the result as not private.")
         return
-    question, _ = _QUESTIONS[guarantee.relation]
     yield _paragraph(
-        f"{status} Protected is {_protected(guarantee.unit)}: {question}. The limits for anybody who sees the result, "
-        f"whatever else they know and however much they compute:"
+        f"{status} It protects each {_unit_name(guarantee.unit)}: the result hides whether "
+        f"{_reference(guarantee.unit)} {_ALTERNATIVES[guarantee.relation]}. {condition} for anyone who sees the "
+        f"result, whatever else they know and however much they compute:"
     )
     yield from map(_bullet, _limits(guarantee))
     yield from (_paragraph(caveat) for caveat in _caveats(guarantee))
 
 
-def _protected(unit: Unit) -> str:
-    owner = "" if unit.kind is UnitKind.EXAMPLE else "the data of "
-    return f"{owner}any {unit}" if unit.group_size > 1 else f"{owner}any one {unit}"
+def _unit_name(unit: Unit) -> str:
+    """Return the unit as it follows "each"."""
+    return str(unit) if unit.group_size > 1 else f"single {unit}"
+
+
+def _reference(unit: Unit) -> str:
+    """Return the unit as a sentence refers back to it."""
+    return (_PLURAL if unit.group_size > 1 else _SINGULAR)[unit.kind]
+
+
+def _introduction(unit: Unit) -> str:
+    """Return the unit as a sentence introduces it."""
+    if unit.kind is UnitKind.EXAMPLE:
+        return f"a {_unit_name(unit)}"
+    return f"the data of a {_unit_name(unit)}"
 
 
 def _limits(guarantee: Guarantee) -> Iterator[str]:
     bound = guarantee.bound
     belief = percent(guarantee.posterior(0.5), bound)
     points = rounded_percentage(guarantee.advantage(), bound)
-    (few, few_found), (some, some_found) = (
-        (percent(fpr, bound), percent(guarantee.max_tpr(fpr), bound)) for fpr in _LOW_FPRS
-    )
+    strict_fpr, loose_fpr = percent(_STRICT_FPR, bound), percent(_LOOSE_FPR, bound)
+    strict_tpr = percent(guarantee.max_tpr(_STRICT_FPR), bound)
+    loose_tpr = percent(guarantee.max_tpr(_LOOSE_FPR), bound)
     yield f"Odds: even odds become at most {factor(guarantee.epsilon, bound)} to 1, for or against (e^epsilon to 1)."
-    yield f"Belief: somebody who held it 50 % likely before holds it at most {belief} likely afterwards."
+    yield f"Belief: someone who thought it 50 % likely beforehand thinks it at most {belief} likely afterwards."
     yield (
-        f"Attack: the best possible membership attack finds at most {few_found} of the members if it may wrongly "
-        f"accuse {few} of the others, and at most {some_found} if it may wrongly accuse {some}."
+        f"Attack: the best possible membership attack finds at most {strict_tpr} of the members if it may wrongly "
+        f"accuse {strict_fpr} of the non-members, and at most {loose_tpr} if it may wrongly accuse {loose_fpr}."
     )
-    yield f"Advantage: the share it finds exceeds the share it wrongly accuses by at most {points} percentage points."
+    yield f"Advantage: its true positive rate exceeds its false positive rate by at most {points} percentage points."
     yield f"Risk: {_risk(guarantee)}"
     yield f"Delta: {_slack(guarantee)}"
 
 
 def _risk(guarantee: Guarantee) -> str:
-    """Say by how much the chance of any consequence may grow, as a percentage while that can be pictured."""
-    _, otherwise = _QUESTIONS[guarantee.relation]
-    growth = (
-        f"by at most {percent(math.expm1(guarantee.epsilon), guarantee.bound)}"
+    """State how much more likely any consequence can become: in percent if the factor is small, else as a factor."""
+    data = "your data" if guarantee.unit.group_size == 1 else "the group's data"
+    likelihood = (
+        f"{percent(math.expm1(guarantee.epsilon), guarantee.bound)} more likely"
         if guarantee.epsilon <= math.log(_LARGEST_FACTOR_AS_PERCENT)
-        else f"at most by a factor of {factor(guarantee.epsilon, guarantee.bound)}"
+        else f"{factor(guarantee.epsilon, guarantee.bound)} times as likely"
     )
-    return f"your risk of anything that the result may bring about grows {growth}, compared with {otherwise}."
+    return f"{_PARTICIPATION[guarantee.relation].format(data=data)} makes any consequence at most {likelihood}."
 
 
 def _slack(guarantee: Guarantee) -> str:
     if guarantee.delta == 0:
-        return "zero, so that these limits hold without exception."
+        return "zero, so these limits hold without exception."
     text = (
-        f"{rounded(guarantee.delta, guarantee.bound)} is slack: every chance may grow by this much on top. It is not "
-        f"the chance that the promise fails, yet no attack gains more from it than if everything were disclosed with "
-        f"this probability. Odds, belief and risk are stated without it."
+        f"{rounded(guarantee.delta, guarantee.bound)} is slack: any probability may grow by this much on top. It is "
+        f"not the probability that the guarantee fails, but no attack gains more from it than if everything were "
+        f"disclosed with this probability. Odds, belief and risk are stated without it."
     )
     if guarantee.delta < _LARGE_DELTA:
         return text
@@ -142,7 +176,7 @@ def _slack(guarantee: Guarantee) -> str:
 
 def _caveats(guarantee: Guarantee) -> Iterator[str]:
     # Membership bounds compare two datasets that agree otherwise; dependent records void them (Humphries et al. 2023).
-    yield "All of this holds the other data fixed: what related records give away is not covered."
+    yield "All of this holds the other data fixed: it does not cover what related records reveal."
     for threshold, verdict in _VERDICTS:
         if guarantee.epsilon > threshold:
             yield verdict
@@ -151,7 +185,7 @@ def _caveats(guarantee: Guarantee) -> Iterator[str]:
 
 def _assumptions(guarantee: Guarantee) -> Iterator[str]:
     if guarantee.assumptions:
-        yield "It stands on these assumptions:"
+        yield "It rests on these assumptions:"
         yield from map(_bullet, guarantee.assumptions)
 
 

@@ -1,4 +1,4 @@
-"""The claim itself: two numbers and everything that gives them meaning."""
+"""The `Guarantee` value: an epsilon and a delta, with everything that gives them meaning."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from hush.guarantee.unit import Unit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
-    """What a release gives away about one unit of the data, and why that is known.
+    """How much a release reveals about one privacy unit, and how that is known.
 
-    Under `Bound.UPPER`, for all neighbouring datasets D and D' (as ``relation`` and ``unit`` define them) and every set
-    S of results: P[M(D) in S] <= e^epsilon * P[M(D') in S] + delta.
+    With `Bound.UPPER` it is (epsilon, delta) differential privacy of the mechanism M that made the release: for all
+    neighbouring datasets D and D', as ``relation`` and ``unit`` define them, and for every set S of results,
+    P[M(D) in S] <= e^epsilon * P[M(D') in S] + delta.
 
     >>> claim = Guarantee(epsilon=1, delta=1e-5, method="privacy loss distribution")
     >>> print(claim)
@@ -37,15 +38,15 @@ class Guarantee:
     (0.02719, 0.731)
 
     Attributes:
-        epsilon: The claim, in [0, inf]. Infinity is allowed for an upper bound or an estimate and says that no finite
-            epsilon is known: true of everything, a promise of nothing. A lower bound must be finite, because there
-            infinity would be the strongest claim of all and usually an overflow.
-        delta: The slack at which epsilon holds, in [0, 1).
+        epsilon: The claim, in [0, inf]. An upper bound or an estimate of infinity says that no finite epsilon is known;
+            it promises nothing. A lower bound must be finite: infinity would be the strongest possible claim, and is
+            usually an overflow.
+        delta: The additive slack at which epsilon holds, in [0, 1).
         unit: What is protected.
-        relation: What a neighbouring dataset is.
-        bound: On which side of the truth epsilon lies.
-        method: How it was found, in a few words, such as "privacy loss distribution".
-        assumptions: What must be true, and was not checked by hush, for the claim to hold: one sentence each.
+        relation: How neighbouring datasets differ.
+        bound: Which side of the true epsilon the claim is on.
+        method: How epsilon was computed, in a few words, such as "privacy loss distribution".
+        assumptions: What must be true for the claim to hold and what hush did not check, one sentence each.
     """
 
     epsilon: float
@@ -78,11 +79,11 @@ class Guarantee:
         return limits.max_tpr(self.epsilon, self.delta, rate)
 
     def posterior(self, prior: float) -> float:
-        """Return how likely membership can become, by seeing the result, for one who held it ``prior`` likely.
+        """Return the largest posterior probability of membership for an observer whose prior is ``prior``.
 
-        The odds grow by e^epsilon at most. For delta = 0 this holds for every single result; for delta > 0 it leaves
-        the slack aside, since a result of probability below delta may reveal everything. For a lower bound, read
-        "at least": some result moves the belief in or against membership this far.
+        Seeing the result multiplies the odds by at most e^epsilon. For delta = 0 this holds for every single result.
+        For delta > 0 it ignores the slack: a result of probability below delta may reveal everything. For a lower
+        bound, read "at least": some result moves the observer's belief this far, for or against membership.
         """
         return limits.posterior(self.epsilon, check_fraction("prior", prior))
 
@@ -95,29 +96,32 @@ class Guarantee:
         return limits.advantage(self.epsilon, self.delta)
 
     def for_group(self, size: int) -> Guarantee:
-        """Return what this promises to ``size`` units together, by the group privacy of (epsilon, delta) alone.
+        """Return the guarantee for any ``size`` units together, derived from epsilon and delta alone.
 
-        (size * epsilon, delta * (e^(size epsilon) - 1) / (e^epsilon - 1)), rounded up: the definition chained over
-        ``size`` neighbours, each step adding delta times the factors before it. An accountant that knows the
-        mechanism does better.
+        Chaining the definition over ``size`` neighbours gives size * epsilon and
+        delta * (e^(size epsilon) - 1) / (e^epsilon - 1), both rounded up: each step adds delta times the factors
+        before it. An accountant that knows the mechanism proves a smaller epsilon; prefer it where you have one.
         """
         count = check_count("size", size)
         if self.bound is not Bound.UPPER:
             raise Unsupported(
-                f"bound={self.bound.value}: group privacy multiplies a proven upper bound only",
-                "A larger lower bound or estimate would claim what nobody showed",
+                f"bound={self.bound.value}: group privacy extends a proven upper bound only",
+                "Multiplying a lower bound or an estimate would claim something that was never shown",
             )
         delta = limits.group_delta(self.epsilon, self.delta, count)
         if not delta < 1:
-            most = limits.largest_group(self.epsilon, self.delta)
+            largest = limits.largest_group(self.epsilon, self.delta)
             raise InvalidArgument(
-                "size", size, f"at most {most}", "For a larger group delta reaches 1: no promise is left"
+                "size", size, f"at most {largest}", "For a larger group delta reaches 1, which promises nothing"
             )
         epsilon = limits.group_epsilon(self.epsilon, count)
         return replace(self, epsilon=epsilon, delta=delta, unit=self.unit.group(count))
 
     def explain(self) -> str:
-        """Return the guarantee in plain words: odds, belief, the best attack, risk, caveats and assumptions."""
+        """Return the guarantee in plain words: odds, belief, the best attack, risk, caveats and assumptions.
+
+        Every figure is rounded so that its sentence stays true.
+        """
         return explain(self)
 
     def to_json(self) -> str:
@@ -126,7 +130,7 @@ class Guarantee:
 
     @classmethod
     def from_json(cls, text: str) -> Guarantee:
-        """Restore a guarantee; anything but exactly what `to_json` writes is refused."""
+        """Restore a guarantee from what `to_json` wrote; refuse everything else."""
         return cls(**json_form.load(text))
 
     def __str__(self) -> str:
@@ -138,6 +142,7 @@ class Guarantee:
         return f"{epsilon}, delta = {delta} per {self.unit} ({self.relation.value}), by {self.method}"
 
     def _require_cap(self, what: str) -> None:
+        """Refuse to limit an attack by a lower bound."""
         if self.bound is Bound.LOWER:
             raise Unsupported(
                 f"{what} of a lower bound: a lower bound on epsilon caps no attack",
@@ -149,7 +154,7 @@ _SIGNS = {Bound.UPPER: "<=", Bound.LOWER: ">=", Bound.ESTIMATE: "~"}
 
 
 def _check_claim(epsilon: Any, bound: Bound) -> float:
-    """Let infinity pass only where it claims nothing."""
+    """Return epsilon, allowing infinity only where it claims nothing."""
     if isinstance(epsilon, Real) and epsilon == math.inf:
         if bound is Bound.LOWER:
             raise InvalidArgument(
@@ -160,6 +165,6 @@ def _check_claim(epsilon: Any, bound: Bound) -> float:
 
 
 def _check_line(name: str, text: Any) -> None:
-    """Refuse what would break the one-line summary or smuggle control characters into a terminal."""
+    """Refuse text that would break the one-line summary or send control characters to a terminal."""
     if not isinstance(text, str) or not text.strip() or not text.isprintable():
         raise InvalidArgument(name, text, "non-empty text on one line, without control characters")

@@ -1,4 +1,8 @@
-"""Strict JSON for guarantees: what is not exactly the schema is refused, because a guess could change a promise."""
+"""The JSON form of a guarantee, schema ``hush.guarantee/1``.
+
+Run folders, ledgers and model files store guarantees in this form. `load` accepts exactly the fields that `dump`
+writes. Anything else is refused, because a guess about a missing or unknown field could change the guarantee.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +27,12 @@ SCHEMA = "hush.guarantee/1"
 _FIELDS = ("schema", "epsilon", "delta", "unit", "relation", "bound", "method", "assumptions")
 _UNIT_FIELDS = ("kind", "window_seconds", "group_size")
 
-# JSON has no literal for infinity; this string stands for "no finite epsilon is known".
+# JSON has no literal for infinity. This string says that no finite epsilon is known.
 _UNBOUNDED = "unbounded"
 
 
 def dump(guarantee: Guarantee) -> str:
-    """Write a guarantee as one JSON object; floats are written so that they read back bit for bit."""
+    """Return a guarantee as one JSON object. Its floats read back bit for bit."""
     unit = guarantee.unit
     document = {
         "schema": SCHEMA,
@@ -48,7 +52,7 @@ def dump(guarantee: Guarantee) -> str:
 
 
 def load(text: str) -> dict[str, Any]:
-    """Read the fields of a guarantee; `Guarantee` itself checks the values."""
+    """Return the constructor arguments of a stored guarantee; `Guarantee` itself checks their values."""
     document = parse(text)
     check_instance("text", document, dict, "A guarantee is a JSON object as Guarantee.to_json writes it")
     _check_schema(document)
@@ -68,7 +72,7 @@ def load(text: str) -> dict[str, Any]:
 def _check_schema(document: dict[str, Any]) -> None:
     version = document.get("schema")
     if version != SCHEMA:
-        advice = "Another version may mean something else by the same words", "Read it with the hush that wrote it"
+        advice = "Another version may give the same fields another meaning", "Read it with the hush that wrote it"
         raise InvalidArgument("schema", version, repr(SCHEMA), *advice)
 
 
@@ -83,7 +87,7 @@ def _check_fields(name: str, document: dict[str, Any], fields: tuple[str, ...]) 
 def _load_epsilon(value: Any) -> Any:
     if value == _UNBOUNDED:
         return math.inf
-    # A number that overflows a float would otherwise pass for an unbounded epsilon.
+    # 1e999 parses to infinity, which must not pass for an unbounded epsilon.
     if isinstance(value, str) or value == math.inf:
         raise InvalidArgument("epsilon", value, f"a finite number >= 0, or {_UNBOUNDED!r}")
     return value

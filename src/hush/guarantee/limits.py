@@ -1,7 +1,7 @@
-"""What an (epsilon, delta) pair allows an attacker, as plain functions of the two numbers.
+"""What an (epsilon, delta) pair allows an attacker, as functions of the two numbers.
 
-All of them accept any epsilon in [0, inf] and any delta in [0, 1): nothing overflows, and an infinite epsilon gives
-the limit that no promise at all would give.
+All functions accept any epsilon in [0, inf] and any delta in [0, 1). Nothing overflows. An infinite epsilon gives the
+limit that holds without any guarantee, such as a true positive rate of 1.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import math
 import sys
 from fractions import Fraction
 
-# Past this, exp() leaves the range of floats.
-_LARGEST_EXPONENT = 709.0
+_LARGEST_EXPONENT = 709.0  # exp() of more overflows
 
-# Group privacy's delta is a handful of float operations whose errors stay far below this; the factor keeps the result
-# an upper bound.
+# Group privacy's delta takes a handful of float operations, whose errors stay far below this factor. Multiplying by it
+# keeps the result an upper bound.
 _ROUNDING = 1 + 1e-12
 
 
@@ -26,20 +25,22 @@ def odds_factor(epsilon: float) -> float:
 def max_tpr(epsilon: float, delta: float, fpr: float) -> float:
     """Return the largest true positive rate of any test whose false positive rate is ``fpr``.
 
-    The two lines of the (epsilon, delta) trade-off curve: min(e^eps fpr + delta, 1 - e^-eps (1 - delta - fpr)).
+    The trade-off curve of (epsilon, delta) differential privacy has two lines:
+    min(e^eps fpr + delta, 1 - e^-eps (1 - delta - fpr)) (Wasserman & Zhou 2010; Kairouz, Oh & Viswanath 2015).
     """
     if epsilon == math.inf:
         return 1.0
     # Skipping the product at fpr = 0 avoids inf * 0 = NaN at large epsilon.
-    accusing = delta + (odds_factor(epsilon) * fpr if fpr > 0 else 0.0)
-    clearing = 1 - math.exp(-epsilon) * (1 - delta - fpr)
-    return max(fpr, min(accusing, clearing, 1.0))
+    from_false_positives = delta + (odds_factor(epsilon) * fpr if fpr > 0 else 0.0)
+    from_true_negatives = 1 - math.exp(-epsilon) * (1 - delta - fpr)
+    return max(fpr, min(from_false_positives, from_true_negatives, 1.0))  # guessing at random reaches fpr
 
 
 def posterior(epsilon: float, prior: float) -> float:
-    """Return the belief that odds of ``prior`` : (1 - ``prior``) become when multiplied by e^epsilon."""
+    """Return the probability whose odds are e^epsilon times those of ``prior``."""
     if prior == 0:
         return 0.0
+    # Bayes' rule with the fraction divided by e^epsilon, which could overflow.
     belief = prior / (prior + (1 - prior) * math.exp(-epsilon))
     return min(max(belief, prior), 1.0)
 
@@ -51,7 +52,7 @@ def advantage(epsilon: float, delta: float) -> float:
 
 
 def group_epsilon(epsilon: float, size: int) -> float:
-    """Return size * epsilon, rounded up."""
+    """Return size * epsilon, rounded up to a float."""
     if epsilon == math.inf:
         return epsilon
     exact = Fraction(epsilon) * size
@@ -63,7 +64,7 @@ def group_epsilon(epsilon: float, size: int) -> float:
 
 
 def group_delta(epsilon: float, delta: float, size: int) -> float:
-    """Return delta * (e^(size eps) - 1) / (e^eps - 1), rounded up; 1 or more means that nothing is promised."""
+    """Return delta * (e^(size eps) - 1) / (e^eps - 1), rounded up; a result of 1 or more promises nothing."""
     if delta == 0 or size == 1 or epsilon == math.inf:
         return delta
     return delta * _ROUNDING * _geometric_sum(epsilon, size)
@@ -71,7 +72,7 @@ def group_delta(epsilon: float, delta: float, size: int) -> float:
 
 def largest_group(epsilon: float, delta: float) -> int:
     """Return the largest group size whose delta stays below 1 (delta must be positive and epsilon finite)."""
-    low, high = 1, 2
+    low, high = 1, 2  # the answer is in [low, high) once the first loop is done
     while group_delta(epsilon, delta, high) < 1:
         low, high = high, 2 * high
     while high - low > 1:
@@ -87,5 +88,5 @@ def _geometric_sum(epsilon: float, size: int) -> float:
         return float(size) if size.bit_length() <= sys.float_info.max_exp - 1 else math.inf
     if exponent <= _LARGEST_EXPONENT:
         return math.expm1(exponent) / math.expm1(epsilon)
-    # Close to the top of the float range only the last terms count: e^((size - 1) eps) / (1 - e^-eps).
+    # e^(size eps) overflows, but the sum, which is below e^((size - 1) eps) / (1 - e^-eps), may not.
     return odds_factor(group_epsilon(epsilon, size - 1)) / -math.expm1(-epsilon)

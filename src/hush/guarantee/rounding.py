@@ -1,4 +1,8 @@
-"""Numbers for people, rounded to the side that keeps the claim true."""
+"""Numbers formatted for people, rounded to the side that keeps the claim true.
+
+`explanation` builds sentences such as "at most 2.93". For an upper bound the printed number must not be smaller than
+the exact one, for a lower bound not larger; ordinary rounding would make some of these sentences false.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ _MODES = {Bound.UPPER: ROUND_CEILING, Bound.LOWER: ROUND_FLOOR, Bound.ESTIMATE: 
 
 
 def rounded(value: float, bound: Bound) -> str:
-    """Write a number with three digits: never less than it for an upper bound, never more for a lower bound.
+    """Format a number with three significant digits, rounding an upper bound up and a lower bound down.
 
     >>> rounded(2.9211, Bound.UPPER), rounded(2.9211, Bound.LOWER), rounded(1e-05, Bound.UPPER)
     ('2.93', '2.92', '1e-05')
@@ -21,17 +25,17 @@ def rounded(value: float, bound: Bound) -> str:
 
 
 def rounded_percentage(share: float, bound: Bound) -> str:
-    """Write a share of one in hundredths, without the sign."""
+    """Format a proportion as a percentage without the percent sign."""
     return _write(_decimal(share) * 100, bound)
 
 
 def percent(share: float, bound: Bound) -> str:
-    """Write a share of one as a percentage."""
+    """Format a proportion as a percentage."""
     return f"{rounded_percentage(share, bound)} %"
 
 
 def factor(epsilon: float, bound: Bound) -> str:
-    """Write e^epsilon; as a power of ten once it stops being a number that anybody can picture."""
+    """Format e^epsilon, as a power of ten beyond a million."""
     if epsilon <= math.log(1e6):
         return rounded(math.exp(epsilon), bound)
     power = epsilon / math.log(10)
@@ -39,7 +43,8 @@ def factor(epsilon: float, bound: Bound) -> str:
 
 
 def _decimal(value: float) -> Decimal:
-    # The shortest decimal that reads back as the float, not its exact binary value: 1e-05 must not print as 1.01e-05.
+    # repr gives the shortest decimal that reads back as the float. From its exact binary value, 1e-05 would be rounded
+    # up to 1.01e-05.
     return Decimal(repr(float(value)))
 
 

@@ -1,4 +1,4 @@
-"""The unit of protection: whose presence or contents the guarantee hides."""
+"""The privacy unit: whose presence or contents a guarantee hides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from hush.errors import InvalidArgument, check_count, check_instance
 
 
 class UnitKind(StrEnum):
-    """The kinds of unit that hush knows."""
+    """The kinds of privacy unit. The values are the words that the command line and JSON use.
+
+    >>> UnitKind("user-window") is UnitKind.USER_WINDOW
+    True
+    """
 
     EXAMPLE = "example"
     USER = "user"
@@ -19,17 +23,17 @@ class UnitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What is protected: one example, one user, one user within a time window, or a group of such units.
+    """What is protected: one example, one user, one user within a time window, or a group of these.
 
-    The named constructors are the intended way in:
+    Build one with the named constructors:
 
     >>> str(Unit.example()), str(Unit.user()), str(Unit.user_window(timedelta(days=7)))
     ('example', 'user', 'user within 7 days')
 
     Attributes:
-        kind: Which kind of unit.
-        window: The length of the time window, a whole number of seconds; only for `UnitKind.USER_WINDOW`.
-        group_size: How many such units are protected together; `Guarantee.for_group` sets it.
+        kind: The kind of unit.
+        window: The length of the time window, in whole seconds; for `UnitKind.USER_WINDOW` only.
+        group_size: How many units are protected together. `Guarantee.for_group` sets it.
     """
 
     kind: UnitKind = UnitKind.EXAMPLE
@@ -46,24 +50,31 @@ class Unit:
 
     @classmethod
     def example(cls) -> Unit:
-        """One record of the data, whoever contributed it (others call this event-level privacy)."""
+        """Return the unit "one record", whoever contributed it; also known as event-level privacy."""
         return cls(kind=UnitKind.EXAMPLE)
 
     @classmethod
     def user(cls) -> Unit:
-        """Everything that one person ever contributed."""
+        """Return the unit "all records of one user"."""
         return cls(kind=UnitKind.USER)
 
     @classmethod
     def user_window(cls, window: timedelta) -> Unit:
-        """Everything that one person contributed within one time window of the given length."""
+        """Return the unit "all records of one user within one time window of this length"."""
         return cls(kind=UnitKind.USER_WINDOW, window=window)
 
     @classmethod
     def user_calendar(cls, window: str) -> Unit:
-        """Everything that one person contributed within one hour, day, week, month, quarter or year of the calendar.
+        """Return the unit "all records of one user within one calendar window", such as a month.
 
-        It is stated as the shortest that such a window can be: a promise must not be larger than what is protected.
+        The window's length is stated as the shortest that it can be, 28 days for a month: a guarantee must not claim
+        more than what is protected.
+
+        >>> str(Unit.user_calendar("month"))
+        'user within 28 days'
+
+        Args:
+            window: "hour", "day", "week", "month", "quarter" or "year".
         """
         if window not in CALENDAR:
             raise InvalidArgument("window", window, f"one of {', '.join(CALENDAR)}")
@@ -74,15 +85,15 @@ class Unit:
         return replace(self, group_size=self.group_size * check_count("size", size))
 
     def __str__(self) -> str:
-        one, many = _NOUNS[self.kind]
+        singular, plural = _NOUNS[self.kind]
         window = "" if self.window is None else _duration(self.window)
-        return f"{one}{window}" if self.group_size == 1 else f"group of {self.group_size} {many}{window}"
+        return f"{singular}{window}" if self.group_size == 1 else f"group of {self.group_size} {plural}{window}"
 
 
 CALENDAR = {"hour": 1 / 24, "day": 1, "week": 7, "month": 28, "quarter": 90, "year": 365}
-"""The windows of the calendar, and the fewest days that each has."""
+"""The calendar windows, and the smallest number of days in each."""
 
-# How one unit and several are written, up to the length of the window.
+# The singular and plural of each kind, up to the length of the window.
 _NOUNS = {
     UnitKind.EXAMPLE: ("example", "examples"),
     UnitKind.USER: ("user", "users"),
@@ -91,13 +102,13 @@ _NOUNS = {
 
 
 def _check_window(window: timedelta | None) -> None:
-    advice = ("The window is part of the promise and is stored in whole seconds", "Pass e.g. timedelta(days=7)")
+    advice = ("The window is part of the guarantee and is stored in whole seconds", "Pass e.g. timedelta(days=7)")
     if not isinstance(window, timedelta) or not window > timedelta(0) or window.microseconds:
         raise InvalidArgument("window", window, "a positive timedelta of whole seconds", *advice)
 
 
 def _duration(window: timedelta) -> str:
-    """Write a duration in the largest unit that divides it."""
+    """Format a duration in the largest unit of time that divides it."""
     seconds = window.days * 86_400 + window.seconds
     for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds % length == 0:

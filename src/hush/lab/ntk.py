@@ -1,16 +1,17 @@
-"""A laboratory for the neural tangent kernel: what clipping, and what noise, does to the convergence of training.
+"""The neural tangent kernel of private training: what clipping and noise do to convergence.
 
-Nothing here is private: it reads models and data as they are, in order to study them.
+Nothing here is private: the functions read models and data as they are, in order to study them.
 
-For n examples, let f be a model's outputs, one number for each pair of an example and an output, L the mean of the
-examples' losses, u the gradient of each example's loss by its own outputs, and J the Jacobian of f by the trained
-parameters. Gradient flow on clipped gradients, with a factor for each example in each group r of parameters, is
+For n examples, let f be a model's outputs, one number for each pair of an example and an output. Let L be the mean of
+the examples' losses, u the gradient of each example's loss with respect to its own outputs, and J the Jacobian of f
+with respect to the trained parameters. Gradient flow on clipped gradients, with a clip factor for each example in each
+group r of parameters, is
 
     df/dt = -(1/n) M u,    M = sum over r of H_r C_r,    H_r = J_r J_r',                                          (1)
     dL/dt = -(1/n^2) u' M u,                                                                                      (2)
 
-where C_r is the diagonal matrix of the group's factors. Without clipping M is H = J J', the kernel of Jacot et al.:
-symmetric, with no negative eigenvalue, so that the loss never rises. Under clipping:
+where C_r is the diagonal matrix of the group's factors. Without clipping, M is H = J J', the kernel of Jacot et al.: it
+is symmetric and has no negative eigenvalue, so the loss never rises. With clipping:
 
 | clipping                                   | symmetric | spectrum >= 0 | v' M v >= 0 for all v | rests only at a fit |
 |--------------------------------------------|-----------|---------------|-----------------------|---------------------|
@@ -20,27 +21,28 @@ symmetric, with no negative eigenvalue, so that the loss never rises. Under clip
 | global, some examples beyond the threshold | no        | yes           | no: L may rise        | no                  |
 | any whose factors differ between groups    | no        | no            | no: L may rise        | no                  |
 
-"No" means that there are models and data where it does not hold. One group's M is H C, similar to C^.5 H C^.5. The last
-column is about flows that come to rest, M u = 0, where H is invertible. In one group, C u = 0: all examples are fitted,
-but for those with a factor of 0. M of several groups may be singular all the same: a flow may rest where nothing fits.
+"No" means that there are models and data for which it fails. With one group, M = H C is similar to C^.5 H C^.5. The
+last column is about flows that come to rest, M u = 0, where H is invertible. With one group, C u = 0: all examples are
+fitted, except those with a factor of 0. With several groups M may be singular even so: a flow may rest where no example
+is fitted.
 
 - `kernel`: M and u of a model on a batch, as an `Ntk`, which knows its symmetry, its spectrum and equation (2).
 - `measured_decrease`: what a step of gradient descent does to the loss, to compare with equation (2).
-- `descent`: the losses on the way of (clipped) gradient descent; `noise_sweep`: of many runs with noise alone.
-- `expected_excess`, `noise_floor`: what noise alone does where the loss is quadratic, exactly.
+- `descent`: the losses along (clipped) gradient descent; `noise_sweep`: the losses of many runs with noise alone.
+- `expected_excess`, `noise_floor`: the exact effect of noise alone where the loss is quadratic.
 - `jacobian`: J, parameter by parameter.
 
 Assumes:
-    - What the model says of an example does not depend on others, nor on chance: checked here, for this batch. Batch
-      statistics and dropout are refused in training mode: use ``model.eval()``.
-    - An example's loss depends on its own outputs and target alone: the caller's duty.
-    - J fits in memory, with a float64 for each example, output and parameter: the caller's duty.
+    - The model's output for an example depends neither on other examples nor on chance: checked here, for this batch.
+      Batch statistics and dropout are refused in training mode; call ``model.eval()``.
+    - An example's loss depends on its own outputs and target only: the caller's duty.
+    - J fits in memory, as a float64 for each example, output and parameter: the caller's duty.
 
 References:
     - Jacot, Gabriel, Hongler 2018, "Neural tangent kernel: convergence and generalization in neural networks".
     - Bu, Wang, Dai, Long 2023, "On the convergence and calibration of deep learning with differential privacy", Table
-      1 (2021, by Bu, Wang, Long, Su). That is in continuous time, where noise does not matter; `noise_floor` is about
-      steps. Their global clipping never leaves an example out; `Global` does, beyond its threshold.
+      1 (2021, by Bu, Wang, Long, Su). They study continuous time, where noise does not matter; `noise_floor` is about
+      steps. Their global clipping never drops an example; `Global` does, beyond its threshold.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ from torch.func import grad_and_value, vmap
 from hush.errors import InvalidArgument, check_count, check_epsilon, check_positive
 from hush.lab.tangent import Loss as Loss
 from hush.lab.tangent import Params, Tangent, TangentObjective, factors
-from hush.training.plan.clipping import Clipping
+from hush.training import Clipping
 
 __all__ = [
     "Loss",
@@ -69,17 +71,27 @@ __all__ = [
     "noise_sweep",
 ]
 
-_ROUNDING = 1e-9  # what counts as 0, in multiples of what it is compared with
+_ROUNDING = 1e-9  # numbers below this count as 0, relative to what they are compared with
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ntk:
-    """The matrix M of equation (1), for outputs and factors as they are now.
+    """The matrix M of equation (1), for the current outputs and clip factors; `kernel` makes one.
 
     Attributes:
-        matrix: M, [n k, n k] for n examples with k outputs each; outputs of an example are neighbours.
+        matrix: M, [n k, n k] for n examples with k outputs each. The outputs of an example are neighbours.
         residual: u, [n k].
-        factors: By what gradients are multiplied: [groups, n]; ones without clipping.
+        factors: The clip factors, [groups, n]; all 1 without clipping.
+
+    Example:
+        >>> from hush.lab import ntk
+        >>> model, x, y = torch.nn.Linear(2, 1, bias=False), torch.eye(2), torch.tensor([[3.0], [4.0]])
+        >>> _ = torch.nn.init.zeros_(model.weight)
+        >>> def loss(outputs, y):
+        ...     return (outputs - y).square().sum(1) / 2
+        >>> found = ntk.kernel(model, x, y, loss)
+        >>> found.matrix.tolist(), found.residual.tolist(), found.rate
+        ([[1.0, 0.0], [0.0, 1.0]], [-3.0, -4.0], 6.25)
     """
 
     matrix: Tensor
@@ -93,34 +105,34 @@ class Ntk:
 
     @property
     def eigenvalues(self) -> Tensor:
-        """The eigenvalues, complex, by rising real part."""
-        found: Tensor = torch.linalg.eigvals(self.matrix)
-        return found[found.real.argsort()]
+        """The complex eigenvalues, by rising real part."""
+        eigenvalues: Tensor = torch.linalg.eigvals(self.matrix)
+        return eigenvalues[eigenvalues.real.argsort()]
 
     @property
     def has_nonnegative_eigenvalues(self) -> bool:
         """Whether all eigenvalues are real and none is negative, up to rounding."""
-        # Where M is not symmetric, rounding of its entries moves eigenvalues by up to a root of itself.
-        found, allowed = self.eigenvalues, 1e-6 * self._size
-        return float(found.imag.abs().max()) <= allowed and float(found.real.min()) >= -allowed
+        # Where M is not symmetric, a rounding error in its entries may move eigenvalues by the root of that error.
+        eigenvalues, tolerance = self.eigenvalues, 1e-6 * self._size
+        return float(eigenvalues.imag.abs().max()) <= tolerance and float(eigenvalues.real.min()) >= -tolerance
 
     @property
     def smallest_quadratic_form(self) -> float:
-        """The smallest v' M v of a vector v of length 1: the smallest eigenvalue of M's symmetric part."""
+        """The smallest v' M v over unit vectors v: the smallest eigenvalue of M's symmetric part."""
         return float(torch.linalg.eigvalsh((self.matrix + self.matrix.mT) / 2)[0])
 
     @property
     def loss_cannot_rise(self) -> bool:
-        """Whether the loss falls, or stays, whatever the residuals were, if their factors were these."""
+        """Whether the loss cannot rise under gradient flow, for any residuals with these clip factors."""
         return self.smallest_quadratic_form >= -_ROUNDING * self._size
 
     @property
     def rate(self) -> float:
-        """How fast the loss falls under gradient flow, for the residuals as they are: -dL/dt of equation (2)."""
+        """How fast the loss falls under gradient flow, for the current residuals: -dL/dt of equation (2)."""
         return float(self.residual @ self.matrix @ self.residual) / self.factors.shape[1] ** 2
 
     def predicted_decrease(self, learning_rate: float) -> float:
-        """Return by how much a small step of gradient descent lowers the loss; negative where it rises."""
+        """Return by how much a small step of gradient descent lowers the loss, to first order; negative if it rises."""
         return check_positive("learning_rate", learning_rate) * self.rate
 
     @property
@@ -129,24 +141,26 @@ class Ntk:
 
 
 def jacobian(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
-    """Return the Jacobian of every example's outputs, flattened, by each trained parameter: [n, k, *shape]."""
+    """Return the Jacobian of every example's flattened outputs with respect to each parameter: [n, k, *shape]."""
     return Tangent(model, x).jacobian()
 
 
 def kernel(model: nn.Module, x: Tensor, y: Tensor, loss: Loss, *, clipping: Clipping | None = None) -> Ntk:
-    """Return the tangent kernel of a model on a batch, under a way to clip.
+    """Return the tangent kernel of a model on a batch, with or without clipping.
 
     Args:
         model: From ``x`` to one tensor, whose first dimension is the batch.
         x: The examples.
         y: Their targets.
         loss: From outputs and targets to one loss per example.
-        clipping: The way to clip, with its groups; without it, none.
+        clipping: How gradients are clipped, and in which groups; no clipping, if omitted.
 
     Example:
-        One example wants a slope of 10, three want -1: the mean is 7/4, but clipped, three outvote one.
+        One example asks for a slope of 10 and three for -1. The mean of 7/4 lowers the loss. With clipped gradients,
+        three outvote one, and the loss rises:
 
-        >>> from hush.training import Flat, ntk
+        >>> from hush.lab import ntk
+        >>> from hush.training import Flat
         >>> model, x, y = torch.nn.Linear(1, 1, bias=False), torch.ones(4, 1), torch.tensor([[10.0], [-1], [-1], [-1]])
         >>> _ = torch.nn.init.zeros_(model.weight)
         >>> def loss(outputs, y):
@@ -155,28 +169,29 @@ def kernel(model: nn.Module, x: Tensor, y: Tensor, loss: Loss, *, clipping: Clip
         (3.0625, -0.875)
     """
     problem = TangentObjective(model, x, y, loss)
-    residual, found = problem.residual(), problem.jacobian()
-    each = {name: torch.einsum("nk,nk...->n...", residual, value) for name, value in found.items()}
-    scales, places = factors(each, clipping)
+    residual, jacobians = problem.residual(), problem.jacobian()
+    gradients = {name: torch.einsum("nk,nk...->n...", residual, value) for name, value in jacobians.items()}
+    clip_factors, groups = factors(gradients, clipping)
     size = residual.numel()
     matrix = residual.new_zeros(size, size)
-    for place, value in zip(places, found.values(), strict=True):
+    for group, value in zip(groups, jacobians.values(), strict=True):
         flat = value.reshape(size, -1)
-        matrix += flat @ flat.mT * scales[place].repeat_interleave(residual.shape[1])  # columns of H_r: H_r C_r
+        # H_r C_r: factors multiply the columns of H_r = J_r J_r'.
+        matrix += flat @ flat.mT * clip_factors[group].repeat_interleave(residual.shape[1])
     if not bool(matrix.isfinite().all()):
         raise InvalidArgument("model", type(model).__name__, "finite outputs and gradients")
-    return Ntk(matrix, residual.flatten(), scales)
+    return Ntk(matrix, residual.flatten(), clip_factors)
 
 
 def measured_decrease(
     model: nn.Module, x: Tensor, y: Tensor, loss: Loss, *, learning_rate: float, clipping: Clipping | None = None
 ) -> float:
-    """Return by how much one step of (clipped) gradient descent lowers the loss; the model stays as it is.
+    """Return by how much one step of (clipped) gradient descent lowers the loss. The model stays as it is.
 
-    It differs from `Ntk.predicted_decrease` by a term of the order of ``learning_rate`` squared.
+    It differs from `Ntk.predicted_decrease` by a term of order ``learning_rate`` squared.
     """
-    found = descent(model, x, y, loss, learning_rate=learning_rate, num_steps=1, clipping=clipping)
-    return float(found[0] - found[1])
+    losses = descent(model, x, y, loss, learning_rate=learning_rate, num_steps=1, clipping=clipping)
+    return float(losses[0] - losses[1])
 
 
 def descent(
@@ -189,7 +204,7 @@ def descent(
     num_steps: int,
     clipping: Clipping | None = None,
 ) -> Tensor:
-    """Return the losses on the way of (clipped) gradient descent, [num_steps + 1]; the model stays as it is."""
+    """Return the losses along (clipped) gradient descent, [num_steps + 1]. The model stays as it is."""
     check_positive("learning_rate", learning_rate)
     problem = TangentObjective(model, x, y, loss)
     params, losses = problem.params, [problem.mean_loss(problem.params)]
@@ -212,23 +227,23 @@ def noise_sweep(
     generator: torch.Generator,
     num_runs: int = 1,
 ) -> Tensor:
-    """Return the losses on the way of noisy gradient descent without clipping: [stddevs, num_runs, num_steps + 1].
+    """Return the losses along noisy gradient descent without clipping: [stddevs, num_runs, num_steps + 1].
 
     Args:
         model: As for `kernel`.
         x: As for `kernel`.
         y: As for `kernel`.
         loss: As for `kernel`.
-        noise_stddevs: Of the noise on each coordinate of the mean gradient, which is what DP-SGD adds if this is its
-            noise multiplier times its clip norm over the batch size. Nothing here is private.
-        learning_rate: By what gradients are multiplied in a step.
-        num_steps: Of each run.
-        generator: Where noise comes from.
-        num_runs: How often to run with each standard deviation.
+        noise_stddevs: Standard deviations of the noise on each coordinate of the mean gradient. DP-SGD's is its noise
+            multiplier times its clip norm, over its batch size. Nothing here is private.
+        learning_rate: The learning rate of gradient descent.
+        num_steps: The number of steps of each run.
+        generator: The source of the noise.
+        num_runs: The number of runs with each standard deviation.
     """
     check_positive("learning_rate", learning_rate)
     check_count("num_runs", num_runs)
-    scales = [check_epsilon("noise_stddevs", each) for each in noise_stddevs for _ in range(num_runs)]
+    scales = [check_epsilon("noise_stddevs", stddev) for stddev in noise_stddevs for _ in range(num_runs)]
     if not scales:
         raise InvalidArgument("noise_stddevs", noise_stddevs, "at least one")
     problem = TangentObjective(model, x, y, loss)
@@ -249,43 +264,63 @@ def noise_sweep(
 def expected_excess(
     hessian: Tensor, distance: Tensor, *, learning_rate: float, noise_stddev: float, num_steps: int
 ) -> Tensor:
-    """Return the expected loss above the minimum after 0, ..., num_steps steps where the loss is quadratic.
+    """Return the expected loss above the minimum after 0, ..., num_steps steps, where the loss is quadratic.
 
-    In each direction of curvature l, a step multiplies the distance e from the minimum with 1 - lr l and adds noise
-    of standard deviation lr s. So E[e^2] is (1 - lr l)^(2 t) e_0^2 + (1 - (1 - lr l)^(2 t)) v: the first part
-    is what happens without noise, the second goes to v = lr s^2 / (l (2 - lr l)). The loss is l e^2 / 2, summed up.
+    In a direction of curvature l, a step multiplies the distance e from the minimum by 1 - lr l and adds noise of
+    standard deviation lr s. So after t steps
+
+        E[e^2] = (1 - lr l)^(2 t) e_0^2 + (1 - (1 - lr l)^(2 t)) v,    v = lr s^2 / (l (2 - lr l)).
+
+    The first term is what happens without noise; the second tends to v. The loss is the sum of l e^2 / 2 over the
+    directions.
 
     Args:
-        hessian: The second derivative, [d, d], of which no eigenvalue is negative.
-        distance: The first parameters less those of a minimum, [d].
-        learning_rate: lr; less than 2 over the largest eigenvalue.
-        noise_stddev: s, of each coordinate of the gradient.
-        num_steps: How many steps.
+        hessian: The second derivative of the loss, [d, d], with no negative eigenvalue.
+        distance: The initial parameters minus those of a minimum, [d].
+        learning_rate: lr, less than 2 over the largest eigenvalue.
+        noise_stddev: s, the standard deviation of the noise on each coordinate of the gradient.
+        num_steps: The number of steps.
+
+    Example:
+        >>> expected_excess(torch.eye(1), torch.ones(1), learning_rate=0.5, noise_stddev=1.0, num_steps=2)
+        tensor([0.5000, 0.2500, 0.1875])
     """
     curvatures, directions = torch.linalg.eigh(hessian)
     shrinks = (1 - learning_rate * curvatures) ** 2
     steps = torch.arange(check_count("num_steps", num_steps) + 1, dtype=hessian.dtype, device=hessian.device)
-    kept = torch.pow(shrinks, steps.unsqueeze(1))
+    remaining = torch.pow(shrinks, steps.unsqueeze(1))
     start = 0.5 * curvatures * (directions.mT @ distance) ** 2
     floors = _floors(curvatures, learning_rate, noise_stddev)
-    excess: Tensor = kept * start + (1 - kept) * floors
+    excess: Tensor = remaining * start + (1 - remaining) * floors
     return excess.sum(1)
 
 
 def noise_floor(hessian: Tensor, *, learning_rate: float, noise_stddev: float) -> float:
-    """Return the loss above the minimum at which noisy gradient descent stays, where the loss is quadratic.
+    """Return the expected loss above the minimum at which noisy gradient descent stays, where the loss is quadratic.
 
-    It is the sum of lr s^2 / (2 (2 - lr l)) over the d directions with a curvature l > 0: for small steps about
-    lr s^2 d / 4, whatever the curvature. It is none in continuous time, where lr is 0.
+    It is the sum of lr s^2 / (2 (2 - lr l)) over the d directions with a curvature l > 0. For small steps that is about
+    lr s^2 d / 4, whatever the curvature. In continuous time, where lr is 0, there is no floor.
+
+    Args:
+        hessian: The second derivative of the loss, [d, d], with no negative eigenvalue.
+        learning_rate: lr, less than 2 over the largest eigenvalue.
+        noise_stddev: s, the standard deviation of the noise on each coordinate of the gradient.
+
+    Example:
+        >>> noise_floor(torch.eye(3), learning_rate=1.0, noise_stddev=2.0)
+        6.0
     """
     return float(_floors(torch.linalg.eigvalsh(hessian), learning_rate, noise_stddev).sum())
 
 
 def _floors(curvatures: Tensor, learning_rate: float, noise_stddev: float) -> Tensor:
+    """Return each direction's share of the floor; a flat direction has none."""
     check_epsilon("noise_stddev", noise_stddev)
     steepest = float(curvatures.max())
     check_positive("learning_rate", learning_rate)
     if not learning_rate * steepest < 2:
-        raise InvalidArgument("learning_rate", learning_rate, "less than 2 over the largest curvature")
+        raise InvalidArgument(
+            "learning_rate", learning_rate, "less than 2 over the largest curvature", "Larger steps diverge"
+        )
     floors = learning_rate * noise_stddev**2 / (2 * (2 - learning_rate * curvatures))
     return torch.where(curvatures > _ROUNDING * steepest, floors, 0.0)

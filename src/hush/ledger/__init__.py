@@ -1,13 +1,20 @@
-"""One budget over everything that is released from some data, kept in a database, and enforced.
+"""One privacy budget for everything you release from a dataset, stored in a database and enforced there.
 
-- `Ledger`: the file or database. `Dataset`: a budget in it, to pass as ``budget=`` to `hush.table(...).sql`,
-  `hush.privatize`, `hush.tune` and the rest. `Reserved`: a part of it that is set aside.
-  `WholePlan`: several releases that were reserved together.
-- `Status`, `ChargePrice`, `Entry`: how a budget stands, what a charge would cost, a row.
-- `Role`, `Person`, `Identity`: who may do what.
-- `Verification`, `Finding`: what `Ledger.verify` returns. `Recomputed`, `RecomputedBlock`, `Composition`, `Figure`:
-  what `Ledger.recompute` does.
-- `OverBudget`, `NotAllowed`, `LedgerUnavailable`, `LedgerDamaged`: what it raises.
+- `Ledger`: the file or database. `Dataset`: a budget in it. Pass it as ``budget=`` to `hush.table(...).sql`,
+  `hush.privatize`, `hush.tune`, estimators and statistics.
+- `Reserved`: a reserved part of a budget. `WholePlan`: a fixed list of releases that was reserved together.
+- `Status`, `ChargePrice`, `Entry`: the state of a budget, the price of a charge, a row of the ledger.
+- `Role`, `Person`, `Identity`: people and their rights.
+- `Verification`, `Finding`: results of `Ledger.verify`. `Recomputed`, `RecomputedBlock`, `Composition`, `Figure`:
+  results of `Ledger.recompute`.
+- `OverBudget`, `NotAllowed`, `LedgerUnavailable`, `LedgerDamaged`: errors.
+
+Rooms: `storage` (the database, one transaction per row, a hash chain), `accounts` (budgets, blocks, shares, people),
+`history` (replay, verification, recomputation, the auditor's report).
+
+A charge is reserved before the release and committed after it, so a crash never leaves a release uncharged. The
+database itself checks each row against the cap, so no program can overdraw a budget. Costs are integers in fixed units,
+so sums are exact and do not depend on the order of the rows.
 
 Needs ``hush[ledger]``, and ``hush[postgres]`` for PostgreSQL.
 """

@@ -1,4 +1,4 @@
-"""`hush.Ledger`: the file or database in which budgets live."""
+"""`Ledger`: the file or database that stores budgets and everything charged to them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 
 class Ledger:
-    """Budgets for data sets, kept outside of any process, which every release is charged to.
+    """Privacy budgets of datasets, stored in a file or database, and enforced there.
+
+    Every release is charged to a `Dataset` of the ledger before it happens. The ledger is append-only and hash-chained.
 
     >>> from hush.accounting import LaplaceEvent
     >>> import tempfile
@@ -49,8 +51,8 @@ class Ledger:
 
         Args:
             url: ``sqlite:///file`` or ``postgresql://user@host/database``.
-            token: Who opens it, for a file whose owner has admitted people.
-            identity: Another way to know who it is; for PostgreSQL, the database knows.
+            token: Your token, for a file whose owner has admitted people.
+            identity: Another way to identify you. By default, PostgreSQL does it by your database role.
         """
         self._store = _store(url)
         default: Identity = DatabaseRole() if isinstance(self._store, PostgresStore) else Local(token)
@@ -58,13 +60,13 @@ class Ledger:
 
     @property
     def person(self) -> Person:
-        """Who has opened it, and what they may do."""
+        """The person who opened the ledger, with their role."""
         with self._store.reading() as connection:
             return self._identity.person(connection)
 
     @property
     def store(self) -> Store:
-        """Where it lives."""
+        """The database under the ledger."""
         return self._store
 
     def dataset(
@@ -82,28 +84,28 @@ class Ledger:
         table: Table | None = None,
         block_column: str | None = None,
     ) -> Dataset:
-        """Return a data set's budget; with ``epsilon``, create it unless it is there already, with the same terms.
+        """Return a dataset's budget. Create it if it does not exist and you pass ``epsilon`` and ``unit``.
 
         Args:
-            name: What it is called.
-            epsilon: The cap on everything that is ever released from it.
-            delta: The same; 0, unless given.
-            unit: What is protected: ``patient``, ``row``, ``patient-month``, or a `Unit`.
-            relation: What neighbours are; add-or-remove, unless given.
-            fingerprint: Text that identifies the data, or a file whose content does: no two data sets of a ledger have
-                the same.
-            blocks: Names of disjoint parts, each unit being in one of them; each has the whole budget for itself.
-            order: As in `Cap`, fixed for good.
-            claims_delta: As in `Cap`, fixed for good.
+            name: The name of the dataset.
+            epsilon: The cap on all releases, for ever. If the dataset exists, this and the other terms must match.
+            delta: The cap's delta; 0 by default.
+            unit: The privacy unit: ``patient``, ``row``, ``patient-month``, or a `Unit`.
+            relation: The neighbouring relation; add-or-remove by default.
+            fingerprint: A text that identifies the data, or a file that does by its content. Two datasets of a ledger
+                cannot have the same fingerprint.
+            blocks: Names of disjoint parts of the data. Each unit is in one block, and each block has the whole budget.
+            order: See `Cap`. It cannot be changed later.
+            claims_delta: See `Cap`. It cannot be changed later.
             table: The data, for `Dataset.sql`.
-            block_column: With a table, what says in which block a row is: text, or the time column of a unit such as
-                (user, month), whose blocks are months (``2026-11``), years or days.
+            block_column: The column of the table that holds each row's block: text, or the time column of a unit such
+                as (user, month), whose blocks are months (``2026-11``), years or days.
         """
         person, stored = self.person, self._stored(name)
         if stored is None:
             if epsilon is None or unit is None:
                 raise InvalidArgument(
-                    "name", name, "a data set of this ledger", "To create one, say epsilon=..., delta=..., unit=..."
+                    "name", name, "a dataset of this ledger", "To create one, pass epsilon=, delta= and unit="
                 )
             person.require(Role.OWNER)
             cap = Cap(
@@ -119,34 +121,34 @@ class Ledger:
                 self._store, person, name, cap, in_blocks=blocks is not None, table=table, block_column=block_column
             )
         cap = cap_from(stored)
-        given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "order": order}
-        given["claims_delta"] = claims_delta
-        given["unit"] = None if unit is None else named_unit(unit)
-        for term, value in given.items():
+        terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "order": order}
+        terms["claims_delta"] = claims_delta
+        terms["unit"] = None if unit is None else named_unit(unit)
+        for term, value in terms.items():
             if value is not None and value != getattr(cap, term):
                 raise InvalidArgument(
-                    term, value, f"{getattr(cap, term)}, as it was created", "A cap is fixed for good"
+                    term, value, f"{getattr(cap, term)}, as when it was created", "A cap cannot be changed"
                 )
         if fingerprint is not None and _fingerprint(fingerprint) != stored["fingerprint"]:
-            raise InvalidArgument("fingerprint", fingerprint, "that of the data that the budget was created for")
+            raise InvalidArgument("fingerprint", fingerprint, "the fingerprint that the budget was created with")
         if blocks is not None:
-            raise InvalidArgument("blocks", blocks, "nothing, for a data set that is there", "Use add_block")
+            raise InvalidArgument("blocks", blocks, "no blocks, since the dataset exists", "Use add_block")
         return Dataset(
             self._store, person, name, cap, in_blocks=stored["in_blocks"], table=table, block_column=block_column
         )
 
     def datasets(self) -> list[Dataset]:
-        """Return all budgets, by name."""
+        """Return all datasets, sorted by name."""
         with self._store.reading() as connection:
-            names = connection.execute(sa.select(schema.datasets.c.name).order_by(schema.datasets.c.name)).scalars()
-            known = list(names)
-        return [self.dataset(name) for name in known]
+            query = sa.select(schema.datasets.c.name).order_by(schema.datasets.c.name)
+            names = list(connection.execute(query).scalars())
+        return [self.dataset(name) for name in names]
 
     def admit(self, name: str, role: Role) -> str:
-        """Let a person in, and return their token, which is stored nowhere.
+        """Admit a person and return their token, which is not stored.
 
-        In a file, whoever opens it from then on needs a token. In PostgreSQL, the person is a role of the database, and
-        the token its password.
+        After the first admission, a file can only be opened with a token. In PostgreSQL, the person becomes a role of
+        the database, and the token is its password.
         """
         person = self.person
         person.require(Role.OWNER)
@@ -160,39 +162,42 @@ class Ledger:
             if isinstance(store, PostgresStore):
                 store.admit(connection, name, role, token)
             elif is_first and role is not Role.OWNER:
-                raise InvalidArgument("role", role.value, "owner, for the first who is admitted", "Else nobody owns it")
-            kept = None if isinstance(store, PostgresStore) else hashed(token)
-            connection.execute(schema.people.insert().values(name=name, role=role.value, token=kept))
+                raise InvalidArgument(
+                    "role", role.value, "owner, for the first person", "Otherwise the ledger would have no owner"
+                )
+            stored = None if isinstance(store, PostgresStore) else hashed(token)
+            connection.execute(schema.people.insert().values(name=name, role=role.value, token=stored))
 
         details = json.dumps({"name": name, "role": role.value})
         try:
             store.append(Entry(kind=EntryKind.PERSON, author=person.name, details=details), write)
         except AlreadyThere:
-            raise InvalidArgument("name", name, "a name that nobody has who was admitted") from None
+            raise InvalidArgument("name", name, "a new name: this person was admitted before") from None
         return token
 
     def entries(self) -> list[Entry]:
-        """Return all rows, in their order."""
+        """Return all rows, oldest first."""
         return self._store.rows()
 
     def verify(self, head: str | None = None) -> Verification:
-        """Say what is wrong with the ledger, if anything is: its rows, and the tables that follow from them.
+        """Check the hash chain, every row, and the tables that are derived from the rows.
 
         Args:
-            head: The hash of an earlier last row, kept elsewhere: with it, rows removed from the end are found.
+            head: The hash of an earlier last row that you stored elsewhere. With it, rows removed from the end are
+                detected, too.
         """
         from hush.ledger.history.verify import verify
 
         return verify(self._store, head)
 
     def recompute(self, dataset: str) -> Recomputed:
-        """Charge what counts anew, by this version's accountant, and correct the budget."""
+        """Price all charges again with this version's accountant, and correct the budget."""
         from hush.ledger.history.recompute import recompute
 
         return recompute(self._store, self.person, dataset)
 
     def export(self, path: str | Path, dataset: str | None = None) -> Verification:
-        """Write a report for an auditor, one HTML page; return what `verify` found, which is in it."""
+        """Write an HTML report for an auditor. It contains the result of `verify`, which is returned."""
         from hush.ledger.history.export import export
 
         return export(self._store, Path(path), dataset)
@@ -202,7 +207,7 @@ class Ledger:
         self._store.close()
 
     def __enter__(self) -> Self:
-        """Return the ledger; it is closed at the end of the block."""
+        """Return the ledger. It is closed at the end of the block."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -210,7 +215,7 @@ class Ledger:
         self.close()
 
     def __repr__(self) -> str:
-        """Show where it is, without a password."""
+        """Show the address without the password."""
         return f"Ledger({self._store.url.render_as_string(hide_password=True)!r})"
 
     def _stored(self, name: str) -> dict[str, Any] | None:
@@ -228,38 +233,40 @@ class Ledger:
         blocks: Sequence[str] | None,
     ) -> None:
         if not str(name).strip() or not str(name).isprintable() or len(name) > 200:
-            raise InvalidArgument("name", name, "a short name on one line")
+            raise InvalidArgument("name", name, "a short printable name")
         names = [""] if blocks is None else check_blocks(blocks, cap)
         details = json.dumps({**cap_terms(cap, unit), "in_blocks": blocks is not None})
-        protects, relation = str(cap.unit), cap.relation.value
+        unit_name, relation = str(cap.unit), cap.relation.value
 
         def write(connection: sa.Connection, _: Entry) -> None:
-            given = {
+            values = {
                 "name": name,
                 "fingerprint": fingerprint,
-                "unit": protects,
+                "unit": unit_name,
                 "relation": relation,
                 "details": details,
             }
-            connection.execute(schema.datasets.insert().values(given))
+            connection.execute(schema.datasets.insert().values(values))
             for block in names:
                 open_block(connection, name, block, cap, {})
 
-        told = json.dumps({**json.loads(details), "fingerprint": fingerprint})
+        row_details = json.dumps({**json.loads(details), "fingerprint": fingerprint})
         block = "" if blocks is None else json.dumps(names)
         row = Entry(
             kind=EntryKind.DATASET,
             dataset=name,
             author=person.name,
             block=block,
-            unit=protects,
+            unit=unit_name,
             relation=relation,
-            details=told,
+            details=row_details,
         )
         try:
             self._store.append(row, write)
         except AlreadyThere:
-            raise InvalidArgument("name", name, "a name that was not taken in the meantime", "Open it again") from None
+            raise InvalidArgument(
+                "name", name, "a new name: another process has just created it", "Open it again"
+            ) from None
 
 
 def _store(url: str) -> Store:
@@ -270,20 +277,20 @@ def _store(url: str) -> Store:
     backend = parsed.get_backend_name()
     if backend == "sqlite":
         if not parsed.database or parsed.database == ":memory:":
-            raise InvalidArgument("url", url, "a file", "A budget in memory ends with the process")
+            raise InvalidArgument("url", url, "a file", "A budget in memory would end with the process")
         if not Path(parsed.database).resolve().parent.is_dir():
-            raise InvalidArgument("url", url, "a file in a folder that exists")
+            raise InvalidArgument("url", url, "a file in an existing folder")
         return SqliteStore(parsed)
     if backend == "postgresql":
         return PostgresStore(parsed.set(drivername="postgresql+psycopg"))
     raise Unsupported(f"a ledger in {backend}", "Use sqlite:///file or postgresql://user@host/database")
 
 
-def _fingerprint(given: str | Path | None) -> str | None:
-    if given is None or isinstance(given, str):
-        return given
+def _fingerprint(data: str | Path | None) -> str | None:
+    if data is None or isinstance(data, str):
+        return data
     digest = hashlib.sha256()
-    with given.open("rb") as file:
-        while part := file.read(1 << 20):
-            digest.update(part)
+    with data.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
     return f"sha256:{digest.hexdigest()}"

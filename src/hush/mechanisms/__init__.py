@@ -1,17 +1,30 @@
-"""Mechanisms: noise, selection and the rest, each with its event, its guarantee and its accuracy.
+"""Mechanisms: private answers from data, each with its event, its guarantee and its accuracy.
 
-A mechanism is configured with public numbers; data are arguments of `release`, which returns a `Release`: the value,
-its `Guarantee`, and the mechanism. `compose` makes the event of several for an accountant.
+A mechanism is a frozen dataclass of public numbers. Data are arguments of ``release``, which returns a `Release`: the
+value, its `hush.guarantee.Guarantee`, and the mechanism. The guarantee and the accounting event are known before any
+data are read. Data never raise an exception: NaN, infinity and unusable records count as fixed values.
 
-- Numbers: `Laplace`, `Gaussian`, `DiscreteLaplace`, `DiscreteGaussian`, `Staircase`; `VectorMeanL1`, `VectorMeanL2`.
-- Choices: `ExponentialMechanism`, `PermuteAndFlip`, `ReportNoisyMax`, `ReportNoisyMaxWithGap`; `OneShotTopK`,
-  `IteratedTopK`.
-- Streams of queries: `AboveThreshold`, `NumericSparseVector`.
-- Local model: `RandomizedResponse`, `UnaryEncoding`; `Piecewise` for numbers.
-- Less noise where the data allow it: `SmoothCauchy`, `SmoothLaplace`, `ProposeTestRelease` (with `median_distance`),
-  `NoisyLocalSensitivity`, `StableValue`; `SubsampleAggregate` with `MeanOfResults`, `MedianOfResults`,
-  `MostCommonResult`.
+>>> from hush.mechanisms import Laplace
+>>> release = Laplace(epsilon=0.5, sensitivity=1.0).release(412.0)  # a count, with noise
+>>> print(release.guarantee)
+epsilon <= 0.5, delta = 0 per example (add-or-remove), by Laplace mechanism
+
+`compose` returns the event of several mechanisms for an accountant.
+
+- Numbers (`noise`, `vector_mean`): `Laplace`, `Gaussian`, `DiscreteLaplace`, `DiscreteGaussian`, `Staircase`;
+  `VectorMeanL1`, `VectorMeanL2`.
+- Choices (`selection`): `ExponentialMechanism`, `PermuteAndFlip`, `ReportNoisyMax`, `ReportNoisyMaxWithGap`;
+  `OneShotTopK`, `IteratedTopK`.
+- Streams of queries (`sparse_vector`): `AboveThreshold`, `NumericSparseVector`.
+- The local model (`local`, `piecewise`): `RandomizedResponse`, `UnaryEncoding`; `Piecewise` for numbers.
+- Less noise for stable data (`smooth`, `stability`): `SmoothCauchy`, `SmoothLaplace`; `ProposeTestRelease` (with
+  `median_distance`), `NoisyLocalSensitivity`, `StableValue`.
+- Any function (`subsample`): `SubsampleAggregate` with `MeanOfResults`, `MedianOfResults`, `MostCommonResult`.
 - `sensitivity` of standard queries: `Count`, `Counts`, `Histogram`, `Sum`, `Mean`, `Variance`, `Quantile`, `VectorSum`.
+
+`mechanism` defines the contract, `Mechanism`. To add a mechanism, write a subclass, a row in
+``tests/mechanism_tables.py``, which enrols it in the contract tests, and a pair of neighbours and a broken twin in
+``tests/black_box``.
 """
 
 from hush.mechanisms.local import RandomizedResponse as RandomizedResponse

@@ -1,4 +1,10 @@
-"""What all mechanisms share: public configuration, one event, one guarantee, and releases that carry both."""
+"""The contract of all mechanisms: public configuration in, releases with an event and a guarantee out.
+
+configure   a frozen dataclass of public numbers, checked when it is built (`Mechanism._prepare`)
+describe    its guarantee (`Mechanism._promise`) and its accounting event (`Mechanism._describe`), known in advance
+release     data and a random source in, a `Release` out: value, guarantee, mechanism
+compose     the events of several releases, for an accountant
+"""
 
 from __future__ import annotations
 
@@ -16,7 +22,12 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class SensitivityType(Enum):
-    """What is bounded between neighbours for a mechanism's guarantee to hold."""
+    """Which quantity must be bounded between neighbouring datasets for a mechanism's guarantee to hold.
+
+    >>> from hush.mechanisms import Gaussian
+    >>> Gaussian.sensitivity_type.name
+    'L2'
+    """
 
     L1 = "the L1 norm of the change of the value"
     L2 = "the L2 norm of the change of the value"
@@ -27,12 +38,24 @@ class SensitivityType(Enum):
     CLIPPED = "nothing: every record is clipped here"
 
 
+# The guarantees of these hold for one record at a time, whatever the unit is.
 _BY_RECORD = (SensitivityType.RECORD, SensitivityType.CLIPPED, SensitivityType.SMOOTH)
 
 
 @dataclass(frozen=True, slots=True)
 class Release(Generic[T_co]):
-    """A private result, what it costs, and the mechanism that made it."""
+    """A private result, its guarantee, and the mechanism that made it.
+
+    >>> from hush.mechanisms import Laplace
+    >>> release = Laplace(epsilon=0.5, sensitivity=1.0).release(100.0)
+    >>> print(release.guarantee)
+    epsilon <= 0.5, delta = 0 per example (add-or-remove), by Laplace mechanism
+
+    Attributes:
+        value: The private result.
+        guarantee: What releasing it costs.
+        mechanism: The mechanism, with its public configuration.
+    """
 
     value: T_co
     guarantee: Guarantee
@@ -40,18 +63,26 @@ class Release(Generic[T_co]):
 
     @property
     def event(self) -> Event:
-        """What an accountant is told: what was done, and what its guarantee rests on."""
+        """The event for an accountant: what was run, and the assumptions that its guarantee rests on."""
         return self.mechanism.qualified(self.guarantee.assumptions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC):
-    """Base of all mechanisms: values, configured with public numbers only. Data are arguments of `release`.
+    """Base class of all mechanisms: a value, configured with public numbers only. Data are arguments of `release`.
+
+    A subclass implements `_prepare`, `_promise` and `_describe`, and a ``release`` method.
+
+    >>> from hush.accounting import PldAccountant
+    >>> from hush.mechanisms import Laplace
+    >>> mechanism = Laplace(epsilon=0.5, sensitivity=1.0)
+    >>> round(PldAccountant().compose(mechanism.event).epsilon(delta=0), 3)
+    0.5
 
     Attributes:
-        relation: What a neighbouring dataset is; the sensitivity is meant under it.
+        relation: How neighbouring datasets differ. The sensitivity is meant under this relation.
         unit: What is protected.
-        event: What an accountant of the same relation is told about one release.
+        event: The event of one release, for an accountant of the same relation.
     """
 
     sensitivity_type: ClassVar[SensitivityType]
@@ -63,7 +94,7 @@ class Mechanism(ABC):
     _event: Event = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check what all mechanisms have; each then checks and derives its own."""
+        """Check the common arguments, let the subclass check its own, and store guarantee and event."""
         check_instance("relation", self.relation, Relation)
         check_instance("unit", self.unit, Unit)
         if self.sensitivity_type in _BY_RECORD and self.unit.group_size > 1:
@@ -71,17 +102,17 @@ class Mechanism(ABC):
                 "unit",
                 str(self.unit),
                 "one example or user",
-                "Records are treated one by one: see Guarantee.for_group",
+                "This mechanism treats each record separately: use Guarantee.for_group",
             )
         self._prepare()
-        stated = self._promise()
+        guarantee = self._promise()
         if self.sensitivity_type in _BY_RECORD and self.unit.kind is not UnitKind.EXAMPLE:
-            stated = replace(stated, assumptions=(*stated.assumptions, f"each {self.unit} has one record"))
-        self._set(_guarantee=stated, _event=self._describe())
-        self._set(event=self.qualified(stated.assumptions))
+            guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, f"each {self.unit} has one record"))
+        self._set(_guarantee=guarantee, _event=self._describe())
+        self._set(event=self.qualified(guarantee.assumptions))
 
     def qualified(self, assumptions: tuple[str, ...]) -> Event:
-        """Return the event of one release that rests on these assumptions."""
+        """Return the event of one release, qualified by relation, unit and these assumptions."""
         return events.QualifiedEvent(self._event, self.relation.value, str(self.unit), assumptions)
 
     @abstractmethod
@@ -97,10 +128,10 @@ class Mechanism(ABC):
         """Return the event of one release."""
 
     def guarantee(self, source: RandomSource | None = None) -> Guarantee:
-        """Return what one release with noise from this source costs."""
+        """Return the guarantee of one release with noise from ``source``, by default the process's own source."""
         assumptions = assumptions_of(source_or_default(source))
-        stated = self._guarantee
-        return replace(stated, assumptions=stated.assumptions + assumptions) if assumptions else stated
+        guarantee = self._guarantee
+        return replace(guarantee, assumptions=guarantee.assumptions + assumptions) if assumptions else guarantee
 
     def _released(self, value: Any, source: RandomSource) -> Release[Any]:
         return Release(value, self.guarantee(source), self)
@@ -116,32 +147,36 @@ class Mechanism(ABC):
         )
 
     def _set(self, **values: object) -> None:
-        """Store derived values; only while the mechanism is being made."""
+        """Store derived values. Only for use while the mechanism is being built: it is frozen afterwards."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
 
 def compose(*parts: Any) -> ComposedEvent:
-    """Return the event of several mechanisms, or of their releases or sessions, on the same data, for an accountant.
+    """Return the event of several mechanisms on the same data, for an accountant.
 
-    It says under which relation it holds, and whether test randomness was used: the accountant's guarantee repeats it.
+    The event carries the relation and all assumptions, such as test randomness, into the accountant's guarantee.
 
     >>> from hush.accounting import PldAccountant
     >>> from hush.mechanisms import Gaussian, Laplace
     >>> event = compose(Laplace(epsilon=0.5, sensitivity=1), Gaussian(epsilon=0.5, delta=1e-6, sensitivity=1))
     >>> round(PldAccountant().compose(event).epsilon(1e-6), 3)
     0.981
+
+    Args:
+        *parts: Mechanisms, or their releases or sessions. All must have the same relation and unit.
     """
     mechanisms = [getattr(part, "mechanism", part) for part in parts]
     for mechanism in mechanisms:
         check_instance("parts", mechanism, Mechanism)
     if len({(mechanism.relation, mechanism.unit) for mechanism in mechanisms}) != 1:
         raise Unsupported(
-            "parts: they protect different units or know different neighbours, and do not add up",
+            "parts: they have different units or relations, so their costs do not add up",
             "Configure all of them with one relation and one unit",
         )
-    each = tuple(
-        part.event if isinstance(part, Mechanism) else part.mechanism.qualified(part.guarantee.assumptions)
-        for part in parts
+    return ComposedEvent(
+        tuple(
+            part.event if isinstance(part, Mechanism) else part.mechanism.qualified(part.guarantee.assumptions)
+            for part in parts
+        )
     )
-    return ComposedEvent(each)

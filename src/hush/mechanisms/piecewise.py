@@ -1,4 +1,12 @@
-"""The local model for numbers: what each person tells is, on average, their own value."""
+"""The piecewise mechanism: the local model for numbers. A report is, on average, the person's own value.
+
+    value    clamped to public bounds and put on the integers -n, ..., n
+    report   one of -k, ..., k with k = 2^30: each of the w integers around the value is e^epsilon times as likely
+             as every other
+    output   scaled so that its average is the value, which takes it beyond the bounds
+
+On integers both probabilities are exact, and no rounding of floats distinguishes two values.
+"""
 
 from __future__ import annotations
 
@@ -11,37 +19,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.accounting import events
-from hush.errors import InvalidArgument, check_count, check_positive
+from hush.errors import InvalidArgument, check_confidence, check_count, check_positive
 from hush.guarantee import Guarantee, Relation
 from hush.mechanisms.local import ONCE, check_replaced, hoeffding
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
-from hush.mechanisms.noise import check_confidence
-from hush.numerics import numbers, silent
+from hush.numerics import as_floats, quiet_numpy
 from hush.randomness import Interval, RandomSource, exp_interval, flip, source_or_default, uniform_below
 
-_STEPS = 1 << 30
+_STEPS = 1 << 30  # k above
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piecewise(Mechanism):
-    r"""Each person tells a number that is, on average, their own: e^epsilon times as likely near it as elsewhere.
+    r"""Each person reports a number whose average is their own value, and which is more likely to be near it.
 
-    The bounds are put on -n, .., n, and what is told is one of -k, .., k, k = 2^30. Each of the w = 2 (k - n) + 1
-    numbers around one's own has e^epsilon times the chance of every other. The average of what is told is then exactly
-    proportional to one's own number; `release` divides by the factor, so what is told goes beyond the bounds. With
-    w / (2 k + 1) about 1 / (1 + e^(epsilon / 2)) this is the piecewise mechanism, on integers: no rounding of floats
-    tells values apart, and both probabilities are exact.
+    The bounds are mapped to the integers -n, ..., n, and a report is one of -k, ..., k with k = 2^30. Each of the
+    w = 2 (k - n) + 1 integers around the person's own is e^epsilon times as likely as every other. The average report
+    is then exactly proportional to the value; `release` divides by the factor, which takes reports beyond the bounds.
+    With w / (2 k + 1) close to 1 / (1 + e^(epsilon / 2)) this is the piecewise mechanism on integers.
 
+    >>> from hush.randomness import TestSource
     >>> mechanism = Piecewise(epsilon=1.0, bounds=(0.0, 10.0))
-    >>> round(mechanism.standard_error(10_000), 3)  # of a mean over so many people
+    >>> round(mechanism.standard_error(10_000), 3)  # of the mean of 10,000 reports
     0.114
+    >>> reports = mechanism.release([2.0] * 5000 + [6.0] * 5000, TestSource(1)).value
+    >>> abs(mechanism.estimate(reports) - 4.0) < 0.5
+    True
 
     Guarantee:
-        epsilon-differential privacy, delta = 0, for each person against everybody, the collector included.
+        epsilon-differential privacy, delta = 0, for each person against everyone, including the collector.
 
     Assumes:
-        Each person's value is told once (the caller's duty: the same value told twice costs twice). Values are clamped
-        to the bounds (checked here: done here), which are public (the caller's duty).
+        Each person's value is reported once (the caller's duty: reporting it twice costs twice). Values are within the
+        bounds (checked here: they are clamped). The bounds are public (the caller's duty).
 
     References:
         Wang et al. 2019, Algorithm 2 (piecewise mechanism), Lemma 1 (its variance); the discrete form is derived here.
@@ -52,7 +62,7 @@ class Piecewise(Mechanism):
     epsilon: float
     bounds: tuple[float, float]
     relation: Relation = Relation.REPLACE
-    _reach: int = field(init=False, repr=False, compare=False)  # n above: how far one's own number may be from 0
+    _reach: int = field(init=False, repr=False, compare=False)  # n above
 
     def _prepare(self) -> None:
         check_positive("epsilon", self.epsilon)
@@ -73,38 +83,44 @@ class Piecewise(Mechanism):
 
     @property
     def _near(self) -> int:
-        """How many numbers are near (w above)."""
+        """The number of integers near a value: w above."""
         return 2 * (_STEPS - self._reach) + 1
 
     @property
     def _far(self) -> int:
+        """The number of all other integers."""
         return 2 * _STEPS + 1 - self._near
 
     @property
     def near_probability(self) -> float:
-        """With what probability a number near one's own is told."""
+        """The probability that a report is near the person's own value."""
         return 1 / (1 + self._far / self._near * math.exp(-self.epsilon))
 
-    @silent
+    @quiet_numpy
     def release(self, records: Any, source: RandomSource | None = None) -> Release[NDArray[np.float64]]:
-        """Return what each person tells. NaN counts as the middle of the bounds."""
-        chosen = source_or_default(source)
+        """Return each person's report.
+
+        Args:
+            records: The true values, which are clamped to the bounds. NaN counts as the middle of the bounds.
+            source: The random bits; by default the process's own source.
+        """
+        random_source = source_or_default(source)
         lower, upper = self.bounds
-        units = (np.clip(numbers("records", records).ravel(), lower, upper) - lower) / (upper - lower) * 2 - 1
-        own = np.rint(np.nan_to_num(units, nan=0.0) * self._reach).astype(np.int64)
+        units = (np.clip(as_floats("records", records).ravel(), lower, upper) - lower) / (upper - lower) * 2 - 1
+        centres = np.rint(np.nan_to_num(units, nan=0.0) * self._reach).astype(np.int64)
         exponent, ratio = Fraction(self.epsilon), Fraction(self._far, self._near)
 
         def enclosure(index: int, digits: int) -> Interval:
             low, high = exp_interval((-exponent, -exponent), digits)
             return 1 / (1 + ratio * high), 1 / (1 + ratio * low)
 
-        near = flip(chosen, np.full(own.size, self.near_probability), enclosure)
-        first = own - (self._near - 1) // 2
-        inside = first + uniform_below(chosen, self._near, own.size)
-        outside = uniform_below(chosen, self._far, own.size) - _STEPS
-        outside += np.where(outside >= first, self._near, 0)
-        told = np.where(near, inside, outside).astype(np.float64)
-        return self._released(self._middle + self._half * self._scale * told, chosen)
+        is_near = flip(random_source, np.full(centres.size, self.near_probability), enclosure)
+        first_near = centres - (self._near - 1) // 2
+        near = first_near + uniform_below(random_source, self._near, centres.size)
+        distant = uniform_below(random_source, self._far, centres.size) - _STEPS
+        distant += np.where(distant >= first_near, self._near, 0)  # skips the integers near the value
+        reports = np.where(is_near, near, distant).astype(np.float64)
+        return self._released(self._middle + self._half * self._scale * reports, random_source)
 
     @property
     def _middle(self) -> float:
@@ -116,7 +132,7 @@ class Piecewise(Mechanism):
 
     @property
     def _inflation(self) -> float:
-        """What the average is divided by, inverted: (w + far e^-epsilon) / (w (1 - e^-epsilon))."""
+        """The factor that makes reports unbiased: (w + far e^-epsilon) / (w (1 - e^-epsilon))."""
         return (1 + self._far / self._near * math.exp(-self.epsilon)) / -math.expm1(-self.epsilon)
 
     @property
@@ -125,36 +141,37 @@ class Piecewise(Mechanism):
 
     @property
     def _spread(self) -> float:
-        """The mean square of what is told about the middle, in units of half the bounds' distance."""
+        """The mean square of a report for the middle value, in units of half the distance of the bounds."""
 
-        def squares(count: int) -> float:  # of count numbers around 0
+        def sum_of_squares(count: int) -> float:  # of ``count`` consecutive integers around 0
             return count * (count**2 - 1) / 12
 
-        rest = math.exp(-self.epsilon)
-        total = squares(2 * _STEPS + 1) * rest + squares(self._near) * -math.expm1(-self.epsilon)
-        return self._scale**2 * total / (self._near + self._far * rest)
+        far_weight = math.exp(-self.epsilon)
+        total = sum_of_squares(2 * _STEPS + 1) * far_weight + sum_of_squares(self._near) * -math.expm1(-self.epsilon)
+        return self._scale**2 * total / (self._near + self._far * far_weight)
 
-    @silent
+    @quiet_numpy
     def estimate(self, told: Any) -> float:
-        """Return an unbiased estimate of people's mean value, up to 2^-30 of the bounds' distance."""
+        """Return an unbiased estimate of the mean value, up to 2^-30 of the distance of the bounds."""
         return float(np.mean(np.asarray(told, dtype=np.float64)))
 
-    @silent
+    @quiet_numpy
     def squares(self, told: Any) -> NDArray[np.float64]:
-        """Return unbiased estimates of each person's squared value: what noise adds to squares is taken away."""
+        """Return unbiased estimates of each person's squared value, with the noise's share of the square removed."""
         units = (np.asarray(told, dtype=np.float64) - self._middle) / self._half
-        # The mean of what is told, squared, is inflation u^2 + spread.
-        own = (units**2 - self._spread) / self._inflation
-        unsquared: NDArray[np.float64] = self._middle**2 + 2 * self._middle * self._half * units + self._half**2 * own
-        return unsquared
+        # For a value u, in these units, the mean square of a report is inflation u^2 + spread.
+        unit_squares = (units**2 - self._spread) / self._inflation
+        linear = self._middle**2 + 2 * self._middle * self._half * units
+        value_squares: NDArray[np.float64] = linear + self._half**2 * unit_squares
+        return value_squares
 
     def accuracy(self, num_records: int, confidence: float = 0.95) -> float:
-        """Return what, with this confidence, the error of an estimated mean does not exceed (Hoeffding)."""
+        """Return a bound that, with this confidence, an estimated mean's error does not exceed (Hoeffding)."""
         count = check_count("num_records", num_records)
-        reach = 2 * self._half * self._scale * _STEPS
-        return reach * hoeffding(count, check_confidence(confidence)) / count
+        width = 2 * self._half * self._scale * _STEPS  # the distance of the largest and the smallest report
+        return width * hoeffding(count, 1 - check_confidence("confidence", confidence)) / count
 
     def standard_error(self, num_records: int) -> float:
-        """Return the standard deviation of an estimated mean that noise causes, at most: for values at the bounds."""
+        """Return an upper bound on the noise's standard deviation in an estimated mean, reached at the bounds."""
         worst = self._inflation - 1 + self._spread
         return self._half * math.sqrt(worst / check_count("num_records", num_records))

@@ -1,4 +1,12 @@
-"""Choosing the best of many candidates: exponential mechanism, permute-and-flip, report noisy max, top k."""
+"""Selection: the exponential mechanism, permute-and-flip, report-noisy-max and top-k.
+
+    scores     one number for each candidate; NaN counts as the worst, infinity as the largest number
+    deficits   how far each score is below the best, in units of the noise (``_rate`` is one over the noise scale)
+    ranking    real-valued noise and exact comparisons (`hush.randomness.rank`)
+    release    the index of the winner, or the indices of the k best
+
+The best score itself is never released.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.accounting import calibrate_noise, events
-from hush.errors import InvalidArgument, check_count, check_delta, check_positive
+from hush.errors import InvalidArgument, check_confidence, check_count, check_delta, check_positive
 from hush.guarantee import Guarantee
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
-from hush.mechanisms.noise import check_confidence, check_monotone
-from hush.numerics import down, numbers, silent
+from hush.mechanisms.noise import check_monotone
+from hush.numerics import as_floats, quiet_numpy, round_down
 from hush.randomness import Grid, Noise, RandomSource, flip_exp, gap, rank, source_or_default, uniform_below
 
 _LARGEST = sys.float_info.max
@@ -26,12 +34,12 @@ _LARGEST = sys.float_info.max
 
 @dataclass(frozen=True, kw_only=True)
 class _Selection(Mechanism):
-    """A choice among candidates by their scores; higher is better.
+    """Base of the mechanisms that choose among candidates by their scores; a higher score is better.
 
     Attributes:
-        epsilon: What one choice costs.
-        sensitivity: How far every single score may move between neighbours.
-        monotone: Whether all scores move the same way (as counts do when a record is added): half the noise.
+        epsilon: The cost of one release.
+        sensitivity: How far each score can move between neighbours.
+        monotone: Whether all scores move in the same direction, as counts do when a record is added. Halves the noise.
     """
 
     sensitivity_type = SensitivityType.LINF
@@ -39,19 +47,23 @@ class _Selection(Mechanism):
     epsilon: float
     sensitivity: float = 1.0
     monotone: bool = False
-    _rate: float = field(init=False, repr=False, compare=False)  # deficits in units of the noise
+    _rate: float = field(init=False, repr=False, compare=False)  # one over the noise scale
 
     def _prepare(self) -> None:
         check_positive("epsilon", self.epsilon)
         check_positive("sensitivity", self.sensitivity)
         check_monotone(self.monotone, self.relation)
-        events.ExponentialMechanismEvent(self._epsilon_each())
-        rate = down(self._epsilon_each() / self.sensitivity) * (1.0 if self.monotone else 0.5)
+        choice_epsilon = self._choice_epsilon()
+        events.ExponentialMechanismEvent(choice_epsilon)  # refuses an epsilon outside the accountants' range
+        rate = round_down(choice_epsilon / self.sensitivity) * (1.0 if self.monotone else 0.5)
         if not 1e-190 < rate < 1e190:
-            raise InvalidArgument("sensitivity", self.sensitivity, "between 1e-180 and 1e180", "Use another unit")
+            raise InvalidArgument(
+                "sensitivity", self.sensitivity, "between 1e-180 and 1e180", "Measure the scores in another unit"
+            )
         self._set(_rate=rate)
 
-    def _epsilon_each(self) -> float:
+    def _choice_epsilon(self) -> float:
+        """Return the share of epsilon that one choice gets."""
         return self.epsilon
 
     def _promise(self) -> Guarantee:
@@ -68,16 +80,20 @@ class _Selection(Mechanism):
         return events.ApproximateDPEvent(self.epsilon)
 
     def accuracy(self, num_candidates: int, confidence: float = 0.95) -> float:
-        """Return what, with this confidence, no candidate left out is better by than a chosen one."""
-        wrong = check_confidence(confidence)
-        return math.log(check_count("num_candidates", num_candidates) / wrong) / self._rate * self._reach()
+        """Return a bound on the regret.
 
-    def _reach(self) -> float:
+        With this confidence, no candidate that was left out has a score higher than a chosen one's by more than this.
+        """
+        error_rate = 1 - check_confidence("confidence", confidence)
+        return math.log(check_count("num_candidates", num_candidates) / error_rate) / self._rate * self._noise_terms()
+
+    def _noise_terms(self) -> float:
+        """Return how many times the largest noise can enter the regret."""
         return 1.0
 
     def _scores(self, scores: Any) -> NDArray[np.float64]:
-        """Return finite scores: NaN counts as the worst possible one, infinity as the largest number."""
-        array = numbers("scores", scores)
+        """Return the scores as finite floats: NaN as the worst possible score, infinity as the largest number."""
+        array = as_floats("scores", scores)
         if array.ndim != 1 or array.size == 0:
             raise InvalidArgument("scores.shape", array.shape, "a list of at least one score")
         if not (np.isfinite(array.min()) and np.isfinite(array.max())):
@@ -89,29 +105,32 @@ class _Selection(Mechanism):
 class ExponentialMechanism(_Selection):
     """Choose candidate i with probability proportional to e^(epsilon score_i / (2 sensitivity)), exactly.
 
-    By the Gumbel trick in log space, so that nothing overflows; comparisons that rounding could turn are made exactly.
-    With ``monotone`` scores the weight is e^(epsilon score_i / sensitivity).
+    It adds Gumbel noise to the scores and takes the largest, which has this distribution and cannot overflow. With
+    ``monotone`` scores the weight is e^(epsilon score_i / sensitivity).
 
-    >>> ExponentialMechanism(epsilon=50.0).release([1.0, 9.0, 3.0]).value
+    >>> from hush.randomness import TestSource
+    >>> ExponentialMechanism(epsilon=50.0).release([1.0, 9.0, 3.0], TestSource(1)).value
     1
 
     Guarantee:
         epsilon-differential privacy, and bounded range epsilon, which composes better (its event says so).
 
     Assumes:
-        Every score moves by at most ``sensitivity`` between neighbours (the caller's duty), for ``monotone`` all of
-        them in the same direction (the caller's duty).
+        Every score moves by at most ``sensitivity`` between neighbours (the caller's duty). With ``monotone``, all
+        scores move in the same direction (the caller's duty).
 
     References:
         McSherry & Talwar 2007, Theorem 6; Dong, Durfee & Rogers 2020 (bounded range); utility: McSherry & Talwar 2007,
         Theorem 8.
     """
 
-    @silent
+    @quiet_numpy
     def release(self, scores: Any, source: RandomSource | None = None) -> Release[int]:
         """Return the index of the chosen candidate."""
-        chosen = source_or_default(source)
-        return self._released(rank(chosen, Noise.GUMBEL, self._scores(scores), self._rate, 1)[0].index, chosen)
+        random_source = source_or_default(source)
+        return self._released(
+            rank(random_source, Noise.GUMBEL, self._scores(scores), self._rate, 1)[0].index, random_source
+        )
 
     def _method(self) -> str:
         return "exponential mechanism"
@@ -122,36 +141,42 @@ class ExponentialMechanism(_Selection):
 
 @dataclass(frozen=True, kw_only=True)
 class PermuteAndFlip(_Selection):
-    """Go through the candidates in random order; take each with probability e^(-epsilon deficit / (2 sensitivity)).
+    """Visit the candidates in random order; accept each with probability e^(-epsilon deficit / (2 sensitivity)).
 
-    Never worse in expectation than the exponential mechanism, up to twice as good. The same as report noisy max with
-    exponential noise. Here all coins are flipped, and one that came up is taken at random: the same law.
+    The deficit is the distance from the best score. In expectation it is never worse than the exponential mechanism,
+    and up to twice as good. It equals report-noisy-max with exponential noise. The implementation flips all coins and
+    picks one of the accepted candidates uniformly, which has the same distribution.
+
+    >>> from hush.randomness import TestSource
+    >>> PermuteAndFlip(epsilon=50.0).release([1.0, 9.0, 3.0], TestSource(1)).value
+    1
 
     Guarantee:
         epsilon-differential privacy, delta = 0.
 
     Assumes:
-        Every score moves by at most ``sensitivity`` between neighbours, for ``monotone`` all of them in the same
+        Every score moves by at most ``sensitivity`` between neighbours. With ``monotone``, all scores move in the same
         direction (the caller's duty).
 
     References:
         McKenna & Sheldon 2020, Theorems 1 and 2; Ding et al. 2021 (the equivalence).
     """
 
-    @silent
+    @quiet_numpy
     def release(self, scores: Any, source: RandomSource | None = None) -> Release[int]:
         """Return the index of the chosen candidate."""
-        chosen = source_or_default(source)
+        random_source = source_or_default(source)
         array, rate = self._scores(scores), self._rate
         best = float(array.max())
         deficits = best - array
         deficits *= rate
 
-        def exact(index: int) -> Fraction:
+        def exact_deficit(index: int) -> Fraction:
             return (Fraction(best) - Fraction(float(array[index]))) * Fraction(rate)
 
-        taken = np.flatnonzero(flip_exp(chosen, deficits, exact))
-        return self._released(int(taken[uniform_below(chosen, taken.size, 1)[0]]), chosen)
+        accepted = np.flatnonzero(flip_exp(random_source, deficits, exact_deficit))  # the best candidate always is
+        winner = accepted[uniform_below(random_source, accepted.size, 1)[0]]
+        return self._released(int(winner), random_source)
 
     def _method(self) -> str:
         return "permute-and-flip"
@@ -159,39 +184,50 @@ class PermuteAndFlip(_Selection):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportNoisyMax(_Selection):
-    """Add Laplace noise of scale 2 sensitivity / epsilon to every score, and tell which one is largest: only that.
+    """Add Laplace noise of scale 2 sensitivity / epsilon to every score and return the index of the largest.
 
-    The noisy maximum itself is not released: it would cost more (see MATHS: an attack shows 0.248 for a claimed 0.1).
+    The noisy maximum itself is not released. It would cost more: for a claimed epsilon of 0.1, an attack proves 0.248.
+
+    >>> from hush.randomness import TestSource
+    >>> ReportNoisyMax(epsilon=50.0).release([1.0, 9.0, 3.0], TestSource(1)).value
+    1
 
     Guarantee:
         epsilon-differential privacy, delta = 0.
 
     Assumes:
-        Every score moves by at most ``sensitivity`` between neighbours, for ``monotone`` all of them in the same
+        Every score moves by at most ``sensitivity`` between neighbours. With ``monotone``, all scores move in the same
         direction (the caller's duty).
 
     References:
         Dwork & Roth 2014, Claim 3.9 (monotone counts, scale 1 / epsilon); Ding, Wang, Zhang & Kifer 2019, Theorem 2.
     """
 
-    @silent
+    @quiet_numpy
     def release(self, scores: Any, source: RandomSource | None = None) -> Release[int]:
         """Return the index of the candidate with the largest noisy score."""
-        chosen = source_or_default(source)
-        return self._released(rank(chosen, Noise.LAPLACE, self._scores(scores), self._rate, 1)[0].index, chosen)
+        random_source = source_or_default(source)
+        return self._released(
+            rank(random_source, Noise.LAPLACE, self._scores(scores), self._rate, 1)[0].index, random_source
+        )
 
     def _method(self) -> str:
         return "report noisy max"
 
-    def _reach(self) -> float:
-        return 2.0  # the best may lose, and another one gain, the largest of all noises
+    def _noise_terms(self) -> float:
+        return 2.0  # the best score can lose, and another one gain, the largest noise
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportNoisyMaxWithGap(ReportNoisyMax):
-    """`ReportNoisyMax`, and for the same epsilon by how much the noisy winner beats the noisy runner-up.
+    """`ReportNoisyMax` that also returns, for the same epsilon, the gap between the noisy winner and runner-up.
 
-    The gap is the floor of a real number on a grid that follows from epsilon and the sensitivity.
+    The gap is a real number, rounded down to a grid that follows from epsilon and the sensitivity.
+
+    >>> from hush.randomness import TestSource
+    >>> index, gap = ReportNoisyMaxWithGap(epsilon=50.0).release([1.0, 9.0, 3.0], TestSource(1)).value
+    >>> index, 5 < gap < 7
+    (1, True)
 
     Guarantee:
         epsilon-differential privacy, delta = 0, for index and gap together.
@@ -203,21 +239,23 @@ class ReportNoisyMaxWithGap(ReportNoisyMax):
         Ding, Wang, Zhang & Kifer 2019, Theorem 2 (free gap information), with k = 1.
     """
 
-    @silent
+    @quiet_numpy
     def release(self, scores: Any, source: RandomSource | None = None) -> Release[Any]:
-        """Return (index, gap): the winner, and its noisy lead."""
-        chosen = source_or_default(source)
+        """Return (index, gap): the winner and its noisy lead."""
+        random_source = source_or_default(source)
         array = self._scores(scores)
         if len(array) < 2:
-            raise InvalidArgument("scores.shape", array.shape, "at least two scores", "One has no runner-up")
-        first, second = rank(chosen, Noise.LAPLACE, array, self._rate, 2)
+            raise InvalidArgument("scores.shape", array.shape, "at least two scores", "A single one has no runner-up")
+        first, second = rank(random_source, Noise.LAPLACE, array, self._rate, 2)
         grid = Grid.for_scale(1 / self._rate)
         lead = gap(first, second, 1 / (Fraction(self._rate) * Fraction(grid.spacing)))
-        return self._released((first.index, float(min(lead * Fraction(grid.spacing), Fraction(_LARGEST)))), chosen)
+        return self._released(
+            (first.index, float(min(lead * Fraction(grid.spacing), Fraction(_LARGEST)))), random_source
+        )
 
     def gap_accuracy(self, num_candidates: int, confidence: float = 0.95) -> float:
-        """Return what, with this confidence, the gap is off the difference of the two candidates' scores by at most."""
-        return self.accuracy(num_candidates, confidence)  # each of the two noises is below half of that
+        """Return a bound that, with this confidence, the gap's distance from the true difference does not exceed."""
+        return self.accuracy(num_candidates, confidence)  # each of the two noises is below half of it
 
     def _method(self) -> str:
         return "report noisy max with gap"
@@ -225,15 +263,19 @@ class ReportNoisyMaxWithGap(ReportNoisyMax):
 
 @dataclass(frozen=True, kw_only=True)
 class OneShotTopK(_Selection):
-    """Add Laplace noise of scale 2 k sensitivity / epsilon once, and tell the k largest, in order.
+    """Add Laplace noise of scale 2 k sensitivity / epsilon once and return the indices of the k largest, in order.
 
-    For pure epsilon. With a delta, `IteratedTopK` needs less noise from a handful of candidates on.
+    For pure epsilon. If you can afford a delta, `IteratedTopK` needs less noise once k exceeds a handful.
+
+    >>> from hush.randomness import TestSource
+    >>> OneShotTopK(epsilon=100.0, k=2).release([1.0, 9.0, 5.0], TestSource(1)).value
+    [1, 2]
 
     Guarantee:
         epsilon-differential privacy, delta = 0.
 
     Assumes:
-        Every score moves by at most ``sensitivity`` between neighbours, for ``monotone`` all of them in the same
+        Every score moves by at most ``sensitivity`` between neighbours. With ``monotone``, all scores move in the same
         direction (the caller's duty).
 
     References:
@@ -242,34 +284,39 @@ class OneShotTopK(_Selection):
 
     k: int
 
-    def _epsilon_each(self) -> float:
+    def _choice_epsilon(self) -> float:
         return check_positive("epsilon", self.epsilon) / check_count("k", self.k)
 
-    @silent
+    @quiet_numpy
     def release(self, scores: Any, source: RandomSource | None = None) -> Release[list[int]]:
-        """Return the indices of the k best candidates, best first; all, if there are fewer."""
-        chosen = source_or_default(source)
-        found = rank(chosen, Noise.LAPLACE, self._scores(scores), self._rate, self.k)
-        return self._released([key.index for key in found], chosen)
+        """Return the indices of the k best candidates, best first, or of all candidates if there are fewer."""
+        random_source = source_or_default(source)
+        best = rank(random_source, Noise.LAPLACE, self._scores(scores), self._rate, self.k)
+        return self._released([key.index for key in best], random_source)
 
     def _method(self) -> str:
         return "one-shot top k"
 
-    def _reach(self) -> float:
+    def _noise_terms(self) -> float:
         return 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class IteratedTopK(_Selection):
-    """The exponential mechanism k times, each time without those already chosen; for (epsilon, delta) in all.
+    """The exponential mechanism k times, each time without the candidates already chosen.
 
-    Done in one pass: Gumbel noise added once, and the k largest taken in order, has the same law.
+    The implementation adds Gumbel noise once and takes the k largest in order, which has the same distribution.
+    ``epsilon`` and ``delta`` are for all k choices together.
+
+    >>> from hush.randomness import TestSource
+    >>> IteratedTopK(epsilon=100.0, k=2).release([1.0, 9.0, 5.0], TestSource(1)).value
+    [1, 2]
 
     Guarantee:
-        (epsilon, delta)-differential privacy for all k together, by the composition of bounded range mechanisms.
+        (epsilon, delta)-differential privacy for all k choices together, by composition of bounded range mechanisms.
 
     Assumes:
-        Every score moves by at most ``sensitivity`` between neighbours, for ``monotone`` all of them in the same
+        Every score moves by at most ``sensitivity`` between neighbours. With ``monotone``, all scores move in the same
         direction (the caller's duty).
 
     References:
@@ -278,43 +325,47 @@ class IteratedTopK(_Selection):
 
     k: int
     delta: float = 0.0
-    _each: float = field(init=False, repr=False, compare=False)
+    _per_choice: float = field(init=False, repr=False, compare=False)
 
-    def _epsilon_each(self) -> float:
+    def _choice_epsilon(self) -> float:
         epsilon, k = check_positive("epsilon", self.epsilon), check_count("k", self.k)
-        each = _epsilon_each(float(epsilon), check_delta("delta", self.delta), k)
-        self._set(_each=each)
-        return each
+        per_choice = _iterated_epsilon(float(epsilon), check_delta("delta", self.delta), k)
+        self._set(_per_choice=per_choice)
+        return per_choice
 
     def _promise(self) -> Guarantee:
-        stated = super()._promise()
-        return self._claim(self.epsilon, self.delta, self._method(), *stated.assumptions)
+        assumptions = super()._promise().assumptions
+        return self._claim(self.epsilon, self.delta, self._method(), *assumptions)
 
     def _describe(self) -> events.Event:
-        return events.SelfComposedEvent(events.ExponentialMechanismEvent(self._each), self.k)
+        return events.SelfComposedEvent(events.ExponentialMechanismEvent(self._per_choice), self.k)
 
-    @silent
+    @quiet_numpy
     def release(self, scores: Any, source: RandomSource | None = None) -> Release[list[int]]:
-        """Return the indices of the k best candidates, best first; all, if there are fewer."""
-        chosen = source_or_default(source)
-        found = rank(chosen, Noise.GUMBEL, self._scores(scores), self._rate, self.k)
-        return self._released([key.index for key in found], chosen)
+        """Return the indices of the k best candidates, best first, or of all candidates if there are fewer."""
+        random_source = source_or_default(source)
+        best = rank(random_source, Noise.GUMBEL, self._scores(scores), self._rate, self.k)
+        return self._released([key.index for key in best], random_source)
 
     def _method(self) -> str:
         return "iterated exponential mechanism"
 
     def accuracy(self, num_candidates: int, confidence: float = 0.95) -> float:
-        """Return what, with this confidence, no candidate left out is better by than a chosen one."""
-        wrong = check_confidence(confidence)
-        return math.log(check_count("num_candidates", num_candidates) * self.k / wrong) / self._rate
+        """Return a bound on the regret.
+
+        With this confidence, no candidate that was left out has a score higher than a chosen one's by more than this.
+        """
+        error_rate = 1 - check_confidence("confidence", confidence)
+        return math.log(check_count("num_candidates", num_candidates) * self.k / error_rate) / self._rate
 
 
 @lru_cache(maxsize=256)
-def _epsilon_each(epsilon: float, delta: float, k: int) -> float:
+def _iterated_epsilon(epsilon: float, delta: float, k: int) -> float:
+    """Return the largest epsilon of a choice such that k of them cost at most (epsilon, delta)."""
     if delta == 0 or k == 1:
-        return down(epsilon / k)
+        return round_down(epsilon / k)
 
     def template(noise: float) -> events.Event:
         return events.SelfComposedEvent(events.ExponentialMechanismEvent(1 / noise), k)
 
-    return max(1 / calibrate_noise(epsilon=epsilon, delta=delta, template=template), down(epsilon / k))
+    return max(1 / calibrate_noise(epsilon=epsilon, delta=delta, template=template), round_down(epsilon / k))

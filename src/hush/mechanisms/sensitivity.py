@@ -1,4 +1,12 @@
-"""How far standard queries can move between neighbours, under both relations."""
+"""The sensitivity of standard queries: how far each can move between neighbouring datasets.
+
+Look up the sensitivity of your query here, then pass it to a mechanism:
+
+>>> from hush.mechanisms import Laplace
+>>> bound = sensitivity(Sum(bounds=(0, 10)))
+>>> Laplace(epsilon=1.0, sensitivity=bound.l1, relation=bound.relation).sensitivity
+10.0
+"""
 
 from __future__ import annotations
 
@@ -8,12 +16,22 @@ from dataclasses import dataclass
 
 from hush.errors import Unsupported, check_count, check_instance, check_positive
 from hush.guarantee import Relation
-from hush.mechanisms.smooth import check_bounds
+from hush.numerics import check_bounds
 
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """The largest change of a query between neighbours, in three norms: L1 for Laplace, L2 for Gaussian noise."""
+    """The largest change of a query between neighbours, in three norms.
+
+    >>> sensitivity(Counts(num_counts=4))
+    Sensitivity(l1=4.0, l2=2.0, linf=1.0, relation=<Relation.ADD_OR_REMOVE: 'add-or-remove'>)
+
+    Attributes:
+        l1: In the L1 norm, for Laplace noise.
+        l2: In the L2 norm, for Gaussian noise.
+        linf: In the maximum norm, for selection by scores.
+        relation: How the neighbours differ.
+    """
 
     l1: float
     l2: float
@@ -22,27 +40,31 @@ class Sensitivity:
 
 
 class Query(ABC):
-    """A query of which the sensitivity is known."""
+    """Base of the queries whose sensitivity is known."""
 
     @abstractmethod
     def _change(self, relation: Relation) -> tuple[float, float, float]:
-        """Return the largest change in L1, L2 and L-infinity norm."""
+        """Return the largest change in the L1, L2 and maximum norm."""
 
 
 def sensitivity(query: Query, relation: Relation = Relation.ADD_OR_REMOVE) -> Sensitivity:
-    """Return how far a query can move when one record is added or removed, replaced, or zeroed out.
+    """Return how far a query can move if one record is added or removed, replaced, or zeroed out.
 
     >>> sensitivity(Histogram()).l1, sensitivity(Histogram(), Relation.REPLACE).l1
     (1.0, 2.0)
     >>> sensitivity(Mean(bounds=(0, 120), num_records=1000), Relation.REPLACE).l1
     0.12
 
+    Args:
+        query: The query, such as ``Count()`` or ``Sum(bounds=(0, 10))``.
+        relation: How neighbouring datasets differ.
+
     Guarantee:
-        No pair of neighbours is further apart.
+        No two neighbouring datasets give answers that are further apart.
 
     Assumes:
-        Values are clamped to the stated bounds, vectors clipped to the stated norm, and each record falls into one bin
-        of a histogram at most (the caller's duty).
+        Values are clamped to the stated bounds, vectors are clipped to the stated norm, and each record falls into at
+        most one bin of a histogram (the caller's duty).
 
     References:
         Dwork & Roth 2014, Sections 3.2 and 3.3.
@@ -55,7 +77,11 @@ def sensitivity(query: Query, relation: Relation = Relation.ADD_OR_REMOVE) -> Se
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count(Query):
-    """How many records have a property."""
+    """The number of records with a property.
+
+    >>> sensitivity(Count()).l1
+    1.0
+    """
 
     def _change(self, relation: Relation) -> tuple[float, float, float]:
         return 1, 1, 1
@@ -63,7 +89,11 @@ class Count(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts(Query):
-    """How many records have each of several properties, all of which one record may have."""
+    """The numbers of records with each of several properties; one record may have all of them.
+
+    >>> sensitivity(Counts(num_counts=9)).l2
+    3.0
+    """
 
     num_counts: int
 
@@ -77,18 +107,25 @@ class Counts(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram(Query):
-    """How many records fall into each of several bins, of which a record has one."""
+    """The numbers of records in the bins of a histogram; a record falls into at most one bin.
+
+    >>> sensitivity(Histogram()).l1
+    1.0
+    """
 
     def _change(self, relation: Relation) -> tuple[float, float, float]:
-        # A record that is replaced may leave one bin and enter another; zeroed out, it counts in none.
+        # A replaced record may leave one bin and enter another. A record that is zeroed out is in no bin.
         return (2, math.sqrt(2), 1) if relation is Relation.REPLACE else (1, 1, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sum(Query):
-    """The sum of values within bounds, as real numbers: sums of floats round, and can move further.
+    """The sum of values within bounds, in exact arithmetic.
 
-    `hush.mechanisms.VectorMeanL1` shows how to avoid that: it sums integers of a fixed-point grid.
+    Sums of floats are rounded and can move further. `VectorMeanL1` avoids that: it sums integers on a grid.
+
+    >>> sensitivity(Sum(bounds=(-5, 10))).l1, sensitivity(Sum(bounds=(-5, 10)), Relation.REPLACE).l1
+    (10.0, 15.0)
     """
 
     bounds: tuple[float, float]
@@ -105,7 +142,11 @@ class Sum(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mean(Query):
-    """The mean of a public number of values within bounds."""
+    """The mean of a public number of values within bounds.
+
+    >>> sensitivity(Mean(bounds=(0, 10), num_records=100), Relation.REPLACE).l1
+    0.1
+    """
 
     bounds: tuple[float, float]
     num_records: int
@@ -116,14 +157,18 @@ class Mean(Query):
         check_count("num_records", self.num_records)
 
     def _change(self, relation: Relation) -> tuple[float, float, float]:
-        _fixed_number(relation, "mean")
+        _check_public_number(relation, "mean")
         change = _width(self.bounds, relation) / self.num_records
         return change, change, change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variance(Query):
-    """The variance (over n) of a public number of values within bounds."""
+    """The variance (divided by n) of a public number of values within bounds.
+
+    >>> sensitivity(Variance(bounds=(0, 10), num_records=100), Relation.REPLACE).l1
+    0.99
+    """
 
     bounds: tuple[float, float]
     num_records: int
@@ -134,7 +179,7 @@ class Variance(Query):
         check_count("num_records", self.num_records)
 
     def _change(self, relation: Relation) -> tuple[float, float, float]:
-        _fixed_number(relation, "variance")
+        _check_public_number(relation, "variance")
         n = self.num_records
         change = _width(self.bounds, relation) ** 2 * (n - 1) / n**2
         return change, change, change
@@ -142,7 +187,11 @@ class Variance(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile(Query):
-    """A quantile (also the median, the minimum, the maximum) of values within bounds: it can move from end to end."""
+    """A quantile of values within bounds, such as the median or the maximum. One record can move it across the bounds.
+
+    >>> sensitivity(Quantile(bounds=(0, 10)), Relation.REPLACE).l1
+    10.0
+    """
 
     bounds: tuple[float, float]
 
@@ -157,7 +206,11 @@ class Quantile(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorSum(Query):
-    """The sum of vectors of a dimension, clipped to an L2 norm (or, with ``order`` 1, to an L1 norm)."""
+    """The sum of vectors that are clipped in L2 norm, or, with ``order=1``, in L1 norm.
+
+    >>> sensitivity(VectorSum(clip_norm=1.0, dimension=16)).l1
+    4.0
+    """
 
     clip_norm: float
     dimension: int
@@ -171,20 +224,21 @@ class VectorSum(Query):
             raise Unsupported(f"order={self.order!r}: norms of order 1 and 2 are known")
 
     def _change(self, relation: Relation) -> tuple[float, float, float]:
-        size = self.clip_norm * (2 if relation is Relation.REPLACE else 1)
-        return (size, size, size) if self.order == 1 else (size * math.sqrt(self.dimension), size, size)
+        norm = self.clip_norm * (2 if relation is Relation.REPLACE else 1)
+        # A vector of L2 norm C has an L1 norm of at most sqrt(dimension) C.
+        return (norm, norm, norm) if self.order == 1 else (norm * math.sqrt(self.dimension), norm, norm)
 
 
 def _width(bounds: tuple[float, float], relation: Relation) -> float:
-    """Return how far apart two values of a record can be: a record that is zeroed out may be outside the bounds."""
+    """Return how far apart two values of a record can be. Zeroing out gives the value 0, even outside the bounds."""
     if relation is Relation.ZERO_OUT:
         return max(bounds[1], 0.0) - min(bounds[0], 0.0)
     return bounds[1] - bounds[0]
 
 
-def _fixed_number(relation: Relation, what: str) -> None:
+def _check_public_number(relation: Relation, what: str) -> None:
     if relation is Relation.ADD_OR_REMOVE:
         raise Unsupported(
-            f"the {what} when records come and go: their number is private, too",
+            f"the {what} of records that are added or removed: their number is private, too",
             "Release a sum and a count, or use Relation.REPLACE",
         )

@@ -1,8 +1,13 @@
-"""The sparse vector technique: which of a stream of queries are above a threshold, paying for those that are.
+"""The sparse vector technique: find the queries in a stream whose value is above a threshold, and pay only for those.
 
-The correct algorithm, with every share of the budget in its place. Published variants that are not private (Lyu, Su &
-Li 2017, Algorithms 3 to 6) forget to scale the queries' noise, or to add any, or release the noisy value for free; the
-tests break each of them.
+    start   draw the threshold's noise, once for the whole session
+    ask     add fresh noise to the query's value and compare with the noisy threshold
+    above   count a positive answer; `NumericSparseVector` also returns the value, with noise drawn for it alone
+    end     after ``count`` positive answers the session refuses further queries
+
+This is the correct algorithm, where each of the three noises has its share of epsilon. Published variants that are not
+private (Lyu, Su & Li 2017, Algorithms 3 to 6) do not scale the queries' noise, add none, or release the noisy value
+that was compared. The tests break each of them.
 """
 
 from __future__ import annotations
@@ -14,22 +19,23 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from hush.accounting import events
-from hush.errors import BudgetExceeded, InvalidArgument, Unsupported, check_count, check_positive
+from hush.errors import BudgetExceeded, InvalidArgument, Unsupported, check_confidence, check_count, check_positive
 from hush.guarantee import Guarantee
 from hush.mechanisms.mechanism import Mechanism, SensitivityType
-from hush.mechanisms.noise import check_confidence, check_integer_scale, check_monotone
-from hush.numerics import numbers, silent, up
+from hush.mechanisms.noise import check_integer_scale, check_monotone
+from hush.numerics import as_floats, quiet_numpy, round_up
 from hush.randomness import Grid, RandomSource, discrete_laplace, source_or_default
 
 
 @dataclass(frozen=True, kw_only=True)
 class AboveThreshold(Mechanism):
-    """Say of each query whether its value is above a threshold, until ``count`` of them were.
+    """Tell for each query whether its value is above a threshold, until ``count`` of them were.
 
-    `start` opens a session, which costs epsilon as a whole however many queries are asked. Queries may depend on the
-    answers so far; each has a sensitivity of at most ``sensitivity``.
+    `start` opens a session. The session as a whole costs epsilon, however many queries you ask. Queries may depend on
+    earlier answers.
 
-    >>> session = AboveThreshold(epsilon=100.0, count=2).start(threshold=10.0)
+    >>> from hush.randomness import TestSource
+    >>> session = AboveThreshold(epsilon=100.0, count=2).start(threshold=10.0, source=TestSource(1))
     >>> session.ask(3.0), session.ask(25.0), session.remaining
     (False, True, 1)
 
@@ -37,9 +43,9 @@ class AboveThreshold(Mechanism):
         epsilon-differential privacy, delta = 0, for the whole session.
 
     Assumes:
-        Every query's value moves by at most ``sensitivity`` between neighbours, for ``monotone`` those of all queries
-        in the same direction (the caller's duty). Thresholds are public (the caller's duty). No more than ``count``
-        answers are positive (checked here: the session ends).
+        Every query's value moves by at most ``sensitivity`` between neighbours. With ``monotone``, all values move in
+        the same direction (the caller's duty). Thresholds are public (the caller's duty). At most ``count`` answers are
+        positive (checked here: the session ends).
 
     References:
         Dwork & Roth 2014, Algorithm 2; Lyu, Su & Li 2017, Algorithm 7 and Theorem 4 (monotone: 5), with the
@@ -62,13 +68,13 @@ class AboveThreshold(Mechanism):
         check_monotone(self.monotone, self.relation)
         events.LaplaceEvent(1 / self.epsilon)
         factor = self.count if self.monotone else 2 * self.count
-        compare = self.epsilon * (1 - self._numeric_share())
-        for_threshold = compare / (1 + factor ** (2 / 3))
-        for_queries = compare - for_threshold
+        for_comparisons = self.epsilon * (1 - self._numeric_share())
+        for_threshold = for_comparisons / (1 + factor ** (2 / 3))  # minimises the variance of a comparison
+        for_queries = for_comparisons - for_threshold
         grid = Grid.for_scale(factor * self.sensitivity / for_queries)
-        step = math.ceil(self.sensitivity / grid.spacing) + 1  # rounding a query adds one
+        step = math.ceil(self.sensitivity / grid.spacing) + 1  # rounding a query adds one step
         numeric = self.count * step / (self.epsilon * self._numeric_share()) if self._numeric_share() else 0.0
-        scales = (up(step / for_threshold), up(factor * step / for_queries), up(numeric))
+        scales = (round_up(step / for_threshold), round_up(factor * step / for_queries), round_up(numeric))
         check_integer_scale(max(scales))
         self._set(_grid=grid, _scales=scales)
 
@@ -88,25 +94,35 @@ class AboveThreshold(Mechanism):
         return events.ApproximateDPEvent(self.epsilon)
 
     def start(self, threshold: float, source: RandomSource | None = None) -> ThresholdSession:
-        """Open a session; the threshold's noise is drawn once, here."""
+        """Open a session. The threshold's noise is drawn here, once.
+
+        Args:
+            threshold: A public number.
+            source: The random bits; by default the process's own source.
+        """
         return ThresholdSession(self, threshold, source_or_default(source))
 
     def accuracy(self, num_queries: int, confidence: float = 0.95) -> float:
-        """Return a margin: with this confidence, values further than it from the threshold are judged rightly."""
-        share = check_confidence(confidence) / (check_count("num_queries", num_queries) + 1)
-        # P(|k| >= m) <= 2 / (1 + e^(-1/t)) e^(-m / t) <= 2 e^(-m / t) for each of the noises
+        """Return a margin. With this confidence, every value further from the threshold is answered correctly."""
+        share = (1 - check_confidence("confidence", confidence)) / (check_count("num_queries", num_queries) + 1)
+        # P(|k| >= m) <= 2 / (1 + e^(-1/t)) e^(-m / t) <= 2 e^(-m / t) for each of the noises.
         threshold, query, _ = self._scales
         return (math.log(2 / share) * (threshold + query) + 3) * self._grid.spacing
 
 
 class ThresholdSession:
-    """A running `AboveThreshold`: it remembers the noisy threshold and how many positive answers are left.
+    """A running `AboveThreshold`: it holds the noisy threshold and counts positive answers.
 
-    It belongs to one process and cannot be copied: two copies would give twice as many positive answers.
+    It belongs to one process and cannot be copied, since two copies would give twice as many positive answers.
+
+    Attributes:
+        mechanism: The mechanism that started it.
+        remaining: How many positive answers are left.
+        guarantee: The guarantee of the whole session.
     """
 
     def __init__(self, mechanism: AboveThreshold, threshold: float, source: RandomSource) -> None:
-        """Draw the threshold's noise; `AboveThreshold.start` is the way to get a session."""
+        """Draw the threshold's noise. Call `AboveThreshold.start` to get a session."""
         self.mechanism = mechanism
         self.remaining = mechanism.count
         self.guarantee = mechanism.guarantee(source)
@@ -114,33 +130,39 @@ class ThresholdSession:
         self._threshold = self._public(threshold)
         self._noise = int(discrete_laplace(source, mechanism._scales[0], 1)[0])
 
-    @silent
+    @quiet_numpy
     def ask(self, value: Any, threshold: float | None = None) -> Any:
-        """Return whether the noisy value is at least the noisy threshold (its own, if one is given).
+        """Return whether the noisy value is at least the noisy threshold.
 
-        Raises `BudgetExceeded` once ``count`` answers were positive. NaN counts as 0.
+        Args:
+            value: The query's value. NaN counts as 0.
+            threshold: A public threshold for this query, if it differs from the session's.
+
+        Raises:
+            BudgetExceeded: If ``count`` answers were positive already.
         """
         if self._process != os.getpid():
-            raise Unsupported("a session of another process: it would answer twice", "Start one session here")
-        with self._lock:  # between the check and the count nobody else may ask
+            raise Unsupported("a session of another process: it would answer twice", "Start a session in each process")
+        with self._lock:  # no other thread may ask between the check and the count
             return self._answer(value, threshold)
 
     def _answer(self, value: Any, threshold: float | None) -> Any:
         if not self.remaining > 0:
             raise BudgetExceeded(
-                f"count={self.mechanism.count} positive answers were given: the session is over", "Start another one"
+                f"count={self.mechanism.count} positive answers were given: the session is over", "Start a new one"
             )
         grid, scales = self.mechanism._grid, self.mechanism._scales
         limit = self._threshold if threshold is None else self._public(threshold)
-        exact = float(grid.integers(numbers("value", value, ())))
+        exact = float(grid.integers(as_floats("value", value, ())))
         noise = int(discrete_laplace(self._source, scales[1], 1)[0])
-        if not int(exact) + noise >= int(limit) + self._noise:  # of Python's integers: nothing is rounded
+        if not int(exact) + noise >= int(limit) + self._noise:  # Python's integers are exact
             return self._negative()
         self.remaining -= 1
         return self._positive(int(exact))
 
     def _public(self, threshold: float) -> float:
-        value = numbers("threshold", threshold, ())
+        """Return a public threshold, in steps of the grid."""
+        value = as_floats("threshold", threshold, ())
         if not abs(float(value)) < math.inf:
             raise InvalidArgument("threshold", float(value), "a finite number")
         return float(self.mechanism._grid.integers(value))
@@ -158,9 +180,14 @@ class ThresholdSession:
 
 @dataclass(frozen=True, kw_only=True)
 class NumericSparseVector(AboveThreshold):
-    """`AboveThreshold` that also tells the value, with fresh noise, of each of the ``count`` queries above.
+    """`AboveThreshold` that also returns the values, with fresh noise, of the ``count`` queries above the threshold.
 
-    That costs more: ``numeric_share`` of epsilon goes to these values.
+    The fraction ``numeric_share`` of epsilon pays for these values.
+
+    >>> from hush.randomness import TestSource
+    >>> session = NumericSparseVector(epsilon=100.0).start(threshold=10.0, source=TestSource(1))
+    >>> session.ask(3.0), round(session.ask(25.0))
+    (None, 25)
 
     Guarantee:
         epsilon-differential privacy, delta = 0, for all answers and values of the session.
@@ -180,16 +207,17 @@ class NumericSparseVector(AboveThreshold):
         return self.numeric_share
 
     def start(self, threshold: float, source: RandomSource | None = None) -> NumericSession:
-        """Open a session; the threshold's noise is drawn once, here."""
+        """Open a session. The threshold's noise is drawn here, once."""
         return NumericSession(self, threshold, source_or_default(source))
 
     def value_accuracy(self, confidence: float = 0.95) -> float:
-        """Return what, with this confidence, the error of one released value does not exceed."""
-        return (math.log(1 / check_confidence(confidence)) * self._scales[2] + 1) * self._grid.spacing
+        """Return a bound that, with this confidence, the error of one released value does not exceed."""
+        error_rate = 1 - check_confidence("confidence", confidence)
+        return (math.log(1 / error_rate) * self._scales[2] + 1) * self._grid.spacing
 
 
 class NumericSession(ThresholdSession):
-    """A running `NumericSparseVector`: `ask` returns the noisy value, or None for a query below the threshold."""
+    """A running `NumericSparseVector`: `ask` returns a noisy value, or None for a query below the threshold."""
 
     def _negative(self) -> Any:
         return None

@@ -1,7 +1,10 @@
 """Subsample and aggregate: make any computation private by running it on disjoint blocks of the data.
 
-One record is in one block only, so it changes one of the blocks' results, whatever the computation does; a private
-aggregator of these results protects it.
+    records   each put into one of ``num_blocks`` blocks at random, independently of all others
+    results   of your function on each block, cleaned: one record changes at most one of them
+    release   a private aggregate of the results: their mean, median or most common value
+
+The function is a black box. It may fail on some blocks, and it needs no proof of its own.
 """
 
 from __future__ import annotations
@@ -21,19 +24,19 @@ from hush.guarantee import Guarantee, Relation
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import Laplace
 from hush.mechanisms.selection import ReportNoisyMax
-from hush.mechanisms.smooth import SmoothCauchy, SmoothLaplace, check_bounds
-from hush.numerics import silent, up
+from hush.mechanisms.smooth import SmoothCauchy, SmoothLaplace
+from hush.numerics import check_bounds, quiet_numpy, round_up
 from hush.randomness import RandomSource, source_or_default, uniform_below
 
 
 class Aggregator(Protocol):
-    """Turns the results of ``num_blocks`` blocks, one of which a record may change, into a private one."""
+    """Turns the results of ``num_blocks`` blocks, one of which a record can change, into a private result."""
 
     def mechanism(self, num_blocks: int) -> Mechanism:
         """Return the mechanism that protects one of the results."""
 
     def clean(self, result: Any) -> float:
-        """Return a block's result as a number that the aggregator can take; anything else as a fixed one."""
+        """Return a block's result as a number that the aggregator accepts, or a fixed number if it is unusable."""
 
     def aggregate(self, mechanism: Any, results: NDArray[np.float64], source: RandomSource) -> Any:
         """Return the private aggregate."""
@@ -41,26 +44,33 @@ class Aggregator(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class MeanOfResults:
-    """The mean of results within public bounds, with Laplace noise. Good where results are close to Gaussian."""
+    """The mean of results within public bounds, with Laplace noise. Use it if results are close to Gaussian.
+
+    >>> from hush.randomness import TestSource
+    >>> aggregator = MeanOfResults(epsilon=2.0, bounds=(0, 100))
+    >>> mechanism = SubsampleAggregate(function=np.median, num_blocks=50, aggregator=aggregator)
+    >>> abs(mechanism.release(np.linspace(20, 40, 5000), TestSource(1)).value - 30) < 10
+    True
+    """
 
     epsilon: float
     bounds: tuple[float, float]
 
     def __post_init__(self) -> None:
-        """Check the bounds, and keep them as they are now."""
+        """Check the bounds and copy them, so that they cannot be changed afterwards."""
         object.__setattr__(self, "bounds", check_bounds(self.bounds))
 
     def mechanism(self, num_blocks: int) -> Mechanism:
-        """Return Laplace noise for a mean of which one term may change."""
+        """Return Laplace noise for a mean of which one term can change."""
         lower, upper = self.bounds
-        # Each result is rounded, and so is their sum: a few units in the last place of the widest.
+        # Each result and their sum are rounded, by a few units in the last place of the largest.
         slack = 4 * 2.0**-52 * (abs(lower) + abs(upper))
         return Laplace(
-            epsilon=self.epsilon, sensitivity=up((upper - lower) / num_blocks + slack), relation=Relation.REPLACE
+            epsilon=self.epsilon, sensitivity=round_up((upper - lower) / num_blocks + slack), relation=Relation.REPLACE
         )
 
     def clean(self, result: Any) -> float:
-        """Clamp to the bounds; the middle for what is no number."""
+        """Return the result clamped to the bounds, or their middle for NaN."""
         return _number_within(result, self.bounds)
 
     def aggregate(self, mechanism: Any, results: NDArray[np.float64], source: RandomSource) -> Any:
@@ -70,9 +80,12 @@ class MeanOfResults:
 
 @dataclass(frozen=True, kw_only=True)
 class MedianOfResults:
-    """The median of results within public bounds, by smooth sensitivity. Robust against blocks that fail.
+    """The median of results within public bounds, by smooth sensitivity. It is robust against blocks that fail.
 
-    With ``delta`` 0 the noise is Cauchy's, else Laplace's.
+    With ``delta`` = 0 the noise is `SmoothCauchy`'s, otherwise `SmoothLaplace`'s.
+
+    >>> MedianOfResults(epsilon=2.0, bounds=(0, 100)).mechanism(num_blocks=50).guarantee().delta
+    0.0
     """
 
     epsilon: float
@@ -80,7 +93,7 @@ class MedianOfResults:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the bounds, and keep them as they are now."""
+        """Check the bounds and copy them, so that they cannot be changed afterwards."""
         object.__setattr__(self, "bounds", check_bounds(self.bounds))
 
     def mechanism(self, num_blocks: int) -> Mechanism:
@@ -90,7 +103,7 @@ class MedianOfResults:
         return SmoothLaplace(epsilon=self.epsilon, delta=self.delta, bounds=self.bounds, relation=Relation.REPLACE)
 
     def clean(self, result: Any) -> float:
-        """Clamp to the bounds; the middle for what is no number."""
+        """Return the result clamped to the bounds, or their middle for NaN."""
         return _number_within(result, self.bounds)
 
     def aggregate(self, mechanism: Any, results: NDArray[np.float64], source: RandomSource) -> Any:
@@ -100,23 +113,30 @@ class MedianOfResults:
 
 @dataclass(frozen=True, kw_only=True)
 class MostCommonResult:
-    """The most common result, of a public list of possible ones, by report noisy max."""
+    """The most common result, from a public list of possible results, by report-noisy-max.
+
+    >>> from hush.randomness import TestSource
+    >>> aggregator = MostCommonResult(epsilon=2.0, values=("cat", "dog"))
+    >>> mechanism = SubsampleAggregate(function=max, num_blocks=50, aggregator=aggregator)
+    >>> mechanism.release(["cat"] * 500 + ["dog"] * 500, TestSource(1)).value
+    'dog'
+    """
 
     epsilon: float
     values: Sequence[Any]
 
     def __post_init__(self) -> None:
-        """Keep the values as they are now."""
+        """Copy the values, so that they cannot be changed afterwards."""
         object.__setattr__(self, "values", tuple(self.values))
 
     def mechanism(self, num_blocks: int) -> Mechanism:
-        """Return report noisy max over the counts, of which one falls by 1 and another one grows by 1."""
+        """Return report-noisy-max over the counts; one count can fall by 1 while another grows by 1."""
         if not len(self.values) >= 1:
             raise InvalidArgument("values", self.values, "at least one possible result")
         return ReportNoisyMax(epsilon=self.epsilon, sensitivity=1.0, relation=Relation.REPLACE)
 
     def clean(self, result: Any) -> float:
-        """Return the position of the result in the list; -1 for others."""
+        """Return the position of the result in the list, or -1 if it is not there."""
         for position, value in enumerate(self.values):
             if bool(np.all(value == result)):
                 return position
@@ -129,6 +149,7 @@ class MostCommonResult:
 
 
 def _number_within(result: Any, bounds: tuple[float, float]) -> float:
+    """Return the result clamped to the bounds, or their middle for NaN."""
     middle = bounds[0] + (bounds[1] - bounds[0]) / 2
     number = float(result)
     return min(max(number, bounds[0]), bounds[1]) if number == number else middle
@@ -136,21 +157,20 @@ def _number_within(result: Any, bounds: tuple[float, float]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class SubsampleAggregate(Mechanism):
-    """Run ``function`` on ``num_blocks`` disjoint random blocks of the records, and aggregate its results privately.
+    """Run ``function`` on ``num_blocks`` disjoint random blocks of the records and aggregate its results privately.
 
-    The function gets a list of records and returns a number (or, for `MostCommonResult`, any value). It may raise, or
-    return nonsense, on some blocks: those count as the aggregator's fixed value. It must not pass on anything in any
-    other way, and how long it takes is not hidden.
+    The function takes a block of records and returns a number (or, for `MostCommonResult`, any value). If it raises or
+    returns something unusable, the block counts with the aggregator's fixed value. Its running time is not hidden.
 
-    >>> median = SubsampleAggregate(
-    ...     function=np.mean, num_blocks=50, aggregator=MedianOfResults(epsilon=2.0, bounds=(0, 100))
-    ... )
-    >>> 0 <= median.release(np.linspace(20, 40, 5000)).value <= 100
-    True
+    >>> from hush.randomness import TestSource
+    >>> aggregator = MedianOfResults(epsilon=2.0, bounds=(0, 100))
+    >>> mechanism = SubsampleAggregate(function=np.mean, num_blocks=50, aggregator=aggregator)
+    >>> round(mechanism.release(np.linspace(20, 40, 5000), TestSource(1)).value)
+    30
 
     Guarantee:
-        That of the aggregator for one changed result: each record is put into a block by itself, at random, so adding,
-        removing or replacing it changes one block.
+        The aggregator's guarantee for one changed result. Each record is assigned to a block independently of all
+        others, so adding, removing or replacing a record changes one block.
 
     Assumes:
         The function keeps no state between blocks and has no side effects (the caller's duty).
@@ -169,7 +189,7 @@ class SubsampleAggregate(Mechanism):
     def _prepare(self) -> None:
         check_count("num_blocks", self.num_blocks)
         if not callable(self.function):
-            raise InvalidArgument("function", self.function, "something that can be called with a list of records")
+            raise InvalidArgument("function", self.function, "a function of a list of records")
         check_instance("aggregator", self.aggregator, (MeanOfResults, MedianOfResults, MostCommonResult))
         self._set(_inner=self.aggregator.mechanism(self.num_blocks))
 
@@ -183,36 +203,39 @@ class SubsampleAggregate(Mechanism):
         )
 
     def _describe(self) -> events.Event:
-        return events.ApproximateDPEvent(self._guarantee_of_inner().epsilon, self._guarantee_of_inner().delta)
+        inner: Guarantee = self._inner.guarantee()
+        return events.ApproximateDPEvent(inner.epsilon, inner.delta)
 
-    def _guarantee_of_inner(self) -> Guarantee:
-        guarantee: Guarantee = self._inner.guarantee()
-        return guarantee
-
-    @silent
+    @quiet_numpy
     def release(self, records: Any, source: RandomSource | None = None) -> Release[Any]:
-        """Return the private aggregate of the function's results on the blocks; ``records`` is any sequence."""
-        chosen = source_or_default(source)
+        """Return the private aggregate of the function's results on the blocks.
+
+        Args:
+            records: A list or an array of records. An array is passed on to the function as an array.
+            source: The random bits; by default the process's own source.
+        """
+        random_source = source_or_default(source)
         if not isinstance(records, (Sequence, np.ndarray)) or (isinstance(records, np.ndarray) and records.ndim == 0):
             raise InvalidArgument("records", type(records).__name__, "a list or an array of records")
-        blocks = uniform_below(chosen, self.num_blocks, len(records))
+        blocks = uniform_below(random_source, self.num_blocks, len(records))
         order = np.argsort(blocks, kind="stable")
         edges = np.searchsorted(blocks[order], np.arange(1, self.num_blocks))
         results = np.array([self._result(records, part) for part in np.split(order, edges)])
-        return self._released(self.aggregator.aggregate(self._inner, results, chosen), chosen)
+        return self._released(self.aggregator.aggregate(self._inner, results, random_source), random_source)
 
     def accuracy(self, *args: Any, **settings: Any) -> float:
-        """Return how far off the exact aggregate of the blocks' results the release is, as its mechanism says.
+        """Return a bound on the distance from the exact aggregate of the blocks' results.
 
-        For `MeanOfResults` as `Laplace.accuracy`, for `MedianOfResults` as `SmoothCauchy.accuracy`, for
-        `MostCommonResult` (in blocks) as `ReportNoisyMax.accuracy`.
+        The arguments are those of the aggregator's mechanism: `Laplace.accuracy` for `MeanOfResults`,
+        `SmoothCauchy.accuracy` for `MedianOfResults`, and `ReportNoisyMax.accuracy`, in numbers of blocks, for
+        `MostCommonResult`.
         """
         return float(self._inner.accuracy(*args, **settings))
 
     def _result(self, records: Any, indices: NDArray[np.int64]) -> float:
         block = records[indices] if isinstance(records, np.ndarray) else [records[i] for i in indices.tolist()]
         try:
-            # What a block raises or returns is private: it must not decide whether there is an answer.
+            # What a block returns, raises or warns about is private. It must not decide whether there is an answer.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return self.aggregator.clean(self.function(block))

@@ -1,13 +1,33 @@
-"""Randomness: the one source of noise.
+"""Random bits, and exact samplers that turn them into noise.
 
-- Sources: `SystemSource` (ChaCha20 under keys from the operating system; `system_source` is this process's own),
-  `KeyedSource` (a function of a secret key and a number, for what must be resumed) and `TestSource` (repeatable; every
-  guarantee made with it says so). `RandomSource` is their contract.
-- Exact noise on the integers: `discrete_laplace`, `discrete_gaussian`, `floored_laplace`, `floored_gaussian`,
-  `geometric`; `Grid` turns it into noise on real numbers.
-- Exact choices: `uniform_below`, `bernoulli`, `flip`, `flip_exp`; `rank` (and `gap`), which order candidates by
-  real-valued `Noise`; `floored_cauchy`.
-- `standard_normal`: bulk Gaussian noise in single precision, for training.
+**Decided exactly, computed fast.** A sampler computes in floating point, vectorised, with the first 64 bits of each
+uniform variable, and it knows a bound on its error. If rounding, or the bits not drawn yet, could change an outcome
+(one draw in a million, or rarer), `resolution` decides it with exact arithmetic and further bits. So the distribution
+is exact, at the speed of NumPy.
+
+**Floors instead of roundings.** Noise on real numbers is the floor of a continuous variable, on a grid whose spacing
+is a power of two (`Grid`). The release is then a function of the textbook mechanism's output, in any dimension, so the
+textbook theorem applies as it stands. The value itself is rounded to the grid before, which counts as sensitivity.
+
+**Running times** depend on the public configuration, on rejected proposals and on how often exact arithmetic is
+needed, never on the released value.
+
+Sources of random bits:
+
+- `RandomSource`: the contract. Every function of hush that draws noise takes one as ``source``.
+- `SystemSource`: ChaCha20 under keys from the operating system; `system_source` returns this process's own.
+- `KeyedSource`: a function of a secret key and a number, for computations that must be resumed.
+- `TestSource`: repeatable, for tests. Every guarantee made with it says so.
+
+Samplers, on which the mechanisms of hush are built (not part of the public interface):
+
+- Noise on the integers: `discrete_laplace`, `discrete_gaussian`, `floored_laplace`, `floored_gaussian`,
+  `floored_cauchy`, `geometric`.
+- Choices: `uniform_below`, `bernoulli`, `flip`, `flip_exp`, and `rank` (with `gap`), which orders candidates by scores
+  with real-valued `Noise`.
+- `standard_normal`: bulk Gaussian noise in single precision, for training. It is not exact.
+
+In reading order: `source`, `resolution`, `exact`, `grid`, `choice`, `ranking`, `bulk`.
 """
 
 from hush.randomness.bulk import standard_normal as standard_normal
@@ -36,3 +56,5 @@ from hush.randomness.source import TestSource as TestSource
 from hush.randomness.source import assumptions_of as assumptions_of
 from hush.randomness.source import source_or_default as source_or_default
 from hush.randomness.source import system_source as system_source
+
+__all__ = ["KeyedSource", "RandomSource", "SystemSource", "TestSource", "system_source"]

@@ -1,4 +1,8 @@
-"""Exact choices: uniform integers, coins whose probability is any real number, and floored Cauchy noise."""
+"""Exact choices: uniform integers, coins whose probability is any real number, and floored Cauchy noise.
+
+A coin compares 64 random bits with its probability in floating point. If the two agree up to the rounding error, it
+encloses the probability in a rational interval and draws further bits until one side is clear.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +19,22 @@ from hush.randomness.source import RandomSource
 # Encloses the probability of coin ``index``, computed with ``digits`` decimal digits.
 Enclosure = Callable[[int, int], Interval]
 
-_ERROR = 1e-13
-_CHUNK = 1 << 14
+_ERROR = 1e-13  # of the approximate probabilities that `flip` accepts
+_CHUNK = 1 << 14  # fits into the processor's cache
 
 
 def uniform_below(source: RandomSource, bound: int, size: int) -> NDArray[np.int64]:
-    """Return ``size`` integers, uniform on 0, .., bound - 1."""
+    """Return ``size`` integers, uniform on 0, ..., bound - 1.
+
+    >>> from hush.randomness import TestSource
+    >>> bool((uniform_below(TestSource(seed=1), 6, size=8) < 6).all())
+    True
+    """
     check_count("size", size, minimum=0)
     bound = check_count("bound", bound)
     if not bound <= 1 << 63:
         raise InvalidArgument("bound", bound, "at most 2^63")
-    last = (1 << 64) - (1 << 64) % bound - 1  # words above it would favour the small remainders
+    last = (1 << 64) - (1 << 64) % bound - 1  # words above it would make small remainders more likely
     words = source.words(size)
     while (rejected := np.flatnonzero(words > np.uint64(last))).size:
         words[rejected] = source.words(rejected.size)
@@ -33,7 +42,14 @@ def uniform_below(source: RandomSource, bound: int, size: int) -> NDArray[np.int
 
 
 def flip(source: RandomSource, approximate: NDArray[np.float64], enclosure: Enclosure) -> NDArray[np.bool_]:
-    """Flip one coin for each probability, known approximately (to within 1e-13) and, where that decides, exactly."""
+    """Flip one coin for each probability.
+
+    Args:
+        source: The random bits.
+        approximate: The probabilities, up to an error of 1e-13. NaN is allowed, and makes the coin slower.
+        enclosure: A function of a coin's index and a number of decimal digits, which returns two fractions that
+            enclose the exact probability. It is called only where ``approximate`` does not decide.
+    """
     result = np.empty(len(approximate), dtype=np.bool_)
     for start in range(0, len(approximate), _CHUNK):
         part = approximate[start : start + _CHUNK]
@@ -46,6 +62,7 @@ def flip(source: RandomSource, approximate: NDArray[np.float64], enclosure: Encl
 
 
 def _below(uniform: Uniform, index: int, enclosure: Enclosure) -> bool:
+    """Return whether U is below the probability of coin ``index``, drawing bits of U until that is clear."""
     while True:
         low, high = uniform.interval()
         bounds = enclosure(index, uniform.digits)
@@ -59,7 +76,13 @@ def _below(uniform: Uniform, index: int, enclosure: Enclosure) -> bool:
 def flip_exp(
     source: RandomSource, exponents: NDArray[np.float64], exact: Callable[[int], Fraction]
 ) -> NDArray[np.bool_]:
-    """Flip coins with probabilities e^-x, for x >= 0 known to about 2^-50, and exactly from ``exact``."""
+    """Flip coins with probabilities e^-x, for exponents x >= 0.
+
+    Args:
+        source: The random bits.
+        exponents: The exponents, up to a relative error of about 2^-50.
+        exact: Returns the exact exponent of a coin by its index.
+    """
 
     def enclosure(index: int, digits: int) -> Interval:
         exponent = exact(index)
@@ -69,16 +92,21 @@ def flip_exp(
 
 
 def bernoulli(source: RandomSource, probability: float, size: int) -> NDArray[np.bool_]:
-    """Flip ``size`` coins that come up True with exactly the probability that the float is."""
+    """Flip ``size`` coins that are True with exactly this probability, as the float represents it.
+
+    >>> from hush.randomness import TestSource
+    >>> bernoulli(TestSource(seed=1), 1.0, size=3)
+    array([ True,  True,  True])
+    """
     exact = Fraction(check_fraction("probability", probability))
     check_count("size", size, minimum=0)
     return flip(source, np.full(size, float(probability)), lambda index, digits: (exact, exact))
 
 
 def floored_cauchy(source: RandomSource, scale: Fraction) -> int:
-    """Return floor(scale * X) for a standard Cauchy variable X, exactly; 0 for scale 0.
+    """Return floor(scale * X) for a standard Cauchy variable X, exactly, and 0 for scale 0.
 
-    The slope of a uniform point of the quarter disc, with a sign, is a Cauchy variable.
+    The slope of a uniformly random point in the quarter disc, with a random sign, has a Cauchy distribution.
     """
     if scale == 0:
         return 0
@@ -90,12 +118,13 @@ def floored_cauchy(source: RandomSource, scale: Fraction) -> int:
         if low_b > 0:
             first, last = scale * low_a / high_b // 1, scale * high_a / low_b // 1
             if first == last:
-                return ~first if source.word() & 1 else first
+                return ~first if source.word() & 1 else first  # floor(-x) = -1 - floor(x) = ~floor(x)
         for side in sides:
             side.refine()
 
 
 def _in_disc(a: Uniform, b: Uniform) -> bool:
+    """Return whether a^2 + b^2 < 1, drawing bits of both until that is clear."""
     while True:
         a.refine()
         b.refine()

@@ -1,12 +1,13 @@
-"""Sources of random bits: a ChaCha20 counter stream, keyed by the operating system.
+"""Sources of random bits: ChaCha20 keystreams, under keys from the operating system.
 
-Numbers are read from a buffer of keystream. When it is used up a new key comes from the operating system, so no key
-outlives 32 KiB of small draws or one bulk draw, and there is no stream to rewind. What could still replay one:
+Words are read from a buffer of keystream. When the buffer is used up, a new key comes from the operating system. So no
+key outlives 32 KiB of small draws or one bulk draw, and there is no stream to rewind. Three things could still make a
+source repeat itself, which would reveal the noise:
 
-- *fork*: the child would inherit buffer and key. Both are dropped in the child by a fork hook, and, for a fork that
-  runs no Python hooks, by comparing process ids.
-- *pickle, copy*: a copied system source is a new one with a new key; a test source refuses to be copied.
-- *threads*: a lock makes every draw take its own part of the stream.
+- *fork*: the child process would inherit the buffer and the key. A fork hook drops both in the child. For a fork that
+  runs no Python hooks, every draw compares process ids.
+- *pickle and copy*: a copy of a system source is a new source with a new key. A test source refuses to be copied.
+- *threads*: a lock gives each draw a part of the stream that no other draw gets.
 """
 
 from __future__ import annotations
@@ -27,18 +28,26 @@ from hush.errors import InvalidArgument, Unsupported, check_count, check_instanc
 
 Words = NDArray[np.uint64]
 
-_BUFFER = 1 << 15
-_ZEROS = bytes(1 << 20)
-_live: weakref.WeakSet[RandomSource] = weakref.WeakSet()
+_BUFFER = 1 << 15  # bytes
+_ZEROS = bytes(1 << 20)  # encrypting zeros gives the keystream itself
+_live: weakref.WeakSet[RandomSource] = weakref.WeakSet()  # for the fork hook
 
 
 def chacha20(key: bytes, nonce: int = 0) -> CipherContext:
-    """Return the keystream of a key from counter 0 on, what it adds to zeros; another one for every nonce."""
+    """Return the keystream of a key and a nonce, from block counter 0."""
     return Cipher(ChaCha20(key, bytes(4) + nonce.to_bytes(12, "little")), mode=None).encryptor()
 
 
 class RandomSource(ABC):
-    """Uniform random bits, each given out once."""
+    """A stream of uniform random bits, each of which is given out once.
+
+    Pass one as ``source`` to anything in hush that draws noise. You rarely need to: without it, hush uses
+    `system_source`. A subclass of your own works, too, but guarantees made with it say "unverified randomness".
+
+    >>> source = TestSource(seed=1)
+    >>> source.words(2).dtype, 0 <= source.word() < 2**64
+    (dtype('uint64'), True)
+    """
 
     def __init__(self) -> None:
         """Start an empty buffer."""
@@ -73,24 +82,24 @@ class RandomSource(ABC):
     def _stream(self, count: int) -> CipherContext:
         """Return the keystream that the next ``count`` bytes come from."""
 
-    def _forked(self) -> None:
-        """Make sure that a child process repeats nothing: forget the buffer, and a lock that nobody may hold here."""
+    def _reset_after_fork(self) -> None:
+        """Drop the buffer, which the parent process has too, and a lock whose holder may not exist in this process."""
         self._lock = threading.Lock()
         self._buffer, self._position = bytearray(), 0
         self._process = os.getpid()
 
     def _check_process(self) -> None:
         if self._process != os.getpid():
-            self._forked()
+            self._reset_after_fork()
 
     def _fill(self, target: memoryview) -> None:
-        """Write the next bytes of the stream: what the buffer has, then fresh ones."""
+        """Write the next bytes of the stream to ``target``: first from the buffer, then from fresh keystream."""
         ready = min(len(target), len(self._buffer) - self._position)
         target[:ready] = memoryview(self._buffer)[self._position : self._position + ready]
         self._position += ready
         rest = target[ready:]
         if 0 < len(rest) < _BUFFER:
-            # Only a buffer that is full of keystream replaces the old one: whatever interrupts this, no zeros are left.
+            # The old buffer is replaced once the new one is full. An interrupt in between must not leave zeros behind.
             fresh = bytearray(_BUFFER)
             _write(self._stream(_BUFFER), memoryview(fresh))
             self._buffer, self._position = fresh, len(rest)
@@ -107,38 +116,54 @@ def _write(stream: CipherContext, target: memoryview) -> None:
 
 def _after_fork() -> None:
     for source in list(_live):
-        source._forked()
+        source._reset_after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
 class SystemSource(RandomSource):
-    """Bits that nobody can predict: ChaCha20 under keys from the operating system's entropy."""
+    """Unpredictable bits: ChaCha20 under keys from the operating system's entropy.
+
+    It survives forks, threads, copies and pickles without repeating a bit.
+
+    >>> import copy
+    >>> source = SystemSource()
+    >>> source.word() != copy.copy(source).word()
+    True
+    """
 
     def _stream(self, count: int) -> CipherContext:
         return chacha20(os.urandom(32))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle as a new source."""
+        """Turn copies and pickles into new sources."""
         return SystemSource, ()
 
     def __repr__(self) -> str:
-        """Show nothing of the state."""
+        """Return a text without any of the state."""
         return "SystemSource()"
 
 
 class TestSource(RandomSource):
-    """The same bits for the same seed: for tests only. Every guarantee made with it says ``test randomness``.
+    """The same bits for the same seed, for tests only. Every guarantee made with it says "test randomness".
 
-    Whoever knows the seed can subtract the noise. A test source cannot be pickled or copied, and stops working in a
-    forked child, where it would repeat itself: give each process a seed of its own.
+    Anyone who knows the seed can subtract the noise. A test source cannot be pickled or copied, and it stops working
+    in a forked process, where it would repeat itself. Give each process its own seed, or `spawn` sources.
+
+    >>> TestSource(seed=7).word() == TestSource(seed=7).word()
+    True
+    >>> assumptions_of(TestSource(seed=7))
+    ('test randomness',)
+
+    Args:
+        seed: An integer or a text; 1 and "1" are different seeds.
     """
 
     __test__ = False  # its name is not that of a test case
 
     def __init__(self, seed: int | str) -> None:
-        """Start the stream that belongs to the seed."""
+        """Start the stream of this seed."""
         check_instance("seed", seed, (int, str))
         if isinstance(seed, bool):
             raise InvalidArgument("seed", seed, "an integer or text")
@@ -150,7 +175,7 @@ class TestSource(RandomSource):
         super().__init__()
 
     def spawn(self) -> TestSource:
-        """Return a source with a stream of its own, which depends on the seed and on how many were spawned before."""
+        """Return an independent source. It depends on the seed and on how many sources were spawned before."""
         with self._lock:
             self._check_process()
             self._refuse_if_dead()
@@ -159,14 +184,16 @@ class TestSource(RandomSource):
 
     def _refuse_if_dead(self) -> None:
         if self._dead:
-            raise Unsupported("a test source in a forked process: it would repeat its stream", "Give it its own seed")
+            raise Unsupported(
+                "a test source in a forked process: it would repeat its stream", "Give each process its own seed"
+            )
 
     def _stream(self, count: int) -> CipherContext:
         self._refuse_if_dead()
         return self._keystream
 
-    def _forked(self) -> None:
-        super()._forked()
+    def _reset_after_fork(self) -> None:
+        super()._reset_after_fork()
         self._dead = True
 
     def __reduce__(self) -> NoReturn:
@@ -174,20 +201,28 @@ class TestSource(RandomSource):
         raise Unsupported("a test source cannot be copied or pickled: a copy would repeat its stream", "Use spawn()")
 
     def __repr__(self) -> str:
-        """Say what it is, not where it stands."""
+        """Return a text without the seed or the position."""
         return "TestSource(...)"
 
 
 class KeyedSource(RandomSource):
-    """The stream of a secret key and a public number, the same whenever it is asked for.
+    """The bits that follow from a secret key and a public number, always the same.
 
-    For computations that must be resumed exactly: noise is a function of (key, number of the step). Two uses of one
-    number would repeat it; whoever counts must never count back, other than to redo the very same step.
+    It is for computations that must be resumed exactly: the noise of a training step is a function of (key, step).
+    Using one number for two purposes would repeat the noise. Only count upwards, unless you redo the very same step.
+
+    >>> key = bytes(range(32))
+    >>> KeyedSource(key, 5).word() == KeyedSource(key, 5).word() != KeyedSource(key, 6).word()
+    True
+
+    Args:
+        key: 32 secret bytes.
+        number: From 0 to 2^96 - 1.
     """
 
     def __init__(self, key: bytes, number: int) -> None:
-        """Start the stream of a 32-byte key and a number from 0 to 2^96 - 1."""
-        if not isinstance(key, bytes):  # a message must not show it
+        """Start the stream of this key and number."""
+        if not isinstance(key, bytes):  # the message must not show the key
             raise InvalidArgument("key", type(key).__name__, "32 secret bytes")
         if len(key) != 32:
             raise InvalidArgument("key", f"{len(key)} bytes", "32 secret bytes")
@@ -199,28 +234,37 @@ class KeyedSource(RandomSource):
 
     def _stream(self, count: int) -> CipherContext:
         if self._dead:
-            raise Unsupported("a keyed stream in a forked process: it would be repeated", "Draw where it was made")
+            raise Unsupported(
+                "a keyed source in a forked process: it would repeat its stream", "Create it in the process that draws"
+            )
         return self._keystream
 
-    def _forked(self) -> None:
-        super()._forked()
+    def _reset_after_fork(self) -> None:
+        super()._reset_after_fork()
         self._dead = True
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied or pickled."""
-        raise Unsupported("a keyed stream cannot be copied or pickled: a copy would repeat it")
+        raise Unsupported("a keyed source cannot be copied or pickled: a copy would repeat its stream")
 
 
 _system = SystemSource()
 
 
 def system_source() -> RandomSource:
-    """Return this process's source, which everything uses that is not given another one."""
+    """Return this process's own source, the default of everything that draws noise.
+
+    >>> system_source() is system_source()
+    True
+    """
     return _system
 
 
 def assumptions_of(source: RandomSource) -> tuple[str, ...]:
-    """Return what a guarantee that rests on this source must say; decided by its class, so nobody can take it off."""
+    """Return the assumptions that a guarantee made with this source must state.
+
+    The class decides, not an attribute, so no instance can hide that it is meant for tests.
+    """
     if type(source) is SystemSource:
         return ()
     if isinstance(source, TestSource):
@@ -231,7 +275,7 @@ def assumptions_of(source: RandomSource) -> tuple[str, ...]:
 
 
 def source_or_default(source: RandomSource | None) -> RandomSource:
-    """Return the given source or the system's; refuse anything else, such as a NumPy generator."""
+    """Return ``source``, or the process's own if it is None; refuse anything else, such as a NumPy generator."""
     if source is None:
         return _system
     check_instance("source", source, RandomSource, "NumPy's generators are predictable: use SystemSource()")

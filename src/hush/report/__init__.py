@@ -1,11 +1,16 @@
-"""The report on a run: one HTML page that can be read offline, on a phone, on paper and by a screen reader.
+"""The report on a training run: one self-contained HTML page.
 
-- `render`: from a run's record (a plain mapping) to the page.
-- `with_audit`: a page with what an audit found.
-- `publishable`: the same page without what is not private.
-- ``hush.report.parts``: what pages are made of, for reports of other layers.
+- `render`: turn a run's record (a plain mapping) into the page.
+- `with_audit`: add the result of an audit to a page.
+- `publishable`: remove everything that is not private from a page.
+- ``hush.report.parts``: the building blocks, for reports of other packages.
 
-Standard library only. The page has no script and refers to nothing outside itself.
+A page loads nothing, has no script, and can be read offline, on a phone, on paper and by a screen reader. Figures that
+the guarantee does not cover stand between marks, in dashed frames; `publishable` removes them. What the record does not
+declare private or public counts as not private.
+
+Rooms: `drawing` (markup, numbers, axes, SVG), `sections` (one function from the record to each section). Only the
+standard library is used.
 """
 
 from typing import TYPE_CHECKING

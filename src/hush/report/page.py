@@ -1,4 +1,4 @@
-"""The page: its head, its summary and its sections in order."""
+"""The page: header, summary figures, and sections in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hush.report.sections.quality import calibration, confusion
 from hush.report.sections.result import curve, result
 from hush.report.sections.section import END, GENERATOR, Section, hidden, listed, mapping, may_be_published
 
-# In the order in which they are read. To add a section: a function from the record to it, and a place here.
+# In reading order. To add a section, write a function from the record to the section, and list it here.
 _SECTIONS: Final[tuple[Callable[[Mapping[str, Any]], Section | None], ...]] = (
     result,
     curve,
@@ -36,15 +36,15 @@ _SECTIONS: Final[tuple[Callable[[Mapping[str, Any]], Section | None], ...]] = (
 
 
 def render(record: Mapping[str, Any]) -> str:
-    """Return the report on a run as one HTML page that needs nothing else: no script, no font, no network.
+    """Return the report on a run as one self-contained HTML page: no script, no font, no network.
 
-    Every part of the record may be missing; its section is then left out or says so. Figures measured on people's
-    records are framed as not private, unless the record says that the test data are public or that they were measured
-    privately (``record["private"]``, a list of parts, or the part's own ``private``); `publishable` removes what is
-    framed.
+    Every part of the record is optional. If a part is missing, its section is left out or says so. Figures measured on
+    private records are framed as not private, unless the record says that the test data are public, or that the figure
+    was measured privately (``record["private"]``, a list of parts, or the part's own ``private``). `publishable`
+    removes what is framed.
 
-    Shares (accuracies, intervals, the calibration error) are numbers from 0 to 1. What is outside, like NaN, counts as
-    not measured, so whoever adds noise to one clamps it.
+    Fractions (accuracies, intervals, the calibration error) are numbers from 0 to 1. Values outside this range, such as
+    NaN, count as not measured; clamp a fraction after adding noise to it.
 
     Args:
         record: Plain values, as read from JSON: ``title``, ``created``, ``finished``, ``resumed``, ``warnings``,
@@ -57,12 +57,12 @@ def render(record: Mapping[str, Any]) -> str:
     (True, True)
     """
     if not isinstance(record, Mapping):
-        raise InvalidArgument("record", type(record).__name__, "a mapping of the run's parts")
+        raise InvalidArgument("record", type(record).__name__, "a mapping")
     guarantee = read_guarantee(record)
-    found = [promise(guarantee), *(section for make in _SECTIONS if (section := make(record)) is not None)]
-    has_secrets = any(END in section.body for section in found)
+    sections = [promise(guarantee), *(section for make in _SECTIONS if (section := make(record)) is not None)]
+    has_secrets = any(END in section.body for section in sections)
     header = _header(record, guarantee, has_secrets=has_secrets)
-    return document(_title(record), header, found, generator=GENERATOR)
+    return document(_title(record), header, sections, generator=GENERATOR)
 
 
 def _title(record: Mapping[str, Any]) -> str:
@@ -78,13 +78,13 @@ def _header(record: Mapping[str, Any], guarantee: Guarantee | None, *, has_secre
 
 def _origin(record: Mapping[str, Any]) -> Html:
     created, resumed = record.get("created"), numbers.number(record.get("resumed"))
-    made = f"Made with hush, {_moment(str(created))}" if created else "Made with hush"
-    again = f", resumed {'once' if resumed == 1 else f'{resumed:.0f} times'}" if resumed else ""
-    return tag("p", made + again, class_="meta")
+    origin = f"Created by hush, {_moment(str(created))}" if created else "Created by hush"
+    resumptions = f", resumed {'once' if resumed == 1 else f'{resumed:.0f} times'}" if resumed else ""
+    return tag("p", origin + resumptions, class_="meta")
 
 
 def _moment(text: str) -> str:
-    """Write an ISO time for people; what is none stays as it is."""
+    """Format an ISO time for readers. Other text stays as it is."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -97,9 +97,9 @@ def _tiles(record: Mapping[str, Any], guarantee: Guarantee | None) -> Html:
     if guarantee is None:
         tiles.append(_tile("none", "guarantee"))
     else:
-        tiles.append(_tile(shown_epsilon(guarantee), "epsilon: smaller protects more"))
-        tiles.append(_tile(numbers.delta(guarantee.delta), "delta, the slack"))
-        tiles.append(_tile(str(guarantee.unit), "unit of protection"))
+        tiles.append(_tile(shown_epsilon(guarantee), "epsilon (smaller is more private)"))
+        tiles.append(_tile(numbers.delta(guarantee.delta), "delta"))
+        tiles.append(_tile(str(guarantee.unit), "privacy unit"))
     if accuracy := mapping(record, "accuracy"):
         private = may_be_published(record, "accuracy")
         measured = _tile(
@@ -114,15 +114,15 @@ def _tile(figure: str, label: str, private: bool = True) -> Html:
 
 
 def _secrets_notice() -> Html:
-    words = "This page holds figures that are not private. They stand in dashed frames, under the words “Not private”."
-    advice = "Publish the version that hush.report.publishable makes of it."
+    words = "This page contains figures that are not private. They are in dashed frames, marked “Not private”."
+    advice = "To publish the page, use the version that hush.report.publishable returns."
     return hidden(tag("div", tag("p", words, " ", advice), class_="notice"))
 
 
 def _unfinished(record: Mapping[str, Any]) -> Html | None:
     if record.get("finished") is not False:
         return None
-    words = "This run has not finished: the figures are those of its last saved state."
+    words = "This run has not finished. The figures are from its last saved state."
     return tag("div", tag("p", tag("strong", words)), class_="notice")
 
 

@@ -1,8 +1,13 @@
-"""What pages are made of, for reports of other layers: escaped markup, tables, plots, and the page around them.
+"""Building blocks of pages: escaped markup, tables, plots, and the document around them.
 
-Plain text cannot become markup: only `Html` passes as it is, and every other string is escaped where it meets markup.
+Plain text cannot become markup. Only `Html` is inserted as it is; every other string is escaped.
 """
 
+from hush.report.drawing.axes import WIDTH as WIDTH
+from hush.report.drawing.axes import Scale as Scale
+from hush.report.drawing.axes import drawing as drawing
+from hush.report.drawing.axes import grid_x as grid_x
+from hush.report.drawing.axes import grid_y as grid_y
 from hush.report.drawing.markup import Html as Html
 from hush.report.drawing.markup import bullets as bullets
 from hush.report.drawing.markup import facts as facts
@@ -14,6 +19,7 @@ from hush.report.drawing.markup import table as table
 from hush.report.drawing.markup import tag as tag
 from hush.report.drawing.numbers import delta as written_delta
 from hush.report.drawing.numbers import epsilon as written_epsilon
+from hush.report.drawing.standalone import svg_document as svg_document
 from hush.report.drawing.svg import Line as Line
 from hush.report.drawing.svg import Point as Point
 from hush.report.drawing.svg import lines as lines
@@ -22,18 +28,24 @@ from hush.report.sections.document import tile as tile
 from hush.report.sections.section import Section as Section
 
 __all__ = [
+    "WIDTH",
     "Html",
     "Line",
     "Point",
+    "Scale",
     "Section",
     "bullets",
     "document",
+    "drawing",
     "facts",
     "figure",
     "folded",
+    "grid_x",
+    "grid_y",
     "join",
     "lines",
     "name",
+    "svg_document",
     "table",
     "tag",
     "tile",

@@ -1,24 +1,66 @@
 """Runs: from a file of personal data to a private model, its guarantee and a report, in one folder.
 
-- `Settings`: what to do; `train` does it, in a new folder; `resume` goes on after Ctrl-C or a crash.
-- `tune` searches for settings, and pays for the search.
-- `audit` attacks a finished run, and adds what it finds to its report.
-- `load` builds the model of a finished run again.
+- `Settings` says what to do. `train` does it in a new folder; `resume` continues after Ctrl-C or a crash.
+- `tune` searches for hyper-parameters, and accounts for the search.
+- `audit` attacks a finished run, and adds the result to its report.
+- `load` rebuilds the model of a finished run, a `Trained`.
+- `Progress` is what you implement to follow a run; `Outcome` is what a run returns; `Interrupted` is what it raises.
 
-A run's folder holds model.safetensors and model.json (how to build it again), guarantee.json, metrics.jsonl,
-figures.json, report.html, run.json; and, in files named not-private, what must not be published. While it is not
-finished, a sub-folder of its own holds its secrets: who can read the keys can take the noise off.
+How a run goes, and the module of each stage:
+
+1. ``settings``: what was asked for. Each field is an option, declared once (``options``).
+2. ``dataset``: the data are read, what is not declared is learned privately, and some units are held out.
+3. ``plan``: a `RunPlan` fixes everything else before the first step: the settings with their ``defaults``, and the
+   `hush.training.TrainingPlan` whose noise keeps the run within epsilon. The guarantee is computed from the very plan
+   object that draws the noise.
+4. ``networks`` builds the model; ``steps`` trains it, stores its state and measures it on the way (``figures``).
+5. ``outcome`` writes model, guarantee and report; ``job`` ties the stages together; ``folder`` holds the files.
+
+A finished folder holds model.safetensors and model.json (how to rebuild it), guarantee.json, metrics.jsonl,
+figures.json, report.html and run.json. Files named not-private must not be published. Until a run is finished, a
+sub-folder holds its secrets: with the keys, anyone can subtract the noise.
+
+The names load on first use, so that the command line can read `Settings` where torch is not installed.
 """
 
-from hush.runs.auditing import audit as audit
-from hush.runs.job import resume as resume
-from hush.runs.job import train as train
-from hush.runs.outcome import Outcome as Outcome
-from hush.runs.outcome import Trained as Trained
-from hush.runs.outcome import load as load
-from hush.runs.progress import Progress as Progress
-from hush.runs.settings import Settings as Settings
-from hush.runs.steps import Interrupted as Interrupted
-from hush.runs.tuning import tune as tune
+from typing import TYPE_CHECKING
+
+from hush.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from hush.runs.auditing import audit as audit
+    from hush.runs.job import resume as resume
+    from hush.runs.job import train as train
+    from hush.runs.options import Option as Option
+    from hush.runs.options import OptionGroup as OptionGroup
+    from hush.runs.options import option as option
+    from hush.runs.options import options_of as options_of
+    from hush.runs.outcome import Outcome as Outcome
+    from hush.runs.outcome import Trained as Trained
+    from hush.runs.outcome import load as load
+    from hush.runs.progress import Progress as Progress
+    from hush.runs.settings import Settings as Settings
+    from hush.runs.steps import Interrupted as Interrupted
+    from hush.runs.tuning import tune as tune
+else:  # a type checker that saw this would take every misspelt name for a module
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "Interrupted": "hush.runs.steps",
+            "Option": "hush.runs.options",
+            "OptionGroup": "hush.runs.options",
+            "Outcome": "hush.runs.outcome",
+            "Progress": "hush.runs.progress",
+            "Settings": "hush.runs.settings",
+            "Trained": "hush.runs.outcome",
+            "audit": "hush.runs.auditing",
+            "load": "hush.runs.outcome",
+            "option": "hush.runs.options",
+            "options_of": "hush.runs.options",
+            "resume": "hush.runs.job",
+            "train": "hush.runs.job",
+            "tune": "hush.runs.tuning",
+        },
+    )
 
 __all__ = ["Interrupted", "Outcome", "Progress", "Settings", "Trained", "audit", "load", "resume", "train", "tune"]

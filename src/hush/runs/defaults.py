@@ -1,77 +1,94 @@
-"""Hyper-parameters for those who name none. Chosen by public numbers alone: the model, and how many units there are."""
+"""Defaults: hyper-parameters for those who give none.
+
+They follow from public numbers alone: the model, epsilon, and how many units there are. So choosing them costs no
+privacy. `completed` fills them into the settings; what depends on the machine or on the progress of training has
+functions of its own.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from hush.errors import InvalidArgument
-from hush.runs.networks import Description
-from hush.runs.settings import Settings
+from hush.runs.settings import DEFAULT_EPOCHS, Settings, default_delta
 
-_EPOCHS = 40.0
-_SHARE = 4  # one in so many units is in a batch: large batches have less noise for the same epsilon (De et al. 2022)
-_LEAST = 256
-# How far weights may go in all: the sum of the learning rates, over (epsilon times the number of units) ^ _POWER. Noise
-# sets the limit; found on digits (1,440 units, epsilon 1 and 3) and on MNIST (60,000 units), which agree.
+_UNITS_PER_BATCH_UNIT = 4  # a quarter of all units: large batches have less noise for the same epsilon (De et al. 2022)
+_SMALLEST_BATCH = 256
+# The distance that the weights may travel is the sum of the learning rates. Noise limits it: it grows with
+# (epsilon * num_units) ** _DISTANCE_POWER. Fitted on digits (1,440 units, epsilon 1 and 3) and on MNIST (60,000 units),
+# which agree.
 _DISTANCES = {"softmax": 0.8, "mlp": 0.4, "cnn": 0.4, "scattering": 0.4}
-_OWN = 0.4
-_POWER = 0.6
-_PHYSICAL = {"cpu": 512, "cuda": 4096}  # examples that go through the model at once: a CPU has caches to stay in
-_AVERAGED = 10  # the share of steps, one over this, that the average is about
+_OTHER_DISTANCE = 0.4
+_DISTANCE_POWER = 0.6
+_PHYSICAL_BATCH_SIZES = {"cpu": 512, "cuda": 4096}  # on a CPU, activations should fit into its caches
+_AVERAGED_SHARE = 10  # the moving average covers about the last tenth of the steps
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How to train.
+def completed(
+    settings: Settings,
+    *,
+    model: str,
+    num_units: int,
+    num_all_units: int,
+    rows_are_units: bool,
+    learns: bool,
+    device: str,
+) -> Settings:
+    """Return the settings that a run uses: with a value for each that was left out, and without those of no use.
 
-    Attributes:
-        batch_size: How many units a step has on average.
-        num_steps: How many steps there are.
-        learning_rate: Of SGD, at first.
-        clip_norm: Where gradients are clipped; None: automatically, to about 1.
-        decay: Of the moving average of the weights.
-        physical_batch_size: How many examples go through the model at once.
+    Args:
+        settings: What was asked for.
+        model: The model's name, or its factory's.
+        num_units: How many units are trained on.
+        num_all_units: How many units there are, with those that are held out: delta has to protect all of them.
+        rows_are_units: Whether each row is its own privacy unit.
+        learns: Whether something is learned because it was not declared.
+        device: Where to train.
     """
-
-    batch_size: int
-    num_steps: int
-    learning_rate: float
-    clip_norm: float | None
-    decay: float
-    physical_batch_size: int
-
-    def rate(self, share: float) -> float:
-        """Return by what the learning rate is multiplied when this share of the steps is taken: 1, then towards 0.1."""
-        return 1.0 if share < 0.5 else 1.0 - 1.8 * (share - 0.5)
-
-
-def recipe(settings: Settings, description: Description, num_units: int, rows: int) -> Recipe:
-    """Return what the settings say, and the defaults for the rest; a unit has so many rows in a step."""
-    batch_size = settings.batch_size or min(num_units, max(num_units // _SHARE, _LEAST))
+    batch_size = settings.batch_size or min(num_units, max(num_units // _UNITS_PER_BATCH_UNIT, _SMALLEST_BATCH))
     if batch_size > num_units:
         raise InvalidArgument(
-            "batch_size", batch_size, "at most the number of those who are trained on", "Leave it out for a default"
+            "batch_size", batch_size, "at most the number of units that are trained on", "Leave it out for a default"
         )
-    if settings.num_steps is not None:
-        steps = settings.num_steps
-    else:
-        steps = max(math.ceil((settings.epochs or _EPOCHS) * num_units / batch_size), 1)
-    distance = _DISTANCES.get(description.model, _OWN) * (settings.epsilon * num_units) ** _POWER
-    rate = settings.learning_rate or distance / steps
-    if settings.clip_norm is not None and settings.learning_rate is None:
-        rate /= settings.clip_norm  # a step is as long as with gradients that are clipped to about 1
-    return Recipe(
+    num_steps = settings.num_steps
+    if num_steps is None:
+        num_steps = max(math.ceil((settings.epochs or DEFAULT_EPOCHS) * num_units / batch_size), 1)
+    return settings.replace(
+        model=model,
+        delta=settings.delta or default_delta(num_all_units),
         batch_size=batch_size,
-        num_steps=steps,
-        learning_rate=rate,
-        clip_norm=settings.clip_norm,
-        decay=max(1 - _AVERAGED / max(steps, 2 * _AVERAGED), 0.5),
-        physical_batch_size=_physical(settings, rows),
+        num_steps=num_steps,
+        epochs=None,
+        rows_per_unit=1 if rows_are_units else settings.rows_per_unit,
+        learn_share=settings.learn_share if learns else 0.0,
+        learning_rate=settings.learning_rate or _learning_rate(settings, model, num_units, num_steps),
+        device=device,
     )
 
 
-def _physical(settings: Settings, rows: int) -> int:
-    """Return how many examples go through the model at once: whole users, if they are what is protected."""
-    most = _PHYSICAL.get((settings.device or "cpu").split(":")[0], _PHYSICAL["cpu"])
-    return max(most // rows, 1) * rows
+def _learning_rate(settings: Settings, model: str, num_units: int, num_steps: int) -> float:
+    distance = _DISTANCES.get(model, _OTHER_DISTANCE) * (settings.epsilon * num_units) ** _DISTANCE_POWER
+    # Automatic clipping scales gradients to about 1. With another clip norm, the steps stay as long as they would be.
+    return distance / num_steps / (1.0 if settings.clip_norm is None else settings.clip_norm)
+
+
+def rate_factor(progress: float) -> float:
+    """Return the factor on the learning rate when this share of the steps is taken.
+
+    It is 1 for the first half, and then falls to 0.1: smaller steps average the noise out.
+
+    >>> rate_factor(0.2), rate_factor(0.75), round(rate_factor(1.0), 6)
+    (1.0, 0.55, 0.1)
+    """
+    return 1.0 if progress < 0.5 else 1.0 - 1.8 * (progress - 0.5)
+
+
+def averaging_decay(num_steps: int) -> float:
+    """Return the decay of the weights' moving average."""
+    return max(1 - _AVERAGED_SHARE / max(num_steps, 2 * _AVERAGED_SHARE), 0.5)
+
+
+def physical_batch_size(device: str, rows_per_unit: int) -> int:
+    """Return how many examples go through the model at once: a multiple of the rows that a unit may have."""
+    largest = _PHYSICAL_BATCH_SIZES.get(device.partition(":")[0], _PHYSICAL_BATCH_SIZES["cpu"])
+    return max(largest // rows_per_unit, 1) * rows_per_unit

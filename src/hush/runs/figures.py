@@ -1,10 +1,14 @@
-"""Figures about people who were held out: accuracy, by class and by group, and calibration.
+"""Held-out metrics: accuracy overall, by class and by group, and calibration.
 
-Exactly, where the test data are public. Else with noise: every figure is made of *tables* of counts, each held-out unit
-adds to one cell of each table by its one row, and all tables together are one Gaussian release. Whoever is held out
-takes part in nothing else, and whoever is trained on is not in these tables, so the two parts compose in parallel: what
-the run gives away about one unit is the larger of both (McSherry 2009, Theorem 4; which part a unit is in is decided by
-a coin of its own).
+If the test data are public, the metrics are exact. Otherwise they are private. Every metric is computed from *tables*
+of counts; a held-out unit adds at most 1 to one cell of each table, through one of its rows; and all tables together
+are one Gaussian release, in which each table has a share of the precision:
+
+    held-out rows  ->  one row per unit  ->  tables of counts  ->  noisy tables  ->  shares with intervals
+
+Held-out units take part in nothing else, and units that are trained on are not in these tables. So the two parts
+compose in parallel, and the run costs a unit the larger of the two (McSherry 2009, Theorem 4; each unit's own coin
+decides which part it is in).
 """
 
 from __future__ import annotations
@@ -21,25 +25,45 @@ from hush.data import Examples
 from hush.randomness import Grid, RandomSource, floored_gaussian
 
 _CONFIDENCE = 0.95
-_DEVIATIONS = 1.959964
+_DEVIATIONS = 1.959964  # the normal quantile at 0.975
 _BINS = 10
-_OTHERS = "(other)"
-_ROUNDING = 1 + 1e-6  # sums that are no whole numbers are rounded to a grid some 2^40 times finer than the noise
-# How the noise is shared: the squared weights of tables add up to 1.
+_OTHER_GROUPS = "(other)"
+# Sums that are no integers are rounded to a grid about 2^40 times finer than the noise, which can raise the sensitivity
+# by far less than this factor.
+_ROUNDING = 1 + 1e-6
+# The share of the precision, 1 / stddev^2, that each kind of table has.
 _SHARES = {"final": 0.5, "curve": 0.2, "classes": 0.1, "calibration": 0.1, "groups": 0.1}
+# Below so many standard deviations of the noise, a count is taken for noise alone, and its metric is withheld.
+_DETECTED, _DETECTED_BIN = 3, 4
 
 
 @dataclass(frozen=True, eq=False)
 class Measurer:
-    """Counts right and wrong answers of those held out.
+    """Measures a model on the held-out units.
+
+    A table that has the share w of the precision gets noise of standard deviation noise / sqrt(w). One unit changes one
+    cell of each table by at most 1. As the shares add up to 1, all tables together are one Gaussian mechanism with the
+    noise multiplier ``noise``.
 
     Attributes:
-        examples: Who was held out.
-        classes: Names of the classes.
-        groups: For each column that accuracy is compared by, its values, which are public.
-        noise: The noise multiplier of the whole release; None if the figures are exact.
-        num_points: How many times accuracy is measured on the way.
+        examples: The held-out rows.
+        classes: The names of the classes.
+        groups: The declared, public values of each column whose groups are compared.
+        noise: The noise multiplier of all metrics together; None if they are exact.
+        num_points: How often accuracy is measured during training.
         source: Where the noise comes from.
+        rows: Which rows count: one for each unit, with a known class.
+
+    Guarantee:
+        All that `point`, called ``num_points`` times, and `figures`, called once, return has the event
+        `event_of` (noise), for each unit, under add-or-remove.
+
+    Assumes:
+        The model depends on the held-out rows not at all (the caller's duty), and each method is called no more often
+        than that (the caller's duty).
+
+    References:
+        Agresti & Coull 1998, for the intervals.
     """
 
     examples: Examples
@@ -51,55 +75,57 @@ class Measurer:
     rows: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Choose one row of each unit, by its place: whether somebody else is there does not change it."""
+        """Choose the first row of each unit, which does not depend on other units."""
         units = self.examples.units
         rows = np.arange(len(self.examples)) if units is None or self.noise is None else np.unique(units, True)[1]
         rows = np.sort(rows)
-        object.__setattr__(self, "rows", rows[self.examples.targets[rows] >= 0])  # others count in no table
+        object.__setattr__(self, "rows", rows[self.examples.targets[rows] >= 0])  # -1: no known class
 
     @staticmethod
     def event_of(noise: float) -> GaussianEvent:
-        """Return what all figures together cost those who were held out."""
+        """Return what all metrics together cost a held-out unit."""
         return GaussianEvent(noise)
 
     def point(self, probabilities: NDArray[np.float64]) -> dict[str, Any]:
-        """Return the accuracy on the way, once of ``num_points`` times."""
-        right = self._right(probabilities)
-        return self._share(self._counted(right.astype(np.int64), 2, "curve", self.num_points), "curve", self.num_points)
+        """Return the accuracy during training; call it ``num_points`` times at most."""
+        correct = self._correct(probabilities)
+        counts = self._count(correct.astype(np.int64), 2, "curve", self.num_points)
+        return self._accuracy(counts, "curve", self.num_points)
 
     def figures(self, probabilities: NDArray[np.float64]) -> dict[str, Any]:
-        """Return everything about the finished model, once."""
-        right = self._right(probabilities)
+        """Return all metrics of the finished model; call it once."""
+        correct = self._correct(probabilities)
         targets = self.examples.targets[self.rows]
-        by_class = self._counted(2 * targets + right, 2 * len(self.classes), "classes", 1)
-        found: dict[str, Any] = {
+        by_class = self._count(2 * targets + correct, 2 * len(self.classes), "classes", 1)
+        figures: dict[str, Any] = {
             "accuracy": {
-                **self._share(self._counted(right.astype(np.int64), 2, "final", 1)),
+                **self._accuracy(self._count(correct.astype(np.int64), 2, "final", 1)),
                 "confidence": _CONFIDENCE,
             },
             "classes": [
-                {"name": name, **self._share(by_class[2 * place : 2 * place + 2], "classes", 1)}
-                for place, name in enumerate(self.classes)
+                {"name": name, **self._accuracy(pair, "classes", 1)}
+                for name, pair in zip(self.classes, by_class.reshape(-1, 2), strict=True)
             ],
-            "calibration": self._calibration(probabilities, right),
+            "calibration": self._calibration(probabilities, correct),
         }
         if self.groups:
-            found["groups"] = {name: self._by_group(name, right) for name in self.groups}
+            figures["groups"] = {name: self._by_group(name, correct) for name in self.groups}
         if self.noise is None:
-            found["confusion"] = self._confusion(probabilities, targets)
+            figures["confusion"] = self._confusion(probabilities, targets)
         for part in ("accuracy", "calibration"):
-            found[part]["private"] = self.noise is not None
-        return found
+            figures[part]["private"] = self.noise is not None
+        return figures
 
-    def _right(self, probabilities: NDArray[np.float64]) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = probabilities[self.rows].argmax(1) == self.examples.targets[self.rows]
-        return found
+    def _correct(self, probabilities: NDArray[np.float64]) -> NDArray[np.bool_]:
+        correct: NDArray[np.bool_] = probabilities[self.rows].argmax(1) == self.examples.targets[self.rows]
+        return correct
 
-    def _counted(self, cells: NDArray[np.int64], size: int, part: str, tables: int) -> NDArray[np.float64]:
-        """Return how many fall into each cell, one of ``tables`` that share a part of the noise."""
-        return self._released(np.bincount(cells, minlength=size).astype(np.float64), part, tables)
+    def _count(self, cells: NDArray[np.int64], size: int, part: str, tables: int) -> NDArray[np.float64]:
+        """Return a noisy table of how many units fall into each cell; ``tables`` tables share a part's precision."""
+        return self._release(np.bincount(cells, minlength=size).astype(np.float64), part, tables)
 
-    def _released(self, sums: NDArray[np.float64], part: str, tables: int) -> NDArray[np.float64]:
+    def _release(self, sums: NDArray[np.float64], part: str, tables: int) -> NDArray[np.float64]:
+        """Add the noise to a table; exact metrics stay as they are."""
         if self.noise is None:
             return sums
         stddev = self.stddev(part, tables)
@@ -108,56 +134,59 @@ class Measurer:
         return np.floor(sums / grid.spacing) * grid.spacing + grid.real(noise)
 
     def stddev(self, part: str, tables: int) -> float:
-        """Return the noise of a table; one that rounding to the grid could widen gets a little more."""
+        """Return the standard deviation of a table's noise; parts that are not released leave theirs to the others."""
         if self.noise is None:
             return 0.0
-        wanted = {"groups": bool(self.groups), "curve": self.num_points > 0}
-        shares = {name: share for name, share in _SHARES.items() if wanted.get(name, True)}
+        is_released = {"groups": bool(self.groups), "curve": self.num_points > 0}
+        shares = {name: share for name, share in _SHARES.items() if is_released.get(name, True)}
         weight = shares[part] / sum(shares.values()) / tables
         return self.noise * _ROUNDING / math.sqrt(weight)
 
-    def _share(self, counts: NDArray[np.float64], part: str = "final", tables: int = 1) -> dict[str, Any]:
-        """Return wrong and right as an accuracy, with an interval for sampling and for noise."""
+    def _accuracy(self, counts: NDArray[np.float64], part: str = "final", tables: int = 1) -> dict[str, Any]:
+        """Return an accuracy from counts of wrong and right, with an interval for sampling and for noise."""
         wrong, right = (max(float(count), 0.0) for count in counts)
         total = wrong + right
-        if not total > 3 * self.stddev(part, tables):  # noise alone
+        if not total > _DETECTED * self.stddev(part, tables):
             return {"value": None, "low": 0.0, "high": 1.0}
         value = right / total
         noise = self.stddev(part, tables) / total
-        # d(right / total) = (wrong d(right) - right d(wrong)) / total^2, and both have noise of their own
-        spread = noise**2 * (value**2 + (1 - value) ** 2)
-        # For sampling, Agresti & Coull 1998: it covers also where nearly all are right.
+        # The error of right / total is (wrong * error of right - right * error of wrong) / total^2.
+        variance = noise**2 * (value**2 + (1 - value) ** 2)
+        # For sampling, the interval of Agresti & Coull 1998, which also covers where nearly all are right.
         size = total + _DEVIATIONS**2
         middle = (right + _DEVIATIONS**2 / 2) / size
-        half = _DEVIATIONS * math.sqrt(middle * (1 - middle) / size + spread)
+        half = _DEVIATIONS * math.sqrt(middle * (1 - middle) / size + variance)
         return {"value": value, "low": max(middle - half, 0.0), "high": min(middle + half, 1.0)}
 
-    def _by_group(self, column: str, right: NDArray[np.bool_]) -> list[dict[str, Any]]:
-        """Return the accuracy for each value that is declared, and for all others together."""
-        names = (*self.groups[column], _OTHERS)
-        place = {name: number for number, name in enumerate(names)}
+    def _by_group(self, column: str, correct: NDArray[np.bool_]) -> list[dict[str, Any]]:
+        """Return the accuracy for each declared value of a column, and for all other values together."""
+        names = (*self.groups[column], _OTHER_GROUPS)
+        numbers = {name: number for number, name in enumerate(names)}
         values = self.examples.groups[column][self.rows]
-        cells = np.array([place.get(str(value), len(names) - 1) for value in values], dtype=np.int64)
-        counts = self._counted(2 * cells + right, 2 * len(names), "groups", len(self.groups))
+        cells = np.array([numbers.get(str(value), len(names) - 1) for value in values], dtype=np.int64)
+        tables = len(self.groups)
+        counts = self._count(2 * cells + correct, 2 * len(names), "groups", tables).reshape(-1, 2)
         return [
-            {"name": name, **_renamed(self._share(counts[2 * number : 2 * number + 2], "groups", len(self.groups)))}
-            for number, name in enumerate(names)
+            {"name": name, **_named_accuracy(self._accuracy(pair, "groups", tables))}
+            for name, pair in zip(names, counts, strict=True)
         ]
 
-    def _calibration(self, probabilities: NDArray[np.float64], right: NDArray[np.bool_]) -> dict[str, Any]:
-        """Return the reliability diagram: in each bin of stated confidence, what it was and how often it was right.
+    def _calibration(self, probabilities: NDArray[np.float64], correct: NDArray[np.bool_]) -> dict[str, Any]:
+        """Return the reliability diagram: the mean confidence and the accuracy in each bin of confidence.
 
-        Two tables: wrong and right by bin, and by how far confidence is from the middle of its bin, in half widths.
+        It takes two tables: the counts of wrong and right by bin, and the sums of how far confidence is from the middle
+        of its bin, in half widths of a bin, so that a unit adds at most 1.
         """
-        # A model whose weights are no numbers any more states 0: whose row shows it must not end the run.
-        stated = np.clip(np.nan_to_num(probabilities[self.rows].max(1)), 0.0, 1.0)
-        bins = np.minimum((stated * _BINS).astype(np.int64), _BINS - 1)
-        counts = self._counted(2 * bins + right, 2 * _BINS, "calibration", 2).reshape(_BINS, 2)
-        off = np.clip((stated - (bins + 0.5) / _BINS) * 2 * _BINS, -1.0, 1.0)
-        sums = self._released(np.bincount(bins, weights=off, minlength=_BINS).astype(np.float64), "calibration", 2)
-        found = np.maximum(counts, 0.0)
-        found[: _BINS // len(self.classes)] = 0.0  # nobody is less sure than by chance: there is noise alone
-        return _reliability(found, sums, 4 * self.stddev("calibration", 2))
+        # Weights that overflowed give NaN, which counts as 0: an exception would depend on a row.
+        confidence = np.clip(np.nan_to_num(probabilities[self.rows].max(1)), 0.0, 1.0)
+        bins = np.minimum((confidence * _BINS).astype(np.int64), _BINS - 1)
+        counts = self._count(2 * bins + correct, 2 * _BINS, "calibration", 2).reshape(_BINS, 2)
+        offsets = np.clip((confidence - (bins + 0.5) / _BINS) * 2 * _BINS, -1.0, 1.0)
+        sums = np.bincount(bins, weights=offsets, minlength=_BINS).astype(np.float64)
+        sums = self._release(sums, "calibration", 2)
+        counts = np.maximum(counts, 0.0)
+        counts[: _BINS // len(self.classes)] = 0.0  # the largest probability is at least 1 / classes: noise alone
+        return _reliability(counts, sums, _DETECTED_BIN * self.stddev("calibration", 2))
 
     def _confusion(self, probabilities: NDArray[np.float64], targets: NDArray[np.int64]) -> list[list[int]]:
         size = len(self.classes)
@@ -165,35 +194,40 @@ class Measurer:
         return [[int(count) for count in row] for row in np.bincount(cells, minlength=size * size).reshape(size, size)]
 
 
-def _renamed(share: dict[str, Any]) -> dict[str, Any]:
+def _named_accuracy(share: dict[str, Any]) -> dict[str, Any]:
     return {"accuracy" if name == "value" else name: value for name, value in share.items()}
 
 
-def _reliability(counts: NDArray[np.float64], off: NDArray[np.float64], least: float) -> dict[str, Any]:
-    """Return bins whose count stands out of the noise, and the expected calibration error over them."""
-    totals = counts.sum(1)
+def _reliability(counts: NDArray[np.float64], offsets: NDArray[np.float64], threshold: float) -> dict[str, Any]:
+    """Return the bins whose count exceeds a threshold, and the expected calibration error over them.
+
+    Args:
+        counts: Wrong and right in each bin, [bins, 2].
+        offsets: The sum of how far confidence is from the middle of each bin, in half widths.
+        threshold: Smaller counts may be noise alone.
+    """
     bins = []
-    for place, total in enumerate(totals):
-        if not total > least:
+    for index, total in enumerate(counts.sum(1)):
+        if not total > threshold:
             continue
-        middle = (place + 0.5) / _BINS
-        confidence = min(max(middle + off[place] / total / (2 * _BINS), place / _BINS), (place + 1) / _BINS)
+        low, high = index / _BINS, (index + 1) / _BINS
+        middle = (index + 0.5) / _BINS
         bins.append(
             {
-                "low": place / _BINS,
-                "high": (place + 1) / _BINS,
-                "confidence": confidence,
-                "accuracy": counts[place, 1] / total,
+                "low": low,
+                "high": high,
+                "confidence": min(max(middle + offsets[index] / total / (2 * _BINS), low), high),
+                "accuracy": counts[index, 1] / total,
                 "share": total,
             }
         )
-    whole = sum(each["share"] for each in bins)
-    for each in bins:
-        each["share"] /= whole
-    ece = sum(each["share"] * abs(each["confidence"] - each["accuracy"]) for each in bins) if bins else None
-    return {"ece": ece, "bins": bins}
+    total_share = sum(row["share"] for row in bins)
+    for row in bins:
+        row["share"] /= total_share
+    error = sum(row["share"] * abs(row["confidence"] - row["accuracy"]) for row in bins) if bins else None
+    return {"ece": error, "bins": bins}
 
 
 def evaluation_noise(epsilon: float, delta: float) -> float:
-    """Return the noise multiplier with which all figures stay within the budget of those who were held out."""
+    """Return the noise multiplier with which all held-out metrics together cost epsilon."""
     return calibrate_noise(epsilon=epsilon, delta=delta)

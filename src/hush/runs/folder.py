@@ -1,8 +1,8 @@
-"""A run's folder: made once, never written over, and complete at any time.
+"""A run's folder: made once, never overwritten, and consistent at any time.
 
-Every file is written beside its place and moved there, so that a crash leaves the old one. What must stay secret, the
-keys of noise and of who was held out, is in one sub-folder of its own, which only its owner can read, and which is
-removed when the run is finished.
+Every file is written under a temporary name and then moved into place, so that a crash leaves the old version. The
+secrets are the keys of the noise and of the split into training and held-out units. They are in a sub-folder that only
+its owner can read, and that is removed when the run is finished.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from hush.errors import HushError, InvalidArgument
 from hush.strict_json import parse
 
 SECRET = "secret-until-finished"
-_NOT_PRIVATE = ("not-private.jsonl", "report.html")  # for whoever may see the data
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NOT_PRIVATE = ("not-private.jsonl", "report.html")  # only for people who may see the data
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_LONGEST_LINE = 1 << 16  # bytes of a line in a file of JSON lines
 
 
-class NoRoom(HushError):
-    """The disk is full: what was there before is there still."""
+class DiskFull(HushError):
+    """The disk is full. Everything that was stored before is still there."""
 
     exit_status = 1
 
     def __init__(self, path: Path, *, begun: bool = True) -> None:
-        advice = "What was stored before is there still. Make room, then go on with hush train --resume "
-        advice = advice + shlex.quote(str(path)) if begun else "Nothing was begun. Make room, then try again."
+        advice = "Nothing was started. Free some space, then try again."
+        if begun:
+            advice = f"Nothing is lost. Free some space, then continue: hush train --resume {shlex.quote(str(path))}"
         super().__init__(f"output={str(path)!r}: the disk is full. {advice}")
 
 
@@ -41,112 +43,122 @@ class Folder:
     """The files of a run."""
 
     def __init__(self, path: Path) -> None:
-        """Take a folder that exists."""
+        """Take the path of an existing folder."""
         self.path = path
 
     @classmethod
     def create(cls, path: Path) -> Folder:
-        """Make a new folder; refuse one that has something in it."""
+        """Make a new folder; refuse one that is not empty."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise InvalidArgument(
-                "output", str(path), "a folder that is new or empty", "A run never writes over another one",
-                "Choose another name, or go on with hush train --resume",
+                "output", str(path), "a folder that is new or empty", "A run never overwrites another one",
+                "Choose another name, or continue the run with hush train --resume",
             )  # fmt: skip
-        with telling(path):
+        with explained_errors(path):
             path.mkdir(parents=True, exist_ok=True)
             (path / SECRET).mkdir(mode=0o700)
         return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> Folder:
-        """Open the folder of a run that was begun."""
+        """Open the folder of a run that was started."""
         if not (path / "run.json").is_file():
-            raise InvalidArgument("resume", str(path), "the folder of a run: it has a run.json")
+            raise InvalidArgument("resume", str(path), "the folder of a run, which has a run.json")
         folder = cls(path)
-        if folder.finished and folder._going.exists():
-            with telling(path):
-                shutil.rmtree(folder._going)  # a crash came between the two steps of `finish`
+        if folder.finished and folder._doomed.exists():
+            with explained_errors(path):
+                shutil.rmtree(folder._doomed)  # the process was killed between the two steps of `finish`
         return folder
 
     @property
     def finished(self) -> bool:
-        """Whether the run is over: then nothing secret is left."""
+        """Whether the run is finished, and its secrets are removed."""
         return not (self.path / SECRET).exists()
 
     def has(self, name: str) -> bool:
-        """Tell whether there is such a file."""
+        """Return whether the folder has a file of this name."""
         return (self.path / name).exists()
 
     def write(self, name: str, content: str | bytes | Callable[[Path], None], *, secret: bool = False) -> None:
-        """Write a file, all of it or nothing; half of one is among the secrets, and goes with them."""
-        place = self.path / SECRET / name if secret else self.path / name
-        beside = self.path / SECRET / f".{name}.partial"
-        with telling(self.path):
+        """Write a file completely or not at all.
+
+        Args:
+            name: The file's name.
+            content: Its content, or a function that writes it to a path.
+            secret: Whether it belongs to the secrets.
+        """
+        path = self._path(name, secret)
+        partial = self.path / SECRET / f".{name}.partial"  # a partial file is removed with the secrets
+        with explained_errors(self.path):
             try:
                 if callable(content):
-                    content(beside)
+                    content(partial)
                 else:
-                    beside.write_bytes(content.encode() if isinstance(content, str) else content)
+                    partial.write_bytes(content.encode() if isinstance(content, str) else content)
                 if secret or name in _NOT_PRIVATE:
-                    beside.chmod(0o600)
-                elif callable(content):  # libraries have their own opinions
-                    beside.chmod((self.path / "run.json").stat().st_mode & 0o777)
-                with beside.open("rb") as written:
+                    partial.chmod(0o600)
+                elif callable(content):  # libraries ignore the user's file mode mask
+                    partial.chmod((self.path / "run.json").stat().st_mode & 0o777)
+                with partial.open("rb") as written:
                     os.fsync(written.fileno())
-                beside.replace(place)
-                _settle(place.parent)
+                partial.replace(path)
+                _sync_folder(path.parent)
             finally:
-                beside.unlink(missing_ok=True)
+                partial.unlink(missing_ok=True)
 
     def write_json(self, name: str, content: Any, *, secret: bool = False) -> None:
         """Write a JSON file."""
         self.write(name, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", secret=secret)
 
     def read_json(self, name: str, *, secret: bool = False) -> Any:
-        """Read one."""
-        place = self.path / SECRET / name if secret else self.path / name
+        """Read a JSON file."""
         try:
-            return parse(place.read_text(encoding="utf-8"))
+            return parse(self._path(name, secret).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError):
             raise InvalidArgument("run", str(self.path), f"a folder with a readable {name}") from None
 
     def secret(self, name: str) -> Path:
-        """Return where a secret file is."""
-        return self.path / SECRET / name
+        """Return the path of a secret file."""
+        return self._path(name, secret=True)
+
+    def _path(self, name: str, secret: bool) -> Path:
+        return self.path / SECRET / name if secret else self.path / name
 
     def append(self, name: str, row: dict[str, Any]) -> None:
-        """Add a line to a file of JSON objects; half a line, left by a crash, is cut off first."""
-        place = self.path / name
-        with telling(self.path), place.open("ab+") as file:
+        """Add a line to a file of JSON lines, after removing half a line that a crash may have left."""
+        path = self.path / name
+        with explained_errors(self.path), path.open("ab+") as file:
             if name in _NOT_PRIVATE:
-                place.chmod(0o600)
+                path.chmod(0o600)
             _cut_half_line(file)
             file.write((json.dumps(row, allow_nan=False) + "\n").encode())
             file.flush()
             os.fsync(file.fileno())
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """Return the lines of such a file."""
-        place = self.path / name
-        if not place.exists():
+        """Return the lines of a file of JSON lines."""
+        path = self.path / name
+        if not path.exists():
             return []
-        lines = place.read_text(encoding="utf-8").split("\n")[:-1]  # what follows the last line end is half a line
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1]  # after the last line end, there is half a line
         return [parse(line) for line in lines]
 
     def finish(self) -> None:
-        """Remove what is secret, for good."""
-        with telling(self.path):
-            (self.path / SECRET).replace(self._going)  # at once: half of it would look like a run that can go on
-            shutil.rmtree(self._going)
+        """Remove the secrets for good."""
+        with explained_errors(self.path):
+            # Renamed first, which is atomic: a folder with half of its secrets would look like a run to resume.
+            (self.path / SECRET).replace(self._doomed)
+            shutil.rmtree(self._doomed)
 
     @property
-    def _going(self) -> Path:
+    def _doomed(self) -> Path:
+        """The secrets while they are being removed."""
         return self.path / f".{SECRET}"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out of this run: two that go on from one state would each spend its budget."""
-        with telling(self.path):
+        """Keep other processes out: two that continue from one state would each spend the run's budget."""
+        with explained_errors(self.path):
             file = (self.path / SECRET / "lock").open("w")
         with file:
             try:
@@ -157,22 +169,22 @@ class Folder:
 
 
 @contextmanager
-def telling(path: Path) -> Iterator[None]:
-    """Turn what the operating system says into one line that a person can act on."""
+def explained_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the operating system into one line that says what to do."""
     try:
         yield
     except OSError as error:
-        if error.errno in _NO_ROOM:
-            raise NoRoom(path) from None
+        if error.errno in _DISK_FULL:
+            raise DiskFull(path) from None
         raise InvalidArgument("output", str(path), "a folder that can be written to", error.strerror or "") from None
-    except RuntimeError as error:  # what torch and safetensors make of it
+    except RuntimeError as error:  # torch and safetensors raise this when the disk is full
         if "No space left" in str(error) or "file write failed" in str(error):
-            raise NoRoom(path) from None
+            raise DiskFull(path) from None
         raise
 
 
-def _settle(folder: Path) -> None:
-    """Make a move last: after a power cut, no later file may be there without it."""
+def _sync_folder(folder: Path) -> None:
+    """Make a move durable: after a power cut, a file that was written later must not be there without it."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -181,10 +193,11 @@ def _settle(folder: Path) -> None:
 
 
 def _cut_half_line(file: IO[bytes]) -> None:
+    """Remove what follows the last line end, and go to the end of the file."""
     size = file.seek(0, os.SEEK_END)
     if size == 0:
         return
-    file.seek(max(size - (1 << 16), 0))
+    file.seek(max(size - _LONGEST_LINE, 0))
     tail = file.read()
     if not tail.endswith(b"\n"):
         file.truncate(size - len(tail) + tail.rfind(b"\n") + 1)

@@ -1,4 +1,9 @@
-"""Networks by name: built from public numbers alone, and built again from what a run's folder says."""
+"""Networks: built by name from public numbers, and rebuilt from a run's folder.
+
+A `Network` is a fixed feature map followed by a classifier. Only the classifier is trained, so the features are
+computed once. `build_network` makes one with its starting weights; `adapt` loads a public checkpoint into it and
+freezes what is not trained.
+"""
 
 from __future__ import annotations
 
@@ -7,94 +12,97 @@ import math
 import os
 import sys
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported
 from hush.runs.settings import MODELS, Settings
-from hush.training import PublicPhase, add_lora, freeze_except, replace_head
+from hush.training import add_lora, freeze_except, replace_head
 from hush.training.scattering import Scattering, features
 
-_GROUPS = 27  # of channels that are brought to mean 0 and variance 1 in each example; Tramer & Boneh 2021
+_NORM_GROUPS = 27  # groups of channels that are normalised in each example (Tramer & Boneh 2021)
 _HIDDEN = 256
+_SMALLEST_IMAGE = 8
+_AT_ONCE = 1024  # inputs that go through a model together
 PRIVATE = {"hush": "trained on private data: see the guarantee of its run"}
 
 
 class Network(nn.Module):
-    """A feature map that is never trained, and what is trained on its features."""
-
-    def __init__(self, fixed: nn.Module | None, trained: nn.Module) -> None:
-        """Take both; without a feature map, the inputs are the features."""
-        super().__init__()
-        self.fixed = nn.Identity() if fixed is None else fixed
-        self.trained = trained
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return one number for each class."""
-        found: Tensor = self.trained(self.fixed(x))
-        return found
-
-    def features(self, inputs: Tensor, progress: Any = None) -> Tensor:
-        """Return what is trained on: one example's features depend on that example alone."""
-        if isinstance(self.fixed, nn.Identity):
-            return inputs
-        return features(self.fixed, inputs, progress=progress).flatten(1)
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """What a network is built from.
+    """A feature map that is never trained, and the classifier that is trained on its features.
 
     Attributes:
-        model: Its name, or MODULE:FACTORY.
-        shape: The shape of one input.
-        num_classes: How many classes there are.
-        seed: Of the starting weights.
+        feature_map: From inputs to features, without trainable weights.
+        classifier: From features to one logit for each class.
     """
 
-    model: str
-    shape: tuple[int, ...]
-    num_classes: int
-    seed: int = 0
+    def __init__(self, feature_map: nn.Module | None, classifier: nn.Module) -> None:
+        """Take both parts; without a feature map, the inputs are the features."""
+        super().__init__()
+        self.feature_map = nn.Identity() if feature_map is None else feature_map
+        self.classifier = classifier
 
-    def build(self) -> Network:
-        """Return the network with its starting weights; a head of zeros spends no noise on forgetting a guess."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
-            return _NETWORKS.get(self.model, _made_by_factory)(self)
+    def forward(self, x: Tensor) -> Tensor:
+        """Return one logit for each class."""
+        logits: Tensor = self.classifier(self.feature_map(x))
+        return logits
 
-
-def describe(settings: Settings, shape: tuple[int, ...], num_classes: int) -> Description:
-    """Return what to build for data of this shape."""
-    image = len(shape) == 3
-    name = settings.model or ("scattering" if image and min(shape[1:]) >= 8 else "softmax")
-    if name in ("cnn", "scattering") and not image:
-        raise InvalidArgument("model", name, "softmax, mlp or a factory of your own", "These are not images")
-    if name in ("cnn", "scattering") and min(shape[1:]) < 8:
-        raise InvalidArgument("model", name, "softmax or mlp", "The images have less than 8 pixels")
-    return Description(name, shape, num_classes, settings.seed)
+    def features(self, inputs: Tensor, progress: Callable[[int, int], None] | None = None) -> Tensor:
+        """Return the features of some inputs; those of one example depend on that example alone."""
+        if isinstance(self.feature_map, nn.Identity):
+            return inputs
+        return features(self.feature_map, inputs, progress=progress).flatten(1)
 
 
-def _softmax(wanted: Description) -> Network:
-    return Network(None, nn.Sequential(nn.Flatten(), _head(math.prod(wanted.shape), wanted.num_classes)))
+def build_network(model: str, shape: tuple[int, ...], num_classes: int, seed: int = 0) -> Network:
+    """Return a network with its starting weights, which are public.
+
+    Args:
+        model: One of the names in `hush.runs.settings.MODELS`, or MODULE:FACTORY.
+        shape: The shape of one input.
+        num_classes: How many classes there are.
+        seed: The seed of the starting weights.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if model in _BUILDERS:
+            return _BUILDERS[model](shape, num_classes)
+        return _call_factory(model, shape, num_classes)
 
 
-def _mlp(wanted: Description) -> Network:
+def choose_model(settings: Settings, shape: tuple[int, ...]) -> str:
+    """Return the model that the settings name, or the default for inputs of this shape."""
+    is_image = len(shape) == 3
+    is_large = is_image and min(shape[1:]) >= _SMALLEST_IMAGE
+    model = settings.model or ("scattering" if is_large else "softmax")
+    if model in ("cnn", "scattering") and not is_image:
+        raise InvalidArgument("model", model, "softmax, mlp or MODULE:FACTORY", "The inputs are not images")
+    if model in ("cnn", "scattering") and not is_large:
+        pixels = f"{_SMALLEST_IMAGE} by {_SMALLEST_IMAGE} pixels"
+        raise InvalidArgument("model", model, "softmax or mlp", f"Convolutions and wavelets need images of {pixels}")
+    return model
+
+
+def _softmax(shape: tuple[int, ...], num_classes: int) -> Network:
+    return Network(None, nn.Sequential(nn.Flatten(), _output_layer(math.prod(shape), num_classes)))
+
+
+def _mlp(shape: tuple[int, ...], num_classes: int) -> Network:
     layers = nn.Sequential(
         nn.Flatten(),
-        nn.Linear(math.prod(wanted.shape), _HIDDEN),
+        nn.Linear(math.prod(shape), _HIDDEN),
         nn.Tanh(),  # bounded activations learn better from clipped gradients: Papernot et al. 2021
-        _head(_HIDDEN, wanted.num_classes),
+        _output_layer(_HIDDEN, num_classes),
     )
     return Network(None, layers)
 
 
-def _cnn(wanted: Description) -> Network:
-    channels, height, width = wanted.shape
+def _cnn(shape: tuple[int, ...], num_classes: int) -> Network:
+    channels, height, width = shape
     layers = nn.Sequential(
         nn.Conv2d(channels, 16, 5, padding=2),
         nn.Tanh(),
@@ -103,115 +111,121 @@ def _cnn(wanted: Description) -> Network:
         nn.Tanh(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        _head(32 * (height // 4) * (width // 4), wanted.num_classes),
+        _output_layer(32 * (height // 4) * (width // 4), num_classes),
     )
     return Network(None, layers)
 
 
-def _scattering(wanted: Description) -> Network:
-    channels, height, width = wanted.shape
+def _scattering(shape: tuple[int, ...], num_classes: int) -> Network:
+    channels, height, width = shape
     scales = 2 if min(height, width) >= 20 else 1
-    fixed = Scattering((height, width), scales)
-    groups = math.gcd(channels * fixed.channels, _GROUPS)
-    fixed = Scattering((height, width), scales, groups=groups)
-    size = channels * fixed.channels * math.prod(fixed.shape)
+    wavelets = Scattering((height, width), scales)
+    groups = math.gcd(channels * wavelets.channels, _NORM_GROUPS)
+    wavelets = Scattering((height, width), scales, groups=groups)
+    num_features = channels * wavelets.channels * math.prod(wavelets.shape)
     return Network(
-        nn.Sequential(OrderedDict(scattering=fixed, flat=nn.Flatten())),
-        nn.Sequential(OrderedDict(head=_head(size, wanted.num_classes))),
+        nn.Sequential(OrderedDict(scattering=wavelets, flat=nn.Flatten())),
+        nn.Sequential(OrderedDict(head=_output_layer(num_features, num_classes))),
     )
 
 
-def _head(inputs: int, outputs: int) -> nn.Linear:
+def _output_layer(inputs: int, outputs: int) -> nn.Linear:
+    """Return a zero-initialised output layer: no noise is spent on unlearning random guesses."""
     layer = nn.Linear(inputs, outputs)
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
 
 
-def _made_by_factory(wanted: Description) -> Network:
-    """Call ``FACTORY(shape, num_classes)`` of a module that Python finds, also in the current folder."""
-    module_name, _, name = wanted.model.partition(":")
+_BUILDERS: dict[str, Callable[[tuple[int, ...], int], Network]] = {
+    "softmax": _softmax,
+    "mlp": _mlp,
+    "cnn": _cnn,
+    "scattering": _scattering,
+}
+
+
+def _call_factory(model: str, shape: tuple[int, ...], num_classes: int) -> Network:
+    """Call ``FACTORY(shape, num_classes)`` from a module on Python's path or in the current folder."""
+    module_name, _, name = model.partition(":")
     if not module_name or not name:
-        raise InvalidArgument("model", wanted.model, f"{', '.join(MODELS)} or MODULE:FACTORY")
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+        raise InvalidArgument("model", model, f"{', '.join(MODELS)} or MODULE:FACTORY")
+    current_folder = os.getcwd()
+    if current_folder not in sys.path:
+        sys.path.insert(0, current_folder)
     try:
         factory = getattr(importlib.import_module(module_name), name)
-    except Exception as error:  # somebody else's code: anything
-        raise InvalidArgument("model", wanted.model, "MODULE:FACTORY that Python finds", _said(error)) from error
+    except Exception as error:  # the user's own code may raise anything
+        raise InvalidArgument("model", model, "MODULE:FACTORY that Python can import", _one_line(error)) from error
     try:
-        made = factory(wanted.shape, wanted.num_classes)
+        module = factory(shape, num_classes)
     except Exception as error:
-        raise InvalidArgument("model", wanted.model, "FACTORY(shape, num_classes) to work", _said(error)) from error
-    if not isinstance(made, nn.Module):
-        raise InvalidArgument("model", wanted.model, "a factory of torch modules: FACTORY(shape, num_classes)")
-    if any(name.endswith("_extra_state") for name in made.state_dict()):
-        raise Unsupported(f"{wanted.model}: a model with extra state, which gets no noise", "Keep it in parameters")
-    _check_outputs(made, wanted)
-    return Network(None, made)
+        raise InvalidArgument("model", model, "FACTORY(shape, num_classes) to work", _one_line(error)) from error
+    if not isinstance(module, nn.Module):
+        raise InvalidArgument("model", model, "a factory of torch modules: FACTORY(shape, num_classes)")
+    if any(key.endswith("_extra_state") for key in module.state_dict()):
+        raise Unsupported(f"{model}: a model with extra state, which gets no noise", "Keep it in parameters")
+    _check_outputs(module, model, shape, num_classes)
+    return Network(None, module)
 
 
-def _said(error: Exception) -> str:
-    """Return an error in one line; it knows no data."""
+def _one_line(error: Exception) -> str:
+    """Return an error's message in one line. It was raised before any data were seen."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 @torch.no_grad()
-def _check_outputs(model: nn.Module, wanted: Description) -> None:
-    """Try invented inputs: with too few outputs, it would be somebody's class that ends the run."""
-    was = model.training
+def _check_outputs(module: nn.Module, model: str, shape: tuple[int, ...], num_classes: int) -> None:
+    """Try invented inputs. A model with too few outputs would fail at the first example of a missing class."""
+    was_training = module.training
     try:
-        found = model.eval()(torch.zeros(2, *wanted.shape))
+        outputs = module.eval()(torch.zeros(2, *shape))
     except Exception as error:
-        raise InvalidArgument("model", wanted.model, f"a model of inputs {wanted.shape}", _said(error)) from error
-    model.train(was)
-    if not isinstance(found, Tensor) or found.shape != (2, wanted.num_classes):
-        raise InvalidArgument("model", wanted.model, f"a model with {wanted.num_classes} outputs for each input")
+        raise InvalidArgument("model", model, f"a model for inputs of shape {shape}", _one_line(error)) from error
+    module.train(was_training)
+    if not isinstance(outputs, Tensor) or outputs.shape != (2, num_classes):
+        raise InvalidArgument("model", model, f"a model with {num_classes} outputs for each input")
 
 
-_NETWORKS = {"softmax": _softmax, "mlp": _mlp, "cnn": _cnn, "scattering": _scattering}
-
-
-def adapt(network: Network, settings: Settings) -> PublicPhase | None:
-    """Load a public checkpoint, if there is one, and freeze what is not to be trained.
-
-    Returns:
-        What the guarantee has to say of the checkpoint.
-    """
-    trained, head = network.trained, None
+def adapt(network: Network, settings: Settings) -> None:
+    """Load the public checkpoint, if there is one, and freeze what is not trained."""
+    classifier, new_layer = network.classifier, None
     if settings.replace_head:
-        head = replace_head(trained, _outputs(trained))
+        new_layer = replace_head(classifier, _num_outputs(classifier))
     if settings.start is not None:
-        _load(trained, settings.start, head)
+        _load_checkpoint(classifier, settings.start, new_layer)
     if settings.lora is not None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
-            also = (*settings.train_only, *(() if head is None else (head,)))
-            add_lora(trained, rank=settings.lora, targets="*", also_train=also)
+            also_trained = (*settings.train_only, *(() if new_layer is None else (new_layer,)))
+            add_lora(classifier, rank=settings.lora, targets="*", also_train=also_trained)
     elif settings.train_only:
-        freeze_except(trained, *settings.train_only)
-    return None if settings.start is None else PublicPhase(settings.public or "")
+        freeze_except(classifier, *settings.train_only)
 
 
-def _load(model: nn.Module, start: str, head: str | None) -> None:
-    """Load all weights but those of the head, if there is a new one."""
+def _load_checkpoint(model: nn.Module, start: str, new_layer: str | None) -> None:
+    """Load all weights, except those of a new output layer."""
     path = Path(start)
     _refuse_private_checkpoint(path)
-    weights = read_weights(path, "start")
-    own = model.state_dict()
-    expected = [name for name in own if head is None or not name.startswith(f"{head}.")]
-    wrong = [name for name in expected if name not in weights or weights[name].shape != own[name].shape]
+    checkpoint = read_weights(path, "start")
+    weights = model.state_dict()
+    expected = [name for name in weights if new_layer is None or not name.startswith(f"{new_layer}.")]
+    wrong = [name for name in expected if name not in checkpoint or checkpoint[name].shape != weights[name].shape]
     if wrong:
         raise Unsupported(
             f"the checkpoint does not fit the model: {', '.join(wrong[:8])}",
-            "Choose the model that it is of; with a new head, its last layer is left out",
+            "Choose the model that it was made for; replace_head leaves out its last layer",
         )
-    model.load_state_dict({**own, **{name: weights[name] for name in expected}})
+    model.load_state_dict({**weights, **{name: checkpoint[name] for name in expected}})
 
 
 def read_weights(path: Path, name: str) -> dict[str, Tensor]:
-    """Read a safetensors file, which holds numbers only and cannot run code."""
+    """Read a safetensors file, which holds only numbers and cannot run code.
+
+    Args:
+        path: The file.
+        name: The argument that named it, for the message.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -221,30 +235,40 @@ def read_weights(path: Path, name: str) -> dict[str, Tensor]:
         raise InvalidArgument(name, str(path), "a readable safetensors file", type(error).__name__) from None
 
 
-def _outputs(model: nn.Module) -> int:
-    last = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    if not last:
-        raise Unsupported("a new head for a model without a linear layer")
-    return last[-1].out_features
+def _num_outputs(model: nn.Module) -> int:
+    linear_layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    if not linear_layers:
+        raise Unsupported("a new output layer for a model without a linear layer")
+    return linear_layers[-1].out_features
 
 
 def _refuse_private_checkpoint(path: Path) -> None:
-    """Refuse to call public what was trained on people's data, privately or not, as far as it can be seen."""
-    beside = [place / name for place in (path, path.resolve().parent) for name in ("guarantee.json", "run.json")]
-    if any(place.exists() for place in beside) or _says_private(path):
+    """Refuse a checkpoint that was trained on personal data, as far as that can be seen."""
+    records = [folder / name for folder in (path, path.resolve().parent) for name in ("guarantee.json", "run.json")]
+    if any(record.exists() for record in records) or _is_marked_private(path):
         raise InvalidArgument(
             "start",
             str(path),
             "weights that depend on public data only",
-            "This is the model of a private run: it gives away something about people, and that would not be counted",
+            "This is the model of a private run, and what it reveals would not be accounted for",
         )
 
 
-def _says_private(path: Path) -> bool:
+def _is_marked_private(path: Path) -> bool:
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
             return PRIVATE.keys() <= (file.metadata() or {}).keys()
     except (OSError, SafetensorError):
-        return False  # whoever reads it says what is wrong
+        return False  # `read_weights` says what is wrong with the file
+
+
+def class_probabilities(module: nn.Module, inputs: Tensor) -> NDArray[np.float64]:
+    """Return the probability of each class for some inputs of a module with logits, [inputs, classes]."""
+    was_training = module.training
+    module.eval()
+    with torch.no_grad():
+        parts = [torch.softmax(module(part), 1).double().cpu() for part in torch.split(inputs, _AT_ONCE)]
+    module.train(was_training)
+    return np.asarray(torch.cat(parts).numpy())

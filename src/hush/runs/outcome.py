@@ -1,4 +1,8 @@
-"""What a finished run leaves: the model, the guarantee, the figures and the report."""
+"""The outcome of a run: the model, the guarantee, the held-out metrics and the report, as files.
+
+`publish` writes them, in an order that survives a crash: the model, then the metrics, then the guarantee, then the
+report. `load` rebuilds the model from a finished folder.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,10 @@ import platform
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,27 +25,33 @@ from hush.data import RawData, Schema, open_data, transform
 from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee
 from hush.report import render
+from hush.runs.defaults import averaging_decay, rate_factor
 from hush.runs.folder import Folder
-from hush.runs.networks import PRIVATE, Description, Network, read_weights
+from hush.runs.networks import PRIVATE, Network, build_network, class_probabilities, read_weights
+from hush.runs.options import command_words, reported
+from hush.runs.plan import RunPlan
 from hush.runs.settings import Settings
-
-if TYPE_CHECKING:
-    from hush.runs.drafts import Ready
 
 _FORMAT = "hush-model/1"
 SCHEMA = "schema.json"
+_FEW_UNITS = 1000
+_LARGE_EPSILON = 10
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Outcome:
-    """A finished run.
+    """A finished run, as `train`, `resume` and `tune` return it.
 
     Attributes:
         path: Its folder.
-        accuracy: Of those held out; None if nobody was.
-        guarantee: What the run promises.
-        noise_multiplier: The noise that training had.
-        model: The trained network, from inputs as `hush.data.transform` makes them to one number for each class.
+        accuracy: The held-out accuracy; None if nothing was held out, or too little to measure through the noise.
+        guarantee: What the run guarantees.
+        noise_multiplier: The noise multiplier of training.
+        model: The trained network, from inputs as `hush.data.transform` makes them to one logit for each class.
+
+    >>> outcome = Outcome(Path("run"), 0.93, Guarantee(epsilon=3.0, delta=1e-5), 1.2, nn.Identity())
+    >>> outcome.accuracy, outcome.guarantee.epsilon
+    (0.93, 3.0)
     """
 
     path: Path
@@ -53,13 +63,21 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Trained:
-    """A model that was read from a run's folder.
+    """The model of a finished run, as `load` returns it.
 
     Attributes:
         network: The network, in evaluation mode.
         schema: How inputs are made from data.
-        classes: Names of the classes.
-        guarantee: What the run promised.
+        classes: The names of the classes.
+        guarantee: What the run guarantees.
+
+    >>> from hush.data import Numeric
+    >>> from hush.runs.networks import build_network
+    >>> schema = Schema(columns={"age": Numeric(lower=0, upper=100)}, classes=("healthy", "ill"))
+    >>> network = build_network("softmax", (1,), 2)
+    >>> trained = Trained(network, schema, schema.classes, Guarantee(epsilon=1.0, delta=1e-5))
+    >>> trained.classes
+    ('healthy', 'ill')
     """
 
     network: Network
@@ -67,34 +85,38 @@ class Trained:
     classes: tuple[str, ...]
     guarantee: Guarantee
 
-    @torch.no_grad()
     def probabilities(self, data: RawData | str | Path) -> NDArray[np.float64]:
         """Return the probability of each class, for all rows or images of some data."""
-        source = data if isinstance(data, RawData) else open_data(data)
-        inputs = torch.from_numpy(np.ascontiguousarray(transform(self.schema, source)))
-        parts = [torch.softmax(self.network(part), 1).double() for part in torch.split(inputs, 1024)]
-        return torch.cat(parts).numpy()
+        raw_data = data if isinstance(data, RawData) else open_data(data)
+        inputs = torch.from_numpy(np.ascontiguousarray(transform(self.schema, raw_data)))
+        return class_probabilities(self.network, inputs)
 
     def predict(self, data: RawData | str | Path) -> list[str]:
         """Return the most likely class, for all rows or images of some data."""
-        return [self.classes[place] for place in self.probabilities(data).argmax(1)]
+        return [self.classes[label] for label in self.probabilities(data).argmax(1)]
 
 
 def load(path: str | Path) -> Trained:
-    """Read the model of a finished run.
+    """Rebuild the model of a finished run.
 
-    A model of your own is built again by its factory, MODULE:FACTORY, which Python must find and which is run: load
+    A model of your own is built by its factory, MODULE:FACTORY. Python must be able to import it, and it is run: load
     only folders that you trust.
+
+    Args:
+        path: The run's folder.
+
+    Returns:
+        The model, with its schema and its guarantee.
     """
     folder = Folder(Path(path))
-    if not folder.has("guarantee.json"):  # it is written after the model
+    if not folder.has("guarantee.json"):  # which is written after the model
         raise InvalidArgument("run", str(path), "the folder of a finished run, with a guarantee.json")
     content = folder.read_json("model.json")
     if content.get("format") != _FORMAT:
         raise InvalidArgument("run", str(path), f"the folder of a finished run, with a model.json of {_FORMAT}")
-    built = content["network"]
-    network = Description(built["model"], tuple(built["shape"]), built["num_classes"], built["seed"]).build()
-    network.trained.load_state_dict(read_weights(folder.path / "model.safetensors", "run"))
+    arguments = content["network"]
+    network = build_network(**{**arguments, "shape": tuple(arguments["shape"])})
+    network.classifier.load_state_dict(read_weights(folder.path / "model.safetensors", "run"))
     return Trained(
         network.eval(),
         Schema.from_json(json.dumps(content["schema"])),
@@ -106,7 +128,7 @@ def load(path: str | Path) -> Trained:
 def publish(
     folder: Folder,
     settings: Settings,
-    ready: Ready,
+    plan: RunPlan,
     network: Network,
     *,
     figures: Callable[[], dict[str, Any]],
@@ -114,200 +136,175 @@ def publish(
     budget: list[dict[str, Any]],
     resumed: int = 0,
     more: Mapping[str, Any] | None = None,
-    said: str | None = None,
+    command: str | None = None,
 ) -> Outcome:
-    """Write everything down; figures about those held out are made once, and kept, whatever happens.
+    """Write everything that a run releases.
 
-    The model is written first: one that remembers what it sees must not remember those who were held out.
+    The model is written first: a user's own model may keep what it sees in its buffers, and is about to see held-out
+    rows. The held-out metrics are computed once, and read from the folder if a resumed run has them already.
+
+    Args:
+        folder: The run's folder.
+        settings: What was asked for.
+        plan: What was done.
+        network: The trained network.
+        figures: Computes the held-out metrics.
+        guarantee: What the run guarantees.
+        budget: Where the budget went.
+        resumed: How often the run was resumed.
+        more: More rows of the report's table of settings.
+        command: The command that repeats the run, if it is not `hush train`.
     """
-    _write_model(folder, ready, network)
+    _write_model(folder, plan, network)
     if settings.schema is not None:
         folder.write(SCHEMA, settings.schema.to_json())
-    if not len(ready.prepared.test):
-        found: dict[str, Any] = {}
+    if not len(plan.data.test):
+        metrics: dict[str, Any] = {}
     elif folder.has("figures.json"):
-        found = folder.read_json("figures.json")
+        metrics = folder.read_json("figures.json")
     else:
-        found = figures()
-        folder.write_json("figures.json", found)
+        metrics = figures()
+        folder.write_json("figures.json", metrics)
     folder.write("guarantee.json", guarantee.to_json() + "\n")
-    record = _record(folder, settings, ready, found, guarantee) | {"budget": budget, "resumed": resumed}
+    record = _record(folder, settings, plan, metrics, guarantee) | {"budget": budget, "resumed": resumed}
     record["hyperparameters"] |= dict(more or {})
-    record["command"] = said or record["command"]
+    record["command"] = command or repeat_command(settings, folder.path)
     folder.write("report.html", render(record))
-    accuracy = found.get("accuracy", {}).get("value")
-    return Outcome(folder.path, accuracy, guarantee, ready.plan.noise_multiplier, network.cpu())
+    accuracy = metrics.get("accuracy", {}).get("value")
+    return Outcome(folder.path, accuracy, guarantee, plan.training.noise_multiplier, network.cpu())
 
 
-def _write_model(folder: Folder, ready: Ready, network: Network) -> None:
+def _write_model(folder: Folder, plan: RunPlan, network: Network) -> None:
     from safetensors.torch import save_file
 
-    weights = {name: value.detach().cpu().contiguous().clone() for name, value in network.trained.state_dict().items()}
-    # Wherever a copy of the file goes, it says what it is: weights that count as public start from other files.
+    state = network.classifier.state_dict()
+    weights = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+    # A copy of the file still says that it is private, so that nobody starts another run from it as a public model.
     folder.write("model.safetensors", lambda path: save_file(weights, path, metadata=PRIVATE))
     content = {
         "format": _FORMAT,
-        "help": "hush.runs.load(FOLDER) builds the network again; model.safetensors holds the weights of `trained`",
-        "network": asdict(ready.description),
-        "classes": list(ready.prepared.classes),
-        "schema": json.loads(ready.prepared.schema.to_json()),
+        "help": "hush.runs.load(FOLDER) rebuilds the network; model.safetensors holds the weights of its classifier",
+        "network": plan.network_arguments(),
+        "classes": list(plan.data.classes),
+        "schema": json.loads(plan.data.schema.to_json()),
     }
     folder.write_json("model.json", content)
 
 
 def _record(
-    folder: Folder, settings: Settings, ready: Ready, figures: dict[str, Any], guarantee: Guarantee
+    folder: Folder, settings: Settings, plan: RunPlan, figures: dict[str, Any], guarantee: Guarantee
 ) -> dict[str, Any]:
-    prepared, plan = ready.prepared, ready.plan
-    exact = prepared.test_is_public
-    rows = folder.rows("metrics.jsonl")
-    private = [] if exact else ["accuracy", "curve", "classes", "groups", "calibration"]
+    """Return the record of a run, as `hush.report.render` takes it."""
+    data, is_exact = plan.data, plan.data.test_is_public
+    curve = [row for row in folder.rows("metrics.jsonl") if row.get("accuracy") is not None]
     return {
         "title": f"A private model of {Path(settings.data).name}",
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "finished": True,
         "guarantee": guarantee.to_json(),
-        "private": private,
+        "private": [] if is_exact else ["accuracy", "curve", "classes", "groups", "calibration"],
         "data": {
             "name": Path(settings.data).name,
-            "num_train": len(prepared.train),
-            "num_test": len(prepared.test),
-            "classes": list(prepared.classes),
-            "features": " x ".join(str(side) for side in prepared.shape) + " numbers",
-            "unit": str(plan.unit),
-            "test_is_public": exact,
-            "how_measured": _how(prepared.test_is_public, len(prepared.test) > 0),
+            "num_train": len(data.train),
+            "num_test": len(data.test),
+            "classes": list(data.classes),
+            "features": " x ".join(str(side) for side in data.shape) + " numbers",
+            "unit": str(plan.training.unit),
+            "test_is_public": is_exact,
+            "how_measured": _how_measured(is_exact, len(data.test) > 0),
         },
-        "learned": list(prepared.learned),
-        "public": _public(settings, ready),
-        "curve": [row for row in rows if row.get("accuracy") is not None],
+        "learned": list(data.learned),
+        "public": _public(settings, plan),
+        "curve": curve,
         **figures,
         "classes": [
-            {"accuracy" if key == "value" else key: value for key, value in each.items()}
-            for each in figures.get("classes", [])
+            {"accuracy" if key == "value" else key: value for key, value in row.items()}
+            for row in figures.get("classes", [])
         ],
         "not_private": _diagnostics(folder),
-        "hyperparameters": _hyperparameters(settings, ready),
+        "hyperparameters": _hyperparameters(plan),
         "versions": _versions(),
-        "command": command(settings, folder.path),
-        "warnings": _warnings(settings, ready, guarantee),
+        "warnings": _warnings(plan, guarantee),
     }
 
 
-def _how(public: bool, measured: bool) -> str:
-    if not measured:
-        return "not measured: nobody was held out"
-    if public:
-        return "exactly, on the public test part of the data set"
+def _how_measured(is_exact: bool, has_test_rows: bool) -> str:
+    if not has_test_rows:
+        return "not measured: no units were held out"
+    if is_exact:
+        return "exactly, on the public test part of the dataset"
     return (
-        "with noise, on people who were held out and not trained on: the figures protect them as strongly as the model "
-        "protects the others"
+        "with noise, on held-out units that the model was not trained on: the metrics protect them as strongly as the "
+        "model protects the others"
     )
 
 
-def _public(settings: Settings, ready: Ready) -> list[str]:
-    told = [sentence for sentence in ready.prepared.assumptions if "public" in sentence]
-    if ready.public is not None:
-        told.append(f"the weights of {Path(settings.start or '').name}, declared public: {ready.public.public}")
-    if ready.description.model == "scattering":
-        told.append("the wavelets of the features: fixed, not learned")
+def _public(settings: Settings, plan: RunPlan) -> list[str]:
+    """Return what was taken as public."""
+    sentences = [sentence for sentence in plan.data.assumptions if "public" in sentence]
+    if settings.start is not None:
+        sentences.append(f"the weights of {Path(settings.start).name}, declared public: {settings.public}")
+    if plan.model == "scattering":
+        sentences.append("the wavelets of the features, which are fixed and not learned")
     if settings.schema is not None:
-        told.append("everything that was declared of the data: bounds, values, classes")
-    return told
+        sentences.append("everything that was declared about the data: bounds, values, classes")
+    return sentences
 
 
-def _warnings(settings: Settings, ready: Ready, guarantee: Guarantee) -> list[str]:
-    told = []
-    if guarantee.epsilon > 10:
-        told.append("An epsilon above 10 promises little in the worst case.")
-    if ready.plan.num_units < 1000:
-        told.append("With less than a thousand people to learn from, noise takes much of the accuracy.")
-    if ready.users is None:
-        told.append(
-            "Each row is protected by itself. If one person can have several rows, name the column that says whose "
-            "they are: --unit COLUMN."
+def _warnings(plan: RunPlan, guarantee: Guarantee) -> list[str]:
+    sentences = []
+    if guarantee.epsilon > _LARGE_EPSILON:
+        sentences.append(f"An epsilon above {_LARGE_EPSILON} guarantees little in the worst case.")
+    if plan.training.num_units < _FEW_UNITS:
+        sentences.append(f"With fewer than {_FEW_UNITS:,} units to learn from, the noise costs much accuracy.")
+    if plan.users is None:
+        sentences.append(
+            "Each row is protected by itself. If one person can have several rows, name the column that identifies the "
+            "person: --unit COLUMN."
         )
-    return told
+    return sentences
 
 
 def _diagnostics(folder: Folder) -> dict[str, Any]:
     rows = folder.rows("not-private.jsonl")
-    clipped = [(row, row["clipped_fraction"]) for row in rows]
+    clipped = [(row["step"], row["clipped_fraction"]) for row in rows]
     return {
-        "clipped_fraction": [{"step": row["step"], "value": value} for row, value in clipped if value is not None],
+        "clipped_fraction": [{"step": step, "value": value} for step, value in clipped if value is not None],
         "norm_quantiles": [{key: row[key] for key in ("step", "q10", "q50", "q90")} for row in rows],
         "loss": [{"step": row["step"], "value": row["loss"]} for row in rows],
     }
 
 
-def _hyperparameters(settings: Settings, ready: Ready) -> dict[str, Any]:
-    plan, chosen = ready.plan, ready.recipe
-    found = {
-        "model": ready.description.model,
-        "batch size (expected)": plan.batch_size,
-        "steps": plan.num_steps,
-        "sampling rate": plan.sampling_rate,
-        "sampling": repr(plan.sampling),
-        "noise multiplier": plan.noise_multiplier,
-        "clipping": repr(plan.clipping),
-        "learning rate": chosen.learning_rate,
-        "learning rate at the end": chosen.learning_rate * chosen.rate(1.0),
-        "momentum": settings.momentum,
-        "weight averaging": f"moving average, decay {chosen.decay:.4g}" if settings.averaging else "none",
-        "rows of a unit in a step": settings.rows_per_unit if ready.users is not None else 1,
-        "held out": settings.holdout,
-        "share of the budget to learn with": settings.learn_share if ready.prepared.event is not None else 0,
-        "seed of the starting weights": settings.seed,
-        "new head": settings.replace_head,
-        "LoRA rank": settings.lora or "none",
-        "trained": ", ".join(settings.train_only)
-        or ("everything" if settings.lora is None else "products, and the head"),
+def _hyperparameters(plan: RunPlan) -> dict[str, Any]:
+    """Return the report's table: every setting as it was used, and what followed from the settings."""
+    training, settings = plan.training, plan.settings
+    derived = {
+        "sampling": repr(training.sampling),
+        "sampling rate": training.sampling_rate,
+        "noise multiplier": training.noise_multiplier,
+        "clipping": repr(training.clipping),
+        "learning rate at the end": plan.learning_rate * rate_factor(1.0),
+        "decay of the weights' average": averaging_decay(training.num_steps) if settings.averaging else "none",
     }
-    return {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in found.items()}
+    table = {**reported(settings), **derived}
+    return {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in table.items()}
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in ("hush", "torch", "numpy", "scipy", "duckdb", "safetensors"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
-def command(settings: Settings, folder: Path, verb: str = "train", more: Sequence[str] = ()) -> str:
-    """Return the command that does the same, with fresh noise; what was declared is in the run's folder."""
-    flags: list[str] = []
-    plain = {
-        "--target": settings.target, "--epsilon": settings.epsilon, "--delta": settings.delta,
-        "--model": settings.model, "--unit": settings.unit, "--epochs": settings.epochs, "--steps": settings.num_steps,
-        "--batch-size": settings.batch_size, "--learning-rate": settings.learning_rate,
-        "--clip-norm": settings.clip_norm, "--delimiter": settings.delimiter, "--start": settings.start,
-        "--public": settings.public, "--lora": settings.lora, "--device": settings.device,
-        "--data-dir": settings.data_dir,
-    }  # fmt: skip
-    for flag, value in plain.items():
-        if value is not None:
-            flags += [flag, _number(value)]
-    defaults = Settings(data="x", epsilon=1.0)
-    for flag, name in (
-        ("--holdout", "holdout"), ("--learn-share", "learn_share"), ("--momentum", "momentum"), ("--seed", "seed"),
-        ("--rows-per-unit", "rows_per_unit"),
-    ):  # fmt: skip
-        if getattr(settings, name) != getattr(defaults, name):
-            flags += [flag, _number(getattr(settings, name))]
-    for name in settings.groups:
-        flags += ["--group", name]
-    for name in settings.train_only:
-        flags += ["--train-only", name]
-    for flag, given in (("--replace-head", settings.replace_head), ("--no-averaging", not settings.averaging)):
-        flags += [flag] if given else []
-    if settings.schema is not None:
-        flags += ["--schema", str(folder / SCHEMA)]
-    return shlex.join(["hush", verb, settings.data, *flags, *more])
+def repeat_command(settings: Settings, folder: Path, command: str = "train", more: Sequence[str] = ()) -> str:
+    """Return the command that repeats a run with fresh noise; its declarations are read from the run's folder.
 
-
-def _number(value: object) -> str:
-    """Return what reads as the same value again, 3.0 as 3."""
-    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
+    >>> repeat_command(Settings(data="people.csv", epsilon=3.0, num_steps=40, averaging=False), Path("run"))
+    'hush train people.csv --epsilon 3 --steps 40 --no-averaging'
+    """
+    words = command_words(settings, command, schema=folder / SCHEMA)
+    return shlex.join(["hush", command, *words, *more])

@@ -1,4 +1,4 @@
-"""What a run tells whoever waits for it."""
+"""Progress: how a run reports to the caller. The command line has a bar; a library has what you implement."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Shows how far a run is."""
+    """Follows a run. Pass an object with these two methods to `train`, `resume`, `tune` or `audit`.
+
+    >>> class Printer:
+    ...     def say(self, line: str) -> None:
+    ...         print(line)
+    ...     def show(self, stage: str, done: int, total: int, note: str = "") -> None:
+    ...         print(f"{stage}: {done} of {total}")
+    >>> progress: Progress = Printer()
+    >>> progress.show("training", 3, 40)
+    training: 3 of 40
+    """
 
     def say(self, line: str) -> None:
-        """Show a line."""
+        """Show a line of text."""
 
     def show(self, stage: str, done: int, total: int, note: str = "") -> None:
         """Show how much of a stage is done."""
 
 
 class Silence:
-    """Shows nothing."""
+    """Shows nothing: the default."""
 
     def say(self, line: str) -> None:
         """Show nothing."""

@@ -1,103 +1,209 @@
-"""What a run was asked to do. Written to the run's folder, so that it can be resumed and repeated."""
+"""Settings: everything that decides a run, apart from the data.
+
+This is where an option of `hush train` and `hush tune` is added: one field, declared with `hush.runs.options.option`.
+The parsers, the checks, the JSON in ``run.json``, the report's table and the documentation in Python follow from it.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 from hush.data import Schema
 from hush.errors import InvalidArgument, check_count, check_delta, check_fraction, check_instance, check_positive
+from hush.runs.options import OptionGroup, documented, option, options_of
 
 MODELS = ("softmax", "mlp", "cnn", "scattering")
+DEFAULT_EPOCHS = 40
+_READING = ("train", "tune", "schema")  # the commands that open the data
+_LARGEST = 1e30  # beyond it, 32-bit weights overflow
+
+FINDING = OptionGroup("finding the data")
+PROTECTION = OptionGroup("what is protected")
+DECLARATIONS = OptionGroup(
+    "what is known about the data", "Everything declared here is taken as public. The rest is learned privately."
+)
+MODEL = OptionGroup("the model")
+TRANSFER = OptionGroup("starting from a public model")
+OUTPUT = OptionGroup("output")
 
 
+def _check_epsilon(name: str, value: Any) -> None:
+    check_positive(name, value, "With 0 nothing can be learned; 1 to 3 is usual")
+
+
+def _check_delta(name: str, value: Any) -> None:
+    if not check_delta(name, value) > 0:
+        raise InvalidArgument(name, value, "a number in (0, 1)", "Training adds Gaussian noise, which needs delta > 0")
+
+
+def _check_share(name: str, value: Any) -> None:
+    if not 0 <= check_fraction(name, value) < 1:
+        raise InvalidArgument(name, value, "a number in [0, 1)")
+
+
+def _check_bounded(name: str, value: Any) -> None:
+    check_positive(name, value, maximum=_LARGEST)
+
+
+def _check_momentum(name: str, value: Any) -> None:
+    if not 0 <= value < 1:
+        raise InvalidArgument(name, value, "a number in [0, 1)")
+
+
+def _check_seed(name: str, value: Any) -> None:
+    if not -(2**63) <= value < 2**63:
+        raise InvalidArgument(name, value, "an integer of 64 bits")
+
+
+def _check_model(name: str, value: Any) -> None:
+    if value not in MODELS and value.count(":") != 1:
+        raise InvalidArgument(name, value, f"{', '.join(MODELS)} or MODULE:FACTORY")
+
+
+@documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All that decides a run but the data themselves.
+    """Everything that decides a run, apart from the data themselves.
 
-    Attributes:
-        data: A file, a folder or the name of a known data set.
-        epsilon: What the whole run may cost: learning of bounds, training, and figures about those held out.
-        target: The column to predict.
-        delta: At which delta; without it, 1e-5, or less where there are more people.
-        model: softmax, mlp, cnn, scattering, or MODULE:FACTORY; without it, scattering for images, softmax for tables.
-        unit: The column that says whose a row is.
-        rows_per_unit: How many rows of one unit take part in a step at most.
-        groups: Columns to compare accuracy by.
-        schema: What is declared of the data.
-        holdout: The share of units that is held out to measure with.
-        learn_share: The share of the budget for what is not declared.
-        epochs: How often each row is seen, on average.
-        num_steps: Or how many steps are taken.
-        batch_size: How many units a step has, on average.
-        learning_rate, momentum: Of SGD.
-        clip_norm: To clip at this norm; without it, gradients are clipped automatically.
-        averaging: Whether the weights of the last steps are averaged.
-        seed: Of the starting weights, which are public.
-        device: Where to train; without it, a GPU if there is one.
-        data_dir, download, delimiter: As for `hush.data.open_data`.
-        start: A checkpoint to start from: the weights of a model trained on public data.
-        public: Why it is public. Required with ``start``, and stated wherever the guarantee is.
-        train_only: Names of the parameters or layers to train; the others stay as they are.
-        replace_head: Whether the last layer is not taken from the checkpoint, but starts from zero.
-        lora: The rank of products that are trained beside frozen layers.
-        tensorboard: Whether to write scalars for TensorBoard, too.
+    Settings are checked when they are made, written to the run's folder, and read again by `hush train --resume`.
+
+    >>> settings = Settings(data="patients.csv", epsilon=3.0, target="diagnosis", unit="patient")
+    >>> settings.replace(epsilon=1.0).epsilon
+    1.0
+    >>> Settings.from_json(settings.to_json()) == settings
+    True
+    >>> Settings(data="patients.csv", epsilon=float("nan"))
+    Traceback (most recent call last):
+    hush.errors.InvalidArgument: epsilon=nan: expected a finite number > 0. With 0 nothing can be learned; ...
     """
 
-    data: str
-    epsilon: float
-    target: str | None = None
-    delta: float | None = None
-    model: str | None = None
-    unit: str | None = None
-    rows_per_unit: int = 4
-    groups: tuple[str, ...] = ()
-    schema: Schema | None = None
-    holdout: float = 0.1
-    learn_share: float = 0.1
-    epochs: float | None = None
-    num_steps: int | None = None
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    momentum: float = 0.9
-    clip_norm: float | None = None
-    averaging: bool = True
-    seed: int = 0
-    device: str | None = None
-    data_dir: str | None = None
-    download: bool = True
-    delimiter: str | None = None
-    start: str | None = None
-    public: str | None = None
-    train_only: tuple[str, ...] = ()
-    replace_head: bool = False
-    lora: int | None = None
-    tensorboard: bool = False
+    data: str = option(
+        help="a CSV, Parquet or NPZ file, a folder of IDX files or images, or a known dataset: digits, mnist, "
+        "fashion-mnist or cifar10",
+        flag="DATA",
+        label=None,
+        commands=_READING,
+    )
+    target: str | None = option(
+        None, help="the column to predict", unset="the target of the schema, or the images' labels", metavar="COLUMN"
+    )
+    epsilon: float = option(
+        help="the privacy budget of everything that is released: learned bounds, the model and held-out metrics",
+        label=None,
+        check=_check_epsilon,
+    )
+
+    data_dir: str | None = option(
+        None,
+        help="the folder of known datasets",
+        unset="$HUSH_DATA",
+        group=FINDING,
+        metavar="DIR",
+        label=None,
+        commands=_READING,
+    )
+    download: bool = option(True, help="download known datasets", group=FINDING, label=None, commands=_READING)
+    delimiter: str | None = option(
+        None, help="the column separator of a CSV file", unset="it is detected", group=FINDING, metavar="CHAR",
+        label=None, commands=_READING,
+    )  # fmt: skip
+
+    delta: float | None = option(
+        None, help="the delta of the guarantee", unset="1e-5, or less for 100,000 units or more", group=PROTECTION,
+        label=None, check=_check_delta,
+    )  # fmt: skip
+    unit: str | None = option(
+        None, help="the column that identifies the privacy unit", unset="each row is its own privacy unit",
+        group=PROTECTION, metavar="COLUMN", label="privacy unit",
+    )  # fmt: skip
+    rows_per_unit: int = option(
+        4, help="the most rows of one unit that count in a step", group=PROTECTION, metavar="K", check=check_count
+    )
+    holdout: float = option(
+        0.1, help="the share of units that is held out to measure the model", group=PROTECTION, metavar="SHARE",
+        check=_check_share,
+    )  # fmt: skip
+    learn_share: float = option(
+        0.1, help="the share of the budget for learning what is not declared", group=PROTECTION, metavar="SHARE",
+        label="share of the budget for learning what is not declared", check=_check_share,
+    )  # fmt: skip
+
+    schema: Schema | None = option(
+        None, help="a file of declarations; `hush schema DATA` writes a template", group=DECLARATIONS, metavar="FILE",
+        label=None,
+    )  # fmt: skip
+    groups: tuple[str, ...] = option(
+        (), help="a column whose groups are compared by accuracy; may be repeated", group=DECLARATIONS, flag="--group",
+        metavar="COLUMN",
+    )  # fmt: skip
+
+    model: str | None = option(
+        None, help="softmax, mlp, cnn, scattering, or MODULE:FACTORY, a function of input shape and number of classes",
+        unset="scattering for images and softmax for tables", group=MODEL, check=_check_model, searchable=True,
+    )  # fmt: skip
+    epochs: float | None = option(
+        None, help="how often each unit is seen on average", unset=f"{DEFAULT_EPOCHS} times", group=MODEL, label=None,
+        check=_check_bounded, searchable=True,
+    )  # fmt: skip
+    num_steps: int | None = option(
+        None, help="the number of steps, instead of --epochs", group=MODEL, flag="--steps", metavar="T", label="steps",
+        check=check_count, searchable=True,
+    )  # fmt: skip
+    batch_size: int | None = option(
+        None, help="the number of units in a step, on average", unset="a quarter of them, and at least 256",
+        group=MODEL, metavar="B", label="expected batch size", check=check_count, searchable=True,
+    )  # fmt: skip
+    learning_rate: float | None = option(
+        None, help="the learning rate of SGD at the start", unset="it follows from epsilon and the number of units",
+        group=MODEL, metavar="RATE", check=_check_bounded, searchable=True,
+    )  # fmt: skip
+    momentum: float = option(0.9, help="the momentum of SGD", group=MODEL, check=_check_momentum, searchable=True)
+    clip_norm: float | None = option(
+        None, help="the norm to which per-example gradients are clipped", unset="clipping is automatic", group=MODEL,
+        metavar="C", label=None, check=_check_bounded, searchable=True,
+    )  # fmt: skip
+    averaging: bool = option(True, help="average the weights of the last steps", group=MODEL, label="weight averaging")
+    seed: int = option(
+        0, help="the seed of the starting weights, which are public", group=MODEL, label="seed of the starting weights",
+        check=_check_seed,
+    )  # fmt: skip
+    device: str | None = option(
+        None, help="the device to train on, such as cpu or cuda", unset="a GPU where there is one", group=MODEL
+    )
+
+    start: str | None = option(
+        None, help="a safetensors file with the weights of a public model", group=TRANSFER, metavar="FILE", label=None
+    )
+    public: str | None = option(
+        None, help="which data that model was trained on, and why they are public", group=TRANSFER, metavar="WHY",
+        label=None,
+    )  # fmt: skip
+    replace_head: bool = option(False, help="start with a new output layer", group=TRANSFER, label="new output layer")
+    train_only: tuple[str, ...] = option(
+        (), help="a layer or parameter to train while others stay frozen; may be repeated", unset="all are trained",
+        group=TRANSFER, metavar="NAME", label="trained layers",
+    )  # fmt: skip
+    lora: int | None = option(
+        None, help="train LoRA adapters of this rank", group=TRANSFER, metavar="RANK", label="LoRA rank",
+        check=check_count,
+    )  # fmt: skip
+
+    tensorboard: bool = option(
+        False, help="also write scalars for TensorBoard", group=OUTPUT, label=None, commands=("train",)
+    )
 
     def __post_init__(self) -> None:
-        """Refuse what no data could make right."""
-        check_positive("epsilon", self.epsilon, "With 0 nothing could be learned; 1 to 3 is usual")
-        if self.delta is not None and not check_delta("delta", self.delta) > 0:
-            raise InvalidArgument("delta", self.delta, "a number in (0, 1)", "Training adds Gaussian noise")
-        for name in ("rows_per_unit", "num_steps", "batch_size", "lora"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
-        for name in ("epochs", "learning_rate", "clip_norm"):
-            if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name), maximum=1e30)  # beyond it, weights are no numbers
-        if not -(2**63) <= self.seed < 2**63:
-            raise InvalidArgument("seed", self.seed, "a whole number of 64 bits")
-        for name in ("holdout", "learn_share"):
-            if not 0 <= check_fraction(name, getattr(self, name)) < 1:
-                raise InvalidArgument(name, getattr(self, name), "a share in [0, 1)")
-        if not 0 <= self.momentum < 1:
-            raise InvalidArgument("momentum", self.momentum, "a number in [0, 1)")
+        """Check each setting by itself, then those that depend on each other."""
+        for item in options_of(type(self)):
+            value = getattr(self, item.name)
+            if item.check is not None and value is not None:
+                item.check(item.name, value)
         if self.epochs is not None and self.num_steps is not None:
-            raise InvalidArgument("epochs", self.epochs, "nothing, beside a number of steps")
-        if self.model is not None and self.model not in MODELS and self.model.count(":") != 1:
-            raise InvalidArgument("model", self.model, f"{', '.join(MODELS)} or MODULE:FACTORY")
+            raise InvalidArgument("epochs", self.epochs, "no value", "Give epochs or num_steps, not both")
         self._check_start()
 
     def _check_start(self) -> None:
@@ -105,40 +211,50 @@ class Settings:
             raise InvalidArgument(
                 "public",
                 self.public,
-                "words: which data the checkpoint was trained on, and why they are public",
-                "What is called public is not protected, and the guarantee will say so",
+                "which data the checkpoint was trained on, and why they are public",
+                "Public data are not protected, and the guarantee says so",
             )
         if self.public is not None and self.start is None:
-            raise InvalidArgument("public", self.public, "nothing without a checkpoint to start from")
+            raise InvalidArgument("public", self.public, "no value without start", "It describes a public checkpoint")
         if self.start is None and (self.replace_head or self.lora is not None):
             raise InvalidArgument(
-                "start", None, "a public checkpoint", "A new head or LoRA needs a model to start from"
+                "start", None, "a public checkpoint", "A new output layer or LoRA needs a model to start from"
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it as what JSON can write."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "schema"}
-        plain["schema"] = None if self.schema is None else json.loads(self.schema.to_json())
-        return plain
+        """Return the settings as values that JSON can hold."""
+        return {
+            item.name: json.loads(value.to_json()) if isinstance(value, Schema) else value
+            for item in options_of(type(self))
+            for value in [getattr(self, item.name)]
+        }
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Settings:
-        """Return the settings that were written."""
+        """Return the settings that `to_json` wrote; those that are missing have their default."""
         check_instance("settings", content, dict)
-        known = {each.name for each in fields(cls)}
-        if not set(content) <= known:
-            raise InvalidArgument("settings", sorted(set(content) - known), "only what this version of hush knows")
-        schema = content.get("schema")
-        values = {**content, "schema": None if schema is None else Schema.from_json(json.dumps(schema))}
-        for name in ("groups", "train_only"):
-            values[name] = tuple(values.get(name) or ())
-        return cls(**values)
+        types = {item.name: item.type for item in options_of(cls)}
+        if not set(content) <= set(types):
+            raise InvalidArgument("settings", sorted(set(content) - set(types)), "settings of this version of hush")
+        return cls(**{name: _from_json(types[name], value) for name, value in content.items()})
 
-    def at(self, **changes: Any) -> Settings:
-        """Return the same with some changes."""
-        return replace(self, **changes)
+    def replace(self, **changes: Any) -> Settings:
+        """Return the same settings with some changes."""
+        return dataclasses.replace(self, **changes)
+
+
+def _from_json(kind: type, value: Any) -> Any:
+    if kind is tuple:
+        return tuple(value or ())
+    if kind is Schema and value is not None:
+        return Schema.from_json(json.dumps(value))
+    return value
 
 
 def default_delta(num_units: int) -> float:
-    """Return 1e-5, or the largest power of ten below one over the number of those who are protected."""
+    """Return 1e-5, or the largest power of ten below 1 / num_units, whichever is smaller.
+
+    >>> default_delta(1_000), default_delta(250_000)
+    (1e-05, 1e-06)
+    """
     return min(1e-5, 10.0 ** (math.ceil(-math.log10(max(num_units, 1))) - 1))

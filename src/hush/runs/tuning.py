@@ -1,22 +1,20 @@
-"""A search for hyper-parameters over whole runs, of which only the best is told, and which is paid for.
+"""A private search for hyper-parameters: many runs, of which only the best is released, and all are accounted for.
 
-The budget is shared: a search for most of it; the rest, for those who are trained on, to learn what is not declared,
-and, for those held out, for the figures about the best model. What a person takes part in adds up (basic composition):
-those who are trained on in learning and in the search, those held out in the search, by their part of its scores, and
-in the figures.
+Most of the budget pays for the search. The rest pays, on the side of the units that are trained on, for learning what
+is not declared; and on the side of the held-out units, for the metrics of the best model. Both sides take part in the
+search: training units through the runs, held-out units through the scores. So each side composes the search with its
+own rest (basic composition), and the guarantee states the larger of the two.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from hush.accounting import ComposedEvent, Event, ParallelByIndexEvent, PldAccountant
@@ -25,17 +23,18 @@ from hush.accounting.events import QualifiedEvent
 from hush.data import Prepared
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee
-from hush.randomness import KeyedSource, RandomSource, source_or_default
-from hush.runs.budget import RunCost
-from hush.runs.drafts import COUNTED, Draft, Ready, drafted, read, stated_by, values_of_groups
+from hush.randomness import RandomSource, source_or_default
+from hush.runs.dataset import COUNTS_ARE_PUBLIC, assumptions_of, read_dataset
 from hush.runs.figures import Measurer, evaluation_noise
 from hush.runs.folder import Folder
-from hush.runs.job import device_named, remove_empty
-from hush.runs.networks import Network, adapt
-from hush.runs.outcome import Outcome, command, publish
+from hush.runs.job import compute_features, device_named, make_measurer, remove_empty
+from hush.runs.networks import Network, class_probabilities
+from hush.runs.options import options_of
+from hush.runs.outcome import Outcome, publish, repeat_command
+from hush.runs.plan import RunPlan, draft_plan, shortened_event
 from hush.runs.progress import Progress, Silence
 from hush.runs.settings import Settings
-from hush.runs.steps import after_step, begin, losses_of
+from hush.runs.steps import train_completely
 from hush.training import (
     Candidate,
     HeldOutAnswers,
@@ -45,12 +44,11 @@ from hush.training import (
     TrainingPlan,
     Tuned,
     TuningPlan,
-    merge_lora,
     plan_tuning,
 )
 
-SEARCHED = ("model", "learning_rate", "batch_size", "epochs", "num_steps", "clip_norm", "momentum")
-_RATES = (0.25, 0.5, 1.0, 2.0)  # times the default
+_RATE_FACTORS = (0.25, 0.5, 1.0, 2.0)  # the default search: these times the default learning rate
+Choice = Mapping[str, Any]
 
 
 def tune(
@@ -63,41 +61,64 @@ def tune(
     source: RandomSource | None = None,
     budget: charging.Budget | None = None,
 ) -> Outcome:
-    """Search, and write the best run down as `train` does. How many runs there were, nobody gets to know.
+    """Search for hyper-parameters, and write the best run as `train` does. The number of runs stays secret.
 
     Args:
-        settings: What all runs have in common, and the budget of everything together.
-        space: The values to choose from, by the name of a setting; without any, learning rates around the default.
+        settings: What all runs have in common, and the budget of the whole search.
+        space: The values to choose from, by the name of a setting; if empty, learning rates around the default.
         output: The folder; it must be new or empty.
-        mean_runs: How many runs there are on average. Their number is drawn at random, and secret.
-        progress: Who is told what goes on; not how far it is.
+        mean_runs: How many runs there are on average. Their number is random and secret.
+        progress: Follows the search; without it, nothing is shown. How far the search is, is secret.
         source: Where secret keys come from; for tests, a TestSource.
-        budget: What the search is charged to, such as a ledger's data set: reserved before it begins.
+        budget: What the search is charged to, such as a ledger's dataset; reserved before the search starts.
+
+    Returns:
+        The best run.
 
     Guarantee:
-        (epsilon, delta)-differential privacy of all that is written but what is named not-private.
+        Everything that is written, except files named not-private, is (epsilon, delta)-differentially private: the
+        search, what is learned and the held-out metrics together.
 
     Assumes:
-        What `hush.training.tune` and `train` assume (the caller's duty); that the search's choices, and its time, are
-        seen by nobody (the caller's duty).
+        What `hush.training.tune` and `train` assume (the caller's duty). Nobody sees how long the search took, or what
+        it chose on the way (the caller's duty).
 
     References:
         Papernot & Steinke 2022, Theorem 2 (logarithmic number of runs).
     """
     folder = Folder.create(output)
     try:
-        said = {"search": {name: list(values) for name, values in space.items()}, "mean_runs": mean_runs}
-        folder.write_json("run.json", {"format": "hush-run/1", "settings": settings.to_json(), **said})
+        search = {"search": {name: list(values) for name, values in space.items()}, "mean_runs": mean_runs}
+        folder.write_json("run.json", {"format": "hush-run/1", "settings": settings.to_json(), **search})
         with folder.locked():
             outcome = _Search(folder, settings, progress or Silence(), source, budget).run(space, mean_runs)
         folder.finish()
         return outcome
-    except (HushError, KeyboardInterrupt):  # nothing was told
+    except (HushError, KeyboardInterrupt):  # nothing was released
         remove_empty(folder)
         raise
 
 
+def searchable() -> dict[str, str]:
+    """Return the settings that can be searched: the name of the field, and the name on the command line."""
+    return {item.name: item.flag.lstrip("-") for item in options_of(Settings, "tune") if item.searchable}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reserve:
+    """What the search leaves for learning and for the held-out metrics: this share of epsilon and of delta."""
+
+    share: float
+    epsilon: float
+    delta: float
+
+    def evaluation_noise(self) -> float:
+        return evaluation_noise(self.epsilon * self.share, self.delta * self.share)
+
+
 class _Search:
+    """One search in one process."""
+
     def __init__(
         self,
         folder: Folder,
@@ -108,216 +129,204 @@ class _Search:
     ) -> None:
         self._budget = budget
         self._device = device_named(settings.device)
-        self._folder, self._settings, self._progress = folder, settings.at(device=str(self._device)), progress
+        self._folder, self._settings, self._progress = folder, settings.replace(device=str(self._device)), progress
         self._source = source_or_default(source)
-        self._stated = ("test randomness",) if source is not None else ()
+        self._key_assumptions = ("test randomness",) if source is not None else ()
         self._features: dict[tuple[str, str], Tensor] = {}
 
     def run(self, space: Mapping[str, Sequence[Any]], mean_runs: float) -> Outcome:
         settings = self._settings
-        self._said = ["--runs", f"{mean_runs!r}"]
-        for name, values in space.items():
-            self._said += ["--search", f"{name.replace('_', '-')}={','.join(map(str, values))}"]
-        # Half of the share of delta for noise, half for values that only one unit has.
-        share = (settings.delta or 1e-5) * settings.learn_share / 2
-        prepared = read(settings, self._source.words(4).tobytes(), max(share, 1e-30), self._progress)
-        listed = _space(space, drafted(settings, prepared))
-        drafts = {_name(choice): drafted(settings.at(**choice), prepared) for choice in _combined(listed)}
-        delta = next(iter(drafts.values())).plan.delta
-        told = prepared.test_is_public and len(prepared.test) > 0
-        if not told and not settings.learn_share > 0:
-            raise InvalidArgument(
-                "learn_share", settings.learn_share, "more than 0", "Figures about the best model need it"
-            )
-        if not len(prepared.test):
-            raise InvalidArgument("holdout", settings.holdout, "more than 0", "Runs are compared on those held out")
-        spared = 0.0 if told and prepared.event is None else settings.learn_share
-        if prepared.event is not None:  # with fewer people than a small delta needs, learning may cost more than asked
-            cost = PldAccountant().compose(prepared.event).epsilon(delta * spared)
-            if not cost < settings.epsilon:
-                raise InvalidArgument("learn_share", settings.learn_share, "a share that learning stays within")
-            spared = max(spared, cost / settings.epsilon)
+        # Half of the reserved delta pays for the noise of what is learned, and half for values that only one unit has.
+        delta_share = (settings.delta or 1e-5) * settings.learn_share / 2
+        key = self._source.words(4).tobytes()
+        data = read_dataset(settings, key, max(delta_share, 1e-30), self._progress)
+        values = _checked_space(space, draft_plan(settings, data, device=str(self._device)))
+        plans = {
+            _name(choice): draft_plan(settings.replace(**choice), data, device=str(self._device))
+            for choice in _combinations(values)
+        }
+        delta = next(iter(plans.values())).training.delta
+        reserve = self._reserve_share(data, delta)
+        is_public = data.test_is_public
         search = plan_tuning(
-            listed,
-            cost=lambda choice, noise: replace(drafts[_name(choice)].plan, noise_multiplier=noise),
-            score=PublicScore("the test part of the data set") if told else PrivateScore(len(prepared.test)),
-            epsilon=settings.epsilon * (1 - spared),
-            delta=delta * (1 - spared),
+            values,
+            cost=lambda choice, noise_multiplier: _training_plan(plans[_name(choice)], noise_multiplier),
+            score=PublicScore("the test part of the dataset") if is_public else PrivateScore(len(data.test)),
+            epsilon=settings.epsilon * (1 - reserve.share),
+            delta=delta * (1 - reserve.share),
             repetitions=LogarithmicRepetitions(mean_runs),
         )
         self._progress.say(
-            f"Searching {len(drafts)} settings with about {mean_runs:g} runs (their number is secret). It costs "
+            f"Searching {len(plans)} settings with about {mean_runs:g} runs (their number is secret). It costs "
             f"epsilon {search.guarantee().epsilon:.3g}; one of its runs would cost {search.one_run().epsilon:.3g}."
         )
-        self._compute_features(drafts, prepared)
-        reservation = self._reserved(search, prepared, spared, delta)
-        best = search.run(self._train(drafts, prepared, told), source=self._source, progress=False)
+        self._compute_features(plans)
+        reservation = self._charge(search, data, reserve)
+        best = search.run(self._trainer(plans, data), source=self._source, progress=False)
         if not best.found or best.settings is None:
-            raise InvalidArgument("space", str(list(space)), "settings of which one trains a model", "All runs failed")
-        outcome = self._write(best, drafts, prepared, spared, delta)
+            raise InvalidArgument("space", str(list(space)), "settings that can be trained", "All runs failed")
+        outcome = self._publish(best, plans, reserve, self._command(space, mean_runs))
         if reservation is not None:
             reservation.commit()
         return outcome
 
-    def _reserved(
-        self, search: TuningPlan, prepared: Prepared, spared: float, delta: float
-    ) -> charging.Reservation | None:
-        """Set aside what the search costs, with learning for those trained on, and figures for those held out."""
+    def _reserve_share(self, data: Prepared, delta: float) -> _Reserve:
+        """Return which share of the budget learning and held-out metrics need."""
+        settings, is_public = self._settings, data.test_is_public
+        if not len(data.test):
+            raise InvalidArgument("holdout", settings.holdout, "more than 0", "Runs are compared on held-out units")
+        if not is_public and not settings.learn_share > 0:
+            raise InvalidArgument(
+                "learn_share", settings.learn_share, "more than 0", "The metrics of the best model need a share"
+            )
+        share = 0.0 if is_public and data.event is None else settings.learn_share
+        if data.event is not None:  # a small delta can make learning cost more than its share
+            cost = PldAccountant().compose(data.event).epsilon(delta * share)
+            if not cost < settings.epsilon:
+                raise InvalidArgument("learn_share", settings.learn_share, "a share that is enough for learning")
+            share = max(share, cost / settings.epsilon)
+        return _Reserve(share, settings.epsilon, delta)
+
+    def _charge(self, search: TuningPlan, data: Prepared, reserve: _Reserve) -> charging.Reservation | None:
+        """Reserve what the search costs, with learning for training units, and with metrics for held-out units."""
         if self._budget is None:
             return None
-        trained: Event = search.event()
-        held_out = trained
-        if prepared.event is not None:
-            trained = ComposedEvent((prepared.event, trained))
-        if not prepared.test_is_public:
-            noise = evaluation_noise(self._settings.epsilon * spared, delta * spared)
-            held_out = ComposedEvent((held_out, Measurer.event_of(noise)))
-        both = ParallelByIndexEvent((trained, held_out))
-        stated = QualifiedEvent(both, search.relation.value, str(search.unit), (*stated_by(prepared), COUNTED))
+        training: Event = search.event()
+        evaluation = training
+        if data.event is not None:
+            training = ComposedEvent((data.event, training))
+        if not data.test_is_public:
+            evaluation = ComposedEvent((evaluation, Measurer.event_of(reserve.evaluation_noise())))
+        either = ParallelByIndexEvent((training, evaluation))
+        assumptions = (*assumptions_of(data), COUNTS_ARE_PUBLIC)
+        event = QualifiedEvent(either, search.relation.value, str(search.unit), assumptions)
         purpose = f"hush tune on {Path(self._settings.data).name}"[:400]
-        return self._budget.reserve(charging.Charge(event=stated, purpose=purpose, delta=delta))
+        return self._budget.reserve(charging.Charge(event=event, purpose=purpose, delta=reserve.delta))
 
-    def _compute_features(self, drafts: Mapping[str, Draft], prepared: Prepared) -> None:
-        for draft in drafts.values():
-            for part in ("train", "test"):
-                key = draft.description.model, part
-                if key not in self._features:
-                    network = draft.description.build().to(self._device)
-                    given = torch.from_numpy(np.ascontiguousarray(getattr(prepared, part).inputs))
-                    self._features[key] = network.features(given, self._shown).to(self._device)
+    def _compute_features(self, plans: Mapping[str, RunPlan]) -> None:
+        """Compute the features of all rows, once for each model."""
+        for plan in plans.values():
+            for part, examples in (("train", plan.data.train), ("test", plan.data.test)):
+                if (plan.model, part) not in self._features:
+                    features = compute_features(plan.build_network(), examples.inputs, self._device, self._progress)
+                    self._features[plan.model, part] = features
 
-    def _shown(self, done: int, total: int) -> None:
-        self._progress.show("features", done, total)
+    def _trainer(
+        self, plans: Mapping[str, RunPlan], data: Prepared
+    ) -> Callable[[dict[str, Any], float], Candidate | HeldOutAnswers]:
+        """Return the function that the search calls for each run."""
+        targets = torch.from_numpy(data.train.targets).to(self._device)
 
-    def _train(
-        self, drafts: Mapping[str, Draft], prepared: Prepared, told: bool
-    ) -> Callable[..., Candidate | HeldOutAnswers]:
-        targets = torch.from_numpy(prepared.train.targets).to(self._device)
-
-        def train(choice: dict[str, Any], noise: float) -> Candidate | HeldOutAnswers:
-            draft = drafts[_name(choice)]
-            network = self._one_run(self._settings.at(**choice), draft, noise, targets)
-            probabilities = self._probabilities(network, draft)
-            known = prepared.test.targets >= 0
-            correct = np.where(
-                known, probabilities.argmax(1) == prepared.test.targets, 0.5
-            )  # half: neither right nor wrong
-            if told:
-                return Candidate(float(correct[known].mean()), network)
-            return HeldOutAnswers(correct, network, owners=prepared.test.units)
+        def train(choice: dict[str, Any], noise_multiplier: float) -> Candidate | HeldOutAnswers:
+            plan = plans[_name(choice)]
+            plan = plan.with_training(_training_plan(plan, noise_multiplier))
+            network = plan.build_network().to(self._device)
+            train_completely(plan, network, (self._features[plan.model, "train"], targets), None)
+            predictions = self._probabilities(plan, network.eval()).argmax(1)
+            is_known = data.test.targets >= 0
+            # A row without a known class counts half: neither right nor wrong.
+            correct = np.where(is_known, predictions == data.test.targets, 0.5)
+            if data.test_is_public:
+                return Candidate(float(correct[is_known].mean()), network)
+            return HeldOutAnswers(correct, network, owners=data.test.units)
 
         return train
 
-    def _one_run(self, settings: Settings, draft: Draft, noise: float, targets: Tensor) -> Network:
-        network = draft.description.build().to(self._device)
-        public = adapt(network, settings)
-        model = network.trained
-        noisy = replace(draft, plan=replace(draft.plan, noise_multiplier=noise, starts_from=public))
-        data = self._features[draft.description.model, "train"], targets
-        private, average = begin(model, data, settings, noisy, None)
-        model.train()
-        for x, y in private.loader:
-            if private.step(losses_of(model(x), y)).complete:
-                after_step(private, average, draft.recipe)
-        private.close()
-        if average is not None:
-            average.apply()
-        if settings.lora is not None:
-            merge_lora(model)
-        return network.eval()
+    def _probabilities(self, plan: RunPlan, network: Network) -> Any:
+        return class_probabilities(network.classifier, self._features[plan.model, "test"])
 
-    @torch.no_grad()
-    def _probabilities(self, network: Network, draft: Draft) -> NDArray[np.float64]:
-        given = self._features[draft.description.model, "test"]
-        parts = [torch.softmax(network.trained(part), 1).double().cpu() for part in torch.split(given, 1024)]
-        return torch.cat(parts).numpy()
-
-    def _write(
-        self, best: Tuned, drafts: Mapping[str, Draft], prepared: Prepared, spared: float, delta: float
-    ) -> Outcome:
+    def _publish(self, best: Tuned, plans: Mapping[str, RunPlan], reserve: _Reserve, command: str) -> Outcome:
         choice, network = dict(best.settings or {}), best.result
-        draft = drafts[_name(choice)]
-        settings = self._settings.at(**choice)
-        noise = None
-        if not prepared.test_is_public:
-            noise = evaluation_noise(settings.epsilon * spared, delta * spared)
+        plan = plans[_name(choice)]
         assert best.noise_multiplier is not None
-        plan = replace(draft.plan, noise_multiplier=best.noise_multiplier)
-        figures = None if noise is None else Measurer.event_of(noise)
-        budget = RunCost(plan, prepared.event, figures, (*stated_by(prepared), COUNTED, *self._stated))
-        ready = Ready(prepared, draft.description, network, plan, budget, draft.recipe, plan.starts_from, draft.users)
-        measurer = Measurer(
-            examples=prepared.test,
-            classes=prepared.classes,
-            groups=values_of_groups(prepared),
-            noise=noise,
-            num_points=0,
-            source=KeyedSource(os.urandom(32), 0) if not self._stated else self._source,
+        data = plan.data
+        plan = replace(
+            plan,
+            training=_training_plan(plan, best.noise_multiplier),
+            evaluation=None if data.test_is_public else Measurer.event_of(reserve.evaluation_noise()),
+            assumptions=(*assumptions_of(data), COUNTS_ARE_PUBLIC, *self._key_assumptions),
         )
-        guarantee, parts = _together(best, budget, plan, delta, spared)
-        for sentence in prepared.learned:
+        measurer = make_measurer(plan, num_points=0, source=self._source if self._key_assumptions else None)
+        guarantee, parts = _total(best, plan, reserve)
+        for sentence in data.learned:
             self._progress.say(f"  {sentence}")
-        self._progress.say(f"The best of the search: {', '.join(f'{name}={value}' for name, value in choice.items())}")
+        chosen = ", ".join(f"{name}={value}" for name, value in choice.items())
+        self._progress.say(f"The best settings: {chosen}")
         outcome = publish(
             self._folder,
-            settings,
-            ready,
+            self._settings.replace(**choice),
+            plan,
             network,
-            figures=lambda: measurer.figures(self._probabilities(network, draft)),
+            figures=lambda: measurer.figures(self._probabilities(plan, network)),
             guarantee=guarantee,
             budget=parts,
-            said=command(self._settings, self._folder.path, "tune", self._said),
-            more={"found by a search": ", ".join(f"{name}={value}" for name, value in choice.items())},
+            command=command,
+            more={"found by a search": chosen},
         )
         row = {
-            "step": plan.num_steps,
+            "step": plan.training.num_steps,
             "epsilon": guarantee.epsilon,
             "accuracy": outcome.accuracy,
-            "private": noise is not None,
+            "private": plan.evaluation is not None,
         }
         self._folder.append("metrics.jsonl", row)
         return outcome
 
+    def _command(self, space: Mapping[str, Sequence[Any]], mean_runs: float) -> str:
+        flags, words = searchable(), ["--runs", f"{mean_runs!r}"]
+        for name, values in space.items():
+            words += ["--search", f"{flags[name]}={','.join(map(str, values))}"]
+        return repeat_command(self._settings, self._folder.path, "tune", words)
 
-def _together(
-    best: Tuned, budget: RunCost, plan: TrainingPlan, delta: float, spared: float
-) -> tuple[Guarantee, list[dict[str, Any]]]:
-    """Return what search, learning and figures promise together: of the two sides, the larger sum."""
+
+def _training_plan(plan: RunPlan, noise_multiplier: float) -> TrainingPlan:
+    """Return the plan under which a run of the search draws its noise, and by which the search is accounted for."""
+    return replace(plan.training, noise_multiplier=noise_multiplier)
+
+
+def _total(best: Tuned, plan: RunPlan, reserve: _Reserve) -> tuple[Guarantee, list[dict[str, Any]]]:
+    """Return what the search, learning and metrics guarantee together, and what each part costs.
+
+    Each side has the search and one of the other two parts. The guarantee states the side with the larger sum.
+    """
     parts = [{"what": "the search", "epsilon": best.guarantee.epsilon, "event": "private selection"}]
-    sides = []
+    rests = []
+    accountant = PldAccountant(relation=plan.training.relation, unit=plan.training.unit)
     for what, event in (
-        ("learning what was not declared", budget.learned),
-        ("figures about those held out", budget.figures),
+        ("learning what was not declared", plan.data.event),
+        ("held-out metrics, for other units", plan.evaluation),
     ):
         if event is not None:
-            cost = PldAccountant(relation=plan.relation, unit=plan.unit).compose(event).epsilon(delta * spared)
-            parts.append({"what": what, "epsilon": cost, "event": repr(event)[:160]})
-            sides.append(cost)
+            cost = accountant.compose(event).epsilon(reserve.delta * reserve.share)
+            parts.append({"what": what, "epsilon": cost, "event": shortened_event(event)})
+            rests.append(cost)
     guarantee = Guarantee(
-        epsilon=best.guarantee.epsilon + max(sides, default=0.0),
-        delta=delta,
+        epsilon=best.guarantee.epsilon + max(rests, default=0.0),
+        delta=reserve.delta,
         unit=best.guarantee.unit,
         relation=best.guarantee.relation,
-        method=f"{best.guarantee.method}, with learning and figures by basic composition",
-        assumptions=tuple(dict.fromkeys((*best.guarantee.assumptions, *budget.assumptions))),
+        method=f"{best.guarantee.method}, with learning and held-out metrics by basic composition",
+        assumptions=tuple(dict.fromkeys((*best.guarantee.assumptions, *plan.assumptions))),
     )
     return guarantee, parts
 
 
-def _space(space: Mapping[str, Sequence[Any]], usual: Draft) -> dict[str, list[Any]]:
+def _checked_space(space: Mapping[str, Sequence[Any]], default: RunPlan) -> dict[str, list[Any]]:
+    """Return the values to choose from: those that were given, or learning rates around the default."""
     for name in space:
-        if name not in SEARCHED:
-            raise InvalidArgument("search", name, f"one of {', '.join(SEARCHED)}")
-    found = {name: list(values) for name, values in space.items()}
-    return found or {"learning_rate": [usual.recipe.learning_rate * factor for factor in _RATES]}
+        if name not in searchable():
+            raise InvalidArgument("search", name, f"one of {', '.join(searchable())}")
+    if not space:
+        return {"learning_rate": [default.learning_rate * factor for factor in _RATE_FACTORS]}
+    return {name: list(values) for name, values in space.items()}
 
 
-def _combined(space: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def _combinations(space: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     choices: list[dict[str, Any]] = [{}]
     for name, values in space.items():
         choices = [{**choice, name: value} for choice in choices for value in values]
     return choices
 
 
-def _name(choice: Mapping[str, Any]) -> str:
+def _name(choice: Choice) -> str:
     return repr(sorted(choice.items()))

@@ -15,7 +15,7 @@ from hush.accounting.budget import Budget, Charge
 from hush.errors import InvalidArgument, check_count, check_fraction, check_positive
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.mechanisms import AboveThreshold, Laplace
-from hush.numerics import down, silent, up
+from hush.numerics import quiet_numpy, round_down, round_up
 from hush.randomness import RandomSource, assumptions_of, source_or_default
 
 Query = Callable[..., Any]
@@ -99,11 +99,11 @@ class ReusableHoldout:
         self._sizes = _length("training", self._training), _length("holdout", self._holdout)
         self.epsilon, self.tolerance = check_positive("epsilon", epsilon), check_fraction("tolerance", tolerance)
         count, self._source = check_count("max_overfits", max_overfits), source_or_default(source)
-        reach = up((1 + 1e-6) / self._sizes[1])  # a mean of exact sums, rounded once
-        comparing = down(self.epsilon * _COMPARING)
+        reach = round_up((1 + 1e-6) / self._sizes[1])  # a mean of exact sums, rounded once
+        comparing = round_down(self.epsilon * _COMPARING)
         stated: dict[str, Any] = {"relation": Relation.REPLACE, "unit": Unit.example()}
         self._threshold = AboveThreshold(epsilon=comparing, sensitivity=reach, count=count, **stated)
-        each = down((self.epsilon - comparing) / count)
+        each = round_down((self.epsilon - comparing) / count)
         self._value = Laplace(epsilon=each, sensitivity=reach, **stated)
         assumptions = ("queries treat each row by itself", *assumptions_of(self._source))
         self.event = events.QualifiedEvent(
@@ -126,7 +126,7 @@ class ReusableHoldout:
         """The scale of the noise on values."""
         return self._value.noise_scale
 
-    @silent
+    @quiet_numpy
     def ask(self, query: Query) -> HoldoutAnswer:
         """Return the mean of a query's values.
 

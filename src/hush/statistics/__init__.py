@@ -1,22 +1,43 @@
-"""Private statistics of arrays: user-level by default, with intervals, guarantees and events.
+"""Private statistics of arrays: user-level by default, with confidence intervals, guarantees and events.
 
-Every function takes ``units``, an id for each row, and bounds what one user contributes; `EachRow` in its place asks
-for privacy per row. With ``groups`` there is a result for each group, of public ``keys`` or of those that a private
-`Selection` tells.
+Every function takes ``units``, the privacy unit of each row, and bounds how much one unit contributes; pass `EachRow`
+for privacy per row. With ``groups``, you get a result for each group. The groups are a public list (``keys``), or are
+selected privately (a `Selection`).
 
-- Totals: `count`, `distinct_count`, `sum`; `mean`, `variance`, `std`, `describe`, which share one release.
-- Order: `quantiles`, `median` (`TreeQuantile`, `ExponentialQuantile`, `SmoothQuantile`).
-- Tables: `histogram`, `contingency_table`, `top_k` (a `TopK`).
-- Vectors: `vector_mean`, `covariance`.
-- Bounds: `approximate_bounds` (`ApproximateBounds`, `bounds_threshold`).
-- Noise: `LaplaceNoise`, `GaussianNoise`. Groups: `TruncatedGeometric`, `LaplaceThreshold`, `GaussianThreshold`.
-- What is returned: `Estimate`. For totals computed elsewhere: `release_sums`, `plan_noise`, `Block`, `NoisePlan`.
+| what | where |
+|---|---|
+| totals | `count`, `distinct_count`, `sum` |
+| averages | `mean`, `variance`, `std`; `describe` gives all of them from one release |
+| order | `quantiles`, `median` by `TreeQuantile`, `ExponentialQuantile` or `SmoothQuantile` |
+| tables | `histogram`, `contingency_table`, `top_k` (which returns a `TopK`) |
+| vectors | `vector_mean`, `covariance` |
+| bounds | `approximate_bounds` (which returns `ApproximateBounds`) |
+| noise | `LaplaceNoise`, `GaussianNoise` |
+| groups that are not public | `TruncatedGeometric`, `LaplaceThreshold`, `GaussianThreshold` |
+| results | `Estimate` |
+
+The ideas of the package:
+
+- **Bound, sum, then add noise.** A statistic clamps and samples what one unit contributes (`bounding`), sums integers
+  on a fixed-point grid, and hands exact totals with a stated sensitivity (a `Block`) to the noise layer
+  (`hush.statistics.noise`). `request` holds the steps that all statistics share.
+- **The noise layer is shared.** `hush.sql` bounds contributions on a database engine, and releases its totals through
+  the same `plan_release`, limits (`ContributionLimits`) and trees. Estimators use `plan_noise` with blocks of their
+  own.
+- **No value raises or warns.** Data are read row by row (`columns`); what cannot be used is missing. The type and the
+  length of a column are public, and only they can raise.
+- **Intervals cover the noise only.** They contain the answer over bounded contributions, not the raw answer.
+- **Bounds are learned in one way.** `LogHistogram` counts magnitudes, and the rules `OccupiedBins` and `BinRuns` read
+  bounds from the noisy counts, for arrays, estimators and `hush.data` alike.
 """
 
+from hush.statistics.approximate_bounds import ApproximateBounds as ApproximateBounds
+from hush.statistics.approximate_bounds import approximate_bounds as approximate_bounds
+from hush.statistics.bin_runs import BinRuns as BinRuns
 from hush.statistics.columns import EachRow as EachRow
-from hush.statistics.log_bounds import ApproximateBounds as ApproximateBounds
-from hush.statistics.log_bounds import approximate_bounds as approximate_bounds
-from hush.statistics.log_bounds import bounds_threshold as bounds_threshold
+from hush.statistics.limits import ContributionLimits as ContributionLimits
+from hush.statistics.log_histogram import LogHistogram as LogHistogram
+from hush.statistics.log_histogram import OccupiedBins as OccupiedBins
 from hush.statistics.moments import describe as describe
 from hush.statistics.moments import mean as mean
 from hush.statistics.moments import std as std
@@ -27,7 +48,6 @@ from hush.statistics.noise.release import GaussianNoise as GaussianNoise
 from hush.statistics.noise.release import LaplaceNoise as LaplaceNoise
 from hush.statistics.noise.release import NoisePlan as NoisePlan
 from hush.statistics.noise.release import plan_noise as plan_noise
-from hush.statistics.noise.release import release_sums as release_sums
 from hush.statistics.noise.selection import GaussianThreshold as GaussianThreshold
 from hush.statistics.noise.selection import LaplaceThreshold as LaplaceThreshold
 from hush.statistics.noise.selection import Selection as Selection
@@ -49,7 +69,9 @@ from hush.statistics.vectors import vector_mean as vector_mean
 
 __all__ = [
     "ApproximateBounds",
+    "BinRuns",
     "Block",
+    "ContributionLimits",
     "EachRow",
     "Estimate",
     "ExponentialQuantile",
@@ -57,14 +79,15 @@ __all__ = [
     "GaussianThreshold",
     "LaplaceNoise",
     "LaplaceThreshold",
+    "LogHistogram",
     "NoisePlan",
+    "OccupiedBins",
     "Selection",
     "SmoothQuantile",
     "TopK",
     "TreeQuantile",
     "TruncatedGeometric",
     "approximate_bounds",
-    "bounds_threshold",
     "contingency_table",
     "count",
     "covariance",
@@ -75,7 +98,6 @@ __all__ = [
     "median",
     "plan_noise",
     "quantiles",
-    "release_sums",
     "std",
     "sum",
     "top_k",

@@ -1,4 +1,4 @@
-"""How many different values there are, if each user may bring only so many."""
+"""The number of distinct values in each group, if every unit may contribute only so many of them."""
 
 from __future__ import annotations
 
@@ -8,35 +8,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.statistics.bounding import bounded, sorted_order
-from hush.statistics.columns import MISSING, codes_of
-from hush.statistics.question import Question
+from hush.statistics.columns import MISSING, Codes, codes_of
+from hush.statistics.request import StatisticRequest
 
 
-def distinct_totals(asked: Question, values: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the number of different values of each group, and its number of units, of what is kept."""
+def distinct_totals(request: StatisticRequest, values: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the number of distinct values among the kept ones, and the number of units, of each group.
+
+    Args:
+        request: The request; its limit on rows is the number of distinct values per unit and group.
+        values: The column whose values are counted.
+    """
     codes, num_values = codes_of("values", values)
-    units, groups, codes = _different(asked, codes, max(num_values, 1))
-    kept = bounded(
-        units,
-        groups,
-        asked.num_groups,
-        rows_per_unit=asked.limits.rows_per_unit,
-        groups_per_unit=asked.groups_per_unit,
-        source=asked.source,
-    )
-    sizes = np.diff(kept.starts, append=len(kept.rows))
-    found = np.unique(np.repeat(kept.groups, sizes) * max(num_values, 1) + codes[kept.rows])
-    totals = np.bincount(found // max(num_values, 1), minlength=asked.num_groups).astype(np.int64)
-    return totals[:, None], kept.num_users()
+    num_values = max(num_values, 1)
+    units, groups, codes = _without_repetitions(request, codes, num_values)
+    contributions = bounded(units, groups, request.num_groups, limits=request.limits, source=request.source)
+    distinct = np.unique(contributions.row_groups * num_values + codes[contributions.rows])
+    totals = np.bincount(distinct // num_values, minlength=request.num_groups).astype(np.int64)
+    return totals[:, None], contributions.units_per_group()
 
 
-def _different(asked: Question, codes: Any, num_values: int) -> tuple[Any, Any, Any]:
-    """Return each user's different values in each group once: a value twice must not crowd out another one."""
-    present = (asked.units >= 0) & (asked.groups >= 0) & (codes != MISSING)
-    units, groups, codes = asked.units[present], asked.groups[present], codes[present]
-    order, pairs = sorted_order(units * asked.num_groups + groups)
-    runs = np.cumsum(np.diff(pairs, prepend=pairs[:1]) != 0)  # small numbers, for which a product has room
-    order_in_runs, triples = sorted_order(runs * num_values + codes[order])
-    first = np.concatenate([[True], triples[1:] != triples[:-1]])[: len(triples)]
-    once = order[order_in_runs[first]]
-    return units[once], groups[once], codes[once]
+def _without_repetitions(request: StatisticRequest, codes: Codes, num_values: int) -> tuple[Codes, Codes, Codes]:
+    """Return units, groups and values of one row for each distinct (unit, group, value).
+
+    Otherwise a value that a unit has twice could displace another one when rows are sampled.
+    """
+    present = (request.units >= 0) & (request.groups >= 0) & (codes != MISSING)
+    units, groups, codes = request.units[present], request.groups[present], codes[present]
+    order, pairs = sorted_order(units * request.num_groups + groups)
+    # Number the pairs without gaps: their product with the number of values then fits into 64 bits.
+    pair_numbers = np.cumsum(np.diff(pairs, prepend=pairs[:1]) != 0)
+    order_of_triples, triples = sorted_order(pair_numbers * num_values + codes[order])
+    is_first = np.concatenate([[True], triples[1:] != triples[:-1]])[: len(triples)]
+    rows = order[order_of_triples[is_first]]
+    return units[rows], groups[rows], codes[rows]

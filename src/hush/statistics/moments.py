@@ -1,10 +1,15 @@
-r"""Counts, sums, means and variances.
+r"""Means, variances and standard deviations, each from one release that also holds count and sum.
 
-Mean and variance come from weights that add up to one in every row: with s = (x - lower) / (upper - lower), totals of
-(1 - s, s) for a mean, and of ((1 - s)^2, 2 s (1 - s), s^2) for a variance. One row is then 1 in L1 norm, however many
-columns there are, and at most 1 in L2 norm: they are released at the price of a single count. The count is the sum of
-all columns; its noise, and the sum's, have half the variance (a third, of three) of what separate releases at equal
-shares of epsilon would have. References: Wilson et al. 2020 and its bounded mean, which releases them apart.
+Every row is replaced by weights that add up to one: with s = (x - lower) / (upper - lower), the totals of (1 - s, s)
+for a mean, and of ((1 - s)^2, 2 s (1 - s), s^2) for a variance. The weights of one row then have the L1 norm 1, however
+many columns there are, and an L2 norm of at most 1, so they are released at the price of a single count. The count is
+the sum of all columns. Compared with separate releases at equal shares of epsilon, the noise of count and sum has half
+the variance with two columns, and a third with three.
+
+The flow: `_release_weights` bounds, sums and releases the weights; `mean_of` and `variance_of` turn the noisy totals
+into estimates. `hush.sql` releases count, centred sum and centred squares apart, which engines can compute.
+
+References: Wilson et al. 2020 and its bounded mean, which releases count and sum apart.
 """
 
 from __future__ import annotations
@@ -15,17 +20,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hush.accounting.budget import Budget
-from hush.mechanisms.smooth import check_bounds
+from hush.numerics import check_bounds
 from hush.randomness import RandomSource
 from hush.statistics.columns import as_floats
 from hush.statistics.noise.charged import released
 from hush.statistics.noise.estimate import Estimate
 from hush.statistics.noise.release import Block, NoiseKind
 from hush.statistics.noise.selection import Selection
-from hush.statistics.noise.tails import quotients, reach
-from hush.statistics.question import Answer, Question, question
+from hush.statistics.noise.tails import quotients, reach, variance_ends
+from hush.statistics.request import Answer, StatisticRequest, checked_request
 
-_POINTS, _MOST_POINTS = 256, 16  # where variances are tried around
+Floats = NDArray[np.float64]
 
 
 @released
@@ -46,10 +51,11 @@ def mean(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
-    """Return the mean of values, each clamped to the bounds; its ``parts`` are the count and the sum, at no charge.
+    """Return the mean of the values, each clamped to the bounds. Its ``parts`` are count and sum, at no extra charge.
 
-    Of each user, at most ``rows_per_unit`` random rows in a group. NaN is left out. The mean of nothing is reported
-    somewhere within the bounds. Arguments are those of `count`.
+    At most ``rows_per_unit`` random rows of a unit count in a group. Missing values (NaN) are left out. The mean of an
+    empty group is somewhere within the bounds. The arguments are those of `count`, and ``bounds``: the range that each
+    value is clamped to. Choose it from public knowledge, or with `approximate_bounds`.
 
     >>> from hush.randomness import TestSource
     >>> result = mean([20, 30, 40], units=[1, 2, 3], bounds=(0, 100), epsilon=1.0, source=TestSource(1))
@@ -63,9 +69,10 @@ def mean(
         As `count` (the caller's duty).
 
     References:
-        Wilson et al. 2020 (bounded mean); the joint release of (1 - s, s) is described above; intervals: Fieller 1954.
+        Wilson et al. 2020 (bounded mean); the joint release of (1 - s, s) is described in this module's docstring;
+        intervals: Fieller 1954.
     """
-    asked = question(
+    request = checked_request(
         values,
         units,
         rows_per_unit,
@@ -79,7 +86,7 @@ def mean(
         confidence,
         source,
     )
-    answer, unit, limits = _weighted(asked, values, bounds, degree=1)
+    answer, unit, limits = _release_weights(request, values, bounds, degree=1)
     return mean_of(answer, unit, limits)
 
 
@@ -101,9 +108,15 @@ def variance(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
-    """Return the variance (over n) of values, clamped as in `mean`; ``parts``: std, mean, count and sum, at no charge.
+    """Return the population variance of the values, clamped as in `mean`.
 
-    One release of three totals. Arguments are those of `count`.
+    Its ``parts`` are std, mean, count and sum, at no extra charge: all come from one release of three totals. The
+    arguments are those of `mean`.
+
+    >>> from hush.randomness import TestSource
+    >>> result = variance([1, 2, 3] * 500, units=range(1500), bounds=(0, 4), epsilon=100.0, source=TestSource(1))
+    >>> round(result.value, 1), sorted(result.parts)
+    (0.7, ['count', 'mean', 'std', 'sum'])
 
     Guarantee:
         As `count`, for all parts together.
@@ -112,9 +125,9 @@ def variance(
         As `count` (the caller's duty).
 
     References:
-        Wilson et al. 2020; the joint release of three weights is described above.
+        Wilson et al. 2020; the joint release of three weights is described in this module's docstring.
     """
-    asked = question(
+    request = checked_request(
         values,
         units,
         rows_per_unit,
@@ -128,7 +141,7 @@ def variance(
         confidence,
         source,
     )
-    answer, unit, limits = _weighted(asked, values, bounds, degree=2)
+    answer, unit, limits = _release_weights(request, values, bounds, degree=2)
     return variance_of(answer, unit, limits)
 
 
@@ -150,7 +163,12 @@ def std(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
-    """Return the standard deviation: the root of `variance`, from the same release.
+    """Return the standard deviation: the root of `variance`, from the same release. The arguments are those of `mean`.
+
+    >>> from hush.randomness import TestSource
+    >>> result = std([1, 2, 3] * 500, units=range(1500), bounds=(0, 4), epsilon=100.0, source=TestSource(1))
+    >>> round(result.value, 1)
+    0.8
 
     Guarantee:
         As `count`.
@@ -161,7 +179,7 @@ def std(
     References:
         As `variance`.
     """
-    asked = question(
+    request = checked_request(
         values,
         units,
         rows_per_unit,
@@ -175,7 +193,7 @@ def std(
         confidence,
         source,
     )
-    answer, unit, limits = _weighted(asked, values, bounds, degree=2)
+    answer, unit, limits = _release_weights(request, values, bounds, degree=2)
     return variance_of(answer, unit, limits).parts["std"]
 
 
@@ -197,7 +215,12 @@ def describe(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> dict[str, Estimate]:
-    """Return count, sum, mean, variance and std of one column, all from one release; arguments as for `count`.
+    """Return count, sum, mean, variance and std of a column, all from one release. The arguments are those of `mean`.
+
+    >>> from hush.randomness import TestSource
+    >>> results = describe([1, 2, 3] * 500, units=range(1500), bounds=(0, 4), epsilon=100.0, source=TestSource(1))
+    >>> [(name, round(result.value, 1)) for name, result in results.items()]
+    [('count', 1500.0), ('sum', 3000.1), ('mean', 2.0), ('variance', 0.7), ('std', 0.8)]
 
     Guarantee:
         As `count`: every estimate carries the guarantee of all of them together.
@@ -208,7 +231,7 @@ def describe(
     References:
         As `variance`.
     """
-    asked = question(
+    request = checked_request(
         values,
         units,
         rows_per_unit,
@@ -222,72 +245,89 @@ def describe(
         confidence,
         source,
     )
-    answer, unit, limits = _weighted(asked, values, bounds, degree=2)
-    found = variance_of(answer, unit, limits)
+    answer, unit, limits = _release_weights(request, values, bounds, degree=2)
+    spread = variance_of(answer, unit, limits)
     return {
-        **{name: found.parts[name] for name in ("count", "sum", "mean")},
-        "variance": found,
-        "std": found.parts["std"],
+        **{name: spread.parts[name] for name in ("count", "sum", "mean")},
+        "variance": spread,
+        "std": spread.parts["std"],
     }
 
 
-def unit_weights(
-    numbers: NDArray[np.float64], limits: tuple[float, float], steps: int, degree: int
-) -> NDArray[np.int64]:
-    """Return the weights of numbers, in integers that add up to ``steps`` in each row."""
+def unit_weights(numbers: Floats, limits: tuple[float, float], steps: int, degree: int) -> NDArray[np.int64]:
+    """Return the weights of each number, as integers that add up to ``steps`` in every row.
+
+    Args:
+        numbers: The values.
+        limits: The bounds that they are clamped to.
+        steps: The integer that stands for 1.
+        degree: 1 for the weights (1 - s, s) of a mean, 2 for those of a variance.
+    """
     lower, upper = limits
     share = np.clip((np.clip(numbers, lower, upper) - lower) / (upper - lower), 0.0, 1.0)
     result = np.empty((len(numbers), degree + 1), dtype=np.int64)
     if degree == 1:
         result[:, 1] = np.rint(share * steps)
     else:
-        # Rounded down, lest what is left be negative.
+        # Round down, so that the remainder for the first column is not negative.
         result[:, 1], result[:, 2] = np.floor(2 * share * (1 - share) * steps), np.floor(share * share * steps)
     result[:, 0] = steps - result[:, 1:].sum(axis=1)
+    # If a rounding error of the floats made it negative after all, the second column pays.
     result[:, 0], result[:, 1] = np.maximum(result[:, 0], 0), result[:, 1] + np.minimum(result[:, 0], 0)
     return result
 
 
-def _weighted(
-    asked: Question, values: Any, bounds: tuple[float, float], *, degree: int
+def _release_weights(
+    request: StatisticRequest, values: Any, bounds: tuple[float, float], *, degree: int
 ) -> tuple[Answer, float, tuple[float, float]]:
-    """Release the totals of the weights; return them with their unit and the checked bounds."""
+    """Release the totals of the weights; return them with the size of one step, and the checked bounds."""
     limits = check_bounds(bounds)
-    numbers, steps = as_floats("values", values), asked.steps()
-    kept = asked.bound(~np.isnan(numbers))
-    totals = kept.totals(unit_weights(numbers[kept.rows], limits, steps, degree))
-    most = asked.limits.rows_per_unit * steps
-    block = Block(columns=degree + 1, l1=most, l2=most)
-    return asked.answer(totals, kept.num_users(), (block,)), 1 / steps, limits
+    numbers, steps = as_floats("values", values), request.steps()
+    contributions = request.bound(~np.isnan(numbers))
+    totals = contributions.totals(unit_weights(numbers[contributions.rows], limits, steps, degree))
+    block = Block.disjoint(request.limits.rows_per_unit * steps, columns=degree + 1)
+    return request.answer(totals, contributions.units_per_group(), (block,)), 1 / steps, limits
 
 
 def _linear(answer: Answer, unit: float, coefficients: ArrayLike) -> tuple[Any, Any, Any, float]:
-    """Return value, interval and noise scale of a linear function of the totals."""
+    """Return value, interval ends and noise scale of a linear function of the totals."""
     weights = np.asarray(coefficients, dtype=np.float64)
     value = answer.totals @ weights * unit
     scale = float(np.sqrt(np.square(weights).sum()) * answer.plan.block_scales[0] * unit)
-    off = (reach(answer.plan.tail, weights * answer.plan.scales, 1 - answer.confidence) + np.abs(weights).sum()) * unit
-    return value, value - off, value + off, scale
+    noise_reach = reach(answer.plan.tail, weights * answer.plan.scales, 1 - answer.confidence)
+    margin = (noise_reach + np.abs(weights).sum()) * unit  # one step per column covers the rounding
+    return value, value - margin, value + margin, scale
 
 
-def _ratio(
-    answer: Answer, unit: float, top: ArrayLike, wrong: float
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return a mean of weights, in [0, 1], and its interval: a total over the total of all columns."""
+def _ratio(answer: Answer, unit: float, top: ArrayLike, wrong: float) -> tuple[Floats, Floats, Floats]:
+    """Return the mean of a weighted sum of the columns, in [0, 1], and the ends of its interval.
+
+    Args:
+        answer: The noisy totals.
+        unit: The size of one step.
+        top: Coefficients of the numerator. The denominator is the sum of all columns.
+        wrong: The probability with which the interval may miss.
+    """
     noisy = answer.totals.astype(np.float64)
     above, ones = np.asarray(top, dtype=np.float64), np.ones(noisy.shape[1])
-    # Around the middle of the range: of few rows, noise on the count then does little.
+    # Centred at the middle of the range: for few rows, noise on the count then matters little.
     value = np.clip(0.5 + noisy @ (above - 0.5) / np.maximum(noisy @ ones, 1 / unit), 0.0, 1.0)
     low, high = quotients(answer.plan.tail, noisy, answer.plan.scales, above, ones, wrong, slack=2.0 * len(ones))
     return value, np.minimum(low, value), np.maximum(high, value)
 
 
 def mean_of(answer: Answer, unit: float, limits: tuple[float, float]) -> Estimate:
-    """Return the mean from noisy totals of two (or three) weights; ``unit`` is one over how many make a row."""
+    """Return the mean, with count and sum as its parts, from noisy totals of two or three weights.
+
+    Args:
+        answer: The noisy totals.
+        unit: The size of one step: one over the number of steps in a row's weights.
+        limits: The bounds of the values.
+    """
     lower, upper = limits
     middle = (lower + upper) / 2
     columns = answer.totals.shape[1]
-    top = np.arange(columns) / (columns - 1)  # s, of (1 - s, s) and of ((1 - s)^2, 2 s (1 - s), s^2)
+    top = np.arange(columns) / (columns - 1)  # s in terms of (1 - s, s), and of ((1 - s)^2, 2 s (1 - s), s^2)
     value, low, high = _ratio(answer, unit, top, 1 - answer.confidence)
     slack = 8 * unit  # rows were rounded to the grid
     total, total_low, total_high, scale = _linear(answer, unit, lower + top * (upper - lower))
@@ -304,13 +344,20 @@ def mean_of(answer: Answer, unit: float, limits: tuple[float, float]) -> Estimat
 
 
 def variance_of(answer: Answer, unit: float, limits: tuple[float, float]) -> Estimate:
-    """Return the variance from noisy totals of three weights."""
+    """Return the variance, with std, mean, count and sum as its parts, from noisy totals of three weights.
+
+    Args:
+        answer: The noisy totals.
+        unit: The size of one step.
+        limits: The bounds of the values.
+    """
     width, wrong = limits[1] - limits[0], 1 - answer.confidence
+    # The interval may miss if that of the mean does (a quarter of ``wrong``), or that of the moment (the rest).
     first, first_low, first_high = _ratio(answer, unit, [0.0, 0.5, 1.0], wrong / 4)
     second = _ratio(answer, unit, [0.0, 0.0, 1.0], wrong / 4)[0]
     value = np.clip(second - first**2, 0.0, 0.25)
-    low, high = variance_ends(answer, first_low, first_high, 3 * wrong / 4)
-    # No variance is more than m (1 - m) for a mean m within the bounds.
+    low, high = _variance_ends(answer, first_low, first_high, 3 * wrong / 4)
+    # No variance exceeds m (1 - m) if the mean m is within the bounds.
     nearest = np.clip(0.5, first_low, first_high)
     slack = 16 * unit  # rows were rounded to the grid
     high = np.clip(np.minimum(high, nearest * (1 - nearest)) + slack, value, 0.25)
@@ -321,26 +368,13 @@ def variance_of(answer: Answer, unit: float, limits: tuple[float, float]) -> Est
     return answer.estimate(value * width**2, low * width**2, high * width**2, scale, parts)
 
 
-def variance_ends(
-    answer: Answer, mean_low: NDArray[np.float64], mean_high: NDArray[np.float64], wrong: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return an interval for the variance of s, given one for its mean m, which may miss with its own probability.
-
-    Var s = E (s - c)^2 - (c - m)^2 for any c. Of fixed points, 1 / 256 apart, one is within 1 / 512 of m: at that one,
-    E (s - c)^2 is a quotient with an interval of its own, and the rest is at most 1 / 512^2. Which one it is, is not
-    known: the result holds the intervals of all that may be, up to 17 of them. Beyond, it is the whole range.
-    """
+def _variance_ends(answer: Answer, mean_low: Floats, mean_high: Floats, wrong: float) -> tuple[Floats, Floats]:
+    """Return intervals for the variance of s, given intervals for its mean, which may miss on their own."""
     noisy = answer.totals.astype(np.float64)
-    low, high = np.full(len(noisy), np.inf), np.full(len(noisy), -np.inf)
-    start, stop = np.floor(mean_low * _POINTS), np.ceil(mean_high * _POINTS)
-    wide = stop - start > _MOST_POINTS
-    for step in range(_MOST_POINTS + 1):
-        rows = np.flatnonzero(~wide & (start + step <= stop))
-        if not rows.size:
-            break
-        c = ((start + step) / _POINTS)[rows]
-        top = np.column_stack([c**2, c**2 - c, (1 - c) ** 2])  # (s - c)^2 in the weights
-        ends = quotients(answer.plan.tail, noisy[rows], answer.plan.scales, top, np.ones(3), wrong, slack=6.0)
-        low[rows] = np.minimum(low[rows], ends[0] - (0.5 / _POINTS) ** 2)
-        high[rows] = np.maximum(high[rows], ends[1])
-    return np.where(wide, 0.0, low), np.where(wide, 0.25, high)
+
+    def moment_ends(rows: NDArray[np.int64], centres: Floats) -> tuple[Floats, Floats]:
+        # (s - c)^2 in terms of ((1 - s)^2, 2 s (1 - s), s^2)
+        top = np.column_stack([centres**2, centres**2 - centres, (1 - centres) ** 2])
+        return quotients(answer.plan.tail, noisy[rows], answer.plan.scales, top, np.ones(3), wrong, slack=6.0)
+
+    return variance_ends(mean_low, mean_high, moment_ends)

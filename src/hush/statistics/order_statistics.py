@@ -1,4 +1,9 @@
-"""Quantiles and medians."""
+"""Quantiles and medians.
+
+Three methods. `TreeQuantile` releases a tree of noisy counts (`hush.statistics.noise.tree`): any number of quantiles,
+with intervals and by group, for one charge. `ExponentialQuantile` and `SmoothQuantile` release a median alone, with
+mechanisms of `hush.mechanisms`.
+"""
 
 from __future__ import annotations
 
@@ -9,43 +14,62 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import ComposedEvent, events
+from hush.accounting import events
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, Unsupported, check_fraction, check_instance
 from hush.guarantee import Relation
 from hush.mechanisms import ExponentialMechanism, SmoothCauchy, SmoothLaplace
-from hush.mechanisms.smooth import check_bounds
+from hush.numerics import check_bounds
 from hush.randomness import RandomSource
 from hush.statistics.bounding import Bounded
-from hush.statistics.columns import as_floats
+from hush.statistics.columns import Codes, Floats, as_floats
 from hush.statistics.noise.charged import released
 from hush.statistics.noise.estimate import Estimate
-from hush.statistics.noise.release import LaplaceNoise, NoiseKind
+from hush.statistics.noise.release import NoiseKind
 from hush.statistics.noise.selection import Selection
-from hush.statistics.noise.tree import CELLS, UNITS, cells_of, release_tree, tree_block
-from hush.statistics.question import Answer, Question, question, ungrouped
+from hush.statistics.noise.tree import CELLS, UNITS, cell_counts, cells_of, release_tree, tree_block
+from hush.statistics.request import Answer, StatisticRequest, check_ungrouped, checked_request
 
 
 @dataclass(frozen=True, slots=True)
 class TreeQuantile:
-    """The median from a tree of noisy counts: with an interval, by group, and other quantiles at no charge."""
+    """The median from a tree of noisy counts: with an interval, by group, and other quantiles at no extra charge.
+
+    >>> from hush.randomness import TestSource
+    >>> result = median(range(1000), units=range(1000), bounds=(0, 1024), method=TreeQuantile(), epsilon=1.0,
+    ...                 source=TestSource(1))
+    >>> 0 < result.low < 500 < result.high < 1024
+    True
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ExponentialQuantile:
-    """The median by the exponential mechanism on the tree's cells: the smallest error where epsilon is small.
+    """The median by the exponential mechanism on the tree's cells: the smallest error if epsilon is small.
 
-    It tells no interval: ``low`` and ``high`` of the estimate are the bounds. Its guarantee is for users who
-    are added or removed, as that of `TreeQuantile`.
+    It gives no interval: ``low`` and ``high`` of the estimate are the bounds. Like `TreeQuantile`, its guarantee is for
+    units that are added or removed.
+
+    >>> from hush.randomness import TestSource
+    >>> result = median(range(1000), units=range(1000), bounds=(0, 1024), method=ExponentialQuantile(), epsilon=1.0,
+    ...                 source=TestSource(1))
+    >>> 450 < result.value < 550, result.low, result.high
+    (True, 0.0, 1024.0)
     """
 
 
 @dataclass(frozen=True, slots=True)
 class SmoothQuantile:
-    """The median with noise in proportion to its smooth sensitivity: needs many units, whose number is public.
+    """The median with noise in proportion to its smooth sensitivity. It needs many units, whose number is public.
 
-    Its guarantee is for users who are replaced (`Relation.REPLACE`), not added or removed: it is not to be added up
-    with guarantees of the other kind. It tells no interval: ``low`` and ``high`` of the estimate are the bounds.
+    Its guarantee is for units that are replaced (`Relation.REPLACE`), not added or removed, so it does not compose with
+    guarantees of the other kind. It gives no interval: ``low`` and ``high`` of the estimate are the bounds.
+
+    >>> from hush.randomness import TestSource
+    >>> result = median(range(1000), units=range(1000), bounds=(0, 1024), method=SmoothQuantile(), epsilon=1.0,
+    ...                 source=TestSource(1))
+    >>> 400 < result.value < 600, result.guarantee.relation.value
+    (True, 'replace')
     """
 
 
@@ -68,21 +92,44 @@ def quantiles(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
-    """Return quantiles, as many as wanted for one charge.
+    """Return quantiles, as many as you like for one charge.
 
-    The value has an entry for each level; with groups, a row of them for each group. Precise to the width of the bounds
-    over 65,536. Rows and arguments are those of `mean`; ``levels`` are numbers in [0, 1].
+    The value has an entry for each level; with groups, it has a row of them for each group. The resolution is the width
+    of the bounds divided by 65,536. Rows are bounded as for `mean`.
+
+    >>> from hush.randomness import TestSource
+    >>> result = quantiles(range(1000), [0.25, 0.75], units=range(1000), bounds=(0, 1024), epsilon=2.0,
+    ...                    source=TestSource(1))
+    >>> bool(np.abs(result.value - [250, 750]).max() < 50)
+    True
+
+    Args:
+        values: The numbers; NaN is left out.
+        levels: Numbers in [0, 1]: 0.5 for the median.
+        units: As for `count`, and so are all arguments below, except for ``bounds``.
+        bounds: The range that each value is clamped to.
+        rows_per_unit: How many rows of a unit count in a group.
+        epsilon: The budget of the release.
+        delta: The delta for Gaussian noise, and for revealing which groups exist.
+        groups: A key for each row.
+        keys: The public list of groups.
+        groups_per_unit: In how many groups a unit counts.
+        noise: The kind of noise.
+        selection: How groups are selected if they are not public.
+        confidence: The confidence of each interval.
+        source: The source of randomness.
+        budget: The budget to charge.
 
     Guarantee:
-        (epsilon, delta)-differential privacy for all that one user has, delta = 0 for Laplace noise on public groups.
+        (epsilon, delta)-differential privacy for all rows of one unit; delta = 0 for Laplace noise on public groups.
 
     Assumes:
-        Every person has one id (the caller's duty). Contributions are bounded (checked here: done here).
+        Each person has exactly one id (the caller's duty). Contributions are bounded (checked here: done here).
 
     References:
         Hay et al. 2010; Wilson et al. 2020.
     """
-    asked = question(
+    request = checked_request(
         values,
         units=units,
         groups=groups,
@@ -96,10 +143,10 @@ def quantiles(
         confidence=confidence,
         source=source,
     )
-    wanted = [check_fraction("levels", level) for level in levels]
-    if not wanted:
-        raise InvalidArgument("levels", levels, "one level at least")
-    return _from_trees(asked, as_floats("values", values), check_bounds(bounds), wanted)
+    checked_levels = [check_fraction("levels", level) for level in levels]
+    if not checked_levels:
+        raise InvalidArgument("levels", levels, "at least one level")
+    return _tree_quantiles(request, as_floats("values", values), check_bounds(bounds), checked_levels)
 
 
 @released
@@ -121,18 +168,18 @@ def median(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
-    """Return the median, by one of three methods; arguments are those of `mean`.
+    """Return the median, by one of three methods. All other arguments are those of `mean`.
 
     >>> from hush.randomness import TestSource
-    >>> found = median(range(1000), units=range(1000), bounds=(0, 1024), epsilon=1.0, source=TestSource(1))
-    >>> 450 < found.value < 550
+    >>> result = median(range(1000), units=range(1000), bounds=(0, 1024), epsilon=1.0, source=TestSource(1))
+    >>> 450 < result.value < 550
     True
 
     Guarantee:
-        (epsilon, delta)-differential privacy for all that one user has; for `SmoothQuantile` under replacement.
+        (epsilon, delta)-differential privacy for all rows of one unit; for `SmoothQuantile`, under replacement.
 
     Assumes:
-        Every person has one id (the caller's duty). For `SmoothQuantile` the number of units is public (the
+        Each person has exactly one id (the caller's duty). For `SmoothQuantile`, the number of units is public (the
         caller's duty).
 
     References:
@@ -140,7 +187,7 @@ def median(
         sensitivity); `quantiles`.
     """
     check_instance("method", method, (TreeQuantile, ExponentialQuantile, SmoothQuantile))
-    asked = question(
+    request = checked_request(
         values,
         units=units,
         groups=groups,
@@ -156,97 +203,99 @@ def median(
     )
     limits, numbers = check_bounds(bounds), as_floats("values", values)
     if isinstance(method, TreeQuantile):
-        found = _from_trees(asked, numbers, limits, [0.5])
-        value, low, high = (part[..., 0] for part in (found.value, found.low, found.high))
-        if found.keys is None:
+        result = _tree_quantiles(request, numbers, limits, [0.5])
+        value, low, high = (part[..., 0] for part in (result.value, result.low, result.high))
+        if result.keys is None:
             value, low, high = float(value), float(low), float(high)
-        return replace(found, value=value, low=low, high=high)
-    ungrouped(asked, type(method).__name__)
+        return replace(result, value=value, low=low, high=high)
+    check_ungrouped(request, type(method).__name__)
     if noise is not None:
-        raise Unsupported(f"noise for {type(method).__name__}: it has its own", "Leave noise out")
-    chosen = _by_choice if isinstance(method, ExponentialQuantile) else _by_smooth_sensitivity
-    return chosen(asked, numbers, limits)
+        raise Unsupported(f"noise= with {type(method).__name__}, which has its own noise", "Leave noise= out")
+    release = _exponential_median if isinstance(method, ExponentialQuantile) else _smooth_median
+    return release(request, numbers, limits)
 
 
-def _from_trees(
-    asked: Question, numbers: NDArray[np.float64], bounds: tuple[float, float], levels: list[float]
+def _tree_quantiles(
+    request: StatisticRequest, numbers: Floats, bounds: tuple[float, float], levels: list[float]
 ) -> Estimate:
-    kept = asked.bound(~np.isnan(numbers))
-    noise, selection = asked.plan((tree_block(asked.limits.rows_per_unit),))
-    event, delta, keys = noise.event, noise.delta, asked.keys
-    told = np.arange(asked.num_groups)
-    if selection is not None:
-        told = np.flatnonzero(selection.choose(kept.num_users(), asked.source))
-        keys = tuple((keys or ())[place] for place in told)
-        event, delta = ComposedEvent((event, selection.event)), asked.delta
-    trees = [release_tree(cells, bounds, noise, asked.source) for cells in _cells_by_group(kept, numbers, bounds, told)]
-    found = np.array([[tree.quantile(level, asked.confidence) for level in levels] for tree in trees])
-    found = found.reshape(len(trees), len(levels), 3)
-    name = f"{'Laplace' if isinstance(noise.noise, LaplaceNoise) else 'Gaussian'} noise on a tree of counts"
-    answer = Answer(
-        np.empty((0, 0), dtype=np.int64), noise, keys, asked.confidence, *asked.claim(event, asked.epsilon, delta, name)
-    )
-    estimate = answer.estimate(found[..., 0], found[..., 1], found[..., 2], noise.block_scales[0] / UNITS)
-    if keys is None:
-        return replace(estimate, value=found[0, :, 0], low=found[0, :, 1], high=found[0, :, 2])
+    """Release a tree for each group, and read all quantiles from it."""
+    contributions = request.bound(~np.isnan(numbers))
+    plan = request.plan((tree_block(request.limits.rows_per_unit),))
+    chosen, keys = request.select(plan, contributions.units_per_group())
+    trees = [
+        release_tree(cell_counts(cells), bounds, plan.noise, request.source)
+        for cells in _cells_by_group(contributions, numbers, bounds, chosen)
+    ]
+    results = np.array([[tree.quantile(level, request.confidence) for level in levels] for tree in trees])
+    results = results.reshape(len(trees), len(levels), 3)  # also if there are no trees
+    value, low, high = np.moveaxis(results, -1, 0)
+    guarantee, event = plan.claim(request.source, unit=request.unit, method="a tree of counts")
+    no_totals = np.empty((0, 0), dtype=np.int64)
+    answer = Answer(no_totals, plan.noise, keys, request.confidence, guarantee, event)
+    estimate = answer.estimate(value, low, high, plan.noise.block_scales[0] / UNITS)
+    if keys is None:  # without groups there is one tree, and the entries are the levels
+        return replace(estimate, value=value[0], low=low[0], high=high[0])
     return estimate
 
 
 def _cells_by_group(
-    kept: Bounded, numbers: NDArray[np.float64], bounds: tuple[float, float], told: NDArray[np.int64]
+    contributions: Bounded, numbers: Floats, bounds: tuple[float, float], groups: Codes
 ) -> list[NDArray[np.int64]]:
-    cells = cells_of(numbers[kept.rows], bounds)
-    row_groups = np.repeat(kept.groups, np.diff(kept.starts, append=len(kept.rows)))
+    """Return the cells of the kept rows of each of these groups."""
+    cells = cells_of(numbers[contributions.rows], bounds)
+    row_groups = contributions.row_groups
     order = np.argsort(row_groups, kind="stable")
-    edges = np.searchsorted(row_groups[order], np.arange(kept.num_groups + 1))
-    return [cells[order[edges[group] : edges[group + 1]]] for group in told.tolist()]
+    edges = np.searchsorted(row_groups[order], np.arange(contributions.num_groups + 1))
+    return [cells[order[edges[group] : edges[group + 1]]] for group in groups.tolist()]
 
 
-def _by_choice(asked: Question, numbers: NDArray[np.float64], bounds: tuple[float, float]) -> Estimate:
-    """Choose a cell by how many rows are on the wrong side of it: a row more moves that by half at most."""
-    kept = asked.bound(~np.isnan(numbers))
-    counts = np.bincount(cells_of(numbers[kept.rows], bounds), minlength=CELLS).astype(np.float64)
+def _exponential_median(request: StatisticRequest, numbers: Floats, bounds: tuple[float, float]) -> Estimate:
+    """Choose a cell by its distance in rank from the median. One more row changes that by at most one half."""
+    contributions = request.bound(~np.isnan(numbers))
+    counts = cell_counts(cells_of(numbers[contributions.rows], bounds)).astype(np.float64)
     ranks = np.cumsum(counts)
     half = ranks[-1] / 2
-    misses = np.maximum(np.maximum(ranks - counts - half, half - ranks), 0.0)
-    mechanism = ExponentialMechanism(epsilon=asked.epsilon, sensitivity=asked.limits.rows_per_unit / 2)
-    cell = mechanism.release(-misses, asked.source).value
+    rank_errors = np.maximum(np.maximum(ranks - counts - half, half - ranks), 0.0)
+    mechanism = ExponentialMechanism(epsilon=request.epsilon, sensitivity=request.limits.rows_per_unit / 2)
+    cell = mechanism.release(-rank_errors, request.source).value
     lower, upper = bounds
-    event = events.ExponentialMechanismEvent(asked.epsilon)
-    guarantee, qualified = asked.claim(event, asked.epsilon, 0.0, "exponential mechanism on bounded contributions")
+    event = events.ExponentialMechanismEvent(request.epsilon)
+    guarantee, qualified = request.claim(event, request.epsilon, 0.0, "exponential mechanism on bounded contributions")
     return Estimate(
         value=lower + (cell + 0.5) / CELLS * (upper - lower),
         low=lower,
         high=upper,
-        confidence=asked.confidence,
-        noise_scale=asked.limits.rows_per_unit / asked.epsilon,
+        confidence=request.confidence,
+        noise_scale=request.limits.rows_per_unit / request.epsilon,
         guarantee=guarantee,
         event=qualified,
     )
 
 
-def _by_smooth_sensitivity(asked: Question, numbers: NDArray[np.float64], bounds: tuple[float, float]) -> Estimate:
-    """Take one row of each user, a missing one as the lower bound: their number is public, and stays what it is."""
-    if asked.limits.rows_per_unit != 1:
-        raise InvalidArgument("rows_per_unit", asked.limits.rows_per_unit, "1", "One number of each user counts")
-    kept = asked.bound()
+def _smooth_median(request: StatisticRequest, numbers: Floats, bounds: tuple[float, float]) -> Estimate:
+    """Take one row of each unit. A missing value counts as the lower bound: the number of units stays as it is."""
+    if request.limits.rows_per_unit != 1:
+        raise InvalidArgument(
+            "rows_per_unit", request.limits.rows_per_unit, "1", "SmoothQuantile uses one row per unit"
+        )
+    contributions = request.bound()
     settings: dict[str, Any] = {
-        "epsilon": asked.epsilon,
+        "epsilon": request.epsilon,
         "bounds": bounds,
         "relation": Relation.REPLACE,
-        "unit": asked.unit,
+        "unit": request.unit,
     }
     mechanism: SmoothCauchy | SmoothLaplace = SmoothCauchy(**settings)
-    if asked.delta > 0:
-        mechanism = SmoothLaplace(delta=asked.delta, **settings)
-    released = mechanism.median(numbers[kept.rows], asked.source)
-    guarantee, _ = asked.claim(mechanism.event, asked.epsilon, asked.delta, released.guarantee.method)
+    if request.delta > 0:
+        mechanism = SmoothLaplace(delta=request.delta, **settings)
+    result = mechanism.median(numbers[contributions.rows], request.source)
+    guarantee, _ = request.claim(mechanism.event, request.epsilon, request.delta, result.guarantee.method)
     assumptions = ("the number of units is public", *guarantee.assumptions)
     return Estimate(
-        value=released.value,
+        value=result.value,
         low=bounds[0],
         high=bounds[1],
-        confidence=asked.confidence,
+        confidence=request.confidence,
         noise_scale=mechanism.factor,
         guarantee=replace(guarantee, relation=Relation.REPLACE, assumptions=assumptions),
         event=mechanism.qualified(assumptions),

@@ -1,4 +1,4 @@
-"""Histograms, contingency tables and the most frequent keys: counts by group, in other words."""
+"""Histograms, contingency tables and the most frequent keys: counts by group under other names."""
 
 from __future__ import annotations
 
@@ -16,22 +16,31 @@ from hush.guarantee import Guarantee
 from hush.mechanisms import IteratedTopK, OneShotTopK
 from hush.randomness import RandomSource
 from hush.statistics.columns import MISSING, as_floats, check_keys, key_codes
+from hush.statistics.limits import MAX_GROUPS_PER_UNIT
 from hush.statistics.noise.charged import released
 from hush.statistics.noise.estimate import Estimate
 from hush.statistics.noise.release import NoiseKind
-from hush.statistics.question import question
+from hush.statistics.request import checked_request
 from hush.statistics.totals import count
+
+_MAX_CELLS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopK:
-    """The keys that most users have, best first.
+    """The keys that the most units have, best first; the result of `top_k`.
+
+    >>> from hush.randomness import TestSource
+    >>> votes = ["red"] * 80 + ["blue"] * 50 + ["grey"]
+    >>> result = top_k(votes, 2, units=range(131), keys=["red", "blue", "grey"], epsilon=2.0, source=TestSource(1))
+    >>> result.keys
+    ('red', 'blue')
 
     Attributes:
-        keys: What was chosen.
-        accuracy: With ``confidence``, no key left out has so many more users than a chosen one.
-        confidence: Of that.
-        guarantee: What the choice gives away.
+        keys: The chosen keys.
+        accuracy: With the stated confidence, no key that was left out has this many units more than a chosen one.
+        confidence: The confidence of ``accuracy``.
+        guarantee: The guarantee of the choice.
         event: The same for accountants.
     """
 
@@ -57,14 +66,18 @@ def histogram(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
-    """Count rows by bins [edge, next edge), the last one closed; what is outside of all of them is not counted.
+    """Count rows by bins [edge, next edge); the last bin is closed. Values outside all bins are not counted.
+
+    >>> from hush.randomness import TestSource
+    >>> histogram([1, 5, 12, 99], [0, 10, 20], units=range(4), epsilon=50.0, source=TestSource(1)).value.tolist()
+    [2, 1]
 
     Args:
-        values: Numbers.
-        edges: Public numbers, from the smallest to the largest; infinity is one.
+        values: The numbers.
+        edges: Public numbers in increasing order; infinity is allowed.
         units: As for `count`.
-        rows_per_unit: How many rows of a user count in a bin.
-        max_bins: How many bins of a user count.
+        rows_per_unit: How many rows of a unit count in a bin.
+        max_bins: In how many bins a unit counts.
         epsilon: As for `count`.
         delta: As for `count`.
         noise: As for `count`.
@@ -83,10 +96,10 @@ def histogram(
     """
     cuts = np.array([float(edge) for edge in edges])
     if len(cuts) < 2 or not bool((cuts[1:] > cuts[:-1]).all()):
-        raise InvalidArgument("edges", list(edges), "two numbers at least, in increasing order")
+        raise InvalidArgument("edges", list(edges), "at least two numbers, in increasing order")
     numbers = as_floats("values", values)
     bins = np.searchsorted(cuts, numbers, side="right") - 1
-    bins = np.where(numbers == cuts[-1], len(cuts) - 2, bins)
+    bins = np.where(numbers == cuts[-1], len(cuts) - 2, bins)  # the last bin is closed
     bins = np.where(np.isnan(numbers) | (bins >= len(cuts) - 1), MISSING, bins)
     return count(
         numbers,
@@ -118,10 +131,29 @@ def contingency_table(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
-    """Count rows by several columns at once; the value is an array with an axis for each column, in the keys' order.
+    """Count rows by several columns at once. The value is an array with an axis per column, in the order of its keys.
 
-    A row with a value that is not among the public ``keys`` of its column is not counted. Other arguments are those of
-    `count`; ``max_cells`` is how many cells of a user count.
+    A row with a value that is not among the public keys of its column is not counted.
+
+    >>> from hush.randomness import TestSource
+    >>> sex, smokes = ["f", "f", "m"], [True, False, False]
+    >>> table = contingency_table([sex, smokes], [["f", "m"], [False, True]], units=range(3), epsilon=50.0,
+    ...                           source=TestSource(1))
+    >>> table.value.tolist()
+    [[1, 1], [1, 0]]
+
+    Args:
+        columns: The columns, all of the same rows.
+        keys: For each column, the public list of its values.
+        units: As for `count`.
+        rows_per_unit: How many rows of a unit count in a cell.
+        max_cells: In how many cells a unit counts.
+        epsilon: As for `count`.
+        delta: As for `count`.
+        noise: As for `count`.
+        confidence: As for `count`.
+        source: As for `count`.
+        budget: As for `count`.
 
     Guarantee:
         As `count`.
@@ -133,17 +165,18 @@ def contingency_table(
         Dwork, McSherry, Nissim & Smith 2006.
     """
     if len(columns) != len(keys) or not columns:
-        raise InvalidArgument("keys", f"{len(keys)} lists", f"one for each of {len(columns)} columns")
-    lists = [check_keys("keys", one) for one in keys]
-    shape = tuple(map(len, lists))
-    if math.prod(shape) > 1 << 24:
+        raise InvalidArgument("keys", f"{len(keys)} lists", f"one list for each of {len(columns)} columns")
+    key_lists = [check_keys("keys", column_keys) for column_keys in keys]
+    shape = tuple(map(len, key_lists))
+    if math.prod(shape) > _MAX_CELLS:
         raise InvalidArgument("keys", shape, "at most 2^24 cells in all")
-    codes = [key_codes("columns", column, one) for column, one in zip(columns, lists, strict=True)]
-    if len({len(one) for one in codes}) != 1:
-        raise InvalidArgument("columns", f"{len(columns)} columns", "of the same rows")
-    present = np.all([one >= 0 for one in codes], axis=0)
-    cells = np.where(present, np.ravel_multi_index([np.maximum(one, 0) for one in codes], shape), MISSING)
-    found = count(
+    codes = [key_codes("columns", column, key_list) for column, key_list in zip(columns, key_lists, strict=True)]
+    if len({len(column_codes) for column_codes in codes}) != 1:
+        raise InvalidArgument("columns", f"{len(columns)} columns", "columns of the same length")
+    present = np.all([column_codes >= 0 for column_codes in codes], axis=0)
+    indices = [np.maximum(column_codes, 0) for column_codes in codes]
+    cells = np.where(present, np.ravel_multi_index(indices, shape), MISSING)
+    result = count(
         cells,
         units=units,
         rows_per_unit=rows_per_unit,
@@ -156,8 +189,8 @@ def contingency_table(
         confidence=confidence,
         source=source,
     )
-    low, high = found.low.reshape(shape), found.high.reshape(shape)
-    return replace(found, value=found.value.reshape(shape), low=low, high=high, keys=None)
+    low, high = result.low.reshape(shape), result.high.reshape(shape)
+    return replace(result, value=result.value.reshape(shape), low=low, high=high, keys=None)
 
 
 @released
@@ -173,34 +206,34 @@ def top_k(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> TopK:
-    """Return the k keys that most users have, best first; not how many, which would cost more.
+    """Return the k keys that the most units have, best first. The numbers of units would cost extra.
 
-    A user counts once for each key, and for as many keys as they have: a choice by scores needs no bound on that.
+    A unit counts once for each of its keys, however many it has: a choice by scores needs no bound on that.
 
     Args:
-        values: A key for each row; what is not among the keys is left out.
-        k: How many to choose.
+        values: A key for each row. Values that are not among the keys are left out.
+        k: How many keys to choose.
         units: As for `count`.
         keys: The public list to choose from.
-        epsilon: What the choice costs, all k together.
-        delta: With one, less noise if k is large.
-        confidence: Of the accuracy.
+        epsilon: The cost of the choice, for all k keys together.
+        delta: If it is positive, large k need less noise.
+        confidence: The confidence of the accuracy.
         source: As for `count`.
         budget: As for `count`.
 
     Guarantee:
-        (epsilon, delta)-differential privacy for all that one user has: every score moves by at most 1, all of them in
-        the same direction.
+        (epsilon, delta)-differential privacy for all rows of one unit: every score changes by at most 1, and all of
+        them in the same direction.
 
     Assumes:
-        Every person has one id (the caller's duty). Keys are public (the caller's duty).
+        Each person has exactly one id (the caller's duty). Keys are public (the caller's duty).
 
     References:
         Ding, Wang, Zhang & Kifer 2019; Durfee & Rogers 2019.
     """
     choices = check_keys("keys", keys)
     check_count("k", k)
-    asked = question(
+    request = checked_request(
         values,
         units=units,
         groups=values,
@@ -214,19 +247,19 @@ def top_k(
         confidence=confidence,
         source=source,
     )
-    limits = replace(asked.limits, groups_per_unit=min(len(choices), 1 << 24))
-    scores = replace(asked, limits=limits).bound().num_users().astype(np.float64)
+    all_groups = replace(request.limits, groups_per_unit=min(len(choices), MAX_GROUPS_PER_UNIT))
+    scores = replace(request, limits=all_groups).bound().units_per_group().astype(np.float64)
     mechanism: OneShotTopK | IteratedTopK = OneShotTopK(epsilon=epsilon, k=k, monotone=True)
-    described: Event = events.ApproximateDPEvent(epsilon)
+    event: Event = events.ApproximateDPEvent(epsilon)
     if delta > 0:
         mechanism = IteratedTopK(epsilon=epsilon, delta=delta, k=k, monotone=True)
-        described = mechanism.event.event  # type: ignore[attr-defined]
-    released = mechanism.release(scores, asked.source)
-    guarantee, event = asked.claim(described, epsilon, released.guarantee.delta, released.guarantee.method)
+        event = mechanism.event.event  # type: ignore[attr-defined]
+    result = mechanism.release(scores, request.source)
+    guarantee, qualified = request.claim(event, epsilon, result.guarantee.delta, result.guarantee.method)
     return TopK(
-        keys=tuple(choices[place] for place in released.value),
+        keys=tuple(choices[index] for index in result.value),
         accuracy=mechanism.accuracy(len(choices), confidence),
         confidence=float(confidence),
         guarantee=guarantee,
-        event=event,
+        event=qualified,
     )

@@ -1,4 +1,4 @@
-"""Counts and sums."""
+"""Counts, distinct counts and sums."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument
-from hush.mechanisms.smooth import check_bounds
+from hush.numerics import check_bounds
 from hush.randomness import RandomSource
 from hush.statistics.columns import as_floats, is_present
 from hush.statistics.distinct import distinct_totals
@@ -18,9 +18,11 @@ from hush.statistics.noise.estimate import Estimate
 from hush.statistics.noise.release import Block, NoiseKind
 from hush.statistics.noise.selection import Selection
 from hush.statistics.noise.tails import reach
-from hush.statistics.question import Answer, question
+from hush.statistics.request import Answer, checked_request
 
-_WIDE = 2.0**18  # how far beyond the bounds of a total a row may be, before it is clamped, too
+# With total_bounds, rows are not clamped to the bounds, only far beyond them: this many times the largest bound. It
+# keeps the fixed-point sums within 64 bits.
+_ROW_LIMIT = 2.0**18
 
 
 @released
@@ -40,22 +42,25 @@ def count(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
-    """Count rows: those whose value is not missing, at most ``rows_per_unit`` of a user in a group.
+    """Count rows whose value is not missing: at most ``rows_per_unit`` of each unit in each group.
 
     Args:
-        values: A column; only what is missing in it matters. To count all rows give ``units`` again.
-        units: Whose each row is, an id; or `EachRow` for privacy per row. Rows without an id are left out.
-        rows_per_unit: How many rows of a user count in a group; the rest does not.
-        epsilon: What the release costs, in all.
-        delta: The slack for Gaussian noise and for telling which groups there are.
-        groups: A key for each row; the result has an entry for each group.
-        keys: The public list of groups. Without one, which groups are told is a private choice, too.
-        groups_per_unit: How many groups of a user count; which ones is random.
-        noise: `Laplace` or `Gaussian`; None for the one with the smaller mean squared error.
-        selection: How groups that are not public are chosen; None for `TruncatedGeometric`.
-        confidence: Of the interval.
-        source: Where randomness comes from; the operating system if None.
-        budget: What the release is charged to before it leaves, such as a ledger's data set.
+        values: A column; it only matters which of its values are missing. To count all rows, pass ``units`` again.
+        units: The id of each row's privacy unit, or `EachRow` for privacy per row. Rows without an id are left out.
+        rows_per_unit: How many rows of a unit count in a group.
+        epsilon: The budget of the release.
+        delta: The delta for Gaussian noise, and for revealing which groups exist.
+        groups: A key for each row. The result then has an entry for each group.
+        keys: The public list of groups. Without it, the groups to reveal are selected privately.
+        groups_per_unit: In how many groups a unit counts. If it is in more, a random choice of them is kept.
+        noise: `LaplaceNoise` or `GaussianNoise`; None for the kind with the smaller mean squared error.
+        selection: How groups are selected if they are not public; None for `TruncatedGeometric`.
+        confidence: The confidence of the interval.
+        source: The source of randomness; None for the operating system's.
+        budget: The budget to charge before the result leaves, such as a dataset of a ledger.
+
+    Returns:
+        The count, an integer that may be negative because of the noise.
 
     >>> from hush.randomness import TestSource
     >>> result = count(["a", "b", None, "c"], units=[1, 1, 2, 3], epsilon=50.0, source=TestSource(1))
@@ -63,15 +68,15 @@ def count(
     (2, 'user')
 
     Guarantee:
-        (epsilon, delta)-differential privacy for all that one user has, delta = 0 for Laplace noise on public groups.
+        (epsilon, delta)-differential privacy for all rows of one unit; delta = 0 for Laplace noise on public groups.
 
     Assumes:
-        Every person has one id (the caller's duty). Contributions are bounded (checked here: done here).
+        Each person has exactly one id (the caller's duty). Contributions are bounded (checked here: done here).
 
     References:
         Wilson et al. 2020 (bounded contributions); Ghosh, Roughgarden & Sundararajan 2009 (the noise).
     """
-    asked = question(
+    request = checked_request(
         values,
         units,
         rows_per_unit,
@@ -85,11 +90,12 @@ def count(
         confidence,
         source,
     )
-    kept = asked.bound(is_present(values), sample=False)
-    most = asked.limits.rows_per_unit
-    totals = kept.totals(np.ones(len(kept.rows), dtype=np.int64), (0, most))
-    answer = asked.answer(totals, kept.num_users(), (Block(columns=1, l1=most, l2=most, whole=True),))
-    return total_of(answer, 1.0, whole=True)
+    # A count needs no sampling of rows: clamping each unit's count gives the same.
+    contributions = request.bound(is_present(values), sample_rows=False)
+    row_limit = request.limits.rows_per_unit
+    totals = contributions.totals(np.ones(len(contributions.rows), dtype=np.int64), (0, row_limit))
+    block = Block.disjoint(row_limit, whole=True)
+    return total_of(request.answer(totals, contributions.units_per_group(), (block,)), 1.0, whole=True)
 
 
 @released
@@ -109,12 +115,17 @@ def distinct_count(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> Estimate:
-    """Count different values, of which each user brings at most ``rows_per_unit`` (random ones) in a group.
+    """Count distinct values, of which each unit contributes at most ``rows_per_unit`` random ones in each group.
 
-    ``distinct_count(units, units=units)`` is the number of units. Arguments are those of `count`.
+    ``distinct_count(units, units=units, ...)`` is the number of units. The arguments are those of `count`.
+
+    >>> from hush.randomness import TestSource
+    >>> words = ["a", "b", "a", "c"]
+    >>> distinct_count(words, units=[1, 2, 3, 4], epsilon=50.0, source=TestSource(1)).value
+    3
 
     Guarantee:
-        As `count`: with one user more, a group has at most ``rows_per_unit`` more different values.
+        As `count`: one more unit adds at most ``rows_per_unit`` distinct values to a group.
 
     Assumes:
         As `count` (the caller's duty).
@@ -122,7 +133,7 @@ def distinct_count(
     References:
         Wilson et al. 2020.
     """
-    asked = question(
+    request = checked_request(
         values,
         units,
         rows_per_unit,
@@ -136,10 +147,9 @@ def distinct_count(
         confidence,
         source,
     )
-    totals, num_users = distinct_totals(asked, values)
-    most = asked.limits.rows_per_unit
-    answer = asked.answer(totals, num_users, (Block(columns=1, l1=most, l2=most, whole=True),))
-    return total_of(answer, 1.0, whole=True)
+    totals, num_units = distinct_totals(request, values)
+    block = Block.disjoint(request.limits.rows_per_unit, whole=True)
+    return total_of(request.answer(totals, num_units, (block,)), 1.0, whole=True)
 
 
 @released
@@ -163,12 +173,20 @@ def sum(  # noqa: A001
 ) -> Estimate:
     """Sum values.
 
-    With ``bounds``, at most ``rows_per_unit`` random rows of a user in a group, each clamped to the bounds. With
-    ``total_bounds``, all rows of a user in a group, and their total clamped. NaN is left out. Further arguments are
-    those of `count`.
+    Pass one of two kinds of bounds:
+
+    - ``bounds``: each row is clamped to them, and at most ``rows_per_unit`` random rows of a unit count in a group.
+    - ``total_bounds``: all rows of a unit count, and its sum in each group is clamped to them.
+
+    Missing values (NaN) are left out. All other arguments are those of `count`.
+
+    >>> from hush.randomness import TestSource
+    >>> result = sum([20, 30, 900], units=[1, 2, 3], bounds=(0, 100), epsilon=200.0, source=TestSource(1))
+    >>> round(result.value)
+    150
 
     Guarantee:
-        As `count`. Sums are of integers on a fixed-point grid, which rounding cannot widen.
+        As `count`. Sums run on integers of a fixed-point grid, so rounding cannot increase the sensitivity.
 
     Assumes:
         As `count` (the caller's duty).
@@ -178,9 +196,9 @@ def sum(  # noqa: A001
     """
     if (bounds is None) == (total_bounds is None):
         raise InvalidArgument(
-            "bounds", bounds, "bounds of a row, or total_bounds of a user's total in a group", "Give one of both"
+            "bounds", bounds, "either bounds of a row, or total_bounds of a unit's sum in a group", "Pass one of them"
         )
-    asked = question(
+    request = checked_request(
         values,
         units,
         rows_per_unit,
@@ -196,25 +214,36 @@ def sum(  # noqa: A001
     )
     lower, upper = check_bounds(total_bounds if bounds is None else bounds)
     largest = max(abs(lower), abs(upper))
-    numbers, steps = as_floats("values", values), asked.steps()
-    kept = asked.bound(~np.isnan(numbers), sample=bounds is not None)
+    numbers, steps = as_floats("values", values), request.steps()
+    contributions = request.bound(~np.isnan(numbers), sample_rows=bounds is not None)
+    numbers = numbers[contributions.rows]
+    # The bounds on the grid are rounded inwards, so the sensitivity is at most ``steps`` per row.
     ends = math.ceil(lower / largest * steps), math.floor(upper / largest * steps)
     if bounds is None:
-        wide = np.clip(np.nan_to_num(numbers[kept.rows] / largest, nan=0.0), -_WIDE, _WIDE)
-        totals, most = kept.totals(np.rint(wide * steps).astype(np.int64), ends), 1
+        fractions = np.clip(np.nan_to_num(numbers / largest, nan=0.0), -_ROW_LIMIT, _ROW_LIMIT)
+        totals = contributions.totals(np.rint(fractions * steps).astype(np.int64), ends)
+        sensitivity = steps
     else:
-        rows = np.clip(np.rint(np.clip(numbers[kept.rows], lower, upper) / largest * steps), *ends)
-        totals, most = kept.totals(rows.astype(np.int64)), asked.limits.rows_per_unit
-    answer = asked.answer(totals, kept.num_users(), (Block(columns=1, l1=most * steps, l2=most * steps),))
+        weights = np.clip(np.rint(np.clip(numbers, lower, upper) / largest * steps), *ends)
+        totals = contributions.totals(weights.astype(np.int64))
+        sensitivity = request.limits.rows_per_unit * steps
+    answer = request.answer(totals, contributions.units_per_group(), (Block.disjoint(sensitivity),))
     return total_of(answer, largest / steps)
 
 
 def total_of(answer: Answer, unit: float, *, whole: bool = False) -> Estimate:
-    """Return the estimate of a single column, in its own unit; low and high are not cut off at 0, nor is the value."""
+    """Return the estimate of a single column of totals. Nothing is cut off at 0, so the value is unbiased.
+
+    Args:
+        answer: The noisy totals.
+        unit: The size of one integer step.
+        whole: Whether the total is a count, which stays an integer.
+    """
     totals = answer.totals[:, 0]
-    off = reach(answer.plan.tail, answer.plan.scales, 1 - answer.confidence) + (0.5 if whole else 1.0)
+    # Rounding the noise adds half a step; for a sum, rounding the data adds as much again.
+    margin = reach(answer.plan.tail, answer.plan.scales, 1 - answer.confidence) + (0.5 if whole else 1.0)
     scale = answer.plan.block_scales[0] * unit
     if whole:
-        off = math.floor(off)
-        return answer.estimate(totals, totals - off, totals + off, scale)
-    return answer.estimate(totals * unit, (totals - off) * unit, (totals + off) * unit, scale)
+        margin = math.floor(margin)
+        return answer.estimate(totals, totals - margin, totals + margin, scale)
+    return answer.estimate(totals * unit, (totals - margin) * unit, (totals + margin) * unit, scale)

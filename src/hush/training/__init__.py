@@ -1,7 +1,7 @@
 """Private training on PyTorch.
 
 - `privatize`: three added lines in an ordinary loop; `fit`: no loop at all. Both return a `PrivateTraining`.
-- `TrainingPlan`: what was agreed on: sampling, clipping, noise, normaliser, event.
+- `TrainingPlan`: what was agreed on: sampling, clipping, noise, normaliser, event. `start_training` begins under one.
 - `check`, `clipped_sum`: per-example norms and clipped sums for inspection, compared with a plain loop (`looped_sum`).
 - `Flat`, `Automatic`, `Normalized`, `Global`, `Adaptive`: ways to clip; `PerLayer`, `ByName`: what is clipped together.
 - `Poisson`, `Full`, `FixedSize`, `ShuffledEpochs`, `InOrder`, `BallsInBins`, `CyclicPoisson`: ways to sample.
@@ -9,7 +9,7 @@
 - `PerExample`, `Augmented`, `Microbatches`, `Projected`: what is clipped.
 - `Schedule` of `PiecewiseCurve`, `LinearCurve` and `ExponentialCurve` curves: noise, clip norm and batch size that change.
 - `Banded`, `BufferedToeplitz`: noise that is correlated over the steps. `Ball`: weights that stay within one.
-- `AdamBC`, `Lamb`: optimizers that torch does not have; `MovingAverage`, `TailAverage`: averages of the weights.
+- `AdamBC`: Adam without the noise in its second moment; `MovingAverage`, `TailAverage`: averages of the weights.
 - `freeze_except`, `replace_head`, `add_lora`, `merge_lora`: training a part of a model.
 - `pretrain`, `PublicPhase`: a phase on public data, which is not accounted for, and stated with the guarantee.
 - `replace_batchnorm`: makes models with batch statistics trainable.
@@ -26,14 +26,13 @@ from typing import TYPE_CHECKING
 from hush.lazy import lazy_names
 from hush.training.extras.averaging import MovingAverage as MovingAverage
 from hush.training.extras.averaging import TailAverage as TailAverage
-from hush.training.extras.lora import LoraLinear as LoraLinear
 from hush.training.extras.lora import add_lora as add_lora
 from hush.training.extras.lora import merge_lora as merge_lora
 from hush.training.extras.optimizers import AdamBC as AdamBC
-from hush.training.extras.optimizers import Lamb as Lamb
 from hush.training.loop.fit import fit as fit
 from hush.training.loop.fit import replace_batchnorm as replace_batchnorm
 from hush.training.loop.privatize import privatize as privatize
+from hush.training.loop.privatize import start_training as start_training
 from hush.training.loop.session import PrivateTraining as PrivateTraining
 from hush.training.loop.session import Step as Step
 from hush.training.loop.update import Ball as Ball
@@ -130,12 +129,10 @@ __all__ = [
     "Groups",
     "HeldOutAnswers",
     "InOrder",
-    "Lamb",
     "LinearCurve",
     "Loader",
     "LogRange",
     "LogarithmicRepetitions",
-    "LoraLinear",
     "Microbatches",
     "MovingAverage",
     "NegativeBinomialRepetitions",
@@ -178,5 +175,6 @@ __all__ = [
     "privatize",
     "replace_batchnorm",
     "replace_head",
+    "start_training",
     "tune",
 ]

@@ -1,4 +1,9 @@
-"""The way in: scores to a result."""
+"""Entry points: from an attack's scores to an `AuditResult`.
+
+`audit_scores` takes independent scores of members and non-members, `audit_one_run` the canaries of one run. Both check
+their arguments, apply the threshold rule to the method (`method.apply_rule`), and wrap the bound in a result.
+`best_of` picks the strongest of several results.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ from hush.guarantee import Bound, Relation, Unit
 
 _CLOPPER_PEARSON = ClopperPearson()
 _EXAMPLE = Unit.example()
-_SORTED = 32  # fair coins, so many, fall in two runs with a probability below 2e-8
+_MIN_SORTED = 32  # this many fair coins fall in at most two runs with probability below 2e-8
 
 
 def audit_scores(
@@ -35,7 +40,10 @@ def audit_scores(
     unit: Unit = _EXAMPLE,
     relation: Relation = Relation.ADD_OR_REMOVE,
 ) -> AuditResult:
-    """Bound epsilon from an attack's scores of members and of others.
+    """Bound epsilon from an attack's scores of members and non-members.
+
+    The scores are higher for records that look more like members. A threshold on them is a membership test, and its
+    error rates bound epsilon from below.
 
     >>> import numpy as np
     >>> noise = np.random.default_rng(1).laplace(size=(2, 2000))
@@ -44,33 +52,34 @@ def audit_scores(
     consistent violated
 
     Args:
-        scores_in: Of members; the higher, the more like one. Infinite scores are in order, NaN is refused.
-        scores_out: Of others.
-        delta: At which epsilon is meant.
-        confidence: Of the bound.
-        method: `ClopperPearson`, `GaussianDP`, `OneRun`, `OneRunFDP` or `Jeffreys`: values, not names.
-        threshold: `Explicit`, `Bonferroni`, `SplitScores` or `MultiSplit`. None is `Bonferroni` (`SplitScores` for `Jeffreys`), and
-            is what a method takes that has its number of guesses. Canaries of one run are split by `audit_one_run`,
-            which knows their order.
-        num_trials: How many audits were made, or would have been, of which this is the most telling: other attacks,
-            other seeds, the score with its sign turned. What may fail is divided by it.
-        unit: What the two worlds differ in.
-        relation: How they differ.
+        scores_in: Scores of members. They may be infinite; NaN is refused.
+        scores_out: Scores of non-members.
+        delta: The delta at which epsilon is bounded.
+        confidence: The confidence of the bound.
+        method: An instance of `ClopperPearson`, `GaussianDP`, `OneRun`, `OneRunFDP` or `Jeffreys`.
+        threshold: An instance of `Explicit`, `Bonferroni`, `SplitScores` or `MultiSplit`. By default `Bonferroni`
+            (`SplitScores` for `Jeffreys`). Leave it out for a method with ``num_guesses``. To split canaries of one
+            run, use `audit_one_run`, which knows their order.
+        num_trials: The number of audits you made, or could have made, before picking this one: other attacks, other
+            seeds, the score with its sign flipped. The error probability is divided by it.
+        unit: The privacy unit in which the two datasets differ.
+        relation: The neighbouring relation between them.
 
     Returns:
-        The bound, its point estimate at the same threshold, and what both came from.
+        The bound, the point estimate at the same threshold, and the counts behind them.
 
     Guarantee:
-        With probability ``confidence`` the true epsilon at ``delta`` is at least ``epsilon_lower``, whatever the
-        mechanism; for `GaussianDP` and `OneRunFDP`, if it is Gaussian; for `Jeffreys`, only as a belief.
+        With probability ``confidence`` the true epsilon at ``delta`` is at least ``epsilon_lower``: for every mechanism
+        with `ClopperPearson` and `OneRun`, for Gaussian ones with `GaussianDP` and `OneRunFDP`. `Jeffreys` gives a
+        credible bound only.
 
     Assumes:
-        No NaN, both classes there, thresholds and rules corrected for the choice that they make (checked here). What
-        the method assumes of scores (the caller's duty). A score whose direction was fixed beforehand, or
-        ``num_trials`` (the caller's duty).
+        Numbers without NaN for both classes, and a threshold rule that corrects for its own choice (checked here). The
+        method's assumptions about the scores (the caller's duty). The score's direction was fixed beforehand, or is
+        counted in ``num_trials`` (the caller's duty).
 
     References:
-        Those of the method and the rule.
+        See the method and the threshold rule.
     """
     check_instance("method", method, BoundMethod, "Use e.g. ClopperPearson()")
     check_instance("unit", unit, Unit)
@@ -78,11 +87,13 @@ def audit_scores(
     trials = check_count("num_trials", num_trials)
     level = Level((1 - check_confidence(confidence)) / trials, check_delta("delta", delta))
     sample = Sample.of(scores_in, scores_out)
-    rule = _rule(method, threshold)
-    return _audited(sample, method, rule, level, confidence=confidence, trials=trials, unit=unit, relation=relation)
+    rule = _rule_for(method, threshold)
+    return _audit_sample(
+        sample, method, rule, level, confidence=confidence, trials=trials, unit=unit, relation=relation
+    )
 
 
-def _audited(
+def _audit_sample(
     sample: Sample,
     method: BoundMethod,
     rule: ThresholdRule | None,
@@ -95,19 +106,19 @@ def _audited(
 ) -> AuditResult:
     if isinstance(method, GuessMethod):
         check_coins(sample.num_in, sample.num_out)
-    found = apply_rule(rule, method, sample, level)
+    bound = apply_rule(rule, method, sample, level)
     return AuditResult(
-        epsilon=found.point,
-        epsilon_lower=found.lower,
+        epsilon=bound.point,
+        epsilon_lower=bound.lower,
         confidence=confidence,
         method=method.description,
         threshold_rule=rule.description if rule else "number of guesses fixed beforehand",
-        num_in=found.num_in,
-        num_out=found.num_out,
+        num_in=bound.num_in,
+        num_out=bound.num_out,
         delta=level.delta,
-        mu_lower=found.mu_lower,
-        details={**found.details, "num_trials": trials},
-        assumptions=(*method.assumptions, *_stated(rule)),
+        mu_lower=bound.mu_lower,
+        details={**bound.details, "num_trials": trials},
+        assumptions=(*method.assumptions, *_rule_assumptions(rule)),
         bound=method.bound,
         unit=unit,
         relation=relation,
@@ -127,28 +138,39 @@ def audit_one_run(
     unit: Unit = _EXAMPLE,
     relation: Relation = Relation.ADD_OR_REMOVE,
 ) -> AuditResult:
-    """Bound epsilon from one run with many canaries, each of which a fair coin included.
+    """Bound epsilon from one run with many canaries, each included by a fair coin.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> included = rng.random(1000) < 0.5
+    >>> result = audit_one_run(included + rng.normal(size=1000), included, num_guesses=100)
+    >>> print(result.details["num_correct"], round(result.epsilon_lower, 2))
+    88 1.47
 
     Args:
-        scores: One for each canary, included or not, in an order that no coin decided.
-        included: How the coins fell: booleans.
-        num_guesses: How many of the highest scores are guessed to be members; fixed beforehand. None leaves it to
+        scores: One score for each canary, included or not, in an order that does not depend on the coins.
+        included: The coins: one boolean for each canary, True if it was included.
+        num_guesses: How many of the highest scores are guessed to be members, fixed beforehand. None leaves it to
             ``threshold``.
-        num_out_guesses: How many of the lowest are guessed not to be.
-        threshold: The rule that chooses whom to guess, where ``num_guesses`` is None; `Bonferroni` by default.
-        delta: At which epsilon is meant.
-        confidence: Of the bound.
-        num_trials: As in `audit_scores`.
-        unit: What a canary is.
-        relation: What its coin decided.
+        num_out_guesses: How many of the lowest scores are guessed to be non-members.
+        threshold: The rule that chooses the guesses if ``num_guesses`` is None; `Bonferroni` by default.
+        delta: The delta at which epsilon is bounded.
+        confidence: The confidence of the bound.
+        num_trials: The number of audits you made or could have made, as in `audit_scores`.
+        unit: The privacy unit that a canary stands for.
+        relation: The neighbouring relation between the datasets with and without a canary.
+
+    Returns:
+        The bound, the observed log-odds of a correct guess as its point estimate, and the counts behind them.
 
     Guarantee:
         With probability ``confidence`` the true epsilon at ``delta`` is at least ``epsilon_lower``.
 
     Assumes:
-        Fair, independent coins (the caller's duty; checked here is only that not far too many fell on one side).
-        Numbers of guesses fixed before the scores were seen (the caller's duty); a rule's choice is corrected for. To
-        split, an order of the canaries that no coin decided (the caller's duty; members all in front are refused).
+        Fair, independent coins (the caller's duty; only a very uneven split is refused, checked here). Numbers of
+        guesses that were fixed before the scores were seen (the caller's duty); the choice of a rule is corrected for.
+        For a rule that splits, an order that does not depend on the coins (the caller's duty; sorted coins are
+        refused).
 
     References:
         Steinke, Nasr & Jagielski 2023, Theorem 5.2.
@@ -161,61 +183,75 @@ def audit_one_run(
     method = OneRun(num_guesses=num_guesses, num_out_guesses=num_out_guesses)
     trials = check_count("num_trials", num_trials)
     level = Level((1 - check_confidence(confidence)) / trials, check_delta("delta", delta))
-    rule = _rule(method, threshold)
+    rule = _rule_for(method, threshold)
     if isinstance(rule, SplitScores | MultiSplit):
         _check_order(coins)
-    both = Sample.of(values[coins], values[~coins])
-    sample = Sample(both.inside, both.outside, coins)
-    return _audited(sample, method, rule, level, confidence=confidence, trials=trials, unit=unit, relation=relation)
+    checked = Sample.of(values[coins], values[~coins])
+    sample = Sample(checked.inside, checked.outside, coins)
+    return _audit_sample(
+        sample, method, rule, level, confidence=confidence, trials=trials, unit=unit, relation=relation
+    )
 
 
 def best_of(results: Sequence[AuditResult]) -> AuditResult:
-    """Return the most telling of several audits of one mechanism, all of which were corrected for their number.
+    """Return the strongest of several audits of one mechanism.
+
+    >>> from hush.audit import epsilon_from_counts
+    >>> audits = [epsilon_from_counts(tp, 100, 10, 100, num_trials=3) for tp in (20, 80, 50)]
+    >>> best_of(audits).details["tp"]
+    80
+
+    Args:
+        results: All audits that you made, each with ``num_trials`` of at least their number.
+
+    Returns:
+        The result with the largest lower bound.
 
     Guarantee:
-        The same confidence as each has: with ``num_trials`` of at least their number, all hold together.
+        The confidence of each single result: with ``num_trials`` of at least their number, all bounds hold together.
 
     Assumes:
-        The same confidence, delta, unit and relation, confidence bounds only, and ``num_trials`` (checked here). No
-        audit was left out (the caller's duty).
+        Confidence bounds that share confidence, delta, unit and relation, with ``num_trials`` large enough (checked
+        here). No audit was left out (the caller's duty).
 
     References:
         Bonferroni 1936.
     """
     if not results:
-        raise InvalidArgument("results", [], "one result at least")
+        raise InvalidArgument("results", [], "at least one result")
     for result in results:
         check_instance("results", result, AuditResult)
         trials = result.details.get("num_trials", 1)
         if not (isinstance(trials, int) and trials >= len(results)) or result.bound is not Bound.LOWER:
-            advice = f"Make each audit with num_trials={len(results)} or more", "Credible bounds cannot be combined"
+            advice = f"Run each audit with num_trials={len(results)} or more", "Credible bounds cannot be combined"
             raise InvalidArgument("results", "bounds", "confidence bounds corrected for their number", *advice)
-    meanings = {(result.confidence, result.delta, result.unit, result.relation) for result in results}
-    if len(meanings) > 1:
-        raise InvalidArgument("results", "bounds", "audits of one confidence, delta, unit and relation")
+    settings = {(result.confidence, result.delta, result.unit, result.relation) for result in results}
+    if len(settings) > 1:
+        raise InvalidArgument("results", "bounds", "audits with one confidence, delta, unit and relation")
     return max(results, key=lambda result: result.epsilon_lower)
 
 
 def _check_order(coins: NDArray[np.bool_]) -> None:
-    """Refuse to split canaries that were sorted by their coins."""
+    """Refuse to split canaries that are sorted by their coins."""
     changes = int(np.count_nonzero(coins[1:] != coins[:-1]))
-    if changes <= 1 and coins.size >= _SORTED:
-        advice = "Members in front mean that the coins decided the order", "Pass the order in which coins were thrown"
-        raise InvalidArgument("included", "sorted coins", "canaries in an order of their own, to split them", *advice)
+    if changes <= 1 and coins.size >= _MIN_SORTED:
+        advice = "Here the coins decided the order", "Pass the canaries in the order in which the coins were thrown"
+        raise InvalidArgument("included", "sorted coins", "canaries in an order that no coin decided", *advice)
 
 
-def _stated(rule: ThresholdRule | None) -> tuple[str, ...]:
-    """Return what the rule leaves to the caller."""
+def _rule_assumptions(rule: ThresholdRule | None) -> tuple[str, ...]:
+    """Return the assumptions that a rule leaves to the caller."""
     if rule is None:
         return ("The number of guesses was fixed before the scores were seen",)
     return (BEFOREHAND,) if isinstance(rule, Explicit) else ()
 
 
-def _rule(method: BoundMethod, threshold: ThresholdRule | None) -> ThresholdRule | None:
-    fixed = isinstance(method, GuessMethod) and method.num_guesses is not None
-    if fixed and threshold is not None:
+def _rule_for(method: BoundMethod, threshold: ThresholdRule | None) -> ThresholdRule | None:
+    """Return the rule to apply: the caller's, the method's default, or None if the method fixes its guesses."""
+    guesses_fixed = isinstance(method, GuessMethod) and method.num_guesses is not None
+    if guesses_fixed and threshold is not None:
         advice = "Leave out num_guesses to let a rule choose"
         raise InvalidArgument("threshold", threshold, "None for a method with num_guesses", advice)
     if threshold is not None:
         check_instance("threshold", threshold, ThresholdRule, "Use e.g. Explicit(0.5) or Bonferroni()")
-    return threshold if fixed or threshold is not None else method.default
+    return threshold if guesses_fixed or threshold is not None else method.default_rule

@@ -1,4 +1,8 @@
-"""Which canaries are guessed, and how many guesses are right."""
+"""Guesses about canaries of one run: how many are made, and how many are correct.
+
+An "in" guess says that a canary was included, an "out" guess that it was left out. The highest scores get the in
+guesses, the lowest scores the out guesses, and the rest are abstained from. `one_run.py` turns the counts into a bound.
+"""
 
 from __future__ import annotations
 
@@ -10,62 +14,68 @@ from scipy.special import bdtr
 from hush.audit.bounds.sample import Floats, Sample
 from hush.errors import InvalidArgument, check_count
 
-_SPACING = 1.25  # between numbers of guesses that are tried: precision changes slowly, and fewer cost less
+_SPACING = 1.25  # ratio of consecutive numbers of guesses: the share of correct ones changes slowly between them
+_UNFAIR = 1e-6  # coins that fall less evenly than this probability are refused
 
-_UNFAIR = 1e-6  # coins less likely than this are no fair ones
 
-
-def check_guesses(accused: int | None, cleared: int) -> None:
-    """Refuse numbers of guesses that make no test."""
-    check_count("num_out_guesses", cleared, minimum=0)
-    if accused is None:
-        if cleared:
-            raise InvalidArgument("num_out_guesses", cleared, "0 without num_guesses", "Fix both, or neither")
+def check_guesses(in_guesses: int | None, out_guesses: int) -> None:
+    """Refuse numbers of guesses that do not make a test."""
+    check_count("num_out_guesses", out_guesses, minimum=0)
+    if in_guesses is None:
+        if out_guesses:
+            raise InvalidArgument("num_out_guesses", out_guesses, "0 without num_guesses", "Fix both, or neither")
         return
-    check_count("num_guesses", accused, minimum=0 if cleared else 1)
+    check_count("num_guesses", in_guesses, minimum=0 if out_guesses else 1)
 
 
 def check_coins(num_in: int, num_out: int) -> None:
-    """Refuse numbers of members and others that fair coins do not give: the bound would be of the coins."""
+    """Refuse a split into members and non-members that fair coins do not produce.
+
+    With unfair coins, always guessing the likelier side is correct too often, whatever the mechanism does.
+    """
     total = num_in + num_out
-    chance = 2 * float(bdtr(min(num_in, num_out), total, 0.5))
-    if not chance >= _UNFAIR:
+    tail = 2 * float(bdtr(min(num_in, num_out), total, 0.5))
+    if not tail >= _UNFAIR:
         raise InvalidArgument(
             "included",
             f"{num_in} of {total} canaries",
-            "about half of them, as by a fair coin for each",
-            f"Fair coins fall so unevenly with a probability below {_UNFAIR:g}",
-            "One-run bounds assume them: throw one for each canary, as label_canaries does",
+            "about half of them, as fair coins would include",
+            f"Fair coins fall this unevenly with probability below {_UNFAIR:g}",
+            "One-run bounds assume a fair coin for each canary: throw one, as label_canaries does",
         )
 
 
-def numbers_of_guesses(size: int, error: float) -> list[int]:
-    """Return the numbers of guesses that are tried: those that could show something if all were right."""
-    rungs = [min(math.ceil(-math.log2(error)), size)]
-    while rungs[-1] < size:
-        rungs.append(min(math.ceil(rungs[-1] * _SPACING), size))
+def numbers_of_guesses(num_canaries: int, error: float) -> list[int]:
+    """Return the numbers of guesses to try, which depend on no score.
+
+    The first is log2(1 / error): with fewer guesses, even an all-correct result is luck with probability above
+    ``error``. Each next one is larger by a fixed factor.
+    """
+    rungs = [min(math.ceil(-math.log2(error)), num_canaries)]
+    while rungs[-1] < num_canaries:
+        rungs.append(min(math.ceil(rungs[-1] * _SPACING), num_canaries))
     return rungs
 
 
-def right_guesses(sample: Sample, accused: int, cleared: int) -> int:
-    """Return how many guesses are right; whoever ties with the last one is chosen as badly as can be.
+def count_correct(sample: Sample, in_guesses: int, out_guesses: int) -> int:
+    """Return how many guesses are correct, with ties at the last guess broken in the worst way.
 
-    Any choice among ties that does not look at the coins has at least as many right, so the bound holds for it.
+    Any tie-break that does not look at the coins has at least as many correct guesses, so the bound holds for it.
     """
-    right, ranked = 0, sample.ranked
-    if accused:
-        last = ranked[-accused]
-        above = sample.num_in - np.searchsorted(sample.sorted_in, last, side="right")
-        tied = accused - (ranked.size - np.searchsorted(ranked, last, side="right"))
-        wrong = _equal(sample.sorted_out, last)
-        right += int(above) + max(0, int(tied) - wrong)
-    if cleared:
-        last = ranked[cleared - 1]
-        below = int(np.searchsorted(sample.sorted_out, last, side="left"))
-        tied = cleared - np.searchsorted(ranked, last, side="left")
-        right += below + max(0, int(tied) - _equal(sample.sorted_in, last))
-    return right
+    correct, ranked = 0, sample.ranked
+    if in_guesses:
+        last = ranked[-in_guesses]
+        members_above = sample.num_in - np.searchsorted(sample.sorted_in, last, side="right")
+        tied_guesses = in_guesses - (ranked.size - np.searchsorted(ranked, last, side="right"))
+        # Worst case: the tied guesses fall on tied non-members first.
+        correct += int(members_above) + max(0, int(tied_guesses) - _count_equal(sample.sorted_out, last))
+    if out_guesses:
+        last = ranked[out_guesses - 1]
+        others_below = int(np.searchsorted(sample.sorted_out, last, side="left"))
+        tied_guesses = out_guesses - np.searchsorted(ranked, last, side="left")
+        correct += others_below + max(0, int(tied_guesses) - _count_equal(sample.sorted_in, last))
+    return correct
 
 
-def _equal(ordered: Floats, value: float) -> int:
+def _count_equal(ordered: Floats, value: float) -> int:
     return int(np.searchsorted(ordered, value, side="right") - np.searchsorted(ordered, value, side="left"))

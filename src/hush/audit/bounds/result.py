@@ -1,4 +1,8 @@
-"""What an audit returns: a number that was shown, the confidence it has, and how it compares with a claim."""
+"""The result of an audit: a lower bound on epsilon, its confidence, and how it compares with a claim.
+
+Every audit of `hush.audit` ends here, whatever attack and method it used. Results are immutable, print as one line,
+become strict JSON, and turn into a `Guarantee` whose bound is "lower".
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,15 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Verdict(StrEnum):
-    """What an audit says of a claim."""
+    """What an audit says about a claim.
+
+    >>> from hush.audit import epsilon_from_counts
+    >>> epsilon_from_counts(90, 100, 10, 100).compare(0.1).verdict is Verdict.VIOLATED
+    True
+    """
 
     CONSISTENT = "consistent"
-    """The attack was not strong enough to contradict the claim. This proves nothing in its favour."""
+    """The attack did not contradict the claim. That does not prove the claim: a stronger attack might contradict it."""
 
     VIOLATED = "violated"
     """The claim is wrong, up to the audit's confidence and assumptions."""
@@ -31,14 +40,18 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """An audit beside a claim.
+    """The outcome of comparing an audit with a claim, from `AuditResult.compare`.
+
+    >>> from hush.audit import epsilon_from_counts
+    >>> print(epsilon_from_counts(90, 100, 10, 100).compare(1.0))
+    Violated: the attack shows epsilon >= 1.54 at delta = 0 (95 %), more than the claimed 1 at delta = 0.
 
     Attributes:
-        verdict: Consistent or violated.
-        sentence: The same in words.
-        claimed: The claim that was looked at.
-        epsilon_lower: What the audit showed.
-        confidence: How sure it is.
+        verdict: `Verdict.CONSISTENT` or `Verdict.VIOLATED`.
+        sentence: The verdict in words.
+        claimed: The claim that was compared.
+        epsilon_lower: The audit's lower bound.
+        confidence: The confidence of that bound.
     """
 
     verdict: Verdict
@@ -58,27 +71,35 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
-    """What an attack showed about epsilon.
+    """A lower bound on epsilon that an attack has shown.
 
-    With probability ``confidence`` over the audit's own randomness, ``epsilon_lower`` is at most the true epsilon at
-    ``delta``: thresholds, directions and repeated trials are corrected for. A result of bound "estimate" has no such
-    promise; its assumptions say what it has instead.
+    With probability ``confidence`` over the audit's randomness, ``epsilon_lower`` is at most the true epsilon at
+    ``delta``. Chosen thresholds, chosen directions and repeated trials are corrected for. A result whose bound is
+    "estimate" makes no such promise; its assumptions say what it offers instead.
+
+    >>> from hush.audit import epsilon_from_counts
+    >>> result = epsilon_from_counts(tp=90, num_in=100, fp=10, num_out=100)
+    >>> print(result)
+    epsilon >= 1.54 at delta = 0 (95 % confidence; point estimate 2.2), by Clopper-Pearson, a test fixed beforehand,
+    100 members and 100 non-members
+    >>> result.compare(3.0).violated
+    False
 
     Attributes:
-        epsilon: The point estimate: what the attack would show if observed rates were exact. May be infinite.
-        epsilon_lower: The bound, finite and never negative.
-        confidence: Of the bound.
-        method: How the bound was found, in a few words.
+        epsilon: The point estimate: what the attack would show if the observed rates were exact. May be infinite.
+        epsilon_lower: The lower bound, finite and never negative.
+        confidence: The confidence of the bound.
+        method: The method in a few words.
         threshold_rule: How the threshold was chosen, in a few words.
-        num_in: Scores of members that the bound is from.
-        num_out: Scores of non-members that the bound is from.
-        delta: At which epsilon is meant.
-        mu_lower: The bound on the parameter of Gaussian differential privacy, for the methods that find one.
-        details: Numbers that the bound follows from: counts, the threshold, the number of trials corrected for.
-        assumptions: What must be true and was not checked: one sentence each.
-        bound: `Bound.LOWER`, or `Bound.ESTIMATE` for what is no confidence bound.
-        unit: What the attack's two worlds differ in.
-        relation: How they differ.
+        num_in: The number of members whose scores the bound used.
+        num_out: The number of non-members whose scores the bound used.
+        delta: The delta at which epsilon is bounded.
+        mu_lower: A lower bound on mu of Gaussian differential privacy, if the method has one.
+        details: The numbers behind the bound: counts, the threshold, the number of trials corrected for.
+        assumptions: What must hold and was not checked, one sentence each.
+        bound: `Bound.LOWER`, or `Bound.ESTIMATE` if this is not a confidence bound.
+        unit: The privacy unit in which the audit's two datasets differ.
+        relation: The neighbouring relation between them.
     """
 
     epsilon: float
@@ -99,7 +120,7 @@ class AuditResult:
     def __post_init__(self) -> None:
         check_instance("bound", self.bound, Bound)
         if self.bound is Bound.UPPER:
-            raise InvalidArgument("bound", self.bound.value, "lower or estimate", "No attack caps epsilon")
+            raise InvalidArgument("bound", self.bound.value, "lower or estimate", "An attack cannot cap epsilon")
         if self.epsilon != math.inf:
             check_epsilon("epsilon", self.epsilon)
         check_epsilon("epsilon_lower", self.epsilon_lower)
@@ -109,7 +130,7 @@ class AuditResult:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The bound in the form that every claim of hush has."""
+        """The bound as a `Guarantee`, the form that every claim in hush has."""
         return Guarantee(
             epsilon=self.epsilon_lower,
             delta=self.delta,
@@ -117,22 +138,28 @@ class AuditResult:
             relation=self.relation,
             bound=self.bound,
             method=f"audit ({self.method}; {self.threshold_rule})",
-            assumptions=(*self.assumptions, self._chance),
+            assumptions=(*self.assumptions, self._confidence_sentence),
         )
 
     @property
-    def _chance(self) -> str:
+    def _confidence_sentence(self) -> str:
         kind = "confidence" if self.bound is Bound.LOWER else "credibility, not confidence"
         return f"The bound is statistical: it has {100 * self.confidence:g} % {kind}"
 
     def compare(self, claimed: Guarantee | float) -> Comparison:
-        """Say whether a claim is consistent with what was shown.
+        """Say whether a claim is consistent with this audit.
 
-        A claim at a smaller delta than the audit's implies the same epsilon at the audit's, so it can be compared; one
-        at a larger delta cannot. A number is a claim about this audit's own delta, unit and relation.
+        A claim at a smaller delta implies the same epsilon at the audit's delta, so the two can be compared. A claim at
+        a larger delta cannot be compared.
+
+        Args:
+            claimed: A `Guarantee`, or an epsilon, which is taken at the delta, unit and relation of this audit.
+
+        Returns:
+            The verdict, with a sentence that you can print.
 
         Raises:
-            Unsupported: The claim is about something else, or this result is no confidence bound.
+            Unsupported: The claim is about something else, or this result is not a confidence bound.
         """
         claim = self._claim(claimed)
         self._require_comparable(claim)
@@ -147,7 +174,7 @@ class AuditResult:
         )
 
     def to_json(self) -> str:
-        """Return strict JSON (schema ``hush.audit/1``); an infinite number is written as "unbounded"."""
+        """Return strict JSON (schema ``hush.audit/1``). An infinite number is written as "unbounded"."""
         document = {
             "schema": SCHEMA,
             "epsilon": _plain(self.epsilon),
@@ -183,7 +210,9 @@ class AuditResult:
 
     def _require_comparable(self, claim: Guarantee) -> None:
         if self.bound is not Bound.LOWER:
-            raise Unsupported("compare: this result is no confidence bound", "Audit with ClopperPearson() to compare")
+            raise Unsupported(
+                "compare: this result is not a confidence bound", "Audit with method=ClopperPearson() to compare"
+            )
         if claim.bound is Bound.LOWER:
             raise Unsupported("compare: two lower bounds cannot contradict each other", "Pass the accountant's claim")
         if claim.unit != self.unit:
@@ -200,12 +229,15 @@ class AuditResult:
             )
 
     def _sentence(self, claim: Guarantee, violated: bool) -> str:
-        low, high = _told_apart(self.epsilon_lower, claim.epsilon)
-        shown = f"epsilon >= {low} at delta = {self.delta:g} ({100 * self.confidence:g} %)"
-        said = f"{high} at delta = {claim.delta:g}"
+        shown_digits, claimed_digits = _format_pair(self.epsilon_lower, claim.epsilon)
+        shown_text = f"epsilon >= {shown_digits} at delta = {self.delta:g} ({100 * self.confidence:g} %)"
+        claim_text = f"{claimed_digits} at delta = {claim.delta:g}"
         if violated:
-            return f"Violated: the attack shows {shown}, more than the claimed {said}."
-        return f"Consistent: the attack shows {shown}, no more than the claimed {said}; a stronger one might."
+            return f"Violated: the attack shows {shown_text}, more than the claimed {claim_text}."
+        return (
+            f"Consistent: the attack shows {shown_text}, no more than the claimed {claim_text}; "
+            "a stronger attack might show more."
+        )
 
 
 def check_confidence(confidence: Any) -> float:
@@ -216,22 +248,23 @@ def check_confidence(confidence: Any) -> float:
 
 
 def floored(value: float, digits: int = 3) -> str:
-    """Write a lower bound with so many digits, never more than it is."""
+    """Format a lower bound with so many significant digits, rounded down."""
     exact = Decimal(repr(float(value)))
     step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
     return f"{float(exact.quantize(step, rounding=ROUND_FLOOR)):.{digits}g}" if exact else "0"
 
 
-def _told_apart(shown: float, claimed: float) -> tuple[str, str]:
-    """Write both with three digits, or as many more as it takes for what is read to be what is."""
+def _format_pair(shown: float, claimed: float) -> tuple[str, str]:
+    """Format two epsilons with the fewest digits, at least three, that compare as the numbers themselves do."""
     for digits in range(3, 18):
-        low, high = floored(shown, digits), f"{claimed:.{digits}g}"
-        if (float(low) > float(high)) is (shown > claimed):
+        shown_digits, claimed_digits = floored(shown, digits), f"{claimed:.{digits}g}"
+        if (float(shown_digits) > float(claimed_digits)) is (shown > claimed):
             break
-    return low, high
+    return shown_digits, claimed_digits
 
 
 def _plain(value: float | int | str) -> float | int | str:
+    """Replace an infinite number by a word, as strict JSON has none."""
     if isinstance(value, float) and math.isinf(value):
         return _UNBOUNDED if value > 0 else f"-{_UNBOUNDED}"
     return value

@@ -1,4 +1,7 @@
-"""The ROC of an attack: counts at every threshold, its hull, what is read off it, and how sure that is."""
+"""The ROC curve of an attack, statistics of it, and bootstrap intervals.
+
+Curves and intervals are for looking at. They prove nothing about epsilon: for that, use `audit_scores`.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,18 @@ from hush.errors import check_count, check_fraction, check_instance
 
 @dataclass(frozen=True)
 class Roc:
-    """How many members and others score at least each threshold, from nobody to everybody.
+    """The ROC curve of an attack: true and false positives at every threshold.
 
-    Scores that tie are accused together: they make one vertex.
+    Tied scores pass the threshold together, so they make one vertex.
+
+    >>> curve = roc([3.0, 2.0, 1.0], [2.0, 0.0])
+    >>> curve.tpr_at(0.0), curve.auc
+    (0.3333333333333333, 0.75)
 
     Attributes:
-        thresholds: Descending; the first is above all scores (infinity, also where scores are infinite).
-        tp: Members accused, ascending.
-        fp: Others accused, ascending.
+        thresholds: Descending. The first one lies above all scores; it is infinite.
+        tp: Members that score at least the threshold, ascending from 0.
+        fp: Non-members that do, ascending from 0.
     """
 
     thresholds: Floats
@@ -32,12 +39,12 @@ class Roc:
 
     @property
     def num_in(self) -> int:
-        """How many members."""
+        """The number of members."""
         return int(self.tp[-1])
 
     @property
     def num_out(self) -> int:
-        """How many others."""
+        """The number of non-members."""
         return int(self.fp[-1])
 
     @property
@@ -52,30 +59,37 @@ class Roc:
 
     @cached_property
     def auc(self) -> float:
-        """The chance that a member scores above another, ties counted half: the area under the vertices."""
+        """The area under the curve: how likely a member outscores a non-member, with ties counted half."""
         return float(_area(self.tp, self.fp)) / (self.num_in * self.num_out)
 
     @property
     def advantage(self) -> float:
-        """The largest TPR - FPR (Yeom et al. 2018). Chosen after the fact, it is above 0 for a useless attack, too."""
+        """The largest TPR - FPR (Yeom et al. 2018). The threshold is chosen on the same scores: it overestimates."""
         return float(np.max(self.tpr - self.fpr))
 
     def tpr_at(self, fpr: float) -> float:
-        """Return the largest TPR of a threshold whose FPR is at most ``fpr``; nothing is interpolated."""
+        """Return the largest TPR among thresholds whose FPR is at most ``fpr``, without interpolation."""
         return float(_tpr_at(self.tp, self.fp, check_fraction("fpr", fpr)))
 
     def hull(self) -> Roc:
-        """Return the vertices of the upper concave hull: the thresholds that are best at some trade-off."""
-        keep = _hull(self.fp, self.tp)
-        return Roc(self.thresholds[keep], self.tp[keep], self.fp[keep])
+        """Return the upper concave hull: the thresholds that are best for some cost of errors."""
+        vertices = _hull_vertices(self.fp, self.tp)
+        return Roc(self.thresholds[vertices], self.tp[vertices], self.fp[vertices])
 
 
 def roc(scores_in: ArrayLike, scores_out: ArrayLike) -> Roc:
-    """Return the ROC of two samples of scores, higher for members.
+    """Return the ROC curve of an attack.
 
     >>> curve = roc([3.0, 2.0, 1.0], [2.0, 0.0])
     >>> curve.tp.tolist(), curve.fp.tolist(), round(curve.auc, 4)
     ([0, 1, 2, 3, 3], [0, 0, 1, 1, 2], 0.75)
+
+    Args:
+        scores_in: Scores of members; higher means more like a member. They may be infinite, but not NaN.
+        scores_out: Scores of non-members.
+
+    Returns:
+        The curve, with one vertex for each distinct score.
     """
     sample = Sample.of(scores_in, scores_out)
     ranked = sample.ranked
@@ -86,25 +100,36 @@ def roc(scores_in: ArrayLike, scores_out: ArrayLike) -> Roc:
 
 
 class RocStatistic(ABC):
-    """What can be read off a ROC, and has a bootstrap interval."""
+    """A statistic of a ROC curve, for `bootstrap`."""
 
     @abstractmethod
     def of_counts(self, tp: Ints, fp: Ints) -> float:
-        """Evaluate it on cumulated counts."""
+        """Return the statistic from the cumulative counts of a curve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Auc(RocStatistic):
-    """The area under the ROC."""
+    """The area under the ROC curve.
+
+    >>> bootstrap([3.0, 2.0, 1.0], [2.0, 0.0], Auc(), num_resamples=10).value
+    0.75
+    """
 
     def of_counts(self, tp: Ints, fp: Ints) -> float:
-        """Evaluate it."""
+        """Return the area."""
         return float(_area(tp, fp)) / (int(tp[-1]) * int(fp[-1]))
 
 
 @dataclass(frozen=True, slots=True)
 class TprAt(RocStatistic):
-    """The largest TPR at an FPR of at most so much."""
+    """The largest TPR at a bounded FPR.
+
+    >>> bootstrap([3.0, 2.0, 1.0], [2.0, 0.0], TprAt(0.5), num_resamples=10).value
+    1.0
+
+    Attributes:
+        fpr: The largest FPR allowed, in [0, 1].
+    """
 
     fpr: float
 
@@ -112,28 +137,36 @@ class TprAt(RocStatistic):
         check_fraction("fpr", self.fpr)
 
     def of_counts(self, tp: Ints, fp: Ints) -> float:
-        """Evaluate it."""
+        """Return the TPR."""
         return float(_tpr_at(tp, fp, self.fpr))
 
 
 @dataclass(frozen=True, slots=True)
 class Advantage(RocStatistic):
-    """The largest TPR - FPR."""
+    """The largest TPR - FPR over all thresholds.
+
+    >>> bootstrap([3.0, 2.0], [2.0, 0.0], Advantage(), num_resamples=10).value
+    0.5
+    """
 
     def of_counts(self, tp: Ints, fp: Ints) -> float:
-        """Evaluate it."""
+        """Return the advantage."""
         return float(np.max(tp / tp[-1] - fp / fp[-1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A statistic between two bounds.
+    """A statistic with a bootstrap interval.
+
+    >>> interval = bootstrap([3.0, 2.0, 1.0], [2.0, 0.0], Auc(), num_resamples=50)
+    >>> interval.low <= interval.value <= interval.high
+    True
 
     Attributes:
-        value: As observed.
-        low: Lower bound.
-        high: Upper bound.
-        confidence: Nominal: the bootstrap reaches it for many scores, and promises nothing for few.
+        value: The statistic as observed.
+        low: The lower end of the interval.
+        high: The upper end.
+        confidence: The nominal confidence. It is reached with many scores; with few there is no promise.
     """
 
     value: float
@@ -151,18 +184,26 @@ def bootstrap(
     num_resamples: int = 1000,
     seed: int = 0,
 ) -> Interval:
-    """Return a percentile interval of a statistic, from members and others resampled apart.
+    """Return a percentile bootstrap interval of a ROC statistic. Members and non-members are resampled separately.
 
-    Approximate: its confidence is right for many scores of each kind. Of a perfect attack all resamples are perfect,
-    and the interval is a point; for what is certain use `audit_scores` or `clopper_pearson`.
+    The interval is approximate: its confidence is right with many scores of each class. For a perfect attack every
+    resample is perfect, too, and the interval is a single point. For exact bounds use `audit_scores` or
+    `clopper_pearson`.
+
+    >>> interval = bootstrap([3.0, 2.0, 1.0], [2.0, 0.0], Auc(), num_resamples=50)
+    >>> interval.value, interval.confidence
+    (0.75, 0.95)
 
     Args:
-        scores_in: Of members.
-        scores_out: Of others.
+        scores_in: Scores of members; higher means more like a member.
+        scores_out: Scores of non-members.
         statistic: `Auc`, `TprAt` or `Advantage`.
-        confidence: Nominal.
-        num_resamples: How many.
-        seed: Of the resampling.
+        confidence: The nominal confidence of the interval.
+        num_resamples: The number of bootstrap resamples.
+        seed: The seed of the resampling.
+
+    Returns:
+        The observed statistic between the two ends of its interval.
 
     References:
         Efron & Tibshirani 1993, Section 13.3 (percentile intervals).
@@ -170,26 +211,26 @@ def bootstrap(
     check_instance("statistic", statistic, RocStatistic, "Use Auc(), TprAt(fpr) or Advantage()")
     level, count = check_confidence(confidence), check_count("num_resamples", num_resamples, minimum=2)
     curve, rng = roc(scores_in, scores_out), np.random.default_rng(check_count("seed", seed, minimum=0))
-    # How many of each kind are at each distinct score: a resample is a new set of such counts.
-    members, others = np.diff(curve.tp), np.diff(curve.fp)
+    # The number of scores of each class at each distinct value. A resample is a new set of such counts.
+    in_counts, out_counts = np.diff(curve.tp), np.diff(curve.fp)
     values = np.empty(count)
-    for place in range(count):
-        tp, fp = (_resampled(counts, rng) for counts in (members, others))
-        values[place] = statistic.of_counts(tp, fp)
+    for resample in range(count):
+        tp, fp = (_resampled(counts, rng) for counts in (in_counts, out_counts))
+        values[resample] = statistic.of_counts(tp, fp)
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     observed = statistic.of_counts(curve.tp, curve.fp)
     return Interval(value=observed, low=float(low), high=float(high), confidence=level)
 
 
 def _resampled(counts: Ints, rng: np.random.Generator) -> Ints:
-    """Draw as many again, with replacement, and cumulate them from the top."""
+    """Draw as many scores with replacement, and return their cumulative counts from the highest score down."""
     total = int(counts.sum())
     drawn = np.repeat(np.arange(counts.size), counts)[rng.integers(0, total, total)]
     return np.concatenate([[0], np.cumsum(np.bincount(drawn, minlength=counts.size))])
 
 
 def _area(tp: Ints, fp: Ints) -> float:
-    # In floats: products of counts pass 2^63 for large samples.
+    # The trapezoidal rule, in floats: products of counts exceed 2^63 for large samples.
     return 0.5 * float(np.dot((tp[1:] + tp[:-1]).astype(np.float64), np.diff(fp).astype(np.float64)))
 
 
@@ -198,13 +239,13 @@ def _tpr_at(tp: Ints, fp: Ints, fpr: float) -> float:
     return float(tp[last] / tp[-1])
 
 
-def _hull(x: Ints, y: Ints) -> NDArray[np.int64]:
-    """Return which points of an ascending staircase are on its upper concave hull, collinear ones left out."""
-    keep = np.arange(x.size)
-    while keep.size > 2:  # each pass drops every point under its neighbours' chord; few passes are needed
-        step_x, step_y = np.diff(x[keep]), np.diff(y[keep])
+def _hull_vertices(x: Ints, y: Ints) -> NDArray[np.int64]:
+    """Return the indices of the vertices of a staircase's upper concave hull, without collinear points."""
+    vertices = np.arange(x.size)
+    while vertices.size > 2:  # each pass drops every point on or under its neighbours' chord; few passes are needed
+        step_x, step_y = np.diff(x[vertices]), np.diff(y[vertices])
         under = step_y[:-1] * step_x[1:] <= step_y[1:] * step_x[:-1]
         if not under.any():
             break
-        keep = keep[np.concatenate([[True], ~under, [True]])]
-    return keep
+        vertices = vertices[np.concatenate([[True], ~under, [True]])]
+    return vertices

@@ -1,4 +1,8 @@
-"""Two samples of attack scores, checked once, and how often a threshold accuses whom."""
+"""Attack scores of members and non-members, checked once, and the counts at any threshold.
+
+Every bound in this room starts here. A score is a number that is higher the more a record looks like a member of the
+training data. At a threshold t, ``tp`` members and ``fp`` non-members score t or more.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +19,20 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-# Between neighbouring counts at which bands are corrected for, what rounding to them costs at most: a standard
-# deviation of the count, or a twentieth of it.
-_SHARE = 0.05
+# Rungs of the ladder are at most one standard deviation of the count apart, or this share of it: rounding a count up to
+# the next rung then costs little, and the number of rungs, which the error is divided by, grows slowly.
+_RELATIVE_STEP = 0.05
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Scores of members and of others; the higher, the more a record looks like a member's.
+    """Scores of members and non-members; higher means more like a member.
 
-    ``coins``, where known, says which of the canaries, in an order of their own, are members; their scores come in it.
+    Attributes:
+        inside: Scores of members.
+        outside: Scores of non-members.
+        coins: For canaries of one run, in the order in which the coins were thrown: True where the canary was included.
+            ``inside`` and ``outside`` keep that order. None if the order is unknown.
     """
 
     inside: Floats
@@ -33,27 +41,27 @@ class Sample:
 
     @classmethod
     def of(cls, scores_in: ArrayLike, scores_out: ArrayLike) -> Sample:
-        """Check both arrays."""
+        """Check the two arrays and return them as a sample."""
         return cls(as_scores("scores_in", scores_in), as_scores("scores_out", scores_out))
 
     @property
     def num_in(self) -> int:
-        """How many members."""
+        """The number of members."""
         return self.inside.size
 
     @property
     def num_out(self) -> int:
-        """How many others."""
+        """The number of non-members."""
         return self.outside.size
 
     @cached_property
     def sorted_in(self) -> Floats:
-        """Members' scores, ascending."""
+        """Scores of members, ascending."""
         return np.sort(self.inside)
 
     @cached_property
     def sorted_out(self) -> Floats:
-        """Others' scores, ascending."""
+        """Scores of non-members, ascending."""
         return np.sort(self.outside)
 
     @cached_property
@@ -62,85 +70,97 @@ class Sample:
         return np.sort(np.concatenate([self.inside, self.outside]))
 
     def counts(self, thresholds: ArrayLike) -> tuple[Ints, Ints]:
-        """Return how many members and how many others score at least each threshold."""
+        """Return how many members and how many non-members score at least each threshold."""
         tp = self.num_in - np.searchsorted(self.sorted_in, thresholds, side="left")
         fp = self.num_out - np.searchsorted(self.sorted_out, thresholds, side="left")
         return np.asarray(tp, np.int64), np.asarray(fp, np.int64)
 
     def candidates(self) -> Floats:
-        """Return thresholds at which the counts reach, from below, those of `ladder`: few, and none is much better.
+        """Return the few thresholds worth trying: one or two for each rung of `ladder`.
 
-        For each allowed number of false accusations the lowest threshold that makes no more of them, and for each
-        number of members missed the highest that misses no more.
+        For each allowed number of false positives, the lowest threshold with no more of them. For each allowed number
+        of false negatives, the highest threshold with no more of them. No other threshold has a better bound.
         """
-        others, members = ladder(self.num_out), ladder(self.num_in)
-        # "score > t" is "score >= the next float": nothing lies between.
-        allowed = self.sorted_out[::-1][others[others < self.num_out]]
-        above = np.nextafter(allowed[allowed < np.inf], np.inf)  # nothing is above an infinite score
-        upto = self.sorted_in[members[members < self.num_in]]
-        return np.unique(np.concatenate([above, upto]))
+        out_rungs, in_rungs = ladder(self.num_out), ladder(self.num_in)
+        # With k false positives allowed, the threshold lies just above the (k + 1)-th largest non-member score.
+        # "score > t" is "score >= the next float": no score lies between. Nothing lies above an infinite score.
+        excluded = self.sorted_out[::-1][out_rungs[out_rungs < self.num_out]]
+        just_above = np.nextafter(excluded[excluded < np.inf], np.inf)
+        included = self.sorted_in[in_rungs[in_rungs < self.num_in]]
+        return np.unique(np.concatenate([just_above, included]))
 
     def stratified(self, fraction: float, rng: np.random.Generator) -> tuple[Sample, Sample]:
-        """Split members and others apart, each at ``fraction``: for independent samples."""
-        (a, b), (c, d) = (_cut(scores, fraction, rng) for scores in (self.inside, self.outside))
-        return Sample(a, c), Sample(b, d)
+        """Split members and non-members separately, each at ``fraction``. For independent scores."""
+        (first_in, second_in), (first_out, second_out) = (
+            _cut(scores, fraction, rng) for scores in (self.inside, self.outside)
+        )
+        return Sample(first_in, first_out), Sample(second_in, second_out)
 
     def pooled(self, fraction: float, rng: np.random.Generator) -> tuple[Sample, Sample]:
-        """Split canaries in their own order, without a look at who is a member: what is left has fair coins.
+        """Split canaries of one run without looking at their coins, so that the coins of both parts stay fair.
 
-        With members in front, a seed would fix how many of each part are members: then the coins would be fair no more.
+        This needs the original order. If all members came first, the seed would fix how many members each part has, and
+        the coins of the second part would no longer be independent and fair.
         """
         if self.coins is None:
             raise InvalidArgument(
                 "threshold",
                 "a split",
-                "another rule where the order of the canaries is unknown",
-                "To split without a look at the coins, use audit_one_run(scores, included, threshold=...)",
+                "a rule that does not split, because the order of the canaries is unknown",
+                "To split canaries of one run, use audit_one_run(scores, included, threshold=...)",
             )
         size = self.num_in + self.num_out
-        first = np.zeros(size, dtype=bool)
-        first[rng.permutation(size)[: round(size * fraction)]] = True
-        parts = first, ~first
-        one, two = (
-            Sample(self.inside[part[self.coins]], self.outside[part[~self.coins]], self.coins[part]) for part in parts
+        in_first = np.zeros(size, dtype=bool)
+        in_first[rng.permutation(size)[: round(size * fraction)]] = True
+        first, second = (
+            Sample(self.inside[part[self.coins]], self.outside[part[~self.coins]], self.coins[part])
+            for part in (in_first, ~in_first)
         )
-        return one, two
+        return first, second
 
 
 def as_scores(name: str, values: ArrayLike) -> Floats:
-    """Return scores as a flat array of floats; infinite ones are in order, NaN is refused."""
+    """Return scores as a one-dimensional float array. Infinite scores are allowed, NaN is refused."""
     try:
         scores = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidArgument(name, type(values).__name__, "an array of numbers") from None
     if scores.ndim != 1 or scores.size == 0:
         raise InvalidArgument(
-            name, f"array of shape {scores.shape}", "a flat array with one score at least", "Both classes are needed"
+            name,
+            f"array of shape {scores.shape}",
+            "a one-dimensional array with at least one score",
+            "An audit needs members and non-members",
         )
     if np.isnan(scores).any():
-        advice = "To leave them out would be a choice made after the fact", "Decide beforehand what a failure scores"
-        raise InvalidArgument(name, "array with NaN", "numbers, infinite ones allowed", *advice)
+        advice = (
+            "Dropping NaN after seeing the scores would bias the audit",
+            "Decide in advance which score a failure gets",
+        )
+        raise InvalidArgument(name, "array with NaN", "numbers, possibly infinite", *advice)
     return scores
 
 
 def ladder(total: int) -> Ints:
-    """Return counts from 0 to ``total``, close to each other at both ends: the same whatever the data.
+    """Return counts from 0 to ``total``, dense at both ends and sparse in between.
+
+    The rungs depend on ``total`` alone, never on scores, so a union bound over them is valid.
 
     >>> ladder(20).tolist()
     [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 15, 16, 17, 18, 19, 20]
     """
-    steps, half = [0], total // 2
-    while steps[-1] < half:
-        last = steps[-1]
-        step = max(1, int(math.sqrt(last * (1 - last / total))), int(_SHARE * last))
-        steps.append(min(last + step, half))
-    low = np.array(steps, dtype=np.int64)
-    return np.unique(np.concatenate([low, total - low]))
+    rungs, half = [0], total // 2
+    while rungs[-1] < half:
+        last = rungs[-1]
+        step = max(1, int(math.sqrt(last * (1 - last / total))), int(_RELATIVE_STEP * last))
+        rungs.append(min(last + step, half))
+    lower_half = np.array(rungs, dtype=np.int64)
+    return np.unique(np.concatenate([lower_half, total - lower_half]))
 
 
 def _cut(scores: Floats, fraction: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
     size = round(scores.size * fraction)
     if not 0 < size < scores.size:
-        raise InvalidArgument("fraction", fraction, "a fraction that leaves scores of each class in both parts")
+        raise InvalidArgument("fraction", fraction, "a fraction that leaves both parts with scores of both classes")
     order = rng.permutation(scores.size)
     return scores[order[:size]], scores[order[size:]]

@@ -1,4 +1,10 @@
-"""How a threshold is chosen without spoiling the bound that it is chosen for."""
+"""Rules for choosing a threshold without invalidating the bound.
+
+An attack gives scores, and a bound needs a test: "score >= threshold means member". If you choose the threshold by
+looking at the scores, the usual confidence interval at that threshold is too optimistic. Each rule here is one valid
+way out: fix the threshold beforehand, pay for the search, or search on other scores. `method.apply_rule` carries the
+rules out; the classes only hold their settings.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +16,30 @@ from hush.errors import InvalidArgument, check_count
 
 
 class ThresholdRule:
-    """Base of the rules."""
+    """Base class of the threshold rules that `hush.audit.audit_scores` takes.
+
+    Every rule has a description, which appears in the result:
+
+    >>> issubclass(Bonferroni, ThresholdRule), Bonferroni().description
+    (True, 'best threshold, Bonferroni over counts')
+    """
 
     description: str
 
 
 @dataclass(frozen=True, slots=True)
 class Explicit(ThresholdRule):
-    """A threshold that was fixed before the scores were seen: accused is who scores at least this.
+    """A threshold that you fixed before seeing the scores. Scores at or above it count as "member".
 
-    Nothing is paid for a choice. That no look at the scores led to it is the caller's duty.
+    No correction is made. It is your duty not to have looked at the scores.
+
+    >>> from hush.audit import audit_scores
+    >>> result = audit_scores([2.0] * 100, [0.0] * 100, threshold=Explicit(1.0))
+    >>> result.details["tp"], result.details["fp"]
+    (100, 0)
+
+    Attributes:
+        threshold: The threshold; it may be infinite.
     """
 
     threshold: float
@@ -33,12 +53,16 @@ class Explicit(ThresholdRule):
 
 @dataclass(frozen=True, slots=True)
 class Bonferroni(ThresholdRule):
-    """The best of all thresholds, with what may fail divided among them.
+    """The best of all thresholds, corrected for the search. This is the default.
 
-    Corrected are bounds at a fixed ladder of counts (0, 1, 2, ... and on in steps of a quarter, from both ends). A rate
-    is monotone in the threshold, so a bound at one count holds for every threshold with fewer, and these few bounds
-    hold for all thresholds at once. To divide by the vertices of the ROC's hull, as is often done, would not do: which
-    thresholds are vertices, and how many, is what the scores decide.
+    The correction divides the error probability over a fixed ladder of counts (`sample.ladder`: every small count, then
+    steps that grow). A rate is monotone in the threshold, so the bound at one count holds for every threshold with a
+    smaller count, and these few bounds hold for all thresholds at once. Dividing by the number of vertices of the ROC's
+    convex hull, as is often done, is not valid: the scores themselves decide how many vertices there are.
+
+    >>> from hush.audit import audit_scores
+    >>> audit_scores([2.0] * 100, [0.0] * 100, threshold=Bonferroni()).epsilon_lower > 2
+    True
     """
 
     description = "best threshold, Bonferroni over counts"
@@ -46,11 +70,16 @@ class Bonferroni(ThresholdRule):
 
 @dataclass(frozen=True, slots=True)
 class SplitScores(ThresholdRule):
-    """The best threshold of one part of the scores, used on the other part.
+    """Choose the best threshold on one part of the scores and compute the bound on the other part.
+
+    >>> from hush.audit import audit_scores
+    >>> result = audit_scores([2.0] * 100, [0.0] * 100, threshold=SplitScores(fraction=0.3))
+    >>> result.num_in, result.num_out
+    (70, 70)
 
     Attributes:
-        fraction: Of the scores, for the choice.
-        seed: Of the split, which needs no secrecy. To try several is to make several trials.
+        fraction: The share of the scores used to choose the threshold.
+        seed: The seed of the split. It need not be secret. If you try several seeds, count them in ``num_trials``.
     """
 
     fraction: float = 0.5
@@ -64,15 +93,20 @@ class SplitScores(ThresholdRule):
 
 @dataclass(frozen=True, slots=True)
 class MultiSplit(ThresholdRule):
-    """Many splits; the bound is one that half of them reach with half of what may fail.
+    """Repeat `SplitScores` with many splits and report the median bound.
 
-    If each fails with probability a / 2, half of them or more fail together with probability a at most, by Markov's
-    inequality, however they depend on each other (Meinshausen, Meier & Buehlmann 2009, Theorem 3.1 at the median).
+    Each split works at half the error probability a. If every split fails with probability at most a / 2, then at least
+    half of them fail together with probability at most a, by Markov's inequality, however dependent they are
+    (Meinshausen, Meier & Buehlmann 2009, Theorem 3.1 at the median). The result no longer hinges on one lucky split.
+
+    >>> from hush.audit import audit_scores
+    >>> audit_scores([2.0] * 100, [0.0] * 100, threshold=MultiSplit(num_splits=5)).epsilon_lower > 1
+    True
 
     Attributes:
-        num_splits: How many.
-        fraction: Of the scores, for each choice.
-        seed: Of the splits.
+        num_splits: The number of splits.
+        fraction: The share of the scores used to choose each threshold.
+        seed: The seed of the splits.
     """
 
     num_splits: int = 50

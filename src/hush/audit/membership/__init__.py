@@ -1,15 +1,19 @@
-"""Membership inference: was this example in the training?
+"""Membership inference: was this example in the training data?
 
-Attacks return scores, one per example, higher for what looks like a member; `hush.audit.audit_scores`,
-`hush.audit.audit_one_run` and `hush.audit.roc` turn them into results.
+Attacks return scores, one per example, higher for examples that look like members. `hush.audit.audit_scores`,
+`hush.audit.audit_one_run` and `hush.audit.roc` turn scores into bounds and curves.
 
-- What a model says: `confidence`, `cross_entropy`, `logit_confidence`, `logit_confidence_of_logits`.
-- Other models by the same recipe: `shadows` (a `Shadows`); `coin_sample` for the target's own sample.
-- From the target alone: `yeom` (losses), `label_only` (the gap attack).
-- With shadow models: `lira_online`, `lira_offline` (spread by `LiraVariance`), `rmia_online`, `rmia_offline`,
+- Signals, from a model's predictions: `confidence`, `cross_entropy`, `logit_confidence`, `logit_confidence_of_logits`.
+- Shadow models, trained like the target: `shadows` returns `Shadows`; `coin_sample` draws the target's own sample.
+- Attacks on the target alone: `yeom` (losses), `label_only` (the gap attack).
+- Attacks with shadow models: `lira_online`, `lira_offline` (with `LiraVariance`), `rmia_online`, `rmia_offline`,
   `tuned_offline_a`, `shokri`.
-- With public non-members: `quantile_gaussian`, `quantile_pinball`.
-- What it means: `advantage_bounds`, `example_risk`, `slices`, `by_correctness`, `overlap`, `roc_figure`.
+- Attacks with public non-members: `quantile_gaussian`, `quantile_pinball`.
+- Interpretation: `advantage_bounds`, `example_risk`, `slices`, `by_correctness`, `overlap`, `roc_figure` and
+  `roc_document`.
+
+In reading order: `signals`, `shadow_models`, the attacks (`thresholding`, `lira`, `rmia`, `learned`), then `slicing`,
+`data_overlap` and `roc_plot`.
 """
 
 from hush.audit.membership.data_overlap import Overlap as Overlap

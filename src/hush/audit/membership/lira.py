@@ -1,4 +1,8 @@
-"""LiRA: how much more likely is what the target says if the example was in, given what shadow models say?"""
+"""LiRA, the likelihood-ratio attack: is the target's confidence more likely if the example was a member?
+
+For each example, shadow models trained with and without it give two Gaussian distributions of the `logit_confidence`.
+The attack compares the target's value with both (online), or with the second one only (offline).
+"""
 
 from __future__ import annotations
 
@@ -13,98 +17,116 @@ from hush.errors import InvalidArgument, check_instance
 
 # Carlini et al. 2022, Section VI.D: with fewer models, one variance for all examples does better.
 _MANY_MODELS = 64
-_LEAST_SPREAD = 1e-12
-_ROUNDING = 1e-6  # of single precision, and of what is stored with six digits
-_ENOUGH = 8  # values that two models cannot share by chance
+_MIN_STDDEV = 1e-12
+_ROUNDING = 1e-6  # relative error of single precision, or of storing six digits
+_MIN_DISTINCT = 8  # so many matching values are no coincidence
 
 
 class LiraVariance(Enum):
-    """Whose spread an example's Gaussians have."""
+    """How the variance of LiRA's Gaussians is estimated.
+
+    >>> import numpy as np
+    >>> shadow_logits, included = np.array([[1.0], [3.0], [0.0], [0.5]]), np.array([[1], [1], [0], [0]])
+    >>> lira_online([2.5], shadow_logits, included, variance=LiraVariance.POOLED).round(1).tolist()
+    [18.8]
+    """
 
     PER_EXAMPLE = "per example"
+    """Each example has its own variance. Needs many shadow models."""
+
     POOLED = "pooled"
+    """One variance for all examples. Better with few shadow models."""
 
 
 def lira_online(
     target: ArrayLike, shadows: ArrayLike, included: ArrayLike, *, variance: LiraVariance | None = None
 ) -> Floats:
-    """Return log-likelihood ratios, in against out, one per example; higher is more like a member.
+    """Return log-likelihood ratios of "in" against "out".
 
-    For each example, one Gaussian is fitted to what the shadow models trained on it say, another to what the others
-    say: medians for means, and standard deviations of the example's own or pooled over all.
+    For each example, one Gaussian is fitted to the shadow models that were trained on it, and another to the rest. The
+    location is the median; the standard deviation is that of the example, or pooled over all examples.
 
     Args:
         target: The target's `logit_confidence` of each example: (examples,), or (examples, augmentations).
         shadows: That of each shadow model: (models, examples), or (models, examples, augmentations).
         included: Which models were trained on which example: (models, examples).
-        variance: Per example from 64 models on, otherwise pooled, if nothing is said.
+        variance: How the variance is estimated. By default per example from 64 models on, otherwise pooled.
+
+    Returns:
+        One score per example; higher means more like a member. Augmentations are averaged.
 
     Guarantee:
-        Scores, not a bound. For Gaussian statistics with these parameters no other test has more power at any false
+        Scores, not a bound. For Gaussian statistics with these parameters, no other test has more power at any false
         positive rate (Neyman & Pearson).
 
     Assumes:
-        The target is not one of the shadow models (a row that equals it is refused, checked here) and its members were
-        drawn independently of theirs (the caller's duty): otherwise the scores have seen the answer.
+        The target is not one of the shadow models (a row that equals it is refused, checked here). Its members were
+        drawn independently of theirs (the caller's duty); otherwise the attack has seen the answer.
 
     References:
         Carlini, Chien, Nasr, Song, Terzis & Tramer 2022, Algorithm 1; medians and the mean over augmentations as in
         TensorFlow Privacy.
     """
-    own, others, who = _aligned(target, shadows, included)
-    kind = _variance(variance, len(others))
-    inside = _fitted(np.where(who[..., None], others, np.nan), "in", kind)
-    outside = _fitted(np.where(who[..., None], np.nan, others), "out", kind)
-    return np.asarray((_log_density(own, *inside) - _log_density(own, *outside)).mean(-1))
+    target_values, shadow_values, in_models = _aligned(target, shadows, included)
+    kind = _resolve_variance(variance, len(shadow_values))
+    inside = _fit_gaussians(np.where(in_models[..., None], shadow_values, np.nan), "in", kind)
+    outside = _fit_gaussians(np.where(in_models[..., None], np.nan, shadow_values), "out", kind)
+    return np.asarray((_log_density(target_values, *inside) - _log_density(target_values, *outside)).mean(-1))
 
 
 def lira_offline(
     target: ArrayLike, shadows: ArrayLike, included: ArrayLike | None = None, *, variance: LiraVariance | None = None
 ) -> Floats:
-    """Return by how many standard deviations the target exceeds the models that were not trained on the example.
+    """Return how many standard deviations the target lies above the models that were not trained on the example.
 
-    This is the normal quantile of Carlini et al.'s 1 - P[N(mean, variance) > target], which ranks alike and does not
-    saturate. It needs no model that was trained on the example.
+    Carlini et al. use 1 - P[N(mean, variance) > target]. This is its normal quantile: it ranks examples alike and does
+    not saturate. No model that was trained on the example is needed.
 
     Args:
-        target: As for `lira_online`.
-        shadows: As for `lira_online`.
-        included: As for `lira_online`; None: no model was trained on any of them.
-        variance: As for `lira_online`.
+        target: The target's `logit_confidence`, as for `lira_online`.
+        shadows: That of each shadow model, as for `lira_online`.
+        included: Which models were trained on which example. None means that no model was trained on any of them.
+        variance: How the variance is estimated, as for `lira_online`.
+
+    Returns:
+        One score per example; higher means more like a member.
 
     Guarantee:
         Scores, not a bound.
 
     Assumes:
-        As `lira_online`: the target is not a shadow model (checked here), and its sample independent (the caller's
-        duty).
+        As for `lira_online`: the target is not a shadow model (checked here), and its sample is independent of theirs
+        (the caller's duty).
 
     References:
         Carlini et al. 2022, Section V.D.
     """
-    nobody = np.zeros(np.shape(shadows)[:2], dtype=np.bool_) if included is None else included
-    own, others, who = _aligned(target, shadows, nobody)
-    kind = _variance(variance, len(others))
-    middle, spread = _fitted(np.where(who[..., None], np.nan, others), "out", kind)
-    return np.asarray(((own - middle) / spread).mean(-1))
+    membership = np.zeros(np.shape(shadows)[:2], dtype=np.bool_) if included is None else included
+    target_values, shadow_values, in_models = _aligned(target, shadows, membership)
+    kind = _resolve_variance(variance, len(shadow_values))
+    median, stddev = _fit_gaussians(np.where(in_models[..., None], np.nan, shadow_values), "out", kind)
+    return np.asarray(((target_values - median) / stddev).mean(-1))
 
 
 def example_risk(shadows: ArrayLike, included: ArrayLike, *, variance: LiraVariance | None = None) -> Floats:
-    """Return, for each example, the largest TPR - FPR that an attack on it alone could have, by its two Gaussians.
+    """Estimate, for each example, the largest TPR - FPR of an attack on this example alone.
 
-    With means a and b and a common standard deviation s it is 2 Phi(|a - b| / 2s) - 1. It is an estimate from a few
-    models, noisy for each example; the ranking of examples is what it is good for.
+    With means a and b and a common standard deviation s of its two Gaussians, it is 2 Phi(|a - b| / 2s) - 1. With few
+    models the estimate is noisy for each example. Use it to rank examples.
 
     Args:
-        shadows: What each shadow model says: (models, examples).
-        included: Which models were trained on which example.
-        variance: As for `lira_online`; both kinds of models together.
+        shadows: The `logit_confidence` of each shadow model: (models, examples).
+        included: Which models were trained on which example: (models, examples).
+        variance: How the variance is estimated, as for `lira_online`, with both kinds of models together.
+
+    Returns:
+        One number in [0, 1] per example.
 
     Guarantee:
         An estimate, neither an upper nor a lower bound.
 
     Assumes:
-        Gaussian statistics of equal variance in and out (the caller's duty).
+        Gaussian statistics with equal variance in and out (the caller's duty).
 
     References:
         Carlini, Jagielski, Zhang, Papernot, Terzis & Tramer 2022, "The privacy onion effect", who rank examples so.
@@ -112,95 +134,98 @@ def example_risk(shadows: ArrayLike, included: ArrayLike, *, variance: LiraVaria
     from scipy.special import ndtr
 
     values = finite("shadows", shadows, dimensions=(2,))
-    who = mask("included", included, values.shape)
-    kind = _variance(variance, len(values))
-    (inside, s), (outside, t) = (
-        _fitted(np.where(part, values, np.nan)[..., None], name, kind) for part, name in ((who, "in"), (~who, "out"))
+    in_models = mask("included", included, values.shape)
+    kind = _resolve_variance(variance, len(values))
+    (median_in, stddev_in), (median_out, stddev_out) = (
+        _fit_gaussians(np.where(part, values, np.nan)[..., None], side, kind)
+        for part, side in ((in_models, "in"), (~in_models, "out"))
     )
-    common = np.sqrt((np.square(s) + np.square(t)) / 2)
-    return np.asarray(2 * ndtr(np.abs(inside - outside) / (2 * common)) - 1)[:, 0]
+    stddev = np.sqrt((np.square(stddev_in) + np.square(stddev_out)) / 2)
+    return np.asarray(2 * ndtr(np.abs(median_in - median_out) / (2 * stddev)) - 1)[:, 0]
 
 
-def _aligned(target: ArrayLike, shadows: ArrayLike, included: ArrayLike) -> tuple[Floats, Floats, Bools]:
-    """Return (examples, augmentations), (models, examples, augmentations) and (models, examples)."""
-    own = finite("target", target, dimensions=(1, 2))
-    others = finite("shadows", shadows, dimensions=(2, 3))
-    if others.shape[1:] != own.shape:
-        raise InvalidArgument("shadows", others.shape, f"one row of shape {own.shape} for each model")
-    refuse_target(own, others)
-    who = mask("included", included, others.shape[:2])
-    wide = own.reshape(len(own), -1)
-    return wide, others.reshape(len(others), *wide.shape), who
+def refuse_target(target: Floats, shadows: Floats) -> None:
+    """Refuse a target that is one of the shadow models: the attack would be fitted on its own members.
 
-
-def refuse_target(own: Floats, others: Floats) -> None:
-    """Refuse a target that is among the shadow models: their membership would be known for it, and scored.
-
-    Found is a row that agrees, but for rounding, with the target's at more than half of the examples where the target
-    says what it says nowhere else. Not found is a shadow model that was trained on the target's own sample with other
-    randomness, or one whose answers were changed by more than rounding: that there is none is the caller's duty.
+    A shadow model counts as the target if it agrees with it, up to rounding, at more than half of the examples whose
+    value is distinct. A shadow model that was trained on the target's sample with other randomness is not detected, nor
+    is one whose values were changed by more than rounding; avoiding those is the caller's duty.
     """
-    mine = own.ravel()
-    # A constant model says nothing of anybody; two of them may be equal without being one.
-    if not (mine.size > 1 and np.ptp(mine) > 0):
+    target_values = target.ravel()
+    # A constant model says nothing about any example. Two of them may be equal without being the same model.
+    if not (target_values.size > 1 and np.ptp(target_values) > 0):
         return
-    telling = _told_once(mine)
-    for other in others.reshape(len(others), -1):
-        same = np.abs(other - mine) <= _ROUNDING * np.maximum(np.abs(mine), 1.0)
-        if np.array_equal(mine, other) or (telling.sum() >= _ENOUGH and same[telling].mean() > 0.5):
+    distinct = _distinct(target_values)
+    for values in shadows.reshape(len(shadows), -1):
+        same = np.abs(values - target_values) <= _ROUNDING * np.maximum(np.abs(target_values), 1.0)
+        if np.array_equal(target_values, values) or (distinct.sum() >= _MIN_DISTINCT and same[distinct].mean() > 0.5):
             raise InvalidArgument(
                 "target",
                 "...",
                 "a model that is not among the shadow models",
-                "Attacks fitted on the target's own members would find them in any model. Leave its row out",
+                "An attack fitted on the target's own members would find them in any model. Leave its row out",
             )
 
 
-def _told_once(values: Floats) -> Bools:
-    """Return which values no other is near to: certainty, rounded, is what models that have nothing in common share."""
+def _distinct(values: Floats) -> Bools:
+    """Return which values have no other value nearby. Unrelated models share values only at rounded certainty."""
     order = np.argsort(values)
     gaps = np.diff(values[order], prepend=-np.inf, append=np.inf)
-    near = 4 * _ROUNDING * np.maximum(np.abs(values[order]), 1.0)
-    found = np.zeros(len(values), dtype=np.bool_)
-    found[order] = (gaps[:-1] > near) & (gaps[1:] > near)
-    return found
+    tolerance = 4 * _ROUNDING * np.maximum(np.abs(values[order]), 1.0)
+    isolated = np.zeros(len(values), dtype=np.bool_)
+    isolated[order] = (gaps[:-1] > tolerance) & (gaps[1:] > tolerance)
+    return isolated
 
 
-def _variance(variance: LiraVariance | None, num_models: int) -> LiraVariance:
+def _aligned(target: ArrayLike, shadows: ArrayLike, included: ArrayLike) -> tuple[Floats, Floats, Bools]:
+    """Return (examples, augmentations), (models, examples, augmentations) and (models, examples)."""
+    target_values = finite("target", target, dimensions=(1, 2))
+    shadow_values = finite("shadows", shadows, dimensions=(2, 3))
+    if shadow_values.shape[1:] != target_values.shape:
+        raise InvalidArgument("shadows", shadow_values.shape, f"one row of shape {target_values.shape} for each model")
+    refuse_target(target_values, shadow_values)
+    in_models = mask("included", included, shadow_values.shape[:2])
+    target_table = target_values.reshape(len(target_values), -1)
+    return target_table, shadow_values.reshape(len(shadow_values), *target_table.shape), in_models
+
+
+def _resolve_variance(variance: LiraVariance | None, num_models: int) -> LiraVariance:
     if variance is None:
         return LiraVariance.PER_EXAMPLE if num_models >= _MANY_MODELS else LiraVariance.POOLED
     check_instance("variance", variance, LiraVariance)
     return variance
 
 
-def _fitted(values: Floats, side: str, variance: LiraVariance) -> tuple[Floats, Floats]:
-    """Return medians and standard deviations of columns, in which what is missing is NaN."""
+def _fit_gaussians(values: Floats, side: str, variance: LiraVariance) -> tuple[Floats, Floats]:
+    """Return the median and standard deviation of each column. Entries of the other side are NaN and left out."""
     count = np.isfinite(values).sum(0)
     if not (count >= 1).all():
         raise InvalidArgument(
             "included",
             "...",
-            f"for each example a model that had it {side}",
-            "`shadows` draws complementary halves; the offline attack needs models without the example only",
+            f"for each example at least one model that had it {side}",
+            "`shadows` draws complementary halves; the offline attack needs only models without the example",
         )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        middle = np.nanmedian(values, axis=0)
-        deviations = np.square(values - middle)
+        median = np.nanmedian(values, axis=0)
+        squares = np.square(values - median)
         freedom = np.maximum(count - 1, 0)
-    own = np.nansum(deviations, axis=0)
+    sum_of_squares = np.nansum(squares, axis=0)
     if variance is LiraVariance.POOLED:
-        own, freedom = own.sum(0, keepdims=True), freedom.sum(0, keepdims=True)
+        sum_of_squares, freedom = sum_of_squares.sum(0, keepdims=True), freedom.sum(0, keepdims=True)
     if not (freedom >= 1).all():
         raise InvalidArgument(
             "shadows",
             len(values),
-            f"two models with the example {side}, or more",
-            "One alone has no spread. Use pooled variance, more models, or `rmia`, which needs one",
+            f"at least two models with the example {side}",
+            "A single model has no spread. Use pooled variance, more models, or `rmia_offline`, which needs only one",
         )
-    # Scale and floor: models that agree to the last digit have no spread, and a ratio would overflow.
-    return middle, np.broadcast_to(np.maximum(np.sqrt(own / freedom), _LEAST_SPREAD), middle.shape)
+    # Models that agree to the last digit have no spread; the floor keeps ratios finite.
+    stddev = np.maximum(np.sqrt(sum_of_squares / freedom), _MIN_STDDEV)
+    return median, np.broadcast_to(stddev, median.shape)
 
 
-def _log_density(values: Floats, middle: Floats, spread: Floats) -> Floats:
-    return np.asarray(-np.square((values - middle) / spread) / 2 - np.log(spread))
+def _log_density(values: Floats, mean: Floats, stddev: Floats) -> Floats:
+    """Return the log-density of Gaussians, up to a constant."""
+    return np.asarray(-np.square((values - mean) / stddev) / 2 - np.log(stddev))

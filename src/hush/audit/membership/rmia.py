@@ -1,4 +1,8 @@
-"""RMIA: is this example more surprising to have been left out than others of the population are?"""
+"""RMIA, the robust membership inference attack: compare an example with a population of non-members.
+
+The ratio of an example is the target's confidence over the mean confidence of reference models. The score is the share
+of the population whose ratio is lower. One reference model is enough.
+"""
 
 from __future__ import annotations
 
@@ -24,31 +28,34 @@ def rmia_online(
     population_references: ArrayLike,
     gamma: float = 1.0,
 ) -> Floats:
-    """Return the share of the population that each example dominates, with models that were trained on it, and not.
+    """Return the share of the population that each example dominates, by models with and without the example.
 
     Args:
-        target: The target's `confidence` in each example's class: (examples,).
+        target: The target's `confidence` in each example's true class: (examples,).
         references: That of each reference model: (models, examples).
-        included: Which models were trained on which example; each example needs one that was and one that was not.
-        population: The target's `confidence` for examples of the population, which it was not trained on.
-        population_references: That of each reference model for them: (models, population).
-        gamma: How often as likely an example must be, against one of the population.
+        included: Which models were trained on which example. Each example needs a model with it and one without.
+        population: The target's `confidence` on a population of examples that it was not trained on.
+        population_references: That of each reference model: (models, population).
+        gamma: An example dominates another one if its ratio is at least gamma times as large.
+
+    Returns:
+        One score in [0, 1] per example; higher means more like a member.
 
     Guarantee:
         Scores, not a bound.
 
     Assumes:
-        The target is not a reference model (checked here); the population holds none of the examples that are scored,
-        and no member of the target's (the caller's duty).
+        The target is not a reference model (checked here). The population contains neither scored examples nor members
+        of the target (the caller's duty).
 
     References:
         Zarifzadeh, Liu & Shokri 2024, "Low-cost high-power membership inference attacks", Algorithm 1 and equation 11.
     """
-    own, others = _models("target", target, references)
-    who = mask("included", included, others.shape)
-    average = (_mean(others, who, "in") + _mean(others, ~who, "out")) / 2
-    around, around_others = _models("population", population, population_references)
-    return _dominated(_ratio(own, average), _ratio(around, around_others.mean(0)), gamma)
+    target_values, table = _checked_confidences("target", target, references)
+    in_models = mask("included", included, table.shape)
+    average = (_mean_over(table, in_models, "in") + _mean_over(table, ~in_models, "out")) / 2
+    population_values, population_table = _checked_confidences("population", population, population_references)
+    return _dominated_share(_ratio(target_values, average), _ratio(population_values, population_table.mean(0)), gamma)
 
 
 def rmia_offline(
@@ -62,38 +69,43 @@ def rmia_offline(
     offline_a: float = OFFLINE_A,
     gamma: float = 1.0,
 ) -> Floats:
-    """Return the same from models that were not trained on an example; one such model is enough.
+    """Return the share of the population that each example dominates, by models without the example only.
 
-    What a model trained on it would say is put at a (out) + 1 - a, where out is the mean of the others.
+    The mean confidence "in" of models trained on the example is unknown. It is estimated as a out + 1 - a, where out is
+    the mean of the models without the example and a = ``offline_a``.
 
     Args:
-        target: As for `rmia_online`.
-        references: As for `rmia_online`.
-        included: Which models were trained on which example, and are left aside for it; None: none was.
-        population: As for `rmia_online`.
-        population_references: As for `rmia_online`.
-        population_included: As ``included``, for the population.
-        offline_a: The a above; `tuned_offline_a` finds one.
+        target: The target's `confidence`, as for `rmia_online`.
+        references: That of each reference model, as for `rmia_online`.
+        included: Which models were trained on which example; they are left out for it. None means that none was.
+        population: The target's `confidence` on the population, as for `rmia_online`.
+        population_references: That of each reference model, as for `rmia_online`.
+        population_included: The same as ``included``, for the population.
+        offline_a: The a above, in [0, 1]. `tuned_offline_a` chooses one.
         gamma: As for `rmia_online`.
+
+    Returns:
+        One score in [0, 1] per example; higher means more like a member.
 
     Guarantee:
         Scores, not a bound.
 
     Assumes:
-        As `rmia_online`: the target is not a reference model (checked here), the population is disjoint from both the
-        scored examples and the target's members (the caller's duty).
+        As for `rmia_online`: the target is not a reference model (checked here), and the population contains neither
+        scored examples nor members of the target (the caller's duty).
 
     References:
         Zarifzadeh, Liu & Shokri 2024, equation 12 and Appendix B.2.2.
     """
     a = check_fraction("offline_a", offline_a)
 
-    def ratios(name: str, own: ArrayLike, others: ArrayLike, who: ArrayLike | None) -> Floats:
-        mine, table = _models(name, own, others)
-        out = np.ones(table.shape, dtype=np.bool_) if who is None else ~mask("included", who, table.shape)
-        return _ratio(mine, ((1 + a) * _mean(table, out, "out") + (1 - a)) / 2)
+    def ratios(name: str, values: ArrayLike, reference_values: ArrayLike, trained_on: ArrayLike | None) -> Floats:
+        confidences, table = _checked_confidences(name, values, reference_values)
+        out = np.ones(table.shape, dtype=np.bool_) if trained_on is None else ~mask("included", trained_on, table.shape)
+        # The average of out and the estimate of in, a out + 1 - a.
+        return _ratio(confidences, ((1 + a) * _mean_over(table, out, "out") + (1 - a)) / 2)
 
-    return _dominated(
+    return _dominated_share(
         ratios("target", target, references, included),
         ratios("population", population, population_references, population_included),
         gamma,
@@ -101,61 +113,66 @@ def rmia_offline(
 
 
 def tuned_offline_a(references: ArrayLike, included: ArrayLike) -> float:
-    """Return the a with which the attack on one reference model, by the others, has the largest AUC.
+    """Choose ``offline_a`` for `rmia_offline` by attacking one reference model with the others.
 
-    The first reference model stands in for the target: its members are known, and the target's are not touched. Of
-    those who were not in it, every other one is its population.
+    The first reference model plays the target. Its members are known, and the real target's members are not touched.
+    Every other one of its non-members is the population. The a with the largest AUC wins.
 
     Args:
-        references: The `confidence` of each reference model: (models, examples); two models or more.
-        included: Which models were trained on which example.
+        references: The `confidence` of each reference model: (models, examples), with at least two models.
+        included: Which models were trained on which example: (models, examples).
+
+    Returns:
+        A multiple of 0.1 in [0, 1].
     """
     table = finite("references", references, dimensions=(2,))
-    who = mask("included", included, table.shape)
+    in_models = mask("included", included, table.shape)
     if len(table) < 2:
-        raise InvalidArgument("references", len(table), "two models or more", "One stands in for the target")
-    around = np.flatnonzero(~who[0])[::2]
-    scored = np.setdiff1d(np.arange(table.shape[1]), around)
+        raise InvalidArgument("references", len(table), "at least two models", "One of them plays the target")
+    population = np.flatnonzero(~in_models[0])[::2]
+    scored = np.setdiff1d(np.arange(table.shape[1]), population)
 
-    def quality(a: float) -> float:
+    def auc(a: float) -> float:
         scores = rmia_offline(
             table[0, scored],
             table[1:, scored],
-            who[1:, scored],
-            population=table[0, around],
-            population_references=table[1:, around],
-            population_included=who[1:, around],
+            in_models[1:, scored],
+            population=table[0, population],
+            population_references=table[1:, population],
+            population_included=in_models[1:, population],
             offline_a=a,
         )
-        return roc(scores[who[0, scored]], scores[~who[0, scored]]).auc
+        return roc(scores[in_models[0, scored]], scores[~in_models[0, scored]]).auc
 
-    return max(_CANDIDATES, key=quality)
+    return max(_CANDIDATES, key=auc)
 
 
-def _models(name: str, own: ArrayLike, others: ArrayLike) -> tuple[Floats, Floats]:
-    mine, table = finite(name, own, dimensions=(1,)), finite("references", others, dimensions=(2,))
-    if table.shape[1:] != mine.shape:
-        raise InvalidArgument("references", table.shape, f"one row of {len(mine)} for each model")
-    for each in (mine, table):
-        if not ((each >= 0) & (each <= 1)).all():
-            raise InvalidArgument(name, "...", "probabilities of the own class, in [0, 1]")
+def _checked_confidences(name: str, values: ArrayLike, reference_values: ArrayLike) -> tuple[Floats, Floats]:
+    confidences = finite(name, values, dimensions=(1,))
+    table = finite("references", reference_values, dimensions=(2,))
+    if table.shape[1:] != confidences.shape:
+        raise InvalidArgument("references", table.shape, f"one row of {len(confidences)} for each model")
+    for array in (confidences, table):
+        if not ((array >= 0) & (array <= 1)).all():
+            raise InvalidArgument(name, "...", "probabilities of the true class, in [0, 1]")
     if name == "target":
-        refuse_target(mine, table)
-    return mine, table
+        refuse_target(confidences, table)
+    return confidences, table
 
 
-def _mean(table: Floats, who: Bools, side: str) -> Floats:
-    count = who.sum(0)
+def _mean_over(table: Floats, models: Bools, side: str) -> Floats:
+    """Return the mean of each column over the models that are selected for it."""
+    count = models.sum(0)
     if not (count >= 1).all():
-        raise InvalidArgument("included", "...", f"for each example a reference model that had it {side}")
-    return np.asarray(np.where(who, table, 0.0).sum(0) / count)
+        raise InvalidArgument("included", "...", f"for each example at least one reference model that had it {side}")
+    return np.asarray(np.where(models, table, 0.0).sum(0) / count)
 
 
-def _ratio(own: Floats, average: Floats) -> Floats:
-    return np.asarray(own / np.maximum(average, _TINY))
+def _ratio(confidences: Floats, average: Floats) -> Floats:
+    return np.asarray(confidences / np.maximum(average, _TINY))
 
 
-def _dominated(ratio: Floats, around: Floats, gamma: float) -> Floats:
-    """Return the share of the population whose ratio, times gamma, is not above an example's own."""
-    bars = np.sort(around * check_positive("gamma", gamma))
-    return np.asarray(np.searchsorted(bars, ratio, side="right") / len(bars))
+def _dominated_share(ratios: Floats, population_ratios: Floats, gamma: float) -> Floats:
+    """Return, for each example, the share of the population whose ratio times gamma is at most its ratio."""
+    bars = np.sort(population_ratios * check_positive("gamma", gamma))
+    return np.asarray(np.searchsorted(bars, ratios, side="right") / len(bars))

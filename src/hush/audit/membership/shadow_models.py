@@ -1,4 +1,4 @@
-"""Shadow models: the same training on other samples, of which it is known who was in them."""
+"""Shadow models: the target's training, repeated on samples whose members are known."""
 
 from __future__ import annotations
 
@@ -20,18 +20,28 @@ Predict: TypeAlias = Callable[[NDArray[Any]], ArrayLike]
 Fit: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], Predict]
 ProgressCallback: TypeAlias = Callable[[int, int], None]
 
-_FEWEST = 2
+_MIN_MODELS = 2
+_MIN_EXAMPLES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shadows:
-    """What shadow models say of every example, and which of them were trained on it.
+    """Predictions of shadow models for every example, and which examples each model was trained on.
+
+    >>> import numpy as np
+    >>> shadow_models = Shadows(
+    ...     probabilities=np.array([[[0.9, 0.1]], [[0.6, 0.4]]]),
+    ...     included=np.array([[True], [False]]),
+    ...     labels=np.array([0]),
+    ... )
+    >>> shadow_models.confidence.tolist()
+    [[0.9], [0.6]]
 
     Attributes:
-        probabilities: Of each class: (models, examples, classes).
-        included: Who was trained on: (models, examples).
-        labels: The class of each example.
-        stopped: Whether the time budget ended before all models were made.
+        probabilities: Class probabilities: (models, examples, classes).
+        included: Which examples each model was trained on: (models, examples).
+        labels: The true class of each example.
+        stopped: Whether the time budget ran out before all models were trained.
     """
 
     probabilities: Floats
@@ -41,12 +51,12 @@ class Shadows:
 
     @property
     def confidence(self) -> Floats:
-        """The probability of each example's own class: (models, examples)."""
+        """The probability of each example's true class: (models, examples)."""
         return confidence_of(self.probabilities, self.labels)
 
     @property
     def logit_confidence(self) -> Floats:
-        """Its logit, by `logit_confidence`: (models, examples)."""
+        """The logit of that probability, by `logit_confidence`: (models, examples)."""
         return logit_of(self.probabilities, self.labels)
 
 
@@ -61,54 +71,84 @@ def shadows(
     progress: ProgressCallback | None = None,
     seconds: float | None = None,
 ) -> Shadows:
-    """Train shadow models on random halves, arranged in pairs, and ask each of them about every example.
+    """Train shadow models on random halves of the examples, and record their predictions for every example.
 
-    The second model of a pair is trained on whoever was left out of the first. So every example is in exactly half of
-    the models, however early the time runs out: no attack ever meets an example without a model of either kind.
+    Models come in pairs. The second model of a pair is trained on the examples that the first one left out. So every
+    example is in exactly half of the models, even if the time runs out, and every attack has models of both kinds.
+
+    >>> import numpy as np
+    >>> def fit(x, labels):  # predicts the class frequencies of its training data
+    ...     frequencies = np.bincount(labels, minlength=2) / len(labels)
+    ...     return lambda new: np.tile(frequencies, (len(new), 1))
+    >>> x, labels = np.zeros((6, 1)), np.array([0, 0, 0, 1, 1, 1])
+    >>> trained = shadows(fit, x, labels, num_models=4, num_classes=2, rng=np.random.default_rng(0))
+    >>> trained.probabilities.shape, trained.included.sum(0).tolist()
+    ((4, 6, 2), [2, 2, 2, 2, 2, 2])
 
     Args:
-        fit: From examples and classes to a function that gives probabilities (examples, classes). It must do what the
-            target's training does, its randomness included.
-        x: The examples; whatever ``fit`` takes that can be indexed by a mask.
-        labels: The class of each, from 0 on.
-        num_models: How many, an even number.
-        num_classes: How many classes there are; a sample may lack some of them.
-        rng: Decides the halves.
-        progress: Called with the number of finished models, and of all.
-        seconds: No further pair is begun after that long. At least one pair is made.
+        fit: A function of examples and classes that trains a model. It returns a function from examples to class
+            probabilities (examples, classes). It must do what the target's training does, including its randomness.
+        x: The examples: anything that ``fit`` takes and that can be indexed by a mask.
+        labels: The class of each example, counted from 0.
+        num_models: The number of models, even.
+        num_classes: The number of classes. A sample may lack some of them.
+        rng: Draws the halves.
+        progress: Called with the number of finished models and the total.
+        seconds: The time budget. No pair is started after it. At least one pair is trained.
+
+    Returns:
+        The predictions and the samples of all trained models.
     """
-    total = check_count("num_models", num_models, minimum=_FEWEST)
+    total = check_count("num_models", num_models, minimum=_MIN_MODELS)
     if total % 2:
-        raise InvalidArgument("num_models", total, "an even number", "Models come in pairs, of a sample and the rest")
+        raise InvalidArgument("num_models", total, "an even number", "Models come in pairs of complementary samples")
     limit = np.inf if seconds is None else check_positive("seconds", seconds)
-    own = checked_classes(labels, len(x), check_count("num_classes", num_classes, minimum=2))
+    true_classes = checked_classes(labels, len(x), check_count("num_classes", num_classes, minimum=2))
     check_instance("rng", rng, np.random.Generator)
-    rows: list[Floats] = []
+    predictions: list[Floats] = []
     halves: list[Bools] = []
     started = time.monotonic()
-    for half in _pairs(len(own), total, rng):
-        if len(rows) % 2 == 0 and rows and time.monotonic() - started > limit:
+    for half in _complementary_halves(len(true_classes), total, rng):
+        pair_is_complete = len(predictions) % 2 == 0
+        if pair_is_complete and predictions and time.monotonic() - started > limit:
             break
-        rows.append(_answers(fit(x[half], own[half]), x, num_classes))
+        predictions.append(_predictions(fit(x[half], true_classes[half]), x, num_classes))
         halves.append(half)
         if progress is not None:
-            progress(len(rows), total)
-    return Shadows(probabilities=np.stack(rows), included=np.stack(halves), labels=own, stopped=len(rows) < total)
+            progress(len(predictions), total)
+    return Shadows(
+        probabilities=np.stack(predictions),
+        included=np.stack(halves),
+        labels=true_classes,
+        stopped=len(predictions) < total,
+    )
 
 
 def coin_sample(num_examples: int, *, rng: np.random.Generator, rate: float = 0.5) -> Bools:
-    """Return who is in the target's training: one coin for each example, independent of all others.
+    """Choose the target's training examples by independent coins.
 
-    A target that is trained on such a sample can be audited in one run (Steinke, Nasr & Jagielski 2023, which assumes
-    these coins); one that is trained on exactly half of the examples cannot.
+    A target trained on such a sample can be audited by `hush.audit.audit_one_run`, whose theorem assumes these coins
+    (Steinke, Nasr & Jagielski 2023). A target trained on exactly half of the examples cannot.
+
+    >>> import numpy as np
+    >>> coin_sample(4, rng=np.random.default_rng(0)).tolist()
+    [False, True, True, True]
+
+    Args:
+        num_examples: The number of examples.
+        rng: Draws the coins.
+        rate: The probability of each coin. Audits of one run need 1/2.
+
+    Returns:
+        True for each example that the target should be trained on.
     """
     count = check_count("num_examples", num_examples)
     return np.asarray(rng.random(count) < check_probability("rate", rate), dtype=np.bool_)
 
 
-def _pairs(num_examples: int, total: int, rng: np.random.Generator) -> Iterator[Bools]:
-    if num_examples < _FEWEST:
-        raise InvalidArgument("x", num_examples, "two examples or more", "Otherwise nobody is left out")
+def _complementary_halves(num_examples: int, total: int, rng: np.random.Generator) -> Iterator[Bools]:
+    if num_examples < _MIN_EXAMPLES:
+        raise InvalidArgument("x", num_examples, "at least two examples", "Otherwise no example is left out")
     for _ in range(total // 2):
         half = np.zeros(num_examples, dtype=np.bool_)
         half[rng.permutation(num_examples)[: num_examples // 2]] = True
@@ -116,13 +156,13 @@ def _pairs(num_examples: int, total: int, rng: np.random.Generator) -> Iterator[
         yield ~half
 
 
-def _answers(predict: Predict, x: NDArray[Any], num_classes: int) -> Floats:
+def _predictions(predict: Predict, x: NDArray[Any], num_classes: int) -> Floats:
     table = finite("fit(...)(x)", predict(x), dimensions=(2,))
     if table.shape != (len(x), num_classes):
         raise InvalidArgument(
             "fit(...)(x)",
             table.shape,
             f"probabilities of shape {(len(x), num_classes)}",
-            "Classes that a sample lacks have a column, too",
+            "Include a column for classes that a sample lacks",
         )
     return table

@@ -1,4 +1,4 @@
-"""What an attack's scores mean: bounds beside its advantage, and the same attack on parts of the people."""
+"""Put an attack's scores into perspective: what a guarantee allows, and which groups the attack hurts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from hush.guarantee import Guarantee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvantageBounds:
-    """The largest TPR - FPR that (epsilon, delta)-DP leaves to any attack.
+    """The largest TPR - FPR that (epsilon, delta)-DP allows any attack.
+
+    >>> advantage_bounds(0.1).tight < advantage_bounds(0.1).yeom
+    True
 
     Attributes:
-        yeom: e^epsilon - 1 + delta, loose; above 1 it says nothing.
-        tight: (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), which some mechanism reaches.
+        yeom: e^epsilon - 1 + delta, a loose bound. It says nothing if it exceeds 1.
+        tight: (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), which some mechanisms reach.
     """
 
     yeom: float
@@ -30,37 +33,50 @@ class AdvantageBounds:
 
 
 def advantage_bounds(epsilon: float, delta: float = 0.0) -> AdvantageBounds:
-    """Return both bounds on the advantage, to be printed beside a measured one.
+    """Return upper bounds on the advantage of membership attacks, to print beside a measured advantage.
+
+    >>> bounds = advantage_bounds(1.0)
+    >>> round(bounds.yeom, 3), round(bounds.tight, 4)
+    (1.718, 0.4621)
+
+    Args:
+        epsilon: The epsilon of the guarantee.
+        delta: The delta of the guarantee.
+
+    Returns:
+        The loose and the tight bound.
 
     Guarantee:
         Upper bounds on TPR - FPR of every membership attack on one unit.
 
     Assumes:
-        The release is (epsilon, delta)-DP for that unit (the caller's duty); numbers in their ranges (checked here).
+        The release is (epsilon, delta)-DP for that unit (the caller's duty). Epsilon and delta are in range (checked
+        here).
 
     References:
         Yeom, Giacomelli, Fredrikson & Jha 2018, Theorem 1 (for delta = 0; TPR <= e^epsilon FPR + delta adds delta);
-        Humphries et al. 2023, Theorem 3.1, for the tight one.
-
-    >>> bounds = advantage_bounds(1.0)
-    >>> round(bounds.yeom, 3), round(bounds.tight, 4)
-    (1.718, 0.4621)
+        Humphries et al. 2023, Theorem 3.1, for the tight bound.
     """
-    level, slack = check_epsilon("epsilon", epsilon), check_delta("delta", delta)
-    loose = math.expm1(level) if level < 700 else math.inf
-    return AdvantageBounds(yeom=loose + slack, tight=Guarantee(epsilon=level, delta=slack).advantage())
+    epsilon, delta = check_epsilon("epsilon", epsilon), check_delta("delta", delta)
+    loose = math.expm1(epsilon) if epsilon < 700 else math.inf  # expm1(710) overflows
+    return AdvantageBounds(yeom=loose + delta, tight=Guarantee(epsilon=epsilon, delta=delta).advantage())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """An attack on one part of the people; intervals of all parts hold together, approximately (bootstrap).
+    """An attack's success on one group of examples.
+
+    >>> scores, member = [3.0, 2.0, 1.0, 0.0], [1, 1, 0, 0]
+    >>> group = slices(scores, member, ["a", "a", "a", "a"], num_resamples=10)["a"]
+    >>> group.num_in, group.num_out, group.auc.value
+    (2, 2, 1.0)
 
     Attributes:
-        num_in: Members in it.
-        num_out: Others in it.
-        auc: Area under the ROC; None if either kind is missing.
-        tpr: True positive rate at ``fpr``, with the threshold of the part's own; None if either kind is missing.
-        fpr: The false positive rate that was asked for.
+        num_in: The number of members in the group.
+        num_out: The number of non-members.
+        auc: The area under the ROC curve. None if the group has no members or no non-members.
+        tpr: The true positive rate at ``fpr``, with a threshold for this group alone. None as for ``auc``.
+        fpr: The false positive rate that you asked for.
     """
 
     num_in: int
@@ -80,43 +96,63 @@ def slices(
     num_resamples: int = 500,
     seed: int = 0,
 ) -> dict[Any, Slice]:
-    """Return AUC and TPR at a low FPR for each part: by class, by group, or `by_correctness`.
+    """Return AUC and TPR at a low FPR for each group: by class, by demographic group, or `by_correctness`.
 
-    An attack that is weak on average can be strong on a minority, and that is where people are hurt.
+    An attack that is weak on average can be strong on a minority, and the minority is who gets hurt.
+
+    >>> scores, member = [3.0, 2.0, 1.0, 0.0] * 2, [1, 1, 0, 0] + [0, 1, 1, 0]
+    >>> by_group = slices(scores, member, ["a"] * 4 + ["b"] * 4, num_resamples=10)
+    >>> {name: part.auc.value for name, part in by_group.items()}
+    {'a': 1.0, 'b': 0.5}
 
     Args:
-        scores: Of an attack, one per example.
-        member: Who is a member.
-        groups: The part that each example belongs to: names or integers.
-        fpr: At which false positive rate.
-        confidence: Of all intervals together; shared equally by them (Bonferroni).
-        num_resamples: Of the bootstrap, for each interval.
-        seed: Of the bootstrap.
+        scores: The scores of an attack, one per example.
+        member: Which examples are members.
+        groups: The group of each example: names or integers.
+        fpr: The false positive rate at which TPR is reported.
+        confidence: The nominal confidence of all intervals together. They share it equally (Bonferroni), and are
+            approximate, as bootstrap intervals are.
+        num_resamples: The number of bootstrap resamples for each interval.
+        seed: The seed of the bootstrap.
+
+    Returns:
+        One `Slice` per group, by its name.
     """
     values = finite("scores", scores, dimensions=(1,))
-    who, rate = mask("member", member, values.shape), check_probability("fpr", fpr)
-    names = np.asarray(groups)
-    if names.shape != values.shape or names.dtype.kind not in "biuUS":
-        raise InvalidArgument("groups", (names.dtype.name, names.shape), "one name or integer for each score")
-    each = np.unique(names)
-    level = 1 - (1 - check_confidence(confidence)) / (2 * len(each))
-    found: dict[Any, Slice] = {}
-    for one in each:
-        inside, outside = values[(names == one) & who], values[(names == one) & ~who]
-        known = bool(len(inside) and len(outside))
+    is_member, rate = mask("member", member, values.shape), check_probability("fpr", fpr)
+    group_of = np.asarray(groups)
+    if group_of.shape != values.shape or group_of.dtype.kind not in "biuUS":
+        raise InvalidArgument("groups", (group_of.dtype.name, group_of.shape), "one name or integer for each score")
+    names = np.unique(group_of)
+    level = 1 - (1 - check_confidence(confidence)) / (2 * len(names))  # two intervals for each group
+    by_group: dict[Any, Slice] = {}
+    for name in names:
+        inside, outside = values[(group_of == name) & is_member], values[(group_of == name) & ~is_member]
+        has_both_classes = bool(len(inside) and len(outside))
         auc, tpr = (
             bootstrap(inside, outside, statistic, confidence=level, num_resamples=num_resamples, seed=seed)
-            if known
+            if has_both_classes
             else None
             for statistic in (Auc(), TprAt(rate))
         )
-        found[one.item()] = Slice(num_in=len(inside), num_out=len(outside), auc=auc, tpr=tpr, fpr=rate)
-    return found
+        by_group[name.item()] = Slice(num_in=len(inside), num_out=len(outside), auc=auc, tpr=tpr, fpr=rate)
+    return by_group
 
 
 def by_correctness(predicted: ArrayLike, labels: ArrayLike) -> NDArray[np.str_]:
-    """Return "right" or "wrong" for each example, to slice by."""
-    found, true = np.asarray(predicted), np.asarray(labels)
-    if found.shape != true.shape or found.ndim != 1:
-        raise InvalidArgument("predicted", found.shape, "as many classes as labels")
-    return np.where(found == true, "right", "wrong")
+    """Return the groups "right" and "wrong" for `slices`.
+
+    >>> by_correctness([1, 2], [1, 3]).tolist()
+    ['right', 'wrong']
+
+    Args:
+        predicted: The predicted class of each example.
+        labels: The true class of each example.
+
+    Returns:
+        One word per example.
+    """
+    predictions, truth = np.asarray(predicted), np.asarray(labels)
+    if predictions.shape != truth.shape or predictions.ndim != 1:
+        raise InvalidArgument("predicted", predictions.shape, "one class for each label")
+    return np.where(predictions == truth, "right", "wrong")

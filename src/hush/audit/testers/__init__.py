@@ -1,19 +1,23 @@
-"""Testers of mechanisms as black boxes: what can be proven of epsilon from outputs alone.
+"""Test mechanisms as black boxes: lower bounds on epsilon from outputs alone.
 
-- `audit_mechanism` runs a mechanism on two neighbouring inputs, lets an attack learn what tells them apart, and bounds
-  epsilon from below on fresh runs. `Batched` mechanisms draw many outputs at once: 1e7 take seconds.
-- Attacks: `EventSearch` (the default), `ClassifierAttack` (DP-Sniper's), `HockeyStick`, `HistogramAttack`, `Renyi`.
-- `patterns` and `audit_worst_neighbours` search for inputs that give a mechanism away.
-- `support_test` looks for outputs that only one of two neighbours can have; `lowest_bits` is what it sees.
+- `audit_mechanism` runs a mechanism on two neighbouring inputs, lets an attack learn to tell them apart, and bounds
+  epsilon from below on fresh runs. A `Batched` mechanism draws many outputs at once: ten million take seconds.
+- Attacks: `EventSearch` (the default), `ClassifierAttack` (DP-Sniper's), `HockeyStick`, `HistogramAttack`, `Renyi`. You
+  can write your own: see the protocol `Attack`. Some take a `Classifier`, which is scikit-learn's interface.
+- `patterns` and `audit_worst_neighbours` search for the inputs on which a mechanism leaks most.
+- `support_test` looks for outputs that only one of two neighbours can produce, by default through their `lowest_bits`.
 
-All return an `hush.audit.AuditResult`. Both directions are tried, and everything that is tried is corrected for.
+All return a `hush.audit.AuditResult`. Both directions are tried, and everything that is tried is corrected for.
+
+In reading order: `outputs` and `encoding` (runs to rows of numbers), `scores` (rows to scores), `events` (scores to
+events and their bounds), `attack`, `search`, `classifier`, `histogram` and `divergence` (the attacks), `tester` (the
+audit), `neighbours` and `support` (special uses of it).
 """
 
 from hush.audit.testers.attack import Attack as Attack
 from hush.audit.testers.classifier import ClassifierAttack as ClassifierAttack
 from hush.audit.testers.classifier import HockeyStick as HockeyStick
 from hush.audit.testers.divergence import Renyi as Renyi
-from hush.audit.testers.divergence import pure_divergence as pure_divergence
 from hush.audit.testers.histogram import HistogramAttack as HistogramAttack
 from hush.audit.testers.neighbours import audit_worst_neighbours as audit_worst_neighbours
 from hush.audit.testers.neighbours import patterns as patterns
@@ -37,6 +41,5 @@ __all__ = [
     "audit_worst_neighbours",
     "lowest_bits",
     "patterns",
-    "pure_divergence",
     "support_test",
 ]

@@ -1,4 +1,8 @@
-"""What every attack on a mechanism is: something that learns from some outputs and is judged on others."""
+"""The interface of attacks on a mechanism: learn from some outputs, be judged on fresh ones.
+
+`tester.audit_mechanism` calls `Attack.learn` with search outputs, feeds fresh outputs to the `Certifier` that it
+returns, and reports the `AttackEvidence` that the certifier concludes with.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,13 @@ from hush.audit.testers.outputs import Rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackEvidence:
-    """What fresh outputs showed: a point estimate, a bound, and what they follow from."""
+    """What fresh outputs showed.
+
+    Attributes:
+        epsilon: The point estimate.
+        epsilon_lower: The lower bound.
+        details: The event or statistic, and the numbers behind the bound.
+    """
 
     epsilon: float
     epsilon_lower: float
@@ -21,29 +31,42 @@ class AttackEvidence:
 
 
 class Certifier(Protocol):
-    """A hypothesis that was fixed before it sees fresh outputs."""
+    """A hypothesis that was fixed before it sees the fresh outputs."""
 
     @property
     def promise(self) -> float:
-        """How much it may show, as far as the outputs tell that it was learned from; certifies nothing."""
+        """The bound that the search outputs suggest. It ranks hypotheses and certifies nothing."""
 
     def observe(self, first: Rows, second: Rows) -> None:
-        """Take in fresh outputs on the first and on the second input."""
+        """Take in a block of fresh outputs on the first and on the second input."""
 
     def conclude(self, error: float) -> AttackEvidence:
-        """Return a lower bound that is wrong with at most this probability; both directions are in it."""
+        """Return a lower bound, over both directions, that fails with probability at most ``error``."""
 
 
 class Attack(Protocol):
-    """A way to find what tells two inputs apart."""
+    """Anything that learns to tell two inputs apart by a mechanism's outputs.
+
+    >>> from hush.audit.testers import EventSearch
+    >>> attack: Attack = EventSearch()
+    >>> attack.title
+    'event search'
+    """
 
     @property
     def title(self) -> str:
-        """The method, in a few words."""
+        """The method in a few words."""
 
     @property
     def rule(self) -> str:
         """How the threshold is chosen, in a few words."""
 
     def learn(self, first: Rows, second: Rows, delta: float, coins: np.random.Generator) -> Certifier:
-        """Fix a hypothesis from outputs that are not used again."""
+        """Fix a hypothesis from search outputs, which are not used again.
+
+        Args:
+            first: Outputs on the first input, one row per run.
+            second: Outputs on the second input.
+            delta: The delta at which epsilon will be bounded.
+            coins: Randomness for the attack itself, e.g. to break ties.
+        """

@@ -1,4 +1,4 @@
-"""Attacks with a classifier: the outputs that it is surest about."""
+"""Attacks that learn a classifier, and take the outputs that it is most certain about as their event."""
 
 from __future__ import annotations
 
@@ -14,22 +14,34 @@ from hush.errors import check_epsilon, check_probability
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassifierAttack:
-    """Learn which input an output is from; take the likeliest outputs, of a given probability on the other input.
+    """Learn which input an output comes from. The event holds the outputs with the highest log-odds.
+
+    The threshold on the log-odds is set so that the event has a given probability on the other input. Ties at the
+    threshold are broken at random, so that this probability is met exactly.
+
+    >>> from hush.audit.testers import Batched, audit_mechanism
+    >>> from hush.randomness import TestSource
+    >>> def noisy(data, source, count):
+    ...     return data + np.random.default_rng(source.words(4)).laplace(size=count)
+    >>> settings = {"samples": 20_000, "attack": ClassifierAttack(probability=0.1), "source": TestSource(1)}
+    >>> 0.8 < audit_mechanism(Batched(noisy), 0.0, 1.0, **settings).epsilon_lower <= 1.0
+    True
 
     Guarantee:
-        What it leads to is a lower bound at the stated confidence: threshold and ties are fixed before fresh outputs
-        are drawn, and the two directions share the error.
+        A lower bound on epsilon at the stated confidence. Threshold and tie probability are fixed before the fresh
+        outputs are drawn, and the two directions share the error.
 
     Assumes:
-        Runs are independent and the two inputs are neighbours: the caller's duty.
+        Independent runs on neighbouring inputs (the caller's duty).
 
     References:
-        Bichsel et al. (2021), DP-Sniper: the attack with a threshold and a tie probability. Both bounds are
-        Clopper & Pearson's (1934).
+        Bichsel et al. (2021), DP-Sniper: the attack with a threshold and a tie probability. Both bounds are those of
+        Clopper & Pearson (1934).
 
     Attributes:
-        probability: Of the event on the less likely input. Smaller ones show more and need more samples.
-        classifier: Anything like scikit-learn's classifiers; by default a logistic regression.
+        probability: The probability of the event on the less likely input. Smaller ones can show more, and need more
+            samples.
+        classifier: A classifier with scikit-learn's interface; by default a logistic regression.
     """
 
     probability: float = 0.01
@@ -40,7 +52,7 @@ class ClassifierAttack:
 
     @property
     def title(self) -> str:
-        """The method, in a few words."""
+        """The method in a few words."""
         return "classifier attack"
 
     @property
@@ -57,14 +69,15 @@ class ClassifierAttack:
 
     def _event(self, score: Score, scores: tuple[Scores, Scores], swapped: bool, delta: float) -> OutputSet:
         likely, other = scores[::-1] if swapped else scores
-        sign = -1.0 if swapped else 1.0  # of scores that speak for the likelier input
+        sign = -1.0 if swapped else 1.0  # makes larger scores point to the likelier input
         threshold = float(np.quantile(sign * other, 1 - self.probability, method="inverted_cdf"))
-        inside, ties = (
+        above, equal = (
             [float(np.mean(compare(sign * values, threshold))) for values in (likely, other)]
             for compare in (np.greater, np.equal)
         )
-        tie = min(max((self.probability - inside[1]) / ties[1], 0.0), 1.0) if ties[1] else 1.0
-        hits = [(more + tie * same) * len(other) for more, same in zip(inside, ties, strict=True)]
+        # Solve P(above) + tie P(equal) = probability on the other input.
+        tie = min(max((self.probability - above[1]) / equal[1], 0.0), 1.0) if equal[1] else 1.0
+        hits = [(more + tie * same) * len(other) for more, same in zip(above, equal, strict=True)]
         return OutputSet(
             score=score,
             name="log-odds of the classifier",
@@ -78,25 +91,34 @@ class ClassifierAttack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HockeyStick:
-    """Take outputs whose log-ratio exceeds a claimed epsilon: those that the hockey-stick divergence is summed over.
+    """Test a claimed epsilon: the event holds the outputs whose log-likelihood ratio exceeds it.
 
-    The log-ratio is that of histograms, of the output or of a classifier's log-odds where it has several columns.
+    The hockey-stick divergence at epsilon is a sum over exactly these outputs. The ratio is that of two histograms: of
+    the output, or of a classifier's log-odds if the output has several columns.
+
+    >>> from hush.audit.testers import Batched, audit_mechanism
+    >>> from hush.randomness import TestSource
+    >>> def noisy(data, source, count):
+    ...     return data + np.random.default_rng(source.words(4)).laplace(size=count)
+    >>> settings = {"samples": 20_000, "attack": HockeyStick(epsilon=0.5), "source": TestSource(1)}
+    >>> audit_mechanism(Batched(noisy), 0.0, 1.0, **settings).compare(0.5).verdict.value
+    'violated'
 
     Guarantee:
-        As for `ClassifierAttack`. The bound exceeds ``epsilon`` just if P_low - e^epsilon Q_high > delta, a lower
-        bound on the divergence at ``epsilon``.
+        The same as for `ClassifierAttack`. The bound exceeds ``epsilon`` exactly if P_low - e^epsilon Q_high > delta,
+        where P_low and Q_high bound the event's probabilities on the two inputs.
 
     Assumes:
-        Runs are independent and the two inputs are neighbours: the caller's duty.
+        Independent runs on neighbouring inputs (the caller's duty).
 
     References:
         Kong et al. (2024), DP-Auditorium: the hockey-stick tester. Theirs bounds a classifier's accuracy by
-        Hoeffding's inequality, in one direction; here the two rates are bounded exactly, in both.
+        Hoeffding's inequality, in one direction. Here the two rates are bounded exactly, in both directions.
 
     Attributes:
-        epsilon: The claim to be tested.
-        classifier: Anything like scikit-learn's classifiers; by default the output itself, or a
-            logistic regression with products where it has several columns.
+        epsilon: The claim to test.
+        classifier: A classifier with scikit-learn's interface. By default the output itself is used, or a logistic
+            regression with products if the output has several columns.
     """
 
     epsilon: float
@@ -107,7 +129,7 @@ class HockeyStick:
 
     @property
     def title(self) -> str:
-        """The method, in a few words."""
+        """The method in a few words."""
         return "hockey-stick test"
 
     @property
@@ -124,7 +146,7 @@ class HockeyStick:
 
     def _event(self, score: Score, scores: tuple[Scores, Scores], swapped: bool, delta: float) -> OutputSet:
         ordered = [-values for values in reversed(scores)] if swapped else list(scores)
-        threshold = max(self._thresholds(ordered), key=lambda each: _promise(ordered, each, delta))
+        threshold = max(self._thresholds(ordered), key=lambda candidate: _promise(ordered, candidate, delta))
         return OutputSet(
             score=score,
             name="log-ratio of bins",
@@ -135,13 +157,14 @@ class HockeyStick:
         )
 
     def _thresholds(self, ordered: list[Scores]) -> list[float]:
-        """Return the claim, and where the likeliest outputs are below it, the top half per cent of the others.
+        """Return three candidates: the claim itself, a lower threshold, and the next value above that one.
 
-        The other input's outputs may be one atom, which would take in everything: so the next value above it, too.
+        The lower threshold is the top half per cent of the other input's scores, in case all ratios are below the
+        claim. Those scores may be a single atom, which would include every output; hence the next value, too.
         """
         top = min(self.epsilon, float(np.quantile(ordered[1], 0.995, method="inverted_cdf")))
-        both = np.concatenate(ordered)
-        return [self.epsilon, top, float(np.min(both, where=both > top, initial=np.inf))]
+        pooled = np.concatenate(ordered)
+        return [self.epsilon, top, float(np.min(pooled, where=pooled > top, initial=np.inf))]
 
 
 def _promise(ordered: list[Scores], threshold: float, delta: float) -> float:

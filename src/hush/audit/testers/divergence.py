@@ -1,4 +1,4 @@
-"""The Renyi test: a lower bound on a Renyi divergence, from a variational form."""
+"""The Renyi test: a lower bound on a Renyi divergence, by a variational formula."""
 
 from __future__ import annotations
 
@@ -14,36 +14,45 @@ from hush.audit.testers.outputs import Rows
 from hush.audit.testers.scores import Bins, Classifier
 from hush.errors import InvalidArgument, Unsupported, check_positive
 
-_LARGEST = 700.0  # of what exp takes
+_MAX_EXPONENT = 700.0  # exp(709) overflows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renyi:
-    """Bound the Renyi divergence of some order between the two outputs from below.
+    """Bound the Renyi divergence between the two output distributions from below.
 
-    For every bounded function g of an output, the divergence of order a is at least
-    a / (a - 1) ln E_P e^((a - 1) g) - ln E_Q e^(a g), and the log-likelihood ratio reaches it. Here g is the
-    log-ratio of histograms, of the output or of a classifier's log-odds.
+    For every bounded function g of an output, the divergence of order a between P and Q is at least
+    a / (a - 1) ln E_P e^((a - 1) g) - ln E_Q e^(a g), with equality if g is the log-likelihood ratio. Here g is the
+    log-ratio of two histograms: of the output, or of a classifier's log-odds.
+
+    >>> from hush.audit.testers import Batched, audit_mechanism
+    >>> from hush.randomness import TestSource
+    >>> def noisy(data, source, count):
+    ...     return data + np.random.default_rng(source.words(4)).normal(size=count)
+    >>> settings = {"samples": 20_000, "attack": Renyi(order=2.0), "source": TestSource(1)}
+    >>> result = audit_mechanism(Batched(noisy), 0.0, 1.0, **settings)
+    >>> 0.6 < result.details["divergence_lower"] <= 1.0  # the divergence is 2 / 2
+    True
 
     Guarantee:
         With probability 1 - error, ``divergence_lower`` in the details is at most the divergence in one of the two
-        directions: both means are bounded by the empirical Bernstein inequality, and the four bounds share the error.
-        The bound on epsilon is for delta = 0: the least epsilon whose pure guarantee allows such a divergence. A claim
-        of Renyi differential privacy is compared with ``divergence_lower`` itself.
+        directions. Both means are bounded by the empirical Bernstein inequality, and the four bounds share the error.
+        The bound on epsilon holds at delta = 0: it is the smallest epsilon whose pure guarantee allows the divergence.
+        Compare a claim of Renyi differential privacy with ``divergence_lower`` itself.
 
     Assumes:
-        Runs are independent and the two inputs are neighbours: the caller's duty. g and its range are fixed before
-        the outputs are drawn that are averaged: checked here.
+        Independent runs on neighbouring inputs (the caller's duty). g and its range are fixed before the fresh outputs
+        are drawn (checked here).
 
     References:
-        Birrell et al. (2021): the variational form. Kong et al. (2024), DP-Auditorium: the test; theirs has no union
+        Birrell et al. (2021): the variational formula. Kong et al. (2024), DP-Auditorium: the test; theirs has no union
         bound. Maurer & Pontil (2009), Theorem 4: the inequality. Mironov (2017), Proposition 5: the divergence of
-        randomised response, of which every pure mechanism is a function (Kairouz, Oh & Viswanath 2015).
+        randomised response. Every pure mechanism is a post-processing of it (Kairouz, Oh & Viswanath 2015).
 
     Attributes:
         order: The order a > 1.
-        classifier: Anything like scikit-learn's classifiers; by default the output itself, or a
-            logistic regression with products where it has several columns.
+        classifier: A classifier with scikit-learn's interface. By default the output itself is used, or a logistic
+            regression with products if the output has several columns.
     """
 
     order: float = 2.0
@@ -55,7 +64,7 @@ class Renyi:
 
     @property
     def title(self) -> str:
-        """The method, in a few words."""
+        """The method in a few words."""
         return f"Renyi test of order {self.order:g}"
 
     @property
@@ -67,13 +76,13 @@ class Renyi:
         """Fix g and its range."""
         if delta > 0:
             raise Unsupported(
-                f"delta={delta:.3g}: an (epsilon, delta) guarantee with delta > 0 bounds no Renyi divergence",
+                f"delta={delta:.3g}: an (epsilon, delta) guarantee with delta > 0 does not bound Renyi divergences",
                 "Use delta=0, and compare divergence_lower with a claim of Renyi differential privacy",
             )
-        result = RenyiMeans(Bins.learned(first, second, classifier=self.classifier), self.order)
-        result.observe(first, second)
-        result.forget()
-        return result
+        means = RenyiMeans(Bins.learned(first, second, classifier=self.classifier), self.order)
+        means.observe(first, second)
+        means.reset()
+        return means
 
 
 class RenyiMeans:
@@ -82,29 +91,30 @@ class RenyiMeans:
     def __init__(self, bins: Bins, order: float) -> None:
         """Start with no outputs."""
         self._bins, self._order = bins, order
-        self._limit = min(max(bins.largest, 1e-9), _LARGEST / order)
-        self._sums = np.zeros((2, 2, 2))  # direction, numerator or denominator, power
+        # g is clipped to this range, which Bernstein's inequality needs, and within which exp does not overflow.
+        self._limit = min(max(bins.largest, 1e-9), _MAX_EXPONENT / order)
+        self._sums = np.zeros((2, 2, 2))  # direction, term (E_P or E_Q), power (1 or 2)
         self._samples = 0
         self.promise = 0.0
 
-    def forget(self) -> None:
-        """Keep what the outputs so far promise, and nothing else of them."""
+    def reset(self) -> None:
+        """Keep the bound on the outputs so far as the promise, and forget the outputs."""
         self.promise = self.conclude(0.05).epsilon_lower
         self._sums[:], self._samples = 0.0, 0
 
     def observe(self, first: Rows, second: Rows) -> None:
-        """Add up fresh outputs."""
+        """Add a block of outputs to the sums."""
         self._samples += len(first)
         g = [np.clip(self._bins.ratio(rows), -self._limit, self._limit) for rows in (first, second)]
-        for direction, (p, q) in enumerate(((g[0], g[1]), (-g[1], -g[0]))):
-            for place, values in enumerate((np.exp((self._order - 1) * p), np.exp(self._order * q))):
-                self._sums[direction, place] += values.sum(), np.square(values).sum()
+        for direction, (g_p, g_q) in enumerate(((g[0], g[1]), (-g[1], -g[0]))):
+            for term, values in enumerate((np.exp((self._order - 1) * g_p), np.exp(self._order * g_q))):
+                self._sums[direction, term] += values.sum(), np.square(values).sum()
 
     def conclude(self, error: float) -> AttackEvidence:
-        """Return the larger bound of the two directions."""
-        shown = [self._divergences(direction, error / 4) for direction in (0, 1)]
-        best = int(np.argmax([lower for _, lower in shown]))
-        estimate, lower = shown[best]
+        """Return the larger bound of the two directions. Two means in two directions share the error."""
+        divergences = [self._divergence(direction, error / 4) for direction in (0, 1)]
+        best = int(np.argmax([lower for _, lower in divergences]))
+        estimate, lower = divergences[best]
         return AttackEvidence(
             epsilon=_pure_epsilon(max(estimate, 0.0), self._order),
             epsilon_lower=_pure_epsilon(max(lower, 0.0), self._order),
@@ -116,11 +126,11 @@ class RenyiMeans:
             },
         )
 
-    def _divergences(self, direction: int, error: float) -> tuple[float, float]:
+    def _divergence(self, direction: int, error: float) -> tuple[float, float]:
         """Return the estimate and the lower bound of one direction."""
         order = self._order
         factors = np.array([order - 1, order])
-        ranges = 2 * np.sinh(factors * self._limit)
+        ranges = 2 * np.sinh(factors * self._limit)  # e^(c g) lies between e^(-c limit) and e^(c limit)
         means, widths = _bernstein(self._sums[direction], ranges, self._samples, error)
         estimate = order / (order - 1) * math.log(means[0]) - math.log(means[1])
         if not means[0] > widths[0]:
@@ -131,25 +141,31 @@ class RenyiMeans:
 def _bernstein(
     sums: NDArray[np.float64], ranges: NDArray[np.float64], samples: int, error: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return means and how far the true ones may be, each with probability 1 - error (Maurer & Pontil 2009, Thm 4)."""
+    """Return means and the half-widths of their intervals, each of which fails with probability ``error``.
+
+    Maurer & Pontil (2009), Theorem 4: sqrt(2 V ln(2 / error) / n) + 7 range ln(2 / error) / (3 (n - 1)).
+    """
     means = sums[:, 0] / samples
     variances = np.maximum(sums[:, 1] - samples * means**2, 0.0) / max(samples - 1, 1)
-    term = math.log(2 / error)
-    return means, np.sqrt(2 * variances * term / samples) + 7 * ranges * term / (3 * max(samples - 1, 1))
+    log_error = math.log(2 / error)
+    return means, np.sqrt(2 * variances * log_error / samples) + 7 * ranges * log_error / (3 * max(samples - 1, 1))
 
 
 def pure_divergence(epsilon: float, order: float) -> float:
-    """Return the largest Renyi divergence of some order under pure epsilon, that of randomised response."""
+    """Return the largest Renyi divergence that a pure epsilon allows: that of randomised response.
+
+    ln((e^(a epsilon) + e^((1 - a) epsilon)) / (1 + e^epsilon)) / (a - 1), with a = ``order``.
+    """
     log_terms = np.logaddexp(order * epsilon, (1 - order) * epsilon) - np.logaddexp(0.0, epsilon)
     return float(log_terms) / (order - 1)
 
 
 def _pure_epsilon(divergence: float, order: float) -> float:
-    """Return the least epsilon that allows a divergence, from below."""
+    """Return the smallest epsilon that allows a divergence, rounded down."""
     if not divergence > 0:
         return 0.0
     high = divergence + math.log(2) / (order - 1) + 1.0
     while pure_divergence(high, order) < divergence:
         high *= 2
-    found = float(brentq(lambda epsilon: pure_divergence(epsilon, order) - divergence, 0.0, high, xtol=1e-12))
-    return max(0.0, found - 1e-9)
+    root = float(brentq(lambda epsilon: pure_divergence(epsilon, order) - divergence, 0.0, high, xtol=1e-12))
+    return max(0.0, root - 1e-9)  # more than the solver's error

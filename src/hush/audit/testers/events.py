@@ -1,4 +1,8 @@
-"""Events that tell two inputs apart: counted on fresh outputs, and bounded together."""
+"""Events that tell two inputs apart, their counts on fresh outputs, and the bound they give together.
+
+An event is a set of outputs, written as a threshold on a score (`scores.py`). `best_events` finds promising thresholds
+on search outputs; `EventCounts` counts how often the events occur in fresh outputs and bounds epsilon.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +18,23 @@ from hush.audit.testers.attack import AttackEvidence
 from hush.audit.testers.outputs import Rows
 from hush.audit.testers.scores import Score, Scores
 
+# Quantile levels of the scores that are tried as thresholds: even ones, and powers of two into both tails.
 _LEVELS = np.unique(np.concatenate([np.linspace(0, 1, 65), 2.0 ** -np.arange(1, 24), 1 - 2.0 ** -np.arange(1, 24)]))
-_LIKELY_ERROR = 1e-3  # with which events are ranked, before their number is known; it hardly matters
+_RANKING_ERROR = 1e-3  # the error at which events are ranked before their number is known; it hardly matters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputSet:
-    """A set of outputs: those on one side of a threshold.
+    """An event: all outputs whose score is on one side of a threshold.
 
     Attributes:
         score: The function of an output.
-        name: Its name.
-        threshold: The limit.
-        above: Whether larger scores are in the set, or smaller ones.
+        name: The name of the score.
+        threshold: The threshold.
+        above: Whether the set holds the larger scores, or the smaller ones.
         swapped: Whether the event is more probable on the second input.
-        promise: The bound that it would have had on the outputs that it was found with.
-        tie: The probability with which an output exactly on the threshold is taken for one of the set.
+        promise: The bound that it would have had on the search outputs.
+        tie: The probability with which an output exactly at the threshold counts as inside.
     """
 
     score: Score
@@ -41,7 +46,7 @@ class OutputSet:
     tie: float = 1.0
 
     def hits(self, scores: Scores, coins: np.random.Generator) -> int:
-        """Count the outputs with such scores that are in the set."""
+        """Count the scores that are inside the set."""
         if self.tie == 1:
             return int(np.count_nonzero(scores >= self.threshold if self.above else scores <= self.threshold))
         inside = np.count_nonzero(scores > self.threshold if self.above else scores < self.threshold)
@@ -56,7 +61,7 @@ class OutputSet:
 
 
 class EventCounts:
-    """Counts events on fresh outputs; the error is shared between them, so that the best may be taken."""
+    """Counts several events on fresh outputs. They share the error probability, so the best one may be reported."""
 
     def __init__(self, events: Sequence[OutputSet], delta: float, coins: np.random.Generator) -> None:
         """Start with no outputs."""
@@ -66,21 +71,21 @@ class EventCounts:
 
     @property
     def promise(self) -> float:
-        """What the best event would have shown on the outputs that it was found with."""
+        """The bound of the best event on the search outputs."""
         return max((event.promise for event in self._events), default=0.0)
 
     def observe(self, first: Rows, second: Rows) -> None:
-        """Count fresh outputs."""
+        """Count a block of fresh outputs."""
         self._samples += len(first)
-        for score in {event.score: None for event in self._events}:
+        for score in {event.score: None for event in self._events}:  # events that share a score evaluate it once
             scores = score(first), score(second)
-            for place, event in enumerate(self._events):
+            for index, event in enumerate(self._events):
                 if event.score == score:
-                    for world, values in enumerate(scores[::-1] if event.swapped else scores):
-                        self._hits[world, place] += event.hits(values, self._coins)
+                    for row, values in enumerate(scores[::-1] if event.swapped else scores):
+                        self._hits[row, index] += event.hits(values, self._coins)
 
     def conclude(self, error: float) -> AttackEvidence:
-        """Return the largest bound; each has the error divided by the number of events."""
+        """Return the largest bound. The error is divided by the number of events."""
         if not self._events:
             return AttackEvidence(epsilon=0.0, epsilon_lower=0.0, details={"event": "none", "num_events": 0})
         bounds = epsilon_bounds(self._hits[0], self._hits[1], self._samples, self._delta, error / len(self._events))
@@ -99,17 +104,17 @@ class EventCounts:
 
 
 def epsilon_bounds(hits: Any, other_hits: Any, samples: int, delta: float, error: float) -> NDArray[np.float64]:
-    """Return the epsilon that counts of an event prove, or of its complement; for one event or many.
+    """Return the epsilon that the counts of an event, or of its complement, prove. Takes one event or many.
 
-    Half of the error is for each count (Clopper & Pearson 1934).
+    Half of the error goes to each of the two counts (Clopper & Pearson 1934).
     """
-    likely = clopper_pearson(hits, samples, error / 2, Side.LOWER)
-    other = clopper_pearson(other_hits, samples, error / 2, Side.UPPER)
-    return epsilon_at(likely, other, delta)
+    lower = clopper_pearson(hits, samples, error / 2, Side.LOWER)
+    other_upper = clopper_pearson(other_hits, samples, error / 2, Side.UPPER)
+    return epsilon_at(lower, other_upper, delta)
 
 
 def best_events(name: str, score: Score, first: Rows, second: Rows, delta: float) -> Iterator[OutputSet]:
-    """Yield a score's best threshold for each side and direction."""
+    """Yield the best threshold of a score for each side and direction."""
     scores = [values[~np.isnan(values)] for values in (score(first), score(second))]
     for values in scores:
         values.sort()
@@ -122,7 +127,7 @@ def best_events(name: str, score: Score, first: Rows, second: Rows, delta: float
         hits = [len(values) - count if above else count for values, count in zip(scores, below, strict=True)]
         for swapped in (False, True):
             ordered = hits[::-1] if swapped else hits
-            promises = epsilon_bounds(ordered[0], ordered[1], len(first), delta, _LIKELY_ERROR)
+            promises = epsilon_bounds(ordered[0], ordered[1], len(first), delta, _RANKING_ERROR)
             best = int(np.argmax(promises))
             yield OutputSet(
                 score=score,
@@ -135,5 +140,5 @@ def best_events(name: str, score: Score, first: Rows, second: Rows, delta: float
 
 
 def promise_of(hits: float, other_hits: float, samples: int, delta: float) -> float:
-    """Return the bound that one event would have, for comparing it with others."""
-    return float(epsilon_bounds(round(hits), round(other_hits), samples, delta, _LIKELY_ERROR))
+    """Return the bound that an event with these search counts would have, to compare it with others."""
+    return float(epsilon_bounds(round(hits), round(other_hits), samples, delta, _RANKING_ERROR))

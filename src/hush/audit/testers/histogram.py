@@ -14,34 +14,43 @@ from hush.audit.testers.outputs import Rows
 from hush.audit.testers.scores import Bins
 from hush.errors import check_count
 
-_LARGEST = 100.0  # epsilon; no number of samples proves as much
-_HALVINGS = 60
+_LARGEST_EPSILON = 100.0  # no feasible number of samples proves as much
+_BISECTIONS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistogramAttack:
-    """Compare the two histograms of an output, or of a classifier's log-odds where it has several columns.
+    """Compare two histograms: of the output, or of a classifier's log-odds if the output has several columns.
 
-    Nothing is chosen after the counts are seen, so all bins count at once; the price is a tolerance for the whole
-    histogram, which makes this test weaker than one event that was found beforehand.
+    All bins count at once, so nothing is chosen after the counts are seen. The price is a tolerance for the whole
+    histogram, which makes this test weaker than a single event that was chosen beforehand.
+
+    >>> from hush.audit.testers import Batched, audit_mechanism
+    >>> from hush.randomness import TestSource
+    >>> def leaky(data, source, count):
+    ...     return np.full(count, data)
+    >>> settings = {"samples": 2_000, "attack": HistogramAttack(num_bins=4), "source": TestSource(1)}
+    >>> audit_mechanism(Batched(leaky), 0.0, 1.0, **settings).epsilon_lower > 1
+    True
 
     Guarantee:
-        With probability 1 - error, for all epsilon together: sum over bins (p - e^epsilon q)_+ is at least its
-        empirical value less (S(p) + e^epsilon S(q)) / sqrt(n) + 3 (1 + e^epsilon) sqrt(ln(4 / error) / 2n), where S
-        sums the square roots of the empirical frequencies. The bound on epsilon is where this falls to delta; it falls
-        with epsilon, so no grid is searched. The two directions share the error.
+        With probability 1 - error, simultaneously for all epsilon, the sum over bins of (p - e^epsilon q)_+ is at least
+        its empirical value minus (S(p) + e^epsilon S(q)) / sqrt(n) + 3 (1 + e^epsilon) sqrt(ln(4 / error) / 2n). Here S
+        sums the square roots of the empirical frequencies. The bound on epsilon is the point where this falls to delta.
+        It falls with epsilon, so no grid is needed. The two directions share the error.
 
     Assumes:
-        Runs are independent and the two inputs are neighbours: the caller's duty. Bins are fixed before the outputs
-        are drawn that are counted: checked here.
+        Independent runs on neighbouring inputs (the caller's duty). The bins are fixed before the fresh outputs are
+        drawn (checked here).
 
     References:
         Gilbert & McMillan (2018), Property Testing for Differential Privacy. The tolerance is that of Cohen,
-        Kontorovich & Wolfer (2020), by empirical Rademacher averages; here for total variation, which is what the
-        positive parts sum to: half of the one for sums of absolute differences, in each direction.
+        Kontorovich & Wolfer (2020), by empirical Rademacher averages. They bound sums of absolute differences; the
+        positive parts sum to total variation, which is half of that in each direction.
 
     Attributes:
-        num_bins: How many bins, with equally many outputs as far as ties allow, and one for what is missing.
+        num_bins: The number of bins, which hold equally many outputs as far as ties allow. There is one more for
+            missing values.
     """
 
     num_bins: int = 20
@@ -51,7 +60,7 @@ class HistogramAttack:
 
     @property
     def title(self) -> str:
-        """The method, in a few words."""
+        """The method in a few words."""
         return "histogram test"
 
     @property
@@ -67,7 +76,7 @@ class HistogramAttack:
 
 
 class HistogramCounts:
-    """Counts outputs by bin."""
+    """Counts fresh outputs by bin."""
 
     def __init__(self, bins: Bins, delta: float, promise: float) -> None:
         """Start with empty bins."""
@@ -75,7 +84,7 @@ class HistogramCounts:
         self._counts = np.zeros((2, len(bins.ratios)))
 
     def observe(self, first: Rows, second: Rows) -> None:
-        """Count fresh outputs."""
+        """Count a block of fresh outputs."""
         self._counts += [self._bins.count(rows) for rows in (first, second)]
 
     def conclude(self, error: float) -> AttackEvidence:
@@ -84,38 +93,39 @@ class HistogramCounts:
         best = int(np.argmax(bounds))
         p, q = (counts / counts.sum() for counts in (self._counts[::-1] if best else self._counts))
         return AttackEvidence(
-            epsilon=_root(lambda epsilon: _stick(p, q, epsilon), self._delta),
+            epsilon=_root(lambda epsilon: _hockey_stick(p, q, epsilon), self._delta),
             epsilon_lower=bounds[best],
             details={"event": f"all bins, {'second' if best else 'first'} input", "num_bins": len(p)},
         )
 
 
-def _stick(p: NDArray[np.float64], q: NDArray[np.float64], epsilon: float) -> float:
+def _hockey_stick(p: NDArray[np.float64], q: NDArray[np.float64], epsilon: float) -> float:
+    """Return the hockey-stick divergence of two histograms at ``epsilon``."""
     return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
 def _bounds(counts: NDArray[np.float64], delta: float, error: float) -> list[float]:
-    """Return the bound of each direction; they share the error."""
+    """Return the bound of each direction. The two share the error."""
     return [_bound(counts[0], counts[1], delta, error / 2), _bound(counts[1], counts[0], delta, error / 2)]
 
 
-def _bound(counts: NDArray[np.float64], others: NDArray[np.float64], delta: float, error: float) -> float:
+def _bound(counts: NDArray[np.float64], other_counts: NDArray[np.float64], delta: float, error: float) -> float:
     """Return the epsilon at which the lower bound on the divergence falls to delta."""
     samples = counts.sum()
-    p, q = counts / samples, others / samples
-    noise = 3 * math.sqrt(math.log(4 / error) / (2 * samples))
-    wide = [float(np.sqrt(values).sum()) / math.sqrt(samples) + noise for values in (p, q)]
-    return _root(lambda epsilon: _stick(p, q, epsilon) - wide[0] - math.exp(epsilon) * wide[1], delta)
+    p, q = counts / samples, other_counts / samples
+    deviation = 3 * math.sqrt(math.log(4 / error) / (2 * samples))
+    p_slack, q_slack = (float(np.sqrt(values).sum()) / math.sqrt(samples) + deviation for values in (p, q))
+    return _root(lambda epsilon: _hockey_stick(p, q, epsilon) - p_slack - math.exp(epsilon) * q_slack, delta)
 
 
 def _root(divergence: Callable[[float], float], delta: float) -> float:
-    """Return where a decreasing function falls to delta, from below; infinity if it does not."""
-    low, high = 0.0, _LARGEST
+    """Return where a decreasing function falls to delta, rounded down; infinity if it never does."""
+    low, high = 0.0, _LARGEST_EPSILON
     if not divergence(low) > delta:
         return 0.0
     if divergence(high) > delta:
         return math.inf
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if divergence(middle) > delta else (low, middle)
     return low

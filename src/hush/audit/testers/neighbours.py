@@ -1,4 +1,8 @@
-"""The search for bad neighbours: pairs of inputs that give a mechanism away."""
+"""Search for the worst neighbours: the pair of inputs on which a mechanism leaks most.
+
+`patterns` offers the usual pairs of vectors to start from. `audit_worst_neighbours` ranks pairs by what an attack
+promises on them, improves the best one by hill climbing, and audits only that pair, on fresh runs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from hush.audit.bounds.result import AuditResult
 from hush.audit.testers.attack import Attack
 from hush.audit.testers.outputs import Mechanism, NeighbourPair
 from hush.audit.testers.search import EventSearch
-from hush.audit.testers.tester import audit_mechanism, learned
+from hush.audit.testers.tester import audit_mechanism, learn_from
 from hush.errors import InvalidArgument, check_count, check_delta, check_positive
 from hush.guarantee import Relation, Unit
 from hush.randomness import RandomSource, source_or_default
@@ -24,38 +28,41 @@ Change = Callable[[Inputs, np.random.Generator], Inputs]
 
 
 def patterns(length: int, *, change: float = 1.0, one_entry: bool = False) -> dict[str, tuple[Vector, Vector]]:
-    """Return pairs of vectors that are neighbours if each entry, or one entry, may change by ``change``.
+    """Return typical pairs of neighbouring vectors, by name.
 
     >>> sorted(patterns(4, one_entry=True))
     ['one above', 'one below']
     >>> [vector.tolist() for vector in patterns(4)["half half"]]
     [[1.0, 1.0, 1.0, 1.0], [2.0, 2.0, 0.0, 0.0]]
 
+    Args:
+        length: The length of the vectors.
+        change: How far an entry may change between neighbours.
+        one_entry: Whether only one entry may change; by default all may.
+
+    Returns:
+        The pairs, two with ``one_entry`` and eight without.
+
     References:
         Ding et al. (2018), Detecting Violations of Differential Privacy: the patterns.
-
-    Args:
-        length: Of the vectors.
-        change: How far an entry may move.
-        one_entry: Whether one entry alone may change, or all.
     """
     check_count("length", length)
     check_positive("change", change)
-    half, level = length // 2, np.ones(length)
-    first = np.arange(length) == 0
-    left = np.arange(length) < half
+    half, ones = length // 2, np.ones(length)
+    is_first = np.arange(length) == 0
+    is_left = np.arange(length) < half
     pairs = {
-        "one above": (level, np.where(first, 0.0, 1.0)),
-        "one below": (level, np.where(first, 2.0, 1.0)),
-        "one above, rest below": (level, np.where(first, 2.0, 0.0)),
-        "one below, rest above": (level, np.where(first, 0.0, 2.0)),
-        "half half": (level, np.where(left, 2.0, 0.0)),
-        "all above": (level, 2 * level),
-        "all below": (level, 0 * level),
-        "X shape": (left.astype(np.float64), 1.0 - left),
+        "one above": (ones, np.where(is_first, 0.0, 1.0)),
+        "one below": (ones, np.where(is_first, 2.0, 1.0)),
+        "one above, rest below": (ones, np.where(is_first, 2.0, 0.0)),
+        "one below, rest above": (ones, np.where(is_first, 0.0, 2.0)),
+        "half half": (ones, np.where(is_left, 2.0, 0.0)),
+        "all above": (ones, 2 * ones),
+        "all below": (ones, 0 * ones),
+        "X shape": (is_left.astype(np.float64), 1.0 - is_left),
     }
-    kept = list(pairs)[:2] if one_entry else list(pairs)
-    return {name: (change * pairs[name][0], change * pairs[name][1]) for name in kept}
+    names = list(pairs)[:2] if one_entry else list(pairs)
+    return {name: (change * pairs[name][0], change * pairs[name][1]) for name in names}
 
 
 def audit_worst_neighbours(
@@ -73,35 +80,46 @@ def audit_worst_neighbours(
     unit: Unit = Unit.example(),
     relation: Relation = Relation.ADD_OR_REMOVE,
 ) -> AuditResult:
-    """Audit a mechanism on the most telling of some pairs of inputs, and on what hill climbing finds from there.
+    """Audit a mechanism on the worst of several pairs of inputs, improved by hill climbing.
 
-    Every pair is run and searched for events. The best one is changed at random, and a change is kept if it
-    promises more. What is certified is one pair, on runs that had no part in the choice: so nothing is left to
-    correct for, however many pairs were tried.
+    The attack ranks all pairs by their search outputs. The best pair is then changed at random, and a change is kept if
+    it promises more. Only the final pair is certified, on fresh runs, so there is nothing to correct for, however many
+    pairs were tried.
+
+    >>> from hush.audit.testers import Batched, patterns
+    >>> from hush.randomness import TestSource
+    >>> def noisy_sum(data, source, count):  # forgets that all entries may change
+    ...     return data.sum() + np.random.default_rng(source.words(4)).laplace(size=count)
+    >>> settings = {"samples": 10_000, "search_samples": 2_000, "source": TestSource(1)}
+    >>> audit_worst_neighbours(Batched(noisy_sum), patterns(4), **settings).compare(1.0).verdict.value
+    'violated'
+
+    Args:
+        mechanism: The mechanism, as in `audit_mechanism`.
+        inputs: Pairs of neighbouring inputs by name, such as `patterns(5)`.
+        samples: The number of fresh runs per input, on the final pair.
+        search_samples: The number of runs per input, on every pair that is tried.
+        delta: The delta at which epsilon is bounded.
+        confidence: The confidence of the bound.
+        attack: The attack, as in `audit_mechanism`.
+        change: A function of a pair and a generator that returns another pair of neighbours, for hill climbing.
+        num_steps: The number of changes to try.
+        source: The randomness that the mechanism gets.
+        unit: The privacy unit in which the inputs differ.
+        relation: The neighbouring relation between them.
+
+    Returns:
+        The audit of the final pair. The details name the starting pair and count the changes that were kept.
 
     Guarantee:
-        That of `audit_mechanism`.
+        The same as for `audit_mechanism`.
 
     Assumes:
-        All pairs are neighbours, and ``change`` makes neighbours of neighbours: the caller's duty. As in
-        `audit_mechanism` otherwise.
+        All pairs are neighbours, and ``change`` returns neighbours (the caller's duty). Otherwise as in
+        `audit_mechanism`.
 
     References:
         Ding et al. (2018): patterns; Bichsel et al. (2021): the choice of a witness.
-
-    Args:
-        mechanism: As in `audit_mechanism`.
-        inputs: Pairs by name, such as `patterns(5)`.
-        samples: Fresh runs per input, on the chosen pair.
-        search_samples: Runs per input, on every pair that is tried.
-        delta: At which epsilon is meant.
-        confidence: Of the bound.
-        attack: As in `audit_mechanism`.
-        change: From a pair and a generator to another pair of neighbours, for hill climbing.
-        num_steps: How many changes are tried.
-        source: What the mechanism is given to draw from.
-        unit: What the inputs differ in.
-        relation: How they differ.
     """
     check_delta("delta", delta)
     if not inputs:
@@ -111,17 +129,17 @@ def audit_worst_neighbours(
     source, attack = source_or_default(source), EventSearch() if attack is None else attack
 
     def promise(pair: Inputs) -> float:
-        drawn = NeighbourPair(mechanism=mechanism, first=pair[0], second=pair[1], source=source)
-        return learned(attack, drawn, search_samples, delta)[0].promise
+        neighbours = NeighbourPair(mechanism=mechanism, first=pair[0], second=pair[1], source=source)
+        return learn_from(neighbours, attack, search_samples, delta)[0].promise
 
     promises = {name: promise(pair) for name, pair in inputs.items()}
     name = max(promises, key=lambda key: promises[key])
-    chosen, kept = inputs[name], 0
+    worst, num_changes = inputs[name], 0
     if change is not None:
-        chosen, kept = _climb(chosen, promises[name], promise, change, num_steps, source)
+        worst, num_changes = _climb(worst, promises[name], promise, change, num_steps, source)
     result = audit_mechanism(
         mechanism,
-        *chosen,
+        *worst,
         samples=samples,
         delta=delta,
         confidence=confidence,
@@ -130,17 +148,17 @@ def audit_worst_neighbours(
         unit=unit,
         relation=relation,
     )
-    return replace(result, details={**result.details, "inputs": name, "changes": kept})
+    return replace(result, details={**result.details, "inputs": name, "changes": num_changes})
 
 
 def _climb(
     pair: Inputs, value: float, promise: Callable[[Inputs], float], change: Change, num_steps: int, source: RandomSource
 ) -> tuple[Inputs, int]:
-    """Return the best pair found by changes, each kept if it promises more, and how many were."""
-    generator, kept = np.random.default_rng(source.words(4)), 0
+    """Return the best pair after random changes, and how many changes were improvements."""
+    generator, num_changes = np.random.default_rng(source.words(4)), 0
     for _ in range(num_steps):
         candidate = change(pair, generator)
-        found = promise(candidate)
-        if found > value:
-            pair, value, kept = candidate, found, kept + 1
-    return pair, kept
+        candidate_value = promise(candidate)
+        if candidate_value > value:
+            pair, value, num_changes = candidate, candidate_value, num_changes + 1
+    return pair, num_changes

@@ -1,4 +1,12 @@
-"""What a mechanism gives out, as rows of numbers that attacks can work on."""
+"""Run a mechanism on two neighbouring inputs and return the outputs as rows of numbers.
+
+    mechanism(data, source)   one output of any type                encoding.py turns it into numbers
+    Batched(draw)             many outputs at once, as an array     checked that doubles hold them exactly
+    rows                      one row per run, NaN where an output is shorter than the longest
+    features(rows)            optionally, another view of the rows, such as their lowest bits
+
+Attacks see rows only.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +17,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.audit.testers.written import EXACT, Raised, written
+from hush.audit.testers.encoding import EXACT, Raised, encode
 from hush.errors import InvalidArgument
 from hush.randomness import RandomSource
 
 Rows = NDArray[np.float64]
 Features = Callable[[Rows], Rows]
 
-_SMALLEST = 5e-324  # positive double
-_TRIES = 20  # runs on each input before a mechanism counts as failing
-_BLOCK = 1 << 17  # rows that are drawn at once: larger blocks are no faster, and wide ones take memory
+_SMALLEST_POSITIVE = 5e-324
+_ATTEMPTS = 20  # runs on each input before a mechanism counts as failing
+_BLOCK_ROWS = 1 << 17  # rows drawn at once: larger blocks are no faster, and wide ones take memory
 
 
 @dataclass(frozen=True, slots=True)
 class Batched:
-    """A mechanism that draws many independent outputs at once.
+    """A mechanism that draws many independent outputs at once. Ten million outputs take seconds.
+
+    >>> import numpy as np
+    >>> from hush.audit.testers import audit_mechanism
+    >>> from hush.randomness import TestSource
+    >>> def leaky(data, source, count):
+    ...     return np.full(count, data)
+    >>> audit_mechanism(Batched(leaky), 0.0, 1.0, samples=1000, source=TestSource(1)).epsilon_lower > 4
+    True
 
     Attributes:
-        draw: From data, a source of randomness and a count to an array with that many rows, or that many numbers. An
-            exception ends the audit: to have it judged as an output, audit one run at a time.
+        draw: A function of the data, a source of randomness and a count. It returns an array with that many rows, or
+            that many numbers. An exception ends the audit; to have exceptions count as outputs, audit a mechanism that
+            runs once per call.
     """
 
     draw: Callable[[Any, RandomSource, int], Any]
@@ -38,7 +55,15 @@ Mechanism = Callable[[Any, RandomSource], Any] | Batched
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourPair:
-    """A mechanism on two neighbouring inputs: what attacks draw from."""
+    """A mechanism with two neighbouring inputs, ready to be run.
+
+    Attributes:
+        mechanism: The mechanism under test.
+        first: An input.
+        second: A neighbouring input.
+        source: The randomness that the mechanism gets.
+        features: Maps rows of outputs to the rows that attacks see; None leaves them as they are.
+    """
 
     mechanism: Mechanism
     first: Any
@@ -47,85 +72,86 @@ class NeighbourPair:
     features: Features | None = None
 
     def draw(self, samples: int) -> tuple[Rows, Rows]:
-        """Return the outputs of so many runs on each input, with equally many columns.
+        """Return the outputs of ``samples`` runs on each input, with equally many columns.
 
-        An exception is an output, too, unless there is no other: a mechanism that fails on both inputs is misused.
+        An exception counts as an output. A mechanism that raises on every attempt is misused, so the error is raised.
         """
-        self._refuse_failing()
+        self._raise_if_always_failing()
         first, second = (self._rows(data, samples) for data in (self.first, self.second))
         width = max(first.shape[1], second.shape[1])
-        return fitted(first, width), fitted(second, width)
-
-    def _refuse_failing(self) -> None:
-        if isinstance(self.mechanism, Batched):
-            return
-        for _ in range(_TRIES):
-            for data in (self.first, self.second):
-                found = _once(self.mechanism, data, self.source)
-                if not isinstance(found, Raised):
-                    return
-        raise found.error
+        return with_width(first, width), with_width(second, width)
 
     def blocks(self, samples: int, width: int) -> Iterator[tuple[Rows, Rows]]:
-        """Draw so many, some at a time, with a given number of columns."""
-        for start in range(0, samples, _BLOCK):
-            count = min(_BLOCK, samples - start)
-            first, second = (fitted(self._rows(data, count), width) for data in (self.first, self.second))
+        """Yield the outputs of ``samples`` runs on each input, block by block, with ``width`` columns."""
+        for start in range(0, samples, _BLOCK_ROWS):
+            count = min(_BLOCK_ROWS, samples - start)
+            first, second = (with_width(self._rows(data, count), width) for data in (self.first, self.second))
             yield first, second
+
+    def _raise_if_always_failing(self) -> None:
+        if isinstance(self.mechanism, Batched):
+            return
+        for _ in range(_ATTEMPTS):
+            for data in (self.first, self.second):
+                output = _run_once(self.mechanism, data, self.source)
+                if not isinstance(output, Raised):
+                    return
+        raise output.error
 
     def _rows(self, data: Any, count: int) -> Rows:
         if isinstance(self.mechanism, Batched):
-            rows = _batch(self.mechanism.draw(data, self.source, count), count)
+            rows = _batch_rows(self.mechanism.draw(data, self.source, count), count)
         else:
-            rows = _table([written(_once(self.mechanism, data, self.source)) for _ in range(count)])
-        return _told(rows if self.features is None else np.asarray(self.features(rows), dtype=np.float64))
+            rows = _table([encode(_run_once(self.mechanism, data, self.source)) for _ in range(count)])
+        features = rows if self.features is None else np.asarray(self.features(rows), dtype=np.float64)
+        return _mark_negative_zeros(features)
 
 
-def _once(mechanism: Callable[[Any, RandomSource], Any], data: Any, source: RandomSource) -> Any:
-    try:
-        return mechanism(data, source)
-    except Exception as error:  # whatever it is, whoever asks sees it, and a neighbour may not raise it
-        return Raised(error)
-
-
-def fitted(rows: Rows, width: int) -> Rows:
-    """Cut or fill up rows to a number of columns. What is cut is seen by no event; that is allowed, and rare."""
+def with_width(rows: Rows, width: int) -> Rows:
+    """Truncate or pad rows to ``width`` columns. No event sees truncated columns, which is valid, and rare."""
     if rows.shape[1] >= width:
         return rows[:, :width]
     return np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=np.nan)
 
 
+def _run_once(mechanism: Callable[[Any, RandomSource], Any], data: Any, source: RandomSource) -> Any:
+    try:
+        return mechanism(data, source)
+    except Exception as error:  # any exception is visible to the analyst, and may be raised on one input only
+        return Raised(error)
+
+
 def _table(outputs: list[list[float]]) -> Rows:
-    """Write outputs of any lengths as rows."""
+    """Return outputs of different lengths as rows, padded with NaN."""
     rows = np.full((len(outputs), max(map(len, outputs), default=0)), np.nan)
     for row, values in zip(rows, outputs, strict=True):
         row[: len(values)] = values
     return rows
 
 
-def _batch(drawn: Any, count: int) -> Rows:
-    """Return a batch of outputs as rows, if doubles can hold them."""
+def _batch_rows(drawn: Any, count: int) -> Rows:
+    """Return a batch of outputs as rows. Refuse types that lose digits as doubles: they would hide differences."""
     batch = np.asarray(drawn)
     if batch.ndim == 0 or len(batch) != count:
         raise InvalidArgument("draw", batch.shape, "one row, or one number, for each run")
     if batch.dtype.kind == "c":
         batch = np.stack([batch.real, batch.imag], axis=-1)
-    wide = batch.dtype.kind in "iu" and batch.dtype.itemsize == 8 and batch.size > 0
+    int64 = batch.dtype.kind in "iu" and batch.dtype.itemsize == 8 and batch.size > 0
     if (
         batch.dtype.kind not in "biuf"
         or (batch.dtype.kind == "f" and batch.dtype.itemsize > 8)
-        or (wide and not -EXACT <= int(batch.min()) <= int(batch.max()) <= EXACT)
+        or (int64 and not -EXACT <= int(batch.min()) <= int(batch.max()) <= EXACT)
     ):
         raise InvalidArgument(
             "draw",
             str(batch.dtype),
-            "numbers that doubles hold: outputs that rounding makes equal would not be told apart",
-            "Return high and low digits as two columns, or audit the mechanism one run at a time",
+            "numbers that doubles hold exactly, as rounding could make different outputs equal",
+            "Return high and low digits as two columns, or audit a mechanism that runs once per call",
         )
     return batch.astype(np.float64, copy=False).reshape(count, -1)
 
 
-def _told(rows: Rows) -> Rows:
-    """Write -0.0 as the negative number next to it: comparisons do not tell it from 0.0, and whoever prints it does."""
-    negative = (rows == 0) & np.signbit(rows)
-    return np.where(negative, -_SMALLEST, rows) if negative.any() else rows
+def _mark_negative_zeros(rows: Rows) -> Rows:
+    """Replace -0.0 by the negative number next to it: it equals 0.0 in comparisons, but prints differently."""
+    negative_zeros = (rows == 0) & np.signbit(rows)
+    return np.where(negative_zeros, -_SMALLEST_POSITIVE, rows) if negative_zeros.any() else rows

@@ -1,4 +1,4 @@
-"""The attack that looks for one event by trying many."""
+"""The default attack: try many events and certify the most promising ones."""
 
 from __future__ import annotations
 
@@ -14,18 +14,26 @@ from hush.errors import check_count
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSearch:
-    """Try values, columns, bins, pairs of columns and a logistic regression; keep the most promising events.
+    """Try thresholds on values, columns, bins, pairs of columns and a logistic regression.
+
+    >>> from hush.audit.testers import audit_mechanism
+    >>> from hush.randomness import TestSource
+    >>> result = audit_mechanism(
+    ...     lambda data, source: data, 0.0, 1.0, samples=500, attack=EventSearch(num_events=2), source=TestSource(1)
+    ... )
+    >>> result.method, result.details["num_events"]
+    ('event search', 4)
 
     Guarantee:
-        What it leads to is a lower bound at the stated confidence: events are certified on fresh outputs, with
-        Clopper-Pearson bounds that share the error between all events of both directions.
+        A lower bound on epsilon at the stated confidence. Events are certified on fresh outputs by Clopper-Pearson
+        bounds, and all events of both directions share the error probability.
 
     Assumes:
-        Runs are independent and the two inputs are neighbours: the caller's duty.
+        Independent runs on neighbouring inputs (the caller's duty).
 
     References:
-        Ding et al. (2018), Detecting Violations of Differential Privacy: the search on split data. Their p-values of
-        thinned counts are replaced by exact bounds, so that no claim has to be guessed beforehand.
+        Ding et al. (2018), Detecting Violations of Differential Privacy: the search on separate data. Exact bounds
+        replace their p-values of thinned counts, so you need not guess a claim beforehand.
 
     Attributes:
         num_events: How many events are certified in each direction.
@@ -38,7 +46,7 @@ class EventSearch:
 
     @property
     def title(self) -> str:
-        """The method, in a few words."""
+        """The method in a few words."""
         return "event search"
 
     @property
@@ -48,13 +56,13 @@ class EventSearch:
 
     def learn(self, first: Rows, second: Rows, delta: float, coins: np.random.Generator) -> EventCounts:
         """Return the most promising events of both directions."""
-        found = [
+        candidates = [
             event
             for name, score in all_scores(first, second)
             for event in best_events(name, score, first, second, delta)
         ]
-        kept: list[OutputSet] = []
+        selected: list[OutputSet] = []
         for swapped in (False, True):
-            direction = [event for event in found if event.swapped is swapped]
-            kept += sorted(direction, key=lambda event: -event.promise)[: self.num_events]
-        return EventCounts(kept, delta, coins)
+            direction = [event for event in candidates if event.swapped is swapped]
+            selected += sorted(direction, key=lambda event: -event.promise)[: self.num_events]
+        return EventCounts(selected, delta, coins)

@@ -1,4 +1,9 @@
-"""The black-box tester: run a mechanism on two neighbours, learn what tells them apart, certify it on fresh runs."""
+"""The black-box tester: run a mechanism on two neighbouring inputs, learn to tell them apart, certify on fresh runs.
+
+search outputs   drawn once (`outputs.NeighbourPair.draw`)   an `Attack` learns a hypothesis from them
+fresh outputs    drawn in blocks (`NeighbourPair.blocks`)    the hypothesis's `Certifier` counts them
+evidence         a bound at the stated error                 becomes an `AuditResult`
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from hush.errors import check_count, check_delta
 from hush.guarantee import Relation, Unit
 from hush.randomness import RandomSource, assumptions_of, source_or_default
 
-_SEARCHED = 500_000  # more than this shows no better event, and takes memory
+_MAX_SEARCH_SAMPLES = 500_000  # more of them find no better event, and take memory
 
 ASSUMPTIONS = ("The two inputs are neighbours", "Runs of the mechanism are independent")
 
@@ -35,10 +40,10 @@ def audit_mechanism(
     unit: Unit = Unit.example(),
     relation: Relation = Relation.ADD_OR_REMOVE,
 ) -> AuditResult:
-    """Return the largest epsilon that an attack can prove of a mechanism from its outputs on two neighbours.
+    """Bound a mechanism's epsilon from below, from its outputs on two neighbouring inputs.
 
     If a mechanism is (epsilon, delta)-private, no event has P(event | first) > e^epsilon P(event | second) + delta. An
-    attack learns events, or another statistic, from one set of outputs; the bound is from another, fresh one.
+    attack learns an event, or another statistic, from one set of outputs. The bound is computed on fresh outputs.
 
     >>> from hush.audit.testers import Batched
     >>> from hush.mechanisms import RandomizedResponse
@@ -54,65 +59,71 @@ def audit_mechanism(
     >>> result.compare(mechanism.guarantee()).verdict.value, result.compare(0.5).verdict.value
     ('consistent', 'violated')
 
+    Args:
+        mechanism: A function of the data and a source of randomness that returns one output (numbers, text, None,
+            nested sequences), or a `Batched` mechanism. Types, structure and exceptions count as part of the output.
+        first: An input.
+        second: A neighbouring input.
+        samples: The number of fresh runs per input, for the bound.
+        delta: The delta at which epsilon is bounded.
+        confidence: The confidence of the bound.
+        attack: `EventSearch()` by default, `ClassifierAttack`, `HockeyStick`, `HistogramAttack` or `Renyi`.
+        search_samples: The number of runs per input that the attack learns from. By default ``samples``, up to half a
+            million.
+        features: A function of the rows of outputs, to attack instead of the rows themselves, such as `lowest_bits`.
+        num_trials: The number of audits you made, or could have made, before picking this one. The error probability
+            is divided by it.
+        source: The randomness that the mechanism gets.
+        unit: The privacy unit in which the inputs differ, for comparisons with a guarantee.
+        relation: The neighbouring relation between them.
+
+    Returns:
+        The bound, with the event or statistic that shows it in the details.
+
     Guarantee:
         With probability ``confidence``, ``epsilon_lower`` is at most the true epsilon at ``delta``. Events and
-        directions are corrected for. That nothing is found proves nothing.
+        directions are corrected for. A small bound does not prove that the mechanism is private.
 
     Assumes:
-        The inputs are neighbours under the claim (the caller's duty). Runs are independent (the caller's duty: no state
-        is kept between them, and each draws its randomness from the source that it is given). Outputs that an
-        attack learned from are not used again (checked here).
+        The inputs are neighbours under the claim (the caller's duty). Runs are independent (the caller's duty): the
+        mechanism keeps no state between runs and draws its randomness from the source that it gets. Search outputs are
+        not used for the bound (checked here).
 
     References:
         Ding et al. (2018), Detecting Violations of Differential Privacy; Bichsel et al. (2021), DP-Sniper; Kong et al.
         (2024), DP-Auditorium; Clopper & Pearson (1934).
-
-    Args:
-        mechanism: From data and a source to one output (numbers, text, None, nested sequences), or a `Batched` one.
-            Types and structure are outputs, too, and so is an exception that one run raises.
-        first: An input.
-        second: A neighbouring one.
-        samples: Fresh runs per input, for the bound.
-        delta: At which epsilon is meant.
-        confidence: Of the bound.
-        attack: `EventSearch()` by default, `ClassifierAttack`, `HockeyStick`, `Histogram` or `Renyi`.
-        search_samples: Runs per input that the attack learns from; as ``samples`` by default, up to half a million.
-        features: A function of the outputs' rows that is attacked instead of them, such as `lowest_bits`.
-        num_trials: How many audits are made, of which the most telling is reported; the error is shared between them.
-        source: What the mechanism is given to draw from.
-        unit: What the inputs differ in, for comparisons with a guarantee.
-        relation: How they differ.
     """
     check_count("samples", samples, minimum=2)
     check_delta("delta", delta)
     error = (1 - check_confidence(confidence)) / check_count("num_trials", num_trials)
-    searched = min(samples, _SEARCHED) if search_samples is None else check_count("search_samples", search_samples)
+    default_samples = min(samples, _MAX_SEARCH_SAMPLES)
+    search_samples = check_count("search_samples", default_samples if search_samples is None else search_samples)
     attack = EventSearch() if attack is None else attack
     pair = NeighbourPair(
         mechanism=mechanism, first=first, second=second, source=source_or_default(source), features=features
     )
-    certifier, width = learned(attack, pair, searched, delta)
+    certifier, width = learn_from(pair, attack, search_samples, delta)
     for block in pair.blocks(samples, width):
         certifier.observe(*block)
-    shown = certifier.conclude(error)
+    evidence = certifier.conclude(error)
     return AuditResult(
-        epsilon=shown.epsilon,
-        epsilon_lower=shown.epsilon_lower,
+        epsilon=evidence.epsilon,
+        epsilon_lower=evidence.epsilon_lower,
         confidence=confidence,
         method=attack.title,
         threshold_rule=attack.rule,
         num_in=samples,
         num_out=samples,
         delta=delta,
-        details={**shown.details, "search_samples": searched, "num_trials": num_trials},
+        details={**evidence.details, "search_samples": search_samples, "num_trials": num_trials},
         assumptions=(*ASSUMPTIONS, *assumptions_of(pair.source)),
         unit=unit,
         relation=relation,
     )
 
 
-def learned(attack: Attack, pair: NeighbourPair, samples: int, delta: float) -> tuple[Certifier, int]:
-    """Return what an attack found on outputs that are not used again, and how many columns they had."""
+def learn_from(pair: NeighbourPair, attack: Attack, samples: int, delta: float) -> tuple[Certifier, int]:
+    """Let an attack learn from search outputs. Return its hypothesis and the number of columns of the outputs."""
     first, second = pair.draw(samples)
     coins = np.random.default_rng(pair.source.words(4))
     return attack.learn(first, second, delta, coins), first.shape[1]

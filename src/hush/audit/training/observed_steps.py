@@ -177,17 +177,16 @@ def _take(private: PrivateTraining, loss: Loss, columns: Sequence[Tensor], facto
 
 
 def _rows_of_canary(private: PrivateTraining) -> Tensor:
-    owned = private._batches._owned
-    return torch.tensor([0]) if owned is None else torch.from_numpy(np.asarray(owned[0]))
+    rows_by_unit = private._batches.rows_by_unit
+    return torch.tensor([0]) if rows_by_unit is None else torch.from_numpy(np.asarray(rows_by_unit[0]))
 
 
 def _remove(private: PrivateTraining, canary: Tensor, world: NDArray[np.bool_], steps: int) -> None:
     """Leave the first unit out of samples where it is not there; the number of units, which is public, stays."""
     batches = private._batches
     drawn, gone = batches.sample, np.zeros(1, dtype=np.int64)
-    if batches._are_groups:  # examples are sampled, and all of the canary's go
-        assert batches._owned is not None
-        gone = np.flatnonzero(np.isin(batches._kept_of(batches._owned), canary.numpy()))
+    if batches.samples_examples:  # examples are sampled, and all of the canary's go
+        gone = np.flatnonzero(np.isin(batches.group_examples(), canary.numpy()))
 
     def sample(step: int) -> NDArray[np.int64]:
         units = drawn(step)

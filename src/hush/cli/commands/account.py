@@ -1,32 +1,28 @@
-"""`hush account`: what every accountant says of given events."""
+"""`hush account`: the epsilon of some events, by every accountant side by side."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hush.accounting import (
     Accountant,
-    AdvancedAccountant,
-    BasicAccountant,
     ComposedEvent,
     Event,
     GaussianEvent,
-    GdpAccountant,
     LaplaceEvent,
     PldAccountant,
     PoissonSampledEvent,
     RdpAccountant,
     SelfComposedEvent,
-    ZcdpAccountant,
 )
 from hush.accounting.events import decode_event
 from hush.cli.options import add_relation
 from hush.cli.terminal import table
+from hush.cli.words import ACCOUNTANTS
 from hush.errors import InvalidArgument, Unsupported, check_count, check_delta
 from hush.guarantee import Bound
 from hush.strict_json import parse
@@ -38,18 +34,23 @@ def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "account",
-        help="what was given away, by every accountant",
-        description="State epsilon of what was run, by every accountant side by side.",
+        help="compute epsilon with every accountant",
+        description="Compute the epsilon of what was run, with every accountant side by side.",
         epilog='A file of phases looks like [{"noise_multiplier": 1.1, "sampling_rate": 0.01, "steps": 1000}, '
         '{"laplace_scale": 10, "steps": 5}]; a phase may also be any event as Event.to_json writes it.',
     )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--noise-multiplier", type=float, metavar="SIGMA", help="Gaussian noise, over the clip norm")
-    what.add_argument("--laplace-scale", type=float, metavar="B", help="Laplace noise, over the sensitivity")
-    what.add_argument("--events", type=Path, metavar="FILE", help="JSON list of phases")
-    parser.add_argument("--sampling-rate", type=float, metavar="Q", help="Poisson sampling rate (default 1)")
-    parser.add_argument("--steps", type=int, metavar="T", help="number of steps (default 1)")
-    parser.add_argument("--delta", type=float, required=True)
+    phase = parser.add_mutually_exclusive_group(required=True)
+    phase.add_argument(
+        "--noise-multiplier",
+        type=float,
+        metavar="SIGMA",
+        help="stddev of Gaussian noise, over the clip norm",
+    )
+    phase.add_argument("--laplace-scale", type=float, metavar="B", help="scale of Laplace noise, over the sensitivity")
+    phase.add_argument("--events", type=Path, metavar="FILE", help="a JSON file with a list of phases")
+    parser.add_argument("--sampling-rate", type=float, metavar="Q", help="Poisson sampling rate (default: 1)")
+    parser.add_argument("--steps", type=int, metavar="T", help="number of steps (default: 1)")
+    parser.add_argument("--delta", type=float, required=True, help="the delta of the guarantee")
     add_relation(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
@@ -59,21 +60,12 @@ def run(options: argparse.Namespace) -> None:
     """Analyse the events and print the results."""
     delta = check_delta("delta", options.delta)
     event = _event(options)
-    results = {name: _result(kind(relation=options.relation), event, delta) for name, kind in _ACCOUNTANTS.items()}
+    results = {name: _analyse(kind(relation=options.relation), event, delta) for name, kind in ACCOUNTANTS.items()}
     print(json.dumps(results, allow_nan=False) if options.json else _as_text(results, delta))
 
 
-_ACCOUNTANTS: dict[str, Callable[..., Accountant]] = {
-    "pld": PldAccountant,
-    "rdp": RdpAccountant,
-    "zcdp": ZcdpAccountant,
-    "gdp": GdpAccountant,
-    "advanced": AdvancedAccountant,
-    "basic": BasicAccountant,
-}
-
-
-def _result(empty: Accountant, event: Event, delta: float) -> dict[str, Any]:
+def _analyse(empty: Accountant, event: Event, delta: float) -> dict[str, Any]:
+    """Return what one accountant says about an event, or why it refuses it."""
     try:
         accountant = empty.compose(event)
     except Unsupported as error:
@@ -95,8 +87,8 @@ def _finite(value: float) -> float | None:
 
 def _event(options: argparse.Namespace) -> Event:
     if options.events is None:
-        given = {name: getattr(options, name) for name in _PHASE_KEYS}
-        return phase_event({name: value for name, value in given.items() if value is not None})
+        phase = {name: getattr(options, name) for name in _PHASE_KEYS}
+        return phase_event({name: value for name, value in phase.items() if value is not None})
     for name in ("sampling_rate", "steps"):
         if getattr(options, name) is not None:
             raise InvalidArgument(name, getattr(options, name), "no value with --events", "State it in each phase")
@@ -112,7 +104,11 @@ def _event(options: argparse.Namespace) -> Event:
 
 
 def phase_event(phase: Any) -> Event:
-    """Return the event of a phase: a few numbers, or any event as `Event.to_json` writes it."""
+    """Return the event of a phase: a few numbers, or any event as `Event.to_json` writes it.
+
+    >>> phase_event({"noise_multiplier": 1.1, "sampling_rate": 0.01, "steps": 9})
+    SelfComposedEvent(event=PoissonSampledEvent(event=GaussianEvent(noise_multiplier=1.1), ...), count=9)
+    """
     if not isinstance(phase, dict):
         raise InvalidArgument("phase", phase, "a JSON object", 'Such as {"noise_multiplier": 1.1, "steps": 100}')
     if "kind" in phase:
@@ -125,13 +121,14 @@ def phase_event(phase: Any) -> Event:
             )
     if ("noise_multiplier" in phase) == ("laplace_scale" in phase):
         raise InvalidArgument("phase", phase, "either noise_multiplier or laplace_scale")
-    base = (
+    event: Event = (
         GaussianEvent(phase["noise_multiplier"])
         if "noise_multiplier" in phase
         else LaplaceEvent(phase["laplace_scale"])
     )
-    sampled = PoissonSampledEvent(base, phase["sampling_rate"]) if "sampling_rate" in phase else base
-    return _repeated(sampled, phase.get("steps", 1))
+    if "sampling_rate" in phase:
+        event = PoissonSampledEvent(event, phase["sampling_rate"])
+    return _repeated(event, phase.get("steps", 1))
 
 
 def _repeated(event: Event, steps: Any) -> Event:
@@ -140,23 +137,23 @@ def _repeated(event: Event, steps: Any) -> Event:
 
 
 def _as_text(results: dict[str, dict[str, Any]], delta: float) -> str:
-    rows, notes = [], []
+    rows, refusals = [], []
     for name, result in results.items():
         if "refused" in result:
             rows.append((name, "-", "refused (see below)"))
-            notes.append(f"  {name}: {result['refused']}")
+            refusals.append(f"  {name}: {result['refused']}")
         else:
             epsilon = "unbounded" if result["epsilon"] is None else f"{result['epsilon']:.6g}"
-            rows.append((name, epsilon, _remark(name, result)))
+            rows.append((name, epsilon, _remark(result)))
     text = f"Epsilon at delta = {delta:.3g}\n\n" + table(("accountant", "epsilon", "remark"), rows)
-    return text if not notes else text + "\n\nRefused:\n" + "\n".join(notes)
+    return text if not refusals else text + "\n\nRefused:\n" + "\n".join(refusals)
 
 
-def _remark(name: str, result: dict[str, Any]) -> str:
+def _remark(result: dict[str, Any]) -> str:
     if result["bound"] == Bound.ESTIMATE:
         return f"{result['method']}: an ESTIMATE, not a guarantee"
     if "lower" in result and result["lower"] is not None:
-        return f"{result['method']}: certified, the truth is at least {result['lower']:.6g}"
+        return f"{result['method']}: certified; the exact value is at least {result['lower']:.6g}"
     if "order" in result:
         return f"{result['method']}: at order {result['order']:.4g}"
     return str(result["method"])

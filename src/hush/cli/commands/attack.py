@@ -1,4 +1,10 @@
-"""`hush attack demo`: a model without privacy loses its members, a private one keeps them."""
+"""`hush attack demo`: membership inference succeeding on an ordinary model and failing on a private one.
+
+Half of the people become members, by coins. One model is trained on them without privacy, one with. For each kind,
+shadow models are trained on other halves, and LiRA (Carlini et al. 2022) compares them with the model under attack:
+
+    coins  ->  model and its shadows  ->  scores of all people  ->  ROC curve, and a lower bound on epsilon
+"""
 
 from __future__ import annotations
 
@@ -25,14 +31,14 @@ from hush.audit.membership import (
     shadows,
 )
 from hush.cli.commands.attack_data import People, open_people
-from hush.cli.commands.train import ProgressBar
-from hush.cli.terminal import table
+from hush.cli.terminal import ProgressBar, table
 from hush.errors import InvalidArgument, Unsupported, check_count, check_positive
 from hush.guarantee import Guarantee
 
-_GUESSED = 20  # one in so many is guessed to be a member, which is fixed before anything is trained
+_PEOPLE_PER_GUESS = 20  # the attack guesses one in 20 to be a member, which is fixed before anything is trained
 _FPR = 0.01
 _CONFIDENCE = 0.95
+_PLAIN, _PRIVATE = "not private", "private"
 _ATTACKS: dict[str, Callable[[Any, Any, Any], NDArray[np.float64]]] = {
     "LiRA online": lira_online,
     "LiRA offline": lira_offline,
@@ -41,28 +47,46 @@ _ATTACKS: dict[str, Callable[[Any, Any, Any], NDArray[np.float64]]] = {
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    parser = commands.add_parser("attack", help="membership attacks on models", description="Attack models.")
+    parser = commands.add_parser(
+        "attack", help="run membership inference attacks on models", description="Attack models."
+    )
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     demo = kinds.add_parser(
         "demo",
-        help="a model without privacy loses its members, a private one keeps them",
-        description="Train a network with and without privacy, and shadow models of both; then find out, by likelihood "
-        "ratios (LiRA), who was in the training. About a minute on two cores.",
+        help="membership inference succeeding on an ordinary model and failing on a private one",
+        description="Train a network with and without privacy, and shadow models of both. Then find out, by likelihood "
+        "ratios (LiRA), who was in the training data. It takes about a minute on two cores.",
     )
-    demo.add_argument("--data", choices=["location", "digits"], help="default: Location-30 if it is there, else digits")
-    demo.add_argument("--data-dir", type=Path, metavar="DIR", help="where Location-30 is; $HUSH_DATA without it")
-    demo.add_argument("--epsilon", type=float, default=4.0, help="of the private model (default: 4)")
-    demo.add_argument("--shadows", type=int, default=16, metavar="N", help="shadow models of each kind, an even number")
-    demo.add_argument("--seconds", type=float, default=90.0, help="about how long shadow models may take in all")
+    demo.add_argument(
+        "--data",
+        choices=["location", "digits"],
+        help="the dataset; if omitted, Location-30 where it is, else digits",
+    )
+    demo.add_argument("--data-dir", type=Path, metavar="DIR", help="the folder of Location-30; if omitted, $HUSH_DATA")
+    demo.add_argument("--epsilon", type=float, default=4.0, help="the budget of the private model (default: 4)")
+    demo.add_argument(
+        "--shadows", type=int, default=16, metavar="N", help="shadow models of each kind, an even number (default: 16)"
+    )
+    demo.add_argument(
+        "--seconds", type=float, default=90.0, help="about how long all shadow models may take (default: 90)"
+    )
     demo.add_argument("--figure", type=Path, metavar="FILE.svg", help="draw both ROC curves, on logarithmic axes")
-    demo.add_argument("--quiet", action="store_true", help="no progress")
+    demo.add_argument("--quiet", action="store_true", help="show no progress")
     demo.add_argument("--json", action="store_true", help="print one JSON object")
     demo.set_defaults(run=run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackResult:
-    """One attack on one model."""
+    """One attack on one model.
+
+    Attributes:
+        model, attack: Their names.
+        train_accuracy, test_accuracy: The model's accuracy on members, and on non-members.
+        auc, tpr, advantage: How well the attack separates the two; ``tpr`` is at a false positive rate of 1 %.
+        epsilon_lower: The lower bound on epsilon that the attack shows.
+        epsilon_claimed: The epsilon of the model; None if it is not private.
+    """
 
     model: str
     attack: str
@@ -76,114 +100,120 @@ class AttackResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Attacked:
-    """A model, what was found out about it, and what it had promised."""
+class AttackedModel:
+    """A model, the results of all attacks on it, and what it guarantees."""
 
-    findings: list[AttackResult]
+    results: list[AttackResult]
     curve: Roc
     guarantee: Guarantee | None
     num_shadows: int
 
 
 def run(options: argparse.Namespace) -> None:
-    """Attack both models, and print what was found."""
+    """Attack both models, and print the results."""
     people = open_people(options.data, options.data_dir)
     progress = ProgressBar(quiet=options.quiet or options.json)
     try:
-        without, private = attack_both(people, options, progress)
+        plain, private = attack_both(people, options, progress)
     finally:
         progress.close()
     if options.figure is not None:
-        _draw(without, private, options.figure)
-    found = [*without.findings, *private.findings]
-    print(_as_json(people, found, private) if options.json else _as_text(people, found, without, private, options))
+        _draw(plain, private, options.figure)
+    print(_as_json(people, plain, private) if options.json else _as_text(people, plain, private, options.figure))
 
 
-def attack_both(people: People, options: argparse.Namespace, progress: ProgressBar) -> tuple[_Attacked, _Attacked]:
-    """Train both models on one sample of coins, and attack them with shadow models of their own."""
+def attack_both(
+    people: People, options: argparse.Namespace, progress: ProgressBar
+) -> tuple[AttackedModel, AttackedModel]:
+    """Train both models on the same members, and attack each with shadow models of its kind."""
     try:
         from hush.cli.commands.attack_models import PrivateNetwork, one_thread, plain
     except ModuleNotFoundError as error:
         raise Unsupported(f"the demonstration needs {error.name}", "pip install 'hush[train]'") from None
-    count, seconds = check_count("shadows", options.shadows, minimum=4), check_positive("seconds", options.seconds)
-    epsilon = check_positive("epsilon", options.epsilon)
+    num_shadows = check_count("shadows", options.shadows, minimum=4)
+    seconds, epsilon = check_positive("seconds", options.seconds), check_positive("epsilon", options.epsilon)
     rng = np.random.default_rng()
-    member = coin_sample(len(people.labels), rng=rng)
+    is_member = coin_sample(len(people.labels), rng=rng)
     private = PrivateNetwork(people.num_classes, epsilon=epsilon, expected=len(people.labels) / 2)
     attacked = []
-    for name, fit in (("not private", plain(people.num_classes)), ("private", private)):
+    for name, fit in ((_PLAIN, plain(people.num_classes)), (_PRIVATE, private)):
 
         def show(done: int, total: int, name: str = name) -> None:
             progress.show(f"{people.name}, {name}: shadow models", done, total)
 
-        show(0, count)
+        show(0, num_shadows)
         with one_thread():
-            probabilities = fit(people.x[member], people.labels[member])(people.x)
-            guarantee = private.guarantee if name == "private" else None
-            others = shadows(
+            probabilities = fit(people.x[is_member], people.labels[is_member])(people.x)
+            guarantee = private.guarantee if name == _PRIVATE else None  # before the shadows overwrite it
+            shadow_models = shadows(
                 fit,
                 people.x,
                 people.labels,
-                num_models=count,
+                num_models=num_shadows,
                 num_classes=people.num_classes,
                 rng=rng,
                 progress=show,
                 seconds=seconds / 2,
             )
-        attacked.append(_attack(name, probabilities, others, member, guarantee))
+        attacked.append(_attack(name, probabilities, shadow_models, is_member, guarantee))
     return attacked[0], attacked[1]
 
 
 def _attack(
-    name: str, probabilities: NDArray[np.float64], others: Shadows, member: NDArray[np.bool_], claim: Guarantee | None
-) -> _Attacked:
-    own = logit_confidence(probabilities, others.labels)
-    right = probabilities.argmax(1) == others.labels
-    findings, curves = [], []
+    name: str,
+    probabilities: NDArray[np.float64],
+    shadow_models: Shadows,
+    is_member: NDArray[np.bool_],
+    claim: Guarantee | None,
+) -> AttackedModel:
+    """Run all attacks on one model."""
+    confidence = logit_confidence(probabilities, shadow_models.labels)
+    is_correct = probabilities.argmax(1) == shadow_models.labels
+    results, curves = [], []
     for attack, score in _ATTACKS.items():
-        scores = score(own, others.logit_confidence, others.included)
-        curves.append(roc(scores[member], scores[~member]))
-        shown = _shown(scores, member)
-        findings.append(
+        scores = score(confidence, shadow_models.logit_confidence, shadow_models.included)
+        curve = roc(scores[is_member], scores[~is_member])
+        curves.append(curve)
+        results.append(
             AttackResult(
                 model=name,
                 attack=attack,
-                train_accuracy=float(right[member].mean()),
-                test_accuracy=float(right[~member].mean()),
-                auc=curves[-1].auc,
-                tpr=float(curves[-1].tpr_at(_FPR)),
-                advantage=curves[-1].advantage,
-                epsilon_lower=shown.epsilon_lower,
+                train_accuracy=float(is_correct[is_member].mean()),
+                test_accuracy=float(is_correct[~is_member].mean()),
+                auc=curve.auc,
+                tpr=float(curve.tpr_at(_FPR)),
+                advantage=curve.advantage,
+                epsilon_lower=_audit(scores, is_member).epsilon_lower,
                 epsilon_claimed=None if claim is None else claim.epsilon,
             )
         )
     best = max(curves, key=lambda curve: curve.auc)
-    return _Attacked(findings=findings, curve=best, guarantee=claim, num_shadows=len(others.included))
+    return AttackedModel(results=results, curve=best, guarantee=claim, num_shadows=len(shadow_models.included))
 
 
-def _shown(scores: NDArray[np.float64], member: NDArray[np.bool_]) -> AuditResult:
-    """Return what one run shows: members were drawn by coins, and the number of guesses is fixed beforehand."""
+def _audit(scores: NDArray[np.float64], is_member: NDArray[np.bool_]) -> AuditResult:
+    """Return the lower bound on epsilon that one training shows. Coins drew the members, as the bound requires."""
     from hush.cli.commands.attack_models import DELTA
 
     return audit_one_run(
         scores,
-        member,
-        num_guesses=len(member) // _GUESSED,
+        is_member,
+        num_guesses=len(is_member) // _PEOPLE_PER_GUESS,
         delta=DELTA,
         confidence=_CONFIDENCE,
         num_trials=len(_ATTACKS),
     )
 
 
-def _draw(without: _Attacked, private: _Attacked, path: Path) -> None:
-    curves = {"not private": without.curve, "private": private.curve}
+def _draw(plain: AttackedModel, private: AttackedModel, path: Path) -> None:
+    curves = {_PLAIN: plain.curve, _PRIVATE: private.curve}
     try:
         path.write_text(roc_document(curves, claimed=private.guarantee), encoding="utf-8")
     except OSError as error:
         raise InvalidArgument("figure", str(path), f"a file that can be written ({error.strerror})") from None
 
 
-def _as_json(people: People, found: list[AttackResult], private: _Attacked) -> str:
+def _as_json(people: People, plain: AttackedModel, private: AttackedModel) -> str:
     assert private.guarantee is not None
     document = {
         "schema": "hush.attack/1",
@@ -191,53 +221,50 @@ def _as_json(people: People, found: list[AttackResult], private: _Attacked) -> s
         "fpr": _FPR,
         "confidence": _CONFIDENCE,
         "shadows": private.num_shadows,
-        "findings": [asdict(each) for each in found],
+        "findings": [asdict(result) for result in (*plain.results, *private.results)],
         "guarantee": json.loads(private.guarantee.to_json()),
     }
     return json.dumps(document, allow_nan=False)
 
 
-def _as_text(
-    people: People, found: list[AttackResult], without: _Attacked, private: _Attacked, options: argparse.Namespace
-) -> str:
+def _as_text(people: People, plain: AttackedModel, private: AttackedModel, figure: Path | None) -> str:
     assert private.guarantee is not None
+    limit = advantage_bounds(private.guarantee.epsilon, private.guarantee.delta).tight
     lines = [
-        f"Who was in the training? {people.name}, {len(people.labels):,} people, of whom coins chose half; "
-        f"{without.num_shadows} and {private.num_shadows} shadow models",
+        f"Who was in the training data? {people.name}, {len(people.labels):,} people, half of them members by coins; "
+        f"{plain.num_shadows} and {private.num_shadows} shadow models",
         "",
         table(
             ("model", "attack", "accuracy", "AUC", f"TPR at {_FPR:.0%} FPR", "epsilon shown", "epsilon claimed"),
-            [_row(each) for each in found],
+            [_row(result) for result in (*plain.results, *private.results)],
         ),
         "",
-        _sentence(found, private.guarantee),
+        _comparison(plain, private),
         "",
-        f"Accuracy is that on people who were left out. Epsilon shown: {_CONFIDENCE:.0%} confidence, one training, "
-        f"corrected for both attacks;\nno attack on the private model can have an advantage (TPR - FPR) above "
-        f"{advantage_bounds(private.guarantee.epsilon, private.guarantee.delta).tight:.3f}.",
+        f"Accuracy is on non-members. Epsilon shown is a lower bound with {_CONFIDENCE:.0%} confidence, from one "
+        f"training, corrected for two attacks.\nNo attack on the private model can have an advantage (TPR - FPR) above "
+        f"{limit:.3f}.",
     ]
-    return "\n".join(lines if options.figure is None else [*lines, "", f"ROC curves: {options.figure}"])
+    return "\n".join(lines if figure is None else [*lines, "", f"ROC curves: {figure}"])
 
 
-def _row(found: AttackResult) -> tuple[str, ...]:
+def _row(result: AttackResult) -> tuple[str, ...]:
     return (
-        found.model,
-        found.attack,
-        f"{found.test_accuracy:.3f}",
-        f"{found.auc:.3f}",
-        f"{found.tpr:.3f}",
-        f"{math.floor(100 * found.epsilon_lower) / 100:.2f}",
-        "none" if found.epsilon_claimed is None else f"{found.epsilon_claimed:.2f}",
+        result.model,
+        result.attack,
+        f"{result.test_accuracy:.3f}",
+        f"{result.auc:.3f}",
+        f"{result.tpr:.3f}",
+        f"{math.floor(100 * result.epsilon_lower) / 100:.2f}",  # a lower bound is rounded down
+        "none" if result.epsilon_claimed is None else f"{result.epsilon_claimed:.2f}",
     )
 
 
-def _sentence(found: list[AttackResult], claim: Guarantee) -> str:
-    lost, kept = (
-        max((each for each in found if each.model == model), key=lambda each: each.tpr)
-        for model in ("not private", "private")
-    )
+def _comparison(plain: AttackedModel, private: AttackedModel) -> str:
+    assert private.guarantee is not None
+    plain_tpr, private_tpr = (max(result.tpr for result in model.results) for model in (plain, private))
     return (
-        f"Falsely accusing {_FPR:.0%} of the others, the attack names {lost.tpr:.1%} of the members of the model "
-        f"without privacy,\nand {kept.tpr:.1%} of the private one's, where guessing names {_FPR:.0%} "
-        f"and epsilon {claim.epsilon:.3g} allows {claim.max_tpr(_FPR):.1%}."
+        f"At {_FPR:.0%} false positives, the attack finds {plain_tpr:.1%} of the members of the ordinary model,\n"
+        f"and {private_tpr:.1%} of the private model's. Guessing finds {_FPR:.0%}, and epsilon "
+        f"{private.guarantee.epsilon:.3g} allows {private.guarantee.max_tpr(_FPR):.1%}."
     )

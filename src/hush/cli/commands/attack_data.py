@@ -1,4 +1,4 @@
-"""The data of the demonstration: Location-30 where it is, else the digits that come with scikit-learn."""
+"""The data of `hush attack demo`: Location-30 if it is there, otherwise the digits that come with scikit-learn."""
 
 from __future__ import annotations
 
@@ -14,12 +14,19 @@ from numpy.typing import NDArray
 from hush.errors import InvalidArgument, Unsupported
 
 ARCHIVE = "dataset_location.tgz"
-_SHAPE = (5010, 447)
+_LOCATION_SHAPE = (5010, 447)  # rows, and columns with the class
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class People:
-    """Examples, their classes, and what to call them."""
+    """A dataset to attack, with one example per person.
+
+    Attributes:
+        name: What the output calls it.
+        x: The inputs.
+        labels: The classes, numbered from 0.
+        num_classes: How many classes there are.
+    """
 
     name: str
     x: NDArray[np.float32]
@@ -28,36 +35,38 @@ class People:
 
 
 def open_people(name: str | None, data_dir: Path | None) -> People:
-    """Return the data set of that name; Location-30 if it is there and digits otherwise, if none is named."""
-    found = find_location(data_dir)
-    if name == "location" and found is None:
+    """Return the dataset of a name; without a name, Location-30 if it is there and digits otherwise."""
+    archive = find_location(data_dir)
+    if name == "location" and archive is None:
         raise InvalidArgument(
             "data", name, f"location/{ARCHIVE} in --data-dir or $HUSH_DATA", "Or use --data digits, which is installed"
         )
-    return read_location(found) if found is not None and name != "digits" else _digits()
+    return read_location(archive) if archive is not None and name != "digits" else _digits()
 
 
 def find_location(data_dir: Path | None) -> Path | None:
-    """Return the archive of Location-30, if it is where data are looked for."""
-    named = os.environ.get("HUSH_DATA")
-    for root in (data_dir, Path(named) if named else None):
-        for place in () if root is None else (root / "location" / ARCHIVE, root / ARCHIVE):
-            if place.is_file():
-                return place
+    """Return the archive of Location-30, if it is in the folder or in $HUSH_DATA."""
+    variable = os.environ.get("HUSH_DATA")
+    folders = [folder for folder in (data_dir, Path(variable) if variable else None) if folder is not None]
+    for folder in folders:
+        for archive in (folder / "location" / ARCHIVE, folder / ARCHIVE):
+            if archive.is_file():
+                return archive
     return None
 
 
 def read_location(archive: Path) -> People:
-    """Read Location-30 (Shokri et al. 2017): one CSV, whose first column is the class from 1 to 30."""
+    """Read Location-30 (Shokri et al. 2017): one CSV file, whose first column is the class, from 1 to 30."""
     with tarfile.open(archive) as files:
-        member = next((each for each in files if each.isfile()), None)
+        member = next((item for item in files if item.isfile()), None)
         stream = None if member is None else files.extractfile(member)
         if stream is None:
             raise InvalidArgument("data", archive.name, "an archive with one CSV file")
         text = io.StringIO(stream.read().decode("ascii").replace('"', ""))
     table = np.loadtxt(text, delimiter=",", dtype=np.float32)
-    if table.shape != _SHAPE:
-        raise InvalidArgument("data", archive.name, f"{_SHAPE[0]} rows of {_SHAPE[1]} numbers")
+    if table.shape != _LOCATION_SHAPE:
+        rows, columns = _LOCATION_SHAPE
+        raise InvalidArgument("data", archive.name, f"{rows} rows of {columns} numbers")
     return People(name="Location-30", x=table[:, 1:], labels=table[:, 0].astype(np.int64) - 1, num_classes=30)
 
 
@@ -66,7 +75,6 @@ def _digits() -> People:
         from sklearn.datasets import load_digits
     except ModuleNotFoundError:
         raise Unsupported("digits come with scikit-learn", "pip install 'hush[train]'") from None
-    found = load_digits()
-    return People(
-        name="digits", x=(found.data / 16).astype(np.float32), labels=found.target.astype(np.int64), num_classes=10
-    )
+    digits = load_digits()
+    x, labels = (digits.data / 16).astype(np.float32), digits.target.astype(np.int64)
+    return People(name="digits", x=x, labels=labels, num_classes=10)

@@ -1,4 +1,8 @@
-"""`hush ledger`: budgets that last, and everything that was charged to them."""
+"""`hush ledger`: privacy budgets in a database, and everything that was charged to them.
+
+The actions come in four kinds: budgets (create, show, add-block, retire), spending (price, charge, pending), checks
+(verify, recompute, export) and people (admit, share). What they print is in `hush.cli.commands.ledger_text`.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hush.cli.charging import DEFAULT_DB, open_ledger
+from hush.cli.charging import DB_HELP, open_ledger
 from hush.cli.commands import ledger_text as text
 from hush.cli.commands.account import phase_event
+from hush.cli.declarations import parse_values
 from hush.cli.options import add_relation
+from hush.cli.words import ROLES, role
 from hush.errors import InvalidArgument
 from hush.strict_json import parse
 
@@ -27,10 +33,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command."""
     parser = commands.add_parser(
         "ledger",
-        help="budgets that last, and what was charged to them",
-        description="One budget over everything that is released from some data, kept in a database, and enforced.",
-        epilog="Example: hush ledger create patients --epsilon 3 --delta 1e-6 --unit patient. In a ledger that knows "
-        "its people, your token is read from $HUSH_LEDGER_TOKEN.",
+        help="keep and enforce privacy budgets in a database",
+        description="Keep one budget for everything that is released from a dataset, in a database that enforces it.",
+        epilog="Example: hush ledger create patients --epsilon 3 --delta 1e-6 --unit patient. If the ledger has "
+        "admitted people, your token is read from $HUSH_LEDGER_TOKEN.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for add in (_add_budgets, _add_spending, _add_checks, _add_people):
@@ -41,26 +47,32 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _add_budgets(actions: Any) -> None:
-    create = _action(actions, "create", _create, "create a budget, for good", "NAME")
+    create = _action(actions, "create", _create, "create a budget; it cannot be changed later", "NAME")
     create.add_argument("--epsilon", type=float, required=True, help="the cap on everything that is ever released")
-    create.add_argument("--delta", type=float, default=0.0, help="the same (0)")
-    create.add_argument("--unit", required=True, metavar="U", help="what is protected: patient, row, patient-month ...")
+    create.add_argument("--delta", type=float, default=0.0, help="the delta of the cap (default: 0)")
+    create.add_argument(
+        "--unit", required=True, metavar="U", help="the privacy unit: patient, row, patient-month or any other name"
+    )
     add_relation(create)
-    create.add_argument("--blocks", metavar="A,B,...", help="disjoint parts of the data, each with the whole budget")
-    create.add_argument("--fingerprint", type=Path, metavar="FILE", help="the data: no two budgets for the same file")
-    show = _action(actions, "show", _show, "how budgets stand")
-    show.add_argument("name", metavar="NAME", nargs="?", help="only this one, with what was charged last")
-    block = _action(actions, "add-block", _add_block, "begin a block of a growing table", "NAME")
-    block.add_argument("block", metavar="BLOCK", help="such as 2026-11")
-    block.add_argument("--expires", metavar="TIME", help="from when on it takes no charges: 2026-12-31T00:00+00:00")
-    retire = _action(actions, "retire", _retire, "end blocks: they take no more charges", "NAME")
-    retire.add_argument("blocks", metavar="BLOCK", nargs="+", help="such as 2026-11")
+    create.add_argument("--blocks", metavar="A,B,...", help="disjoint parts of the data, each with the full budget")
+    create.add_argument(
+        "--fingerprint", type=Path, metavar="FILE", help="the data; no other budget may have the same file"
+    )
+    show = _action(actions, "show", _show, "show how much of each budget is used")
+    show.add_argument("name", metavar="NAME", nargs="?", help="show only this budget, with its last charges")
+    block = _action(actions, "add-block", _add_block, "add a block to a growing table", "NAME")
+    block.add_argument("block", metavar="BLOCK", help="the block's name, such as 2026-11")
+    block.add_argument(
+        "--expires", metavar="TIME", help="when the block stops taking charges, such as 2026-12-31T00:00+00:00"
+    )
+    retire = _action(actions, "retire", _retire, "retire blocks, so that they take no more charges", "NAME")
+    retire.add_argument("blocks", metavar="BLOCK", nargs="+", help="the blocks' names, such as 2026-11")
 
 
 def _create(options: argparse.Namespace) -> None:
     ledger = open_ledger(options.db, create=True)
     if options.name in {dataset.name for dataset in ledger.datasets()}:
-        raise InvalidArgument("name", options.name, "a name that no budget has", "`hush ledger show` lists them")
+        raise InvalidArgument("name", options.name, "a name that no budget has", "`hush ledger show` lists the names")
     if options.fingerprint is not None and not options.fingerprint.is_file():
         raise InvalidArgument("fingerprint", str(options.fingerprint), "a file")
     dataset = ledger.dataset(
@@ -70,19 +82,19 @@ def _create(options: argparse.Namespace) -> None:
         unit=options.unit,
         relation=options.relation,
         fingerprint=options.fingerprint,
-        blocks=_listed("blocks", options.blocks),
+        blocks=_blocks(options),
     )
-    _print(options, text.stand(dataset), lambda: text.created(dataset))
+    _print(options, text.status(dataset), lambda: text.created(dataset))
 
 
 def _show(options: argparse.Namespace) -> None:
     ledger = open_ledger(options.db)
     if options.name is None:
         datasets = ledger.datasets()
-        _print(options, [text.stand(dataset) for dataset in datasets], lambda: text.budgets(datasets))
+        _print(options, [text.status(dataset) for dataset in datasets], lambda: text.budgets(datasets))
         return
     dataset = ledger.dataset(options.name)
-    _print(options, text.stand(dataset), lambda: text.budget(dataset))
+    _print(options, text.status(dataset), lambda: text.budget(dataset))
 
 
 def _add_block(options: argparse.Namespace) -> None:
@@ -93,108 +105,125 @@ def _add_block(options: argparse.Namespace) -> None:
         except ValueError:
             raise InvalidArgument("expires", options.expires, "a time such as 2026-12-31T00:00+00:00") from None
     open_ledger(options.db).dataset(options.name).add_block(options.block, expires=expires)
-    _print(options, {"dataset": options.name, "block": options.block}, lambda: f"{options.block} takes charges.")
+    _print(
+        options, {"dataset": options.name, "block": options.block}, lambda: f"Block {options.block} now takes charges."
+    )
 
 
 def _retire(options: argparse.Namespace) -> None:
     open_ledger(options.db).dataset(options.name).retire(*options.blocks)
-    told = {"dataset": options.name, "retired": options.blocks}
-    _print(options, told, lambda: f"{', '.join(options.blocks)}: no more charges.")
+    content = {"dataset": options.name, "retired": options.blocks}
+    _print(options, content, lambda: f"Retired, and closed to charges: {', '.join(options.blocks)}.")
 
 
 # Spending
 
 
 def _add_spending(actions: Any) -> None:
-    price = _action(actions, "price", _price, "what a charge would cost; nothing is charged", "NAME")
+    price = _action(actions, "price", _price, "show what a charge would cost, without charging it", "NAME")
     _add_event(price)
-    charge = _action(actions, "charge", _charge, "charge what will be released elsewhere", "NAME")
+    charge = _action(actions, "charge", _charge, "charge a release that is made elsewhere", "NAME")
     _add_event(charge)
-    charge.add_argument("--purpose", required=True, metavar="TEXT", help="what for, in a few words")
-    charge.add_argument("--request", metavar="KEY", help="a key of your own: charged once, however often it is sent")
-    pending = _action(actions, "pending", _pending, "what is reserved and not settled; it counts")
-    end = pending.add_mutually_exclusive_group()
-    end.add_argument("--void", type=int, metavar="ID", help="nothing of it was released: give it back")
-    end.add_argument("--commit", type=int, metavar="ID", help="it was, or may have been, released: keep it")
+    charge.add_argument("--purpose", required=True, metavar="TEXT", help="what the release is for, in a few words")
+    charge.add_argument(
+        "--request", metavar="KEY", help="a key of your own; a charge with the same key is made only once"
+    )
+    pending = _action(actions, "pending", _pending, "list or settle reservations; a pending one counts as spent")
+    settle = pending.add_mutually_exclusive_group()
+    settle.add_argument("--void", type=int, metavar="ID", help="give a reservation back: nothing of it was released")
+    settle.add_argument("--commit", type=int, metavar="ID", help="keep a reservation: it may have been released")
 
 
 def _add_event(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--epsilon", type=float, help="of a release with that epsilon")
-    what.add_argument(
-        "--event", metavar="JSON", help='what will be run: {"noise_multiplier": 1.1, "sampling_rate": 0.01, "steps": 9}'
+    release = parser.add_mutually_exclusive_group(required=True)
+    release.add_argument("--epsilon", type=float, help="the epsilon of the release")
+    release.add_argument(
+        "--event",
+        metavar="JSON",
+        help='what will be run, such as {"noise_multiplier": 1.1, "sampling_rate": 0.01, "steps": 9}',
     )
-    parser.add_argument("--delta", type=float, help="with --epsilon (0)")
-    parser.add_argument("--blocks", metavar="A,B,...", help="only from these blocks")
+    parser.add_argument("--delta", type=float, help="with --epsilon: the delta of the release (default: 0)")
+    parser.add_argument("--blocks", metavar="A,B,...", help="charge only these blocks; if omitted, all")
 
 
-def _asked(options: argparse.Namespace) -> tuple[Dataset, Event]:
+def _priced_event(options: argparse.Namespace) -> tuple[Dataset, Event]:
+    """Return the budget, narrowed to the blocks that were named, and the event to charge."""
     from hush.accounting import ApproximateDPEvent
 
-    dataset, blocks = open_ledger(options.db).dataset(options.name), _listed("blocks", options.blocks)
+    dataset, blocks = open_ledger(options.db).dataset(options.name), _blocks(options)
     if blocks is not None:
         dataset = dataset.at(*blocks)
     if options.event is None:
         return dataset, ApproximateDPEvent(options.epsilon, 0.0 if options.delta is None else options.delta)
     if options.delta is not None:
-        raise InvalidArgument("delta", options.delta, "nothing with --event", "The event says what is run")
+        raise InvalidArgument("delta", options.delta, "no value with --event", "The event determines it")
     return dataset, phase_event(parse(options.event))
 
 
 def _price(options: argparse.Namespace) -> None:
-    dataset, event = _asked(options)
+    dataset, event = _priced_event(options)
     price = dataset.price(event)
     _print(options, text.plain(price), lambda: text.price(price, dataset))
 
 
 def _charge(options: argparse.Namespace) -> None:
-    dataset, event = _asked(options)
+    dataset, event = _priced_event(options)
     row = dataset.charge(event, purpose=options.purpose, request=options.request)
-    told = {"id": row.id, "hash": row.hash, "spent": dataset.spent, "left": dataset.left}
-    _print(options, told, lambda: f"Charged: row {row.id}.\n{text.budgets([dataset])}")
+    content = {"id": row.id, "hash": row.hash, "spent": dataset.spent, "left": dataset.left}
+    _print(options, content, lambda: f"Charged: row {row.id}.\n{text.budgets([dataset])}")
 
 
 def _pending(options: argparse.Namespace) -> None:
     ledger = open_ledger(options.db)
-    found = {one.id: (dataset, one) for dataset in ledger.datasets() for one in dataset.pending()}
-    number, ending = (options.void, "void") if options.void is not None else (options.commit, "commit")
-    if number is not None:
-        if number not in found:
-            raise InvalidArgument(ending, number, "the number of a reservation that is open", "See hush ledger pending")
-        getattr(found[number][1], ending)()
-        done = "voided" if ending == "void" else "committed"
-        _print(options, {"id": number, "status": done}, lambda: f"Row {number}: {done}.")
+    reservations = {item.id: (dataset, item) for dataset in ledger.datasets() for item in dataset.pending()}
+    number, action = (options.void, "void") if options.void is not None else (options.commit, "commit")
+    if number is None:
+        rows = [_pending_row(dataset, item) for dataset, item in reservations.values()]
+        _print(options, rows, lambda: text.pending(rows))
         return
-    rows = [_open(dataset, one) for dataset, one in found.values()]
-    _print(options, rows, lambda: text.pending(rows))
+    if number not in reservations:
+        raise InvalidArgument(action, number, "the id of a pending reservation", "See hush ledger pending")
+    getattr(reservations[number][1], action)()
+    status = "voided" if action == "void" else "committed"
+    _print(options, {"id": number, "status": status}, lambda: f"Row {number}: {status}.")
 
 
-def _open(dataset: Dataset, one: Reserved) -> dict[str, Any]:
-    row = one.row
-    alone = dataset.cap.spent_epsilon(row.cost)
-    who = {"author": row.author, "purpose": row.purpose}
-    return {"id": row.id, "dataset": row.dataset, "time": text.moment(row.time), **who, "epsilon": alone}
+def _pending_row(dataset: Dataset, reservation: Reserved) -> dict[str, Any]:
+    row = reservation.row
+    return {
+        "id": row.id,
+        "dataset": row.dataset,
+        "time": text.written_time(row.time),
+        "author": row.author,
+        "purpose": row.purpose,
+        "epsilon": dataset.cap.spent_epsilon(row.cost),
+    }
 
 
 # Checks
 
 
 def _add_checks(actions: Any) -> None:
-    verify = _action(actions, "verify", _verify, "whether anything was edited, removed or reordered")
-    verify.add_argument("--head", metavar="HASH", help="of an earlier last row, kept elsewhere")
-    _action(actions, "recompute", _recompute, "charge anew, by this version's accountant", "NAME")
+    verify = _action(actions, "verify", _verify, "check whether anything was edited, removed or reordered")
+    verify.add_argument("--head", metavar="HASH", help="the hash of an earlier last row, which you kept elsewhere")
+    _action(actions, "recompute", _recompute, "recompute all charges with this version's accountant", "NAME")
     export = _action(actions, "export", _export, "write a report for an auditor")
     export.add_argument("file", metavar="FILE", type=Path, help="an HTML file that does not exist yet")
-    export.add_argument("--name", metavar="NAME", help="only of this budget")
+    export.add_argument("--name", metavar="NAME", help="report only this budget")
 
 
 def _verify(options: argparse.Namespace) -> None:
     from hush.ledger import LedgerDamaged
 
     result = open_ledger(options.db).verify(options.head)
-    told = {"ok": result.ok, "rows": result.rows, "head": result.head, "notes": list(result.notes)}
-    found = [{"row": finding.row, "about": finding.about, "what": finding.what} for finding in result.findings]
-    _print(options, {**told, "findings": found}, lambda: text.verified(result))
+    content = {
+        "ok": result.ok,
+        "rows": result.rows,
+        "head": result.head,
+        "notes": list(result.notes),
+        "findings": [{"row": item.row, "about": item.about, "what": item.what} for item in result.findings],
+    }
+    _print(options, content, lambda: text.verified(result))
     if not result.ok:
         raise LedgerDamaged(f"the ledger is damaged ({text.counted(len(result.findings))})")
 
@@ -207,61 +236,54 @@ def _recompute(options: argparse.Namespace) -> None:
 def _export(options: argparse.Namespace) -> None:
     result = open_ledger(options.db).export(options.file, options.name)
     state = "The ledger is intact." if result.ok else f"The ledger is DAMAGED: {text.counted(len(result.findings))}."
-    told = {"file": str(options.file), "ok": result.ok, "head": result.head}
-    _print(options, told, lambda: f"Written to {options.file}. {state}\nKeep its head elsewhere: {result.head}")
+    content = {"file": str(options.file), "ok": result.ok, "head": result.head}
+    _print(options, content, lambda: f"Written to {options.file}. {state}\nKeep this hash elsewhere: {result.head}")
 
 
 # People
 
 
 def _add_people(actions: Any) -> None:
-    admit = _action(actions, "admit", _admit, "let a person in, and print their token", "NAME")
-    admit.add_argument("--role", required=True, choices=["owner", "analyst", "auditor"], help="what they may do")
-    share = _action(actions, "share", _share, "let an analyst spend a part of a budget", "NAME")
-    share.add_argument("person", metavar="PERSON", help="who")
-    share.add_argument("--percent", type=int, required=True, help="of each block's budget")
+    admit = _action(actions, "admit", _admit, "admit a person, and print their token", "NAME")
+    admit.add_argument("--role", required=True, choices=ROLES, help="what the person may do")
+    share = _action(actions, "share", _share, "let an analyst spend a share of a budget", "NAME")
+    share.add_argument("person", metavar="PERSON", help="the analyst's name")
+    share.add_argument("--percent", type=int, required=True, help="the share of each block's budget, in percent")
 
 
 def _admit(options: argparse.Namespace) -> None:
-    ledger = open_ledger(options.db, create=True)
-    from hush.ledger import Role
-
-    token = ledger.admit(options.name, Role(options.role))
-    words = f"{options.name} is admitted as {options.role}. This token is shown once, and stored nowhere:\n{token}"
-    _print(options, {"name": options.name, "role": options.role, "token": token}, lambda: words)
+    token = open_ledger(options.db, create=True).admit(options.name, role(options.role))
+    content = {"name": options.name, "role": options.role, "token": token}
+    sentence = f"Admitted {options.name} as {options.role}. The token is shown only once, and is not stored:"
+    _print(options, content, lambda: f"{sentence}\n{token}")
 
 
 def _share(options: argparse.Namespace) -> None:
     open_ledger(options.db).dataset(options.name).share(options.person, percent=options.percent)
-    told = {"dataset": options.name, "name": options.person, "percent": options.percent}
-    _print(options, told, lambda: f"{options.person} may spend up to {options.percent} % of {options.name}.")
+    content = {"dataset": options.name, "name": options.person, "percent": options.percent}
+    _print(options, content, lambda: f"{options.person} may spend up to {options.percent} % of {options.name}.")
 
 
-# What they share
+# Shared by all actions
 
 
-def _action(actions: Any, name: str, run: Run, words: str, positional: str | None = None) -> argparse.ArgumentParser:
+def _action(actions: Any, name: str, run: Run, summary: str, positional: str | None = None) -> argparse.ArgumentParser:
+    """Add an action, with the options that all actions have."""
     parser: argparse.ArgumentParser = actions.add_parser(
-        name, help=words, description=words[0].upper() + words[1:] + "."
+        name, help=summary, description=summary[0].upper() + summary[1:] + "."
     )
     if positional is not None:
-        parser.add_argument("name", metavar=positional, help="what it is called")
-    parser.add_argument(
-        "--db", metavar="URL", help=f"sqlite:///file or postgresql://...; $HUSH_LEDGER, or {DEFAULT_DB}"
-    )
+        subject = "person" if name == "admit" else "budget"
+        parser.add_argument("name", metavar=positional, help=f"the name of the {subject}")
+    parser.add_argument("--db", metavar="URL", help=DB_HELP)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
     return parser
 
 
-def _print(options: argparse.Namespace, told: Any, words: Callable[[], str]) -> None:
-    print(json.dumps(told, allow_nan=False) if options.json else words())
+def _print(options: argparse.Namespace, content: Any, words: Callable[[], str]) -> None:
+    print(json.dumps(content, allow_nan=False) if options.json else words())
 
 
-def _listed(flag: str, given: str | None) -> list[str] | None:
-    if given is None:
-        return None
-    names = [name.strip() for name in given.split(",")]
-    if not all(names):
-        raise InvalidArgument(flag, given, "names with commas between them")
-    return names
+def _blocks(options: argparse.Namespace) -> list[str] | None:
+    return None if options.blocks is None else list(parse_values("blocks", options.blocks, options.blocks))

@@ -1,4 +1,4 @@
-"""`hush plan`: how much noise a private training needs, and what that buys."""
+"""`hush plan`: how much noise a private training needs, and what epsilon that gives, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -19,44 +19,59 @@ from hush.accounting import (
     SelfComposedEvent,
     calibrate_noise,
 )
-from hush.accounting.losses.solver import ACCURACY
 from hush.cli.options import add_relation, add_unit, unit_of
+from hush.cli.plot import check_plot_path, plot_plan
 from hush.cli.terminal import bar, progress, table
 from hush.errors import InvalidArgument, check_count, check_delta, check_positive
 from hush.guarantee import Guarantee, Relation, Unit
 
 _ROWS_SHOWN = 20
-_MAX_EPOCHS = 1000
+_BAR_WIDTH = 30
+_MAX_EPOCHS = 1000  # rows of the curve; longer trainings show every second epoch, or every third, ...
+_MANY_EPOCHS, _COARSE_ACCURACY = 200, 1e-4  # a longer curve is computed more coarsely
+_MOST_EXAMPLES, _MOST_STEPS = 10**15, 1e12
+
+AnyAccountant = type[PldAccountant] | type[RdpAccountant]
 
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "plan",
-        help="how much noise a private training needs",
-        description="Find the noise multiplier for a private training (DP-SGD, Poisson-sampled) and show what it buys.",
+        help="find the noise for a private training, or the epsilon of a given noise",
+        description="Find the noise multiplier of a private training (DP-SGD with Poisson sampling), and show how "
+        "epsilon grows with the epochs.",
     )
     parser.add_argument(
-        "--examples", type=int, required=True, metavar="N", help="size of the data set (taken as public)"
+        "--examples", type=int, required=True, metavar="N", help="the size of the dataset, which is taken as public"
     )
-    parser.add_argument("--batch-size", type=int, required=True, metavar="B", help="expected size of a batch")
+    parser.add_argument("--batch-size", type=int, required=True, metavar="B", help="the expected size of a batch")
     length = parser.add_mutually_exclusive_group(required=True)
     length.add_argument("--epochs", type=float, metavar="E", help="passes over the data, on average")
     length.add_argument("--steps", type=int, metavar="T", help="number of steps")
     aim = parser.add_mutually_exclusive_group(required=True)
-    aim.add_argument("--epsilon", type=float, help="target; the noise is found")
-    aim.add_argument("--noise-multiplier", type=float, metavar="SIGMA", help="noise; epsilon is found")
-    parser.add_argument("--delta", type=float, help="default: a tenth of 1/N, at most 1e-5")
+    aim.add_argument("--epsilon", type=float, help="the target; hush finds the noise")
+    aim.add_argument("--noise-multiplier", type=float, metavar="SIGMA", help="the noise; hush computes epsilon")
+    parser.add_argument("--delta", type=float, help="the delta of the guarantee; if omitted, 0.1/N, at most 1e-5")
     add_unit(parser)
     add_relation(parser)
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw epsilon over the epochs")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw epsilon over the epochs")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTraining:
-    """A private training, and what it costs epoch by epoch."""
+    """A private training, and what it costs epoch by epoch.
+
+    Attributes:
+        num_examples, batch_size, num_steps, noise_multiplier: What is trained.
+        target_epsilon: The epsilon that was asked for; None if the noise was.
+        guarantee: What the training guarantees, by privacy loss distributions.
+        rdp_epsilon: The epsilon that Renyi accounting states for it.
+        rdp_noise_multiplier: The noise that the target needs by Renyi accounting; None without a target.
+        epochs: Rows with ``epoch``, ``step``, ``epsilon`` and ``rdp_epsilon``.
+    """
 
     num_examples: int
     batch_size: int
@@ -70,65 +85,66 @@ class PlannedTraining:
 
     @property
     def sampling_rate(self) -> float:
-        """Probability of each example to be in a batch."""
+        """The probability that an example is in a batch."""
         return self.batch_size / self.num_examples
 
 
 def run(options: argparse.Namespace) -> None:
-    """Make the plan and print it."""
+    """Make the plan, draw it, and print it."""
+    if options.plot is not None:
+        check_plot_path(options.plot)
     plan = make_plan(options)
     if options.plot is not None:
-        from hush.cli.plot import plot_plan  # matplotlib takes a second to import
-
         plot_plan(plan.epochs, plan.guarantee, options.plot)
     print(_as_json(plan) if options.json else _as_text(plan, options.plot))
 
 
 def make_plan(options: argparse.Namespace) -> PlannedTraining:
-    """Find what is missing: the noise or the epsilon."""
-    examples = check_count("examples", options.examples)
-    if not examples <= 10**15:
-        raise InvalidArgument("examples", examples, "at most 1e+15")
-    batch = check_count("batch_size", options.batch_size)
-    if not batch <= examples:
+    """Compute what is missing: the noise or the epsilon."""
+    num_examples = check_count("examples", options.examples)
+    if not num_examples <= _MOST_EXAMPLES:
+        raise InvalidArgument("examples", num_examples, f"at most {_MOST_EXAMPLES:.0e}")
+    batch_size = check_count("batch_size", options.batch_size)
+    if not batch_size <= num_examples:
         raise InvalidArgument(
-            "batch_size", batch, f"at most examples={examples}", "The whole data set is the largest batch"
+            "batch_size", batch_size, f"at most examples={num_examples}", "The largest batch is the whole dataset"
         )
-    delta = min(1e-5, 0.1 / examples) if options.delta is None else check_delta("delta", options.delta)
-    unit, size = unit_of(options)
-    steps = _num_steps(options, examples / batch)
-    search = _Question(batch / examples, steps, check_count("rows_per_unit", size), delta, options.relation, unit)
+    delta = min(1e-5, 0.1 / num_examples) if options.delta is None else check_delta("delta", options.delta)
+    unit, rows_per_unit = unit_of(options)
+    steps_per_epoch = num_examples / batch_size
+    num_steps = _num_steps(options, steps_per_epoch)
+    setting = _Setting(
+        batch_size / num_examples, num_steps, check_count("rows_per_unit", rows_per_unit), delta, options.relation, unit
+    )
     noise = options.noise_multiplier
     if noise is None:
-        noise = search.noise(check_positive("epsilon", options.epsilon), PldAccountant)
+        noise = setting.noise_for(check_positive("epsilon", options.epsilon), PldAccountant)
+    accountant = PldAccountant(relation=options.relation, unit=unit).compose(setting.step(noise), num_steps)
     return PlannedTraining(
-        num_examples=examples,
-        batch_size=batch,
-        num_steps=steps,
+        num_examples=num_examples,
+        batch_size=batch_size,
+        num_steps=num_steps,
         noise_multiplier=noise,
         target_epsilon=options.epsilon,
-        guarantee=PldAccountant(relation=options.relation, unit=unit)
-        .compose(search.step(noise), steps)
-        .guarantee(delta),
-        rdp_epsilon=search.epsilon(noise, steps, RdpAccountant),
-        rdp_noise_multiplier=None if options.epsilon is None else search.noise(options.epsilon, RdpAccountant),
-        epochs=search.curve(noise, examples / batch),
+        guarantee=accountant.guarantee(delta),
+        rdp_epsilon=setting.epsilon(noise, num_steps, RdpAccountant),
+        rdp_noise_multiplier=None if options.epsilon is None else setting.noise_for(options.epsilon, RdpAccountant),
+        epochs=setting.curve(noise, steps_per_epoch),
     )
 
 
-def _num_steps(options: argparse.Namespace, per_epoch: float) -> int:
+def _num_steps(options: argparse.Namespace, steps_per_epoch: float) -> int:
     if options.steps is not None:
         return check_count("steps", options.steps)
-    # Rounded down: never more passes than were asked for.
-    steps = check_positive("epochs", options.epochs) * per_epoch
-    if not steps <= 1e12:
-        raise InvalidArgument("epochs", options.epochs, "at most 1e+12 steps in all")
-    return max(1, math.floor(steps + 1e-9))
+    steps = check_positive("epochs", options.epochs) * steps_per_epoch
+    if not steps <= _MOST_STEPS:
+        raise InvalidArgument("epochs", options.epochs, f"at most {_MOST_STEPS:.0e} steps in all")
+    return max(1, math.floor(steps + 1e-9))  # rounded down, so that no more epochs are trained than asked for
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """What is fixed while the noise is looked for."""
+class _Setting:
+    """What stays the same while the noise is searched for."""
 
     sampling_rate: float
     num_steps: int
@@ -138,13 +154,15 @@ class _Question:
     unit: Unit
 
     def step(self, noise: float) -> Event:
+        """Return the event of one step, for a group of as many examples as a user may have."""
         event = PoissonSampledEvent(GaussianEvent(noise), self.sampling_rate)
         return event if self.group_size == 1 else GroupEvent(event, self.group_size)
 
-    def epsilon(self, noise: float, steps: int, kind: type[PldAccountant] | type[RdpAccountant]) -> float:
+    def epsilon(self, noise: float, steps: int, kind: AnyAccountant) -> float:
         return kind(relation=self.relation).compose(self.step(noise), steps).epsilon(self.delta)
 
-    def noise(self, epsilon: float, kind: type[PldAccountant] | type[RdpAccountant]) -> float:
+    def noise_for(self, epsilon: float, kind: AnyAccountant) -> float:
+        """Return the least noise with which all steps stay within epsilon."""
         return calibrate_noise(
             epsilon=epsilon,
             delta=self.delta,
@@ -153,16 +171,17 @@ class _Question:
             template=lambda noise: SelfComposedEvent(self.step(noise), self.num_steps),
         )
 
-    def curve(self, noise: float, per_epoch: float) -> list[dict[str, float]]:
+    def curve(self, noise: float, steps_per_epoch: float) -> list[dict[str, float]]:
         """Return epsilon by both accountants after every epoch, and at the end."""
-        last = math.floor(self.num_steps / per_epoch)
-        stride = -(-last // _MAX_EPOCHS) or 1  # beyond, the curve is drawn through as many of them
-        ends = [math.floor(epoch * per_epoch) for epoch in range(stride, last + 1, stride)]
+        last_epoch = math.floor(self.num_steps / steps_per_epoch)
+        stride = -(-last_epoch // _MAX_EPOCHS) or 1
+        ends = [math.floor(epoch * steps_per_epoch) for epoch in range(stride, last_epoch + 1, stride)]
         ends = sorted({max(end, 1) for end in ends if end < self.num_steps} | {self.num_steps})
-        accountant = PldAccountant(relation=self.relation, accuracy=ACCURACY if len(ends) <= 200 else 1e-4)
+        accuracy = {} if len(ends) <= _MANY_EPOCHS else {"accuracy": _COARSE_ACCURACY}
+        accountant = PldAccountant(relation=self.relation, **accuracy)
         return [
             {
-                "epoch": round(steps / per_epoch, 2),
+                "epoch": round(steps / steps_per_epoch, 2),
                 "step": steps,
                 "epsilon": accountant.compose(self.step(noise), steps).epsilon(self.delta),
                 "rdp_epsilon": self.epsilon(noise, steps, RdpAccountant),
@@ -197,7 +216,7 @@ def _as_text(plan: PlannedTraining, plot: Path | None) -> str:
         ("", "", ""),
         [
             ("noise multiplier", f"{plan.noise_multiplier:.6g}", "standard deviation of the noise, over the clip norm"),
-            ("sampling rate", f"{plan.sampling_rate:.6g}", "each example, by itself, in each step"),
+            ("sampling rate", f"{plan.sampling_rate:.6g}", "of each example in each step, independently"),
             ("steps", f"{plan.num_steps:,}", ""),
         ],
     ).lstrip("\n ")
@@ -206,7 +225,7 @@ def _as_text(plan: PlannedTraining, plot: Path | None) -> str:
         "",
         "  " + facts,
         "",
-        f"Epsilon as training goes on, at delta = {plan.guarantee.delta:.3g}",
+        f"Epsilon during training, at delta = {plan.guarantee.delta:.3g}",
         "",
         _epoch_table(plan),
         "",
@@ -229,7 +248,7 @@ def _epoch_table(plan: PlannedTraining) -> str:
                 f"{row['epoch']:g}",
                 f"{row['epsilon']:.4f}",
                 f"{row['rdp_epsilon']:.4f}",
-                bar(row["epsilon"] / largest, 30) if largest > 0 else "",
+                bar(row["epsilon"] / largest, _BAR_WIDTH) if largest > 0 else "",
             )
             for row in shown
         ],
@@ -237,10 +256,9 @@ def _epoch_table(plan: PlannedTraining) -> str:
 
 
 def _comparison(plan: PlannedTraining) -> str:
-    spent = plan.guarantee.epsilon
     text = f"Renyi accounting (RDP) would state epsilon = {plan.rdp_epsilon:.4f} for the same training"
-    if plan.rdp_noise_multiplier is None or not spent > 0:
+    if plan.rdp_noise_multiplier is None or not plan.guarantee.epsilon > 0:
         return text + "."
     more = plan.rdp_noise_multiplier / plan.noise_multiplier - 1
     needed = f"noise multiplier {plan.rdp_noise_multiplier:.4f} ({more:+.1%})"
-    return f"{text};\nto promise epsilon = {plan.target_epsilon:g} it would need {needed}."
+    return f"{text};\nfor epsilon = {plan.target_epsilon:g} it would need {needed}."

@@ -1,4 +1,4 @@
-"""`hush query`: a question in SQL, answered privately."""
+"""`hush query`: a question in SQL, answered with differential privacy."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hush.cli.charging import add_charging, budget_of
-from hush.cli.declarations import number, pair
+from hush.cli.declarations import parse_bounds, parse_pair, parse_values
 from hush.cli.terminal import table as lay_out
+from hush.cli.words import NOISES
 from hush.errors import InvalidArgument, Unsupported
 
 if TYPE_CHECKING:
     from hush.sql import Preview, QueryAnswer, QueryPrice, Table
     from hush.statistics import GaussianNoise, LaplaceNoise
+
+_NO_ROWS = "no rows: every group has too few units for this epsilon and delta, or HAVING removed it"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -23,47 +26,83 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "query",
         help="answer a question in SQL privately",
-        description="Answer a question in SQL about a file or a table of personal data, privately: contributions of "
-        "each unit are bounded by the query that the engine runs, and only noisy numbers leave it.",
+        description="Answer a question in SQL about a file or a table of personal data, with differential privacy. The "
+        "query that the engine runs bounds the contribution of each privacy unit, and only noisy numbers leave it.",
         epilog='Example: hush query people.parquet "SELECT region, COUNT(*) FROM people GROUP BY region" '
-        "--unit user_id --keys region=north,south --epsilon 0.5; or, in place of --epsilon, "
-        "--accuracy 0.05 --expected 1000: within 5 % where a group has about 1000 rows",
+        "--unit user_id --keys region=north,south --epsilon 0.5. Instead of --epsilon, you can ask for an accuracy: "
+        "--accuracy 0.05 --expected 1000 means within 5 % for a group of about 1000 rows.",
     )
     parser.add_argument(
         "data",
         metavar="DATA",
-        help="a Parquet or CSV file, which the query calls by its name; or postgresql://user@host/database, with "
-        "--table (a password is better kept in ~/.pgpass)",
+        help="a Parquet or CSV file, whose name is the table's name in the query; or "
+        "postgresql://user@host/database with --table (keep the password in ~/.pgpass)",
     )
     parser.add_argument("sql", metavar="SQL", help="a SELECT with aggregates")
-    parser.add_argument("--table", metavar="NAME", help="a table or view of a database; for a file, another name")
-    parser.add_argument("--unit", required=True, metavar="COLUMN", help="the column that says whose a row is")
-    parser.add_argument("--window", nargs=2, metavar=("TIME", "LENGTH"), help="protect a user within a month, day, ...")
-    parser.add_argument("--epsilon", type=float, help="what the answer may cost (of a preview: 1)")
-    parser.add_argument("--accuracy", type=float, metavar="SHARE", help="in place of --epsilon: the relative error")
-    parser.add_argument("--expected", type=float, metavar="ROWS", help="with --accuracy or --price: rows of a group")
-    parser.add_argument("--delta", type=float, default=0.0, help="needed where groups are not public (0)")
-    parser.add_argument("--bounds", action="append", metavar="COLUMN=LOW:HIGH", help="the range of values that count")
-    parser.add_argument("--keys", action="append", metavar="COLUMN=A,B,...", help="public groups")
+    parser.add_argument("--table", metavar="NAME", help="a table or view of the database; another name for a file")
+    parser.add_argument("--unit", required=True, metavar="COLUMN", help="the column that identifies the privacy unit")
     parser.add_argument(
-        "--public", action="append", metavar="NAME=FILE", help="a table about nobody (in a database: NAME)"
+        "--window",
+        nargs=2,
+        metavar=("TIME", "LENGTH"),
+        help="a time column, and a month, day, ...: protect what a unit does within one such window",
     )
+    _add_cost(parser)
+    _add_declarations(parser)
     parser.add_argument(
-        "--groups-per-unit", type=int, default=1, metavar="N", help="groups that a unit takes part in (1)"
+        "--price", action="store_true", help="show the cost without asking; with --expected, the expected errors, too"
     )
-    parser.add_argument(
-        "--rows-per-unit", type=int, default=1, metavar="N", help="rows of a unit in a group that count (1)"
-    )
-    parser.add_argument("--noise", choices=["laplace", "gaussian"], help="unless given, the one with the smaller error")
-    parser.add_argument("--confidence", type=float, default=0.95, help="of --accuracy and of intervals (0.95)")
-    parser.add_argument(
-        "--price", action="store_true", help="tell what it would cost (and with --expected, what errors it has)"
-    )
-    parser.add_argument("--preview", action="store_true", help="show the answer for invented rows, and look at no data")
+    parser.add_argument("--preview", action="store_true", help="answer for invented rows, without reading the data")
     add_charging(parser)
-    parser.add_argument("--fresh", action="store_true", help="with --budget: ask again, and pay again, after a change")
-    parser.add_argument("--format", choices=["table", "csv", "json"], default="table", help="of the answer")
+    parser.add_argument(
+        "--fresh", action="store_true", help="with --budget: ask again, and pay again, after the data have changed"
+    )
+    parser.add_argument("--format", choices=["table", "csv", "json"], default="table", help="output format")
     parser.set_defaults(run=run)
+
+
+def _add_cost(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what the answer may cost")
+    group.add_argument("--epsilon", type=float, help="the privacy budget of the answer (default for --preview: 1)")
+    group.add_argument(
+        "--accuracy", type=float, metavar="SHARE", help="instead of --epsilon: the relative error that you accept"
+    )
+    group.add_argument(
+        "--expected", type=float, metavar="ROWS", help="with --accuracy or --price: about how many rows a group has"
+    )
+    group.add_argument("--delta", type=float, default=0.0, help="needed if the groups are not public (default: 0)")
+    group.add_argument(
+        "--noise", choices=list(NOISES), help="the noise; if omitted, the one with less error"
+    )
+    group.add_argument(
+        "--confidence", type=float, default=0.95, help="confidence of --accuracy and of the intervals (default: 0.95)"
+    )
+
+
+def _add_declarations(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what is known about the data", "Everything declared here is taken as public.")
+    group.add_argument(
+        "--bounds",
+        action="append",
+        metavar="COLUMN=LOW:HIGH",
+        help="the range to which values are clipped; may be repeated",
+    )
+    group.add_argument(
+        "--keys", action="append", metavar="COLUMN=A,B,...", help="the groups, if they are public; may be repeated"
+    )
+    group.add_argument(
+        "--public", action="append", metavar="NAME=FILE", help="a public table (in a database: NAME); may be repeated"
+    )
+    group.add_argument(
+        "--groups-per-unit", type=int, default=1, metavar="N", help="in how many groups a unit counts (default: 1)"
+    )
+    group.add_argument(
+        "--rows-per-unit",
+        type=int,
+        default=1,
+        metavar="N",
+        help="how many rows of a unit count in each group (default: 1)",
+    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -72,144 +111,130 @@ def run(options: argparse.Namespace) -> None:
         from hush.sql import table
     except ImportError as error:
         raise Unsupported(f"queries need {error.name}, which is not installed", "pip install 'hush[sql]'") from None
-    unit = options.unit if options.window is None else (options.unit, *options.window)
-    bounds, keys = _bounds(options.bounds or []), _keys(options.keys or [])
-    public = dict(_public(each) for each in options.public or [])
-    about: dict[str, Any] = {"name": options.table, "unit": unit, "bounds": bounds, "public": public}
-    try:
-        people = table(options.data, keys=keys, **about)
-    except InvalidArgument:
-        # A column of text may hold digits, and those of a CSV file are all text.
-        texts = {name: [str(value) for value in values] for name, values in keys.items()}
-        people = table(options.data, keys=texts, **about)
     if options.price and options.preview:
-        raise InvalidArgument("preview", True, "nothing, where --price is given", "Leave one of both out")
+        raise InvalidArgument("preview", True, "no value with --price", "Choose one of the two")
+    keys = _parse_keys(options.keys or [])
+    declared: dict[str, Any] = {
+        "name": options.table,
+        "unit": options.unit if options.window is None else (options.unit, *options.window),
+        "bounds": parse_bounds(options.bounds or []),
+        "public": dict(_parse_public(text) for text in options.public or []),
+    }
+    try:
+        people = table(options.data, keys=keys, **declared)
+    except InvalidArgument:
+        # A text column may hold digits, and every column of a CSV file is text.
+        texts = {name: [str(value) for value in values] for name, values in keys.items()}
+        people = table(options.data, keys=texts, **declared)
     if options.preview:
         _print_answer(_preview(people, options), options.format)
     elif options.price:
-        _print_price(people.price(options.sql, **_asked(options)), options.format)
+        _print_price(people.price(options.sql, **_question(options)), options.format)
     else:
-        answer = people.sql(options.sql, **_asked(options), budget=budget_of(options), fresh=options.fresh)
+        answer = people.sql(options.sql, **_question(options), budget=budget_of(options), fresh=options.fresh)
         _print_answer(answer, options.format)
 
 
-def _asked(options: argparse.Namespace) -> dict[str, Any]:
+def _question(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `Table.sql` and `Table.price`."""
     if options.epsilon is None and options.accuracy is None:
-        raise InvalidArgument(
-            "epsilon", None, "a positive number", "Give --epsilon, or --accuracy and --expected instead of it"
-        )
+        raise InvalidArgument("epsilon", None, "a positive number", "Give --epsilon, or --accuracy and --expected")
     names = ("epsilon", "delta", "groups_per_unit", "rows_per_unit", "accuracy", "expected", "confidence")
-    return {**{name: getattr(options, name) for name in names}, "noise": _noise(options.noise)}
+    return {**{name: getattr(options, name) for name in names}, "noise": _noise(options)}
 
 
-def _noise(name: str | None) -> GaussianNoise | LaplaceNoise | None:
-    from hush.statistics import GaussianNoise, LaplaceNoise
-
-    if name is None:
-        return None
-    return LaplaceNoise() if name == "laplace" else GaussianNoise()
+def _noise(options: argparse.Namespace) -> GaussianNoise | LaplaceNoise | None:
+    return None if options.noise is None else NOISES[options.noise]()
 
 
 def _preview(people: Table, options: argparse.Namespace) -> Preview:
-    """Ask invented rows. It costs nothing, so epsilon and delta may be left out; an accuracy is what sets them."""
+    """Answer for invented rows. That costs nothing, so epsilon and delta may be left out; an accuracy sets epsilon."""
     names = ("groups_per_unit", "rows_per_unit", "confidence")
-    asked: dict[str, Any] = {**{name: getattr(options, name) for name in names}, "noise": _noise(options.noise)}
+    question: dict[str, Any] = {**{name: getattr(options, name) for name in names}, "noise": _noise(options)}
     if options.epsilon is not None or options.accuracy is not None or options.expected is not None:
-        asked["epsilon"] = people.price(options.sql, **_asked(options)).guarantee.epsilon
-        asked["delta"] = options.delta
+        question["epsilon"] = people.price(options.sql, **_question(options)).guarantee.epsilon
+        question["delta"] = options.delta
     elif options.delta:
-        asked["delta"] = options.delta
-    return people.preview(options.sql, **asked)
+        question["delta"] = options.delta
+    return people.preview(options.sql, **question)
 
 
-def _public(text: str) -> tuple[str, str | None]:
-    """Return a public table's name and file; a database has it under its name."""
-    return pair("public", text, "NAME=FILE") if "=" in text else (text, None)
+def _parse_public(text: str) -> tuple[str, str | None]:
+    """Return the name and the file of a public table; one in a database has no file."""
+    return parse_pair("public", text, "NAME=FILE") if "=" in text else (text, None)
 
 
-def _bounds(texts: list[str]) -> dict[str, tuple[float, float]]:
-    found = {}
+def _parse_keys(texts: list[str]) -> dict[str, list[str | int | float]]:
+    keys = {}
     for text in texts:
-        name, given = pair("bounds", text, "COLUMN=LOW:HIGH")
-        low, _, high = given.partition(":")
-        found[name] = number("bounds", text, low), number("bounds", text, high)
-    return found
+        name, values = parse_pair("keys", text, "COLUMN=A,B,...")
+        keys[name] = [_number_or_text(value) for value in parse_values("keys", text, values)]
+    return keys
 
 
-def _keys(texts: list[str]) -> dict[str, list[str | int | float]]:
-    found = {}
-    for text in texts:
-        name, given = pair("keys", text, "COLUMN=A,B,...")
-        found[name] = [_key(value.strip()) for value in given.split(",")]
-    return found
-
-
-def _key(text: str) -> str | int | float:
-    """Return a number if it is one: columns of a Parquet file have types."""
+def _number_or_text(text: str) -> str | int | float:
+    """Return a number if the text is one: the columns of a Parquet file have types."""
     for kind in (int, float):
         try:
             return kind(text)
         except ValueError:
             continue
-    if not text:
-        raise InvalidArgument("keys", text, "values with commas between them")
     return text
 
 
 def _print_price(price: QueryPrice, form: str) -> None:
     if form == "json":
-        told = {"noise": price.noise, "scales": dict(price.scales), "errors": dict(price.errors)}
-        print(json.dumps({**told, "guarantee": json.loads(price.guarantee.to_json())}))
+        content = {"noise": price.noise, "scales": dict(price.scales), "errors": dict(price.errors)}
+        print(json.dumps({**content, "guarantee": json.loads(price.guarantee.to_json())}))
         return
-    rows = [[name, f"{scale:.4g}"] for name, scale in price.scales.items()]
     header = ["released for each group", f"scale of {price.noise} noise"]
     if form == "csv":
         _write_csv(header, [[name, scale] for name, scale in price.scales.items()])
         print(price.guarantee, file=sys.stderr)
-    else:
-        print(price.guarantee)
-        print(lay_out(header, rows))
-        if price.errors:
-            print(lay_out(["column", "expected error"], [[name, f"{off:.4g}"] for name, off in price.errors.items()]))
+        return
+    print(price.guarantee)
+    print(lay_out(header, [[name, f"{scale:.4g}"] for name, scale in price.scales.items()]))
+    if price.errors:
+        print(lay_out(["column", "expected error"], [[name, f"{error:.4g}"] for name, error in price.errors.items()]))
 
 
 def _print_answer(answer: QueryAnswer | Preview, form: str) -> None:
+    """Print an answer on standard output, and what it guarantees on standard error, or in the JSON object."""
     from hush.sql import Preview
 
     note = answer.note if isinstance(answer, Preview) else str(answer.guarantee)
     if form == "json":
-        told = (
-            {"preview": note} if isinstance(answer, Preview) else {"guarantee": json.loads(answer.guarantee.to_json())}
-        )
         rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
-        found = {"rows": rows, "intervals": answer.intervals, "confidence": answer.confidence, **told}
-        print(json.dumps(found, default=str))
+        content: dict[str, Any] = {"rows": rows, "intervals": answer.intervals, "confidence": answer.confidence}
+        if isinstance(answer, Preview):
+            content["preview"] = note
+        else:
+            content["guarantee"] = json.loads(answer.guarantee.to_json())
+        print(json.dumps(content, default=str))
         return
     if form == "csv":
-        _write_csv(*_with_ends(answer))
+        _write_csv(*_with_interval_columns(answer))
     else:
-        print(lay_out(*_with_spans(answer)))
+        print(lay_out(*_with_interval_texts(answer)))
     if not answer.rows:
-        print(
-            "no rows: no group was told (each has too few units for this epsilon and delta), or HAVING", file=sys.stderr
-        )
+        print(_NO_ROWS, file=sys.stderr)
     print(note, file=sys.stderr)
 
 
 def _write_csv(header: list[str], rows: list[list[Any]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows([[_whole(cell) for cell in row] for row in rows])
+    writer.writerows([[_without_decimals(cell) for cell in row] for row in rows])
 
 
-def _whole(value: Any) -> Any:
-    """Return a whole number without its decimals, as counts are."""
+def _without_decimals(value: Any) -> Any:
+    """Return an integer for a float that is one, as counts are."""
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
-def _with_ends(answer: QueryAnswer | Preview) -> tuple[list[str], list[list[Any]]]:
-    """Return the answer with two more columns behind each that has an interval, its ends."""
-    header = [title for name in answer.columns for title in (name, *_ends_of(name, answer))]
+def _with_interval_columns(answer: QueryAnswer | Preview) -> tuple[list[str], list[list[Any]]]:
+    """Return header and rows for scripts: two more columns, the ends, after each that has an interval."""
+    header = [title for name in answer.columns for title in (name, *_end_titles(name, answer))]
     rows = [
         [cell for name, value in zip(answer.columns, row, strict=True) for cell in (value, *ends.get(name, ()))]
         for row, ends in zip(answer.rows, answer.intervals, strict=True)
@@ -217,7 +242,8 @@ def _with_ends(answer: QueryAnswer | Preview) -> tuple[list[str], list[list[Any]
     return header, rows
 
 
-def _ends_of(name: str, answer: QueryAnswer | Preview) -> list[str]:
+def _end_titles(name: str, answer: QueryAnswer | Preview) -> list[str]:
+    """Return the titles of an interval's ends, which no column of the answer has; none without an interval."""
     if not any(name in ends for ends in answer.intervals):
         return []
     taken = {column.casefold() for column in answer.columns}
@@ -227,11 +253,11 @@ def _ends_of(name: str, answer: QueryAnswer | Preview) -> list[str]:
     return titles
 
 
-def _with_spans(answer: QueryAnswer | Preview) -> tuple[list[str], list[list[str]]]:
-    """Return the same for people: an interval is one column, beside its number."""
+def _with_interval_texts(answer: QueryAnswer | Preview) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows for people: an interval is one column, next to its number."""
     header = []
     for name in answer.columns:
-        header += [name, f"{100 * answer.confidence:.4g} % interval"] if _ends_of(name, answer) else [name]
+        header += [name, f"{100 * answer.confidence:.4g} % interval"] if _end_titles(name, answer) else [name]
     rows = []
     for row, ends in zip(answer.rows, answer.intervals, strict=True):
         cells = []

@@ -1,11 +1,11 @@
-"""`hush schema`: a template to declare what is known of the data. No value is looked at."""
+"""`hush schema`: a template for declaring what is known about the data. No value is read."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from hush.cli.declarations import add_source
+from hush.cli.settings import add_settings
 from hush.errors import InvalidArgument
 
 
@@ -13,12 +13,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command."""
     parser = commands.add_parser(
         "schema",
-        help="write a template to declare what is known of the data",
-        description="Write a schema template: names of columns, and types where the file declares them. No value is "
-        "looked at. Fill in what is public, and give it to hush train --schema.",
+        help="write a template for declaring what is known about the data",
+        description="Write a schema template with the names of the columns, and with their types where the file "
+        "declares them. No value is read. Fill in what is public, and pass the file to hush train --schema.",
     )
-    add_source(parser)
-    parser.add_argument("--output", metavar="FILE", help="the file to write; printed without it")
+    add_settings(parser, "schema")
+    parser.add_argument("--output", metavar="FILE", help="the file to write; if omitted, the template is printed")
     parser.set_defaults(run=run)
 
 
@@ -26,10 +26,13 @@ def run(options: argparse.Namespace) -> None:
     """Write the template."""
     from hush.data import open_data, template
 
-    source = open_data(
-        options.data, data_dir=options.data_dir, download=not options.no_download, delimiter=options.delimiter
+    data = open_data(
+        options.data,
+        data_dir=options.data_dir,
+        download=options.download is not False,
+        delimiter=options.delimiter,
     )
-    text = template(source).to_json()
+    text = template(data).to_json()
     if options.output is None:
         print(text, end="")
         return
@@ -40,4 +43,4 @@ def run(options: argparse.Namespace) -> None:
         raise InvalidArgument("output", options.output, "a file that does not exist yet") from None
     except OSError as error:
         raise InvalidArgument("output", options.output, "a file that can be written", error.strerror or "") from None
-    print(f"Written to {options.output}: fill in what is public, and use it with hush train --schema {options.output}")
+    print(f"Written to {options.output}. Fill in what is public, then run hush train --schema {options.output}")

@@ -1,86 +1,82 @@
-"""`hush tune`: a search for hyper-parameters on private data, paid for."""
+"""`hush tune`: a private search for hyper-parameters, with its cost accounted for."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from hush.cli.charging import add_charging, budget_of
-from hush.cli.commands.train import (
-    ProgressBar,
-    add_budget,
-    add_model,
-    add_transfer,
-    check_installed,
-    output_of,
-    report,
-    settings_of,
-)
-from hush.cli.declarations import add_declarations, add_source
+from hush.cli.outcomes import add_output, check_installed, output_folder, print_outcome
+from hush.cli.settings import add_settings, settings_of
+from hush.cli.terminal import ProgressBar
 from hush.errors import InvalidArgument
-
-_WHOLE = ("batch_size", "num_steps")
+from hush.runs import Option, Settings, options_of
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "tune",
-        help="search for the best hyper-parameters, with the cost of the search accounted for",
-        description="Train a secret, random number of models with settings drawn at random, and write down the best "
-        "only. The whole search stays within epsilon (Papernot & Steinke 2022).",
+        help="search for hyper-parameters privately; write the best model",
+        description="Train a secret, random number of models with settings drawn at random, and write only the best. "
+        "The whole search stays within epsilon (Papernot & Steinke 2022).",
         epilog="Example: hush tune patients.csv --target diagnosis --epsilon 3 --search learning-rate=0.1,0.3,1",
     )
-    add_source(parser)
-    parser.add_argument("--target", metavar="COLUMN", help="the column to predict")
-    parser.add_argument("--epsilon", type=float, help="what the whole search may cost")
-    parser.add_argument(
+    add_settings(parser, "tune")
+    search = parser.add_argument_group("the search")
+    search.add_argument(
         "--search",
         action="append",
         metavar="NAME=A,B,...",
-        help="values to choose from: model, learning-rate, batch-size, epochs, steps, clip-norm or momentum; several "
-        "are combined. Without any, learning rates around the default",
+        help=f"the values to choose from, for {', '.join(_searchable())}; repeat it to combine several; if omitted, "
+        "learning rates around the default",
     )
-    parser.add_argument("--runs", type=float, default=10.0, metavar="MEAN", help="how many models on average (10)")
-    add_budget(parser)
-    add_declarations(parser)
-    add_model(parser)
-    add_transfer(parser)
+    search.add_argument(
+        "--runs", type=float, default=10.0, metavar="MEAN", help="how many models to train, on average (default: 10)"
+    )
     add_charging(parser)
-    output = parser.add_argument_group("output")
-    output.add_argument("--output", metavar="RUN", help="the folder to write; runs/NAME-1, -2, ... without it")
-    output.add_argument("--quiet", action="store_true", help="show nothing but the result")
-    output.add_argument("--json", action="store_true", help="print one object with the result in the last line")
+    add_output(parser.add_argument_group("output"))
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Search, and say what came out."""
+    """Search, and print the result."""
     check_installed()
     from hush import runs
 
     progress = ProgressBar(quiet=options.quiet)
     try:
         settings = settings_of(options)
-        space = dict(_searched(text) for text in options.search or ())
-        place = Path(output_of(options.output, settings.data))
+        space = dict(parse_search(text) for text in options.search or ())
+        folder = output_folder(options.output, settings.data)
         budget = budget_of(options)
-        outcome = runs.tune(settings, space, place, mean_runs=options.runs, progress=progress, budget=budget)
+        outcome = runs.tune(settings, space, folder, mean_runs=options.runs, progress=progress, budget=budget)
     finally:
         progress.close()
-    report(outcome, options)
+    print_outcome(outcome, options)
 
 
-def _searched(text: str) -> tuple[str, list[Any]]:
-    name, found, values = text.partition("=")
-    name = {"steps": "num_steps"}.get(name, name.replace("-", "_"))
-    parts = [part.strip() for part in values.split(",")]
-    if not found or not all(parts):
+def _searchable() -> dict[str, Option]:
+    """Return the settings that can be searched, by their flag without dashes."""
+    return {item.flag.lstrip("-"): item for item in options_of(Settings, "tune") if item.searchable}
+
+
+def parse_search(text: str) -> tuple[str, list[Any]]:
+    """Return the setting that ``NAME=A,B,...`` names, and its values.
+
+    >>> parse_search("steps=100,200"), parse_search("model=softmax,mlp")
+    (('num_steps', [100, 200]), ('model', ['softmax', 'mlp']))
+    """
+    flag, _, values = text.partition("=")
+    options = _searchable()
+    by_name = {item.name.replace("_", "-"): item for item in options.values()}
+    item = options.get(flag) or by_name.get(flag)
+    if item is None:
+        raise InvalidArgument("search", text, f"NAME=A,B,... with a NAME out of {', '.join(options)}")
+    words = [word.strip() for word in values.split(",")]
+    if not all(words):
         raise InvalidArgument("search", text, "NAME=A,B,...")
-    if name == "model":
-        return name, parts
     try:
-        return name, [int(part) if name in _WHOLE else float(part) for part in parts]
+        return item.name, [item.type(word) for word in words]
     except ValueError:
         raise InvalidArgument("search", text, "NAME=A,B,... with numbers") from None

@@ -33,11 +33,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from hush.accounting import ApproximateDPEvent, ComposedEvent, Event, GaussianEvent
-from hush.data.preparation.bounds import NUM_BINS, bins, bounds_from
 from hush.errors import InvalidArgument, check_probability
 from hush.randomness import Grid, RandomSource, floored_gaussian
+from hush.statistics import BinRuns, LogHistogram
 
 UNKNOWN_BOUNDS = (-1.0, 1.0)
+BINS = LogHistogram(num_bins=61, zero_bin=True)  # of each sign, they end at 2^-20, 2^-19, ..., 2^40
 _FALSE_ALARM = 1e-3  # how often noise alone may pass for data in some bin of a refined histogram
 _SAFE = 1 + 1e-9  # what rounding may take from a quantile or a square root
 
@@ -76,9 +77,7 @@ class Learned:
 
 def log_histogram(values: NDArray[np.float64], chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Count the chosen rows by sign and power of two; NaN is not counted, infinity in the last bin."""
-    numbers = values[chosen]
-    numbers = numbers[~np.isnan(numbers)]
-    return np.bincount(bins(numbers), minlength=NUM_BINS).astype(np.int64)
+    return BINS.counts(values[chosen])[0]
 
 
 def release(
@@ -88,7 +87,9 @@ def release(
     sorts = bool(histograms) + bool(tallies)
     bound_noise = learn.noise_multiplier * math.sqrt(sorts * max(len(histograms), 1)) * _SAFE
     value_noise = learn.noise_multiplier * math.sqrt(sorts * max(len(tallies), 1)) * _SAFE
-    bounds = [bounds_from(_noisy(counts, bound_noise, source), bound_noise) for counts in histograms]
+    noisy_counts = [_noisy(counts, bound_noise, source) for counts in histograms]
+    learned = BinRuns(BINS, bound_noise).learn(np.array(noisy_counts).reshape(-1, BINS.size))
+    bounds = [None if math.isnan(lower) else (lower, upper) for lower, upper in learned.tolist()]
     values = []
     for tally in tallies:
         noisy = _noisy(np.array(list(tally.values()), dtype=np.int64), value_noise, source)

@@ -1,4 +1,9 @@
-"""What is known, publicly, about the tables that a query may name."""
+"""The catalog: everything that is publicly known about the tables that a query may name.
+
+Declarations are checked here before any row is read. A `PrivateTable` names the column that identifies the privacy
+unit, the bounds of the columns that are summed, and the keys of the groups to report. A `PublicTable` has columns only.
+`hush.sql` plans queries from a `Catalog` alone, so that the amount of noise never depends on the data.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from hush.errors import InvalidArgument, check_count, check_instance
+from hush.errors import InvalidArgument, check_instance
 
 
 class ColumnKind(StrEnum):
-    """What a column's values are to hush."""
+    """The type of a column, as far as hush tells types apart. Columns of kind OTHER cannot be used in a query."""
 
     BOOL = "boolean"
     INT = "integer"
@@ -30,7 +35,7 @@ class ColumnKind(StrEnum):
     OTHER = "other"
 
 
-# Declared types by their first letters, the longest match first; whatever is not listed is OTHER.
+# Declared types by prefix. A type that is not listed is OTHER.
 _DECLARED: Mapping[ColumnKind, tuple[str, ...]] = {
     ColumnKind.BOOL: ("BOOL",),
     ColumnKind.INT: (
@@ -50,6 +55,7 @@ _DECLARED: Mapping[ColumnKind, tuple[str, ...]] = {
     ColumnKind.DATE: ("DATE",),
     ColumnKind.TIME: ("TIMESTAMP", "DATETIME"),
 }
+# A declared type that contains any of these is OTHER, whatever its prefix: DATE[] is a list, not a date.
 _OTHER = (
     "INTERVAL",
     "BYTEA",
@@ -74,29 +80,35 @@ _PYTHON: Mapping[ColumnKind, tuple[type, ...]] = {
     ColumnKind.DATE: (date,),
     ColumnKind.TIME: (datetime,),
 }
-_ZONES = "Of one that has a time zone, make a view with (column AT TIME ZONE 'UTC')"
-_NUMERIC = re.compile(r"[\d\s.,:;/+-]+")
-LARGEST = 1e100  # a number beyond this is treated as missing, on every engine
+_TIME_ZONE_ADVICE = "If the column has a time zone, create a view with (column AT TIME ZONE 'UTC')"
+_NUMERIC_NAME = re.compile(r"[\d\s.,:;/+-]+")
+LARGEST = 1e100  # numbers of larger magnitude count as missing, on every engine
+# Bounds are wider than 1e-50 and within 1e50: products of a few such numbers stay within the range of a double.
+_LARGEST_BOUND, _SMALLEST_BOUND = 1e50, 1e-50
 
 
 def kind_of(declared: str) -> ColumnKind:
-    """Return what a type, as an engine declares it, is to hush.
+    """Return the kind of a column from the type that its engine declares.
 
-    >>> kind_of("BIGINT"), kind_of("DECIMAL(18,2)"), kind_of("TIMESTAMP WITH TIME ZONE")
-    (<Kind.INT: 'integer'>, <Kind.FLOAT: 'number'>, <Kind.OTHER: 'other'>)
+    >>> [str(kind_of(declared)) for declared in ("BIGINT", "DECIMAL(18,2)", "TIMESTAMP WITH TIME ZONE")]
+    ['integer', 'number', 'other']
     """
-    bare = declared.upper().strip()
-    if any(word in bare for word in _OTHER) and not bare.startswith("ENUM"):
+    type_name = declared.upper().strip()
+    # The values of an ENUM are part of its type, and may contain any word.
+    if any(word in type_name for word in _OTHER) and not type_name.startswith("ENUM"):
         return ColumnKind.OTHER
-    return next((kind for kind, names in _DECLARED.items() if bare.startswith(names)), ColumnKind.OTHER)
+    return next((kind for kind, prefixes in _DECLARED.items() if type_name.startswith(prefixes)), ColumnKind.OTHER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicTable:
-    """A table about nobody: its contents may be known to anyone.
+    """A public table, such as a list of postcodes. It is joined with private tables and needs no protection.
 
     Attributes:
-        columns: Names and declared types.
+        columns: The declared type of each column, by name.
+
+    >>> PublicTable(columns={"postcode": "VARCHAR", "region": "VARCHAR"}).columns["region"]
+    'VARCHAR'
     """
 
     columns: Mapping[str, str]
@@ -107,18 +119,25 @@ class PublicTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateTable:
-    """A table in which each row belongs to one unit; rows without one (NULL) are left out.
+    """A private table: every row belongs to one privacy unit. Rows whose unit is NULL are ignored.
+
+    All of these declarations are public. Choose them from what is known about the table, not from its rows.
 
     Attributes:
-        columns: Names and declared types, which are public, as are bounds and keys.
-        unit: The column that says whose row it is.
-        time: With ``window``: what is protected is a user within a calendar window of this column.
+        columns: The declared type of each column, by name.
+        unit: The column that identifies the privacy unit.
+        time: Together with ``window``: the unit is then a user within a calendar window of this column.
         window: One of hour, day, week, month, quarter, year.
-        entity: What the unit column identifies; tables are joined only where it is the same.
-        bounds: For columns that are summed, the least and the largest value of a row. Values beyond are clamped.
-        keys: For columns that queries group by, the groups to report, whether or not they occur.
-        required: Columns whose missing values count as the middle of their bounds, so that AVG shares COUNT(*).
-        only: A condition in SQL; rows that do not meet it are not looked at. `Table.only` writes it.
+        entity: What the unit column identifies. Only tables of the same entity are joined on their units.
+        bounds: The lower and upper bound of each column that is summed. Values outside are clamped.
+        keys: The values of each column that queries group by. All of them are reported, whether or not they occur.
+        required: Columns whose missing values count as the middle of their bounds. AVG then shares the count of
+            COUNT(*), which leaves more of the budget for its sum.
+        only: A condition in SQL. Rows that do not meet it are never read. `Table.only` writes it.
+
+    >>> visits = PrivateTable(columns={"who": "BIGINT", "cost": "DOUBLE"}, unit="who", bounds={"cost": (0, 50)})
+    >>> visits.bounds["cost"]
+    (0.0, 50.0)
     """
 
     columns: Mapping[str, str]
@@ -136,15 +155,15 @@ class PrivateTable:
         _check_unit(self.unit, columns)
         _check_window(self.time, self.window, columns)
         bounds = {
-            _known("bounds", name, columns): _checked_bounds(pair) for name, pair in _mapping("bounds", self.bounds)
+            _existing("bounds", name, columns): _checked_bounds(pair) for name, pair in _items("bounds", self.bounds)
         }
-        keys = {_known("keys", name, columns): _listed(name, values) for name, values in _mapping("keys", self.keys)}
+        keys = {_existing("keys", name, columns): _key_values(name, value) for name, value in _items("keys", self.keys)}
         for name, values in keys.items():
             kind = kind_of(columns[name])
             _check_keys(values, ColumnKind.FLOAT if name in bounds and kind is ColumnKind.TEXT else kind)
         for name in self.required:
             if name not in bounds:
-                raise InvalidArgument("required", name, "a column that has bounds", "Declare its bounds")
+                raise InvalidArgument("required", name, "a column with bounds", "Declare its bounds")
         for name, value in (("columns", columns), ("bounds", bounds), ("keys", keys)):
             object.__setattr__(self, name, MappingProxyType(value))
         object.__setattr__(self, "required", frozenset(self.required))
@@ -155,7 +174,10 @@ class Catalog:
     """The tables that a query may name.
 
     Attributes:
-        tables: By name. Names are compared without regard to case, quoted or not.
+        tables: The tables by name. Names ignore case, whether or not they are quoted.
+
+    >>> Catalog({"zones": PublicTable(columns={"postcode": "VARCHAR"})}).tables["zones"].columns["postcode"]
+    'VARCHAR'
     """
 
     tables: Mapping[str, PrivateTable | PublicTable]
@@ -165,114 +187,105 @@ class Catalog:
         _check_names("tables", list(tables))
         for name in tables:
             if name.casefold().startswith("hush_"):
-                raise InvalidArgument("tables", name, "a name that does not begin with hush_", "Plans use such names")
+                raise InvalidArgument("tables", name, "a name that does not begin with hush_", "Plans use that prefix")
         for table in tables.values():
-            check_instance("tables", table, (PrivateTable, PublicTable), "Say which tables are public by PublicTable")
+            check_instance("tables", table, (PrivateTable, PublicTable), "Declare each table as one of these")
         object.__setattr__(self, "tables", MappingProxyType(tables))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContributionLimits:
-    """How much one unit may contribute to one question.
-
-    Attributes:
-        groups_per_unit: In how many groups a unit takes part at most (L0); the others are dropped at random.
-        rows_per_unit: How many rows of a unit count in one group; sums are clamped to this many times the bounds.
-    """
-
-    groups_per_unit: int = 1
-    rows_per_unit: int = 1
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "groups_per_unit", check_count("groups_per_unit", self.groups_per_unit))
-        object.__setattr__(self, "rows_per_unit", check_count("rows_per_unit", self.rows_per_unit))
-        if self.rows_per_unit > 10**6:
-            raise InvalidArgument("rows_per_unit", self.rows_per_unit, "at most 1000000", "Noise grows with it")
-
-
 def _checked_columns(columns: Mapping[str, str]) -> dict[str, str]:
-    found = {str(name): str(declared) for name, declared in dict(columns).items()}
-    if not found:
+    types = {str(name): str(declared) for name, declared in dict(columns).items()}
+    if not types:
         raise InvalidArgument("columns", columns, "at least one column")
-    _check_names("columns", list(found))
-    return found
+    _check_names("columns", list(types))
+    return types
 
 
-def _check_names(what: str, names: Sequence[str]) -> None:
+def _check_names(argument: str, names: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if not name or "\x00" in name:
-            raise InvalidArgument(what, name, "a name that is not empty")
+            raise InvalidArgument(argument, name, "a name that is not empty")
         if name.casefold() in seen:
-            raise InvalidArgument(what, name, "names that differ in more than case", "Engines disagree about case")
+            raise InvalidArgument(
+                argument, name, "names that differ in more than their case", "Some engines ignore the case of names"
+            )
         seen.add(name.casefold())
 
 
-def _known(role: str, name: str, columns: Mapping[str, str]) -> str:
-    if name not in columns:
-        lines = "The first line of a CSV file names its columns, with commas between them (.tsv: tabs)"
-        if any(_NUMERIC.fullmatch(each) for each in columns):  # a file without such a line: this one is a record
-            raise InvalidArgument(role, name, "a column of the table", lines, "Here some names are numbers")
-        advice = [f"It has {shorten(', '.join(columns), 300, placeholder=' ...')}"]
-        if len(columns) == 1:
-            advice.append(lines)
-        raise InvalidArgument(role, name, "a column of the table", *advice)
-    return name
+def _existing(argument: str, name: str, columns: Mapping[str, str]) -> str:
+    """Return the name of a column, if the table has one of that name."""
+    if name in columns:
+        return name
+    header = "The first line of a CSV file must name its columns, separated by commas (.tsv: tabs)"
+    if any(_NUMERIC_NAME.fullmatch(column) for column in columns):
+        # The file probably has no header, and its first line is a record, which no message may show.
+        raise InvalidArgument(argument, name, "a column of the table", header, "Some names in this table are numbers")
+    advice = [f"The table has {shorten(', '.join(columns), 300, placeholder=' ...')}"]
+    if len(columns) == 1:
+        advice.append(header)
+    raise InvalidArgument(argument, name, "a column of the table", *advice)
 
 
-def _mapping(name: str, given: object) -> list[tuple[Any, Any]]:
-    if not isinstance(given, Mapping):
-        raise InvalidArgument(name, given, "a dictionary by column")
-    return list(given.items())
+def _items(argument: str, mapping: object) -> list[tuple[Any, Any]]:
+    if not isinstance(mapping, Mapping):
+        raise InvalidArgument(argument, mapping, "a dictionary by column")
+    return list(mapping.items())
 
 
 def plain(value: Any) -> Any:
-    """Return a NumPy array or scalar as Python's own values; others as they are."""
+    """Return a NumPy array or scalar as a Python list or number, and any other value unchanged.
+
+    >>> plain(np.float64(0.5)), plain("x")
+    (0.5, 'x')
+    """
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
-def _listed(name: str, values: Any) -> tuple[Any, ...]:
-    """Return keys as a tuple of plain values; the letters of a text are no keys."""
-    given = plain(values)
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise InvalidArgument("keys", {name: given}, "a list of values", f"Write [{given!r}]")
-    return tuple(plain(value) for value in given)
+def _key_values(column: str, values: Any) -> tuple[Any, ...]:
+    """Return keys as a tuple of plain values. A string is refused: it would be split into its letters."""
+    keys = plain(values)
+    if isinstance(keys, (str, bytes)) or not isinstance(keys, Iterable):
+        raise InvalidArgument("keys", {column: keys}, "a list of values", f"Write [{keys!r}]")
+    return tuple(plain(value) for value in keys)
 
 
 def _check_unit(unit: str, columns: Mapping[str, str]) -> None:
-    declared = columns[_known("unit", unit, columns)].upper()
-    if kind_of(declared) in (ColumnKind.INT, ColumnKind.TEXT) or declared.startswith(
-        ("DECIMAL", "NUMERIC", "HUGEINT", "U")
-    ):
-        return
-    raise InvalidArgument("unit", unit, "a column of integers or text", "Other types do not identify a unit exactly")
+    declared = columns[_existing("unit", unit, columns)].upper()
+    # Exact numbers are compared as text; U stands for the unsigned integers.
+    exact_number = declared.startswith(("DECIMAL", "NUMERIC", "HUGEINT", "U"))
+    if kind_of(declared) not in (ColumnKind.INT, ColumnKind.TEXT) and not exact_number:
+        raise InvalidArgument(
+            "unit", unit, "a column of integers or text", "Values of other types do not identify a unit exactly"
+        )
 
 
 def _check_window(time: str | None, window: str | None, columns: Mapping[str, str]) -> None:
     if time is None and window is None:
         return
     if time is None or window is None:
-        raise InvalidArgument("time", time, "a column, together with a window", "Give both, or neither")
+        raise InvalidArgument("time", time, "a column, together with a window", "Give both or neither")
     if window not in WINDOWS:
         raise InvalidArgument("window", window, "one of " + ", ".join(WINDOWS))
-    if kind_of(columns[_known("time", time, columns)]) not in (ColumnKind.DATE, ColumnKind.TIME):
-        raise InvalidArgument("time", time, "a column of dates or of timestamps without a time zone", _ZONES)
+    if kind_of(columns[_existing("time", time, columns)]) not in (ColumnKind.DATE, ColumnKind.TIME):
+        raise InvalidArgument("time", time, "a column of dates or of timestamps without a time zone", _TIME_ZONE_ADVICE)
 
 
-def _checked_bounds(given: Any) -> tuple[float, float]:
-    advice = "Choose them from what is known publicly, not from the data"
-    pair = plain(given)
+def _checked_bounds(bounds: Any) -> tuple[float, float]:
+    advice = "Choose bounds from public knowledge, not from the data"
+    pair = plain(bounds)
     ends = [plain(end) for end in pair] if isinstance(pair, (tuple, list)) else []
     if len(ends) != 2 or any(isinstance(end, bool) or not isinstance(end, (int, float)) for end in ends):
-        raise InvalidArgument("bounds", given, "a pair of numbers, lower and upper", advice)
+        raise InvalidArgument("bounds", bounds, "a pair of numbers (lower, upper)", advice)
     try:
         low, high = (float(end) for end in ends)
     except OverflowError:  # an integer beyond the range of floats
         low, high = math.nan, math.nan
-    if not (-1e50 <= low < high <= 1e50 and math.isfinite(high - low)) or high - low < 1e-50:
+    within_limits = -_LARGEST_BOUND <= low < high <= _LARGEST_BOUND and math.isfinite(high - low)
+    if not within_limits or high - low < _SMALLEST_BOUND:
         raise InvalidArgument("bounds", pair, "finite numbers with lower < upper", advice)
-    if any(0 < abs(end) < 1e-50 for end in (low, high)):
-        raise InvalidArgument("bounds", pair, "ends that are 0 or not closer to it than 1e-50", advice)
+    if any(0 < abs(end) < _SMALLEST_BOUND for end in (low, high)):
+        raise InvalidArgument("bounds", pair, "ends that are 0 or at least 1e-50 away from 0", advice)
     return low, high
 
 
@@ -280,10 +293,11 @@ def _check_keys(values: Sequence[Any], kind: ColumnKind) -> None:
     if not values or len(set(values)) != len(values):
         raise InvalidArgument("keys", values, "a list of distinct values, at least one")
     for value in values:
-        wrong = isinstance(value, bool) != (kind is ColumnKind.BOOL) or not isinstance(value, _PYTHON.get(kind, ()))
-        if value is not None and wrong:
+        # In Python a bool is an int, and 1 == True; in a query they are different kinds.
+        other_type = isinstance(value, bool) != (kind is ColumnKind.BOOL)
+        if value is not None and (other_type or not isinstance(value, _PYTHON.get(kind, ()))):
             raise InvalidArgument("keys", values, f"values of the column's type, {kind.value}, or None")
         if isinstance(value, float) and not abs(value) <= LARGEST:
             raise InvalidArgument("keys", values, "finite numbers")
         if isinstance(value, str) and "\x00" in value:
-            raise InvalidArgument("keys", values, "text without zero characters")
+            raise InvalidArgument("keys", values, "text without NUL characters")

@@ -1,1 +1,8 @@
-"""What estimators share: charging and guarantees (`estimator`), `bounds`, `labels`, and networks."""
+"""The common ground of all estimators, in reading order.
+
+- `labels`: reads labels and cells one by one, so that no record changes how others are read.
+- `estimator`: the base class. It checks parameters, charges the budget and states the guarantee.
+- `bounds`: public bounds and clip norms, and `LearnBounds`, which learns them privately.
+- `two_stage`: a budget split between a noisy overview and the release that it shapes.
+- `networks`: `PrivateClassifier` and `PrivateRegressor`, around `hush.training`.
+"""

@@ -1,4 +1,15 @@
-"""Public bounds of features and norms of rows, and the way to learn them privately."""
+"""Bounds on features and norms of rows: checking public ones, and learning a norm privately.
+
+Every estimator needs a limit on one row's contribution. It comes from you, as a public number, or from the data
+itself at a price:
+
+    ``bounds=(lower, upper)``      each value is clamped: `check_bounds`, `feature_bounds`, `scale_to_unit`
+    ``data_norm=2.0``              each row is scaled down to this norm: `check_norm`, `check_public_norm`
+    ``data_norm=LearnBounds()``    part of epsilon pays for learning the norm: `split_epsilon` divides epsilon,
+                                   `event_with_norm` states the cost, `resolve_norm` runs the selection
+
+Bounds of features are learned by the scalers alone (`hush.estimators.moments.scalers`).
+"""
 
 from __future__ import annotations
 
@@ -11,134 +22,162 @@ from hush.accounting import ComposedEvent, Event
 from hush.errors import InvalidArgument, check_positive
 from hush.estimators.base.estimator import Floats
 from hush.mechanisms import ExponentialMechanism
-from hush.numerics import down
+from hush.numerics import round_down
 from hush.randomness import RandomSource
 
-_NORMS = 2.0 ** np.arange(-20, 40.25, 0.25)  # from 1e-6 to 1e12, and public
+# Candidates for a learned norm, from 1e-6 to 1e12. They must not depend on the data.
+_NORMS = 2.0 ** np.arange(-20, 40.25, 0.25)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnBounds:
-    """Bounds, or a norm of rows, that are learned from the data, with a share of the budget.
+    """Learn bounds, or a clip norm, from the data with a share of the privacy budget.
 
-    Given as ``data_norm``, the norm is 2^(1/4) times the median of the rows' norms, about, which the exponential
-    mechanism chooses among powers of 2^(1/4) from 1e-6 to 1e12; longer rows are scaled down, as with a public norm.
-    That takes some 20 / (share * epsilon) rows.
+    Pass it in place of a public number that you do not have. As ``data_norm`` of a linear model, it sets the clip norm
+    to about 2^(1/4) times the median norm of the rows. The exponential mechanism selects the median among the powers of
+    2^(1/4) from 1e-6 to 1e12, and longer rows are scaled down, as with a public norm. You need about
+    20 / (share * epsilon) rows. As ``bounds`` of a scaler, it learns the bounds of each feature from noisy counts on a
+    logarithmic grid.
+
+    >>> import numpy as np
+    >>> from hush.estimators import PrivateLogisticRegression
+    >>> from hush.randomness import TestSource
+    >>> X = np.repeat([[3.0, 4.0], [-3.0, -4.0]], 500, axis=0)  # all rows have norm 5
+    >>> model = PrivateLogisticRegression(
+    ...     epsilon=5.0, data_norm=LearnBounds(share=0.2), classes=[0, 1], source=TestSource(1)
+    ... )
+    >>> 5 <= model.fit(X, np.repeat([1, 0], 500)).data_norm_ <= 5 * 2**0.5
+    True
 
     Guarantee:
-        Learning costs share * epsilon, at delta = 0, add or remove; the estimator's guarantee includes it.
+        Learning is (share * epsilon)-differentially private when one row is added or removed, with delta = 0. The
+        estimator's own guarantee includes this cost.
 
     Assumes:
-        Nothing of the data.
+        Nothing about the data.
 
     References:
-        Wilson et al. 2020 (bounds, by noisy counts); Smith 2011 (a quantile, by the exponential mechanism).
+        Wilson et al. 2020 (bounds from noisy counts); Smith 2011 (a quantile by the exponential mechanism).
 
     Attributes:
-        share: The part of epsilon that learning may cost.
+        share: Fraction of epsilon to spend on learning, in (0, 1).
     """
 
     share: float = 0.1
 
     def __post_init__(self) -> None:
-        """Check the share."""
+        """Check that the share is a fraction."""
         if not check_positive("share", self.share) < 1:
-            raise InvalidArgument("share", self.share, "a number in (0, 1)", "The rest is for what bounds are for")
+            raise InvalidArgument(
+                "share", self.share, "a number in (0, 1)", "The rest of epsilon pays for the model itself"
+            )
 
 
-_SCALE_FIRST = "It is not learned here: put a PrivateMinMaxScaler(bounds=LearnBounds(), ...) before it"
+_SCALE_FIRST = "This estimator cannot learn it. Put PrivateMinMaxScaler(bounds=LearnBounds(), ...) before it"
 
 
 def check_bounds(name: str, bounds: Any) -> tuple[Floats, Floats]:
-    """Return lower and upper ends, one number each or one for each feature."""
-    advice = "They are public, and never read from the data; for several features such as ([0, 0], [1, 120])"
+    """Return the lower and the upper bounds as arrays: scalars, or one number per feature.
+
+    Args:
+        name: The argument that error messages name.
+        bounds: (lower, upper) as the caller passed it.
+    """
+    advice = "Bounds are public and never read from the data. With several features write ([0, 0], [1, 120])"
     if isinstance(bounds, LearnBounds):
         raise InvalidArgument(name, bounds, "(lower, upper)", _SCALE_FIRST)
     try:
         lower, upper = (np.asarray(end, dtype=np.float64) for end in bounds)
-        fine = lower.ndim <= 1 and upper.ndim <= 1 and bool(((upper > lower) & (upper - lower < 1e100)).all())
-        fine = fine and bool((upper - lower > 1e-100).all() and (np.abs(lower) < 1e100).all())
+        valid = lower.ndim <= 1 and upper.ndim <= 1 and bool(((upper > lower) & (upper - lower < 1e100)).all())
+        valid = valid and bool((upper - lower > 1e-100).all() and (np.abs(lower) < 1e100).all())
     except (TypeError, ValueError):
-        fine = False
-    if not fine:
+        valid = False
+    if not valid:
         raise InvalidArgument(name, bounds, "(lower, upper), finite, lower < upper", advice)
     return lower, upper
 
 
-def fitted_bounds(name: str, bounds: Any, num_features: int) -> tuple[Floats, Floats]:
-    """Return bounds of each feature."""
+def feature_bounds(name: str, bounds: Any, num_features: int) -> tuple[Floats, Floats]:
+    """Return the lower and the upper bound of each feature; a single pair applies to all of them."""
     ends = check_bounds(name, bounds)
     if any(end.ndim == 1 and len(end) != num_features for end in ends):
-        raise InvalidArgument(name, bounds, f"one number for each of {num_features} features, or one for all")
+        raise InvalidArgument(name, bounds, f"one number per feature ({num_features}), or one for all")
     lower, upper = (np.broadcast_to(end, (num_features,)).copy() for end in ends)
     return lower, upper
 
 
-def scaled(rows: Floats, lower: Floats, upper: Floats) -> tuple[Floats, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """Return rows clamped to the bounds, which become -1 and 1, and which of them are complete."""
+def scale_to_unit(rows: Floats, lower: Floats, upper: Floats) -> tuple[Floats, np.ndarray[Any, np.dtype[np.bool_]]]:
+    """Clamp rows to their bounds and map the bounds to [-1, 1]; also say which rows have no missing value."""
     middle, half = lower + (upper - lower) / 2, (upper - lower) / 2
     with np.errstate(all="ignore"):
-        units = np.clip((rows - middle) / half, -1.0, 1.0)
-    complete = np.asarray(~np.isnan(units).any(axis=1))
-    return units, complete
+        unit_rows = np.clip((rows - middle) / half, -1.0, 1.0)
+    complete = np.asarray(~np.isnan(unit_rows).any(axis=1))
+    return unit_rows, complete
 
 
 def check_norm(name: str, norm: Any) -> None:
-    """Check a public norm of rows; one that is to be learned is a `LearnBounds`."""
+    """Check a clip norm for rows: a public number, or `LearnBounds`."""
     if not isinstance(norm, LearnBounds):
-        check_public_norm(name, norm, "Or LearnBounds(), to learn it")
+        check_public_norm(name, norm, "Pass LearnBounds() to learn it from the data")
 
 
 def check_public_norm(name: str, norm: Any, *advice: str) -> None:
-    """Check a norm of rows; beyond these limits its square, or its inverse, would be no number."""
+    """Check a public clip norm for rows. Outside these limits its square or its inverse is not finite."""
     if isinstance(norm, LearnBounds):
         raise InvalidArgument(name, norm, "a number > 0", _SCALE_FIRST)
-    check_positive(name, norm, "A public bound on the L2 norm of rows: longer ones are scaled down", *advice)
+    check_positive(name, norm, "It is a public bound on the L2 norm of a row. Longer rows are scaled down", *advice)
     if not 1e-100 < norm < 1e100:
-        raise InvalidArgument(name, norm, "between 1e-100 and 1e100")
+        raise InvalidArgument(name, norm, "a number between 1e-100 and 1e100")
 
 
-def norm_costs(norm: Any, epsilon: float) -> tuple[float, float]:
-    """Return the epsilon for learning a norm of rows, 0 for one that is public, and what is left for the rest."""
-    learning = down(epsilon * norm.share) if isinstance(norm, LearnBounds) else 0.0
-    return learning, down(epsilon - learning) if learning else epsilon
+def split_epsilon(norm: Any, epsilon: float) -> tuple[float, float]:
+    """Return the epsilon for learning the norm, which is 0 for a public one, and the epsilon that remains."""
+    learning_epsilon = round_down(epsilon * norm.share) if isinstance(norm, LearnBounds) else 0.0
+    return learning_epsilon, round_down(epsilon - learning_epsilon) if learning_epsilon else epsilon
 
 
-def with_norm(norm: Any, epsilon: float, rest: Event) -> Event:
-    """Return the event of learning a norm, if it is not public, and of the rest."""
-    learning, _ = norm_costs(norm, epsilon)
-    return ComposedEvent((_choice(learning)._event, rest)) if learning else rest
+def event_with_norm(norm: Any, epsilon: float, rest: Event) -> Event:
+    """Return the event of the whole fit: learning the norm, unless it is public, and then the rest."""
+    learning_epsilon, _ = split_epsilon(norm, epsilon)
+    return ComposedEvent((_norm_selection(learning_epsilon)._event, rest)) if learning_epsilon else rest
 
 
-def fitted_norm(norm: Any, rows: Floats, *, epsilon: float, source: RandomSource, order: float = 2) -> float:
-    """Return the norm that is given; or one a little above the median of the rows, which must be finite.
+def resolve_norm(norm: Any, rows: Floats, *, epsilon: float, source: RandomSource, order: float = 2) -> float:
+    """Return a public norm as it is, or a learned one: a little above the median norm of the rows.
 
     Args:
         norm: A number, or `LearnBounds`.
-        rows: Those that count: left out are others by a rule for each row.
-        epsilon: Of the whole fit; learning costs ``norm_costs(norm, epsilon)[0]``.
-        source: Of randomness.
-        order: Of the norm.
+        rows: The rows that the fit uses. They must be finite, and dropping a row must not depend on other rows.
+        epsilon: Budget of the whole fit. Learning takes ``split_epsilon(norm, epsilon)[0]`` of it.
+        source: Random source.
+        order: Order of the norm: 2, or ``np.inf`` for the largest entry.
     """
-    learning, _ = norm_costs(norm, epsilon)
-    if not learning:
+    learning_epsilon, _ = split_epsilon(norm, epsilon)
+    if not learning_epsilon:
         return float(norm)
-    with np.errstate(all="ignore"):  # beyond all candidates is where infinite norms are, too
+    with np.errstate(all="ignore"):  # a norm that overflows counts as larger than every candidate
         norms = np.sort(np.linalg.norm(rows, ord=order, axis=1))
-    within = np.searchsorted(norms, _NORMS, side="right")
-    chosen = _choice(learning).release(norm_scores(within, len(rows)), source).value
-    return float(_NORMS[chosen] * 2.0**0.25)
+    counts_within = np.searchsorted(norms, _NORMS, side="right")
+    selected = _norm_selection(learning_epsilon).release(norm_scores(counts_within, len(rows)), source).value
+    # One step above the selected candidate: the median itself lies between that candidate and the one below.
+    return float(_NORMS[selected] * 2.0**0.25)
 
 
-def norm_scores(within: Any, count: int) -> Floats:
-    """Return how far from the median each candidate is, in rows, for so many rows within each; one moves it by 1/2.
+def norm_scores(counts_within: Any, count: int) -> Floats:
+    """Score each candidate norm by its rank error: minus its distance from the median, counted in rows.
 
-    The step to a candidate has to cross the middle: so, where many norms are equal, those above them are no medians.
+    Adding or removing a row changes the number of rows within a candidate by at most 1 and half of ``count`` by 1/2, so
+    every score changes by at most 1/2. A candidate scores 0 if the step up to it crosses the middle. Where many norms
+    are equal, larger candidates therefore do not count as medians.
+
+    Args:
+        counts_within: Number of rows whose norm is at most each candidate, ascending.
+        count: Number of rows.
     """
-    below = np.concatenate([[0], within[:-1]])
-    off = np.maximum(count / 2 - within, below - count / 2)
-    return np.asarray(-np.maximum(off, 0.0))
+    counts_below = np.concatenate([[0], counts_within[:-1]])
+    rank_errors = np.maximum(count / 2 - counts_within, counts_below - count / 2)
+    return np.asarray(-np.maximum(rank_errors, 0.0))
 
 
-def _choice(epsilon: float) -> ExponentialMechanism:
+def _norm_selection(epsilon: float) -> ExponentialMechanism:
     return ExponentialMechanism(epsilon=epsilon, sensitivity=0.5)

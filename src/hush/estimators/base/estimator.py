@@ -1,4 +1,15 @@
-"""What private estimators share: parameters checked when they are made, a guarantee, and a fit that is paid for."""
+"""The base class of private estimators: parameter checks, the charge to a budget, the guarantee, and reading rows.
+
+A fit runs in this order, in every estimator of the package:
+
+    _check         parameters, again: `set_params` may have changed them since the constructor checked them
+    _rows, _labels X and y as arrays. Errors depend on types and shapes only, never on values
+    _charge        the cost is stated as an event and reserved in the budget, before a value is looked at
+    the release    bounded contributions, exact sums, noise: the estimator's own part
+    attributes     ``guarantee_`` and ``event_``, and the fitted numbers
+
+A fit that fails, or that the budget refuses, leaves the estimator unfitted (`SharesBudget`).
+"""
 
 from __future__ import annotations
 
@@ -14,119 +25,137 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 from hush.accounting import Event, calibrate_noise, events
 from hush.accounting.budget import Charge
 from hush.errors import InvalidArgument, Unsupported, check_delta, check_instance, check_positive
-from hush.estimators.base.labels import cells_unquoted, check_classes, column, numbers, places
+from hush.estimators.base.labels import check_classes, label_column, numeric_labels, redact_cells, to_class_indices
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.randomness import RandomSource, assumptions_of, source_or_default
 
 Floats = NDArray[np.float64]
 
-_KEPT = ("budget", "source")  # a copy of a budget would be another budget
-_LEAST = 1e-6  # epsilon, below which accountants see nothing but rounding
-_DERIVED = ("epsilon", "noise_multiplier", "noise_scale", "scale", "scale / sensitivity")
-_Planned = TypeVar("_Planned")
+_SHARED_PARAMETERS = ("budget", "source")  # a copied budget would be a second budget, with as much to spend
+_MIN_EPSILON = 1e-6  # below it, accountants cannot tell a privacy loss from rounding
+_DERIVED_FROM_EPSILON = ("epsilon", "noise_multiplier", "noise_scale", "scale", "scale / sensitivity")
+_Plan = TypeVar("_Plan")
 
 
-class Forgotten:
-    """What a model that was stored and loaded has in the place of its budget: it can predict, but not be fitted."""
+class LostBudget:
+    """The budget of a fitted model that was pickled and loaded again. The model predicts but cannot be refitted."""
 
     def reserve(self, charge: Charge) -> Any:
-        """Refuse."""
-        raise Unsupported(
-            "a model that was pickled does not know its budget any more", "Say set_params(budget=...) before fit"
-        )
+        """Refuse the charge."""
+        raise Unsupported("a pickled model loses its budget", "Call set_params(budget=...) before fit")
 
 
-def forget(model: Any) -> None:
-    """Leave nothing of an earlier fit; parameters stay, and what scikit-learn was told of outputs and metadata."""
+def clear_fit(model: Any) -> None:
+    """Delete all fitted attributes. Parameters stay, and so do scikit-learn's output and metadata settings."""
     for name in [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]:
         delattr(model, name)
 
 
-def _forgetting(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a fit after which a model is fitted, or, where it fails, is not: never old and new parts together."""
+def _atomic_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``fit`` so that a failed fit leaves the model unfitted: old and new attributes never mix."""
 
     @wraps(fit)
-    def fitted(self: Any, *args: Any, **given: Any) -> Any:
-        forget(self)
+    def fitted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        clear_fit(self)
         try:
-            return fit(self, *args, **given)
+            return fit(self, *args, **kwargs)
         except BaseException:
-            forget(self)
+            clear_fit(self)
             raise
 
     return fitted
 
 
-class KeepsBudget:
-    """An estimator whose copies charge the very budget that it has: a copy of a budget would be another one.
+class SharesBudget:
+    """A mixin for estimators whose clones charge the same budget, and whose failed fits leave them unfitted.
 
-    A fit that the budget refuses, or that fails, leaves it unfitted, whatever was fitted before.
+    scikit-learn deep-copies parameters when it clones an estimator. A deep copy of a budget could be spent a second
+    time, so ``budget`` and ``source`` are passed on as they are.
     """
 
-    def __init_subclass__(cls, **given: Any) -> None:
-        """Let the type's own fit forget what was fitted before."""
-        super().__init_subclass__(**given)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Wrap the class's own ``fit``, so that it clears earlier results."""
+        super().__init_subclass__(**kwargs)
         if "fit" in vars(cls):
-            cls.fit = _forgetting(vars(cls)["fit"])  # type: ignore[attr-defined]
+            cls.fit = _atomic_fit(vars(cls)["fit"])  # type: ignore[attr-defined]
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy that charges the same budget."""
-        given = self.get_params(deep=False)  # type: ignore[attr-defined]
-        return type(self)(**{k: v if k in _KEPT else clone(v, safe=False) for k, v in given.items()})
+        parameters = self.get_params(deep=False)  # type: ignore[attr-defined]
+        return type(self)(
+            **{
+                name: value if name in _SHARED_PARAMETERS else clone(value, safe=False)
+                for name, value in parameters.items()
+            }
+        )
 
     def __getstate__(self) -> Any:
-        """Return what is pickled: a fitted model without its budget, which cannot travel."""
-        kept: Any = super().__getstate__()
-        state = dict(kept)
+        """Return the state to pickle. A fitted model travels without its budget, which stays with its process."""
+        inherited: Any = super().__getstate__()
+        state = dict(inherited)
         if state.get("budget") is not None and "guarantee_" in state:
-            state["budget"] = Forgotten()
+            state["budget"] = LostBudget()
         return state
 
 
 def check_budget_and_source(budget: Any, source: Any) -> None:
-    """Refuse what is neither."""
+    """Check the types of ``budget`` and ``source``."""
     if not (budget is None or callable(getattr(budget, "reserve", None))):
-        raise InvalidArgument("budget", budget, "a budget", "Such as hush.Ledger(...).dataset(...)")
+        raise InvalidArgument("budget", budget, "a budget", "Pass hush.Ledger(...).dataset(...), for example")
     if source is not None:
-        check_instance("source", source, RandomSource, "It is for tests: leave it out for cryptographic randomness")
+        check_instance("source", source, RandomSource, "It is for tests. Omit it for cryptographic randomness")
 
 
-class PrivateEstimator(KeepsBudget, BaseEstimator):  # type: ignore[misc]
-    """Base of estimators with ``epsilon``, ``delta``, ``budget`` and ``source`` among their parameters."""
+class PrivateEstimator(SharesBudget, BaseEstimator):  # type: ignore[misc]
+    """Base class of estimators that have ``epsilon``, ``delta``, ``budget`` and ``source`` among their parameters.
+
+    A subclass checks its parameters in ``_check``, which the constructor and ``fit`` both call, and calls ``_charge``
+    with the event of its release before it draws any noise.
+    """
 
     _needs_delta = False
     _unit = Unit.example()
     _relation = Relation.ADD_OR_REMOVE
     _private_step = "fit"
-    _most_rows = 1 << 30  # sums of so many are exact
+    _max_rows = 1 << 30  # integer sums over this many rows are exact
 
     def _check(self) -> None:
-        """Check the parameters; when the estimator is made, and again in fit, as `set_params` may have come between."""
-        if not check_positive("epsilon", self.epsilon) >= _LEAST:
-            raise InvalidArgument("epsilon", self.epsilon, f"at least {_LEAST:g}", "Below, noise is all that is left")
+        """Check the parameters: in the constructor, and again in fit, since `set_params` may have changed them."""
+        if not check_positive("epsilon", self.epsilon) >= _MIN_EPSILON:
+            raise InvalidArgument(
+                "epsilon", self.epsilon, f"at least {_MIN_EPSILON:g}", "With less, the result is only noise"
+            )
         check_budget_and_source(self.budget, self.source)
         if not check_delta("delta", self.delta) > 0 and self._needs_delta:
-            raise InvalidArgument("delta", self.delta, "a number in (0, 1)", "The noise is Gaussian, which needs one")
+            raise InvalidArgument(
+                "delta", self.delta, "a number in (0, 1)", "The noise is Gaussian, which needs delta > 0"
+            )
 
     def __sklearn_tags__(self) -> Any:
-        """Say that two fits differ."""
+        """Tell scikit-learn that two fits of the same data differ."""
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         return tags
 
-    def _start(self, event: Event, *assumptions: str, spent: tuple[float, float] | None = None) -> RandomSource:
-        """State what a fit costs, charge it, and return the source of its noise."""
-        guarantee, qualified = self._claimed(event, assumptions, spent)
+    def _charge(self, event: Event, *assumptions: str, spent: tuple[float, float] | None = None) -> RandomSource:
+        """State the cost of this fit, charge it to the budget, and return the random source for the noise.
+
+        Args:
+            event: The release, for accountants.
+            assumptions: What the guarantee rests on beyond the relation and the unit.
+            spent: (epsilon, delta) of the guarantee, if they differ from the parameters.
+        """
+        guarantee, qualified = self._guarantee_and_event(event, assumptions, spent)
         if self.budget is not None:
             purpose = f"{self._private_step} {type(self).__name__}"
             self.budget.reserve(Charge(event=qualified, purpose=purpose, delta=guarantee.delta or None)).commit()
         self.guarantee_, self.event_ = guarantee, qualified
         return source_or_default(self.source)
 
-    def _claimed(
+    def _guarantee_and_event(
         self, event: Event, assumptions: tuple[str, ...], spent: tuple[float, float] | None = None
     ) -> tuple[Guarantee, Event]:
-        """Return what the private step promises, and the same for accountants."""
+        """Return the guarantee of the private step, and the same claim as a qualified event."""
         stated = (*assumptions, *assumptions_of(source_or_default(self.source)))
         epsilon, delta = spent or (float(self.epsilon), float(self.delta))
         guarantee = Guarantee(
@@ -140,66 +169,84 @@ class PrivateEstimator(KeepsBudget, BaseEstimator):  # type: ignore[misc]
         return guarantee, events.QualifiedEvent(event, self._relation.value, str(self._unit), stated)
 
     def _rows(self, X: Any, *, reset: bool = True, missing: bool | None = None) -> Floats:
-        """Return rows of numbers; what is no table of numbers is refused.
+        """Return X as rows of floats, or refuse it because of its type or shape.
 
-        Some may be ``missing``: in fit, which leaves such rows out, and where a transformed row may be missing as well.
+        Args:
+            X: The table, as the caller passed it.
+            reset: Whether this is a fit: the number and names of features are recorded instead of compared.
+            missing: Whether NaN and infinity are allowed. Default: in a fit, which drops such rows. An error would
+                reveal that some row has one.
         """
-        finite = not (reset if missing is None else missing)
-        with cells_unquoted():
+        require_finite = not (reset if missing is None else missing)
+        with redact_cells():
             rows: Floats = validate_data(
-                self, X, reset=reset, dtype=np.float64, ensure_all_finite=finite, ensure_min_samples=1
+                self, X, reset=reset, dtype=np.float64, ensure_all_finite=require_finite, ensure_min_samples=1
             )
-        if not len(rows) <= self._most_rows:
-            raise InvalidArgument("X", "a table", f"at most {self._most_rows} rows", "Sums would not be exact")
+        if not len(rows) <= self._max_rows:
+            raise InvalidArgument(
+                "X", "a table", f"at most {self._max_rows} rows", "Sums over more rows would not be exact"
+            )
         return rows
 
     def _labels(self, X: Floats, y: Any, *, numeric: bool) -> NDArray[Any]:
-        """Return one label for each row."""
+        """Return one label per row; with ``numeric`` as floats, NaN where a label is not a number."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        labels = column(y)
+        labels = label_column(y)
         check_consistent_length(X, labels)
-        return numbers(labels) if numeric else labels
+        return numeric_labels(labels) if numeric else labels
 
 
 def check_width(name: str, X: Any, width: int) -> Floats:
-    """Return rows of numbers, so many to a row; what is missing stays missing."""
+    """Return X as rows of floats with the given number of columns. Missing values stay missing."""
     rows: Floats = check_array(X, dtype=np.float64, ensure_all_finite=False, input_name=name)
     if rows.shape[1] != width:
-        raise InvalidArgument(f"{name}.shape[1]", rows.shape[1], f"{width} columns", "As transform returns")
+        raise InvalidArgument(f"{name}.shape[1]", rows.shape[1], f"{width} columns, as transform returns")
     return rows
 
 
 class PrivateClassifierMixin:
-    """Classes are public: they come with the estimator, and rows of another class are left out."""
+    """Classifiers with public classes.
+
+    You declare ``classes`` in the constructor, because reading them from y would reveal which labels occur. Rows of any
+    other class are dropped.
+    """
 
     classes: Any
 
     def _check_classes(self) -> None:
         check_classes(self.classes)
 
-    def _places(self, labels: NDArray[Any]) -> NDArray[np.int64]:
-        """Return each row's class as a number, -1 for one that is not declared."""
+    def _class_indices(self, labels: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the index of each row's class, or -1 for a class that is not declared. Sets ``classes_``."""
         self.classes_ = np.unique(np.asarray(self.classes))
-        return places(labels, self.classes_)
+        return to_class_indices(labels, self.classes_)
 
 
-def planned(epsilon: float, make: Callable[[], _Planned]) -> _Planned:
-    """Return a plan of noise; what is wrong with its numbers is said of epsilon, from which they are."""
+def blame_epsilon(epsilon: float, build: Callable[[], _Plan]) -> _Plan:
+    """Build a noise plan. Where one of its derived numbers is invalid, raise an error about epsilon instead.
+
+    A scale or a noise multiplier that is too large or too small follows from epsilon, and epsilon is what you passed.
+
+    Args:
+        epsilon: As the caller passed it.
+        build: Makes the plan, the recipe or the mechanism.
+    """
     try:
-        return make()
+        return build()
     except OverflowError:
         pass
     except InvalidArgument as error:
         name, _, rest = str(error).partition("=")
-        if name not in _DERIVED or rest.startswith(f"{float(epsilon):.3g}:"):  # it is said of what was given
+        about_argument = rest.startswith(f"{float(epsilon):.3g}:")
+        if name not in _DERIVED_FROM_EPSILON or about_argument:
             raise
-    wanted = "larger, or fewer features" if epsilon < 1 else "smaller"
-    advice = "Rounding would decide beside so much noise" if epsilon < 1 else "Rounding would decide beside so little"
-    raise InvalidArgument("epsilon", float(epsilon), wanted, advice)
+    expected = "a larger value, or fewer features" if epsilon < 1 else "a smaller value"
+    advice = "The noise is too large to compute exactly" if epsilon < 1 else "The noise could not hide rounding errors"
+    raise InvalidArgument("epsilon", float(epsilon), expected, advice)
 
 
 @lru_cache(maxsize=256)
 def noise_multiplier(epsilon: float, delta: float) -> float:
-    """Return the noise of one Gaussian release of (epsilon, delta)."""
+    """Return the noise multiplier of a single Gaussian release that is (epsilon, delta)-private."""
     return calibrate_noise(epsilon=epsilon, delta=delta)

@@ -1,4 +1,10 @@
-"""Labels and cells of private rows: each is read by itself, so that no record decides how others are read."""
+"""Reading the labels and cells of private rows, each one on its own.
+
+An ordinary conversion looks at a whole column: one text in a list makes NumPy turn all of its numbers into text, and
+one bad value raises an error that quotes it. Both would let a single record change how all the others are read. The
+functions here treat every value by itself. An unreadable label becomes NaN, or class -1, and only its own row is
+dropped.
+"""
 
 from __future__ import annotations
 
@@ -17,72 +23,74 @@ _TEXT, _NUMBERS = "US", "biuf"
 
 
 @contextmanager
-def cells_unquoted() -> Iterator[None]:
-    """Say that a table has text in it without quoting the text, as NumPy's message does."""
+def redact_cells() -> Iterator[None]:
+    """Report text in a table of numbers without quoting it, as NumPy's own message would."""
     try:
         yield
     except ValueError as error:
         if "could not convert" in str(error):
-            raise InvalidArgument("X", "a table", "numbers", "Some of it is text") from None
+            raise InvalidArgument("X", "a table", "numbers", "Some cells are text") from None
         raise
 
 
-def number(value: Any) -> float:
-    """Return a number, NaN for what is none."""
+def number_or_nan(value: Any) -> float:
+    """Return a value as a float, or NaN if it is not a number."""
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return math.nan
 
 
-def place_of(table: dict[Any, int], value: Any) -> int:
-    """Return where a value is in a table, -1 if it is not."""
+def index_of(table: dict[Any, int], value: Any) -> int:
+    """Return the index of a value in a table, or -1 if the table does not have it."""
     try:
         return table.get(value, -1)
     except TypeError:  # a list, for instance
         return -1
 
 
-def column(y: Any) -> NDArray[Any]:
-    """Return labels in one column. Those of a list keep their own types: as an array, one text would make all text."""
-    if isinstance(y, (list, tuple)) and not all(isinstance(each, (list, tuple, np.ndarray)) for each in y):
+def label_column(y: Any) -> NDArray[Any]:
+    """Return labels as one column. Labels in a list keep their types: in an array, one text makes all of them text."""
+    if isinstance(y, (list, tuple)) and not all(isinstance(label, (list, tuple, np.ndarray)) for label in y):
         labels = np.empty(len(y), dtype=object)
-        for index, each in enumerate(y):
-            labels[index] = each
+        for index, label in enumerate(y):
+            labels[index] = label
         return labels
     return np.asarray(column_or_1d(y, warn=True))
 
 
-def numbers(labels: NDArray[Any]) -> NDArray[np.float64]:
-    """Return labels as numbers, NaN for what is none; text is refused: the type of a whole array is public."""
+def numeric_labels(labels: NDArray[Any]) -> NDArray[np.float64]:
+    """Return labels as floats, NaN where a label is not a number. An array of text is refused: its type is public."""
     if labels.dtype.kind in _TEXT:
         raise InvalidArgument("y.dtype", str(labels.dtype), "numbers")
-    if labels.dtype.kind == "c" or any(isinstance(each, complex) for each in labels[:1].tolist()):
+    if labels.dtype.kind == "c" or any(isinstance(label, complex) for label in labels[:1].tolist()):
         raise ValueError("Complex data not supported")
     if labels.dtype.kind == "O":
-        return np.array([number(each) for each in labels.tolist()], dtype=np.float64)
+        return np.array([number_or_nan(label) for label in labels.tolist()], dtype=np.float64)
     return labels.astype(np.float64)
 
 
 def check_classes(classes: Any) -> None:
-    """Refuse what is no list of classes."""
-    advice = "They are public, and given as a list of numbers or of text"
-    found = np.asarray(classes)
-    mixed = found.dtype.kind in _TEXT and not all(isinstance(each, (str, bytes)) for each in classes)
-    if found.ndim != 1 or mixed or found.dtype.kind not in _TEXT + _NUMBERS + "O":
+    """Check that ``classes`` lists at least two different labels of one kind."""
+    advice = "Classes are public: pass a list of numbers, or a list of texts"
+    labels = np.asarray(classes)
+    mixed = labels.dtype.kind in _TEXT and not all(isinstance(label, (str, bytes)) for label in classes)
+    if labels.ndim != 1 or mixed or labels.dtype.kind not in _TEXT + _NUMBERS + "O":
         raise InvalidArgument("classes", classes, "two or more different labels", advice)
-    if not (len(found) >= 2 and len(np.unique(found)) == len(found)):
+    if not (len(labels) >= 2 and len(np.unique(labels)) == len(labels)):
         raise InvalidArgument("classes", classes, "two or more different labels", advice)
 
 
-def places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return each label's number among sorted classes, -1 for one that is not declared."""
+def to_class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the index of each label in the sorted classes, or -1 for a label that is not declared."""
     kinds = (labels.dtype.kind, classes.dtype.kind)
     if "O" in kinds or all(kind in _TEXT for kind in kinds):
         table = {label: index for index, label in enumerate(classes.tolist())}
-        return np.array([place_of(table, label) for label in labels.tolist()], dtype=np.int64)
+        return np.array([index_of(table, label) for label in labels.tolist()], dtype=np.int64)
     if any(kind in _TEXT for kind in kinds):
-        advice = "Of another type, no row would have a declared class"
-        raise InvalidArgument("y.dtype", str(labels.dtype), f"one that compares with classes, {classes.dtype}", advice)
-    found = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    return np.where(classes[found] == labels, found, -1)
+        advice = "With another type, no label could match a declared class"
+        raise InvalidArgument(
+            "y.dtype", str(labels.dtype), f"a type that compares with classes, {classes.dtype}", advice
+        )
+    nearest = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    return np.where(classes[nearest] == labels, nearest, -1)

@@ -1,4 +1,8 @@
-"""Networks trained by DP-SGD, with scikit-learn's manners; torch is loaded by fit alone."""
+"""Scikit-learn-compatible estimators around `hush.training`: any torch module, trained by DP-SGD.
+
+torch is imported by fit and predict only, so that ``import hush.estimators`` does not need it. Rows are scaled, and the
+training layer does the rest: Poisson sampling, per-example clipping, Gaussian noise and accounting.
+"""
 
 from __future__ import annotations
 
@@ -16,56 +20,58 @@ from hush.accounting.budget import Budget, Charge
 from hush.accounting.events import QualifiedEvent
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator
-from hush.numerics import silent
+from hush.numerics import quiet_numpy
 from hush.randomness import RandomSource
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-_LARGEST = 1e6  # entries beyond it are cut: a network's arithmetic must not overflow
+_MAX_ENTRY = 1e6  # entries are clamped to it, so that the network's arithmetic does not overflow
 
 
 class _Network(PrivateEstimator):
-    """What both networks do: keep parameters, train, and predict outputs."""
+    """The common part of the two estimators: store parameters, train a module, compute its outputs."""
 
     _needs_delta = True
 
-    def _keep(self, given: dict[str, Any]) -> None:
-        """Store a constructor's arguments, untouched, and check them."""
+    def _store_parameters(self, arguments: dict[str, Any]) -> None:
+        """Store the arguments of the constructor unchanged, as scikit-learn requires, and check them."""
         for name in self._get_param_names():
-            setattr(self, name, given[name])
+            setattr(self, name, arguments[name])
         self._check()
 
     def _check(self) -> None:
         super()._check()
         if not callable(self.module):
-            raise InvalidArgument("module", self.module, "a function of (features, outputs) that makes a torch module")
+            raise InvalidArgument(
+                "module", self.module, "a function from (num_features, num_outputs) to a torch module"
+            )
         for name in ("data_norm", "epochs", "clip_norm", "learning_rate"):
             check_positive(name, getattr(self, name))
         check_count("batch_size", self.batch_size)
 
     @abstractmethod
     def _num_outputs(self) -> int:
-        """Return how many outputs the module has."""
+        """Return the number of outputs of the module."""
 
     @abstractmethod
     def _targets(self, rows: Floats, y: Any) -> Any:
-        """Return what is to be learned of each row."""
+        """Return the training target of each row."""
 
     @abstractmethod
     def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each row."""
 
-    @silent
+    @quiet_numpy
     def fit(self, X: Any, y: Any) -> Self:
-        """Train a new module; NaN counts as 0, and infinity as a large number."""
+        """Train a new module. NaN counts as 0, and infinite entries are clamped."""
         self._check()
         rows = self._rows(X)
         self.module_ = self._train(rows, self._targets(rows, y))
         return self
 
     def _train(self, rows: Floats, targets: Any) -> nn.Module:
-        """Train a new module and return it; the cost is charged as soon as it is known, before the first step."""
+        """Train a new module and return it. The cost is charged before the first step."""
         import torch
 
         from hush.training import privatize
@@ -97,9 +103,9 @@ class _Network(PrivateEstimator):
         return private.close()
 
     def _inputs(self, rows: Floats) -> NDArray[np.float32]:
-        """Return rows in units of the norm: scaled for the network's sake only, since gradients are clipped."""
-        scaled = np.nan_to_num(rows / float(self.data_norm), nan=0.0, posinf=_LARGEST, neginf=-_LARGEST)
-        return np.clip(scaled, -_LARGEST, _LARGEST).astype(np.float32)
+        """Return rows divided by ``data_norm``. This helps optimisation only: the gradients are clipped anyway."""
+        scaled = np.nan_to_num(rows / float(self.data_norm), nan=0.0, posinf=_MAX_ENTRY, neginf=-_MAX_ENTRY)
+        return np.clip(scaled, -_MAX_ENTRY, _MAX_ENTRY).astype(np.float32)
 
     def _outputs(self, X: Any) -> Floats:
         import torch
@@ -107,14 +113,14 @@ class _Network(PrivateEstimator):
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
         with torch.no_grad():
-            found = self.module_(torch.from_numpy(self._inputs(rows)))
-        return np.asarray(found.double().numpy())
+            outputs = self.module_(torch.from_numpy(self._inputs(rows)))
+        return np.asarray(outputs.double().numpy())
 
 
 class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # type: ignore[misc]
     """A classifier from any torch module, trained by DP-SGD.
 
-    Choose it where linear classifiers are not enough: images, many features, much data (tens of thousands of rows).
+    Choose it where linear classifiers are not enough: images, many features, or tens of thousands of rows.
 
     >>> import numpy as np, torch
     >>> from hush.randomness import TestSource
@@ -125,35 +131,36 @@ class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # t
     [0, 1]
 
     Guarantee:
-        (epsilon, delta)-differential privacy of the trained module, as `hush.training.privatize` states it.
+        (epsilon, delta)-differential privacy of the trained module, as stated by `hush.training.privatize`.
 
     Assumes:
-        ``classes`` are public (the caller's duty). The number of rows, those of other classes included, from which the
-        sampling rate follows, is public, or about so (the caller's duty; the guarantee repeats it). The module treats
-        rows one by one (checked here).
+        ``classes`` are public (the caller's duty). The number of rows, those of other classes included, is public or
+        approximately so, since the sampling rate follows from it (the caller's duty; the guarantee repeats it). The
+        module treats rows one by one (checked here).
 
     References:
         Abadi et al. 2016, Algorithm 1.
 
     Args:
-        module: From (number of features, number of outputs) to a new torch module, such as ``torch.nn.Linear``.
-        epsilon: Of the guarantee.
-        delta: Of the guarantee; less than one over the number of rows.
-        data_norm: About how large entries or rows are: they are divided by it. No privacy rests on it.
-        classes: All labels, public; rows of others have no loss.
-        epochs: How many times a row is seen on average.
-        batch_size: How many rows are in a batch on average.
-        clip_norm: To what norm a row's gradient is clipped.
-        learning_rate: Of SGD with momentum 0.9.
-        budget: What fits are charged to.
-        source: Of noise, for tests.
+        module: A function from (number of features, number of outputs) to a new torch module, such as
+            ``torch.nn.Linear``.
+        epsilon: Privacy budget of one fit.
+        delta: Failure probability of the guarantee; choose less than one over the number of rows.
+        data_norm: Typical size of the entries. Rows are divided by it. The guarantee does not depend on it.
+        classes: All class labels, public. Rows of any other class contribute a zero gradient.
+        epochs: Expected number of times that each row is used.
+        batch_size: Expected number of rows in a batch.
+        clip_norm: Clip norm of per-example gradients.
+        learning_rate: Learning rate of SGD with momentum 0.9.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
         module_: The trained module.
-        classes_: The labels, sorted: the order of outputs.
-        n_features_in_: How many features there are.
-        guarantee_: What fit gave away.
-        event_: The same for accountants.
+        classes_: The declared class labels, sorted: the order of the outputs.
+        n_features_in_: Number of features in X.
+        guarantee_: Privacy guarantee of this fit.
+        event_: The same guarantee as an accounting event, for composition.
     """
 
     def __init__(
@@ -171,7 +178,7 @@ class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # t
         budget: Budget | None = None,
         source: RandomSource | None = None,
     ) -> None:
-        self._keep(locals())
+        self._store_parameters(locals())
 
     def _check(self) -> None:
         super()._check()
@@ -181,8 +188,8 @@ class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # t
         return len(np.asarray(self.classes))
 
     def _targets(self, rows: Floats, y: Any) -> Any:
-        # Rows of other classes stay, without a loss: how many they are must not change the rate of sampling.
-        return self._places(self._labels(rows, y, numeric=False))
+        # Rows of other classes stay, with a zero loss: dropping them would make the sampling rate depend on labels.
+        return self._class_indices(self._labels(rows, y, numeric=False))
 
     def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         from torch.nn.functional import cross_entropy
@@ -190,24 +197,24 @@ class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # t
         return cross_entropy(outputs, targets, reduction="none", ignore_index=-1)
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the module's outputs; for two classes, by how much the second exceeds the first."""
-        found = self._outputs(X)
-        return found if found.shape[1] > 2 else found[:, 1] - found[:, 0]
+        """Return the outputs of the module; with two classes, the second output minus the first."""
+        outputs = self._outputs(X)
+        return outputs if outputs.shape[1] > 2 else outputs[:, 1] - outputs[:, 0]
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class."""
         return np.asarray(softmax(self._outputs(X), axis=1))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the likeliest class of each row."""
-        best = self._outputs(X).argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        """Return the most likely class of each row."""
+        indices = self._outputs(X).argmax(axis=1)
+        return np.asarray(self.classes_[indices])
 
 
 class PrivateRegressor(RegressorMixin, _Network):  # type: ignore[misc]
-    """A regressor from any torch module, trained by DP-SGD on squared errors.
+    """A regressor from any torch module, trained by DP-SGD on the squared error.
 
-    Choose it over `PrivateLinearRegression` where a line is not enough and there are tens of thousands of rows.
+    Choose it over `PrivateLinearRegression` where a linear model is not enough and you have tens of thousands of rows.
 
     >>> import numpy as np, torch
     >>> from hush.randomness import TestSource
@@ -218,34 +225,34 @@ class PrivateRegressor(RegressorMixin, _Network):  # type: ignore[misc]
     [0.4]
 
     Guarantee:
-        (epsilon, delta)-differential privacy of the trained module, as `hush.training.privatize` states it.
+        (epsilon, delta)-differential privacy of the trained module, as stated by `hush.training.privatize`.
 
     Assumes:
         ``target_bounds`` are public (the caller's duty); targets are clamped to them (checked here). The number of rows
-        is public, or about so (the caller's duty; the guarantee repeats it).
+        is public or approximately so (the caller's duty; the guarantee repeats it).
 
     References:
         Abadi et al. 2016, Algorithm 1.
 
     Args:
-        module: From (number of features, 1) to a new torch module.
-        epsilon: Of the guarantee.
-        delta: Of the guarantee; less than one over the number of rows.
-        data_norm: About how large entries or rows are: they are divided by it. No privacy rests on it.
-        target_bounds: (lower, upper), public. Within them targets are scaled to -1 and 1; a row of which
-            the target is NaN has no loss.
-        epochs: How many times a row is seen on average.
-        batch_size: How many rows are in a batch on average.
-        clip_norm: To what norm a row's gradient is clipped.
-        learning_rate: Of SGD with momentum 0.9.
-        budget: What fits are charged to.
-        source: Of noise, for tests.
+        module: A function from (number of features, 1) to a new torch module.
+        epsilon: Privacy budget of one fit.
+        delta: Failure probability of the guarantee; choose less than one over the number of rows.
+        data_norm: Typical size of the entries. Rows are divided by it. The guarantee does not depend on it.
+        target_bounds: Public (lower, upper) of the target. Targets are clamped to it and scaled to [-1, 1] for
+            training. A row with a missing target contributes a zero gradient.
+        epochs: Expected number of times that each row is used.
+        batch_size: Expected number of rows in a batch.
+        clip_norm: Clip norm of per-example gradients.
+        learning_rate: Learning rate of SGD with momentum 0.9.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
         module_: The trained module.
-        n_features_in_: How many features there are.
-        guarantee_: What fit gave away.
-        event_: The same for accountants.
+        n_features_in_: Number of features in X.
+        guarantee_: Privacy guarantee of this fit.
+        event_: The same guarantee as an accounting event, for composition.
     """
 
     def __init__(
@@ -263,7 +270,7 @@ class PrivateRegressor(RegressorMixin, _Network):  # type: ignore[misc]
         budget: Budget | None = None,
         source: RandomSource | None = None,
     ) -> None:
-        self._keep(locals())
+        self._store_parameters(locals())
 
     def _check(self) -> None:
         super()._check()
@@ -275,26 +282,31 @@ class PrivateRegressor(RegressorMixin, _Network):  # type: ignore[misc]
     def _targets(self, rows: Floats, y: Any) -> Any:
         low, high = check_target_bounds(self.target_bounds)
         middle, half = (low + high) / 2, (high - low) / 2
-        wanted = np.clip((self._labels(rows, y, numeric=True) - middle) / half, -1, 1)
-        return wanted.astype(np.float32)
+        targets = np.clip((self._labels(rows, y, numeric=True) - middle) / half, -1, 1)
+        return targets.astype(np.float32)
 
     def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        # As 0 * NaN is NaN, what is missing is taken out before the error is.
+        # 0 * NaN is NaN, so a missing target is replaced before the error is formed.
         known = ~targets.isnan()
         return (outputs[:, 0] - targets.nan_to_num(0.0)) ** 2 * known
 
     def predict(self, X: Any) -> Floats:
-        """Return a number within the bounds for each row."""
+        """Return a prediction for each row, clamped to ``target_bounds``."""
         low, high = check_target_bounds(self.target_bounds)
         return np.asarray(np.clip((low + high) / 2 + self._outputs(X)[:, 0] * (high - low) / 2, low, high))
 
 
 def check_target_bounds(bounds: Any) -> tuple[float, float]:
-    """Return the ends of public bounds."""
+    """Return the lower and the upper bound of the target."""
     try:
         low, high = (float(end) for end in bounds)
     except (TypeError, ValueError):
         low, high = np.nan, np.nan
     if not (high > low and high - low < 1e100):
-        raise InvalidArgument("target_bounds", bounds, "(lower, upper), finite, lower < upper", "They are public")
+        raise InvalidArgument(
+            "target_bounds",
+            bounds,
+            "(lower, upper), finite, lower < upper",
+            "Bounds are public: pass them, they are never read from the data",
+        )
     return low, high

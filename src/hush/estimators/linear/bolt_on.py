@@ -1,4 +1,4 @@
-"""Bolt-on privacy: stochastic gradient descent as it is, and noise on its result alone."""
+"""Bolt-on privacy: ordinary stochastic gradient descent, and noise on its result only."""
 
 from __future__ import annotations
 
@@ -8,51 +8,63 @@ import numpy as np
 
 from hush.errors import check_count, check_positive
 from hush.estimators.base.estimator import Floats
-from hush.estimators.linear.method import LinearMethod, LinearRecipe, Places, Problem, signs
+from hush.estimators.linear.method import ClassIndices, LinearMethod, LinearRecipe, Problem, label_signs
 from hush.estimators.linear.objective import EXPECTED_NORM
-from hush.estimators.linear.output import COUNTING, Perturbed
-from hush.numerics import down, up
+from hush.estimators.linear.output import COUNT_SHARE, PerturbedRecipe
+from hush.numerics import round_down, round_up
 from hush.randomness import RandomSource, uniform_below
 
-_ROUNDING = 1e-9  # what double precision may add to one step, and far more: see Assumes
+_ROUNDING = 1e-9  # generous bound on the rounding error of one step: see Assumes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoltOnSGD(LinearMethod):
-    """A few passes of stochastic gradient descent over batches, without noise, and then noise on the weights.
+    """A few passes of ordinary mini-batch SGD, and then noise on the weights.
 
-    Choose it where the training loop must stay as it is, and the minimum that `OutputPerturbation` needs would take too
-    long; for the same epsilon `ObjectivePerturbation` and `NoisyGradients` are mostly better. A part of epsilon (1/20)
-    counts the records: from the noisy count follow the number of batches and the learning rate. Every record is in one
-    batch, drawn once by a coin of its own, and batches are taken in the same order in every pass. A batch's gradient is
-    a sum; one of more than ``batch_size`` records is scaled down to that many. With a ``regularization`` the learning
-    rate falls as 1 / t, and the more passes the less a record counts; without, it is constant, and weights stay in a
-    ball.
+    Choose it where the training loop must stay as it is, and the exact minimum that `OutputPerturbation` needs would
+    take too long. For the same epsilon, `ObjectivePerturbation` and `NoisyGradients` are usually more accurate.
+
+    First, 1/20 of epsilon counts the rows; the number of batches and the learning rate follow from the noisy count.
+    Every row is assigned to one batch at random, once, and all passes visit the batches in the same order. The gradient
+    of a batch is a sum; a batch of more than ``batch_size`` rows is scaled down to that many. With a ``regularization``
+    the learning rate falls as 1 / t, and later passes shrink the effect of a row. Without one it is constant, and
+    weights are projected onto a ball.
 
     Guarantee:
-        (epsilon, delta)-DP, add or remove; with delta, normal noise on all classes' weights together; with delta = 0,
-        noise of density ~ e^(-epsilon |b| / reach) for each. A record is in one batch of a pass, and adds or changes
-        2 eta there at most: eta for its own gradient of norm 1, and, in a batch that is scaled down, eta for what that
-        does to the others. All steps of the same batches on both sides keep distances or shrink them, by 1 - eta
-        lambda for a regularised one, since eta times a batch's curvature is at most 1. The reach is what this adds up
-        to, for the worst batch, with the very learning rates used.
+        (epsilon, delta)-DP when one row is added or removed. A row is in one batch of a pass, and changes the weights
+        there by at most 2 eta: eta for its own gradient of norm at most 1, and eta for scaling down the rest of its
+        batch. Every step on the same batch keeps or shrinks the distance between two runs, by 1 - eta lambda if it is
+        regularised, because eta times the curvature of a batch is at most 1. The sensitivity is the sum of these
+        effects for the worst batch, at the learning rates that are used. With delta > 0, Gaussian noise is added to the
+        weights of all classes together; with delta = 0, noise of density ~ e^(-epsilon |b| / sensitivity) to each
+        vector.
 
     Assumes:
-        Rows have norm at most 1 (checked here: they are clipped). A step is computed to 1e-9 (true of double precision
-        up to some millions of records in a batch).
+        Rows have norm at most 1 (checked here: they are clipped). A step is computed to within 1e-9 (true of double
+        precision up to millions of rows in a batch).
 
     References:
-        Wu et al. 2017, Algorithms 1 and 2. Variants: add or remove, where they replace one of a public number of
-        records; batches by coins in the place of a permutation, so that all have one law, the last one included; and
-        nothing is gained by larger batches where the rate falls as 1 / t: a record's share of a step is smaller, and
-        there are fewer steps after it that make it forgotten.
+        Wu et al. 2017, Algorithms 1 and 2. Variants: they replace one of a public number of rows, here one is added or
+        removed. Rows choose their batches independently instead of by a permutation, so that all batches have the same
+        distribution. Larger batches bring no gain where the rate falls as 1 / t: a row has a smaller share of each
+        step, but fewer steps follow that shrink its effect.
 
     Attributes:
-        num_passes: How many times every record is seen.
-        batch_size: About how many records are in a batch, and the most that count in full.
-        learning_rate: Of sums of gradients, at most 1 / (c batch_size + lambda) for losses of curvature c. None: such
-            that all passes lead about as far as weights are expected to be long.
-        radius: Of the ball for each class's weights, in units of 1 / data_norm.
+        num_passes: Number of passes over the rows.
+        batch_size: Expected number of rows in a batch, and the largest number that counts in full.
+        learning_rate: Learning rate for sums of gradients, at most 1 / (c batch_size + lambda) for losses of curvature
+            c. Default: all passes together move the weights by about their expected norm.
+        radius: Radius of the ball for each class's weights, in units of 1 / data_norm.
+
+    >>> import numpy as np
+    >>> from hush.estimators import PrivateLogisticRegression
+    >>> from hush.randomness import TestSource
+    >>> X = np.array([[-1.0], [1.0]] * 1000)
+    >>> model = PrivateLogisticRegression(
+    ...     epsilon=1.0, data_norm=1.0, classes=[0, 1], method=BoltOnSGD(), source=TestSource(1)
+    ... )
+    >>> model.fit(X, [0, 1] * 1000).predict([[-0.5], [0.5]]).tolist()
+    [0, 1]
     """
 
     num_passes: int = 5
@@ -70,68 +82,73 @@ class BoltOnSGD(LinearMethod):
 
     def prepare(self, problem: Problem) -> LinearRecipe:
         """Divide epsilon between the count and the weights."""
-        counting = problem.epsilon * COUNTING
-        return _BoltOn(problem=problem, method=self, counting=counting, left=down(problem.epsilon - counting))
+        count_epsilon = problem.epsilon * COUNT_SHARE
+        return _BoltOnRecipe(
+            problem=problem,
+            method=self,
+            count_epsilon=count_epsilon,
+            weights_epsilon=round_down(problem.epsilon - count_epsilon),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningRates:
-    """Learning rates of all steps, and how much each of them shrinks distances.
+    """The learning rates of all steps, and their effect on distances.
 
     Attributes:
-        rates: For each step.
-        pull: What a batch's share of the regularisation is, per unit of weights.
-        batches: How many there are in a pass.
+        rates: Learning rate of each step.
+        decay: Share of the regularisation in one batch: the gradient has ``decay`` times the weights added.
+        batches: Number of batches in a pass.
     """
 
     rates: Floats
-    pull: float
+    decay: float
     batches: int
 
     @staticmethod
-    def chosen(method: BoltOnSGD, problem: Problem, count: int) -> LearningRates:
-        """Return the learning rates for about so many records."""
+    def choose(method: BoltOnSGD, problem: Problem, count: int) -> LearningRates:
+        """Return the learning rates for about ``count`` rows."""
         batches = max(round(count / method.batch_size), 1)
-        steps, pull = method.num_passes * batches, (problem.regularization or 0.0) / batches
-        largest = 1 / (problem.loss.curvature * method.batch_size + pull)
-        # Slopes are some 1/4 on the way: so many records lead so far in all passes.
-        wanted = method.learning_rate or 4 * EXPECTED_NORM / (count * method.num_passes)
-        rates = np.full(steps, largest if pull and method.learning_rate is None else min(largest, wanted))
-        if pull:
-            rates = np.minimum(rates, 1 / (pull * np.arange(1, steps + 1)))
-        return LearningRates(rates=rates, pull=pull, batches=batches)
+        steps, decay = method.num_passes * batches, (problem.regularization or 0.0) / batches
+        largest = 1 / (problem.loss.curvature * method.batch_size + decay)
+        # Slopes average about 1/4, so count * num_passes steps at this rate move weights by their expected norm.
+        target_rate = method.learning_rate or 4 * EXPECTED_NORM / (count * method.num_passes)
+        rates = np.full(steps, largest if decay and method.learning_rate is None else min(largest, target_rate))
+        if decay:
+            rates = np.minimum(rates, 1 / (decay * np.arange(1, steps + 1)))
+        return LearningRates(rates=rates, decay=decay, batches=batches)
 
-    def reach(self) -> float:
-        """Return how far one record moves the weights: the worst batch's steps, each shrunk by all that follow it."""
-        factors = 1 - self.pull * self.rates
-        later = np.append(np.cumprod(factors[:0:-1])[::-1], 1.0)
-        moved = (2 * self.rates * later).reshape(-1, self.batches)
-        return up(float(moved.sum(axis=0).max()))
+    def sensitivity(self) -> float:
+        """Return how far one row moves the weights: the sum of its steps, each shrunk by all later steps."""
+        shrink_factors = 1 - self.decay * self.rates
+        later_shrinkage = np.append(np.cumprod(shrink_factors[:0:-1])[::-1], 1.0)
+        moves = (2 * self.rates * later_shrinkage).reshape(-1, self.batches)
+        return round_up(float(moves.sum(axis=0).max()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _BoltOn(Perturbed):
+class _BoltOnRecipe(PerturbedRecipe):
     method: BoltOnSGD
 
-    def run(self, rows: Floats, places: Places, source: RandomSource) -> Floats:
-        labels = signs(places, self.problem.outputs)
-        schedule = LearningRates.chosen(self.method, self.problem, self.count(len(rows), source))
-        batch = uniform_below(source, schedule.batches, len(rows)) if len(rows) else np.zeros(0, dtype=np.int64)
-        order = np.argsort(batch, kind="stable")
-        parts = np.split(order, np.searchsorted(batch[order], np.arange(1, schedule.batches)))
+    def run(self, rows: Floats, class_indices: ClassIndices, source: RandomSource) -> Floats:
+        labels = label_signs(class_indices, self.problem.outputs)
+        schedule = LearningRates.choose(self.method, self.problem, self.count(len(rows), source))
+        batch_indices = uniform_below(source, schedule.batches, len(rows)) if len(rows) else np.zeros(0, dtype=np.int64)
+        order = np.argsort(batch_indices, kind="stable")
+        batches = np.split(order, np.searchsorted(batch_indices[order], np.arange(1, schedule.batches)))
         weights = np.zeros((labels.shape[1], rows.shape[1]))
         for step, rate in enumerate(schedule.rates):
-            part = parts[step % schedule.batches]
-            weights = self._step(weights, rows[part], labels[part], float(rate), schedule.pull)
+            batch_rows = batches[step % schedule.batches]
+            weights = self._step(weights, rows[batch_rows], labels[batch_rows], float(rate), schedule.decay)
         rounding = _ROUNDING * len(schedule.rates)
-        return self.release(weights, reach=self._reach(schedule), distance=rounding, source=source)
+        return self.release(weights, sensitivity=self._sensitivity(schedule), distance=rounding, source=source)
 
-    def _reach(self, schedule: LearningRates) -> float:
-        return schedule.reach()
+    def _sensitivity(self, schedule: LearningRates) -> float:
+        return schedule.sensitivity()
 
-    def _step(self, weights: Floats, rows: Floats, labels: Floats, rate: float, pull: float) -> Floats:
-        share = min(1.0, self.method.batch_size / max(len(rows), 1))
+    def _step(self, weights: Floats, rows: Floats, labels: Floats, rate: float, decay: float) -> Floats:
+        scale = min(1.0, self.method.batch_size / max(len(rows), 1))
         slopes = self.problem.loss.slope(rows @ weights.T * labels) * labels
-        moved = weights - rate * (share * (slopes.T @ rows) + pull * weights)
+        moved = weights - rate * (scale * (slopes.T @ rows) + decay * weights)
         norms = np.linalg.norm(moved, axis=1, keepdims=True)
         return np.asarray(moved * (self.method.radius / np.maximum(norms, self.method.radius)))

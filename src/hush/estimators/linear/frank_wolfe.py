@@ -1,4 +1,4 @@
-"""Private Frank-Wolfe: steps towards corners of an L1 ball, each chosen by the exponential mechanism."""
+"""Private Frank-Wolfe: steps towards corners of an L1 ball, each selected by the exponential mechanism."""
 
 from __future__ import annotations
 
@@ -10,36 +10,47 @@ import numpy as np
 from hush.accounting import Event, SelfComposedEvent, calibrate_noise, events
 from hush.errors import check_count, check_positive
 from hush.estimators.base.estimator import Floats
-from hush.estimators.linear.method import LinearMethod, LinearRecipe, Places, Problem, signs
-from hush.estimators.linear.sums import exact_products, truncated
+from hush.estimators.linear.method import ClassIndices, LinearMethod, LinearRecipe, Problem, label_signs
+from hush.estimators.linear.sums import exact_products, truncate
 from hush.mechanisms import ExponentialMechanism
-from hush.numerics import down
+from hush.numerics import round_down
 from hush.randomness import RandomSource
 
-_SLACK = 1e-7  # sums are exact; what their conversion to floats rounds is far below
+_SLACK = 1e-7  # sums are exact; converting them to floats rounds by far less than this
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrankWolfe(LinearMethod):
     """Minimise the sum of losses over an L1 ball, by steps towards its corners.
 
-    Choose it for very many features of which few matter: what it loses grows with the logarithm of their number. Rows
-    are bounded in their largest entry, by ``data_norm``, not in L2 norm. It regularises by the ball alone.
+    Choose it for thousands of features of which few matter: its error grows with the logarithm of their number. Rows
+    are clipped by their largest entry, to ``data_norm``, instead of their L2 norm. The ball is the only regularisation.
 
     Guarantee:
-        (epsilon, delta)-DP, add or remove: only the chosen corners are used, each an exponential mechanism.
+        (epsilon, delta)-DP when one row is added or removed. The data enters through the selected corners only, and
+        each is an exponential mechanism.
 
     Assumes:
         Entries of rows are at most 1 (checked here: rows are scaled down). Sums are exact in fixed point (checked
         here).
 
     References:
-        Talwar, Thakurta & Zhang 2015, Algorithm 2, for sums (which need no number of records) and with the exponential
-        mechanism in the place of noisy minima.
+        Talwar, Thakurta & Zhang 2015, Algorithm 2. Variants: sums, which need no number of rows, and the exponential
+        mechanism instead of report noisy min.
 
     Attributes:
-        num_steps: How many.
-        radius: Of the L1 ball, in units of 1 / data_norm.
+        num_steps: Number of steps.
+        radius: Radius of the L1 ball, in units of 1 / data_norm.
+
+    >>> import numpy as np
+    >>> from hush.estimators import PrivateLogisticRegression
+    >>> from hush.randomness import TestSource
+    >>> X = np.array([[-1.0], [1.0]] * 1000)
+    >>> model = PrivateLogisticRegression(
+    ...     epsilon=1.0, data_norm=1.0, classes=[0, 1], method=FrankWolfe(num_steps=5), source=TestSource(1)
+    ... )
+    >>> model.fit(X, [0, 1] * 1000).predict([[-0.5], [0.5]]).tolist()
+    [0, 1]
     """
 
     largest_entry = True
@@ -53,27 +64,29 @@ class FrankWolfe(LinearMethod):
         check_positive("radius", self.radius, maximum=1e3)
 
     def prepare(self, problem: Problem) -> LinearRecipe:
-        """Divide epsilon between the choices."""
-        choices = self.num_steps * problem.outputs
-        return _Corners(problem=problem, method=self, epsilon=_each(problem.epsilon, problem.delta, choices))
+        """Divide epsilon between the selections."""
+        num_selections = self.num_steps * problem.outputs
+        return _FrankWolfeRecipe(
+            problem=problem, method=self, epsilon=_selection_epsilon(problem.epsilon, problem.delta, num_selections)
+        )
 
 
 @lru_cache(maxsize=64)
-def _each(epsilon: float, delta: float, choices: int) -> float:
-    """Return the epsilon of each choice: the sum's share, or what composition of bounded ranges allows, if more."""
-    plain = down(epsilon / choices)
-    if not delta > 0 or choices == 1:
-        return plain
-    found = 1 / calibrate_noise(
+def _selection_epsilon(epsilon: float, delta: float, num_selections: int) -> float:
+    """Return the epsilon of each selection: an equal share, or what composition of bounded ranges allows, if more."""
+    equal_share = round_down(epsilon / num_selections)
+    if not delta > 0 or num_selections == 1:
+        return equal_share
+    composed = 1 / calibrate_noise(
         epsilon=epsilon,
         delta=delta,
-        template=lambda noise: SelfComposedEvent(events.ExponentialMechanismEvent(1 / noise), choices),
+        template=lambda noise: SelfComposedEvent(events.ExponentialMechanismEvent(1 / noise), num_selections),
     )
-    return max(plain, found)
+    return max(equal_share, composed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Corners(LinearRecipe):
+class _FrankWolfeRecipe(LinearRecipe):
     problem: Problem
     method: FrankWolfe
     epsilon: float
@@ -84,19 +97,20 @@ class _Corners(LinearRecipe):
             events.ExponentialMechanismEvent(self.epsilon), self.method.num_steps * self.problem.outputs
         )
 
-    def run(self, rows: Floats, places: Places, source: RandomSource) -> Floats:
-        rows, labels = truncated(rows), signs(places, self.problem.outputs)
-        return np.stack([self._one(rows, labels[:, k], source) for k in range(labels.shape[1])])
+    def run(self, rows: Floats, class_indices: ClassIndices, source: RandomSource) -> Floats:
+        rows, labels = truncate(rows), label_signs(class_indices, self.problem.outputs)
+        return np.stack([self._fit_output(rows, labels[:, k], source) for k in range(labels.shape[1])])
 
-    def _one(self, rows: Floats, labels: Floats, source: RandomSource) -> Floats:
-        choice = ExponentialMechanism(epsilon=self.epsilon, sensitivity=1 + _SLACK)
+    def _fit_output(self, rows: Floats, labels: Floats, source: RandomSource) -> Floats:
+        selection = ExponentialMechanism(epsilon=self.epsilon, sensitivity=1 + _SLACK)
         weights = np.zeros(rows.shape[1])
         for step in range(self.method.num_steps):
-            margins = rows @ truncated(weights)  # exact, too: no row's slope depends on where it stands
-            slopes = truncated(self.problem.loss.slope(margins * labels) * labels)
+            margins = rows @ truncate(weights)  # also exact, so a row's slope does not depend on its position
+            slopes = truncate(self.problem.loss.slope(margins * labels) * labels)
             gradient = exact_products(slopes[:, None], rows)[0]
-            corner = choice.release(np.concatenate([-gradient, gradient]), source).value
+            corner = selection.release(np.concatenate([-gradient, gradient]), source).value
             target = np.zeros_like(weights)
             target[corner % len(weights)] = self.method.radius * (1 if corner < len(weights) else -1)
+            # Step size 2 / (t + 2): the first step replaces the zero start.
             weights += 2 / (step + 2) * (target - weights)
         return weights

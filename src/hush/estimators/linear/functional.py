@@ -1,4 +1,8 @@
-"""The functional mechanism: noise on the coefficients of a polynomial that is minimised afterwards."""
+"""The functional mechanism: add noise to the coefficients of a quadratic objective, then minimise it.
+
+Squared errors are a quadratic polynomial in the weights; the logistic loss is replaced by its second-order Taylor
+polynomial. One Laplace release of the coefficients is the only access to the data.
+"""
 
 from __future__ import annotations
 
@@ -13,101 +17,146 @@ from sklearn.utils.validation import check_is_fitted
 from hush.accounting import ApproximateDPEvent, Event, SelfComposedEvent
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, Unsupported, check_positive
-from hush.estimators.base.bounds import LearnBounds, check_norm, fitted_norm, norm_costs, with_norm
-from hush.estimators.base.estimator import Floats, PrivateEstimator, planned
+from hush.estimators.base.bounds import LearnBounds, check_norm, event_with_norm, resolve_norm, split_epsilon
+from hush.estimators.base.estimator import Floats, PrivateEstimator, blame_epsilon
 from hush.estimators.base.networks import check_target_bounds
 from hush.estimators.linear.losses import LogisticLoss
-from hush.estimators.linear.method import LinearMethod, LinearRecipe, Places, Problem, signs
-from hush.estimators.linear.sums import MOST_ROWS, clipped, exact_products, truncated
+from hush.estimators.linear.method import ClassIndices, LinearMethod, LinearRecipe, Problem, label_signs
+from hush.estimators.linear.sums import MAX_ROWS, clip_rows, exact_products, truncate
 from hush.mechanisms import Laplace
-from hush.numerics import down, silent
+from hush.numerics import quiet_numpy, round_down
 from hush.randomness import RandomSource
 
-_SLACK = 1e-7  # sums are exact; what their conversion to floats rounds is far below
+_SLACK = 1e-7  # sums are exact; converting them to floats rounds by far less than this
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quadratic:
-    """The sum over records of constant + linear t <x, w> + square <x, w>^2, for |x| <= 1 and |t| <= 1.
+    """The sum over rows of constant + linear t <x, w> + square <x, w>^2, for |x| <= 1 and targets |t| <= 1.
 
     Attributes:
-        linear: A factor, of which the size counts.
-        square: A factor > 0.
+        linear: Factor of the linear term, of any sign.
+        square: Factor of the quadratic term, above 0.
     """
 
     linear: float
     square: float
 
-    def reach(self, dimension: int) -> float:
-        """Return by how much one record moves all coefficients together, in L1 norm: |x|_1 <= sqrt(d) |x|_2."""
+    def sensitivity(self, dimension: int) -> float:
+        """Return the effect of one row on all coefficients together, in L1 norm; |x|_1 <= sqrt(d) |x|_2."""
         return abs(self.linear) * math.sqrt(dimension) + self.square * dimension
 
-    def minimum(self, rows: Floats, targets: Floats, *, epsilon: float, ridge: float, source: RandomSource) -> Floats:
-        """Return where the polynomial with noisy coefficients is smallest, where it has a minimum."""
-        rows, size = truncated(rows), rows.shape[1]
-        slopes = self.linear * exact_products(truncated(targets[:, None]), rows)[0]
-        squares = self.square * exact_products(rows, rows)
+    def noisy_minimum(
+        self, rows: Floats, targets: Floats, *, epsilon: float, ridge: float, source: RandomSource
+    ) -> Floats:
+        """Add Laplace noise to the coefficients and return the minimum of the convex part of the polynomial."""
+        rows, size = truncate(rows), rows.shape[1]
+        linear_terms = self.linear * exact_products(truncate(targets[:, None]), rows)[0]
+        quadratic_terms = self.square * exact_products(rows, rows)
         upper = np.triu_indices(size)
-        doubled = np.where(upper[0] == upper[1], 1.0, 2.0)  # the coefficient of w_j w_k has both halves
-        values = np.concatenate([slopes, squares[upper] * doubled])
-        mechanism = Laplace(epsilon=epsilon, sensitivity=self.reach(size) + _SLACK, size=values.size)
+        multiplicity = np.where(upper[0] == upper[1], 1.0, 2.0)  # the coefficient of w_j w_k sums two equal entries
+        values = np.concatenate([linear_terms, quadratic_terms[upper] * multiplicity])
+        mechanism = Laplace(epsilon=epsilon, sensitivity=self.sensitivity(size) + _SLACK, size=values.size)
         noisy = mechanism.release(values, source).value
         matrix = np.zeros((size, size))
-        matrix[upper] = noisy[size:] / doubled
+        matrix[upper] = noisy[size:] / multiplicity
         matrix = matrix + np.triu(matrix, 1).T
-        # Zhang et al. 2012, Section 6: four standard deviations on the diagonal, then only what is convex.
+        # Zhang et al. 2012, Section 6: lift the diagonal by four standard deviations, then drop concave directions.
         lift = 4 * math.sqrt(2) * mechanism.noise_scale + ridge / 2
-        sizes, directions = np.linalg.eigh(matrix + lift * np.eye(size))
-        kept = sizes > 0
-        turned = directions[:, kept].T @ noisy[:size]
-        return np.asarray(-0.5 * directions[:, kept] @ (turned / sizes[kept]))
+        curvatures, directions = np.linalg.eigh(matrix + lift * np.eye(size))
+        convex = curvatures > 0
+        coordinates = directions[:, convex].T @ noisy[:size]
+        return np.asarray(-0.5 * directions[:, convex] @ (coordinates / curvatures[convex]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionalMechanism(LinearMethod):
     """Logistic regression by its second-order polynomial, with Laplace noise on the coefficients.
 
-    Choose it for few features (noise grows with the square of their number) where the same noisy coefficients are to
-    serve for more than one fit; else `ObjectivePerturbation` is better. Delta is not used.
+    Choose it for few features, since its noise grows with the square of their number, and to compare with the paper.
+    Otherwise `ObjectivePerturbation` is more accurate. Delta is not used.
 
     Guarantee:
-        epsilon-DP, add or remove: everything is computed from the noisy coefficients.
+        epsilon-DP when one row is added or removed: everything is computed from the noisy coefficients.
 
     Assumes:
         Rows have norm at most 1 (checked here: they are clipped). Sums are exact in fixed point (checked here).
 
     References:
-        Zhang et al. 2012, Algorithm 2 and Sections 5 and 6; with the sensitivity of rows of norm 1 under add or remove,
-        sqrt(d) / 2 + d / 8, in the place of their d^2 / 4 + 3 d.
+        Zhang et al. 2012, Algorithm 2 and Sections 5 and 6. Variant: the sensitivity is that of rows of norm 1 under
+        add-or-remove, sqrt(d) / 2 + d / 8, instead of their d^2 / 4 + 3 d.
+
+    >>> import numpy as np
+    >>> from hush.estimators import PrivateLogisticRegression
+    >>> from hush.randomness import TestSource
+    >>> X = np.array([[-1.0], [1.0]] * 1000)
+    >>> model = PrivateLogisticRegression(
+    ...     epsilon=1.0, data_norm=1.0, classes=[0, 1], method=FunctionalMechanism(), source=TestSource(1)
+    ... )
+    >>> model.fit(X, [0, 1] * 1000).predict([[-0.5], [0.5]]).tolist()
+    [0, 1]
     """
 
     def prepare(self, problem: Problem) -> LinearRecipe:
-        """Refuse other losses than the logistic one, whose polynomial this is."""
+        """Refuse every loss except the logistic one, whose polynomial is built in."""
         if not isinstance(problem.loss, LogisticLoss):
-            raise Unsupported("FunctionalMechanism: the hinge has no polynomial", "Use ObjectivePerturbation()")
-        return _Functional(problem=problem)
+            raise Unsupported(
+                "FunctionalMechanism: the hinge loss has no polynomial expansion", "Use ObjectivePerturbation()"
+            )
+        return _FunctionalRecipe(problem=problem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Functional(LinearRecipe):
+class _FunctionalRecipe(LinearRecipe):
     problem: Problem
 
     @property
     def event(self) -> Event:
-        claim = ApproximateDPEvent(self.problem.share()[0])
+        claim = ApproximateDPEvent(self.problem.per_output_budget()[0])
         return claim if self.problem.outputs == 1 else SelfComposedEvent(claim, self.problem.outputs)
 
-    def run(self, rows: Floats, places: Places, source: RandomSource) -> Floats:
-        labels, shape = signs(places, self.problem.outputs), Quadratic(linear=-0.5, square=0.125)
-        epsilon, ridge = down(self.problem.share()[0]), self.problem.regularization or 0.0
-        each = [shape.minimum(rows, column, epsilon=epsilon, ridge=ridge, source=source) for column in labels.T]
-        return np.stack(each)
+    def run(self, rows: Floats, class_indices: ClassIndices, source: RandomSource) -> Floats:
+        labels, polynomial = label_signs(class_indices, self.problem.outputs), Quadratic(linear=-0.5, square=0.125)
+        epsilon, ridge = round_down(self.problem.per_output_budget()[0]), self.problem.regularization or 0.0
+        weights = [
+            polynomial.noisy_minimum(rows, signs, epsilon=epsilon, ridge=ridge, source=source) for signs in labels.T
+        ]
+        return np.stack(weights)
 
 
 class FunctionalRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
-    """Linear regression by noisy coefficients of the sum of squared errors.
+    """Linear regression from noisy coefficients of the sum of squared errors, with delta = 0.
 
-    Choose `PrivateLinearRegression` instead where a delta > 0 is acceptable: this is for delta = 0 and few features.
+    Choose `PrivateLinearRegression` instead where delta > 0 is acceptable. This is for delta = 0 and few features.
+
+    Args:
+        epsilon: Privacy budget of one fit.
+        data_norm: Public clip norm: bound on the L2 norm of a row; or `LearnBounds`. Longer rows are scaled down.
+        target_bounds: Public (lower, upper) of y. Targets are clamped to it.
+        regularization: Ridge: half of it times the squared norm of the weights is added to the sum. Default: none.
+        fit_intercept: Whether to fit an intercept. It is clipped and regularised like any other weight.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
+
+    Attributes:
+        coef_: Weights of the features.
+        intercept_: Intercept of the model.
+        data_norm_: Clip norm of the rows: ``data_norm``, or the norm that was learned.
+        n_features_in_: Number of features in X.
+        feature_names_in_: Names of the features, if X has them.
+        guarantee_: Privacy guarantee of this fit.
+        event_: The same guarantee as an accounting event, for composition.
+
+    Guarantee:
+        epsilon-differential privacy when one row is added or removed.
+
+    Assumes:
+        ``data_norm`` and ``target_bounds`` are public (the caller's duty). Rows are clipped, targets are clamped, and
+        rows with a missing value are dropped (checked here).
+
+    References:
+        Zhang et al. 2012, Algorithm 1 and Section 6. Variant: sensitivity 2 sqrt(d) + d, for rows and targets of norm 1
+        under add-or-remove.
 
     >>> import numpy as np
     >>> from hush.randomness import TestSource
@@ -115,40 +164,11 @@ class FunctionalRegression(RegressorMixin, PrivateEstimator):  # type: ignore[mi
     >>> model = FunctionalRegression(epsilon=1.0, data_norm=1.0, target_bounds=(-1, 1), source=TestSource(1))
     >>> model.fit(X, 0.7 * X[:, 0]).score(X, 0.7 * X[:, 0]) > 0.98
     True
-
-    Guarantee:
-        epsilon-differential privacy, add or remove.
-
-    Assumes:
-        ``data_norm`` and ``target_bounds`` are public (the caller's duty); rows are scaled down and targets clamped,
-        those with NaN are left out (checked here).
-
-    References:
-        Zhang et al. 2012, Algorithm 1 and Section 6; sensitivity 2 sqrt(d) + d, of rows and targets of norm 1, under
-        add or remove.
-
-    Args:
-        epsilon: Of the guarantee.
-        data_norm: A public bound on the L2 norm of rows, or `LearnBounds`.
-        target_bounds: (lower, upper), public.
-        regularization: Half of it times the squared norm of the weights is added to the sum.
-        fit_intercept: Whether there is one. It is bounded and regularised like a weight.
-        budget: What fits are charged to.
-        source: Of noise, for tests.
-
-    Attributes:
-        coef_: Weights.
-        intercept_: The constant term.
-        data_norm_: What rows were scaled down to: ``data_norm``, or what was learned.
-        n_features_in_: How many features there are.
-        feature_names_in_: Their names, where X has some.
-        guarantee_: What fit gave away.
-        event_: The same for accountants.
     """
 
     delta = 0.0
 
-    _most_rows = MOST_ROWS
+    _max_rows = MAX_ROWS
 
     def __init__(
         self,
@@ -178,29 +198,32 @@ class FunctionalRegression(RegressorMixin, PrivateEstimator):  # type: ignore[mi
             check_positive("regularization", self.regularization)
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise InvalidArgument("fit_intercept", self.fit_intercept, "True or False")
-        self._event()  # what is wrong with epsilon is said here
+        self._event()  # refuses an unusable epsilon in the constructor
 
     def _event(self) -> Event:
-        _, left = norm_costs(self.data_norm, float(self.epsilon))
-        return planned(self.epsilon, lambda: with_norm(self.data_norm, float(self.epsilon), ApproximateDPEvent(left)))
+        _, weights_epsilon = split_epsilon(self.data_norm, float(self.epsilon))
+        return blame_epsilon(
+            self.epsilon,
+            lambda: event_with_norm(self.data_norm, float(self.epsilon), ApproximateDPEvent(weights_epsilon)),
+        )
 
-    @silent
+    @quiet_numpy
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn weights; rows with NaN or infinity in them, and NaN targets, are left out."""
+        """Fit to rows and targets. Rows with a missing or infinite value, and missing targets, are dropped."""
         self._check()
         rows = self._rows(X)
         targets = self._labels(rows, y, numeric=True)
         low, high = check_target_bounds(self.target_bounds)
         middle, half = (low + high) / 2, (high - low) / 2
-        _, left = norm_costs(self.data_norm, float(self.epsilon))
-        source = self._start(self._event())
-        kept = np.isfinite(rows).all(axis=1) & ~np.isnan(targets)
-        self.data_norm_ = fitted_norm(self.data_norm, rows[kept], epsilon=float(self.epsilon), source=source)
-        bounded = clipped(rows[kept], self.data_norm_, intercept=bool(self.fit_intercept))
-        weights = Quadratic(linear=-2.0, square=1.0).minimum(
+        _, weights_epsilon = split_epsilon(self.data_norm, float(self.epsilon))
+        source = self._charge(self._event())
+        usable = np.isfinite(rows).all(axis=1) & ~np.isnan(targets)
+        self.data_norm_ = resolve_norm(self.data_norm, rows[usable], epsilon=float(self.epsilon), source=source)
+        bounded = clip_rows(rows[usable], self.data_norm_, intercept=bool(self.fit_intercept))
+        weights = Quadratic(linear=-2.0, square=1.0).noisy_minimum(
             bounded,
-            np.clip((targets[kept] - middle) / half, -1, 1),
-            epsilon=left,
+            np.clip((targets[usable] - middle) / half, -1, 1),
+            epsilon=weights_epsilon,
             ridge=float(self.regularization or 0.0),
             source=source,
         )
@@ -210,7 +233,7 @@ class FunctionalRegression(RegressorMixin, PrivateEstimator):  # type: ignore[mi
         return self
 
     def predict(self, X: Any) -> Floats:
-        """Return a number for each row."""
+        """Return the predicted target of each row."""
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
         return np.asarray(rows @ self.coef_ + self.intercept_)

@@ -1,4 +1,8 @@
-"""Convex losses of linear classifiers, by the margin y <w, x>: their slopes and curvatures are bounded."""
+"""Convex losses of linear classifiers, as functions of the margin m = y <w, x>.
+
+Privacy proofs rest on two bounds: the slope lies in [-1, 0], so a row of norm 1 has a gradient of norm at most 1; and
+the second derivative is at most ``curvature``.
+"""
 
 from __future__ import annotations
 
@@ -13,41 +17,41 @@ from hush.estimators.base.estimator import Floats
 
 
 class MarginLoss(Protocol):
-    """A loss l(m) of the margin m, convex and falling: its slope is in [-1, 0], which privacy proofs rest on."""
+    """A convex, non-increasing loss l(m) of the margin m, with slope in [-1, 0]."""
 
     @property
     def curvature(self) -> float:
-        """What the second derivative never exceeds."""
+        """Upper bound on the second derivative."""
 
     def slope(self, margins: Floats) -> Floats:
-        """Return the first derivative, in [-1, 0]."""
+        """Return the first derivative at each margin, in [-1, 0]."""
 
-    def bend(self, margins: Floats) -> Floats:
-        """Return the second derivative."""
+    def second_derivative(self, margins: Floats) -> Floats:
+        """Return the second derivative at each margin."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogisticLoss:
-    """ln(1 + e^-m)."""
+    """The logistic loss ln(1 + e^-m)."""
 
     @property
     def curvature(self) -> float:
-        """What the second derivative never exceeds."""
+        """Upper bound on the second derivative."""
         return 0.25
 
     def slope(self, margins: Floats) -> Floats:
-        """Return the first derivative, in [-1, 0]."""
+        """Return the first derivative at each margin, in [-1, 0]."""
         return np.asarray(-expit(-margins))
 
-    def bend(self, margins: Floats) -> Floats:
-        """Return the second derivative."""
-        chance: Floats = expit(margins)
-        return np.asarray(chance * (1 - chance))
+    def second_derivative(self, margins: Floats) -> Floats:
+        """Return the second derivative at each margin."""
+        probability: Floats = expit(margins)
+        return np.asarray(probability * (1 - probability))
 
 
 @dataclass(frozen=True, slots=True)
 class HuberHinge:
-    """The hinge max(0, 1 - m), with a parabola in the place of its corner (Chaudhuri et al. 2011, Equation 8).
+    """The hinge loss max(0, 1 - m) with its corner replaced by a parabola (Chaudhuri et al. 2011, Equation 8).
 
     Attributes:
         width: Half the width of the parabola.
@@ -61,13 +65,13 @@ class HuberHinge:
 
     @property
     def curvature(self) -> float:
-        """What the second derivative never exceeds."""
+        """Upper bound on the second derivative."""
         return 0.5 / self.width
 
     def slope(self, margins: Floats) -> Floats:
-        """Return the first derivative, in [-1, 0]."""
+        """Return the first derivative at each margin, in [-1, 0]."""
         return np.clip((margins - 1 - self.width) * self.curvature, -1.0, 0.0)
 
-    def bend(self, margins: Floats) -> Floats:
-        """Return the second derivative, where there is one."""
+    def second_derivative(self, margins: Floats) -> Floats:
+        """Return the second derivative at each margin; at the two corners of the slope, 0."""
         return np.where(np.abs(margins - 1) < self.width, self.curvature, 0.0)

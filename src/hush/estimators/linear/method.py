@@ -1,4 +1,12 @@
-"""Ways to learn linear classifiers privately: what each of them is given, and what it owes."""
+"""The interface between linear classifiers and the methods that learn them privately.
+
+A classifier (`classifiers`) is a loss and a method. The fit has two halves, and only the second one sees data:
+
+    problem   the public part: loss, sizes, epsilon, delta, regularisation (`Problem`)
+    recipe    all decisions that need no data: noise, ridge, number of steps; it knows its event
+        (`LinearMethod.prepare`)
+    weights   the private weights, from clipped rows and the class of each row (`LinearRecipe.run`)
+"""
 
 from __future__ import annotations
 
@@ -11,23 +19,25 @@ from numpy.typing import NDArray
 from hush.accounting import ApproximateDPEvent, Event, SelfComposedEvent
 from hush.estimators.base.estimator import Floats
 from hush.estimators.linear.losses import MarginLoss
-from hush.numerics import down
+from hush.numerics import round_down
 from hush.randomness import RandomSource
 
-Places = NDArray[np.int64]
+ClassIndices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What is public about a fit.
+    """The public part of a fit.
 
     Attributes:
-        loss: Of a margin.
-        dimension: How many weights a vector has, that of the intercept included.
-        outputs: How many vectors there are: one for two classes, else one for each class.
-        softmax: Whether the vectors of several classes may be learned together, by cross entropy.
-        epsilon, delta: For all of it.
-        regularization: Half of it times the squared norm of the weights is added to the sum of losses; None: chosen.
+        loss: Loss of a margin.
+        dimension: Number of weights in a vector, including the intercept.
+        outputs: Number of weight vectors: one for two classes, otherwise one per class.
+        softmax: Whether several classes may be learned jointly, by cross entropy.
+        epsilon: Privacy budget of the whole fit.
+        delta: Failure probability of the whole fit.
+        regularization: Ridge: half of it times the squared norm of the weights is added to the sum of losses. None lets
+            the method choose.
     """
 
     loss: MarginLoss
@@ -39,46 +49,57 @@ class Problem:
     regularization: float | None
 
     @property
-    def together(self) -> bool:
-        """Whether there are several vectors, and a loss of all of them."""
+    def joint(self) -> bool:
+        """Whether there are several weight vectors that can be learned by one joint loss."""
         return self.softmax and self.outputs > 1
 
-    def share(self) -> tuple[float, float]:
-        """Return epsilon and delta of each of several vectors that are learned one after another."""
-        return down(self.epsilon / self.outputs), down(self.delta / self.outputs)
+    def per_output_budget(self) -> tuple[float, float]:
+        """Return the epsilon and delta of each weight vector when they are learned one after another."""
+        return round_down(self.epsilon / self.outputs), round_down(self.delta / self.outputs)
 
-    def claimed(self) -> Event:
-        """Return the event of as many (epsilon, delta) releases as there are vectors."""
-        epsilon, delta = self.share()
+    def per_output_event(self) -> Event:
+        """Return the event of one (epsilon, delta) release per weight vector."""
+        epsilon, delta = self.per_output_budget()
         claim = ApproximateDPEvent(epsilon, delta)
         return claim if self.outputs == 1 else SelfComposedEvent(claim, self.outputs)
 
 
 class LinearRecipe(ABC):
-    """A method with everything decided that does not depend on data."""
+    """A method with every decision made that does not depend on data."""
 
     @property
     @abstractmethod
     def event(self) -> Event:
-        """What a run costs."""
+        """The cost of a run, for accountants."""
 
     @abstractmethod
-    def run(self, rows: Floats, places: Places, source: RandomSource) -> Floats:
-        """Return private weights, a row for each output, for rows of norm 1 at most and the places of their classes."""
+    def run(self, rows: Floats, class_indices: ClassIndices, source: RandomSource) -> Floats:
+        """Return private weights, one row per output.
+
+        Args:
+            rows: Clipped rows, of norm at most 1.
+            class_indices: Class of each row.
+            source: Random source.
+        """
 
 
 class LinearMethod(ABC):
-    """A way to learn linear classifiers privately."""
+    """A way to learn linear classifiers privately.
 
-    largest_entry = False  # whether rows are bounded in their largest entry, or in L2 norm
-    joint_classes = False  # whether several classes' weights are learned together, by cross entropy, where there is one
+    Attributes:
+        largest_entry: Whether rows are clipped by their largest entry instead of their L2 norm.
+        joint_classes: Whether several classes are learned jointly by cross entropy, if the loss allows it.
+    """
+
+    largest_entry = False
+    joint_classes = False
 
     @abstractmethod
     def prepare(self, problem: Problem) -> LinearRecipe:
-        """Decide everything that does not depend on data."""
+        """Make every decision that does not depend on data, or refuse the problem."""
 
 
-def signs(places: Places, outputs: int) -> Floats:
-    """Return labels -1 and 1, a column for each output: one class against the rest, or the second against the first."""
-    chosen = np.arange(outputs) if outputs > 1 else np.array([1])
-    return np.where(places[:, None] == chosen, 1.0, -1.0)
+def label_signs(class_indices: ClassIndices, outputs: int) -> Floats:
+    """Return labels -1 and 1 with a column per output: each class against the rest, or the second against the first."""
+    positive_classes = np.arange(outputs) if outputs > 1 else np.array([1])
+    return np.where(class_indices[:, None] == positive_classes, 1.0, -1.0)

@@ -1,4 +1,9 @@
-"""Noise vectors for learning, each within a known distance of a real-valued one of the exact law."""
+"""Noise vectors for linear models, each with a bound on its distance from real-valued noise.
+
+The theorems are about real-valued noise; a computer draws a nearby grid point. Each sampler therefore returns a vector
+and a distance: some real-valued vector of the exact distribution lies within it. `mask_error` then adds a little
+Laplace noise, which hides differences of that size, and those between an approximate and an exact minimum.
+"""
 
 from __future__ import annotations
 
@@ -10,39 +15,46 @@ from hush.estimators.base.estimator import Floats
 from hush.mechanisms import Laplace
 from hush.randomness import RandomSource, floored_gaussian, floored_laplace
 
-_UNIT = 2.0**44
-_FINE = 2.0**50
+_UNIT = 2.0**44  # grid steps in one standard deviation, or in one scale
+_FINE = 2.0**50  # the same for directions
 
 
 def gaussian_vector(source: RandomSource, stddev: float, size: int) -> tuple[Floats, float]:
-    """Return a vector of normals, and how far from a real-valued one it may be: integers know that they are floors."""
+    """Return a Gaussian vector, and its distance from a real-valued one.
+
+    The sampler returns floors of real-valued draws in steps of 1 / _UNIT, so adding half a step leaves an error of at
+    most half a step per coordinate.
+    """
     steps = floored_gaussian(source, _UNIT, size).astype(np.float64) + 0.5
     return steps * (stddev / _UNIT), stddev * math.sqrt(size) / _UNIT
 
 
 def spherical_vector(source: RandomSource, scale: float, size: int) -> tuple[Floats, float]:
-    """Return a vector of density ~ e^(-|b| / scale), |b| its L2 norm; and how far from a real-valued one it may be.
+    """Return a vector b with density ~ e^(-|b| / scale) in its L2 norm |b|, and its distance from a real-valued one.
 
-    Its norm is a sum of ``size`` exponential variables, its direction that of normals. Norms beyond (2 size + 200)
-    scales, of probability below e^-100, are cut off; short vectors of normals, whose direction rounding would move,
-    are drawn again: within 2^-50 of the law in total variation, besides the distance that is returned.
+    The norm is a sum of ``size`` exponential variables, and the direction is that of a Gaussian vector. Norms beyond (2
+    size + 200) scales, which have probability below e^-100, are cut off. Gaussian vectors so short that rounding would
+    change their direction are drawn again. Both change the distribution by less than 2^-50 in total variation.
     """
-    most = 2.0 * size + 200.0
-    parts = np.abs(floored_laplace(source, _UNIT, size).astype(np.float64) + 0.5)
-    norm = min(float(parts.sum()) / _UNIT, most)
+    max_norm = 2.0 * size + 200.0
+    exponentials = np.abs(floored_laplace(source, _UNIT, size).astype(np.float64) + 0.5)
+    norm = min(float(exponentials.sum()) / _UNIT, max_norm)
     direction = np.zeros(size)
-    shortest = 0.0 if size == 1 else math.sqrt(size) * _UNIT  # of a single one the sign is exact
-    while not np.linalg.norm(direction) > shortest:
+    min_length = (
+        0.0 if size == 1 else math.sqrt(size) * _UNIT
+    )  # in one dimension the direction is a sign, which is exact
+    while not np.linalg.norm(direction) > min_length:
         direction = floored_gaussian(source, _FINE, size).astype(np.float64) + 0.5
     unit = direction / np.linalg.norm(direction)
-    return unit * (norm * scale), scale * (most * 2.0**-42 + size / _UNIT)
+    return unit * (norm * scale), scale * (max_norm * 2.0**-42 + size / _UNIT)
 
 
-def settle(weights: Floats, *, distance: float, epsilon: float, source: RandomSource) -> Floats:
-    """Release weights that are within ``distance`` of a private result, whatever the data say about the rest.
+def mask_error(weights: Floats, *, distance: float, epsilon: float, source: RandomSource) -> Floats:
+    """Release weights that lie within ``distance`` of a private result, and hide the difference.
 
-    Given the private result, those of two neighbours are within twice the distance of each other.
+    Given the private result, the weights on two neighbouring datasets are within twice the distance of each other.
+    Laplace noise of that sensitivity makes them ``epsilon``-private.
     """
-    reach = 2 * distance * math.sqrt(weights.size)
-    mechanism = Laplace(epsilon=epsilon, sensitivity=reach, size=weights.size)
+    sensitivity = 2 * distance * math.sqrt(weights.size)
+    mechanism = Laplace(epsilon=epsilon, sensitivity=sensitivity, size=weights.size)
     return np.asarray(mechanism.release(weights.ravel(), source).value).reshape(weights.shape)

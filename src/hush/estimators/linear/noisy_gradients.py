@@ -1,4 +1,4 @@
-"""Noisy gradients: full-batch gradient descent on a convex sum, with normal noise in every step."""
+"""Full-batch gradient descent on a convex sum, with Gaussian noise on every gradient."""
 
 from __future__ import annotations
 
@@ -12,40 +12,51 @@ from scipy.special import softmax
 from hush.accounting import ComposedEvent, Event, calibrate_noise, events
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.estimators.base.estimator import Floats
-from hush.estimators.linear.method import LinearMethod, LinearRecipe, Places, Problem, signs
-from hush.estimators.linear.sums import exact_products, truncated
+from hush.estimators.linear.method import ClassIndices, LinearMethod, LinearRecipe, Problem, label_signs
+from hush.estimators.linear.sums import exact_products, truncate
 from hush.randomness import Grid, RandomSource, floored_gaussian
 
-_COUNTING = 0.02  # of what all gradients together give away, in terms of 1 / noise^2
-_FEWEST, _MOST, _PACE = 20, 400, 16.0
-_SLACK = 1e-7  # sums are exact; what their conversion to floats and the grid round is far below
+_COUNT_SHARE = 0.02  # squared sensitivity of the count, relative to that of all gradients together
+_MIN_STEPS, _MAX_STEPS, _PACE = 20, 400, 16.0  # steps: 16 sqrt(rows / noise norm), between these limits
+_SLACK = 1e-7  # sums are exact; converting them to floats and to the grid rounds by far less than this
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoisyGradients(LinearMethod):
-    """Gradient descent with momentum on the whole sum, with normal noise on every gradient, within a ball.
+    """Full-batch gradient descent with momentum, with Gaussian noise on every gradient and projection onto a ball.
 
-    Choose it for many classes (cross entropy costs one gradient of norm sqrt(2), not one fit per class), for many
-    features, and wherever delta > 0 is acceptable. The mean of the last half of the steps is returned. The number of
-    records is counted first, with noise: the step size follows from it, and the number of steps, unless it is given:
-    16 sqrt(r), from 20 to 400, where r is how often the records outnumber the norm of the noise of a single step.
+    Choose it for many classes (cross entropy costs one gradient of norm sqrt(2) instead of one fit per class), for many
+    features, and wherever delta > 0 is acceptable. It returns the mean of the second half of the steps. First it counts
+    the rows, with noise. The learning rate follows from that count, and so does the number of steps if you do not set
+    it: 16 sqrt(r), between 20 and 400, where r is the number of rows divided by the norm of the noise of a single step.
 
     Guarantee:
-        (epsilon, delta)-DP, add or remove: a Gaussian mechanism for the count; then steps that each have sqrt(T) times
-        the noise of one, which together are one Gaussian mechanism, whatever T the noisy count led to.
+        (epsilon, delta)-DP when one row is added or removed. The count is a Gaussian mechanism. Each of T steps has
+        sqrt(T) times the noise of a single step, so all steps together are one Gaussian mechanism, for any T that the
+        noisy count leads to.
 
     Assumes:
-        Rows have norm at most 1 (checked here: they are clipped, and slopes are bounded). Sums are exact in fixed
-        point (checked here).
+        Rows have norm at most 1 (checked here: they are clipped, and slopes are bounded). Sums are exact in fixed point
+        (checked here).
 
     References:
-        Bassily, Smith & Thakurta 2014 (noisy projected descent); Song, Chaudhuri & Sarwate 2013; Dong, Roth & Su 2022,
-        Corollary 3.3 (Gaussian mechanisms, composed).
+        Bassily, Smith & Thakurta 2014 (noisy projected gradient descent); Song, Chaudhuri & Sarwate 2013; Dong, Roth &
+        Su 2022, Corollary 3.3 (composition of Gaussian mechanisms).
 
     Attributes:
-        num_steps: How many; None: by the rule above.
-        radius: Of the ball for each class's weights, in units of 1 / data_norm.
-        momentum: Of the descent.
+        num_steps: Number of steps. Default: from the noisy count, as above.
+        radius: Radius of the ball for each class's weights, in units of 1 / data_norm.
+        momentum: Momentum of the descent, in [0, 1).
+
+    >>> import numpy as np
+    >>> from hush.estimators import PrivateLogisticRegression
+    >>> from hush.randomness import TestSource
+    >>> X = np.array([[-1.0], [1.0]] * 1000)
+    >>> model = PrivateLogisticRegression(
+    ...     epsilon=1.0, delta=1e-6, data_norm=1.0, classes=[0, 1], method=NoisyGradients(), source=TestSource(1)
+    ... )
+    >>> model.fit(X, [0, 1] * 1000).predict([[-0.5], [0.5]]).tolist()
+    [0, 1]
     """
 
     joint_classes = True
@@ -65,23 +76,29 @@ class NoisyGradients(LinearMethod):
     def prepare(self, problem: Problem) -> LinearRecipe:
         """Calibrate the noise."""
         if not problem.delta > 0:
-            raise InvalidArgument("delta", problem.delta, "a number in (0, 1)", "Noise on gradients is Gaussian")
+            raise InvalidArgument(
+                "delta",
+                problem.delta,
+                "a number in (0, 1)",
+                "The noise on gradients is Gaussian, which needs delta > 0",
+            )
         noise = _calibrated(float(problem.epsilon), float(problem.delta))
-        return _Descent(problem=problem, method=self, noise=noise)
+        return _NoisyGradientsRecipe(problem=problem, method=self, noise=noise)
 
 
 def _event(noise: float) -> Event:
-    return ComposedEvent((events.GaussianEvent(noise), events.GaussianEvent(noise / math.sqrt(_COUNTING))))
+    """Return the cost of all steps together and of the count."""
+    return ComposedEvent((events.GaussianEvent(noise), events.GaussianEvent(noise / math.sqrt(_COUNT_SHARE))))
 
 
 @lru_cache(maxsize=64)
 def _calibrated(epsilon: float, delta: float) -> float:
-    """Return the noise of all steps together, as that of one, in terms of a gradient's reach."""
+    """Return the noise multiplier of all steps together, as if they were a single step."""
     return calibrate_noise(epsilon=epsilon, delta=delta, template=_event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Descent(LinearRecipe):
+class _NoisyGradientsRecipe(LinearRecipe):
     problem: Problem
     method: NoisyGradients
     noise: float
@@ -90,49 +107,53 @@ class _Descent(LinearRecipe):
     def event(self) -> Event:
         return _event(self.noise)
 
-    def run(self, rows: Floats, places: Places, source: RandomSource) -> Floats:
-        rows, labels = truncated(rows), signs(places, self.problem.outputs)
-        count = _noisy(np.array([float(len(rows))]), 1.0, self.noise / math.sqrt(_COUNTING), source)
-        size = max(float(count[0]), 1.0)
+    def run(self, rows: Floats, class_indices: ClassIndices, source: RandomSource) -> Floats:
+        rows, labels = truncate(rows), label_signs(class_indices, self.problem.outputs)
+        count = _add_noise(np.array([float(len(rows))]), 1.0, self.noise / math.sqrt(_COUNT_SHARE), source)
+        num_rows = max(float(count[0]), 1.0)
         ridge = self.problem.regularization or 0.0
-        rate, steps = 1 / (self._curvature() * size + ridge), self._num_steps(size)
+        rate, steps = 1 / (self._curvature() * num_rows + ridge), self._num_steps(num_rows)
         weights = np.zeros((labels.shape[1], rows.shape[1]))
-        speed, total = np.zeros_like(weights), np.zeros_like(weights)
+        velocity, total = np.zeros_like(weights), np.zeros_like(weights)
         for step in range(steps):
-            exact = exact_products(self._slopes(rows, labels, weights), rows)
-            gradient = _noisy(exact, self._reach(), self.noise * math.sqrt(steps), source) + ridge * weights
-            speed = self.method.momentum * speed - rate * gradient
-            weights = self._projected(weights + speed)
+            exact_gradient = exact_products(self._slopes(rows, labels, weights), rows)
+            gradient = (
+                _add_noise(exact_gradient, self._sensitivity(), self.noise * math.sqrt(steps), source) + ridge * weights
+            )
+            velocity = self.method.momentum * velocity - rate * gradient
+            weights = self._project(weights + velocity)
             total += weights if step >= steps // 2 else 0.0
         return total / (steps - steps // 2)
 
-    def _num_steps(self, size: float) -> int:
+    def _num_steps(self, num_rows: float) -> int:
+        """Return the number of steps: yours, or one that follows from the noisy number of rows."""
         if self.method.num_steps is not None:
             return int(self.method.num_steps)
-        norm = self.noise * self._reach() * math.sqrt(self.problem.outputs * self.problem.dimension)
-        return min(max(round(_PACE * math.sqrt(size / norm)), _FEWEST), _MOST)
+        noise_norm = self.noise * self._sensitivity() * math.sqrt(self.problem.outputs * self.problem.dimension)
+        return min(max(round(_PACE * math.sqrt(num_rows / noise_norm)), _MIN_STEPS), _MAX_STEPS)
 
     def _slopes(self, rows: Floats, labels: Floats, weights: Floats) -> Floats:
-        margins = rows @ truncated(weights).T  # exact, too: no row's slope depends on where it stands
-        if self.problem.together:
-            return truncated(softmax(margins, axis=1) - (labels > 0))
-        return truncated(self.problem.loss.slope(margins * labels) * labels)
+        """Return the slope of each row and output; the gradient is their product with the rows."""
+        margins = rows @ truncate(weights).T  # also exact, so a row's slope does not depend on its position
+        if self.problem.joint:
+            return truncate(softmax(margins, axis=1) - (labels > 0))
+        return truncate(self.problem.loss.slope(margins * labels) * labels)
 
-    def _reach(self) -> float:
-        """Return the largest norm of one record's gradient: |p - e_y| <= sqrt(2), or one slope for each output."""
-        return math.sqrt(2) if self.problem.together else math.sqrt(self.problem.outputs)
+    def _sensitivity(self) -> float:
+        """Return the largest norm of a row's gradient: |p - e_y| <= sqrt(2), or one slope per output."""
+        return math.sqrt(2) if self.problem.joint else math.sqrt(self.problem.outputs)
 
     def _curvature(self) -> float:
-        return 0.5 if self.problem.together else self.problem.loss.curvature
+        return 0.5 if self.problem.joint else self.problem.loss.curvature
 
-    def _projected(self, weights: Floats) -> Floats:
+    def _project(self, weights: Floats) -> Floats:
         norms = np.linalg.norm(weights, axis=1, keepdims=True)
         return np.asarray(weights * np.minimum(1.0, self.method.radius / np.maximum(norms, 1e-300)))
 
 
-def _noisy(values: Floats, reach: float, multiplier: float, source: RandomSource) -> Floats:
-    """Add floored normal noise on a grid; rounding to it is inside the reach."""
-    grid = Grid.for_scale(multiplier * reach)
-    spread = multiplier * (reach + _SLACK + math.sqrt(values.size) * grid.spacing)
-    noise = floored_gaussian(source, spread / grid.spacing, values.size).reshape(values.shape)
+def _add_noise(values: Floats, sensitivity: float, multiplier: float, source: RandomSource) -> Floats:
+    """Add Gaussian noise on a grid. Rounding to the grid is included in the sensitivity."""
+    grid = Grid.for_scale(multiplier * sensitivity)
+    stddev = multiplier * (sensitivity + _SLACK + math.sqrt(values.size) * grid.spacing)
+    noise = floored_gaussian(source, stddev / grid.spacing, values.size).reshape(values.shape)
     return np.asarray(grid.real(grid.integers(values) + noise))

@@ -1,4 +1,4 @@
-"""Output perturbation: the regularised minimum, which one record cannot move far, with noise."""
+"""Output perturbation: compute the regularised minimum, which one row cannot move far, and add noise to it."""
 
 from __future__ import annotations
 
@@ -9,109 +9,143 @@ import numpy as np
 
 from hush.accounting import ApproximateDPEvent, ComposedEvent, Event, events
 from hush.estimators.base.estimator import Floats, noise_multiplier
-from hush.estimators.linear.method import LinearMethod, LinearRecipe, Places, Problem, signs
+from hush.estimators.linear.method import ClassIndices, LinearMethod, LinearRecipe, Problem, label_signs
 from hush.estimators.linear.minimum import minimise
-from hush.estimators.linear.noise import settle, spherical_vector
-from hush.estimators.linear.objective import EXPECTED_NORM, SETTLING, TOLERANCE
+from hush.estimators.linear.noise import mask_error, spherical_vector
+from hush.estimators.linear.objective import EXPECTED_NORM, MASKING_SHARE, TOLERANCE
 from hush.mechanisms import DiscreteLaplace, Gaussian
-from hush.numerics import down, up
+from hush.numerics import round_down, round_up
 from hush.randomness import RandomSource
 
-COUNTING = 0.05
-"""The part of epsilon for the number of records, where it decides how much to regularise."""
+COUNT_SHARE = 0.05
+"""Share of epsilon for the number of rows, where the regularisation or the learning rate follows from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputPerturbation(LinearMethod):
     """Add noise to the minimum of sum_i loss(w; x_i, y_i) + ridge |w|^2 / 2.
 
-    Choose it where training must stay as it is, and only its result may be touched. For the same epsilon it is mostly
-    worse than `ObjectivePerturbation`. Without a given regularisation, a part of epsilon (1/20) counts the
-    records, and the ridge follows from the noisy count.
+    Choose it where training must stay as it is and only its result may be touched. For the same epsilon,
+    `ObjectivePerturbation` is usually more accurate. If you set no regularisation, 1/20 of epsilon counts the rows, and
+    the ridge follows from the noisy count.
 
     Guarantee:
-        (epsilon, delta)-DP, add or remove. One record of norm 1 moves the minimum by 1 / ridge at most, and an
-        approximate one by that plus twice its distance. With delta, normal noise on all classes' weights together; with
-        delta = 0, noise of density ~ e^(-epsilon |b| ridge) for each.
+        (epsilon, delta)-DP when one row is added or removed. A row of norm 1 moves the minimum by at most 1 / ridge,
+        and an approximate minimum by that plus twice its distance from the exact one. With delta > 0, Gaussian noise is
+        added to the weights of all classes together; with delta = 0, noise of density ~ e^(-epsilon |b| ridge) to each
+        vector.
 
     Assumes:
-        Rows have norm at most 1 (checked here: they are clipped). Gradients are computed to half the tolerance, 1e-5
-        (true of double precision up to some 10^8 rows).
+        Rows have norm at most 1 (checked here: they are clipped). Gradients are computed to half the tolerance of 1e-5
+        (true of double precision up to about 10^8 rows).
 
     References:
-        Chaudhuri, Monteleoni & Sarwate 2011, Algorithm 1 and Corollary 8, for sums and add or remove; Wu et al. 2017,
-        Section 3 (approximate minima).
+        Chaudhuri, Monteleoni & Sarwate 2011, Algorithm 1 and Corollary 8, for sums and add-or-remove neighbours; Wu et
+        al. 2017, Section 3 (approximate minima).
+
+    >>> import numpy as np
+    >>> from hush.estimators import PrivateLogisticRegression
+    >>> from hush.randomness import TestSource
+    >>> X = np.array([[-1.0], [1.0]] * 1000)
+    >>> model = PrivateLogisticRegression(
+    ...     epsilon=1.0, data_norm=1.0, classes=[0, 1], method=OutputPerturbation(), source=TestSource(1)
+    ... )
+    >>> model.fit(X, [0, 1] * 1000).predict([[-0.5], [0.5]]).tolist()
+    [0, 1]
     """
 
     def prepare(self, problem: Problem) -> LinearRecipe:
-        """Divide epsilon between the count, if there is one, and the weights."""
-        counting = 0.0 if problem.regularization is not None else problem.epsilon * COUNTING
-        return _Output(problem=problem, counting=counting, left=down(problem.epsilon - counting))
+        """Divide epsilon between the count, if one is needed, and the weights."""
+        count_epsilon = 0.0 if problem.regularization is not None else problem.epsilon * COUNT_SHARE
+        return _OutputRecipe(
+            problem=problem, count_epsilon=count_epsilon, weights_epsilon=round_down(problem.epsilon - count_epsilon)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Perturbed(LinearRecipe):
-    """A noisy number of records, if it is needed, and then weights with noise that may depend on it."""
+class PerturbedRecipe(LinearRecipe):
+    """The common part of output perturbation and bolt-on SGD: a noisy row count, then noise on finished weights.
+
+    Attributes:
+        problem: The public part of the fit.
+        count_epsilon: Budget of the noisy count; 0 if none is needed.
+        weights_epsilon: Budget of the weights.
+    """
 
     problem: Problem
-    counting: float
-    left: float
+    count_epsilon: float
+    weights_epsilon: float
 
     @property
     def event(self) -> Event:
-        """What a run costs."""
-        parts: list[Event] = [ApproximateDPEvent(self.counting)] if self.counting else []
+        """The cost of a run: the count, then the weights."""
+        parts: list[Event] = [ApproximateDPEvent(self.count_epsilon)] if self.count_epsilon else []
         if self.problem.delta > 0:
             parts.append(events.GaussianEvent(self.multiplier()))
         else:
-            ApproximateDPEvent(
-                down(self.left / self.problem.outputs) * SETTLING
-            )  # refused here, where nothing is charged
-            parts.append(ApproximateDPEvent(self.left))
+            # Building the smallest part refuses an epsilon that is too small before anything is charged.
+            ApproximateDPEvent(round_down(self.weights_epsilon / self.problem.outputs) * MASKING_SHARE)
+            parts.append(ApproximateDPEvent(self.weights_epsilon))
         return parts[0] if len(parts) == 1 else ComposedEvent(tuple(parts))
 
     def multiplier(self) -> float:
-        """Return the normal noise of the weights, in terms of their reach."""
-        return noise_multiplier(self.left, self.problem.delta)
+        """Return the noise multiplier of the Gaussian noise on the weights."""
+        return noise_multiplier(self.weights_epsilon, self.problem.delta)
 
     def count(self, count: int, source: RandomSource) -> int:
-        """Return about how many records there are."""
-        return max(int(DiscreteLaplace(epsilon=self.counting).release(count, source).value), 1)
+        """Return the noisy number of rows, at least 1."""
+        return max(int(DiscreteLaplace(epsilon=self.count_epsilon).release(count, source).value), 1)
 
-    def release(self, found: Floats, *, reach: float, distance: float, source: RandomSource) -> Floats:
-        """Return noisy weights; without rounding each vector would be within ``distance``, and move by ``reach``."""
+    def release(self, weights: Floats, *, sensitivity: float, distance: float, source: RandomSource) -> Floats:
+        """Return noisy weights.
+
+        Args:
+            weights: Computed weights, one row per output.
+            sensitivity: Distance by which one row moves each exact weight vector.
+            distance: Distance of each computed weight vector from the exact one.
+            source: Random source.
+        """
         if self.problem.delta > 0:
-            whole = up(math.sqrt(len(found)) * (reach + 2 * distance))
-            mechanism = Gaussian(epsilon=self.left, delta=self.problem.delta, sensitivity=whole, size=found.size)
-            return np.asarray(mechanism.release(found, source).value)
-        epsilon = down(self.left / self.problem.outputs)
-        scale = up(reach / down(epsilon * (1 - SETTLING)))
+            joint_sensitivity = round_up(math.sqrt(len(weights)) * (sensitivity + 2 * distance))
+            mechanism = Gaussian(
+                epsilon=self.weights_epsilon, delta=self.problem.delta, sensitivity=joint_sensitivity, size=weights.size
+            )
+            return np.asarray(mechanism.release(weights, source).value)
+        epsilon = round_down(self.weights_epsilon / self.problem.outputs)
+        scale = round_up(sensitivity / round_down(epsilon * (1 - MASKING_SHARE)))
         noisy = []
-        for one in found:
-            noise, off = spherical_vector(source, scale, one.size)
-            near = up(distance + off)
-            noisy.append(settle(one + noise, distance=near, epsilon=down(epsilon * SETTLING), source=source))
+        for vector in weights:
+            noise, noise_error = spherical_vector(source, scale, vector.size)
+            error = round_up(distance + noise_error)
+            noisy.append(
+                mask_error(vector + noise, distance=error, epsilon=round_down(epsilon * MASKING_SHARE), source=source)
+            )
         return np.stack(noisy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Output(Perturbed):
-    def run(self, rows: Floats, places: Places, source: RandomSource) -> Floats:
+class _OutputRecipe(PerturbedRecipe):
+    def run(self, rows: Floats, class_indices: ClassIndices, source: RandomSource) -> Floats:
         ridge = self._ridge(len(rows), source)
-        labels = signs(places, self.problem.outputs)
-        found = np.stack([self._minimum(rows * labels[:, [k]], ridge) for k in range(labels.shape[1])])
-        return self.release(found, reach=up(1 / ridge), distance=up(TOLERANCE / ridge), source=source)
+        labels = label_signs(class_indices, self.problem.outputs)
+        weights = np.stack([self._minimum(rows * labels[:, [k]], ridge) for k in range(labels.shape[1])])
+        return self.release(
+            weights, sensitivity=round_up(1 / ridge), distance=round_up(TOLERANCE / ridge), source=source
+        )
 
     def _minimum(self, signed: Floats, ridge: float) -> Floats:
-        still = np.zeros(signed.shape[1])
-        return minimise(self.problem.loss, signed, ridge=ridge, tilt=still, tolerance=TOLERANCE / 2)
+        no_tilt = np.zeros(signed.shape[1])
+        return minimise(self.problem.loss, signed, ridge=ridge, tilt=no_tilt, tolerance=TOLERANCE / 2)
 
     def _ridge(self, count: int, source: RandomSource) -> float:
-        """Balance what noise costs, n c |b|^2 / (2 ridge^2), and what the ridge does, ridge |w|^2 / 2."""
+        """Return the ridge: yours, or the one with the smallest total cost.
+
+        Noise costs about n c |b|^2 / (2 ridge^2) in the sum of losses, and the penalty costs ridge |w|^2 / 2.
+        """
         if self.problem.regularization is not None:
             return self.problem.regularization
-        noisy = self.count(count, source)
+        noisy_count = self.count(count, source)
         size, outputs = self.problem.dimension, self.problem.outputs
-        pure = size * outputs / self.left
-        norm = self.multiplier() * math.sqrt(size * outputs) if self.problem.delta > 0 else pure
-        return float((2 * noisy * self.problem.loss.curvature * (norm / EXPECTED_NORM) ** 2) ** (1 / 3))
+        spherical_norm = size * outputs / self.weights_epsilon
+        noise_norm = self.multiplier() * math.sqrt(size * outputs) if self.problem.delta > 0 else spherical_norm
+        return float((2 * noisy_count * self.problem.loss.curvature * (noise_norm / EXPECTED_NORM) ** 2) ** (1 / 3))

@@ -1,4 +1,10 @@
-"""Linear regression from noisy sufficient statistics."""
+"""Linear regression from noisy sufficient statistics: one Gaussian release of X'X and X'y, then a ridge solution.
+
+rows, targets  clipped to ``data_norm``, clamped to ``target_bounds``
+totals         exact sums of products of features, a constant feature and the target (`moments.gram`)
+released       noisy X'X and X'y
+weights        (X'X + penalty I)^-1 X'y, back in the units of the data
+"""
 
 from __future__ import annotations
 
@@ -16,18 +22,26 @@ from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_epsilon
 from hush.estimators.base.bounds import check_bounds, check_public_norm
 from hush.estimators.base.estimator import Floats, PrivateEstimator
-from hush.estimators.moments.gram import STEPS, UNIT, check_noise, clipped_gram, noisy, noisy_symmetric, spectral_norm
+from hush.estimators.moments.gram import (
+    STEPS,
+    UNIT,
+    add_noise,
+    add_symmetric_noise,
+    check_noise,
+    clipped_gram,
+    spectral_norm,
+)
 from hush.randomness import RandomSource
 
-_GRAM, _CROSS, _EIGENVALUE = 0.45, 0.45, 0.10  # shares of the squared sensitivity
-_WRONG = 0.05
+_GRAM, _CROSS, _EIGENVALUE = 0.45, 0.45, 0.10  # shares of the squared sensitivity: X'X, X'y, smallest eigenvalue
+_EXCEEDANCE = 0.05  # probability with which the noise is larger than its bound
 
 
 class _SufficientStatistics(RegressorMixin, PrivateEstimator, ABC):  # type: ignore[misc]
-    """Releases X'X and X'y of clipped rows; what is solved with them is what types differ in."""
+    """The common part: release X'X and X'y of clipped rows. Subclasses choose the penalty."""
 
     _needs_delta = True
-    _least_share = 0.5  # of the squared sensitivity, among all that is released
+    _smallest_share = 0.5  # smallest share of the squared sensitivity among the released parts
 
     def _check(self) -> None:
         super()._check()
@@ -37,44 +51,45 @@ class _SufficientStatistics(RegressorMixin, PrivateEstimator, ABC):  # type: ign
             raise InvalidArgument("target_bounds", self.target_bounds, "a pair of numbers")
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise InvalidArgument("fit_intercept", self.fit_intercept, "True or False")
-        check_noise(self.epsilon, self.delta, self._least_share)
+        check_noise(self.epsilon, self.delta, self._smallest_share)
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit to rows and targets. Rows with something missing or infinite are left out; others are clipped."""
+        """Fit to rows and targets. Rows with a missing or infinite value are dropped; longer rows are scaled down."""
         self._check()
         rows = self._rows(X)
         targets = self._labels(rows, y, numeric=True)
-        multiplier = check_noise(self.epsilon, self.delta, self._least_share)
-        source = self._start(events.GaussianEvent(multiplier))
-        self._store(self._solve(self._totals(rows, targets), multiplier, source))
+        multiplier = check_noise(self.epsilon, self.delta, self._smallest_share)
+        source = self._charge(events.GaussianEvent(multiplier))
+        self._set_fitted(self._solve(self._totals(rows, targets), multiplier, source))
         return self
 
     def _totals(self, rows: Floats, targets: Floats) -> NDArray[np.int64]:
-        """Return sums of products of features, perhaps a constant one, and the target."""
+        """Return exact sums of products of the features, the constant feature if there is one, and the target."""
         lower, upper = (float(end) for end in self.target_bounds)
         middle, half = lower + (upper - lower) / 2, (upper - lower) / 2
         constant = bool(self.fit_intercept)
         length = math.sqrt(0.5) if constant else 1.0
 
         def fill(out: Floats, part: slice) -> NDArray[np.bool_]:
-            some = targets[part]
+            block = targets[part]
             if constant:
                 out[:, 0] = math.floor(STEPS * length)
-            out[:, -1] = np.trunc(np.clip((some - middle) / half, -1.0, 1.0) * STEPS)
-            return np.isfinite(some)
+            out[:, -1] = np.trunc(np.clip((block - middle) / half, -1.0, 1.0) * STEPS)
+            return np.isfinite(block)
 
         return clipped_gram(rows, float(self.data_norm), 1 + constant, fill, length=length)
 
     @abstractmethod
-    def _solve(self, totals: Any, multiplier: float, source: RandomSource) -> Floats: ...
+    def _solve(self, totals: Any, multiplier: float, source: RandomSource) -> Floats:
+        """Add noise to the totals and return the weights of scaled features."""
 
-    def _store(self, weights: Floats) -> None:
-        """Turn weights of scaled features into those of the features."""
+    def _set_fitted(self, weights: Floats) -> None:
+        """Convert weights of scaled features and targets to the data's units."""
         lower, upper = (float(end) for end in self.target_bounds)
         middle, half = lower + (upper - lower) / 2, (upper - lower) / 2
         length = math.sqrt(0.5) if self.fit_intercept else 1.0
-        inner = weights[: self.n_features_in_] * length / float(self.data_norm)
-        self.coef_ = inner * half
+        scaled_weights = weights[: self.n_features_in_] * length / float(self.data_norm)
+        self.coef_ = scaled_weights * half
         self.intercept_ = middle + half * (float(weights[-1]) * length if self.fit_intercept else 0.0)
 
     def predict(self, X: Any) -> Floats:
@@ -85,45 +100,46 @@ class _SufficientStatistics(RegressorMixin, PrivateEstimator, ABC):  # type: ign
 
 
 class PrivateLinearRegression(_SufficientStatistics):
-    r"""Least squares from noisy X'X and X'y, regularised as much as the noise asks for (AdaSSP).
+    """Least squares from noisy X'X and X'y, with a penalty that adapts to the noise (AdaSSP).
 
-    The first thing to try for linear regression with a delta: one release, no learning rate, and error close to the
-    least possible when there are many more rows than features. With few rows the noise makes it a ridge regression, and
-    predictions tend to the middle of ``target_bounds``.
+    The first thing to try for linear regression with delta > 0. It makes one release, has no learning rate, and its
+    error is close to optimal when there are many more rows than features. With few rows, the noise makes it a ridge
+    regression, and predictions tend towards the middle of ``target_bounds``.
 
-    Variant: the paper spends a third of epsilon and delta on each of the smallest eigenvalue, X'X and X'y, and adds
-    them up. Here the three are one Gaussian release, with shares 10, 45 and 45 % of the squared sensitivity; noise
-    beside the diagonal is smaller by sqrt(2); what is added to the diagonal is the norm of the noise by random matrix
-    theory, where the paper has a looser bound; negative eigenvalues are cut off. The intercept is the weight of a
-    constant feature; it is regularised, too.
+    Variant: the paper spends a third of epsilon and delta on each of the smallest eigenvalue, X'X and X'y. Here the
+    three are one Gaussian release, with 10, 45 and 45 % of the squared sensitivity. Off-diagonal noise is smaller by
+    sqrt(2). The penalty is a bound on the norm of the noise from random matrix theory, where the paper has a looser
+    one. Negative eigenvalues are cut off. The intercept is the weight of a constant feature, and it is regularised as
+    well.
 
     Args:
-        epsilon: For everything that fit releases.
-        delta: The same; above 0.
-        data_norm: L2 norm of a row of X, public: longer rows are scaled down.
-        target_bounds: (lower, upper) of y, public: targets are clamped.
-        fit_intercept: Whether there is a constant term.
-        budget: What each fit is charged to.
-        source: Of randomness, for tests.
+        epsilon: Privacy budget of one fit.
+        delta: Failure probability of the guarantee, in (0, 1).
+        data_norm: Public clip norm: bound on the L2 norm of a row of X. Longer rows are scaled down.
+        target_bounds: Public (lower, upper) of y. Targets are clamped to it.
+        fit_intercept: Whether to fit an intercept.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
-        coef_: Weights.
-        intercept_: The constant term.
-        regularization_: What was added to the diagonal of X'X, in units of the squared ``data_norm``.
-        n_features_in_: How many features there are.
-        feature_names_in_: Their names, where X has some.
-        guarantee_: What fit gave away.
-        event_: The same for accountants.
+        coef_: Weights of the features.
+        intercept_: Intercept of the model.
+        regularization_: Penalty added to the diagonal of X'X, in units of the squared ``data_norm``.
+        n_features_in_: Number of features in X.
+        feature_names_in_: Names of the features, if X has them.
+        guarantee_: Privacy guarantee of this fit.
+        event_: The same guarantee as an accounting event, for composition.
 
     Guarantee:
-        (epsilon, delta)-differential privacy for one row of X and y, added or removed.
+        (epsilon, delta)-differential privacy when one row of X and y is added or removed.
 
     Assumes:
-        Rows are clipped to the norm and targets to the bounds (checked here: done here). ``data_norm`` and
+        Rows are clipped to ``data_norm`` and targets clamped to ``target_bounds`` (checked here). ``data_norm`` and
         ``target_bounds`` are public (the caller's duty). Each person has one row (the caller's duty).
 
     References:
-        Wang 2018, Algorithm 2 (AdaSSP); Balle & Wang 2018 (the noise); Dwork, Talwar, Thakurta & Zhang 2014.
+        Wang 2018, Algorithm 2 (AdaSSP); Balle & Wang 2018 (calibration of the noise); Dwork, Talwar, Thakurta & Zhang
+        2014.
 
     >>> import numpy as np
     >>> from hush.randomness import TestSource
@@ -135,7 +151,7 @@ class PrivateLinearRegression(_SufficientStatistics):
     2.0
     """
 
-    _least_share = _EIGENVALUE / 2  # some of the share is for what rounding does to eigenvalues
+    _smallest_share = _EIGENVALUE / 2  # halved: rounding of eigenvalues adds to the noise
 
     def __init__(
         self,
@@ -159,48 +175,52 @@ class PrivateLinearRegression(_SufficientStatistics):
 
     def _solve(self, totals: Any, multiplier: float, source: RandomSource) -> Floats:
         size = len(totals) - 1
-        spread = multiplier / math.sqrt(_GRAM)
-        exact = totals[:size, :size]
-        matrix = noisy_symmetric(exact, spread, source)
-        cross = noisy(totals[:size, size], multiplier / math.sqrt(_CROSS), source)
-        # By Weyl's inequality one row moves it by 1 at most. Eigenvalues are computed to within size 2^-52 of the
-        # largest, which is at most the number of rows, 2^30.
-        smallest = np.array([np.rint(np.linalg.eigvalsh(exact.astype(np.float64))[0])]).astype(np.int64)
-        stddev = multiplier / math.sqrt(_EIGENVALUE) * (1 + size * 2.0**-20)
-        least = float(noisy(smallest, stddev, source)[0]) - stddev * math.sqrt(2 * math.log(1 / _WRONG))
-        self.regularization_ = max(0.0, spectral_norm(size, spread, _WRONG) - max(least, 0.0))
+        gram_stddev = multiplier / math.sqrt(_GRAM)
+        gram = totals[:size, :size]
+        matrix = add_symmetric_noise(gram, gram_stddev, source)
+        cross = add_noise(totals[:size, size], multiplier / math.sqrt(_CROSS), source)
+        # By Weyl's inequality one row moves the smallest eigenvalue by at most 1. It is computed to within size 2^-52
+        # of the largest eigenvalue, which is at most the number of rows, 2^30.
+        smallest = np.array([np.rint(np.linalg.eigvalsh(gram.astype(np.float64))[0])]).astype(np.int64)
+        eigenvalue_stddev = multiplier / math.sqrt(_EIGENVALUE) * (1 + size * 2.0**-20)
+        lower_bound = float(add_noise(smallest, eigenvalue_stddev, source)[0]) - eigenvalue_stddev * math.sqrt(
+            2 * math.log(1 / _EXCEEDANCE)
+        )
+        # Wang 2018: the penalty makes up for the noise where the smallest eigenvalue does not exceed it.
+        self.regularization_ = max(0.0, spectral_norm(size, gram_stddev, _EXCEEDANCE) - max(lower_bound, 0.0))
         return ridge(matrix, cross, self.regularization_)
 
 
 class PrivateRidge(_SufficientStatistics):
-    """Ridge regression from noisy X'X and X'y, with a penalty that is given.
+    """Ridge regression from noisy X'X and X'y, with a penalty that you set.
 
-    For a known penalty; else `PrivateLinearRegression` finds one that suits the noise. Negative eigenvalues of the
-    noisy X'X, which are noise, are set to 0 before the penalty is added.
+    For a known penalty. Otherwise `PrivateLinearRegression` finds one that suits the noise. Negative eigenvalues of the
+    noisy X'X are set to 0 before the penalty is added.
 
     Args:
-        epsilon: For everything that fit releases.
-        delta: The same; above 0.
-        data_norm: As for `PrivateLinearRegression`.
-        target_bounds: As for `PrivateLinearRegression`.
-        alpha: The penalty, as in scikit-learn; on the constant term, too, in units of ``data_norm``.
-        fit_intercept: Whether there is a constant term.
-        budget: What each fit is charged to.
-        source: Of randomness, for tests.
+        epsilon: Privacy budget of one fit.
+        delta: Failure probability of the guarantee, in (0, 1).
+        data_norm: Public clip norm: bound on the L2 norm of a row of X. Longer rows are scaled down.
+        target_bounds: Public (lower, upper) of y. Targets are clamped to it.
+        alpha: Penalty, as in scikit-learn; it applies to the intercept, too, in units of ``data_norm``.
+        fit_intercept: Whether to fit an intercept.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
-        coef_: Weights.
-        intercept_: The constant term.
-        n_features_in_: How many features there are.
-        feature_names_in_: Their names, where X has some.
-        guarantee_: What fit gave away.
-        event_: The same for accountants.
+        coef_: Weights of the features.
+        intercept_: Intercept of the model.
+        n_features_in_: Number of features in X.
+        feature_names_in_: Names of the features, if X has them.
+        guarantee_: Privacy guarantee of this fit.
+        event_: The same guarantee as an accounting event, for composition.
 
     Guarantee:
-        (epsilon, delta)-differential privacy for one row of X and y, added or removed.
+        (epsilon, delta)-differential privacy when one row of X and y is added or removed.
 
     Assumes:
-        As `PrivateLinearRegression`: bounds are public (the caller's duty) and applied (checked here: done here).
+        Rows are clipped to ``data_norm`` and targets clamped to ``target_bounds`` (checked here). ``data_norm`` and
+        ``target_bounds`` are public (the caller's duty). Each person has one row (the caller's duty).
 
     References:
         Vu & Slavkovic 2009; Wang 2018, Section 3 (sufficient statistics perturbation); Balle & Wang 2018.
@@ -241,15 +261,19 @@ class PrivateRidge(_SufficientStatistics):
 
     def _solve(self, totals: Any, multiplier: float, source: RandomSource) -> Floats:
         size = len(totals) - 1
-        spread = multiplier * math.sqrt(2)
-        matrix = noisy_symmetric(totals[:size, :size], spread, source)
-        cross = noisy(totals[:size, size], spread, source)
-        length = 0.5 if self.fit_intercept else 1.0
-        return ridge(matrix, cross, float(self.alpha) * length / float(self.data_norm) ** 2)
+        stddev = multiplier * math.sqrt(2)
+        matrix = add_symmetric_noise(totals[:size, :size], stddev, source)
+        cross = add_noise(totals[:size, size], stddev, source)
+        # The penalty is on weights of unscaled features, and clipped rows are shortened to make room for the intercept.
+        squared_length = 0.5 if self.fit_intercept else 1.0
+        return ridge(matrix, cross, float(self.alpha) * squared_length / float(self.data_norm) ** 2)
 
 
 def ridge(matrix: Floats, cross: Floats, penalty: float) -> Floats:
-    """Solve (A + penalty) w = b, A without its negative eigenvalues; directions without information get weight 0."""
+    """Solve (A + penalty I) w = b, where A is ``matrix`` without its negative eigenvalues.
+
+    Directions in which A + penalty I vanishes get weight 0.
+    """
     values, vectors = np.linalg.eigh(matrix)
     denominators = np.maximum(values, 0.0) + penalty
     inverse = np.divide(1.0, denominators, out=np.zeros_like(values), where=denominators > UNIT**-1)

@@ -1,4 +1,4 @@
-"""Naive Bayes in the local model."""
+"""Naive Bayes in the local model, from randomised (class, bin) pairs."""
 
 from __future__ import annotations
 
@@ -13,56 +13,58 @@ from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
-from hush.estimators.base.bounds import check_bounds, fitted_bounds, scaled
+from hush.estimators.base.bounds import check_bounds, feature_bounds, scale_to_unit
 from hush.estimators.base.estimator import Floats, PrivateClassifierMixin
 from hush.estimators.local.learner import LocalLearner
 from hush.estimators.local.randomizer import LocalRandomizer
 from hush.randomness import RandomSource
 
-_LEAST = 1e-9  # a share, so that a bin without rows has a logarithm where there is hardly any noise
+_MIN_SHARE = 1e-9  # keeps the logarithm of an empty bin finite where there is hardly any noise
 
 
 class LocalNaiveBayes(PrivateClassifierMixin, ClassifierMixin, LocalLearner):  # type: ignore[misc]
-    """Naive Bayes from perturbed rows: each row tells, of some features, its class and value as one.
+    """Naive Bayes in the local model: each row reports its class together with the value of a random feature.
 
-    Features are cut into equal bins between public bounds; categories are numbers 0, .., k - 1, with bounds
-    (-0.5, k - 0.5) and k bins. A row draws a feature, or some, and tells (class, bin), as one value of all pairs, by
-    `LocalRandomizer`: from pairs that are told together the noise is far less than from a class and a value that are
-    perturbed each by itself. Shares of pairs are estimated without bias; what noise brings below 0 counts as 0, and one
-    standard error is added to each, so that what drowns in noise says nothing.
+    Features are cut into equal bins between public bounds. For categories, use numbers 0, ..., k - 1 with bounds (-0.5,
+    k - 0.5) and k bins. A row draws one feature (more if epsilon is large) and reports (class, bin) as a single value
+    through `LocalRandomizer`. Reporting the pair is far less noisy than randomising class and value separately. Shares
+    of pairs are estimated without bias. Negative ones count as 0, and one standard error is added to each, so that
+    features lost in the noise have no influence.
 
-    Choose it where nobody may hold the rows and there are tens of thousands of them; else `PrivateGaussianNB`.
-    Measured on two Gaussian classes in 4 features, epsilon 1: accuracy 0.82 takes 100,000 rows here and 1,000 there
-    (100 times), 0.80 about 10,000 and 600; without privacy 0.84.
+    Choose it where nobody may hold the rows and there are tens of thousands of them; otherwise choose
+    `PrivateGaussianNB`. Measured on two Gaussian classes in 4 features at epsilon 1: accuracy 0.82 takes 100,000 rows
+    here and 1,000 rows there (100 times fewer); accuracy 0.80 takes about 10,000 and 600. Without privacy, accuracy is
+    0.84.
 
     Args:
-        epsilon: For one row and its class.
-        bounds: (lower, upper) of each feature, or of all; public: values are clamped.
-        bins: Of each feature, or of all; public.
-        classes: All labels that there may be; public. Another one counts as a pair drawn at random, as NaN does.
-        budget: What each `tell` is charged to, and so each fit: a data set whose relation is replacement.
-        source: Of randomness, for tests.
+        epsilon: Privacy budget of one row and its class.
+        bounds: Public (lower, upper) of each feature, or one pair for all. Values are clamped to it.
+        bins: Number of bins of each feature, or one number for all; public.
+        classes: All class labels, public. For any other label, and for NaN, a random pair is reported.
+        budget: Every `tell` is charged to it, and so is every fit. It must be a dataset whose relation is replacement.
+            Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
-        classes_: The labels, sorted.
-        class_prior_: Their estimated shares.
+        classes_: The declared class labels, sorted.
+        class_prior_: Estimated share of each class.
         feature_log_prob_: For each feature, the logarithm of each bin's share in each class.
-        n_features_in_: How many features there are.
-        feature_names_in_: Their names, where X has some.
-        guarantee_: What was given away of one row.
-        event_: The same for accountants.
+        n_features_in_: Number of features in X.
+        feature_names_in_: Names of the features, if X has them.
+        guarantee_: Privacy guarantee of one row.
+        event_: The same guarantee as an accounting event, for composition.
 
     Guarantee:
-        epsilon-differential privacy, delta = 0, for the values and the class of one row, replaced by any others,
-        against everybody who sees what is told. The number of rows is public.
+        epsilon-differential privacy, delta = 0, when the values and the class of one row are replaced by any others,
+        against anyone who sees the reports. The number of rows is public.
 
     Assumes:
-        Bounds, bins and classes are public (the caller's duty) and applied (checked here: done here). Each person has
-        one row, told once (the caller's duty).
+        Bounds, bins and classes are public (the caller's duty) and applied (checked here). Each person has one row,
+        reported once (the caller's duty).
 
     References:
-        Yilmaz, Al-Rubaie & Chang 2019, "Naive Bayes classification under local differential privacy" (features told
-        with their class; here a random feature instead of a part of epsilon for each).
+        Yilmaz, Al-Rubaie & Chang 2019, "Naive Bayes classification under local differential privacy" (features reported
+        with their class). Variant: a random feature, instead of a part of epsilon for each feature.
 
     >>> import numpy as np
     >>> from hush.randomness import TestSource
@@ -94,51 +96,55 @@ class LocalNaiveBayes(PrivateClassifierMixin, ClassifierMixin, LocalLearner):  #
         super()._check()
         check_bounds("bounds", self.bounds)
         self._check_classes()
-        for each in np.atleast_1d(np.asarray(self.bins, dtype=object)).ravel():
-            check_count("bins", each)
+        for number in np.atleast_1d(np.asarray(self.bins, dtype=object)).ravel():
+            check_count("bins", number)
 
     def _num_bins(self, num_features: int) -> NDArray[np.int64]:
-        given = np.asarray(self.bins, dtype=np.int64)
-        if given.ndim > 1 or (given.ndim == 1 and len(given) != num_features):
-            raise InvalidArgument("bins", self.bins, f"one number for each of {num_features} features, or one for all")
-        return np.broadcast_to(given, (num_features,))
+        """Return the number of bins of each feature."""
+        bins = np.asarray(self.bins, dtype=np.int64)
+        if bins.ndim > 1 or (bins.ndim == 1 and len(bins) != num_features):
+            raise InvalidArgument("bins", self.bins, f"one number per feature ({num_features}), or one for all")
+        return np.broadcast_to(bins, (num_features,))
 
     def _randomizer(self, num_features: int) -> LocalRandomizer:
-        pairs = {place: range(len(self.classes) * int(n)) for place, n in enumerate(self._num_bins(num_features))}
-        made = LocalRandomizer(
+        pairs = {
+            feature: range(len(self.classes) * int(bins)) for feature, bins in enumerate(self._num_bins(num_features))
+        }
+        randomizer = LocalRandomizer(
             epsilon=self.epsilon, bounds=None, categories=pairs, budget=self.budget, source=self.source
         )
-        return made.fit(np.zeros((1, num_features)))
+        return randomizer.fit(np.zeros((1, num_features)))
 
-    def _told_table(self, rows: Floats, y: Any) -> Floats:
-        classes = self._places(self._labels(rows, y, numeric=False))[:, None]
-        grid = self._cut(rows.shape[1])
-        bins = _binned(rows, *grid)
-        return np.where((classes < 0) | (bins < 0), -1, classes * grid[-1] + bins).astype(float)
+    def _report_table(self, rows: Floats, y: Any) -> Floats:
+        class_indices = self._class_indices(self._labels(rows, y, numeric=False))[:, None]
+        binning = self._binning(rows.shape[1])
+        bins = _bin_indices(rows, *binning)
+        # The pair (class, bin) as one code; -1 for a row that has no pair.
+        return np.where((class_indices < 0) | (bins < 0), -1, class_indices * binning[-1] + bins).astype(float)
 
-    def _cut(self, num_features: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
-        """Return bounds and numbers of bins of each feature."""
-        return *fitted_bounds("bounds", self.bounds, num_features), self._num_bins(num_features)
+    def _binning(self, num_features: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
+        """Return the bounds and the number of bins of each feature."""
+        return *feature_bounds("bounds", self.bounds, num_features), self._num_bins(num_features)
 
     def _learn(self, randomizer: LocalRandomizer, told: Any) -> None:
-        self._grid = self._cut(self.n_features_in_)  # as fitted, whatever set_params does afterwards
+        self._grid = self._binning(self.n_features_in_)  # remembered, since set_params may change the bounds
         self.classes_ = np.unique(np.asarray(self.classes))
-        smoothed, classes = [], []
-        for place in range(self.n_features_in_):
-            found = randomizer.frequencies(told, place)
-            error = max(found.noise_scale, _LEAST) if math.isfinite(found.noise_scale) else 1.0
-            shares = np.nan_to_num(np.asarray(found.value)).reshape(len(self.classes_), -1)
-            classes.append(shares.sum(axis=1))  # without bias, before negative shares are cut off
+        smoothed, class_shares = [], []
+        for feature in range(self.n_features_in_):
+            estimate = randomizer.frequencies(told, feature)
+            error = max(estimate.noise_scale, _MIN_SHARE) if math.isfinite(estimate.noise_scale) else 1.0
+            shares = np.nan_to_num(np.asarray(estimate.value)).reshape(len(self.classes_), -1)
+            class_shares.append(shares.sum(axis=1))  # summed before negative shares are clipped, so without bias
             smoothed.append(np.maximum(shares, 0.0) + error)
         logs = [np.log(shares / shares.sum(axis=1, keepdims=True)) for shares in smoothed]
         self.feature_log_prob_ = logs
-        prior = np.maximum(np.mean(classes, axis=0), 0.5 / len(self.classes_) ** 2)
+        prior = np.maximum(np.mean(class_shares, axis=0), 0.5 / len(self.classes_) ** 2)
         self.class_prior_ = prior / prior.sum()
 
     def predict_log_proba(self, X: Any) -> Floats:
-        """Return logarithms of class probabilities."""
+        """Return the log-probability of each class."""
         check_is_fitted(self)
-        bins = _binned(self._rows(X, reset=False), *self._grid)
+        bins = _bin_indices(self._rows(X, reset=False), *self._grid)
         joint = np.log(self.class_prior_) + sum(
             log.T[column] for log, column in zip(self.feature_log_prob_, bins.T, strict=True)
         )
@@ -146,17 +152,17 @@ class LocalNaiveBayes(PrivateClassifierMixin, ClassifierMixin, LocalLearner):  #
         return logs
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return class probabilities."""
+        """Return the probability of each class."""
         return np.exp(self.predict_log_proba(X))
 
     def predict(self, X: Any) -> Any:
-        """Return the most probable class of each row."""
-        best = np.argmax(self.predict_log_proba(X), axis=1)
-        return self.classes_[best]
+        """Return the most likely class of each row."""
+        indices = np.argmax(self.predict_log_proba(X), axis=1)
+        return self.classes_[indices]
 
 
-def _binned(rows: Floats, lower: Floats, upper: Floats, bins: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the bin of each value, -1 for NaN."""
-    units, _ = scaled(rows, lower, upper)
-    places = np.minimum(np.floor(np.nan_to_num(units + 1) / 2 * bins), bins - 1)
-    return np.where(np.isnan(units), -1, places).astype(np.int64)
+def _bin_indices(rows: Floats, lower: Floats, upper: Floats, bins: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the bin of each value, or -1 for NaN."""
+    unit_rows, _ = scale_to_unit(rows, lower, upper)
+    indices = np.minimum(np.floor(np.nan_to_num(unit_rows + 1) / 2 * bins), bins - 1)
+    return np.where(np.isnan(unit_rows), -1, indices).astype(np.int64)

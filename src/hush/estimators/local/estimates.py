@@ -1,4 +1,8 @@
-"""What can be estimated, without bias, from rows that were perturbed one by one."""
+"""Unbiased estimates from rows that were randomised one by one.
+
+A *report* is the randomised form of a row, as `LocalRandomizer.transform` returns it. Every mechanism of the local
+model has a known bias, and the estimates here subtract it: shares of categories, means, and second moments.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,14 @@ from hush.statistics import Estimate
 
 
 class LocalEstimates:
-    """Estimates from what rows told. They cost nothing: what is told is private already."""
+    """Estimates from reports. They cost nothing further, because reports are private already.
+
+    Attributes:
+        channels_: The mechanism of each column.
+        categories_: From the position of each categorical column to its categories.
+        guarantee_: Privacy guarantee of the reports.
+        event_: The same guarantee as an accounting event.
+    """
 
     channels_: list[Any]
     categories_: dict[int, list[Any]]
@@ -25,14 +36,23 @@ class LocalEstimates:
     event_: Any
 
     def frequencies(self, told: Any, column: int, *, confidence: float = 0.95) -> Estimate:
-        """Return the share of people in each category of a column, without bias: noise may bring one below 0.
+        """Return an unbiased estimate of the share of each category of a column. Noise may bring it below 0.
 
-        The intervals, one for each category by itself, cover the population's share whatever the number of people
-        (Clopper & Pearson 1934, for how often the category is told), if people are drawn independently. ``noise_scale``
-        is the standard deviation of a share that is 0.
+        The intervals hold for each category separately. They cover the share in the population for any number of
+        people, if these are drawn independently (Clopper & Pearson 1934, applied to how often the category is
+        reported).
+
+        Args:
+            told: Reports, as ``transform`` returns them.
+            column: Position of the column in the original table.
+            confidence: Coverage of each interval, in (0, 1).
+
+        Returns:
+            The shares with their intervals. ``noise_scale`` is the standard deviation of an estimate whose true share
+            is 0.
         """
         check_is_fitted(self)
-        wrong = 1 - _open(confidence)
+        error_rate = 1 - _check_confidence(confidence)
         channel = self._channel(column, RandomizedResponse, UnaryEncoding)
         values = self._columns(told)[column]
         values = values[~np.isnan(values[:, 0])]
@@ -40,33 +60,39 @@ class LocalEstimates:
             counts = values.sum(axis=0)
         else:
             counts = (values == np.arange(channel.num_values)).sum(axis=0)
-        total, truth, lie = len(values), channel.truth_probability, channel.lie_probability
-        low, high = _binomial_interval(counts, total, wrong)
+        total, truth_rate, lie_rate = len(values), channel.truth_probability, channel.lie_probability
+        low, high = _binomial_interval(counts, total, error_rate)
         with np.errstate(all="ignore"):
-            value, low, high = ((share - lie) / (truth - lie) for share in (counts / np.float64(total), low, high))
+            value, low, high = (
+                (share - lie_rate) / (truth_rate - lie_rate) for share in (counts / np.float64(total), low, high)
+            )
         return Estimate(
             value=value,
             low=np.clip(low, 0.0, 1.0),
             high=np.clip(high, 0.0, 1.0),
             confidence=float(confidence),
-            noise_scale=math.sqrt(lie * (1 - lie) / total) / (truth - lie) if total else math.inf,
+            noise_scale=math.sqrt(lie_rate * (1 - lie_rate) / total) / (truth_rate - lie_rate) if total else math.inf,
             guarantee=self.guarantee_,
             event=self.event_,
             keys=tuple(self.categories_[column]),
         )
 
     def means(self, told: Any, *, confidence: float = 0.95) -> Estimate:
-        """Return the mean of each numeric column, without bias; NaN for categorical ones.
+        """Return an unbiased estimate of the mean of each numeric column; NaN for categorical columns.
 
-        The intervals are the normal approximation, with the variance of what was told, for each column by itself.
+        The intervals are the normal approximation with the variance of the reports, for each column separately.
+
+        Args:
+            told: Reports, as ``transform`` returns them.
+            confidence: Coverage of each interval, in (0, 1).
         """
         check_is_fitted(self)
-        quantile = float(ndtri(0.5 + _open(confidence) / 2))
-        found = [
+        quantile = float(ndtri(0.5 + _check_confidence(confidence) / 2))
+        column_means = [
             _mean(values[:, 0], quantile) if isinstance(channel, Piecewise) else (math.nan,) * 3
             for channel, values in zip(self.channels_, self._columns(told), strict=True)
         ]
-        value, low, high = np.array(found).T
+        value, low, high = np.array(column_means).T
         return Estimate(
             value=value,
             low=low,
@@ -78,15 +104,18 @@ class LocalEstimates:
         )
 
     def second_moments(self, told: Any) -> Floats:
-        """Return the mean product of each pair of numeric columns, without bias: for covariances and regression.
+        """Return unbiased estimates of the mean product of each pair of numeric columns: for covariances, regression.
 
-        Noise of different columns is independent, so their products need no correction; what noise adds to squares is
-        known, and taken away. A pair that no row told, as with ``sampled=1``, is NaN; so are categorical columns. The
-        matrix may have negative eigenvalues, which are noise.
+        Noise in different columns is independent, so products of two columns need no correction. The noise adds a known
+        amount to squares, which is subtracted. A pair that no row reported, as with ``sampled=1``, is NaN, and so are
+        categorical columns. The matrix may have negative eigenvalues because of the noise.
+
+        Args:
+            told: Reports, as ``transform`` returns them.
         """
         check_is_fitted(self)
         columns = self._columns(told)
-        numeric = [place for place, channel in enumerate(self.channels_) if isinstance(channel, Piecewise)]
+        numeric = [index for index, channel in enumerate(self.channels_) if isinstance(channel, Piecewise)]
         moments = np.full((len(columns), len(columns)), math.nan)
         with np.errstate(all="ignore"):
             for i in numeric:
@@ -96,37 +125,40 @@ class LocalEstimates:
         return moments
 
     def _channel(self, column: Any, *kinds: type) -> Any:
+        """Return the mechanism of a column, which must be of one of these types."""
         if not (isinstance(column, (int, np.integer)) and 0 <= column < len(self.channels_)):
-            raise InvalidArgument("column", column, f"a place from 0 to {len(self.channels_) - 1}")
+            raise InvalidArgument("column", column, f"a position from 0 to {len(self.channels_) - 1}")
         if not isinstance(self.channels_[column], kinds):
-            raise InvalidArgument("column", column, "a categorical column", "Numbers have means")
+            raise InvalidArgument("column", column, "a categorical column", "Use means() for numeric columns")
         return self.channels_[column]
 
     def _columns(self, told: Any) -> list[Floats]:
-        """Return what was told of each column: one number for each row, or its bits."""
+        """Return the reports of each column: one number per row, or its bits."""
         rows = check_array(told, dtype=np.float64, ensure_all_finite="allow-nan")
-        widths = [one.num_values if isinstance(one, UnaryEncoding) else 1 for one in self.channels_]
+        widths = [channel.num_values if isinstance(channel, UnaryEncoding) else 1 for channel in self.channels_]
         if rows.shape[1] != sum(widths):
-            raise InvalidArgument("told", rows.shape, f"{sum(widths)} columns", "It is what transform returns")
+            raise InvalidArgument("told", rows.shape, f"{sum(widths)} columns, as transform returns")
         return np.split(rows, np.cumsum(widths)[:-1].tolist(), axis=1)
 
 
-def _open(confidence: float) -> float:
+def _check_confidence(confidence: float) -> float:
+    """Return the confidence as a float, if it is in (0, 1)."""
     if not check_probability("confidence", confidence) < 1:
-        raise InvalidArgument("confidence", confidence, "a number in (0, 1)", "Nothing is certain here")
+        raise InvalidArgument("confidence", confidence, "a number in (0, 1)", "No interval of finite width is certain")
     return float(confidence)
 
 
-def _binomial_interval(counts: Any, total: int, wrong: float) -> tuple[Floats, Floats]:
-    """Return the ends of Clopper & Pearson's interval for each count out of a total."""
+def _binomial_interval(counts: Any, total: int, error_rate: float) -> tuple[Floats, Floats]:
+    """Return the Clopper-Pearson interval of each count out of a total."""
     counts = np.asarray(counts, dtype=np.float64)
     with np.errstate(all="ignore"):
-        low = np.where(counts > 0, betaincinv(np.maximum(counts, 1e-9), total - counts + 1, wrong / 2), 0.0)
-        high = betaincinv(counts + 1, np.maximum(total - counts, 1e-9), 1 - wrong / 2)
+        low = np.where(counts > 0, betaincinv(np.maximum(counts, 1e-9), total - counts + 1, error_rate / 2), 0.0)
+        high = betaincinv(counts + 1, np.maximum(total - counts, 1e-9), 1 - error_rate / 2)
     return low, np.where(counts < total, high, 1.0)
 
 
 def _mean(values: Floats, quantile: float) -> tuple[float, float, float]:
+    """Return the mean of the reported values and the ends of its interval."""
     known = values[~np.isnan(values)]
     if len(known) < 2:
         return (float(known[0]) if len(known) else math.nan), -math.inf, math.inf
@@ -135,5 +167,6 @@ def _mean(values: Floats, quantile: float) -> tuple[float, float, float]:
 
 
 def _known_mean(values: Floats) -> float:
+    """Return the mean of the reported values, or NaN if there is none."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else math.nan

@@ -1,4 +1,9 @@
-"""What models have in common that are learned from what people told, each by themselves."""
+"""The base class of models that learn from reports.
+
+rows     stay with their owners
+reports  what `tell` returns: products or pairs that the model needs, randomised row by row
+model    what `fit_told` learns from reports
+"""
 
 from __future__ import annotations
 
@@ -13,48 +18,61 @@ from hush.guarantee import Relation
 
 
 class LocalLearner(PrivateEstimator, ABC):
-    """Two steps, by two parties: `tell` perturbs rows, where they are; `fit_told` learns from what was told."""
+    """A model in two steps, by two parties: `tell` randomises rows where they are, `fit_told` learns from the reports.
+
+    ``fit`` does both, for experiments by someone who may hold the rows.
+    """
 
     delta = 0.0
     _relation = Relation.REPLACE
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Let each row tell, and learn from what is told: both steps, for whoever may hold the rows."""
+        """Randomise the rows and learn from the reports: both steps at once."""
         told = self.tell(X, y)
         return self.fit_told(told, num_features=self.n_features_in_)
 
     def tell(self, X: Any, y: Any) -> Floats:
-        """Return what each row and its target tell. This is the private step: it is charged each time."""
+        """Return the reports of rows and their targets. This is the private step, and every call is charged.
+
+        Args:
+            X: Rows of numbers.
+            y: Class or target of each row.
+        """
         self._check()
         rows = self._rows(X)
-        table = self._told_table(rows, y)
+        table = self._report_table(rows, y)
         randomizer = self._randomizer(rows.shape[1])
         told: Floats = randomizer.transform(table)
-        self._claim(randomizer)
+        self._adopt_guarantee(randomizer)
         return told
 
     def fit_told(self, told: Any, *, num_features: int) -> Self:
-        """Learn from what rows told, to `tell` of a model with the same parameters. It costs nothing more."""
+        """Learn from reports. This costs nothing further.
+
+        Args:
+            told: Reports from `tell` of a model with the same parameters.
+            num_features: Number of features of the original rows.
+        """
         self._check()
         self.n_features_in_ = check_count("num_features", num_features)
         randomizer = self._randomizer(self.n_features_in_)
         self._learn(randomizer, told)
-        self._claim(randomizer)
+        self._adopt_guarantee(randomizer)
         return self
 
-    def _claim(self, randomizer: LocalRandomizer) -> None:
-        """Promise what the randomizer does, in one's own name."""
+    def _adopt_guarantee(self, randomizer: LocalRandomizer) -> None:
+        """Take over the guarantee of the randomizer, under the name of this model."""
         self.guarantee_ = replace(randomizer.guarantee_, method=type(self).__name__)
         self.event_ = randomizer.event_
 
     @abstractmethod
     def _randomizer(self, num_features: int) -> LocalRandomizer:
-        """Return what perturbs rows, fitted."""
+        """Return the fitted randomizer of the reported table."""
 
     @abstractmethod
-    def _told_table(self, rows: Floats, y: Any) -> Floats:
-        """Return the numbers of each row that are told, perturbed."""
+    def _report_table(self, rows: Floats, y: Any) -> Floats:
+        """Return the table that is randomised: the statistics of each row that the model needs."""
 
     @abstractmethod
     def _learn(self, randomizer: LocalRandomizer, told: Any) -> None:
-        """Set the model's attributes."""
+        """Learn from the reports and set the fitted attributes."""

@@ -1,4 +1,4 @@
-"""Densities from noisy histograms."""
+"""A private density estimate: a histogram on a public grid."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
-from hush.estimators.base.bounds import check_bounds, fitted_bounds, scaled
-from hush.estimators.base.estimator import Floats, PrivateEstimator, planned
+from hush.estimators.base.bounds import check_bounds, feature_bounds, scale_to_unit
+from hush.estimators.base.estimator import Floats, PrivateEstimator, blame_epsilon
 from hush.randomness import RandomSource
 from hush.statistics import Block, NoisePlan, plan_noise
 
-_MOST_CELLS = 1 << 22
+_MAX_CELLS = 1 << 22
 
 
 class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[misc]
-    """A density that is constant in each cell of a public grid, from noisy counts.
+    """A piecewise constant density on a public grid, from noisy counts.
 
-    For one to three features. Each row is in one cell, so the noise does not grow with their number; but cells that
-    hold fewer rows than the noise say nothing.
+    For one to three features. Every row falls into exactly one cell, so the noise per cell does not grow with the
+    number of features. But the number of cells does, and cells with fewer rows than the noise carry no information.
+    Negative noisy counts are set to 0, and the counts are normalised to integrate to 1.
 
     Args:
-        epsilon: For everything that fit releases.
-        delta: 0 for Laplace noise; above it, whichever of Laplace and Gaussian noise is smaller.
-        bounds: (lower, upper) of each feature, or of all; public: values are clamped.
-        bins: How many there are along each feature.
-        budget: What each fit is charged to.
-        source: Of randomness, for tests.
+        epsilon: Privacy budget of one fit.
+        delta: 0 for Laplace noise. Above 0, the smaller of Laplace and Gaussian noise is drawn.
+        bounds: Public (lower, upper) of each feature, or one pair for all. Values are clamped to it.
+        bins: Number of bins along each feature.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
-        density_: Of each cell, one axis for each feature; it integrates to 1 over the bounds.
-        n_features_in_: How many features there are.
-        feature_names_in_: Their names, where X has some.
-        guarantee_: What fit gave away.
-        event_: The same for accountants.
+        density_: Density of each cell, with one axis per feature. It integrates to 1 over the bounds.
+        n_features_in_: Number of features in X.
+        feature_names_in_: Names of the features, if X has them.
+        guarantee_: Privacy guarantee of this fit.
+        event_: The same guarantee as an accounting event, for composition.
 
     Guarantee:
-        (epsilon, delta)-differential privacy for one row, added or removed; delta = 0 with Laplace noise.
+        (epsilon, delta)-differential privacy when one row is added or removed; delta = 0 with Laplace noise.
 
     Assumes:
-        Rows are clamped, and those with something missing left out (checked here: done here). Bounds and bins are
+        Rows are clamped to the bounds, and rows with a missing value are dropped (checked here). Bounds and bins are
         public (the caller's duty). Each person has one row (the caller's duty).
 
     References:
@@ -80,27 +81,29 @@ class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[m
         super()._check()
         check_bounds("bounds", self.bounds)
         check_count("bins", self.bins)
-        self._plan(1)  # what is wrong with epsilon is said here
+        self._plan(1)  # refuses an unusable epsilon in the constructor
 
     def _plan(self, num_cells: int) -> NoisePlan:
         block = Block(columns=num_cells, l1=1, l2=1.0, whole=True)
         epsilon, delta = float(self.epsilon), float(self.delta)
-        return planned(epsilon, lambda: plan_noise((block,), groups_per_unit=1, epsilon=epsilon, delta=delta))
+        return blame_epsilon(epsilon, lambda: plan_noise((block,), groups_per_unit=1, epsilon=epsilon, delta=delta))
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Count rows in cells."""
+        """Count the rows in each cell, with noise."""
         self._check()
         rows = self._rows(X)
         bins, d = int(self.bins), self.n_features_in_
-        if not bins**d <= _MOST_CELLS:
-            raise InvalidArgument("bins", bins, f"at most 2^22 cells for {d} features", "Take fewer bins or features")
-        self._bounds = fitted_bounds("bounds", self.bounds, d)
+        if not bins**d <= _MAX_CELLS:
+            raise InvalidArgument(
+                "bins", bins, f"at most 2^22 cells with {d} features", "Use fewer bins or fewer features"
+            )
+        self._bounds = feature_bounds("bounds", self.bounds, d)
         plan = self._plan(bins**d)
-        source = self._start(plan.event, spent=(plan.epsilon, plan.delta))
+        source = self._charge(plan.event, spent=(plan.epsilon, plan.delta))
         cells, complete = self._cells(rows, bins)
         totals = np.bincount(cells[complete], minlength=bins**d).astype(np.int64)[None, :]
         counts = np.maximum(plan.release(totals, source)[0].astype(np.float64), 0.0)
-        if not counts.sum() > 0:
+        if not counts.sum() > 0:  # noise hid all rows: fall back to a uniform density
             counts[:] = 1.0
         lower, upper = self._bounds
         volume = float(np.prod((upper - lower) / bins))
@@ -108,15 +111,15 @@ class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[m
         return self
 
     def _cells(self, rows: Floats, bins: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the number of each row's cell, and which rows are complete."""
+        """Return the cell index of each row, and which rows have no missing value."""
         d = rows.shape[1]
-        units, complete = scaled(rows, *self._bounds)
-        places = np.clip((np.nan_to_num(units) + 1) * (bins / 2), 0, bins - 1).astype(np.int64)
-        cells: NDArray[np.int64] = places @ bins ** np.arange(d - 1, -1, -1)
+        unit_rows, complete = scale_to_unit(rows, *self._bounds)
+        bin_indices = np.clip((np.nan_to_num(unit_rows) + 1) * (bins / 2), 0, bins - 1).astype(np.int64)
+        cells: NDArray[np.int64] = bin_indices @ bins ** np.arange(d - 1, -1, -1)
         return cells, complete
 
     def score_samples(self, X: Any) -> Floats:
-        """Return the logarithm of the density at each row; -inf outside the bounds and in empty cells."""
+        """Return the log-density at each row; -inf outside the bounds and in empty cells."""
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
         lower, upper = self._bounds

@@ -1,4 +1,4 @@
-"""Linear discriminant analysis from noisy moments."""
+"""Private linear discriminant analysis."""
 
 from __future__ import annotations
 
@@ -15,51 +15,53 @@ from hush.accounting import events
 from hush.accounting.budget import Budget
 from hush.estimators.base.bounds import check_public_norm
 from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator
-from hush.estimators.moments.gram import STEPS, check_noise, clipped_gram, noisy, noisy_symmetric, spectral_norm
-from hush.estimators.moments.naive_bayes import check_priors, priors_of
+from hush.estimators.moments.gram import STEPS, add_noise, add_symmetric_noise, check_noise, clipped_gram, spectral_norm
+from hush.estimators.moments.naive_bayes import check_priors, class_priors
 from hush.randomness import RandomSource
 
-_SECOND, _FIRST, _COUNT = 0.5, 0.45, 0.05  # shares of the squared sensitivity
-_WRONG = 0.05
-_TYPICAL = 0.5  # the noise's eigenvalues lie on a semicircle, whose standard deviation is half its radius
+_SECOND, _FIRST, _COUNT = 0.5, 0.45, 0.05  # shares of the squared sensitivity: x x', class sums, class counts
+_EXCEEDANCE = 0.05  # probability with which the noise is larger than its bound
+_TYPICAL = 0.5  # eigenvalues of the noise follow a semicircle law, whose standard deviation is half its radius
 
 
 class PrivateLDA(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    """Linear discriminant analysis: class means and one covariance matrix, from one noisy release.
+    """Linear discriminant analysis: class means and a shared covariance matrix, from a single noisy release.
 
-    For classes whose features depend on each other and are many rows each; with few rows, `PrivateGaussianNB` has fewer
-    parameters. The covariance gets half the norm of its noise on the diagonal.
+    For classes with correlated features and many rows each. With few rows, `PrivateGaussianNB` has fewer parameters to
+    learn. The release holds the sum of x x' over clipped rows, and the sum and the number of rows of each class. To
+    regularise, half the norm of the noise is added to the diagonal of the within-class covariance.
 
     Args:
-        epsilon: For everything that fit releases.
-        delta: The same; above 0.
-        data_norm: L2 norm of a row, public: longer rows are scaled down. Subtract a public centre first.
-        classes: All labels that there may be; public. Rows of another class are left out.
-        priors: Public class probabilities; None to learn them (at no further cost).
-        budget: What each fit is charged to.
-        source: Of randomness, for tests.
+        epsilon: Privacy budget of one fit.
+        delta: Failure probability of the guarantee, in (0, 1).
+        data_norm: Public clip norm: bound on the L2 norm of a row. Longer rows are scaled down, so subtract a public
+            centre first.
+        classes: All class labels, public. Rows of any other class are dropped.
+        priors: Public class probabilities, in the order of ``classes``. Default: learned, at no further cost.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
-        classes_: The labels, sorted.
-        means_: Of each class.
-        covariance_: Within classes, regularised.
+        classes_: The declared class labels, sorted.
+        means_: Mean of each class.
+        covariance_: Covariance within classes, regularised.
         priors_: Class probabilities.
-        coef_: Weights, a row for each class; for two classes one row, of the second against the first.
-        intercept_: Constant terms, as many as rows of weights.
-        n_features_in_: How many features there are.
-        feature_names_in_: Their names, where X has some.
-        guarantee_: What fit gave away.
-        event_: The same for accountants.
+        coef_: Weights, one row per class; with two classes a single row, for the second class.
+        intercept_: Intercepts, one for each row of ``coef_``.
+        n_features_in_: Number of features in X.
+        feature_names_in_: Names of the features, if X has them.
+        guarantee_: Privacy guarantee of this fit.
+        event_: The same guarantee as an accounting event, for composition.
 
     Guarantee:
-        (epsilon, delta)-differential privacy for one row, added or removed.
+        (epsilon, delta)-differential privacy when one row is added or removed.
 
     Assumes:
-        Rows are clipped, and those with something missing left out (checked here: done here). ``data_norm`` and classes
-        are public (the caller's duty). Each person has one row (the caller's duty).
+        Rows are clipped to ``data_norm``, and rows with a missing value are dropped (checked here). ``data_norm`` and
+        ``classes`` are public (the caller's duty). Each person has one row (the caller's duty).
 
     References:
-        Dwork, Talwar, Thakurta & Zhang 2014 (the matrix); Balle & Wang 2018 (the noise).
+        Dwork, Talwar, Thakurta & Zhang 2014 (noise on second moments); Balle & Wang 2018 (its calibration).
 
     >>> import numpy as np
     >>> from hush.randomness import TestSource
@@ -102,64 +104,66 @@ class PrivateLDA(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # 
         """Fit to rows and labels."""
         self._check()
         rows = self._rows(X)
-        places = self._places(self._labels(rows, y, numeric=False))
+        class_indices = self._class_indices(self._labels(rows, y, numeric=False))
         multiplier = check_noise(self.epsilon, self.delta, _COUNT)
-        source = self._start(events.GaussianEvent(multiplier))
-        columns = np.arange(len(self.classes_))
+        source = self._charge(events.GaussianEvent(multiplier))
+        class_columns = np.arange(len(self.classes_))
 
         def fill(out: Floats, part: slice) -> NDArray[np.bool_]:
-            # A class is a column of 0 and 1: products with it are the class's sum and count.
-            np.multiply(places[part, None] == columns, float(STEPS), out=out)
-            return places[part] >= 0
+            # One indicator column per class: its products with the rows are the class sum, with itself the class count.
+            np.multiply(class_indices[part, None] == class_columns, float(STEPS), out=out)
+            return class_indices[part] >= 0
 
-        totals = clipped_gram(rows, float(self.data_norm), len(columns), fill)
-        self._store(totals, multiplier, source)
+        totals = clipped_gram(rows, float(self.data_norm), len(class_columns), fill)
+        self._set_fitted(totals, multiplier, source)
         return self
 
-    def _store(self, totals: Any, multiplier: float, source: RandomSource) -> None:
-        size, spread = self.n_features_in_, multiplier / math.sqrt(_SECOND)
-        second = noisy_symmetric(totals[:size, :size], spread, source)
-        sums = noisy(totals[size:, :size], multiplier / math.sqrt(_FIRST), source)
-        counts = noisy(np.diagonal(totals)[size:].copy(), multiplier / math.sqrt(_COUNT), source)
-        sizes = np.maximum(counts, multiplier)[:, None]  # a class with fewer rows than noise has a mean near 0
+    def _set_fitted(self, totals: Any, multiplier: float, source: RandomSource) -> None:
+        """Add noise to the exact totals and derive means, covariance, priors and weights from them."""
+        size, second_stddev = self.n_features_in_, multiplier / math.sqrt(_SECOND)
+        second = add_symmetric_noise(totals[:size, :size], second_stddev, source)
+        sums = add_noise(totals[size:, :size], multiplier / math.sqrt(_FIRST), source)
+        counts = add_noise(np.diagonal(totals)[size:].copy(), multiplier / math.sqrt(_COUNT), source)
+        sizes = np.maximum(counts, multiplier)[:, None]  # a class smaller than the noise gets a mean near 0
         means = sums / sizes
+        # Rows have norm at most 1, so their mean has, too.
         means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1.0)
-        within = (second - (means * sizes).T @ means) / sizes.sum()
-        values, vectors = np.linalg.eigh(within)
-        least = _TYPICAL * spectral_norm(size, spread, _WRONG) / float(sizes.sum())
-        values = np.maximum(values, 0.0) + least
+        covariance = (second - (means * sizes).T @ means) / sizes.sum()
+        values, vectors = np.linalg.eigh(covariance)
+        ridge = _TYPICAL * spectral_norm(size, second_stddev, _EXCEEDANCE) / float(sizes.sum())
+        values = np.maximum(values, 0.0) + ridge
         norm = float(self.data_norm)
         self.means_ = means * norm
         self.covariance_ = (vectors * values) @ vectors.T * norm**2
-        self.priors_ = priors_of(self.priors, self.classes, counts)
+        self.priors_ = class_priors(self.priors, self.classes, counts)
         weights = (means @ vectors / values) @ vectors.T / norm
         constants = np.log(self.priors_) - 0.5 * np.einsum("ij,ij->i", weights, self.means_)
-        two = len(weights) == 2
-        self.coef_ = weights[1:] - weights[:1] if two else weights
-        self.intercept_ = constants[1:] - constants[:1] if two else constants
+        binary = len(weights) == 2
+        self.coef_ = weights[1:] - weights[:1] if binary else weights
+        self.intercept_ = constants[1:] - constants[:1] if binary else constants
 
     def decision_function(self, X: Any) -> Floats:
-        """Return each class's score; for two classes, by how much the second one's is higher."""
+        """Return the score of each class; with two classes, the score of the second minus that of the first."""
         scores = self._scores(X)
         return scores[:, 1] if len(self.coef_) == 1 else scores
 
     def _scores(self, X: Any) -> Floats:
-        """Return a score for each class; that of the first of two is 0."""
+        """Return a score for each class. With two classes, the first one scores 0."""
         check_is_fitted(self)
         scores: Floats = self._rows(X, reset=False) @ self.coef_.T + self.intercept_
         return np.column_stack([np.zeros(len(scores)), scores]) if len(self.coef_) == 1 else scores
 
     def predict(self, X: Any) -> Any:
-        """Return the most probable class of each row."""
-        best = np.argmax(self._scores(X), axis=1)
-        return self.classes_[best]
+        """Return the most likely class of each row."""
+        indices = np.argmax(self._scores(X), axis=1)
+        return self.classes_[indices]
 
     def predict_log_proba(self, X: Any) -> Floats:
-        """Return logarithms of class probabilities."""
+        """Return the log-probability of each class."""
         scores = self._scores(X)
         logs: Floats = scores - logsumexp(scores, axis=1, keepdims=True)
         return logs
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return class probabilities."""
+        """Return the probability of each class."""
         return np.exp(self.predict_log_proba(X))

@@ -1,71 +1,51 @@
-"""Bounds of all columns at once, from noisy counts of their magnitudes; as `hush.statistics.approximate_bounds`."""
+"""Bounds of all columns at once, learned from noisy counts of their magnitudes.
+
+The bins, the counting and the rule are those of `hush.statistics.approximate_bounds`, for a matrix whose rows are the
+privacy units.
+"""
 
 from __future__ import annotations
 
 import warnings
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hush.estimators.base.estimator import Floats
-from hush.estimators.moments.gram import block_rows
 from hush.randomness import RandomSource
-from hush.statistics import Block, LaplaceNoise, NoisePlan, bounds_threshold, plan_noise
+from hush.statistics import LaplaceNoise, LogHistogram, NoisePlan, OccupiedBins, plan_noise
 
-_LOWEST, _EACH = -20, 62  # bins of each sign end at 2^-20, 2^-19, .., 2^41; they are public
-_EDGES = np.concatenate([-(2.0 ** np.arange(_LOWEST, _LOWEST + _EACH))[::-1], [0.0], 2.0 ** np.arange(_LOWEST, 42)])
-_SUCCESS = (1 - 1e-9, 1 - 1e-8, 1 - 1e-7, 1 - 1e-6)
-_MANTISSA, _BIAS = 52, 1023  # of a double
+BINS = LogHistogram()  # of each sign, they end at 2^-20, 2^-19, ..., 2^41
 
 
 def bins_plan(epsilon: float) -> NoisePlan:
-    """Return the noise for the bins of one column: each row is in one of them."""
-    block = Block(columns=2 * _EACH, l1=1, l2=1.0, whole=True)
-    return plan_noise((block,), groups_per_unit=1, epsilon=epsilon, noise=LaplaceNoise())
+    """Return the noise for the bins of one column. A row is in one bin, so the sensitivity is 1."""
+    return plan_noise((BINS.block(),), groups_per_unit=1, epsilon=epsilon, noise=LaplaceNoise())
 
 
 def learned_bounds(rows: Floats, plan: NoisePlan, source: RandomSource) -> tuple[Floats, Floats]:
-    """Return the ends of the first and the last bin of each column that stand out; -1 and 1 where none does.
+    """Return lower and upper bounds of each column; -1 and 1 where no bin stands out of the noise, with a warning.
+
+    Args:
+        rows: The data, with one column per feature. NaN is in no bin.
+        plan: The noise for one column, from `bins_plan`.
+        source: The source of the noise.
 
     Guarantee:
         The plan's, for each column.
 
     Assumes:
-        One row is in one bin of each column (checked here); what is missing is in none.
+        A privacy unit has one row (the caller's duty). A row is in one bin of each column (checked here).
 
     References:
-        Wilson et al. 2020; `hush.statistics.approximate_bounds`, of which these are the bins, the noise and the limits.
+        Wilson et al. 2020; `hush.statistics.approximate_bounds`.
     """
-    noisy = plan.release(bin_counts(rows), source)
-    lower, upper = np.full(len(noisy), -1.0), np.full(len(noisy), 1.0)
-    left = np.ones(len(noisy), dtype=np.bool_)
-    for chance in _SUCCESS:  # the same counts, looked at again: that costs nothing
-        # Rounding noise to integers adds half a step at most.
-        above = noisy > bounds_threshold(plan.block_scales[0], _EACH, chance) + 0.5
-        found = left & above.any(axis=1)
-        lower[found] = _EDGES[above.argmax(axis=1)][found]
-        upper[found] = _EDGES[2 * _EACH - above[:, ::-1].argmax(axis=1)][found]
-        left &= ~found
-    if left.any():  # noisy counts say so: whoever sees the bounds sees it
+    noisy = plan.release(BINS.counts(rows), source)
+    bounds = OccupiedBins.for_noise(BINS, plan).learn(noisy)
+    unknown = np.isnan(bounds[:, 0])
+    if unknown.any():  # a function of the noisy counts, so the warning reveals no more than the bounds do
         warnings.warn(
-            f"the bounds of {left.sum()} of {len(left)} features are lost in noise, and taken to be -1 and 1: "
-            "state them, or take a larger epsilon or share",
+            f"the bounds of {unknown.sum()} of {len(unknown)} features are lost in noise, and set to -1 and 1: "
+            "declare them, or use a larger epsilon or share",
             stacklevel=4,
         )
-    return lower, upper
-
-
-def bin_counts(rows: Floats) -> NDArray[np.int64]:
-    """Return how many values of each column are in each bin, negative ones first."""
-    width = rows.shape[1]
-    counts = np.zeros(width * 2 * _EACH, dtype=np.int64)
-    first = np.arange(width) * 2 * _EACH
-    for start in range(0, len(rows), block_rows(width)):
-        some = rows[start : start + block_rows(width)]
-        # A double's leading bits are its exponent: one less than a power of two has that of the bin below.
-        places = (np.abs(some).view(np.int64) - 1) >> _MANTISSA
-        np.clip(places - (_BIAS + _LOWEST - 1), 0, _EACH - 1, out=places)
-        np.copyto(places, -1 - places, where=some < 0)
-        places += first + _EACH
-        counts += np.bincount(places[~np.isnan(some)], minlength=counts.size)
-    return counts.reshape(width, 2 * _EACH)
+    return np.where(unknown, -1.0, bounds[:, 0]), np.where(unknown, 1.0, bounds[:, 1])

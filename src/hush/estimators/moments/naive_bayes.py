@@ -1,4 +1,4 @@
-"""Gaussian naive Bayes from noisy moments of each class."""
+"""Private Gaussian naive Bayes."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument
-from hush.estimators.base.bounds import check_bounds, fitted_bounds
-from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator, planned
-from hush.estimators.moments.moments import Steps, class_totals, moments_plan, noisy_moments
+from hush.estimators.base.bounds import check_bounds, feature_bounds
+from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator, blame_epsilon
+from hush.estimators.moments.moments import FixedPoint, class_totals, moments_plan, noisy_moments
 from hush.randomness import RandomSource
 from hush.statistics import NoisePlan
 
 
 class PrivateGaussianNB(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    """Gaussian naive Bayes: counts, means and variances of each class, from one noisy release.
+    """Gaussian naive Bayes: counts, means and variances of each class, from a single noisy release.
 
-    For a first classifier with few rows or a small epsilon: it has few parameters, and works without a delta. Where
-    features depend on each other and rows are many, `PrivateLDA` or a logistic regression does better.
+    For a first classifier with few rows or a small epsilon. It has few parameters, and it works with delta = 0. Where
+    features are correlated and rows are plentiful, `PrivateLDA` or a logistic regression does better.
 
     Args:
-        epsilon: For everything that fit releases.
-        delta: 0 for Laplace noise; above it, whichever of Laplace and Gaussian noise is smaller.
-        bounds: (lower, upper) of each feature, or of all; public: values are clamped.
-        classes: All labels that there may be; public. Rows of another class are left out.
-        priors: Public class probabilities; None to learn them (at no further cost).
-        budget: What each fit is charged to.
-        source: Of randomness, for tests.
+        epsilon: Privacy budget of one fit.
+        delta: 0 for Laplace noise. Above 0, the smaller of Laplace and Gaussian noise is drawn.
+        bounds: Public (lower, upper) of each feature, or one pair for all. Values are clamped to it.
+        classes: All class labels, public. Rows of any other class are dropped.
+        priors: Public class probabilities, in the order of ``classes``. Default: learned, at no further cost.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
-        classes_: The labels, sorted.
-        theta_: Means of each class.
-        var_: Variances of each class; not below what noise alone would suggest.
-        class_count_: Noisy numbers of rows.
+        classes_: The declared class labels, sorted.
+        theta_: Means by [class, feature].
+        var_: Variances by [class, feature], never below the level of their noise.
+        class_count_: Noisy number of rows of each class.
         class_prior_: Class probabilities.
-        n_features_in_: How many features there are.
-        feature_names_in_: Their names, where X has some.
-        guarantee_: What fit gave away.
-        event_: The same for accountants.
+        n_features_in_: Number of features in X.
+        feature_names_in_: Names of the features, if X has them.
+        guarantee_: Privacy guarantee of this fit.
+        event_: The same guarantee as an accounting event, for composition.
 
     Guarantee:
-        (epsilon, delta)-differential privacy for one row, added or removed; delta = 0 with Laplace noise.
+        (epsilon, delta)-differential privacy when one row is added or removed; delta = 0 with Laplace noise.
 
     Assumes:
-        Rows are clamped to the bounds, and those with something missing left out (checked here: done here). Bounds and
-        classes are public (the caller's duty). Each person has one row (the caller's duty).
+        Rows are clamped to the bounds, and rows with a missing value are dropped (checked here). Bounds and classes are
+        public (the caller's duty). Each person has one row (the caller's duty).
 
     References:
-        Vaidya, Shafiq, Basu & Hong 2013 (noisy parameters; here one release of sums, and add-or-remove neighbours).
+        Vaidya, Shafiq, Basu & Hong 2013 (noisy parameters). Variant: one release of sums, add-or-remove neighbours.
 
     >>> import numpy as np
     >>> from hush.randomness import TestSource
@@ -87,26 +87,26 @@ class PrivateGaussianNB(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
         check_bounds("bounds", self.bounds)
         self._check_classes()
         check_priors(self.priors, len(self.classes))
-        self._plan(1)  # what is wrong with epsilon is said here
+        self._plan(1)  # refuses an unusable epsilon in the constructor
 
     def _plan(self, num_features: int) -> NoisePlan:
-        return planned(self.epsilon, lambda: moments_plan(num_features, float(self.epsilon), float(self.delta)))
+        return blame_epsilon(self.epsilon, lambda: moments_plan(num_features, float(self.epsilon), float(self.delta)))
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to rows and labels."""
         self._check()
         rows = self._rows(X)
-        places = self._places(self._labels(rows, y, numeric=False))
-        lower, upper = fitted_bounds("bounds", self.bounds, self.n_features_in_)
+        class_indices = self._class_indices(self._labels(rows, y, numeric=False))
+        lower, upper = feature_bounds("bounds", self.bounds, self.n_features_in_)
         plan = self._plan(self.n_features_in_)
-        source = self._start(plan.event, spent=(plan.epsilon, plan.delta))
-        totals = class_totals(rows, places, len(self.classes_), Steps(lower, upper, len(rows)))
-        found = noisy_moments(totals, plan, source)
+        source = self._charge(plan.event, spent=(plan.epsilon, plan.delta))
+        totals = class_totals(rows, class_indices, len(self.classes_), FixedPoint(lower, upper, len(rows)))
+        moments = noisy_moments(totals, plan, source)
         half = (upper - lower) / 2
-        self.theta_ = lower + half + found.means * half
-        self.var_ = found.variances * half**2
-        self.class_count_ = found.counts
-        self.class_prior_ = priors_of(self.priors, self.classes, found.counts)
+        self.theta_ = lower + half + moments.means * half
+        self.var_ = moments.variances * half**2
+        self.class_count_ = moments.counts
+        self.class_prior_ = class_priors(self.priors, self.classes, moments.counts)
         return self
 
     def _joint_log_likelihood(self, X: Any) -> Floats:
@@ -119,23 +119,23 @@ class PrivateGaussianNB(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
         return np.stack(logs, axis=1)
 
     def predict(self, X: Any) -> Any:
-        """Return the most probable class of each row."""
-        best = np.argmax(self._joint_log_likelihood(X), axis=1)
-        return self.classes_[best]
+        """Return the most likely class of each row."""
+        indices = np.argmax(self._joint_log_likelihood(X), axis=1)
+        return self.classes_[indices]
 
     def predict_log_proba(self, X: Any) -> Floats:
-        """Return logarithms of class probabilities."""
+        """Return the log-probability of each class."""
         joint = self._joint_log_likelihood(X)
         logs: Floats = joint - logsumexp(joint, axis=1, keepdims=True)
         return logs
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return class probabilities."""
+        """Return the probability of each class."""
         return np.exp(self.predict_log_proba(X))
 
 
 def check_priors(priors: Any, num_classes: int) -> None:
-    """Refuse priors that are no probabilities of the classes."""
+    """Check that priors are one positive probability per class."""
     if priors is None:
         return
     try:
@@ -143,16 +143,21 @@ def check_priors(priors: Any, num_classes: int) -> None:
     except (TypeError, ValueError):
         values = np.empty(0)
     if values.shape != (num_classes,) or not bool((values > 0).all()) or not abs(float(values.sum()) - 1) < 1e-6:
-        raise InvalidArgument("priors", priors, "a probability > 0 for each class, which add up to 1")
+        raise InvalidArgument("priors", priors, "one probability > 0 per class, with sum 1")
 
 
-def priors_of(priors: Any, classes: Any, counts: Floats) -> Floats:
-    """Return public priors, which are in the order of ``classes``, or those that noisy counts suggest, in sorted order.
+def class_priors(priors: Any, classes: Any, counts: Floats) -> Floats:
+    """Return the class probabilities in the sorted order of classes: public ones, or shares of the noisy counts.
 
-    No class has less than one row's.
+    A class with a noisy count below 1 counts as one row, so that no probability is 0.
+
+    Args:
+        priors: Public probabilities in the order of ``classes``, or None.
+        classes: The class labels as declared.
+        counts: Noisy number of rows of each class, in sorted order.
     """
     if priors is not None:
         return np.asarray(priors, dtype=np.float64)[np.argsort(np.asarray(classes))]
-    least = np.maximum(counts, 1.0)
-    shares: Floats = least / least.sum()
+    sizes = np.maximum(counts, 1.0)
+    shares: Floats = sizes / sizes.sum()
     return shares

@@ -1,4 +1,4 @@
-"""Principal components of a noisy covariance matrix."""
+"""Private principal component analysis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hush.accounting import Event
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count, check_instance
 from hush.estimators.base.bounds import check_public_norm
-from hush.estimators.base.estimator import Floats, PrivateEstimator, check_width, planned
+from hush.estimators.base.estimator import Floats, PrivateEstimator, blame_epsilon, check_width
 from hush.estimators.moments.gram import UNIT
 from hush.estimators.moments.second_moments import AnalyzeGauss, Components, SecondMomentsMethod
 from hush.randomness import RandomSource
@@ -21,45 +21,45 @@ from hush.randomness import RandomSource
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     """Principal components: eigenvectors of a noisy covariance matrix, or random directions of large variance.
 
-    For a few directions out of many, to project on before something else is learned. The error of the matrix grows
-    with the root of the number of features over the number of rows, and not with how many directions are asked for.
+    For projecting many features onto a few directions before another model learns from them. The error of the matrix
+    grows with sqrt(number of features) / (number of rows). It does not depend on how many directions you ask for.
 
-    Three ways: `AnalyzeGauss` (the default, and the one to take with a delta), `Wishart` and `ExponentialPCA`
-    (without a delta, for few directions). With a public ``center`` no mean is needed, and none is released.
+    The method decides what is released: `AnalyzeGauss` (the default, and the best choice with delta > 0), `Wishart`, or
+    `ExponentialPCA` (delta = 0, for few directions). With a public ``center`` no mean is needed, and none is released.
 
     Args:
-        n_components: How many directions; None for all.
-        epsilon: For everything that fit releases.
-        delta: The same; above 0, but for `ExponentialPCA`, which does not use it.
-        data_norm: L2 norm of a row, less ``center``; public: longer rows are scaled down.
-        center: A public point that is subtracted from each row; None for a mean that is learned.
-        method: `AnalyzeGauss` (None for it), `Wishart` or `ExponentialPCA`.
-        whiten: Whether transformed columns are divided by their standard deviation.
-        budget: What each fit is charged to.
-        source: Of randomness, for tests.
+        n_components: Number of directions. Default: all.
+        epsilon: Privacy budget of one fit.
+        delta: Failure probability of the guarantee, in (0, 1). `ExponentialPCA` does not use it.
+        data_norm: Public clip norm: bound on the L2 norm of a row minus ``center``. Longer rows are scaled down.
+        center: Public point to subtract from each row. Default: the mean, which is learned.
+        method: `AnalyzeGauss` (the default), `Wishart` or `ExponentialPCA`.
+        whiten: Whether to divide transformed columns by their standard deviation.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
-        components_: Directions, as rows.
-        explained_variance_: Of each direction, from the noisy matrix; at least 0.
-        explained_variance_ratio_: The same over the total.
-        singular_values_: Roots of the variances times the noisy number of rows.
-        noise_variance_: Mean variance along the directions that are left out.
-        mean_: What is subtracted from rows.
-        n_components_: How many directions there are.
-        n_features_in_: How many features there are.
-        feature_names_in_: Their names, where X has some.
-        guarantee_: What fit gave away.
-        event_: The same for accountants.
+        components_: The directions, as rows.
+        explained_variance_: Noisy variance along each direction, at least 0.
+        explained_variance_ratio_: ``explained_variance_`` divided by the noisy total variance.
+        singular_values_: Square roots of ``explained_variance_`` times the noisy number of rows.
+        noise_variance_: Mean variance along the directions that were dropped.
+        mean_: The point that is subtracted from rows.
+        n_components_: Number of directions.
+        n_features_in_: Number of features in X.
+        feature_names_in_: Names of the features, if X has them.
+        guarantee_: Privacy guarantee of this fit.
+        event_: The same guarantee as an accounting event, for composition.
 
     Guarantee:
-        (epsilon, delta)-differential privacy for one row, added or removed; delta = 0 by `ExponentialPCA`.
+        (epsilon, delta)-differential privacy when one row is added or removed; delta = 0 with `ExponentialPCA`.
 
     Assumes:
-        Rows are clipped to the norm (checked here: done here). ``data_norm`` and ``center`` are public (the caller's
-        duty). Each person has one row (the caller's duty).
+        Rows are clipped to ``data_norm`` (checked here). ``data_norm`` and ``center`` are public (the caller's duty).
+        Each person has one row (the caller's duty).
 
     References:
-        Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1; those of the methods.
+        Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1; and the references of the methods.
 
     >>> import numpy as np
     >>> from hush.randomness import TestSource
@@ -101,10 +101,12 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         return self._method().needs_delta
 
     def _check(self) -> None:
-        check_instance("method", self._method(), SecondMomentsMethod, "AnalyzeGauss(), Wishart() or ExponentialPCA()")
+        check_instance(
+            "method", self._method(), SecondMomentsMethod, "Pass AnalyzeGauss(), Wishart() or ExponentialPCA()"
+        )
         super()._check()
         if self._method().needs_center and self.center is None:
-            raise InvalidArgument("center", None, "a public point", "This method learns no mean")
+            raise InvalidArgument("center", None, "a public point", "This method cannot learn a mean")
         if self.center is not None:
             check_center(self.center)
         check_public_norm("data_norm", self.data_norm)
@@ -112,52 +114,58 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
             check_count("n_components", self.n_components)
         if not isinstance(self.whiten, (bool, np.bool_)):
             raise InvalidArgument("whiten", self.whiten, "True or False")
-        self._event(1, 1)  # what is wrong with epsilon is said here
+        self._event(1, 1)  # refuses an unusable epsilon in the constructor
 
-    def _event(self, num_features: int, wanted: int) -> Event:
+    def _event(self, num_features: int, num_components: int) -> Event:
         delta = float(self.delta) if self._method().needs_delta else 0.0
-        return planned(self.epsilon, lambda: self._method().event(num_features, wanted, float(self.epsilon), delta))
+        return blame_epsilon(
+            self.epsilon, lambda: self._method().event(num_features, num_components, float(self.epsilon), delta)
+        )
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to rows. Those with something missing or infinite are left out; longer ones are scaled down."""
+        """Fit to rows. Rows with a missing or infinite value are dropped; longer rows are scaled down."""
         self._check()
         rows = self._rows(X)
-        wanted = self.n_features_in_ if self.n_components is None else int(self.n_components)
-        if not wanted <= self.n_features_in_:
-            raise InvalidArgument("n_components", wanted, f"at most the {self.n_features_in_} features")
+        num_components = self.n_features_in_ if self.n_components is None else int(self.n_components)
+        if not num_components <= self.n_features_in_:
+            raise InvalidArgument(
+                "n_components", num_components, f"at most the number of features, {self.n_features_in_}"
+            )
         center = public_center(self.center, self.n_features_in_)
         norm, epsilon = float(self.data_norm), float(self.epsilon)
         method = self._method()
         delta = float(self.delta) if method.needs_delta else 0.0
-        source = self._start(self._event(self.n_features_in_, wanted), *method.assumptions, spent=(epsilon, delta))
-        found = method.components(rows, norm, center, wanted, epsilon, delta, source)
-        self._store(found, center)
+        source = self._charge(
+            self._event(self.n_features_in_, num_components), *method.assumptions, spent=(epsilon, delta)
+        )
+        components = method.components(rows, norm, center, num_components, epsilon, delta, source)
+        self._set_fitted(components, center)
         return self
 
-    def _store(self, found: Components, center: Floats | None) -> None:
-        directions, norm = found.directions, float(self.data_norm)
-        wanted, size = directions.shape
-        signs = np.sign(directions[np.arange(wanted), np.abs(directions).argmax(axis=1)])
-        self.n_components_ = wanted
-        self.mean_ = located(found.mean, center, norm)
+    def _set_fitted(self, components: Components, center: Floats | None) -> None:
+        """Set the fitted attributes, in the data's units; each direction's largest entry is made positive."""
+        directions, norm = components.directions, float(self.data_norm)
+        num_components, size = directions.shape
+        signs = np.sign(directions[np.arange(num_components), np.abs(directions).argmax(axis=1)])
+        self.n_components_ = num_components
+        self.mean_ = location(components.mean, center, norm)
         self.components_ = directions * signs[:, None]
-        self.explained_variance_ = found.variances * norm**2
-        self.explained_variance_ratio_ = found.variances / max(found.total, 1 / UNIT)
-        self.singular_values_ = np.sqrt(self.explained_variance_ * found.count)
-        rest = max(found.total - float(found.variances.sum()), 0.0) * norm**2
-        self.noise_variance_ = rest / (size - wanted) if wanted < size else 0.0
+        self.explained_variance_ = components.variances * norm**2
+        self.explained_variance_ratio_ = components.variances / max(components.total, 1 / UNIT)
+        self.singular_values_ = np.sqrt(self.explained_variance_ * components.count)
+        dropped_variance = max(components.total - float(components.variances.sum()), 0.0) * norm**2
+        self.noise_variance_ = dropped_variance / (size - num_components) if num_components < size else 0.0
 
     def transform(self, X: Any) -> Floats:
-        """Return the coordinates of rows along the directions; NaN for a row with something missing."""
+        """Return the coordinates of rows along the directions; NaN for a row with a missing value."""
         check_is_fitted(self)
         projected: Floats = (self._rows(X, reset=False, missing=True) - self.mean_) @ self.components_.T
         return projected / self._scales() if self.whiten else projected
 
     def inverse_transform(self, X: Any) -> Floats:
-        """Return the rows that coordinates stand for."""
+        """Map coordinates back to rows."""
         check_is_fitted(self)
-        given = check_width("X", X, self.n_components_)
-        coordinates = given * (self._scales() if self.whiten else 1.0)
+        coordinates = check_width("X", X, self.n_components_) * (self._scales() if self.whiten else 1.0)
         rows: Floats = coordinates @ self.components_ + self.mean_
         return rows
 
@@ -171,29 +179,29 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
 
 
 def public_center(center: Any, num_features: int) -> Floats | None:
-    """Return a public point, or None where a mean is to be learned."""
+    """Return the public centre with one number per feature, or None if the mean is to be learned."""
     if center is None:
         return None
     point = check_center(center)
     if point.shape not in ((), (num_features,)):
-        raise InvalidArgument("center", center, f"one number for each of {num_features} features, or one for all")
+        raise InvalidArgument("center", center, f"one number per feature ({num_features}), or one for all")
     return np.broadcast_to(point, (num_features,)).copy()
 
 
 def check_center(center: Any) -> Floats:
-    """Return a public point, or one number for all of its coordinates."""
+    """Return the public centre as an array: one number per feature, or one for all."""
     try:
         point = np.asarray(center, dtype=np.float64)
-        fine = point.ndim <= 1 and bool((np.abs(point) < 1e100).all())
+        valid = point.ndim <= 1 and bool((np.abs(point) < 1e100).all())
     except (TypeError, ValueError):
-        fine = False
-    if not fine:
-        raise InvalidArgument("center", center, "a public point: a number for each feature, or one for all")
+        valid = False
+    if not valid:
+        raise InvalidArgument("center", center, "a public point: one number per feature, or one for all")
     return point
 
 
-def located(mean: Floats | None, center: Floats | None, norm: float) -> Floats:
-    """Return where rows are: about a public point, or a mean that was learned in units of the norm."""
+def location(mean: Floats | None, center: Floats | None, norm: float) -> Floats:
+    """Return the point that rows are centred at: the public centre, or the learned mean in the data's units."""
     if center is not None:
         return center
     assert mean is not None

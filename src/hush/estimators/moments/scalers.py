@@ -1,4 +1,8 @@
-"""Scalers with public or privately learned bounds."""
+"""Private scalers, with public bounds or bounds that are learned with part of the budget.
+
+A scaler is usually the first step of a pipeline. Its attributes are private; the rows that ``transform`` returns are
+not: they are your data, in other units.
+"""
 
 from __future__ import annotations
 
@@ -11,60 +15,63 @@ from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting import ComposedEvent, Event, events
 from hush.accounting.budget import Budget
-from hush.estimators.base.bounds import LearnBounds, check_bounds, fitted_bounds
-from hush.estimators.base.estimator import Floats, PrivateEstimator, check_width, planned
+from hush.estimators.base.bounds import LearnBounds, check_bounds, feature_bounds
+from hush.estimators.base.estimator import Floats, PrivateEstimator, blame_epsilon, check_width
 from hush.estimators.moments.log_bins import bins_plan, learned_bounds
-from hush.estimators.moments.moments import Steps, class_totals, moments_plan, noisy_moments
-from hush.numerics import silent
+from hush.estimators.moments.moments import FixedPoint, class_totals, moments_plan, noisy_moments
+from hush.numerics import quiet_numpy
 from hush.randomness import RandomSource
 from hush.statistics import NoisePlan
 
 
 class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator, ABC):  # type: ignore[misc]
+    """The common part of the scalers: bounds that are public, or learned."""
+
     def _check(self) -> None:
         super()._check()
         if not isinstance(self.bounds, LearnBounds):
             check_bounds("bounds", self.bounds)
-        self._plan(1)  # what is wrong with epsilon is said here
+        self._plan(1)  # refuses an unusable epsilon in the constructor
 
     @abstractmethod
     def _plan(self, num_features: int) -> Any:
-        """Return what is decided without looking at the data."""
+        """Return the noise plan, which depends on public numbers only."""
 
-    def _ends(self, num_features: int) -> tuple[Floats, Floats] | None:
-        """Return public bounds, None where they are learned; it is asked before a fit is charged."""
-        return None if isinstance(self.bounds, LearnBounds) else fitted_bounds("bounds", self.bounds, num_features)
+    def _public_bounds(self, num_features: int) -> tuple[Floats, Floats] | None:
+        """Return the public bounds, or None if they are learned. Errors come before the fit is charged."""
+        return None if isinstance(self.bounds, LearnBounds) else feature_bounds("bounds", self.bounds, num_features)
 
 
 class PrivateStandardScaler(_Scaler):
-    """Columns less their mean, over their standard deviation; both from one noisy release.
+    """Subtract the mean of each column and divide by its standard deviation; both come from a single noisy release.
 
     Before models that are sensitive to units. Where bounds are known and tight, `PrivateMinMaxScaler` costs nothing.
 
     Args:
-        epsilon: For everything that fit releases.
-        delta: 0 for Laplace noise; above it, whichever of Laplace and Gaussian noise is smaller.
-        bounds: (lower, upper) of each feature, or of all, public; or `LearnBounds`: what is learned, twice as wide.
-        budget: What each fit is charged to.
-        source: Of randomness, for tests.
+        epsilon: Privacy budget of one fit.
+        delta: 0 for Laplace noise. Above 0, the smaller of Laplace and Gaussian noise is drawn.
+        bounds: Public (lower, upper) of each feature, or one pair for all; or `LearnBounds`, whose learned bounds are
+            used at twice their width.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
-        mean_: Of each feature.
-        var_: Of each feature; not below what noise alone would suggest.
-        scale_: Its root.
-        bounds_: What values were clamped to.
-        n_features_in_: How many features there are.
-        feature_names_in_: Their names, where X has some.
-        guarantee_: What fit gave away.
-        event_: The same for accountants.
+        mean_: Noisy mean of each feature.
+        var_: Noisy variance of each feature, never below the level of its noise.
+        scale_: Square root of ``var_``.
+        bounds_: (lower, upper) to which the values were clamped.
+        n_features_in_: Number of features in X.
+        feature_names_in_: Names of the features, if X has them.
+        guarantee_: Privacy guarantee of this fit.
+        event_: The same guarantee as an accounting event, for composition.
 
     Guarantee:
-        (epsilon, delta)-differential privacy for one row, added or removed; delta = 0 with Laplace noise.
+        (epsilon, delta)-differential privacy when one row is added or removed; delta = 0 with Laplace noise.
 
     Assumes:
-        Rows are clamped, and those with something missing left out (checked here: done here). Given bounds are public
-        (the caller's duty). Each person has one row (the caller's duty). What is transformed afterwards is as private
-        as it was before: the columns are not noisy (the caller's duty).
+        Rows are clamped to the bounds, and rows with a missing value are dropped (checked here). Bounds that you pass
+        are public (the caller's duty). Each person has one row (the caller's duty). Transformed rows are treated as
+        private data: the guarantee covers the scaler, not its output (the caller's duty).
 
     References:
         Dwork, McSherry, Nissim & Smith 2006; Wilson et al. 2020 (learned bounds).
@@ -94,80 +101,82 @@ class PrivateStandardScaler(_Scaler):
         self._check()
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn means and standard deviations."""
+        """Learn the mean and the standard deviation of each feature."""
         self._check()
         rows = self._rows(X)
-        ends, (learning, plan) = self._ends(self.n_features_in_), self._plan(self.n_features_in_)
-        source = self._start(_event(learning, self.n_features_in_, plan), spent=(float(self.epsilon), plan.delta))
-        if learning is not None:
-            # Few rows of a tail do not stand out from noise: cut off, they are missed more than noise costs.
-            low, high = learned_bounds(rows, learning, source)
-            ends = low - (high - low) / 2, high + (high - low) / 2
-        assert ends is not None
-        self.bounds_ = lower, upper = ends
-        found = noisy_moments(class_totals(rows, None, 1, Steps(lower, upper, len(rows))), plan, source)
+        bounds, (bounds_plan, plan) = self._public_bounds(self.n_features_in_), self._plan(self.n_features_in_)
+        source = self._charge(_event(bounds_plan, self.n_features_in_, plan), spent=(float(self.epsilon), plan.delta))
+        if bounds_plan is not None:
+            # Tails do not stand out from the noise, and cutting them off would cost more than wider bounds do.
+            low, high = learned_bounds(rows, bounds_plan, source)
+            bounds = low - (high - low) / 2, high + (high - low) / 2
+        assert bounds is not None
+        self.bounds_ = lower, upper = bounds
+        moments = noisy_moments(class_totals(rows, None, 1, FixedPoint(lower, upper, len(rows))), plan, source)
         half = (upper - lower) / 2
-        self.mean_ = lower + half + found.means[0] * half
-        self.var_ = found.variances[0] * half**2
+        self.mean_ = lower + half + moments.means[0] * half
+        self.var_ = moments.variances[0] * half**2
         self.scale_ = np.sqrt(self.var_)
         return self
 
     def _plan(self, num_features: int) -> tuple[NoisePlan | None, NoisePlan]:
-        """Return the noise for bounds, if they are learned, and that of moments."""
+        """Return the noise plan for the bounds, or None if they are public, and the plan for the moments."""
         epsilon, share = float(self.epsilon), self.bounds.share if isinstance(self.bounds, LearnBounds) else 0.0
 
-        def make() -> tuple[NoisePlan | None, NoisePlan]:
-            learning = _learning(epsilon * share, num_features) if share else None
-            return learning, moments_plan(num_features, epsilon * (1 - share), float(self.delta))
+        def build() -> tuple[NoisePlan | None, NoisePlan]:
+            bounds_plan = _bounds_plan(epsilon * share, num_features) if share else None
+            return bounds_plan, moments_plan(num_features, epsilon * (1 - share), float(self.delta))
 
-        return planned(epsilon, make)
+        return blame_epsilon(epsilon, build)
 
-    @silent
+    @quiet_numpy
     def transform(self, X: Any) -> Floats:
-        """Return scaled rows; what is missing stays missing."""
+        """Return scaled rows. Missing values stay missing."""
         check_is_fitted(self)
         rows: Floats = (self._rows(X, reset=False, missing=True) - self.mean_) / self.scale_
         return rows
 
-    @silent
+    @quiet_numpy
     def inverse_transform(self, X: Any) -> Floats:
-        """Return rows in their own units."""
+        """Return scaled rows in the data's units."""
         check_is_fitted(self)
         rows: Floats = check_width("X", X, self.n_features_in_) * self.scale_ + self.mean_
         return rows
 
 
 class PrivateMinMaxScaler(_Scaler):
-    """Columns scaled so that their bounds become 0 and 1; values beyond are not clamped.
+    """Scale columns so that their bounds become 0 and 1. Values outside the bounds are not clamped.
 
-    Choose it where bounds are known, or where what comes next needs bounds, which are (0, 1) then, and they are not
-    known. For features in very different units whose spread matters more than their range, `PrivateStandardScaler`.
-    With public bounds it looks at no row and costs nothing. With `LearnBounds` all of epsilon is for learning them:
-    the bounds are ends of bins, powers of 2, within which most values are.
+    Choose it where bounds are known; or where they are not, and the next step needs bounds, which are then (0, 1). For
+    features in different units whose spread matters more than their range, choose `PrivateStandardScaler`. With public
+    bounds it looks at no row and costs nothing. With `LearnBounds`, all of epsilon is spent on learning: the bounds are
+    powers of 2 (the edges of bins) that contain most values.
 
     Args:
-        epsilon: For learning bounds; public ones cost nothing.
-        bounds: (lower, upper) of each feature, or of all, public; or `LearnBounds`, whose share does not matter here.
-        budget: What each fit is charged to.
-        source: Of randomness, for tests.
+        epsilon: Privacy budget for learning bounds. Public bounds cost nothing.
+        bounds: Public (lower, upper) of each feature, or one pair for all; or `LearnBounds`, whose share is ignored
+            here.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
-        data_min_: Lower bounds.
-        data_max_: Upper bounds.
-        data_range_: Their difference.
-        scale_: One over it: what columns are multiplied by.
-        min_: What is added then, as in scikit-learn: x becomes x * ``scale_`` + ``min_``.
-        n_features_in_: How many features there are.
-        feature_names_in_: Their names, where X has some.
-        guarantee_: What fit gave away.
-        event_: The same for accountants.
+        data_min_: Lower bound of each feature.
+        data_max_: Upper bound of each feature.
+        data_range_: ``data_max_`` minus ``data_min_``.
+        scale_: One over ``data_range_``.
+        min_: Offset, as in scikit-learn: x becomes x * ``scale_`` + ``min_``.
+        n_features_in_: Number of features in X.
+        feature_names_in_: Names of the features, if X has them.
+        guarantee_: Privacy guarantee of this fit.
+        event_: The same guarantee as an accounting event, for composition.
 
     Guarantee:
-        epsilon-differential privacy for one row, added or removed; with public bounds nothing is given away.
+        epsilon-differential privacy when one row is added or removed. With public bounds nothing is released (epsilon =
+        0).
 
     Assumes:
-        Given bounds are public (the caller's duty). Each person has one row (the caller's duty). Learned bounds are
-        from noisy counts in public bins (checked here: done here).
+        Bounds that you pass are public (the caller's duty). Each person has one row (the caller's duty). Learned bounds
+        come from noisy counts in public bins (checked here).
 
     References:
         Wilson et al. 2020 (learned bounds).
@@ -189,16 +198,16 @@ class PrivateMinMaxScaler(_Scaler):
         self._check()
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn bounds, or take those given."""
+        """Learn the bounds, or take the public ones."""
         self._check()
         rows = self._rows(X)
-        ends, learning = self._ends(self.n_features_in_), self._plan(self.n_features_in_)
-        spent = (float(self.epsilon) if learning else 0.0, 0.0)
-        source = self._start(_event(learning, self.n_features_in_), spent=spent)
-        if learning is not None:
-            ends = learned_bounds(rows, learning, source)
-        assert ends is not None
-        self.data_min_, self.data_max_ = ends
+        bounds, bounds_plan = self._public_bounds(self.n_features_in_), self._plan(self.n_features_in_)
+        spent = (float(self.epsilon) if bounds_plan else 0.0, 0.0)
+        source = self._charge(_event(bounds_plan, self.n_features_in_), spent=spent)
+        if bounds_plan is not None:
+            bounds = learned_bounds(rows, bounds_plan, source)
+        assert bounds is not None
+        self.data_min_, self.data_max_ = bounds
         self.data_range_ = self.data_max_ - self.data_min_
         self.scale_ = 1 / self.data_range_
         self.min_ = -self.data_min_ * self.scale_
@@ -207,30 +216,30 @@ class PrivateMinMaxScaler(_Scaler):
     def _plan(self, num_features: int) -> NoisePlan | None:
         if not isinstance(self.bounds, LearnBounds):
             return None
-        return planned(self.epsilon, lambda: _learning(float(self.epsilon), num_features))
+        return blame_epsilon(self.epsilon, lambda: _bounds_plan(float(self.epsilon), num_features))
 
-    @silent
+    @quiet_numpy
     def transform(self, X: Any) -> Floats:
-        """Return scaled rows; what is missing stays missing."""
+        """Return scaled rows. Missing values stay missing."""
         check_is_fitted(self)
         rows: Floats = self._rows(X, reset=False, missing=True) * self.scale_ + self.min_
         return rows
 
-    @silent
+    @quiet_numpy
     def inverse_transform(self, X: Any) -> Floats:
-        """Return rows in their own units."""
+        """Return scaled rows in the data's units."""
         check_is_fitted(self)
         rows: Floats = (check_width("X", X, self.n_features_in_) - self.min_) / self.scale_
         return rows
 
 
-def _learning(epsilon: float, num_features: int) -> NoisePlan:
-    """Return the noise of learning the bounds of each feature with an equal part of epsilon."""
+def _bounds_plan(epsilon: float, num_features: int) -> NoisePlan:
+    """Return the noise plan for the bounds of one feature, with an equal part of epsilon for each feature."""
     return bins_plan(epsilon / num_features * (1 - 1e-12))
 
 
-def _event(learning: NoisePlan | None, num_features: int, *more: NoisePlan) -> Event:
-    """Return what learning bounds costs, once for each feature, and what comes after it."""
-    each = () if learning is None else (events.ApproximateDPEvent(learning.epsilon),) * num_features
-    parts: tuple[Event, ...] = (*each, *(plan.event for plan in more))
-    return parts[0] if len(parts) == 1 and not each else ComposedEvent(parts)
+def _event(bounds_plan: NoisePlan | None, num_features: int, *plans: NoisePlan) -> Event:
+    """Return the cost of learning the bounds, once per feature, composed with the plans that follow."""
+    bounds_events = () if bounds_plan is None else (events.ApproximateDPEvent(bounds_plan.epsilon),) * num_features
+    parts: tuple[Event, ...] = (*bounds_events, *(plan.event for plan in plans))
+    return parts[0] if len(parts) == 1 and not bounds_events else ComposedEvent(parts)

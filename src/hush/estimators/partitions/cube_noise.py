@@ -1,13 +1,14 @@
-r"""Noise for vectors of which one row changes every coordinate by a step's worth: uniform in a random cube.
+"""Noise for sums in which one row changes every coordinate by at most 1: uniform in a random cube.
 
-P(z) proportional to exp(-|z|_inf / scale) over vectors z of d integers: the K-norm mechanism of the cube (Hardt &
-Talwar 2010, Definition 3.1). Where a row changes each of d sums by 1 at most, epsilon-differential privacy takes
-scale = 1 / epsilon, and the variance of a coordinate is (d + 1)(d + 2) / 3 scale^2, about. Laplace noise, for the L1
-norm of the same change, has 2 d^2 scale^2: six times as much.
+The density is P(z) ~ exp(-|z|_inf / scale) over vectors z of d integers: the K-norm mechanism of the cube (Hardt &
+Talwar 2010, Definition 3.1). Where a row changes each of d sums by at most 1, scale = 1 / epsilon gives
+epsilon-differential privacy, and a coordinate has variance of about (d + 1)(d + 2) / 3 scale^2. Laplace noise,
+calibrated to the L1 norm of the same change, has variance 2 d^2 scale^2: six times as much.
 
-Exact sampling: exp(-m / s) is a sum over all j >= m of (1 - q) q^j with q = exp(-1 / s). So z is uniform in the cube of
-half side j, and j has weights q^j (2 j + 1)^d. The sum of d + 1 geometric variables has weights q^j (j + 1) ... (j + d)
-instead: it is accepted with the product of (2 j + 1) / (2 j + 2 i) over i = 1 ... d, which coins decide one by one.
+Exact sampling: with q = exp(-1 / s), exp(-m / s) is the sum over all j >= m of (1 - q) q^j. So z is uniform in the cube
+of half side j, where j has weights q^j (2 j + 1)^d. The sum of d + 1 geometric variables has weights
+q^j (j + 1) ... (j + d) instead. It is therefore accepted with probability prod_i (2 j + 1) / (2 j + 2 i), i = 1 ... d,
+decided by one coin per factor.
 """
 
 from __future__ import annotations
@@ -20,31 +21,35 @@ from numpy.typing import NDArray
 from hush.errors import InvalidArgument
 from hush.randomness import RandomSource, geometric, uniform_below
 
-_LARGEST = 2.0**34
+_MAX_SCALE = 2.0**34
 
 
 def cube_noise(source: RandomSource, scale: float, dimension: int, size: int) -> NDArray[np.int64]:
-    """Return ``size`` independent vectors of so many dimensions."""
-    if not 0 < scale <= _LARGEST:
-        raise InvalidArgument("epsilon", "too small", "less noise than 2^18 times a row", "Take a larger epsilon")
+    """Return ``size`` independent noise vectors with ``dimension`` coordinates each."""
+    if not 0 < scale <= _MAX_SCALE:
+        raise InvalidArgument(
+            "epsilon", "too small", "a larger value", "The noise would exceed 2^18 times the effect of a row"
+        )
     noise = np.empty((size, dimension), dtype=np.int64)
-    for place in range(size):
-        half = _half_side(source, scale, dimension)
-        noise[place] = uniform_below(source, 2 * half + 1, dimension) - half
+    for index in range(size):
+        half_side = _half_side(source, scale, dimension)
+        noise[index] = uniform_below(source, 2 * half_side + 1, dimension) - half_side
     return noise
 
 
 def _half_side(source: RandomSource, scale: float, dimension: int) -> int:
+    """Return the half side j of the random cube."""
     while True:
-        half = int(geometric(source, scale, dimension + 1).sum())
-        bounds = np.uint64(2 * half) + 2 * np.arange(1, dimension + 1, dtype=np.uint64)
-        if (_uniform(source, bounds) <= 2 * half).all():
-            return half
+        half_side = int(geometric(source, scale, dimension + 1).sum())
+        # Coin i shows a uniform integer below 2 j + 2 i; it must be at most 2 j.
+        bounds = np.uint64(2 * half_side) + 2 * np.arange(1, dimension + 1, dtype=np.uint64)
+        if (_uniform_below_each(source, bounds) <= 2 * half_side).all():
+            return half_side
 
 
-def _uniform(source: RandomSource, bounds: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return an integer below each bound, uniform: as `uniform_below`, which has one bound for all."""
-    surplus = (np.uint64(0) - bounds) % bounds  # 2^64 modulo the bound: words below it would favour small remainders
+def _uniform_below_each(source: RandomSource, bounds: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a uniform integer below each bound. `uniform_below` takes a single bound for all."""
+    surplus = (np.uint64(0) - bounds) % bounds  # 2^64 modulo the bound: smaller words would bias the remainder
     words = source.words(len(bounds))
     while (rejected := np.flatnonzero(words < surplus)).size:
         words[rejected] = source.words(rejected.size)

@@ -1,4 +1,9 @@
-"""k-means by noisy Lloyd iterations, from a noisy overview of the rows."""
+"""k-means by noisy Lloyd iterations, from a noisy overview of the rows.
+
+overview    noisy count, mean and spread (`kmeans_start`); a tenth of epsilon
+start       centres from a noisy map of the rows, if it is worth its price, or scattered around the mean
+iterations  noisy counts and sums per cluster (`kmeans_rounds`); the rest of epsilon
+"""
 
 from __future__ import annotations
 
@@ -13,29 +18,29 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
-from hush.estimators.base.bounds import check_bounds, fitted_bounds
+from hush.estimators.base.bounds import check_bounds, feature_bounds
 from hush.estimators.base.estimator import Floats, PrivateEstimator
-from hush.estimators.base.two_parts import TwoParts
+from hush.estimators.base.two_stage import TwoStageBudget
 from hush.estimators.moments.gram import STEPS
-from hush.estimators.moments.moments import Steps
+from hush.estimators.moments.moments import FixedPoint
 from hush.estimators.partitions.kmeans_rounds import KMeansPlan, lloyd
 from hush.estimators.partitions.kmeans_start import (
     Overview,
-    directions,
+    centres_from_map,
+    draw_directions,
     map_side,
-    mapped_centres,
-    overview,
     overview_totals,
+    release_overview,
 )
-from hush.numerics import down
+from hush.numerics import round_down
 from hush.randomness import RandomSource
 
-_LEAST = 1e-4  # epsilon for each iteration
-_LOOKING = 0.1  # the part of epsilon for the overview
-_MAPPING = 0.15  # of what is left, for the map
-_CANDIDATES = 64
-_CELLS = 8  # of a map, for each cluster: with fewer, it shows nothing
-_SCATTER = 0.7  # of first centres, in standard deviations
+_MIN_EPSILON = 1e-4  # per iteration
+_OVERVIEW_SHARE = 0.1  # share of epsilon for the overview
+_MAP_SHARE = 0.15  # share of the rest for the map
+_CANDIDATES = 64  # random points among which each scattered centre is the farthest
+_CELLS_PER_CLUSTER = 8  # a map with fewer cells shows no clusters
+_SCATTER = 0.7  # width of scattered centres, in standard deviations
 
 
 class PrivateKMeans(
@@ -44,46 +49,49 @@ class PrivateKMeans(
     ClusterMixin,  # type: ignore[misc]
     PrivateEstimator,
 ):
-    """k-means: Lloyd's iterations with noisy counts and sums, from centres that follow a noisy look at the rows.
+    """k-means: Lloyd iterations with noisy counts and sums, from centres that follow a noisy overview of the rows.
 
-    For few clusters in few dimensions, with thousands of rows in each; the fewer rows and the smaller epsilon, the
-    closer all centres come to one mean. First, a tenth of epsilon tells the number of rows, their mean and spread, with
-    noise. From these follows whether a sixth of the rest is worth a noisy map of the rows, in up to three directions,
-    in which well separated clusters are found; without one, first centres are scattered around the mean. It follows,
-    too, how many iterations there are: as many, 7 at most, as leave the noise in a mean below 1/8 of the standard
-    deviation of the rows. Noisy means are drawn to that of all rows by how much noise each has. Where one iteration
-    would have noise above 1.4 standard deviations, all centres are the one mean. Neither labels of the rows that it was
-    fitted to nor their inertia are stored: both are exact functions of the data. ``predict`` is for whoever has the
-    rows.
+    For few clusters in few dimensions, with thousands of rows per cluster. With fewer rows or a smaller epsilon, all
+    centres move towards a single mean.
+
+    A tenth of epsilon releases the number of rows, their mean and their spread. These decide the rest. If there are
+    enough rows, 15 % of the remaining epsilon buys a noisy map of the rows in up to three directions, and its
+    clusters are the first centres; otherwise the first centres are scattered around the mean. The number of iterations
+    is the largest, up to 7, that keeps the noise of a cluster mean below 1/8 of the rows' standard deviation. Noisy
+    means are shrunk towards the overall mean according to their noise. If even one iteration would have noise above 1.4
+    standard deviations, all centres are the overall mean.
+
+    Labels and inertia of the training rows are not stored, since both are exact functions of the data. Use ``predict``
+    if you hold the rows.
 
     Args:
-        n_clusters: How many centres.
-        epsilon: For everything that fit releases.
-        delta: 0 for noise in a cube; above it, whichever of that and Gaussian noise is smaller.
-        bounds: (lower, upper) of each feature, or of all; public: values are clamped.
-        n_iter: How many iterations; None: by the rule above.
-        budget: What each fit is charged to.
-        source: Of randomness, for tests.
+        n_clusters: Number of centres.
+        epsilon: Privacy budget of one fit.
+        delta: 0 for noise in a cube. Above 0, the smaller of that and Gaussian noise is drawn.
+        bounds: Public (lower, upper) of each feature, or one pair for all. Values are clamped to it.
+        n_iter: Number of iterations. Default: from the noisy overview, as above.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
         cluster_centers_: The centres.
-        n_iter_: How many iterations there were.
-        n_features_in_: How many features there are.
-        guarantee_: What fit gave away.
-        event_: The same for accountants.
+        n_iter_: Number of iterations.
+        n_features_in_: Number of features in X.
+        guarantee_: Privacy guarantee of this fit.
+        event_: The same guarantee as an accounting event, for composition.
 
     Guarantee:
-        (epsilon, delta)-differential privacy for one row, added or removed: of the overview, and, given it, of the map
-        and all iterations, however many.
+        (epsilon, delta)-differential privacy when one row is added or removed: of the overview, and, given the
+        overview, of the map and all iterations, for any number of iterations.
 
     Assumes:
-        Rows are clamped, and those with something missing left out (checked here: done here). Bounds are public (the
+        Rows are clamped to the bounds, and rows with a missing value are dropped (checked here). Bounds are public (the
         caller's duty). Each person has one row (the caller's duty).
 
     References:
-        Blum, Dwork, McSherry & Nissim 2005 (noisy Lloyd); Su, Cao, Li, Bertino & Jin 2016 (a map first, with its number
-        of cells, Section 4; the number of iterations by the error of means, Section 3, here relative to the rows'
-        spread); Hardt & Talwar 2010 (noise in a cube); James & Stein 1961 (means drawn together).
+        Blum, Dwork, McSherry & Nissim 2005 (noisy Lloyd); Su, Cao, Li, Bertino & Jin 2016 (a map first, with the number
+        of cells of Section 4; the number of iterations by the error of the means, Section 3, here relative to the
+        spread of the rows); Hardt & Talwar 2010 (noise in a cube); James & Stein 1961 (shrinkage of the means).
 
     >>> import numpy as np
     >>> from hush.randomness import TestSource
@@ -119,46 +127,58 @@ class PrivateKMeans(
         check_count("n_clusters", self.n_clusters)
         if self.n_iter is not None:
             check_count("n_iter", self.n_iter)
-        least = _LEAST * (self.n_iter or 1)
-        if not self.epsilon >= least:
-            raise InvalidArgument("epsilon", self.epsilon, f"at least {least:g}", "Noise would not fit into 64 bits")
+        smallest = _MIN_EPSILON * (self.n_iter or 1)
+        if not self.epsilon >= smallest:
+            raise InvalidArgument(
+                "epsilon", self.epsilon, f"at least {smallest:g}", "The noise would not fit into 64 bits"
+            )
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find centres."""
+        """Find the centres."""
         self._check()
         rows = self._rows(X)
-        lower, upper = fitted_bounds("bounds", self.bounds, self.n_features_in_)
-        costs = TwoParts.of(float(self.epsilon), float(self.delta), _LOOKING)
-        source = self._start(costs.event)
-        steps = Steps(lower, upper, len(rows))
-        centres = self._centres(rows, steps, costs, source)
+        lower, upper = feature_bounds("bounds", self.bounds, self.n_features_in_)
+        stages = TwoStageBudget.split(float(self.epsilon), float(self.delta), _OVERVIEW_SHARE)
+        source = self._charge(stages.event)
+        fixed_point = FixedPoint(lower, upper, len(rows))
+        centres = self._centres(rows, fixed_point, stages, source)
         half = (upper - lower) / 2
         self.cluster_centers_ = lower + half + centres * half
         self._n_features_out = len(centres)
         return self
 
-    def _centres(self, rows: Floats, steps: Steps, costs: TwoParts, source: RandomSource) -> Floats:
-        signs, clusters = directions(rows.shape[1], source), int(self.n_clusters)
-        seen = overview(overview_totals(rows, signs, steps), signs, costs.first, source)
-        mapping = costs.left * _MAPPING
-        side = map_side(seen.count, mapping, signs.shape[1])
-        useful = side ** signs.shape[1] >= _CELLS * clusters > _CELLS
-        plan = self._plan(seen, down(costs.left - mapping) if useful else costs.left, costs.delta)
+    def _centres(self, rows: Floats, fixed_point: FixedPoint, stages: TwoStageBudget, source: RandomSource) -> Floats:
+        """Return the centres in units of the bounds, within [-1, 1]."""
+        directions, clusters = draw_directions(rows.shape[1], source), int(self.n_clusters)
+        overview = release_overview(overview_totals(rows, directions, fixed_point), directions, stages.first, source)
+        map_epsilon = stages.second * _MAP_SHARE
+        side = map_side(overview.count, map_epsilon, directions.shape[1])
+        map_is_useful = side ** directions.shape[1] >= _CELLS_PER_CLUSTER * clusters > _CELLS_PER_CLUSTER
+        plan = self._plan(
+            overview, round_down(stages.second - map_epsilon) if map_is_useful else stages.second, stages.delta
+        )
         self.n_iter_ = plan.rounds
         start = None
-        if useful and plan.clusters > 1:
-            start = mapped_centres(
-                rows, seen, signs, steps, side=side, clusters=clusters, epsilon=mapping, source=source
+        if map_is_useful and plan.clusters > 1:
+            start = centres_from_map(
+                rows,
+                overview,
+                directions,
+                fixed_point,
+                side=side,
+                clusters=clusters,
+                epsilon=map_epsilon,
+                source=source,
             )
-        if start is None:  # then rows are compared with centres as such, along no directions
-            start, signs = _scattered(clusters, seen, source), signs[:0]
-        return lloyd(rows, start, seen, signs, steps, plan, source)
+        if start is None:  # the first assignment then compares whole rows, not projections
+            start, directions = _scatter(clusters, overview, source), directions[:0]
+        return lloyd(rows, start, overview, directions, fixed_point, plan, source)
 
-    def _plan(self, seen: Overview, epsilon: float, delta: float) -> KMeansPlan:
-        """Return how many iterations there are, and their noise: given the overview, of public numbers alone."""
-        return KMeansPlan.chosen(
-            seen,
-            len(seen.mean),
+    def _plan(self, overview: Overview, epsilon: float, delta: float) -> KMeansPlan:
+        """Return the number of iterations and their noise, from the overview and public numbers only."""
+        return KMeansPlan.choose(
+            overview,
+            len(overview.mean),
             int(self.n_clusters),
             epsilon=epsilon,
             delta=delta,
@@ -166,19 +186,19 @@ class PrivateKMeans(
         )
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return the number of the nearest centre to each row."""
+        """Return the index of the nearest centre of each row."""
         check_is_fitted(self)
         nearest: NDArray[np.int64] = pairwise_distances_argmin(self._rows(X, reset=False), self.cluster_centers_)
         return nearest
 
     def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:
-        """Find centres and return the nearest one to each row: not private, for whoever has the rows."""
+        """Find the centres and return the index of the nearest one for each row. The indices are not private."""
         rows = np.nan_to_num(self.fit(X)._any_rows(X))
         nearest: NDArray[np.int64] = pairwise_distances_argmin(rows, self.cluster_centers_)
         return nearest
 
     def transform(self, X: Any) -> Floats:
-        """Return the distance of each row to each centre; NaN for a row in which something is missing or infinite."""
+        """Return the distance of each row to each centre; NaN for a row with a missing or infinite value."""
         check_is_fitted(self)
         rows = self._any_rows(X)
         finite = np.isfinite(rows).all(axis=1)
@@ -189,23 +209,23 @@ class PrivateKMeans(
         return distances
 
     def _any_rows(self, X: Any) -> Floats:
-        """Return rows, of which some may be missing: in the middle of a pipeline an error would depend on the data."""
+        """Return rows that may have missing values: inside a pipeline, an error would depend on the data."""
         rows: Floats = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
         return rows
 
 
 def uniform(source: RandomSource, size: int) -> Floats:
-    """Return numbers between 0 and 1, for choices that no privacy depends on."""
+    """Return numbers in [0, 1) for choices on which no privacy depends."""
     return (source.words(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _scattered(count: int, seen: Overview, source: RandomSource) -> Floats:
-    """Return points around the mean, in steps, far from each other: each the farthest of some random ones."""
-    dimension = len(seen.mean)
+def _scatter(count: int, overview: Overview, source: RandomSource) -> Floats:
+    """Return points around the mean, in steps and far apart: each is the farthest of several random candidates."""
+    dimension = len(overview.mean)
     chosen = np.empty((count, dimension))
-    for place in range(count):
-        some = uniform(source, _CANDIDATES * dimension).reshape(-1, dimension) * 2 - 1
-        distances = pairwise_distances(some, chosen[:place]).min(axis=1) if place else np.zeros(1)
-        chosen[place] = some[np.argmax(distances)]
-    width = _SCATTER * math.sqrt(seen.spread / dimension)
-    return np.asarray(np.rint(np.clip(seen.mean + width * chosen, -1, 1) * STEPS))
+    for index in range(count):
+        candidates = uniform(source, _CANDIDATES * dimension).reshape(-1, dimension) * 2 - 1
+        distances = pairwise_distances(candidates, chosen[:index]).min(axis=1) if index else np.zeros(1)
+        chosen[index] = candidates[np.argmax(distances)]
+    width = _SCATTER * math.sqrt(overview.spread / dimension)
+    return np.asarray(np.rint(np.clip(overview.mean + width * chosen, -1, 1) * STEPS))

@@ -1,4 +1,9 @@
-"""How random trees grow: thresholds from noisy marginals, cells in the space of quantiles, counts in leaves."""
+"""Growing random trees without looking at rows: thresholds from noisy marginals, then counts in the leaves.
+
+`trees` describes the releases. This file holds their parts: the size of the forest (`Shape`), the noisy marginals as
+cumulative shares (`histograms`, `cumulative_shares`), the trees (`grow`), and the exact counts (`leaf_counts`). Trees
+are grown in the space of quantiles, where every feature is uniform on [0, 1].
+"""
 
 from __future__ import annotations
 
@@ -15,25 +20,27 @@ from hush.statistics import Block, LaplaceNoise, NoisePlan, plan_noise
 
 BINS = 16
 _POOLED_BINS = 4
-_MARGINALS = 0.15  # what part of the budget the histograms of features get, where they are worth it
-_POOLED = 0.05  # the same for one histogram of all
-_MOST_TREES = 32
-_LEAF_ROWS = 5.0
-_NOISE_ROWS = 35.0
+_MARGINALS_SHARE = 0.15  # share of the budget for one histogram per feature
+_POOLED_SHARE = 0.05  # share of the budget for one histogram of all features
+_MAX_TREES = 32
+_LEAF_ROWS = 5.0  # expected number of rows in a leaf, at least
+_NOISE_ROWS = 35.0  # rows per standard deviation of a leaf's noise, at least
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a forest is: from a noisy number of rows and public numbers alone.
+    """The size of a forest, from a noisy number of rows and public numbers only.
 
     Attributes:
-        trees: How many; without a given number, as many, up to 32, as leave the standard deviation s of the noise in a
-            leaf's counts below 1/35 of the rows.
-        depth: Of each, 3 to 8; without a given one, an even spread gives a leaf s sqrt(trees) / 2 rows, and 5 at least.
-        marginals: The share of the budget for histograms of features; 0 where noise is above twice what a bin has.
-        pooled: Whether there is one histogram, of fewer bins, for all features together: where one for each would have
-            too much noise, and this one has no more than its bins have on average. Features are often skewed alike
-            within bounds that have to hold the largest values.
+        trees: Number of trees. Default: as many, up to 32, as keep the standard deviation s of the noise in a leaf's
+            counts below 1/35 of the rows.
+        depth: Depth of each tree, 3 to 8. Default: evenly spread rows would put s sqrt(trees) / 2 rows into a leaf, at
+            least 5.
+        marginals: Share of the budget for histograms of the features; 0 where the noise would exceed twice the mean
+            bin.
+        pooled: Whether there is a single, coarser histogram of all features. It is used where one per feature would be
+            too noisy and this one is not: features are often skewed alike within bounds that must hold their largest
+            values.
     """
 
     trees: int
@@ -42,39 +49,49 @@ class Shape:
     pooled: bool = False
 
     @staticmethod
-    def chosen(
+    def choose(
         rows: float, features: int, *, epsilon: float, delta: float, trees: int | None, depth: int | None
     ) -> Shape:
-        """Return what suits this number of rows, or what is given."""
+        """Return the shape that suits this number of rows.
+
+        Args:
+            rows: Noisy number of rows.
+            features: Number of features.
+            epsilon: Budget of histograms and leaves.
+            delta: Failure probability of histograms and leaves.
+            trees: Number of trees, or None.
+            depth: Depth of each tree, or None.
+        """
         multiplier = noise_multiplier(epsilon, delta) if delta > 0 else math.inf
 
-        def deviation(records: float) -> float:
-            return min(math.sqrt(2) * records / epsilon, math.sqrt(records) * multiplier)
+        def deviation(num_counts: float) -> float:
+            return min(math.sqrt(2) * num_counts / epsilon, math.sqrt(num_counts) * multiplier)
 
-        fits = [count for count in range(1, _MOST_TREES + 1) if deviation(count) * _NOISE_ROWS <= rows]
-        many = trees or max(fits, default=1)
-        least = max(_LEAF_ROWS, deviation(many) * math.sqrt(many) / 2)
-        deep = min(max(round(math.log2(max(rows / least, 1.0))), 3), 8)
+        affordable = [count for count in range(1, _MAX_TREES + 1) if deviation(count) * _NOISE_ROWS <= rows]
+        num_trees = trees or max(affordable, default=1)
+        leaf_rows = max(_LEAF_ROWS, deviation(num_trees) * math.sqrt(num_trees) / 2)
+        default_depth = min(max(round(math.log2(max(rows / leaf_rows, 1.0))), 3), 8)
 
         def noise(histograms: int, share: float) -> float:
-            # Epsilons add up, and squares of Gaussian noise: so shares count.
+            # Epsilons add up, and so do inverse squares of Gaussian noise. Both divide by the share.
             return min(math.sqrt(2) * histograms / epsilon / share, math.sqrt(histograms / share) * multiplier)
 
-        each = noise(features, _MARGINALS) * BINS <= 2 * rows
-        pooled = not each and noise(1, _POOLED) * _POOLED_BINS <= rows
-        share = _MARGINALS if each else _POOLED if pooled else 0.0
-        return Shape(trees=many, depth=depth or deep, marginals=share, pooled=pooled)
+        per_feature = noise(features, _MARGINALS_SHARE) * BINS <= 2 * rows
+        pooled = not per_feature and noise(1, _POOLED_SHARE) * _POOLED_BINS <= rows
+        share = _MARGINALS_SHARE if per_feature else _POOLED_SHARE if pooled else 0.0
+        return Shape(trees=num_trees, depth=depth or default_depth, marginals=share, pooled=pooled)
 
-    def differs(self, classes: int) -> bool:
-        """Return whether leaves tell by how much one class exceeds the other: all that one tree of two predicts by.
+    def counts_difference(self, classes: int) -> bool:
+        """Return whether leaves release the difference of two class counts, which is all that a single tree needs.
 
-        A row moves the difference by 1, as it does one of two counts, of which the difference has twice the variance.
+        A row changes the difference by 1. Noise on the difference has half the variance of the difference of two noisy
+        counts.
         """
         return self.trees == 1 and classes == 2
 
     def plan(self, features: int, classes: int, *, epsilon: float, delta: float) -> NoisePlan:
-        """Return the noise of the histograms, if there are any, and of the leaves: a row is once in each."""
-        cells = self.trees * (1 << self.depth) * (1 if self.differs(classes) else classes)
+        """Return the noise plan of the leaves and of the histograms, if any. A row is in one leaf or bin of each."""
+        cells = self.trees * (1 << self.depth) * (1 if self.counts_difference(classes) else classes)
         leaves = Block(columns=cells, l1=self.trees, l2=math.sqrt(self.trees), share=1 - self.marginals, whole=True)
         columns, length = (_POOLED_BINS, features) if self.pooled else (features * BINS, math.sqrt(features))
         bins = Block(columns=columns, l1=features, l2=length, share=self.marginals or 1.0, whole=True)
@@ -84,7 +101,13 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Complete binary trees: at node i, rows with feature > threshold go to 2 i + 2, others to 2 i + 1."""
+    """Complete binary trees: at node i, rows with feature > threshold go to node 2 i + 2, others to 2 i + 1.
+
+    Attributes:
+        features: Feature of each node, by [tree, node].
+        thresholds: Threshold of each node, by [tree, node].
+        depth: Number of splits on the way to a leaf.
+    """
 
     features: NDArray[np.int64]
     thresholds: Floats
@@ -94,90 +117,97 @@ class Forest:
     def num_leaves(self) -> int:
         return 1 << self.depth
 
-    def leaves(self, units: Floats) -> NDArray[np.int64]:
-        """Return the leaf of each row in each tree: [tree, row]."""
-        everyone = np.arange(len(units))
-        found = np.zeros((len(self.features), len(units)), dtype=np.int64)
-        for tree, nodes in enumerate(found):
+    def leaves(self, unit_rows: Floats) -> NDArray[np.int64]:
+        """Return the leaf of each row in each tree, by [tree, row]."""
+        row_indices = np.arange(len(unit_rows))
+        positions = np.zeros((len(self.features), len(unit_rows)), dtype=np.int64)
+        for tree, nodes in enumerate(positions):
             for _ in range(self.depth):
                 features, thresholds = self.features[tree, nodes], self.thresholds[tree, nodes]
-                nodes[:] = 2 * nodes + 1 + (units[everyone, features] > thresholds)
-        return found - (self.num_leaves - 1)
+                nodes[:] = 2 * nodes + 1 + (unit_rows[row_indices, features] > thresholds)
+        return positions - (self.num_leaves - 1)
 
 
-def grown(trees: int, depth: int, edges: Floats, source: RandomSource) -> Forest:
-    """Grow trees: thresholds halve a feature's noisy mass within the cell, give or take a random part of it."""
+def grow(trees: int, depth: int, edges: Floats, source: RandomSource) -> Forest:
+    """Grow random trees. A threshold splits the noisy mass of its feature within the cell between 20:80 and 80:20.
+
+    Args:
+        trees: Number of trees.
+        depth: Depth of each.
+        edges: Cumulative share of each feature at the edges of its bins.
+        source: Random source.
+    """
     dimension, nodes = len(edges), (1 << depth) - 1
     features = np.minimum((uniform(source, trees * nodes) * dimension).astype(np.int64), dimension - 1)
     features = features.reshape(trees, nodes)
-    places = uniform(source, trees * nodes).reshape(trees, nodes) * 0.6 + 0.2
+    split_fractions = uniform(source, trees * nodes).reshape(trees, nodes) * 0.6 + 0.2
     ranks = np.empty((trees, nodes))
     for node in range(nodes):
         low, high = _cell(features, ranks, node)
-        ranks[:, node] = low + (high - low) * places[:, node]
+        ranks[:, node] = low + (high - low) * split_fractions[:, node]
     return Forest(features, _at_rank(edges, features, ranks), depth)
 
 
 def _cell(features: NDArray[np.int64], ranks: Floats, node: int) -> tuple[Floats, Floats]:
-    """Return between which quantiles of its feature a node of each tree is: every feature goes from 0 to 1."""
-    mine, low, high = features[:, node], np.zeros(len(features)), np.ones(len(features))
+    """Return the interval of quantiles of its own feature that reaches a node, in each tree."""
+    node_features, low, high = features[:, node], np.zeros(len(features)), np.ones(len(features))
     while node > 0:
-        above = (node - 1) // 2
-        cut = np.where(features[:, above] == mine, ranks[:, above], np.nan)
-        if node == 2 * above + 2:
+        parent = (node - 1) // 2
+        cut = np.where(features[:, parent] == node_features, ranks[:, parent], np.nan)
+        if node == 2 * parent + 2:
             low = np.fmax(low, cut)
         else:
             high = np.fmin(high, cut)
-        node = above
+        node = parent
     return low, high
 
 
 def _at_rank(edges: Floats, features: NDArray[np.int64], ranks: Floats) -> Floats:
-    """Return the value of a feature at a quantile; ``edges`` are cumulative shares at the ends of bins."""
-    ends = np.linspace(-1.0, 1.0, BINS + 1)
+    """Return the value of a feature at a quantile; ``edges`` are cumulative shares at the edges of bins."""
+    bin_edges = np.linspace(-1.0, 1.0, BINS + 1)
     values = np.empty(ranks.shape)
     for feature, cumulative in enumerate(edges):
-        mine = features == feature
-        values[mine] = np.interp(ranks[mine], cumulative, ends)
+        selected = features == feature
+        values[selected] = np.interp(ranks[selected], cumulative, bin_edges)
     return values
 
 
-def histograms(units: Floats, *, pooled: bool) -> NDArray[np.int64]:
-    """Return how many rows are in each bin of each feature; or of all features together, in fewer bins."""
-    bins = np.minimum(((units + 1) * (BINS / 2)).astype(np.int64), BINS - 1)
-    flat = (bins + np.arange(units.shape[1]) * BINS).ravel()
-    counts = np.bincount(flat, minlength=units.shape[1] * BINS).astype(np.int64)
+def histograms(unit_rows: Floats, *, pooled: bool) -> NDArray[np.int64]:
+    """Count the rows in each bin of each feature; if pooled, of all features together in fewer bins."""
+    bins = np.minimum(((unit_rows + 1) * (BINS / 2)).astype(np.int64), BINS - 1)
+    flat_bins = (bins + np.arange(unit_rows.shape[1]) * BINS).ravel()
+    counts = np.bincount(flat_bins, minlength=unit_rows.shape[1] * BINS).astype(np.int64)
     return (
         counts.reshape(-1, _POOLED_BINS, BINS // _POOLED_BINS).sum(axis=(0, 2))[None, :] if pooled else counts[None, :]
     )
 
 
-def quantiles(noisy: NDArray[np.int64], plan: NoisePlan, features: int) -> Floats:
-    """Return cumulative shares of each feature's bins; bins no higher than noise have a small share each."""
+def cumulative_shares(noisy: NDArray[np.int64], plan: NoisePlan, features: int) -> Floats:
+    """Return the cumulative share of the bins of each feature. Bins no higher than the noise get a small share each."""
     counts = noisy.astype(np.float64)
-    extreme = math.log(counts.size)  # of so many noise variables
-    highest = plan.block_scales[1] * (extreme if isinstance(plan.noise, LaplaceNoise) else math.sqrt(2 * extreme))
-    counts = np.where(counts > highest, counts, 0.0)
+    extreme = math.log(counts.size)  # the largest of n exponential noise variables is about ln(n)
+    noise_level = plan.block_scales[1] * (extreme if isinstance(plan.noise, LaplaceNoise) else math.sqrt(2 * extreme))
+    counts = np.where(counts > noise_level, counts, 0.0)
     if len(counts) == _POOLED_BINS:
-        if counts[[0, -1]].min() >= counts[1:-1].max():  # two heaps at the ends are best split between them
+        if counts[[0, -1]].min() >= counts[1:-1].max():  # with mass at both ends, even splits separate them best
             counts[:] = 1.0
         counts = np.tile(np.repeat(counts, BINS // _POOLED_BINS), features)
     counts = counts.reshape(-1, BINS)
-    # A bin of the size of the noise may be anywhere: the range stays reachable.
+    # Every bin keeps a small share, so that thresholds can fall anywhere within the bounds.
     counts += np.maximum(0.02 * counts.sum(axis=1, keepdims=True) / BINS, 1e-3)
     cumulative = np.cumsum(counts, axis=1) / counts.sum(axis=1, keepdims=True)
     return np.concatenate([np.zeros((len(counts), 1)), cumulative], axis=1)
 
 
 def leaf_counts(
-    leaves: NDArray[np.int64], places: NDArray[np.int64], num_leaves: int, num_classes: int
+    leaves: NDArray[np.int64], class_indices: NDArray[np.int64], num_leaves: int, num_classes: int
 ) -> NDArray[np.int64]:
-    """Count the rows of each class in each leaf: [trees, leaves, classes]."""
+    """Count the rows of each class in each leaf, by [tree, leaf, class]."""
     size = num_leaves * num_classes
-    counted = [np.bincount(mine * num_classes + places, minlength=size) for mine in leaves]
-    return np.array(counted, dtype=np.int64).reshape(len(leaves), num_leaves, num_classes)
+    counts = [np.bincount(row_leaves * num_classes + class_indices, minlength=size) for row_leaves in leaves]
+    return np.array(counts, dtype=np.int64).reshape(len(leaves), num_leaves, num_classes)
 
 
-def part(plan: NoisePlan, place: int) -> NoisePlan:
-    """Return the plan of one block: it is released after another, which it depends on."""
-    return replace(plan, blocks=(plan.blocks[place],), block_scales=(plan.block_scales[place],))
+def single_block(plan: NoisePlan, index: int) -> NoisePlan:
+    """Return the plan of one block, to release it on its own: the leaves depend on the histograms."""
+    return replace(plan, blocks=(plan.blocks[index],), block_scales=(plan.block_scales[index],))

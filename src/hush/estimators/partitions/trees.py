@@ -1,12 +1,14 @@
-"""Trees whose splits come from noisy marginals, with noisy counts of classes in their leaves.
+"""Random trees with splits from noisy marginals and noisy class counts in the leaves.
 
-Up to three releases. First, the number of rows, from which the size of the forest follows. Then, where noise leaves
-something of it, a histogram of each feature in public bins, in which a row is in one bin of each; or, where that is too
-much, one coarse histogram of all features together. From these, trees are grown at
-random: at a node, a feature is drawn, and a threshold between quantiles of its marginal within the cell; no row is
-looked at. Last, each tree's leaves count the classes of the rows in them: a row is in one leaf of each tree. All rows
-are in all trees: T trees have sqrt(T) times the Gaussian noise, and T times the votes. One tree of two classes needs
-only the difference of their counts, which has half the variance of two counts with noise.
+    count       a noisy number of rows, which decides the size of the forest
+    histograms  one per feature in public bins, where a row is in one bin of each; or, where that is too noisy, a single
+                coarse one of all features; or none
+    trees       grown at random: a node draws a feature, and a threshold between quantiles of its noisy marginal within
+                the cell. No row is looked at
+    leaves      noisy class counts in the leaves of each tree; a row is in one leaf per tree
+
+All rows are in all trees: T trees have sqrt(T) times the Gaussian noise, and T times the votes. A single tree for two
+classes needs only the difference of their counts, whose noise has half the variance.
 """
 
 from __future__ import annotations
@@ -20,53 +22,63 @@ from sklearn.utils.validation import check_is_fitted
 
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
-from hush.estimators.base.bounds import check_bounds, fitted_bounds, scaled
+from hush.estimators.base.bounds import check_bounds, feature_bounds, scale_to_unit
 from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator
-from hush.estimators.base.two_parts import TwoParts
-from hush.estimators.partitions.tree_growth import BINS, Shape, grown, histograms, leaf_counts, part, quantiles
+from hush.estimators.base.two_stage import TwoStageBudget
+from hush.estimators.partitions.tree_growth import (
+    BINS,
+    Shape,
+    cumulative_shares,
+    grow,
+    histograms,
+    leaf_counts,
+    single_block,
+)
 from hush.mechanisms import DiscreteLaplace
-from hush.numerics import silent
+from hush.numerics import quiet_numpy
 from hush.randomness import RandomSource
 
-_COUNTING = 0.05  # the part of epsilon for the number of rows
-_DEEPEST = 16
-_CAUTION = 2.0
-_SHARPNESS = 8.0  # of probabilities: how far the mean of the trees is trusted; it does not change predictions
+_COUNT_SHARE = 0.05  # share of epsilon for the number of rows
+_MAX_DEPTH = 16
+_CAUTION = 2.0  # pseudo-count of a leaf, in standard deviations of its noise
+_SHARPNESS = 8.0  # inverse temperature of the probabilities; it does not change predictions
 
 
 class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """Random trees over noisy quantiles of the features, with noisy class counts in the leaves.
 
-    For classes that are no linear function of the features, or features of very different shapes. Where a linear model
-    fits, it needs less epsilon. A twentieth of epsilon counts the rows; from the noisy count follow the number of
-    trees, 1 to 32, so that the noise in a leaf is below 1/35 of the rows; their depth, 3 to 8, so that leaves have rows
-    enough for their noise; and whether thresholds follow noisy marginals, or are anywhere between the bounds.
+    For classes that are not a linear function of the features, or features of very different shapes. Where a linear
+    model fits, it needs less epsilon.
+
+    A twentieth of epsilon counts the rows. The noisy count decides the number of trees, 1 to 32, so that the noise in a
+    leaf is below 1/35 of the rows; their depth, 3 to 8, so that leaves have enough rows for their noise; and whether
+    thresholds follow noisy marginals or are uniform between the bounds.
 
     Args:
-        n_estimators: How many trees; None: by the rule above.
-        epsilon: For everything that fit releases.
-        delta: 0 for Laplace noise; above it, whichever of Laplace and Gaussian noise is smaller. With many trees and
+        n_estimators: Number of trees. Default: from the noisy count, as above.
+        epsilon: Privacy budget of one fit.
+        delta: 0 for Laplace noise. Above 0, the smaller of Laplace and Gaussian noise is drawn; with many trees and
             features Gaussian noise is much smaller.
-        bounds: (lower, upper) of each feature, or of all; public: values are clamped.
-        classes: All labels that there may be; public. Rows of another class are left out.
-        max_depth: How many splits lead to a leaf; None: by the rule above.
-        budget: What each fit is charged to.
-        source: Of randomness, for tests.
+        bounds: Public (lower, upper) of each feature, or one pair for all. Values are clamped to it.
+        classes: All class labels, public. Rows of any other class are dropped.
+        max_depth: Depth of each tree, at most 16. Default: from the noisy count, as above.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
-        classes_: The labels, sorted.
-        n_estimators_: How many trees there are.
-        max_depth_: How many splits lead to a leaf.
-        n_features_in_: How many features there are.
-        guarantee_: What fit gave away.
-        event_: The same for accountants.
+        classes_: The declared class labels, sorted.
+        n_estimators_: Number of trees.
+        max_depth_: Depth of each tree.
+        n_features_in_: Number of features in X.
+        guarantee_: Privacy guarantee of this fit.
+        event_: The same guarantee as an accounting event, for composition.
 
     Guarantee:
-        (epsilon, delta)-differential privacy for one row, added or removed: of the count, and, given it, of the rest,
-        whatever its size.
+        (epsilon, delta)-differential privacy when one row is added or removed: of the count, and, given the count, of
+        the rest, for a forest of any size.
 
     Assumes:
-        Rows are clamped, and those with something missing left out (checked here: done here). Bounds and classes are
+        Rows are clamped to the bounds, and rows with a missing value are dropped (checked here). Bounds and classes are
         public (the caller's duty). Each person has one row (the caller's duty).
 
     References:
@@ -111,114 +123,123 @@ class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, Pri
         self._check_classes()
         if self.n_estimators is not None:
             check_count("n_estimators", self.n_estimators)
-        if self.max_depth is not None and not check_count("max_depth", self.max_depth) <= _DEEPEST:
-            raise InvalidArgument("max_depth", self.max_depth, f"at most {_DEEPEST}")
+        if self.max_depth is not None and not check_count("max_depth", self.max_depth) <= _MAX_DEPTH:
+            raise InvalidArgument("max_depth", self.max_depth, f"at most {_MAX_DEPTH}")
 
-    @silent
+    @quiet_numpy
     def fit(self, X: Any, y: Any) -> Self:
-        """Grow trees, and count classes in their leaves."""
+        """Grow the trees and count the classes in their leaves."""
         self._check()
         rows = self._rows(X)
-        places = self._places(self._labels(rows, y, numeric=False))
-        bounds = fitted_bounds("bounds", self.bounds, self.n_features_in_)
-        costs = TwoParts.of(float(self.epsilon), float(self.delta), _COUNTING)
-        source = self._start(costs.event)
-        units, complete = scaled(rows, *bounds)
-        kept = complete & (places >= 0)
-        count = DiscreteLaplace(epsilon=costs.first).release(int(kept.sum()), source).value
-        self._grow(units[kept], places[kept], self._shape(float(count), costs), costs, source)
+        class_indices = self._class_indices(self._labels(rows, y, numeric=False))
+        bounds = feature_bounds("bounds", self.bounds, self.n_features_in_)
+        stages = TwoStageBudget.split(float(self.epsilon), float(self.delta), _COUNT_SHARE)
+        source = self._charge(stages.event)
+        unit_rows, complete = scale_to_unit(rows, *bounds)
+        usable = complete & (class_indices >= 0)
+        count = DiscreteLaplace(epsilon=stages.first).release(int(usable.sum()), source).value
+        self._grow(unit_rows[usable], class_indices[usable], self._shape(float(count), stages), stages, source)
         self._bounds = bounds
         return self
 
-    def _shape(self, count: float, costs: TwoParts) -> Shape:
-        return Shape.chosen(
+    def _shape(self, count: float, stages: TwoStageBudget) -> Shape:
+        return Shape.choose(
             count,
             self.n_features_in_,
-            epsilon=costs.left,
-            delta=costs.delta,
+            epsilon=stages.second,
+            delta=stages.delta,
             trees=None if self.n_estimators is None else int(self.n_estimators),
             depth=None if self.max_depth is None else int(self.max_depth),
         )
 
-    def _grow(self, units: Floats, places: Any, shape: Shape, costs: TwoParts, source: RandomSource) -> None:
+    def _grow(
+        self, unit_rows: Floats, class_indices: Any, shape: Shape, stages: TwoStageBudget, source: RandomSource
+    ) -> None:
+        """Release the histograms, grow the trees from them, and release the counts of the leaves."""
         classes, features = len(self.classes_), self.n_features_in_
-        plan = shape.plan(features, classes, epsilon=costs.left, delta=costs.delta)
+        plan = shape.plan(features, classes, epsilon=stages.second, delta=stages.delta)
         edges = np.tile(np.linspace(0.0, 1.0, BINS + 1), (features, 1))
         if shape.marginals:
-            edges = quantiles(part(plan, 1).release(histograms(units, pooled=shape.pooled), source)[0], plan, features)
-        self._forest = grown(shape.trees, shape.depth, edges, source)
-        totals = leaf_counts(self._forest.leaves(units), places, self._forest.num_leaves, classes)
-        if shape.differs(classes):
-            excess = part(plan, 0).release((totals[:, :, 1] - totals[:, :, 0]).reshape(1, -1), source)[0] / 2
-            self._counts = np.stack([-excess, excess], axis=1)[None]
+            edges = cumulative_shares(
+                single_block(plan, 1).release(histograms(unit_rows, pooled=shape.pooled), source)[0], plan, features
+            )
+        self._forest = grow(shape.trees, shape.depth, edges, source)
+        totals = leaf_counts(self._forest.leaves(unit_rows), class_indices, self._forest.num_leaves, classes)
+        if shape.counts_difference(classes):
+            difference = (
+                single_block(plan, 0).release((totals[:, :, 1] - totals[:, :, 0]).reshape(1, -1), source)[0] / 2
+            )
+            self._counts = np.stack([-difference, difference], axis=1)[None]
         else:
-            noisy = part(plan, 0).release(totals.reshape(1, -1), source)
+            noisy = single_block(plan, 0).release(totals.reshape(1, -1), source)
             self._counts = noisy.reshape(totals.shape).astype(np.float64)
         self._noise = float(plan.block_scales[0])
         self.n_estimators_, self.max_depth_ = shape.trees, shape.depth
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return class probabilities: those of the leaves, averaged by how much they can be relied on."""
+        """Return class probabilities: the votes of the leaves, averaged and weighted by their reliability."""
         check_is_fitted(self)
-        units, _ = scaled(self._rows(X, reset=False), *self._bounds)
-        leaves = self._forest.leaves(units)
+        unit_rows, _ = scale_to_unit(self._rows(X, reset=False), *self._bounds)
+        leaves = self._forest.leaves(unit_rows)
         votes = self._votes()
-        summed = np.zeros((len(units), len(self.classes_)))
-        for tree, mine in enumerate(leaves):
-            summed += votes[tree, mine]
-        exps = np.exp(summed - summed.max(axis=1, keepdims=True))
-        shares: Floats = exps / exps.sum(axis=1, keepdims=True)
-        return shares
+        scores = np.zeros((len(unit_rows), len(self.classes_)))
+        for tree, row_leaves in enumerate(leaves):
+            scores += votes[tree, row_leaves]
+        exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
+        probabilities: Floats = exponentials / exponentials.sum(axis=1, keepdims=True)
+        return probabilities
 
     def _votes(self) -> Floats:
-        """Return what each leaf says of each class; the less, the more noise outweighs its rows.
+        """Return the vote of each leaf for each class. The more the noise outweighs its rows, the smaller the vote.
 
-        With little noise these are shares of classes; with much, counts, in which noise cancels between trees. Negative
-        counts stay: cut off, it would not.
+        With little noise, votes are shares of the classes. With much noise, they are proportional to the counts, and
+        noise cancels between trees. Negative counts stay: clipping them would leave a bias.
         """
         classes = len(self.classes_)
         totals = np.maximum(self._counts.sum(axis=2, keepdims=True), 0.0)
-        weight = 1.0 + _CAUTION * self._noise * math.sqrt(classes)
-        votes: Floats = (self._counts + weight / classes) / (totals + weight) * _SHARPNESS / len(self._counts)
+        pseudo_count = 1.0 + _CAUTION * self._noise * math.sqrt(classes)
+        votes: Floats = (
+            (self._counts + pseudo_count / classes) / (totals + pseudo_count) * _SHARPNESS / len(self._counts)
+        )
         return votes
 
     def predict(self, X: Any) -> Any:
-        """Return the most probable class of each row."""
-        best = np.argmax(self.predict_proba(X), axis=1)
-        return self.classes_[best]
+        """Return the most likely class of each row."""
+        indices = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[indices]
 
 
 class PrivateDecisionTreeClassifier(PrivateRandomForestClassifier):
-    """One random tree: a `PrivateRandomForestClassifier` of one.
+    """A single random tree: a `PrivateRandomForestClassifier` with one tree.
 
-    Choose it for epsilons so small that a forest has no more than one or two trees; else a forest does better. Its
-    splits follow noisy quantiles and look at no labels.
+    Choose it for an epsilon so small that a forest would have only one or two trees. Otherwise a forest is more
+    accurate. Its splits follow noisy quantiles and do not look at labels.
 
     Args:
-        epsilon: As for the forest, and so are the others.
-        delta: As for the forest.
-        bounds: As for the forest.
-        classes: As for the forest.
-        max_depth: As for the forest.
-        budget: As for the forest.
-        source: As for the forest.
+        epsilon: Privacy budget of one fit.
+        delta: 0 for Laplace noise. Above 0, the smaller of Laplace and Gaussian noise is drawn.
+        bounds: Public (lower, upper) of each feature, or one pair for all. Values are clamped to it.
+        classes: All class labels, public. Rows of any other class are dropped.
+        max_depth: Depth of the tree, at most 16. Default: from a noisy count of the rows.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
-        classes_: The labels, sorted.
-        n_estimators_: 1.
-        max_depth_: How many splits lead to a leaf.
-        n_features_in_: How many features there are.
-        guarantee_: What fit gave away.
-        event_: The same for accountants.
+        classes_: The declared class labels, sorted.
+        n_estimators_: Number of trees, 1.
+        max_depth_: Depth of the tree.
+        n_features_in_: Number of features in X.
+        guarantee_: Privacy guarantee of this fit.
+        event_: The same guarantee as an accounting event, for composition.
 
     Guarantee:
-        As the forest's.
+        That of `PrivateRandomForestClassifier`.
 
     Assumes:
-        As the forest: bounds and classes are public (the caller's duty).
+        As `PrivateRandomForestClassifier`: bounds and classes are public (the caller's duty).
 
     References:
-        As the forest's.
+        Those of `PrivateRandomForestClassifier`.
 
     >>> import numpy as np
     >>> from hush.randomness import TestSource

@@ -1,8 +1,13 @@
-"""Private aggregation of teacher ensembles (PATE): any estimator, made private by votes of many.
+"""Private aggregation of teacher ensembles (PATE): any estimator becomes private through noisy votes of many.
 
-- `PATEClassifier`: teachers on disjoint private parts, a noisy vote on public rows, a student of the answers.
-- Aggregators: `GNMax`, `ConfidentGNMax` (the usual choice), `InteractiveGNMax`, `LNMax`.
-- `CostReport`: what the answers cost on the data at hand, sanitised; `DataDependentCost` is its result.
+- `PATEClassifier`: teachers on disjoint parts of the private data, a noisy vote on public rows, and a student trained
+  on the answers.
+- Aggregators: `ConfidentGNMax` (the usual choice), `GNMax`, `InteractiveGNMax`, `LNMax`.
+- `CostReport`: publishes the cost of the answers on the data at hand, with noise; `DataDependentCost` is its result.
+
+Reading order: `classifier`, then `rows`, `teachers`, `aggregators` (noise in `noise`), `interactive`, `student`, and
+for data-dependent costs `costs` and `report`. Published proofs are checked: costs of queries that outcomes decided on
+bound the loss only after the fact (`report`).
 """
 
 from hush.estimators.pate.aggregators import ConfidentGNMax as ConfidentGNMax

@@ -1,8 +1,8 @@
 """Aggregators of teachers' votes: noisy maxima, with and without a private check of consensus.
 
-One unit is in one teacher's part. It changes that teacher's vote at most: one count falls by 1 and another grows by 1
-(or only one of both, where a teacher abstains). So the counts move by at most sqrt(2) in L2 and 2 in L1 norm, and the
-largest count by at most 1.
+A privacy unit is in one teacher's part of the data, so it changes the vote of one teacher at most: one count falls by 1
+and another grows by 1 (or only one of these, if the teacher abstains in one case). The counts therefore move by at most
+sqrt(2) in L2 norm and 2 in L1 norm, and the largest count by at most 1.
 """
 
 from __future__ import annotations
@@ -27,16 +27,29 @@ from hush.accounting import (
     calibrate_noise,
 )
 from hush.errors import InvalidArgument, check_count, check_positive
-from hush.estimators.pate.noise import MOST_TEACHERS, Counts, Labels, check_noise, checked, noisy_argmax, reaches
+from hush.estimators.pate.noise import (
+    MAX_TEACHERS,
+    Counts,
+    Labels,
+    check_counts,
+    check_noise,
+    noisy_argmax,
+    passes_threshold,
+)
 from hush.randomness import RandomSource
 
 NO_ANSWER = -1
-"""The label of a query without a consensus, or one that was not asked."""
+"""The label of a query without a consensus, or of one that was not asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class VotePlan:
-    """What will be run at most, fixed before any vote is looked at: an event, and how far queries may go."""
+    """The most that will be run, fixed before any vote is looked at.
+
+    Attributes:
+        event: The cost, for accountants.
+        limit: The budget of all queries together, in the aggregator's own unit.
+    """
 
     event: Event
     limit: Fraction
@@ -44,15 +57,22 @@ class VotePlan:
 
 @dataclass(frozen=True, slots=True)
 class VoteAnswers:
-    """What leaves the aggregator: the classes by number (-1 for none), how many queries were asked, what they spent.
+    """The output of an aggregator.
 
     Attributes:
-        labels: One class for each query, or -1.
-        consulted: For which queries the noisy maximum itself was taken (and charged).
-        num_asked: How many of the queries, from the first on, were asked before the budget was used up.
-        spent: In units of the plan's limit.
-        expected: Votes that a student's predictions stand for, which checks took off first; None for none. Known from
-            earlier answers.
+        labels: The class of each query by number, or -1 for none.
+        consulted: Which queries took a noisy maximum, and were charged for it.
+        num_asked: Number of queries, from the first on, that were asked before the budget was used up.
+        spent: Budget that was used, in the unit of the plan's limit.
+        expected: Votes that the student's predictions stand for, which the check subtracts first; None for none. They
+            follow from earlier answers.
+
+    >>> import numpy as np
+    >>> from fractions import Fraction
+    >>> from hush.randomness import TestSource
+    >>> answers = GNMax(sigma=5.0).answer(np.array([[90, 10], [20, 80]]), TestSource(1), limit=Fraction(1))
+    >>> answers.labels.tolist(), answers.num_asked
+    ([0, 1], 2)
     """
 
     labels: Labels
@@ -64,10 +84,16 @@ class VoteAnswers:
 
 @dataclass(frozen=True, kw_only=True)
 class VoteAggregator(ABC):
-    """Turns counts of votes into classes. Configured with public numbers only."""
+    """Turns counts of votes into classes. It is configured with public numbers only.
+
+    Attributes:
+        adaptive: Whether earlier outcomes decide what is asked next, and so what is paid for.
+
+    >>> GNMax.adaptive, ConfidentGNMax.adaptive
+    (False, True)
+    """
 
     adaptive: ClassVar[bool] = True
-    """Whether what is asked, and so what is paid for, depends on earlier outcomes."""
 
     @abstractmethod
     def plan(self, num_queries: int, *, epsilon: float, delta: float) -> VotePlan:
@@ -83,11 +109,19 @@ class VoteAggregator(ABC):
         predictions: NDArray[np.float64] | None = None,
         num_teachers: int | None = None,
     ) -> VoteAnswers:
-        """Answer queries in their order, each one's counts in a row, until the next might exceed the limit."""
+        """Answer queries in order, until the next one might exceed the limit.
+
+        Args:
+            counts: Votes for each class, one row per query: private.
+            source: Random source.
+            limit: Remaining budget, in the unit of the plan's limit.
+            predictions: Probabilities of the student for each query, if it has been trained already.
+            num_teachers: Number of teachers, where predictions are given.
+        """
 
     @property
     def num_rounds(self) -> int:
-        """Into how many parts queries are cut, after each of which a student learns from the answers."""
+        """Number of parts that queries are divided into. The student is trained on the answers after each."""
         return 1
 
 
@@ -95,24 +129,24 @@ class VoteAggregator(ABC):
 class LNMax(VoteAggregator):
     """The most common vote after Laplace noise of scale ``scale`` on every count.
 
-    Choose it for comparison with older work, or for a pure epsilon: many queries cost more than with `GNMax`.
-
-    >>> answers = LNMax(scale=20.0).plan(100, epsilon=5.0, delta=0.0).limit
-    >>> int(answers)  # of 2 / 20 each
-    50
+    Choose it to compare with older work, or where delta must be 0. Many queries cost more than with `GNMax`.
 
     Args:
-        scale: Of the noise, in votes; public.
+        scale: Scale of the noise, in votes; public.
 
     Guarantee:
-        2 / ``scale`` for one answer, delta = 0, for one teacher's changed vote; answers compose.
+        2 / ``scale`` for one answer, with delta = 0, when the vote of one teacher changes; answers compose.
 
     Assumes:
-        A unit changes the vote of one teacher (the caller's duty; `PATEClassifier` splits so).
+        A privacy unit changes the vote of one teacher (the caller's duty; `PATEClassifier` splits by unit).
 
     References:
-        Papernot et al. 2017, Section 3.1 (their gamma is 1 / ``scale``). Accounted as two Laplace releases of
-        sensitivity 1, as two counts move by 1 each, which is never above a single one of sensitivity 2.
+        Papernot et al. 2017, Section 3.1 (their gamma is 1 / ``scale``). It is accounted as two Laplace releases of
+        sensitivity 1, since two counts move by 1 each. That is never more than one release of sensitivity 2.
+
+    >>> answers = LNMax(scale=20.0).plan(100, epsilon=5.0, delta=0.0).limit
+    >>> int(answers)  # each costs 2 / 20
+    50
     """
 
     adaptive: ClassVar[bool] = False
@@ -129,10 +163,10 @@ class LNMax(VoteAggregator):
         def template(count: int) -> Event:
             return SelfComposedEvent(LaplaceEvent(self.scale), 2 * count)
 
-        most = calibrate_count(epsilon=epsilon, delta=delta, template=template, maximum=num_queries)
-        if not most >= 1:
-            raise _too_little(epsilon)
-        return VotePlan(template(most), Fraction(most))
+        affordable = calibrate_count(epsilon=epsilon, delta=delta, template=template, maximum=num_queries)
+        if not affordable >= 1:
+            raise _budget_too_small(epsilon)
+        return VotePlan(template(affordable), Fraction(affordable))
 
     def answer(
         self,
@@ -143,17 +177,17 @@ class LNMax(VoteAggregator):
         predictions: NDArray[np.float64] | None = None,
         num_teachers: int | None = None,
     ) -> VoteAnswers:
-        """Answer each query by the noisy maximum; each costs 1 of the limit."""
-        votes = checked(counts)
-        asked = min(len(votes), int(limit))
+        """Answer each query by the noisy maximum. Each costs 1 of the limit."""
+        votes = check_counts(counts)
+        num_asked = min(len(votes), int(limit))
         labels = np.full(len(votes), NO_ANSWER, dtype=np.int64)
-        labels[:asked] = noisy_argmax(votes[:asked], self.scale, source, gaussian=False)
-        return VoteAnswers(labels, np.arange(len(votes)) < asked, asked, Fraction(asked))
+        labels[:num_asked] = noisy_argmax(votes[:num_asked], self.scale, source, gaussian=False)
+        return VoteAnswers(labels, np.arange(len(votes)) < num_asked, num_asked, Fraction(num_asked))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Filtered(VoteAggregator):
-    """Aggregators with Gaussian noise alone: their costs are squares of mu, and these add up, whatever is chosen."""
+class _GaussianAggregator(VoteAggregator):
+    """Aggregators with Gaussian noise only. Their costs are squares of mu, which add up even under adaptive choices."""
 
     sigma: float
 
@@ -163,28 +197,28 @@ class _Filtered(VoteAggregator):
 
     @property
     def check_cost(self) -> Fraction:
-        """Squared mu of a check for consensus."""
+        """Squared mu of a check of consensus."""
         return Fraction(0)
 
     @property
     def answer_cost(self) -> Fraction:
-        """Squared mu of a noisy maximum: two counts move by 1."""
+        """Squared mu of a noisy maximum, in which two counts move by 1."""
         return 2 / Fraction(self.sigma) ** 2
 
     def query_event(self) -> Event:
-        """Return the event of one query, at most."""
+        """Return the largest cost of one query, as an event."""
         return GaussianEvent(self.sigma / math.sqrt(2) * (1 - 1e-15))
 
     def plan(self, num_queries: int, *, epsilon: float, delta: float) -> VotePlan:
-        """Return all queries if (epsilon, delta) allow them, else a filter that stops them on the way."""
+        """Plan all queries if (epsilon, delta) allow them, otherwise a filter that stops them on the way."""
         check_count("num_queries", num_queries)
-        multiplier = _least_noise(float(epsilon), float(delta))
+        multiplier = _noise_multiplier(float(epsilon), float(delta))
         allowed = Fraction(1) / Fraction(multiplier) ** 2
-        each = self.check_cost + self.answer_cost
-        if num_queries * each <= allowed:
-            return VotePlan(SelfComposedEvent(self.query_event(), num_queries), num_queries * each)
-        if not each <= allowed:
-            raise _too_little(epsilon)
+        query_cost = self.check_cost + self.answer_cost
+        if num_queries * query_cost <= allowed:
+            return VotePlan(SelfComposedEvent(self.query_event(), num_queries), num_queries * query_cost)
+        if not query_cost <= allowed:
+            raise _budget_too_small(epsilon)
         return VotePlan(GaussianEvent(multiplier), allowed)
 
     def answer(
@@ -196,44 +230,44 @@ class _Filtered(VoteAggregator):
         predictions: NDArray[np.float64] | None = None,
         num_teachers: int | None = None,
     ) -> VoteAnswers:
-        """Check each query and take its noisy maximum, until the next might exceed the limit of squared mu."""
-        votes = checked(counts)
-        expected = self._expected(predictions, num_teachers)
-        passed = self._passed(votes if expected is None else votes - expected, source)
-        asked, spent = self._asked(passed, limit)
-        consulted = passed & (np.arange(len(votes)) < asked)
+        """Check each query and take its noisy maximum, until the next one might exceed the limit of squared mu."""
+        votes = check_counts(counts)
+        expected = self._expected_votes(predictions, num_teachers)
+        passed = self._passes_check(votes if expected is None else votes - expected, source)
+        num_asked, spent = self._affordable(passed, limit)
+        consulted = passed & (np.arange(len(votes)) < num_asked)
         labels = np.full(len(votes), NO_ANSWER, dtype=np.int64)
         labels[consulted] = noisy_argmax(votes[consulted], self.sigma, source, gaussian=True)
-        return VoteAnswers(self._completed(labels, consulted, asked, predictions), consulted, asked, spent, expected)
+        return VoteAnswers(
+            self._with_predictions(labels, consulted, num_asked, predictions), consulted, num_asked, spent, expected
+        )
 
-    def _asked(self, passed: NDArray[np.bool_], limit: Fraction) -> tuple[int, Fraction]:
-        """Return how many queries fit, and what they cost: a query is asked only if its whole cost would fit."""
-        answers = np.concatenate([[0], np.cumsum(passed)])
-        asked = _largest_fitting(answers, self.check_cost, self.answer_cost, limit)
-        return asked, asked * self.check_cost + int(answers[asked]) * self.answer_cost
+    def _affordable(self, passed: NDArray[np.bool_], limit: Fraction) -> tuple[int, Fraction]:
+        """Return how many queries fit the limit, and their cost. A query is asked only if its full cost would fit."""
+        answered = np.concatenate([[0], np.cumsum(passed)])
+        num_asked = _largest_fitting(answered, self.check_cost, self.answer_cost, limit)
+        return num_asked, num_asked * self.check_cost + int(answered[num_asked]) * self.answer_cost
 
-    def _expected(self, predictions: NDArray[np.float64] | None, num_teachers: int | None) -> Counts | None:
+    def _expected_votes(self, predictions: NDArray[np.float64] | None, num_teachers: int | None) -> Counts | None:
+        """Return the votes that the student predicts, or None."""
         return None
 
-    def _passed(self, excess: Counts, source: RandomSource) -> NDArray[np.bool_]:
+    def _passes_check(self, excess: Counts, source: RandomSource) -> NDArray[np.bool_]:
+        """Return which queries have a consensus."""
         return np.ones(len(excess), dtype=np.bool_)
 
-    def _completed(
-        self, labels: Labels, consulted: NDArray[np.bool_], asked: int, predictions: NDArray[np.float64] | None
+    def _with_predictions(
+        self, labels: Labels, consulted: NDArray[np.bool_], num_asked: int, predictions: NDArray[np.float64] | None
     ) -> Labels:
+        """Return the labels, completed by the student's own predictions where the aggregator allows it."""
         return labels
 
 
 @dataclass(frozen=True, kw_only=True)
-class GNMax(_Filtered):
+class GNMax(_GaussianAggregator):
     """The most common vote after Gaussian noise of standard deviation ``sigma`` on every count.
 
-    Choose it for many queries that most teachers agree on. Where they do not, `ConfidentGNMax` is better.
-
-    >>> aggregator = GNMax(sigma=40.0)
-    >>> plan = aggregator.plan(100, epsilon=2.0, delta=1e-5)
-    >>> int(plan.limit / aggregator.answer_cost)  # queries at most
-    100
+    Choose it for many queries on which most teachers agree. Where they disagree, `ConfidentGNMax` is better.
 
     Args:
         sigma: Standard deviation of the noise on every count, in votes; public.
@@ -243,42 +277,48 @@ class GNMax(_Filtered):
         compose.
 
     Assumes:
-        A unit changes the vote of one teacher (the caller's duty; `PATEClassifier` splits so).
+        A privacy unit changes the vote of one teacher (the caller's duty; `PATEClassifier` splits by unit).
 
     References:
         Papernot et al. 2018, Section 4.1 and Proposition 8.
+
+    >>> aggregator = GNMax(sigma=40.0)
+    >>> plan = aggregator.plan(100, epsilon=2.0, delta=1e-5)
+    >>> int(plan.limit / aggregator.answer_cost)  # number of queries, at most
+    100
     """
 
     adaptive: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConfidentGNMax(_Filtered):
-    """`GNMax` for queries whose largest count, with noise ``sigma_threshold``, reaches ``threshold``; else no answer.
+class ConfidentGNMax(_GaussianAggregator):
+    """`GNMax` for queries whose noisy largest count reaches a threshold; other queries get no answer.
 
-    The usual choice: wrong answers and costly ones are both where teachers disagree. A check costs little, as its
-    noise can be large. Choose `GNMax` where nearly all queries have a consensus, and `InteractiveGNMax` where a student
-    soon answers most of them by itself.
-
-    >>> aggregator = ConfidentGNMax(threshold=150.0, sigma_threshold=120.0, sigma=40.0)
-    >>> aggregator.check_cost < aggregator.answer_cost / 10
-    True
+    The usual choice: wrong answers and expensive answers both occur where teachers disagree. A check costs little,
+    since its noise can be large. Choose `GNMax` where nearly all queries have a consensus, and `InteractiveGNMax` where
+    a student soon answers most of them itself.
 
     Args:
         sigma: Standard deviation of the noise on every count, in votes; public.
-        threshold: What the largest count must reach, in votes; public. It should be above half of the teachers' number.
+        threshold: Number of votes that the largest count must reach; public. Choose more than half the number of
+            teachers.
         sigma_threshold: Standard deviation of the noise of that check; public. It may be several times ``sigma``.
 
     Guarantee:
         Each check is 1 / ``sigma_threshold``-GDP (Renyi divergence alpha / (2 ``sigma_threshold``^2)), each answer
-        sqrt(2) / ``sigma``-GDP. Which queries are answered depends on the checks: the squares are added up on the way,
-        and no query is asked that might exceed what was planned.
+        sqrt(2) / ``sigma``-GDP. Which queries are answered depends on the checks. Squares of mu are added up on the
+        way, and no query is asked that might exceed the plan.
 
     Assumes:
-        A unit changes the vote of one teacher (the caller's duty; `PATEClassifier` splits so).
+        A privacy unit changes the vote of one teacher (the caller's duty; `PATEClassifier` splits by unit).
 
     References:
-        Papernot et al. 2018, Algorithm 1; Smith & Thakurta 2022, Theorem 1 (adding squares of mu on the way is exact).
+        Papernot et al. 2018, Algorithm 1; Smith & Thakurta 2022, Theorem 1 (a filter on squares of mu is exact).
+
+    >>> aggregator = ConfidentGNMax(threshold=150.0, sigma_threshold=120.0, sigma=40.0)
+    >>> aggregator.check_cost < aggregator.answer_cost / 10
+    True
     """
 
     threshold: float
@@ -287,40 +327,48 @@ class ConfidentGNMax(_Filtered):
     def __post_init__(self) -> None:
         """Check the noise and the threshold."""
         super().__post_init__()
-        check_positive("threshold", self.threshold, maximum=MOST_TEACHERS)
+        check_positive("threshold", self.threshold, maximum=MAX_TEACHERS)
         check_noise("sigma_threshold", self.sigma_threshold)
 
     @property
     def check_cost(self) -> Fraction:
-        """Squared mu of a check: the largest count moves by 1."""
+        """Squared mu of a check, in which the largest count moves by 1."""
         return 1 / Fraction(self.sigma_threshold) ** 2
 
     def query_event(self) -> Event:
-        """Return the event of one query, at most."""
+        """Return the largest cost of one query, as an event."""
         return ComposedEvent((GaussianEvent(self.sigma_threshold), super().query_event()))
 
-    def _passed(self, excess: Counts, source: RandomSource) -> NDArray[np.bool_]:
-        return reaches(excess.max(axis=1), self.threshold, self.sigma_threshold, source)
+    def _passes_check(self, excess: Counts, source: RandomSource) -> NDArray[np.bool_]:
+        return passes_threshold(excess.max(axis=1), self.threshold, self.sigma_threshold, source)
 
 
 @lru_cache(maxsize=64)
-def _least_noise(epsilon: float, delta: float) -> float:
+def _noise_multiplier(epsilon: float, delta: float) -> float:
     return calibrate_noise(epsilon=epsilon, delta=delta)
 
 
-def _too_little(epsilon: float) -> InvalidArgument:
-    return InvalidArgument("epsilon", epsilon, "enough for one query", "Use more noise, with more teachers")
+def _budget_too_small(epsilon: float) -> InvalidArgument:
+    return InvalidArgument(
+        "epsilon", epsilon, "enough for one query", "Use more noise, and more teachers to outvote it"
+    )
 
 
-def _largest_fitting(answers: Counts, check: Fraction, answer: Fraction, limit: Fraction) -> int:
-    """Return the largest number of queries of which each was asked with room for a check and an answer.
+def _largest_fitting(answered: Counts, check: Fraction, answer: Fraction, limit: Fraction) -> int:
+    """Return the largest number of queries that fit the limit, each asked with room for a check and an answer.
 
-    ``answers[k]`` is how many of the first k passed the check. Costs only grow, so the last query decides.
+    Costs only grow, so the last query decides, and bisection finds it.
+
+    Args:
+        answered: ``answered[k]`` is how many of the first k queries passed the check.
+        check: Cost of a check.
+        answer: Cost of an answer.
+        limit: Budget.
     """
-    low, high = 0, len(answers) - 1
+    low, high = 0, len(answered) - 1
     while low < high:
         middle = (low + high + 1) // 2
-        before = (middle - 1) * check + int(answers[middle - 1]) * answer
+        before = (middle - 1) * check + int(answered[middle - 1]) * answer
         if before + check + answer <= limit:
             low = middle
         else:

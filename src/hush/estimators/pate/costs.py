@@ -1,14 +1,15 @@
-"""What answers cost on the data at hand: Renyi bounds that use the votes, and how smoothly they move.
+"""The cost of answers on the data at hand: Renyi bounds that use the votes, and how smoothly they vary.
 
-All of it is private: costs are computed from votes. Only `hush.estimators.pate.CostReport` lets a number out, with
-noise.
+Everything here is private, since costs are computed from votes. Only `hush.estimators.pate.CostReport` publishes a
+number, with noise.
 
-Costs are tables over a lattice of which a changed vote moves the position by a bounded number of cells (``reach``):
-the largest count for a check of consensus, or the largest excess over what a student predicts (which earlier answers
-alone decide); for a noisy maximum the *effective gap*, which is the lead over every rival that would give the same
-bound on the chance of another winner. The tails of log-concave noise make it move by at most 2 votes: q -> G(G^-1(q) -
-2) is concave for such tails G, so that (Jensen) of all gaps with one bound on q, equal ones move it the most, both up
-and down; and the smallest of the bounds over possible winners is that of the leader.
+Costs are tables over a lattice of positions, and a changed vote moves the position by a bounded number of cells
+(``max_shift``). For a check of consensus, the position is the largest count, or its excess over the student's
+prediction (which follows from earlier answers alone). For a noisy maximum it is the *effective gap*: the lead that, if
+it were the same over every rival, would give the same bound on the probability of another winner. A changed vote moves
+the effective gap by at most 2 votes, because the noise is log-concave: for its tail G, q -> G(G^-1(q) - 2) is concave.
+By Jensen's inequality, among all gaps with the same bound on q, equal gaps move it the most, up and down; and the
+smallest bound over possible winners is that of the leader.
 """
 
 from __future__ import annotations
@@ -29,39 +30,44 @@ from hush.estimators.pate.noise import Counts
 
 Floats = NDArray[np.float64]
 
-_CELLS = 8  # per changed vote, of effective gaps
+_CELLS = 8  # cells by which a changed vote moves the effective gap: a cell is 2 / 8 of a vote
 
 
 def gaussian_cost(log_q: Floats, sigma: float, order: float) -> Floats:
-    """Bound the Renyi divergence of a choice that goes another way with probability at most q.
+    """Bound the Renyi divergence of a choice that has another outcome with probability at most q.
 
-    The noise is such that the divergence is order / sigma^2 at worst. Papernot et al. 2018, Theorem 6, at the orders
-    of their Proposition 10; where its conditions fail, the worst case.
+    Papernot et al. 2018, Theorem 6, at the orders of their Proposition 10. Where its conditions fail, the worst case
+    order / sigma^2 is returned.
+
+    Args:
+        log_q: Logarithm of q.
+        sigma: Noise for which the divergence is at most order / sigma^2.
+        order: Renyi order.
     """
     worst = order / sigma**2
     q = np.clip(np.asarray(log_q, dtype=np.float64), -1e8, -1e-12)
     with np.errstate(all="ignore"):
-        higher = sigma * np.sqrt(-q)  # mu_2; mu_1 is 1 more
-        loss_1, loss_2 = (higher + 1) / sigma**2, higher / sigma**2
-        # q is where the bound grows with it, and A is positive.
-        rising = q <= (higher - 1) * loss_2 - higher * (np.log1p(1 / higher) + np.log1p(1 / (higher - 1)))
-        applies = (higher + 1 > order) & (higher > 1) & rising & (-q > loss_2)
-        likely = _log_1m_exp(q)
-        log_a = (order - 1) * (likely - _log_1m_exp((q + loss_2) * (1 - 1 / higher)))
-        log_b = (order - 1) * (loss_1 - q / higher)
-        bound = np.logaddexp(likely + log_a, q + log_b) / (order - 1)
+        mu_2 = sigma * np.sqrt(-q)  # the order mu_2 of Proposition 10; mu_1 = mu_2 + 1
+        loss_1, loss_2 = (mu_2 + 1) / sigma**2, mu_2 / sigma**2
+        # The conditions of Theorem 6: the bound is increasing at q, and the base of A is positive.
+        rising = q <= (mu_2 - 1) * loss_2 - mu_2 * (np.log1p(1 / mu_2) + np.log1p(1 / (mu_2 - 1)))
+        applies = (mu_2 + 1 > order) & (mu_2 > 1) & rising & (-q > loss_2)
+        log_1m_q = _log_1m_exp(q)
+        log_a = (order - 1) * (log_1m_q - _log_1m_exp((q + loss_2) * (1 - 1 / mu_2)))
+        log_b = (order - 1) * (loss_1 - q / mu_2)
+        bound = np.logaddexp(log_1m_q + log_a, q + log_b) / (order - 1)
     return np.where(applies & (bound >= 0), np.minimum(bound, worst), worst)
 
 
 def laplace_cost(log_q: Floats, scale: float, order: float) -> Floats:
-    """Bound the same for Laplace noise on counts (Papernot et al. 2017, Theorem 3), or the worst case."""
+    """Bound the same for Laplace noise on counts (Papernot et al. 2017, Theorem 3), or return the worst case."""
     worst = RdpAccountant().compose(SelfComposedEvent(LaplaceEvent(scale), 2)).renyi(order)
     loss, moment = 2 / scale, order - 1
     q = np.clip(np.asarray(log_q, dtype=np.float64), -1e8, -1e-12)
     with np.errstate(all="ignore"):
         applies = q < math.log(math.expm1(loss)) - math.log(math.expm1(2 * loss))
-        likely = _log_1m_exp(q)
-        log_a = likely + moment * (likely - _log_1m_exp(q + loss))
+        log_1m_q = _log_1m_exp(q)
+        log_a = log_1m_q + moment * (log_1m_q - _log_1m_exp(q + loss))
         bound = np.logaddexp(log_a, q + loss * moment) / moment
     return np.where(applies & (bound >= 0), np.minimum(bound, worst), worst)
 
@@ -73,21 +79,27 @@ def _log_1m_exp(x: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Lattice:
-    """Costs by position; a changed vote moves the position by at most ``reach`` cells."""
+    """Costs by position.
+
+    Attributes:
+        costs: Cost at each position.
+        max_shift: Number of cells by which a changed vote moves the position, at most.
+    """
 
     costs: Floats
-    reach: int
+    max_shift: int
 
     def smooth(self, beta: float) -> Floats:
-        """Return a bound on the local sensitivity at every position that a changed vote moves by e^beta at most.
+        """Return a smooth bound on the local sensitivity at every position: a changed vote scales it by at most e^beta.
 
-        max over j of L_j e^(-beta |j - k| / reach), where L_j is what the cost changes within the reach of j.
+        The bound at position k is the maximum over j of L_j e^(-beta |j - k| / max_shift), where L_j is the largest
+        change of the cost within ``max_shift`` of j.
         """
-        width = 2 * self.reach + 1
+        width = 2 * self.max_shift + 1
         highest = maximum_filter1d(self.costs, width, mode="nearest")
         lowest = minimum_filter1d(self.costs, width, mode="nearest")
         local = np.maximum(highest - self.costs, self.costs - lowest)
-        decay = beta / self.reach * np.arange(len(local))
+        decay = beta / self.max_shift * np.arange(len(local))
         with np.errstate(divide="ignore"):
             logs = np.log(local)
         left = np.maximum.accumulate(logs + decay) - decay
@@ -99,12 +111,12 @@ LogTail = Callable[[Floats], Floats]
 
 
 def gaussian_tail(sigma: float) -> LogTail:
-    """Return the log of the chance that the difference of two Gaussian noises exceeds a gap."""
+    """Return the log-probability that the difference of two Gaussian noises exceeds a gap."""
     return lambda gap: np.asarray(log_ndtr(-gap / (math.sqrt(2) * sigma)))
 
 
 def laplace_tail(scale: float) -> LogTail:
-    """Return the same for Laplace noise, for gaps >= 0: (2 + g) e^-g / 4, g = gap / scale."""
+    """Return the same for Laplace noise and gaps >= 0: (2 + g) e^-g / 4, where g = gap / scale."""
     return lambda gap: np.log(2 + gap / scale) - gap / scale - math.log(4)
 
 
@@ -122,35 +134,55 @@ def effective_gap(counts: Counts, log_tail: LogTail) -> Floats:
 
 
 def winner_lattice(num_teachers: int, num_classes: int, cost: Callable[[Floats], Floats], tail: LogTail) -> Lattice:
-    """Return the costs of a noisy maximum by effective gap, in cells of 2 / _CELLS votes, each as at its lower end."""
+    """Return the costs of a noisy maximum by effective gap, in cells of 2 / _CELLS votes, each at its lower end.
+
+    Args:
+        num_teachers: Number of teachers.
+        num_classes: Number of classes.
+        cost: From log q to a cost.
+        tail: From a gap to log-probabilities.
+    """
     edges: Floats = np.arange(num_teachers * _CELLS // 2 + 1, dtype=np.float64) * (2.0 / _CELLS)
     costs = cost(tail(edges) + math.log(num_classes - 1))
-    # A wider gap never costs more; one cell beyond the 8 of a vote is for rounding to cells.
+    # A wider gap never costs more. One cell is added to the shift for rounding positions to cells.
     return Lattice(np.maximum.accumulate(costs[::-1])[::-1], _CELLS + 1)
 
 
 def winner_cells(counts: Counts, lattice: Lattice, tail: LogTail) -> NDArray[np.int64]:
-    """Return each query's position."""
+    """Return the position of each query."""
     cells = np.floor(effective_gap(counts, tail) * (_CELLS / 2)).astype(np.int64)
     return np.clip(cells, 0, len(lattice.costs) - 1)
 
 
 def check_lattice(num_teachers: int, threshold: float, sigma: float, order: float) -> Lattice:
-    """Return the costs of a check by the largest count or excess, -num_teachers first; a changed vote moves it by 1."""
+    """Return the costs of a check by the largest count or excess, from -num_teachers on. A changed vote moves it by 1.
+
+    Args:
+        num_teachers: Number of teachers.
+        threshold: Threshold of the check.
+        sigma: Noise of the check.
+        order: Renyi order.
+    """
     distance = np.abs(np.arange(-num_teachers, num_teachers + 1) - threshold)
-    # The worst case is order / (2 sigma^2): sensitivity 1, not sqrt(2).
+    # The worst case is order / (2 sigma^2), since the sensitivity is 1 and not sqrt(2).
     return Lattice(gaussian_cost(log_ndtr(-distance / sigma), math.sqrt(2) * sigma, order), 1)
 
 
 def check_cells(counts: Counts, expected: Counts | None, num_teachers: int) -> NDArray[np.int64]:
-    """Return each query's position: the largest of counts less expected votes."""
+    """Return the position of each query: the largest count, minus expected votes."""
     excess = counts if expected is None else counts - expected
     return np.asarray(np.clip(excess.max(axis=1), -num_teachers, num_teachers) + num_teachers)
 
 
 @dataclass(frozen=True, slots=True)
 class RawCost:
-    """The cost of answers at one order, a smooth bound on its local sensitivity, and what no data exceed. Private."""
+    """The exact cost of answers at one order. It is private.
+
+    Attributes:
+        cost: Sum of the costs.
+        smooth: Smooth bound on its local sensitivity.
+        worst: Bound on the cost for any data.
+    """
 
     cost: float
     smooth: float
@@ -164,25 +196,35 @@ class RawCost:
 def raw_cost(
     counts: Counts, answers: VoteAnswers, aggregator: VoteAggregator, *, num_teachers: int, order: float, beta: float
 ) -> RawCost:
-    """Return what the answers have cost, by the votes. It is private: see `RawCost`."""
+    """Return the cost of the answers, given the votes. The result is private: see `RawCost`.
+
+    Args:
+        counts: Votes, one row per query: private.
+        answers: The released answers.
+        aggregator: The aggregator that released them.
+        num_teachers: Number of teachers.
+        order: Renyi order.
+        beta: Smoothness of the sensitivity bound.
+    """
     if not isinstance(aggregator, (LNMax, GNMax, ConfidentGNMax)):
         raise Unsupported(
-            f"{type(aggregator).__name__}: its cost by the votes is not implemented",
-            "Use ConfidentGNMax, or leave out the report",
+            f"{type(aggregator).__name__}: its data-dependent cost is not implemented",
+            "Use ConfidentGNMax, or omit the report",
         )
-    parts = [_winners(counts[answers.consulted], aggregator, num_teachers, order, beta)]
+    parts = [_winner_cost(counts[answers.consulted], aggregator, num_teachers, order, beta)]
     if isinstance(aggregator, ConfidentGNMax):
         lattice = check_lattice(num_teachers, aggregator.threshold, aggregator.sigma_threshold, order)
         asked = slice(answers.num_asked)
         expected = None if answers.expected is None else answers.expected[asked]
         cells = check_cells(counts[asked], expected, num_teachers)
-        parts.append(_summed(lattice, cells, beta, order / (2 * aggregator.sigma_threshold**2)))
+        parts.append(_sum_costs(lattice, cells, beta, order / (2 * aggregator.sigma_threshold**2)))
     return RawCost(*(math.fsum(values) for values in zip(*parts, strict=True)))
 
 
-def _winners(
+def _winner_cost(
     counts: Counts, aggregator: LNMax | GNMax | ConfidentGNMax, num_teachers: int, order: float, beta: float
 ) -> tuple[float, float, float]:
+    """Return the total cost of the noisy maxima, its smooth bound, and the worst case."""
     if isinstance(aggregator, LNMax):
         scale = aggregator.scale
         tail, worst = laplace_tail(scale), float(laplace_cost(np.zeros(1), scale, order)[0])
@@ -191,8 +233,9 @@ def _winners(
         sigma = aggregator.sigma
         tail, worst = gaussian_tail(sigma), order / sigma**2
         lattice = winner_lattice(num_teachers, counts.shape[1], lambda q: gaussian_cost(q, sigma, order), tail)
-    return _summed(lattice, winner_cells(counts, lattice, tail), beta, worst)
+    return _sum_costs(lattice, winner_cells(counts, lattice, tail), beta, worst)
 
 
-def _summed(lattice: Lattice, cells: NDArray[np.int64], beta: float, worst: float) -> tuple[float, float, float]:
+def _sum_costs(lattice: Lattice, cells: NDArray[np.int64], beta: float, worst: float) -> tuple[float, float, float]:
+    """Sum costs, smooth bounds and worst cases over queries."""
     return float(lattice.costs[cells].sum()), float(lattice.smooth(beta)[cells].sum()), worst * len(cells)

@@ -1,4 +1,4 @@
-"""Votes with noise: whole counts on a grid that is far finer than the noise, so that sums are exact."""
+"""Noise on votes: integer counts on a grid far finer than the noise, so that sums are exact."""
 
 from __future__ import annotations
 
@@ -15,39 +15,41 @@ from hush.randomness import RandomSource, floored_gaussian, floored_laplace
 Counts = NDArray[np.int64]
 Labels = NDArray[np.int64]
 
-MOST_TEACHERS = 1 << 20
-_RESOLUTION = 25  # the grid is 2^25 times finer than the noise: even the finest one holds all counts in 64 bits
+MAX_TEACHERS = 1 << 20
+_RESOLUTION = 25  # the grid is 2^25 times finer than the noise; counts still fit into 64 bits on the finest one
 
 
-def checked(counts: Any) -> Counts:
-    """Return counts as whole numbers; messages tell their shape only."""
+def check_counts(counts: Any) -> Counts:
+    """Return counts as integers. Messages quote their shape and type only."""
     array = np.asarray(counts)
     if array.ndim != 2 or array.shape[1] < 2 or array.dtype.kind not in "iu":
-        raise InvalidArgument("counts", (array.shape, str(array.dtype)), "integers, one row of two or more per query")
-    votes: Counts = np.clip(array, 0, MOST_TEACHERS).astype(np.int64)
+        raise InvalidArgument(
+            "counts", (array.shape, str(array.dtype)), "integers, one row per query with two or more classes"
+        )
+    votes: Counts = np.clip(array, 0, MAX_TEACHERS).astype(np.int64)
     return votes
 
 
 def check_noise(name: str, value: float) -> None:
-    """Refuse noise of no use, or too fine for the grid."""
+    """Check a noise scale in votes: large enough for the grid, and small enough to be useful."""
     if not 1e-3 <= check_positive(name, value) <= 1e6:
-        raise InvalidArgument(name, value, "between 0.001 and 1e+06", "It is in votes")
+        raise InvalidArgument(name, value, "a number between 0.001 and 1e+06", "The noise is measured in votes")
 
 
 def _noise(shape: tuple[int, ...], scale: float, source: RandomSource, *, gaussian: bool) -> tuple[Counts, int]:
-    """Return noise in units of a grid of which 1 is a multiple, and that multiple: counts are on it exactly."""
-    unit = 1 << max(_RESOLUTION + 1 - math.frexp(scale)[1], 0)
+    """Return noise in grid units, and the number of units in one vote: counts lie on the grid exactly."""
+    units_per_vote = 1 << max(_RESOLUTION + 1 - math.frexp(scale)[1], 0)
     draw = floored_gaussian if gaussian else floored_laplace
-    return draw(source, scale * unit, math.prod(shape)).reshape(shape), unit
+    return draw(source, scale * units_per_vote, math.prod(shape)).reshape(shape), units_per_vote
 
 
 def noisy_argmax(votes: Counts, scale: float, source: RandomSource, *, gaussian: bool) -> Labels:
-    """Return the largest of each row with noise; equal ones, about one in 2^25, go to the first class."""
-    noise, unit = _noise(votes.shape, scale, source, gaussian=gaussian)
-    return np.asarray((votes * unit + noise).argmax(axis=1))
+    """Return the class with the largest noisy count of each row. Ties, about one in 2^25, go to the first class."""
+    noise, units_per_vote = _noise(votes.shape, scale, source, gaussian=gaussian)
+    return np.asarray((votes * units_per_vote + noise).argmax(axis=1))
 
 
-def reaches(values: Counts, threshold: float, sigma: float, source: RandomSource) -> NDArray[np.bool_]:
-    """Return which values reach the threshold, with Gaussian noise on each."""
-    noise, unit = _noise(values.shape, sigma, source, gaussian=True)
-    return np.asarray(noise >= math.ceil(Fraction(threshold) * unit) - values * unit)
+def passes_threshold(values: Counts, threshold: float, sigma: float, source: RandomSource) -> NDArray[np.bool_]:
+    """Return which values reach the threshold after Gaussian noise is added to each."""
+    noise, units_per_vote = _noise(values.shape, sigma, source, gaussian=True)
+    return np.asarray(noise >= math.ceil(Fraction(threshold) * units_per_vote) - values * units_per_vote)

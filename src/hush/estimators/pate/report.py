@@ -1,4 +1,7 @@
-"""The one way in which a cost that depends on votes may leave: with noise by smooth sensitivity, and a margin."""
+"""Publishing a data-dependent cost: with noise scaled by smooth sensitivity, and a margin.
+
+This is the only way in which a number that depends on the votes, apart from the answers, leaves PATE.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +22,27 @@ from hush.randomness import RandomSource, source_or_default
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataDependentCost:
-    """What answers gave away about one unit of *these* data, as far as it may be told.
+    """The privacy loss of the answers for one unit of *these* data, as far as it may be published.
 
-    This is not a promise for all data, and no `hush.Guarantee`. Budgets are charged by the guarantee, which holds
-    whatever the data are. What it says, with ``confidence``, for these data D and every neighbour D':
+    It is not a guarantee for all data, and not a `hush.Guarantee`. Budgets are charged by the guarantee, which holds
+    for any data. With probability ``confidence``, it states for these data D and every neighbour D':
 
     - Where every query is answered (`LNMax`, `GNMax`): P[M(D) in S] <= e^epsilon P[M(D') in S] + delta for every set S
       of outputs, where M is the answers and this report.
-    - Where outcomes decide what is asked next and paid for (`ConfidentGNMax`, `InteractiveGNMax`): the costs of what
-      was asked add up to something random, which bounds no divergence. It bounds the loss of the answers o that came
-      out (``ex_post``): ln P[o | D] / P[o | D'] <= epsilon less the report's, but for a chance of delta less the
-      report's over the answers; the report adds its own (epsilon, delta).
+    - Where outcomes decide what is asked next and paid for (`ConfidentGNMax`, `InteractiveGNMax`): the costs add up to
+      a random number, which bounds no divergence. It bounds the loss of the answers o that came out (``ex_post``): ln
+      P[o | D] / P[o | D'] <= epsilon minus that of the report, except with probability delta minus that of the report.
+      The report adds its own (epsilon, delta).
 
     Attributes:
-        epsilon: Of the answers and the report.
-        delta: Of both.
-        order: The Renyi order at which costs were added up.
-        confidence: That the published cost is no lower than the true one.
-        ex_post: Which of the two it is.
+        epsilon: Epsilon of the answers and the report.
+        delta: Delta of the answers and the report.
+        order: Renyi order at which costs were added up.
+        confidence: Probability with which the published cost is not below the true one.
+        ex_post: Which of the two statements holds: the second if true.
+
+    >>> DataDependentCost(epsilon=0.8, delta=2e-6, order=20.0, confidence=0.99, ex_post=True).epsilon
+    0.8
     """
 
     epsilon: float
@@ -48,32 +54,44 @@ class DataDependentCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReport:
-    """Asks for the cost of the answers by the votes, and says what the report itself may cost.
+    """A request to publish the cost of the answers given the votes, with the budget of the report itself.
 
-    Teachers that agree hide each other: the cost on the data at hand is often far below the worst. It depends on the
-    votes, so it is private; what is published is its sum at one Renyi order plus a multiple of a smooth bound on its
-    sensitivity, with Laplace noise in proportion to that bound. The multiple is such that the result is too low with
-    probability 1 - ``confidence`` at most. The worst case is never exceeded.
+    Teachers that agree hide each other, so the cost on the data at hand is often far below the worst case. It depends
+    on the votes, so it is private. The report publishes the sum of costs at one Renyi order, plus a multiple of a
+    smooth bound on its sensitivity, with Laplace noise proportional to that bound. The multiple is chosen so that the
+    result is too low with probability at most 1 - ``confidence``. It never exceeds the worst case.
 
     Guarantee:
-        (``epsilon``, ``delta``)-differential privacy of the published number, beside what the answers cost.
+        (``epsilon``, ``delta``)-differential privacy of the published number, in addition to the cost of the answers.
 
     Assumes:
-        ``order`` was chosen without looking at votes (the caller's duty). A unit changes the vote of one teacher (the
-        caller's duty; `PATEClassifier` splits so).
+        ``order`` was chosen without looking at votes (the caller's duty). A privacy unit changes the vote of one
+        teacher (the caller's duty; `PATEClassifier` splits by unit).
 
     References:
-        Papernot et al. 2018, Theorem 6 and Proposition 10 (costs), Appendix B (their smooth sensitivity, which differs:
-        here costs are tables, so that sensitivities are exact for what is released); Papernot et al. 2017, Theorem 3
-        (`LNMax`); Nissim, Raskhodnikova & Smith 2007 (noise by smooth bounds). Papernot et al. add up the costs of
-        queries that outcomes decided on as if these had been fixed; here the result is the loss after the fact (Rogers
-        et al. 2016; Whitehouse et al. 2023), see `DataDependentCost`.
+        Papernot et al. 2018, Theorem 6 and Proposition 10 (costs), Appendix B (their smooth sensitivity differs: here
+        costs are tables, so that sensitivities are exact for the released number); Papernot et al. 2017, Theorem 3
+        (`LNMax`); Nissim, Raskhodnikova & Smith 2007 (noise by smooth sensitivity). Papernot et al. add up the costs of
+        queries that outcomes decided on as if they had been fixed; here the result is the ex-post loss (Rogers et al.
+        2016; Whitehouse et al. 2023), see `DataDependentCost`.
 
     Attributes:
-        epsilon: Of the report, a part of the classifier's.
-        delta: Of the report, a part of the classifier's.
-        order: The Renyi order; 1 + 2 ln(1 / delta) / (the epsilon hoped for) is about best.
-        confidence: With which the published cost is no lower than the true one.
+        epsilon: Epsilon of the report, a part of the classifier's.
+        delta: Delta of the report, a part of the classifier's.
+        order: Renyi order; about 1 + 2 ln(1 / delta) / (expected epsilon) is best.
+        confidence: Probability with which the published cost is not below the true one.
+
+    >>> import numpy as np
+    >>> from fractions import Fraction
+    >>> from hush.estimators.pate import GNMax
+    >>> from hush.randomness import TestSource
+    >>> votes = np.tile([[190, 10]], (20, 1))  # nearly unanimous
+    >>> aggregator = GNMax(sigma=20.0)
+    >>> answers = aggregator.answer(votes, TestSource(1), limit=Fraction(1))
+    >>> report = CostReport(epsilon=0.1, delta=1e-6, order=30.0)
+    >>> cost = report.release(votes, answers, aggregator, num_teachers=200, delta=1e-5, source=TestSource(2))
+    >>> cost.ex_post, cost.epsilon < 1  # the worst case is about 1.6
+    (False, True)
     """
 
     epsilon: float
@@ -89,14 +107,17 @@ class CostReport:
         if not 0.5 <= check_probability("confidence", self.confidence) < 1:
             raise InvalidArgument("confidence", self.confidence, "a number in [0.5, 1)")
         mechanism = self._mechanism(1.0)
-        if not self._reach(mechanism) * math.expm1(mechanism.beta) < 0.9:
+        if not self._margin_factor(mechanism) * math.expm1(mechanism.beta) < 0.9:
             raise InvalidArgument(
-                "confidence", self.confidence, "less", "So sure a margin would move more than the noise hides"
+                "confidence",
+                self.confidence,
+                "a lower value",
+                "At this level, the margin itself is too sensitive for the noise",
             )
 
     @property
     def event(self) -> Event:
-        """What an accountant is told about the report."""
+        """The cost of the report, for accountants."""
         return ApproximateDPEvent(self.epsilon, self.delta)
 
     def release(
@@ -109,57 +130,59 @@ class CostReport:
         delta: float,
         source: RandomSource | None = None,
     ) -> DataDependentCost:
-        """Return the cost of answers to these counts at ``delta``, the report's own cost included.
+        """Publish the cost of answers to these counts, including the cost of the report.
 
         Args:
             counts: Votes, one row per query: private.
-            answers: What the aggregator released for them.
-            aggregator: That released it.
-            num_teachers: How many there are: public.
-            delta: Of the answers; the report's is added.
-            source: Of randomness.
+            answers: The released answers.
+            aggregator: The aggregator that released them.
+            num_teachers: Number of teachers: public.
+            delta: Delta of the answers; that of the report is added.
+            source: Random source.
         """
         votes = np.asarray(counts, dtype=np.int64)
         check_count("num_teachers", num_teachers, minimum=2)
         settings = {"num_teachers": num_teachers, "order": self.order, "beta": self._mechanism(1.0).beta}
-        found = raw_cost(votes, answers, aggregator, **settings)  # type: ignore[arg-type]
-        divergence = self._published(found, source_or_default(source))
+        exact = raw_cost(votes, answers, aggregator, **settings)  # type: ignore[arg-type]
+        divergence = self._noisy_cost(exact, source_or_default(source))
         return DataDependentCost(
-            epsilon=converted(divergence, self.order, delta, ex_post=aggregator.adaptive) + self.epsilon,
+            epsilon=cost_to_epsilon(divergence, self.order, delta, ex_post=aggregator.adaptive) + self.epsilon,
             delta=delta + self.delta,
             order=self.order,
             confidence=self.confidence,
             ex_post=aggregator.adaptive,
         )
 
-    def _published(self, found: RawCost, source: RandomSource) -> float:
-        if found.worst == 0:
+    def _noisy_cost(self, exact: RawCost, source: RandomSource) -> float:
+        """Add the margin and the noise to the exact cost."""
+        if exact.worst == 0:
             return 0.0
-        mechanism = self._mechanism(found.worst)
+        mechanism = self._mechanism(exact.worst)
         growth = math.expm1(mechanism.beta)
-        # The smooth bound moves by at most (e^beta - 1) times itself, and so the multiple of it that is added.
-        multiple = self._reach(mechanism) / (1 - self._reach(mechanism) * growth)
-        rounding = (self._reach(mechanism) + 4) * mechanism.bounds[1] * 2.0**-38
+        # The smooth bound changes by at most (e^beta - 1) times itself, and so does the margin, a multiple of it.
+        multiple = self._margin_factor(mechanism) / (1 - self._margin_factor(mechanism) * growth)
+        rounding = (self._margin_factor(mechanism) + 4) * mechanism.bounds[1] * 2.0**-38
         noisy = mechanism.release(
-            found.cost + multiple * found.smooth + rounding, found.smooth * (1 + multiple * growth), source
+            exact.cost + multiple * exact.smooth + rounding, exact.smooth * (1 + multiple * growth), source
         ).value
-        return min(max(noisy, 0.0), found.worst)
+        return min(max(noisy, 0.0), exact.worst)
 
-    def _reach(self, mechanism: SmoothLaplace) -> float:
-        """Return what the noise falls below with probability 1 - confidence, over the smooth bound."""
+    def _margin_factor(self, mechanism: SmoothLaplace) -> float:
+        """Return the factor of the smooth bound that the noise falls below with probability 1 - confidence."""
         return mechanism.factor * -math.log(2 * (1 - self.confidence)) if self.confidence > 0.5 else 0.0
 
     def _mechanism(self, worst: float) -> SmoothLaplace:
-        # Wide enough that the margin is never cut off: the margin's multiple is at most 10 times the reach.
-        most = (2 + 10 * 2 / self.epsilon * -math.log(2 * (1 - self.confidence))) * worst
-        return SmoothLaplace(epsilon=self.epsilon, delta=self.delta, bounds=(0.0, max(most, 2 * worst)))
+        # Wide enough that the margin is never clipped: its multiple is at most 10 times the margin factor.
+        """Return the noise mechanism, for costs up to ``worst``."""
+        largest = (2 + 10 * 2 / self.epsilon * -math.log(2 * (1 - self.confidence))) * worst
+        return SmoothLaplace(epsilon=self.epsilon, delta=self.delta, bounds=(0.0, max(largest, 2 * worst)))
 
 
-def converted(divergence: float, order: float, delta: float, *, ex_post: bool) -> float:
-    """Return the epsilon of costs at one order: of a divergence, or of the loss after the fact.
+def cost_to_epsilon(divergence: float, order: float, delta: float, *, ex_post: bool) -> float:
+    """Convert costs at one order to epsilon: of a divergence, or of the ex-post loss.
 
-    E exp((order - 1)(loss - costs)) <= 1, step by step, whatever outcomes decide; Markov's inequality does the rest.
-    The conversion of divergences is tighter, but is not about the loss itself.
+    E exp((order - 1)(loss - costs)) <= 1 holds step by step, whatever outcomes decide, and Markov's inequality gives
+    the ex-post bound. The conversion of divergences is tighter, but says nothing about the ex-post loss.
     """
     if ex_post:
         return divergence - math.log(delta) / (order - 1)

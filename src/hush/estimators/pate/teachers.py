@@ -1,4 +1,7 @@
-"""Teachers: one estimator on each of disjoint parts, by unit; only their votes on public rows are kept."""
+"""Teachers: one estimator per disjoint part of the private data, split by unit.
+
+Only their votes on public rows are kept.
+"""
 
 from __future__ import annotations
 
@@ -17,42 +20,46 @@ Votes = NDArray[np.int32]
 ABSTAINS = -1
 
 
-def made(teacher: Any) -> Any:
-    """Return a new estimator: a copy of one, or what a factory returns."""
+def new_estimator(teacher: Any) -> Any:
+    """Return a new estimator: a clone, or the result of a factory."""
     if isinstance(teacher, type) or not hasattr(teacher, "fit"):
         return teacher()
     return clone(teacher)
 
 
-def parts(num_rows: int, units: Any, num_teachers: int, source: RandomSource) -> list[NDArray[np.int64]]:
-    """Return the rows of each teacher: a coin for every unit, by itself, so that others stay where they are."""
-    whose = np.arange(num_rows) if units is None else np.unique(units, return_inverse=True)[1].ravel()
-    coins = uniform_below(source, num_teachers, int(whose.max(initial=-1)) + 1)[whose]
-    order = np.argsort(coins, kind="stable")
-    edges = np.searchsorted(coins[order], np.arange(1, num_teachers))
+def assign_rows(num_rows: int, units: Any, num_teachers: int, source: RandomSource) -> list[NDArray[np.int64]]:
+    """Return the rows of each teacher.
+
+    An independent coin assigns every unit to a teacher, so adding or removing one unit leaves all others where they
+    are.
+    """
+    unit_numbers = np.arange(num_rows) if units is None else np.unique(units, return_inverse=True)[1].ravel()
+    teachers = uniform_below(source, num_teachers, int(unit_numbers.max(initial=-1)) + 1)[unit_numbers]
+    order = np.argsort(teachers, kind="stable")
+    edges = np.searchsorted(teachers[order], np.arange(1, num_teachers))
     return np.split(order, edges)
 
 
 def vote(teacher: Callable[[], Any] | Any, x: Any, y: NDArray[np.int64], public: Any, num_classes: int) -> Votes:
-    """Return what a teacher of these rows says of public ones.
+    """Return the votes on public rows of a teacher trained on these rows.
 
-    What it raises, warns of or predicts beside the classes is private: it abstains, and nothing is told.
+    Errors, warnings and predictions outside the classes would reveal private data. The teacher then abstains, silently.
     """
-    nothing = np.full(len(public), ABSTAINS, dtype=np.int32)
+    abstention = np.full(len(public), ABSTAINS, dtype=np.int32)
     if len(y) == 0:
-        return nothing
-    if (y == y[0]).all():  # many estimators refuse a single class
+        return abstention
+    if (y == y[0]).all():  # many estimators refuse to fit a single class
         return np.full(len(public), y[0], dtype=np.int32)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            said = np.asarray(made(teacher).fit(x, y).predict(public), dtype=np.float64)
+            predicted = np.asarray(new_estimator(teacher).fit(x, y).predict(public), dtype=np.float64)
     except (Exception, SystemExit):
-        return nothing
-    if said.shape != nothing.shape:
-        return nothing
-    known = np.isin(said, np.arange(num_classes))
-    return np.where(known, np.where(known, said, 0), ABSTAINS).astype(np.int32)
+        return abstention
+    if predicted.shape != abstention.shape:
+        return abstention
+    known = np.isin(predicted, np.arange(num_classes))
+    return np.where(known, np.where(known, predicted, 0), ABSTAINS).astype(np.int32)
 
 
 def count_votes(
@@ -65,10 +72,10 @@ def count_votes(
     num_classes: int,
     n_jobs: int | None,
 ) -> NDArray[np.int64]:
-    """Return how many teachers vote for each class, for every public row; teachers are not kept."""
-    tasks = (delayed(vote)(teacher, x[some], y[some], public, num_classes) for some in rows)
+    """Return the number of teachers that vote for each class, for every public row. Teachers are not kept."""
+    tasks = (delayed(vote)(teacher, x[part], y[part], public, num_classes) for part in rows)
     counts = np.zeros((len(public), num_classes + 1), dtype=np.int64)
-    everyone = np.arange(len(public))
-    for said in Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs")(tasks):
-        counts[everyone, said] += 1  # those who abstain count in the last column
+    positions = np.arange(len(public))
+    for votes in Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs")(tasks):
+        counts[positions, votes] += 1  # abstentions count in the last column
     return counts[:, :num_classes]

@@ -1,7 +1,8 @@
-"""The rows of a private search: arrays or data frames, with one more row that is nobody's.
+"""The table of a private search: arrays or data frames, with one placeholder row that belongs to nobody.
 
-A search may be left with nobody to train on, and estimators want a row. One that is put there in that case only would
-be replaced by the first person who comes: two changes, of which one is paid for. So it is in every training set.
+A split may leave no row to train on, but estimators need at least one. A placeholder that appeared only in that case
+would be replaced by the first person to come: two changes, while the accounting pays for one. So the placeholder is
+part of every training set.
 """
 
 from __future__ import annotations
@@ -15,131 +16,137 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from hush.estimators.base.labels import cells_unquoted, column
+from hush.estimators.base.labels import label_column, redact_cells
 
-_LARGEST = 1e30
+_MAX_SIZE = 1e30  # larger numbers could overflow in sums
 
 
 @dataclass(frozen=True, slots=True)
 class SearchTable:
-    """Rows and labels. The last of them is nobody's: all its values are missing, and its label is no declared one.
+    """Rows and labels. The last row is the placeholder: its values are missing, and its label is no declared class.
 
     Attributes:
         rows: A data frame or an array.
-        labels: One for each row.
-        people: Which rows they are by place; the last one, nobody's, is not among them.
+        labels: One label per row.
+        row_numbers: The usable rows, by position; the placeholder is not among them.
     """
 
     rows: Any
     labels: NDArray[Any]
-    people: NDArray[np.int64]
+    row_numbers: NDArray[np.int64]
 
     @property
     def count(self) -> int:
-        """The number of people."""
-        return len(self.people)
+        """Number of usable rows."""
+        return len(self.row_numbers)
 
-    def training(self, chosen: NDArray[np.bool_]) -> tuple[Any, NDArray[Any]]:
-        """Return the rows of some people, and nobody's."""
-        places = np.append(self.people[chosen], len(self.labels) - 1)
-        return _safe_indexing(self.rows, places), self.labels[places]
+    def training(self, selected: NDArray[np.bool_]) -> tuple[Any, NDArray[Any]]:
+        """Return the selected rows and the placeholder, with their labels."""
+        positions = np.append(self.row_numbers[selected], len(self.labels) - 1)
+        return _safe_indexing(self.rows, positions), self.labels[positions]
 
-    def nobody(self) -> SearchTable:
-        """Return as many rows, all of them nobody's: a fit to them tells what fits cost."""
-        return replace(self, people=np.full(self.count, len(self.labels) - 1))
+    def placeholders(self) -> SearchTable:
+        """Return a table of the same size that has placeholders only, to find out what fits cost."""
+        return replace(self, row_numbers=np.full(self.count, len(self.labels) - 1))
 
-    def predicted(self, model: Any, chosen: NDArray[np.bool_]) -> Iterator[tuple[Any, NDArray[Any]]]:
-        """Return predictions and labels of some people, in parts; rows that the model refuses are in none.
+    def predictions(self, model: Any, selected: NDArray[np.bool_]) -> Iterator[tuple[Any, NDArray[Any]]]:
+        """Yield predictions and labels of the selected rows, in batches. Rows that the model refuses are skipped.
 
-        An error for a row would depend on the data. Those that are no errors are found by halving.
+        An error would depend on the data, so batches that raise one are halved until the refused rows are isolated.
         """
-        waiting = [self.people[chosen]]
-        while waiting:
-            places = waiting.pop()
-            if len(places) == 0:
+        pending = [self.row_numbers[selected]]
+        while pending:
+            positions = pending.pop()
+            if len(positions) == 0:
                 continue
             try:
-                found = np.asarray(model.predict(_safe_indexing(self.rows, places)))
+                predicted = np.asarray(model.predict(_safe_indexing(self.rows, positions)))
             except (ValueError, TypeError, ArithmeticError):
-                half = len(places) // 2
-                waiting += [places[:half], places[half:]] if half else []
+                half = len(positions) // 2
+                pending += [positions[:half], positions[half:]] if half else []
                 continue
-            yield found, self.labels[places]
+            yield predicted, self.labels[positions]
 
 
-def made_table(X: Any, y: Any, *, classes: bool, numeric: bool = False) -> SearchTable:
-    """Return a table of what is given; rows with NaN or more than 1e30 among their numbers are left out.
+def build_table(X: Any, y: Any, *, classes: bool, numeric: bool = False) -> SearchTable:
+    """Return the table of X and y. Rows with NaN or with numbers above 1e30 are dropped.
 
-    A ``numeric`` table has numbers only, and anything else is refused here, where all rows are: if a fit were to
-    refuse it, then a coin would, which decides whether the row is among those that are fitted.
+    Args:
+        X: An array, a data frame or lists.
+        y: Labels.
+        classes: Whether labels are classes; otherwise they are numbers.
+        numeric: Whether the estimator reads numbers only. Anything else is then refused here, where all rows are
+            present. A fit would see it only if a coin put that row into the training set, so the error would depend on
+            the coin.
     """
     frame = hasattr(X, "iloc") and hasattr(X, "select_dtypes")
-    values = X if frame else _array(X)
-    with cells_unquoted():
+    values = X if frame else _as_array(X)
+    with redact_cells():
         checked = check_array(values, dtype=np.float64 if numeric else None, ensure_all_finite=False)
     labels = _labels(y, classes=classes)
     check_consistent_length(checked, labels)
-    if frame:  # columns of objects may have numbers, too
-        numbers = X.select_dtypes("number").to_numpy(dtype=np.float64, na_value=np.nan)
-        numbers = np.concatenate([numbers, X.select_dtypes(exclude="number").to_numpy(dtype=object)], axis=1)
+    if frame:  # columns of objects may hold numbers, too
+        cells = X.select_dtypes("number").to_numpy(dtype=np.float64, na_value=np.nan)
+        cells = np.concatenate([cells, X.select_dtypes(exclude="number").to_numpy(dtype=object)], axis=1)
     else:
-        numbers = checked
-    kept = _near(numbers).all(axis=1)
+        cells = checked
+    usable = _in_range(cells).all(axis=1)
     if not classes:
-        kept &= np.isfinite(labels)
+        usable &= np.isfinite(labels)
     if frame:
         rows = X.reset_index(drop=True).reindex(range(len(labels) + 1))
     else:
         missing = np.full((1, checked.shape[1]), np.nan, dtype=np.float64 if checked.dtype.kind in "fiub" else object)
         rows = np.concatenate([checked, missing])
-    return SearchTable(rows, _with_none(labels), np.flatnonzero(kept))
+    return SearchTable(rows, _with_placeholder(labels), np.flatnonzero(usable))
 
 
-def _near(cells: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which cells are text and the like, or numbers of a size for which sums do not overflow.
+def _in_range(cells: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which cells are not numbers, or are numbers small enough that sums do not overflow.
 
-    Whether a sum overflows depends on the order of its terms, and so on the rows beside it.
+    Whether a sum overflows depends on the order of its terms, and so on other rows.
     """
     if cells.dtype.kind in "fiub":
-        return np.asarray(np.abs(cells) < _LARGEST)
-    # One by one: that a table has a text in it must not change how other rows are judged.
-    return np.array([_is_near(cell) for cell in cells.ravel().tolist()], dtype=bool).reshape(cells.shape)
+        return np.asarray(np.abs(cells) < _MAX_SIZE)
+    # Cell by cell: a text somewhere in the table must not change how other rows are treated.
+    return np.array([_cell_in_range(cell) for cell in cells.ravel().tolist()], dtype=bool).reshape(cells.shape)
 
 
-def _is_near(cell: Any) -> bool:
+def _cell_in_range(cell: Any) -> bool:
     if isinstance(cell, Container) and not isinstance(cell, str | bytes):
-        return False  # a list, for instance, which no estimator reads
+        return False  # a list, for example, which no estimator reads
     size: Any = cell
-    return not isinstance(cell, (float, int, np.number)) or bool(abs(size) < _LARGEST)
+    return not isinstance(cell, (float, int, np.number)) or bool(abs(size) < _MAX_SIZE)
 
 
-def _array(X: Any) -> Any:
-    """Return what is no array as one in which no value changes by what is beside it: 1 stays 1 beside a text."""
+def _as_array(X: Any) -> Any:
+    """Return nested lists as an array in which no cell changes another: 1 stays 1 next to a text."""
     if hasattr(X, "dtype") or hasattr(X, "toarray") or hasattr(X, "__array__"):
         return X
-    found = np.array(X, dtype=object)
-    return found.astype(np.float64) if all(_plain(cell) for cell in found.ravel().tolist()) else found
+    cells = np.array(X, dtype=object)
+    return cells.astype(np.float64) if all(_is_exact_double(cell) for cell in cells.ravel().tolist()) else cells
 
 
-def _plain(cell: Any) -> bool:
-    """Return whether a cell is a number that a double has exactly."""
+def _is_exact_double(cell: Any) -> bool:
+    """Return whether a cell is a number that a double represents exactly."""
     return isinstance(cell, float) or (isinstance(cell, int) and abs(cell) <= 1 << 53)
 
 
 def _labels(y: Any, *, classes: bool) -> NDArray[Any]:
+    """Return the labels: classes as they are, or numbers as floats."""
     if classes:
-        return column(y)
+        return label_column(y)
     labels = column_or_1d(y, warn=True)
     if labels.dtype.kind == "c":
         raise ValueError("Complex data not supported")
     try:
         return np.asarray(labels, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError("y: expected numbers.") from None  # the first message would quote one of them
+        raise ValueError("y: expected numbers.") from None  # NumPy's message would quote a label
 
 
-def _with_none(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return labels and one more that nobody declares, of the same type where there is one."""
+def _with_placeholder(labels: NDArray[Any]) -> NDArray[Any]:
+    """Append a label that is not a declared class, of the same type where possible."""
     kind = labels.dtype.kind
     if kind == "b":
         labels, kind = labels.astype(np.int8), "i"
@@ -151,9 +158,9 @@ def _with_none(labels: NDArray[Any]) -> NDArray[Any]:
     return np.append(labels.astype(object), np.array([None], dtype=object))
 
 
-def same(found: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which labels are those found; what cannot be compared is not."""
-    if labels.dtype.kind != "O" and found.dtype.kind != "O":
-        return np.asarray(found == labels)
-    answers = [one == other for one, other in zip(found.tolist(), labels.tolist(), strict=True)]
-    return np.array([isinstance(each, (bool, np.bool_)) and bool(each) for each in answers], dtype=bool)
+def equal_labels(predicted: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which predictions equal their labels. Values that cannot be compared are not equal."""
+    if labels.dtype.kind != "O" and predicted.dtype.kind != "O":
+        return np.asarray(predicted == labels)
+    answers = [left == right for left, right in zip(predicted.tolist(), labels.tolist(), strict=True)]
+    return np.array([isinstance(answer, (bool, np.bool_)) and bool(answer) for answer in answers], dtype=bool)

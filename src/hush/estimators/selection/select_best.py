@@ -1,4 +1,4 @@
-"""Private feature selection: the features that differ most between classes, by the exponential mechanism."""
+"""Private feature selection: the features that differ most between classes, chosen by the exponential mechanism."""
 
 from __future__ import annotations
 
@@ -12,21 +12,49 @@ from sklearn.utils.validation import check_is_fitted
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
 from hush.estimators.base.bounds import check_public_norm
-from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator, planned
-from hush.estimators.linear.sums import MOST_ROWS, exact_products, truncated
+from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator, blame_epsilon
+from hush.estimators.linear.sums import MAX_ROWS, exact_products, truncate
 from hush.mechanisms import IteratedTopK
-from hush.numerics import silent
+from hush.numerics import quiet_numpy
 from hush.randomness import RandomSource
 
-_SLACK = 1e-7  # sums are exact; what their conversion to floats rounds is far below
+_SLACK = 1e-7  # sums are exact; converting them to floats rounds by far less than this
 
 
 class PrivateSelectBest(SelectorMixin, PrivateClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    """Keep the k features that go along with the classes most.
+    """Keep the k features that differ most between the classes.
 
-    A feature's score is the largest, over classes, of |sum in the class - mean sum of the others|, of values clamped to
-    [-data_bound, data_bound]. Choose it where there are many features and a later estimator pays for each. Features
-    should be centred by public means: what is far from 0 in all classes looks telling where classes differ in size.
+    The score of a feature is the largest, over classes, of |sum in the class - mean sum of the other classes|, for
+    values clamped to [-data_bound, data_bound]. Choose it where there are many features and the next estimator pays for
+    each. Centre features by public means first: with classes of different sizes, a feature far from 0 in all classes
+    looks informative.
+
+    Args:
+        k: Number of features to keep.
+        epsilon: Privacy budget of one fit.
+        data_bound: Public bound on the size of every value. Values are clamped to it.
+        classes: All class labels, public. Rows of any other class are dropped.
+        delta: Failure probability of the guarantee, in [0, 1).
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        source: Random source, for tests only. Default: cryptographic randomness.
+
+    Attributes:
+        support_: Mask of the features that are kept.
+        classes_: The declared class labels, sorted.
+        n_features_in_: Number of features in X.
+        feature_names_in_: Names of the features, if X has them.
+        guarantee_: Privacy guarantee of this fit.
+        event_: The same guarantee as an accounting event, for composition.
+
+    Guarantee:
+        (epsilon, delta)-differential privacy of the selection when one row is added or removed.
+
+    Assumes:
+        ``data_bound`` and ``classes`` are public (the caller's duty). Values are clamped and sums are exact in fixed
+        point, so that a row changes every score by at most 1 (checked here).
+
+    References:
+        McSherry & Talwar 2007; Durfee & Rogers 2019 (the k best in one pass).
 
     >>> import numpy as np
     >>> from hush.randomness import TestSource
@@ -34,36 +62,9 @@ class PrivateSelectBest(SelectorMixin, PrivateClassifierMixin, PrivateEstimator)
     >>> selector = PrivateSelectBest(k=1, epsilon=1.0, data_bound=1.0, classes=[0, 1], source=TestSource(1))
     >>> selector.fit(X, [0, 1] * 500).get_support().tolist()
     [False, True, False]
-
-    Guarantee:
-        (epsilon, delta)-differential privacy of which features are kept, add or remove.
-
-    Assumes:
-        ``data_bound`` and ``classes`` are public (the caller's duty); values are clamped, and sums are exact in fixed
-        point, so that a record moves every score by 1 at most (checked here).
-
-    References:
-        McSherry & Talwar 2007; Durfee & Rogers 2019 (the k best in one pass).
-
-    Args:
-        k: How many features are kept.
-        epsilon: Of the guarantee.
-        data_bound: A public bound on the size of every value.
-        classes: All labels, public; rows of others are left out.
-        delta: Of the guarantee.
-        budget: What fits are charged to.
-        source: Of noise, for tests.
-
-    Attributes:
-        support_: Which features are kept.
-        classes_: The labels, sorted.
-        n_features_in_: How many features there are.
-        feature_names_in_: Their names, where X has some.
-        guarantee_: What fit gave away.
-        event_: The same for accountants.
     """
 
-    _most_rows = MOST_ROWS
+    _max_rows = MAX_ROWS
 
     def __init__(
         self,
@@ -90,33 +91,33 @@ class PrivateSelectBest(SelectorMixin, PrivateClassifierMixin, PrivateEstimator)
         self._check_classes()
         check_count("k", self.k)
         check_public_norm("data_bound", self.data_bound)
-        self._choice()  # what is wrong with epsilon is said here
+        self._selection()  # refuses an unusable epsilon in the constructor
 
-    def _choice(self) -> IteratedTopK:
+    def _selection(self) -> IteratedTopK:
         epsilon, delta = float(self.epsilon), float(self.delta)
-        return planned(
+        return blame_epsilon(
             epsilon, lambda: IteratedTopK(epsilon=epsilon, delta=delta, k=int(self.k), sensitivity=1 + _SLACK)
         )
 
     def __sklearn_tags__(self) -> Any:
-        """Say that rows with something missing may be transformed."""
+        """Tell scikit-learn that missing values may be transformed."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
 
-    @silent
+    @quiet_numpy
     def fit(self, X: Any, y: Any) -> Self:
-        """Choose features; rows with NaN are left out."""
+        """Choose the features. Rows with NaN are dropped."""
         self._check()
         rows = self._rows(X)
         if not self.k <= rows.shape[1]:
-            raise InvalidArgument("k", self.k, f"at most {rows.shape[1]} features")
-        places = self._places(self._labels(rows, y, numeric=False))
-        choice = self._choice()
-        source = self._start(choice._event)
-        kept = (places >= 0) & ~np.isnan(rows).any(axis=1)
-        values = truncated(np.clip(rows[kept] / float(self.data_bound), -1, 1))
-        chosen = choice.release(class_contrasts(values, places[kept], len(self.classes_)), source).value
+            raise InvalidArgument("k", self.k, f"at most the number of features, {rows.shape[1]}")
+        class_indices = self._class_indices(self._labels(rows, y, numeric=False))
+        selection = self._selection()
+        source = self._charge(selection._event)
+        usable = (class_indices >= 0) & ~np.isnan(rows).any(axis=1)
+        values = truncate(np.clip(rows[usable] / float(self.data_bound), -1, 1))
+        chosen = selection.release(class_contrasts(values, class_indices[usable], len(self.classes_)), source).value
         self.support_ = np.isin(np.arange(rows.shape[1]), chosen)
         return self
 
@@ -125,9 +126,9 @@ class PrivateSelectBest(SelectorMixin, PrivateClassifierMixin, PrivateEstimator)
         return self.support_
 
 
-def class_contrasts(values: Floats, places: NDArray[np.int64], num_classes: int) -> Floats:
-    """Return each feature's score; one record of values in [-1, 1] moves each by 1 at most."""
-    inside = places[:, None] == np.arange(num_classes)
-    contrasts = exact_products(truncated(np.where(inside, 1.0, -1.0 / (num_classes - 1))), values)
+def class_contrasts(values: Floats, class_indices: NDArray[np.int64], num_classes: int) -> Floats:
+    """Return the score of each feature. A row with values in [-1, 1] changes each score by at most 1."""
+    in_class = class_indices[:, None] == np.arange(num_classes)
+    contrasts = exact_products(truncate(np.where(in_class, 1.0, -1.0 / (num_classes - 1))), values)
     scores: Floats = np.abs(contrasts).max(axis=0)
     return scores

@@ -1,4 +1,9 @@
-"""Which rows fits are compared on, and what the comparison of several settings costs: rows held out, or folds."""
+"""Which rows a search trains on and compares on, and the cost of comparing several settings.
+
+`HeldOut` compares on rows that no fit saw; `Folds` cross-validates. Both decide by independent coins where a row goes,
+so that adding or removing a row moves no other. `fit_event` and `check_private_steps` make sure that every step of a
+pipeline is paid for.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +30,34 @@ RELATION, UNIT = Relation.ADD_OR_REMOVE, Unit.example()
 
 
 class RowSplit(ABC):
-    """A way to train on some rows and compare on others; where a row goes is decided by coins of its own."""
+    """A way to train on some rows and compare on others. Independent coins decide where each row goes.
 
-    refits = False  # whether the best setting is fitted again, to all rows
+    Attributes:
+        refits: Whether the best setting is fitted once more, to all rows.
+    """
+
+    refits = False
 
     @abstractmethod
     def masks(self, count: int, source: RandomSource) -> Masks:
-        """Return, for each fit of one setting, which rows it is trained on and which it is compared on."""
+        """Return, for each fit of one setting, the mask of the rows to train on and of those to compare on."""
 
     @abstractmethod
     def event(self, fits: Sequence[Sequence[Event]], comparison: Event) -> Event:
-        """Return what one row pays for all settings' fits, one for each mask, and for one comparison of them all."""
+        """Return the cost to one row of all settings' fits, one per mask, and of a single comparison of them all."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOut(RowSplit):
-    """Compare on rows that nothing is trained on: a row pays for the fits or for the comparison, never for both.
+    """Compare on held-out rows, which no fit sees: a row pays for the fits or for the comparison, never for both.
 
     Attributes:
-        share: Of rows for the comparison.
+        share: Probability with which a row is held out, in (0, 1).
+
+    >>> from hush.randomness import TestSource
+    >>> (train, held_out), = HeldOut(0.25).masks(1000, TestSource(1))
+    >>> bool((train ^ held_out).all()), 200 < held_out.sum() < 300
+    (True, True)
     """
 
     share: float = 0.2
@@ -55,22 +69,28 @@ class HeldOut(RowSplit):
 
     def masks(self, count: int, source: RandomSource) -> Masks:
         """Return one pair of masks."""
-        out = bernoulli(source, float(self.share), count).astype(bool)
-        return [(~out, out)]
+        held_out = bernoulli(source, float(self.share), count).astype(bool)
+        return [(~held_out, held_out)]
 
     def event(self, fits: Sequence[Sequence[Event]], comparison: Event) -> Event:
-        """Return the worse of all fits and the comparison."""
-        return ParallelByIndexEvent((ComposedEvent(tuple(event for each in fits for event in each)), comparison))
+        """Return the more expensive of all fits together and the comparison."""
+        return ParallelByIndexEvent((ComposedEvent(tuple(event for setting in fits for event in setting)), comparison))
 
 
 @dataclass(frozen=True, slots=True)
 class Folds(RowSplit):
-    """Cross-validation: compare on every fold what is trained on the others, and fit the best setting to all rows.
+    """Cross-validation: compare on each fold what was trained on the others, then fit the best setting to all rows.
 
-    Dearer than `HeldOut`: for each setting a row is in all fits but one, then in the comparison, and in the last fit.
+    It costs more than `HeldOut`: for each setting, a row takes part in all fits but one, then in the comparison, and in
+    the final fit.
 
     Attributes:
-        num_folds: How many.
+        num_folds: Number of folds, at least 2.
+
+    >>> from hush.randomness import TestSource
+    >>> masks = Folds(3).masks(900, TestSource(1))
+    >>> len(masks), int(sum(compare.sum() for _, compare in masks))  # every row is compared on once
+    (3, 900)
     """
 
     refits = True
@@ -83,44 +103,47 @@ class Folds(RowSplit):
             raise InvalidArgument("num_folds", self.num_folds, "at least 2")
 
     def masks(self, count: int, source: RandomSource) -> Masks:
-        """Return a pair of masks for each fold."""
-        places = uniform_below(source, self.num_folds, count)
-        return [(places != fold, places == fold) for fold in range(self.num_folds)]
+        """Return one pair of masks per fold."""
+        assignments = uniform_below(source, self.num_folds, count)
+        return [(assignments != fold, assignments == fold) for fold in range(self.num_folds)]
 
     def event(self, fits: Sequence[Sequence[Event]], comparison: Event) -> Event:
-        """Return all fits but those without the row's fold, of the dearest fold, and the comparison."""
+        """Return the fits that a row takes part in, for the most expensive fold, and the comparison."""
         cases = {
-            ComposedEvent(tuple(event for each in fits for place, event in enumerate(each) if place != fold))
+            ComposedEvent(tuple(event for setting in fits for index, event in enumerate(setting) if index != fold))
             for fold in range(self.num_folds)
         }
-        paid = ParallelByIndexEvent(tuple(sorted(cases, key=repr)))
-        return ComposedEvent((paid, comparison))
+        worst_fold = ParallelByIndexEvent(tuple(sorted(cases, key=repr)))
+        return ComposedEvent((worst_fold, comparison))
 
 
 def fit_event(model: object) -> Event:
-    """Return what a fit cost: that of a private estimator, or of all steps of what is made of steps."""
+    """Return the cost of a fit: the event of a private estimator, or those of all steps of a pipeline."""
     steps = _steps(model, fitted=True)
     if steps is not None:
         return ComposedEvent(tuple(fit_event(step) for step in steps))
     event = getattr(model, "event_", None)
     if isinstance(event, Event):
-        plain_event(event, RELATION, UNIT)  # refuses one of another relation or unit
+        plain_event(event, RELATION, UNIT)  # refuses an event of another relation or unit
         return event
     if _learns_nothing(model):
         return ComposedEvent(())
-    raise _unpaid(model)
+    raise _not_private(model)
 
 
-def check_paid(model: object) -> None:
-    """Refuse, before anything is fitted, steps of scikit-learn that learn: `fit_event` refuses others afterwards."""
+def check_private_steps(model: object) -> None:
+    """Refuse, before anything is fitted, steps of scikit-learn that learn from the data.
+
+    Other steps without an event are refused by `fit_event`, after the fit.
+    """
     steps = _steps(model, fitted=False)
     for step in steps or ():
-        check_paid(step)
+        check_private_steps(step)
     if steps is None and type(model).__module__.startswith("sklearn.") and not _learns_nothing(model):
-        raise _unpaid(model)
+        raise _not_private(model)
 
 
-# By name: a tag that no fit is needed does not say that a fit learns nothing (a Gaussian process keeps all rows).
+# By type: the tag "requires_fit" does not say that fit learns nothing (a Gaussian process stores all rows).
 _STATELESS = (PublicOneHotEncoder, FunctionTransformer, Normalizer, Binarizer, PolynomialFeatures)
 
 
@@ -128,34 +151,34 @@ def _learns_nothing(model: object) -> bool:
     return type(model) in _STATELESS
 
 
-def _unpaid(model: object) -> InvalidArgument:
-    advice = "What it learns from the data is not paid"
-    return InvalidArgument("estimator", type(model).__name__, "private: with event_ after fit", advice)
+def _not_private(model: object) -> InvalidArgument:
+    advice = "It learns from the data, and its cost is not paid. Use a private estimator"
+    return InvalidArgument("estimator", type(model).__name__, "a private estimator, with event_ after fit", advice)
 
 
 def _steps(model: object, *, fitted: bool) -> list[object] | None:
-    """Return what a pipeline, column transformer or union consists of; None for anything else."""
+    """Return the steps of a pipeline, column transformer or union; None for any other estimator."""
     if isinstance(model, Pipeline):
-        found = [step for _, step in model.steps]
+        steps = [step for _, step in model.steps]
     elif isinstance(model, FeatureUnion):
-        found = [step for _, step in model.transformer_list]
+        steps = [step for _, step in model.transformer_list]
     elif isinstance(model, ColumnTransformer):
-        found = _column_steps(model, fitted=fitted)
+        steps = _column_steps(model, fitted=fitted)
     else:
         return None
-    return [step for step in found if step is not None and not isinstance(step, str)]
+    return [step for step in steps if step is not None and not isinstance(step, str)]
 
 
 def _column_steps(model: ColumnTransformer, *, fitted: bool) -> list[object]:
     if any(callable(columns) for _, _, columns in model.transformers):
-        advice = "A function of the data may choose by their values: name columns instead"
-        raise InvalidArgument("columns", "function", "names or numbers of columns", advice)
+        advice = "A function could choose columns by their values. Name the columns instead"
+        raise InvalidArgument("columns", "a function", "names or numbers of columns", advice)
     if not fitted:
         return [*(step for _, step, _ in model.transformers), model.remainder]
-    # A step without columns is not fitted, and has learned nothing.
-    return [step for _, step, columns in model.transformers_ if not _none(columns)]
+    # A step without columns is not fitted, so it learned nothing.
+    return [step for _, step, columns in model.transformers_ if not _is_empty(columns)]
 
 
-def _none(columns: object) -> bool:
-    chosen = np.asarray(columns)
-    return chosen.size == 0 or (chosen.dtype.kind == "b" and not chosen.any())
+def _is_empty(columns: object) -> bool:
+    selected = np.asarray(columns)
+    return selected.size == 0 or (selected.dtype.kind == "b" and not selected.any())

@@ -1,4 +1,4 @@
-"""A budget's cap as plain values, as it stands in the ledger."""
+"""A budget's cap as plain values, in the form that the ledger stores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hush.guarantee import Relation, Unit, UnitKind
 
 
 def cap_terms(cap: Cap, unit: Unit | str) -> dict[str, Any]:
-    """Return a cap as plain values."""
+    """Return a cap as plain values for JSON. ``called`` is the unit in the owner's words."""
     window = cap.unit.window
     return {
         "epsilon": cap.epsilon,

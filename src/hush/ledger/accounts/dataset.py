@@ -1,4 +1,9 @@
-"""A data set's budget: what statistics, training and sweeps charge."""
+"""The budget of one dataset: `Dataset` is what you pass as ``budget=``.
+
+A charge goes through these steps. `reserve` looks for an earlier answer to the same question. It prices the event by
+the cap's privacy filter, or as a claim, if only that fits. It appends a row, which the database checks against the cap.
+The caller then runs the release and commits the reservation.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,7 @@ from hush.guarantee import Guarantee
 from hush.ledger.accounts.blocks import check_block, microseconds, open_block, refuse_nested, set_share
 from hush.ledger.accounts.people import Person, Role
 from hush.ledger.accounts.prepaid import WholePlan, reserve_whole
-from hush.ledger.accounts.reserved import Reserved, asked_once
+from hush.ledger.accounts.reserved import Reserved, check_asked_once
 from hush.ledger.accounts.run_budget import RunBudget
 from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest
 from hush.ledger.storage import schema as schema
@@ -32,17 +37,18 @@ if TYPE_CHECKING:
 
 
 class Dataset:
-    """A budget for everything that is released from some data, and the data's table, if it was given.
+    """The budget for all releases from one dataset.
 
-    `Ledger.dataset` makes one. It is an `accounting.Budget`: pass it as ``budget=`` to whatever charges.
+    `Ledger.dataset` returns one. It is an `accounting.Budget`: pass it as ``budget=`` to statistics, SQL, estimators or
+    training.
 
     Guarantee:
-        All releases that are charged to it, together, are (epsilon, delta)-differentially private, whatever is asked
-        next in view of earlier answers; per block, if the data are in blocks.
+        All releases charged to it are together (epsilon, delta)-differentially private, even if each is chosen in view
+        of earlier answers (fully adaptive composition). With blocks, this holds for each block.
 
     Assumes:
-        Every release from these data is charged here (the caller's duty). Events describe what is run (the duty of what
-        charges; checked for hush's own). Under blocks, each unit's rows are in one block (the caller's duty).
+        Every release from the data is charged here (the caller's duty). Events describe what is run (the duty of the
+        code that charges; tested for hush's own). With blocks, each unit's rows are in one block (the caller's duty).
 
     References:
         `hush.accounting.budget.Cap`.
@@ -60,105 +66,107 @@ class Dataset:
         table: Table | None = None,
         block_column: str | None = None,
     ) -> None:
-        """Take what the ledger says of it; ``blocks`` are those that releases are from, if not from all."""
+        """Wrap what the ledger stores. ``blocks`` restricts the budget to some of its blocks."""
         self.store, self.person, self.name, self.cap = store, person, name, cap
         self._in_blocks, self._blocks, self._table, self._block_column = in_blocks, blocks, table, block_column
 
     # Spending
 
     def reserve(self, charge: Charge) -> Reserved:
-        """Set aside what a charge costs, or raise `OverBudget` and change nothing.
+        """Reserve the cost of a charge, or raise `OverBudget` and change nothing.
 
-        A question that was answered before is returned with its answer; one that is reserved and sealed goes on.
+        If the same question was answered before, the reservation carries that answer and costs nothing. A sealed
+        reservation that was not settled is continued.
         """
         check_instance("charge", charge, Charge)
-        _refuse_taken_names(charge.request)
-        self._refuse_other_parts(charge, self._written_blocks())
-        asked = self.hashed(charge)
-        before = self._before(asked, charge)
+        _refuse_plan_keys(charge.request)
+        self._refuse_other_parts(charge, self._block_list())
+        question = self.hashed(charge)
+        before = self._earlier(question, charge)
         if before is not None:
             return before
         try:
             return Reserved(
-                self, self._charged(EntryKind.RESERVED, charge, question=asked, details={"sealed": charge.sealed})
+                self,
+                self._append_charge(EntryKind.RESERVED, charge, question=question, details={"sealed": charge.sealed}),
             )
         except AlreadyThere:
-            again = self._before(asked, charge)
-            if again is None:
-                raise LedgerDamaged("A request is there and cannot be found.") from None
-            return again
+            earlier = self._earlier(question, charge)
+            if earlier is None:
+                raise LedgerDamaged("A request exists and cannot be read. Run `hush ledger verify`.") from None
+            return earlier
 
     def plan(self, events: Sequence[Event], *, delta: float, purpose: str) -> WholePlan:
-        """Reserve a list of releases whole, before the first: its privacy loss distribution is then what it costs.
+        """Reserve a fixed list of releases before the first of them.
 
-        That is less than what a filter adds up for choices made on the way. The plan is charged as one claim at
-        ``delta``, which comes out of the cap's ``claims_delta``.
+        The list costs what its composed privacy loss distribution says, which is less than a privacy filter charges for
+        adaptively chosen releases. It is charged as one claim at ``delta``, taken from the cap's ``claims_delta``.
 
         Args:
-            events: What will be run, such as ``people.price(...).event`` and ``plan.event()`` of a training plan.
-            delta: At which delta the plan is stated.
-            purpose: What for.
+            events: The events of the releases, such as ``people.price(...).event`` or a training plan's ``event()``.
+            delta: The delta at which the plan's epsilon is claimed.
+            purpose: What the plan is for.
         """
         return reserve_whole(self, events, delta, purpose)
 
     def answered(self, charge: Charge) -> Reserved | None:
-        """Return what the same question, or request, has reserved before, if it can be gone on with."""
-        return self._before(self.hashed(charge), charge)
+        """Return the earlier reservation of the same question or request, if it can be continued."""
+        return self._earlier(self.hashed(charge), charge)
 
     def charge(self, event: Event, *, purpose: str, request: str | None = None) -> Entry:
-        """Charge an event at once, in one step: for what will be released in any case. Returns the ledger's row."""
-        asked = Charge(event=event, purpose=purpose, request=request)
-        _refuse_taken_names(request)
+        """Charge an event in one step, for a release that happens in any case. Return the ledger's row."""
+        charge = Charge(event=event, purpose=purpose, request=request)
+        _refuse_plan_keys(request)
         try:
-            return self._charged(EntryKind.COMMITTED, asked, details={})
+            return self._append_charge(EntryKind.COMMITTED, charge, details={})
         except AlreadyThere:
             (row,) = self.store.lasting_rows(schema.entries.c.dataset == self.name, schema.entries.c.request == request)
-            self._refuse_other(row, asked)
+            self._refuse_other(row, charge)
             if row.kind != EntryKind.COMMITTED:
-                raise InvalidArgument("request", request, "a new one", "It was used for a reservation") from None
+                raise InvalidArgument("request", request, "a new key", "This one was used for a reservation") from None
             return row
 
     def price(self, event: Event, *, delta: float | None = None) -> ChargePrice:
-        """Return what a charge would cost; nothing is charged."""
-        stands = self._charged_blocks()
-        cost, _ = cheapest(self.cap, Charge(event=event, purpose="a price", delta=delta), stands)
-        worst = max(stands, key=lambda status: self.cap.spent_epsilon(status.cost + cost))
+        """Return the price of an event. Nothing is charged."""
+        statuses = self._charged_blocks()
+        cost, _ = cheapest(self.cap, Charge(event=event, purpose="a price", delta=delta), statuses)
+        worst = max(statuses, key=lambda status: self.cap.spent_epsilon(status.cost + cost))
         return ChargePrice(
             alone=self.cap.alone(event, cost),
             after=self.cap.spent_epsilon(worst.cost + cost),
-            fits=all_fit(self.cap, cost, stands) and not any(status.retired for status in stands),
-            largest_epsilon=min(self.cap.largest_epsilon(status.cost) for status in stands),
-            least_noise=max(self.cap.least_noise(status.cost) for status in stands),
+            fits=all_fit(self.cap, cost, statuses) and not any(status.retired for status in statuses),
+            largest_epsilon=min(self.cap.largest_epsilon(status.cost) for status in statuses),
+            least_noise=max(self.cap.least_noise(status.cost) for status in statuses),
         )
 
     def cost(self, event: Event, claimed_at: float | None = None) -> Cost:
-        """Return what an event costs under the cap, by the filter or as a claim at a delta."""
+        """Return the cost of an event by the cap's privacy filter, or as a claim at the delta ``claimed_at``."""
         return self.cap.cost(event) if claimed_at is None else self.cap.claimed_cost(event, delta=claimed_at)
 
     def sql(self, text: str, **arguments: Any) -> QueryAnswer:
-        """Ask the data set's table: as `Table.sql`, charged here. The same question again costs nothing.
+        """Query the dataset's table, as `Table.sql` does, and charge it here. A repeated question costs nothing.
 
-        Of data in blocks, only rows of this budget's blocks are looked at; without `at`, of those not retired.
+        With blocks, the query reads only this budget's blocks: those given to `at`, or all that are not retired.
         """
         table = self.table
         if not self._in_blocks:
             return table.sql(text, budget=self, **arguments)
         if self._block_column is None:
-            raise InvalidArgument("block_column", None, "the column that says in which block a row is")
-        own = self.at(*json.loads(self._written_blocks()))
-        return table.only(self._block_column, own._blocks or ()).sql(text, budget=own, **arguments)
+            raise InvalidArgument("block_column", None, "the column that holds each row's block")
+        budget = self.at(*json.loads(self._block_list()))
+        return table.only(self._block_column, budget._blocks or ()).sql(text, budget=budget, **arguments)
 
     @property
     def table(self) -> Table:
-        """The table that was given with the data set."""
+        """The table that was passed to `Ledger.dataset`."""
         if self._table is None:
             raise InvalidArgument("table", None, "a table", "Pass table=hush.table(...) to ledger.dataset")
         return self._table
 
-    # How it stands
+    # State
 
     def status(self) -> list[Status]:
-        """Return how the budget of each block stands; of data that are not in blocks, one."""
+        """Return the state of each block's budget; a dataset without blocks has one."""
         with self.store.reading() as connection:
             now = max(connection.execute(sa.select(schema.head.c.time)).scalar_one(), time.time_ns() // 1000)
             query = sa.select(schema.budgets).where(schema.budgets.c.dataset == self.name)
@@ -168,9 +176,9 @@ class Dataset:
         return [self._status(row, now) for row in rows]
 
     def _charged_blocks(self) -> list[Status]:
-        """Return how those blocks stand that a charge would be for: without `at`, those that are not retired."""
-        stands = self.status()
-        return [status for status in stands if self._blocks is not None or not status.retired] or stands
+        """Return the state of the blocks that a charge applies to: those given to `at`, or all that are not retired."""
+        statuses = self.status()
+        return [status for status in statuses if self._blocks is not None or not status.retired] or statuses
 
     def _status(self, row: Any, now: int) -> Status:
         cost = Cost(renyi=row.renyi, pure=row.pure, unbounded=row.unbounded, delta=row.delta)
@@ -187,27 +195,27 @@ class Dataset:
 
     @property
     def spent(self) -> float:
-        """What is spent or reserved, as an epsilon; of blocks, the most."""
+        """The epsilon that is spent or reserved; with blocks, the largest."""
         return max((status.epsilon for status in self.status()), default=0.0)
 
     @property
     def left(self) -> float:
-        """What is left of the cap's epsilon; of blocks, the least."""
+        """The epsilon that is left under the cap; with blocks, the smallest."""
         return min((status.left for status in self.status()), default=self.cap.epsilon)
 
     def guarantee(self) -> Guarantee:
-        """Return what holds for all releases together, however the rest is spent."""
+        """Return the guarantee of all releases together, however the rest of the budget is spent."""
         stated = self.cap.guarantee()
         if not self._in_blocks:
             return stated
         return replace(stated, assumptions=(*stated.assumptions, "each unit's rows are all in one block"))
 
     def entries(self) -> list[Entry]:
-        """Return the data set's rows."""
+        """Return the dataset's rows."""
         return self.store.rows(schema.entries.c.dataset == self.name)
 
     def pending(self) -> list[Reserved]:
-        """Return what is reserved and neither committed nor voided: running, or left by a crash. It counts."""
+        """Return open reservations: of running releases, or left by a crash. They count as spent."""
         settled = sa.select(schema.entries.c.charge).where(schema.entries.c.charge.is_not(None))
         rows = self.store.rows(
             schema.entries.c.dataset == self.name,
@@ -219,29 +227,29 @@ class Dataset:
     # Blocks
 
     def at(self, *blocks: str) -> Dataset:
-        """Return the same budget for releases from these blocks only: others are not charged, and not to be looked at.
+        """Return this budget for releases from some blocks only. Other blocks are not charged and must not be read.
 
         >>> patients.at("2026-10", "2026-11").charge(event, purpose="autumn")  # doctest: +SKIP
         """
         known = {status.block for status in self._from(None).status()}
         for block in blocks:
             if block not in known or not block:
-                raise InvalidArgument("blocks", block, "a block of the data set", f"It has {', '.join(sorted(known))}")
+                raise InvalidArgument("blocks", block, "a block of the dataset", f"It has {', '.join(sorted(known))}")
         if not blocks or len(set(blocks)) != len(blocks):
-            raise InvalidArgument("blocks", blocks, "one block or more, each once")
+            raise InvalidArgument("blocks", blocks, "at least one block, without repeats")
         return self._from(tuple(sorted(blocks)))
 
     def add_block(self, name: str, *, expires: datetime | None = None) -> None:
-        """Begin a block, with a budget of its own: a new month of a growing table.
+        """Add a block with its own budget, such as a new month of a growing table.
 
         Args:
-            name: What it is called.
-            expires: From when on it takes no more charges.
+            name: The name of the block.
+            expires: When the block stops accepting charges.
         """
         self.person.require(Role.OWNER)
         if not self._in_blocks:
             raise InvalidArgument(
-                "name", name, "nothing: these data are not in blocks", "Say blocks=[...] when created"
+                "name", name, "no name: the dataset has no blocks", "Pass blocks=[...] when you create it"
             )
         refuse_nested([*(status.block for status in self._from(None).status()), check_block(name)])
         details = {"expires": None if expires is None else microseconds(expires)}
@@ -249,12 +257,12 @@ class Dataset:
         try:
             self.store.append(row, lambda connection, _: open_block(connection, self.name, name, self.cap, details))
         except AlreadyThere:
-            raise InvalidArgument("name", name, "a name that no block of the data set has") from None
+            raise InvalidArgument("name", name, "a new name: the dataset has this block") from None
 
     def retire(self, *blocks: str) -> None:
-        """End blocks: they take no more charges. What was released from them stays charged to them."""
+        """Retire blocks: they accept no more charges. What was charged to them stays charged."""
         self.person.require(Role.OWNER)
-        own = self.at(*blocks)
+        retired = self.at(*blocks)
         table = schema.budgets
 
         def close(connection: sa.Connection, _: Entry) -> None:
@@ -262,10 +270,10 @@ class Dataset:
                 table.update().where(table.c.dataset == self.name, table.c.block.in_(blocks)).values(retired=True)
             )
 
-        self.store.append(own.row(EntryKind.RETIRED, None, Cost()), close)
+        self.store.append(retired.row(EntryKind.RETIRED, None, Cost()), close)
 
     def retire_spent(self, *, least_epsilon: float) -> list[str]:
-        """End all blocks from which no release of ``least_epsilon`` fits any more; return their names."""
+        """Retire all blocks into which a charge of ``least_epsilon`` no longer fits. Return their names."""
         check_positive("least_epsilon", least_epsilon)
         cost = self.cost(events.ApproximateDPEvent(least_epsilon))
         spent = [
@@ -292,7 +300,7 @@ class Dataset:
     # Sharing
 
     def share(self, name: str, *, percent: int) -> None:
-        """Let an analyst spend up to so many percent of each block's budget; all shares together are at most 100."""
+        """Let an analyst spend up to ``percent`` of each block's budget. All shares add up to at most 100."""
         self.person.require(Role.OWNER)
         if not check_count("percent", percent) <= 100:
             raise InvalidArgument("percent", percent, "an integer from 1 to 100")
@@ -303,85 +311,85 @@ class Dataset:
     # Rows
 
     def row(self, kind: EntryKind, charge: Charge | None, cost: Cost, **more: Any) -> Entry:
-        """Return a row about this data set that is not written yet."""
-        given: dict[str, Any] = {
-            "block": self._written_blocks(),
+        """Return a row for this dataset, not yet written."""
+        values: dict[str, Any] = {
+            "block": self._block_list(),
             "unit": str(self.cap.unit),
             "relation": self.cap.relation.value,
             **asdict(cost),
         }
         if charge is not None:
-            given.update(event=charge.event.to_json(), purpose=_purpose(charge.purpose), request=charge.request)
-        return Entry(**{**given, "kind": kind, "dataset": self.name, "author": self.person.name, **more})
+            values.update(event=charge.event.to_json(), purpose=_purpose(charge.purpose), request=charge.request)
+        return Entry(**{**values, "kind": kind, "dataset": self.name, "author": self.person.name, **more})
 
-    def _written_blocks(self) -> str:
+    def _block_list(self) -> str:
         if not self._in_blocks:
             return ""
         if self._blocks is not None:
             return json.dumps(list(self._blocks))
         names = [status.block for status in self.status() if not status.retired]
         if not names:
-            raise InvalidArgument("blocks", None, "a block that takes charges", "All are retired or have expired")
+            raise InvalidArgument("blocks", None, "a block that accepts charges", "All are retired or expired")
         return json.dumps(names)
 
-    def _charged(self, kind: EntryKind, charge: Charge, *, details: dict[str, Any], **more: Any) -> Entry:
-        """Write a charge: by the filter if it fits so, else as a claim, reserved whole, if it fits so."""
+    def _append_charge(self, kind: EntryKind, charge: Charge, *, details: dict[str, Any], **more: Any) -> Entry:
+        """Append a charge, priced by the privacy filter, or as a claim if only that fits."""
         try:
             cost = self.cap.cost(charge.event)
             row = self.row(
                 kind, charge, cost, details=json.dumps({**details, "delta": None, "stated": charge.delta}), **more
             )
             self.person.require(Role.OWNER, Role.ANALYST)
-            return self.store.append(row, asked_once)
+            return self.store.append(row, check_asked_once)
         except (DoesNotFit, Unsupported):
             cost, delta = cheapest(self.cap, charge, self._charged_blocks())
         row = self.row(kind, charge, cost, details=json.dumps({**details, "delta": delta}), **more)
         return self.append_row(row, cost)
 
     def append_row(self, row: Entry, cost: Cost) -> Entry:
-        """Write a row that charges, or say why it does not fit."""
+        """Append a row that charges, or raise `OverBudget`."""
         self.person.require(Role.OWNER, Role.ANALYST)
         try:
-            return self.store.append(row, asked_once)
+            return self.store.append(row, check_asked_once)
         except DoesNotFit:
-            raise self._over(row, cost) from None
+            raise self._over_budget(row, cost) from None
 
-    def _over(self, row: Entry, cost: Cost) -> OverBudget:
-        stands = self.status()
-        worst = max(stands, key=lambda status: status.epsilon)
+    def _over_budget(self, row: Entry, cost: Cost) -> OverBudget:
+        statuses = self.status()
+        worst = max(statuses, key=lambda status: status.epsilon)
         return OverBudget(
-            f"{self.name}: the charge does not fit into its budget (epsilon = {self.cap.epsilon:.4g}, "
+            f"{self.name}: the charge exceeds the budget (epsilon = {self.cap.epsilon:.4g}, "
             f"delta = {self.cap.delta:.3g} per {self.cap.unit})",
             asked=self.cap.alone(Event.from_json(row.event or ""), cost),
             spent=worst.epsilon,
             used=worst.used,
             left=worst.left,
-            largest_epsilon=min(self.cap.largest_epsilon(status.cost) for status in stands),
-            least_noise=max(self.cap.least_noise(status.cost) for status in stands),
+            largest_epsilon=min(self.cap.largest_epsilon(status.cost) for status in statuses),
+            least_noise=max(self.cap.least_noise(status.cost) for status in statuses),
         )
 
     def hashed(self, charge: Charge) -> str | None:
-        """Return what is stored of a question."""
+        """Return the hash of a question, as it is stored; None if the charge has none."""
         if not charge.question:
             return None
-        asked = json.dumps([self.name, self._written_blocks(), charge.question])
-        return hashlib.sha256(asked.encode()).hexdigest()
+        question = json.dumps([self.name, self._block_list(), charge.question])
+        return hashlib.sha256(question.encode()).hexdigest()
 
-    def _before(self, asked: str | None, charge: Charge) -> Reserved | None:
+    def _earlier(self, question: str | None, charge: Charge) -> Reserved | None:
         """Return an earlier reservation of the same question or request, with its answer if there is one."""
         for condition in (
             None if charge.request is None else schema.entries.c.request == charge.request,
-            None if asked is None else schema.entries.c.question == asked,
+            None if question is None else schema.entries.c.question == question,
         ):
             if condition is None:
                 continue
             rows = self.store.lasting_rows(schema.entries.c.dataset == self.name, condition)
-            found = self._resumed(rows, charge)
-            if found is not None:
-                return found
+            reserved = self._continued(rows, charge)
+            if reserved is not None:
+                return reserved
         return None
 
-    def _resumed(self, rows: Sequence[Entry], charge: Charge) -> Reserved | None:
+    def _continued(self, rows: Sequence[Entry], charge: Charge) -> Reserved | None:
         for row in rows:
             if row.kind != EntryKind.RESERVED:
                 continue
@@ -389,58 +397,63 @@ class Dataset:
             if requested:
                 self._refuse_other(row, charge)
             elif row.event != charge.event.to_json():
-                continue  # the same words about something else
+                continue  # the same question, with different noise
             settled = self.store.lasting_rows(schema.entries.c.charge == row.id)
             if not settled:
                 if json.loads(row.details)["sealed"] and charge.sealed and row.author == self.person.name:
                     return Reserved(self, row)
                 if requested and charge.resumes:
-                    return self._own(row)
+                    return self._resume(row)
                 if requested:
                     raise InvalidArgument(
-                        "request", charge.request, "one that is not pending", "Settle it first: `hush ledger pending`"
+                        "request",
+                        charge.request,
+                        "a request that is not pending",
+                        "Settle it first: see `hush ledger pending`",
                     )
             elif settled[0].kind == EntryKind.COMMITTED and settled[0].answer is not None:
                 return Reserved(self, row, settled[0].answer)
             elif requested:
-                raise InvalidArgument("request", charge.request, "a new one", f"This one was {settled[0].kind}")
+                raise InvalidArgument("request", charge.request, "a new key", f"This request was {settled[0].kind}")
         return None
 
     def _refuse_other(self, row: Entry, charge: Charge) -> None:
-        same = row.event == charge.event.to_json() and row.block == self._written_blocks()
+        same = row.event == charge.event.to_json() and row.block == self._block_list()
         if not same:
             raise InvalidArgument(
-                "request", charge.request, "a new key for a new charge", "It was used for another one"
+                "request", charge.request, "a new key for a new charge", "This one was used for another charge"
             )
 
     def _refuse_other_parts(self, charge: Charge, blocks: str) -> None:
-        """Refuse a release that looks at other blocks than those that are charged, as far as that can be known."""
+        """Refuse a release that reads other blocks than it charges, as far as the charge says which it reads."""
         if not self._in_blocks or charge.parts is None:
             return
         if sorted(charge.parts) != sorted(json.loads(blocks)):
             raise InvalidArgument(
                 "budget",
                 self.name,
-                "one for the blocks that are looked at",
-                "Ask through the data set, with table= and block_column=, or narrow the table with only(...)",
+                "a budget for the blocks that are read",
+                "Query through the dataset, with table= and block_column=, or restrict the table with only(...)",
             )
 
-    def _own(self, row: Entry) -> Reserved:
+    def _resume(self, row: Entry) -> Reserved:
         if row.author != self.person.name and self.person.role is not Role.OWNER:
-            raise NotAllowed("The run was begun by somebody else.")
+            raise NotAllowed("The run was started by another person.")
         return Reserved(self, row, resumed=True)
 
     def for_run(self, name: str) -> RunBudget:
-        """Return this budget for one run, which can be interrupted and resumed, and is paid for once."""
+        """Return this budget for one run. The run can be interrupted and resumed, and is charged once."""
         return RunBudget(self, name)
 
 
 def _purpose(text: str) -> str:
     if not str(text).strip() or not text.isprintable() or len(text) > 500:
-        raise InvalidArgument("purpose", text, "a few words on one line")
+        raise InvalidArgument("purpose", text, "a short printable text")
     return text
 
 
-def _refuse_taken_names(request: str | None) -> None:
+def _refuse_plan_keys(request: str | None) -> None:
     if request is not None and request.startswith("plan "):
-        raise InvalidArgument("request", request, "a key that does not begin with 'plan '", "Parts of plans have these")
+        raise InvalidArgument(
+            "request", request, "a key that does not start with 'plan '", "Parts of plans use these keys"
+        )

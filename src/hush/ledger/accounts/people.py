@@ -1,4 +1,4 @@
-"""Who may do what with a ledger."""
+"""People who use a ledger, their roles, and how they identify themselves."""
 
 from __future__ import annotations
 
@@ -18,95 +18,106 @@ from hush.ledger.storage.errors import NotAllowed
 
 
 class Role(StrEnum):
-    """What a person may do."""
+    """A person's role in a ledger.
+
+    >>> Role("analyst") is Role.ANALYST
+    True
+    """
 
     OWNER = "owner"
-    """Creates budgets, shares them out, admits people; and all that analysts may."""
+    """Creates budgets, gives shares of them, admits people. May do everything an analyst may."""
 
     ANALYST = "analyst"
-    """Spends, up to a share."""
+    """Spends, up to their share of each budget."""
 
     AUDITOR = "auditor"
-    """Reads."""
+    """Reads everything and changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who uses a ledger."""
+    """A person who uses a ledger.
+
+    >>> Person("ada", Role.AUDITOR).require(Role.OWNER)
+    Traceback (most recent call last):
+    hush.ledger.storage.errors.NotAllowed: ada is an auditor; this needs an owner.
+    """
 
     name: str
     role: Role
 
     def require(self, *roles: Role) -> None:
-        """Refuse what this person may not do."""
+        """Raise `NotAllowed` unless the person has one of these roles."""
         if self.role not in roles:
-            may = " or ".join(roles)
-            raise NotAllowed(f"{self.name} is {_article(self.role)} {self.role}; this takes {_article(may)} {may}.")
+            allowed = " or ".join(roles)
+            raise NotAllowed(
+                f"{self.name} is {_article(self.role)} {self.role}; this needs {_article(allowed)} {allowed}."
+            )
 
 
 class Identity(Protocol):
-    """Says who somebody is: the place where a company's own directory of people would come in."""
+    """Identifies the person who opened a ledger. Implement it to use your own directory of people."""
 
     def person(self, connection: sa.Connection) -> Person:
-        """Return who is connected, or raise `NotAllowed`."""
+        """Return the person who is connected, or raise `NotAllowed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """The default: as long as nobody was admitted, whoever can open the file is its owner; then, tokens decide."""
+    """The default for files. Until the first person is admitted, anyone who can open the file is its owner."""
 
     token: str | None = None
 
     def person(self, connection: sa.Connection) -> Person:
-        """Return who is connected."""
+        """Return the person who is connected."""
         if not connection.execute(sa.select(sa.func.count()).select_from(schema.people)).scalar_one():
             return Person(_login(), Role.OWNER)
         if self.token is None:
-            raise NotAllowed("This ledger knows its people: open it with the token that you were given.")
+            raise NotAllowed("This ledger requires a token. Open it with the token that you were given.")
         known = sa.select(schema.people).where(schema.people.c.token == hashed(self.token))
         row = connection.execute(known).one_or_none()
         if row is None:
-            raise NotAllowed("The token belongs to nobody who was admitted to this ledger.")
+            raise NotAllowed("No person of this ledger has this token.")
         return Person(row.name, Role(row.role))
 
     def __repr__(self) -> str:
-        """Show no token."""
+        """Hide the token."""
         return "Local()"
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseRole:
-    """PostgreSQL's own roles: the database says who is connected, and enforces what they may."""
+    """The default for PostgreSQL: the database identifies its roles and enforces their rights."""
 
     def person(self, connection: sa.Connection) -> Person:
-        """Return who is connected."""
+        """Return the person who is connected."""
         name, role = connection.execute(sa.text("SELECT session_user, hush_role()")).one()
         if role is None:
-            raise NotAllowed(f"{name} was not admitted to this ledger.")
+            raise NotAllowed(f"{name} is not a person of this ledger.")
         return Person(str(name), Role(role))
 
 
 def new_token() -> str:
-    """Return a token: 256 random bits."""
+    """Return a new token of 256 random bits."""
     return secrets.token_urlsafe(32)
 
 
 def hashed(token: str) -> str:
-    """Return what is stored of a token; it is random, so that a plain hash cannot be guessed back."""
+    """Return the stored form of a token. Tokens are random, so a plain hash cannot be reversed by guessing."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def check_name(name: str) -> str:
-    """Return a person's name if it can be one in every database."""
+    """Return a person's name, if every database accepts it."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", str(name)):
-        raise InvalidArgument("name", name, "small letters, digits and _, beginning with a letter")
+        raise InvalidArgument("name", name, "lower-case letters, digits and _, starting with a letter")
     return name
 
 
 def _login() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a process without a name
+    except (KeyError, OSError):  # the user id has no name
         return "unknown"
 
 

@@ -1,4 +1,8 @@
-"""Plans that are reserved whole before any of their output is seen, and cost what their loss distribution says."""
+"""Prepaid plans: a fixed list of releases, reserved before the first of them.
+
+Because the list is fixed in advance, it costs what its composed privacy loss distribution says. That is less than a
+privacy filter charges for releases that are chosen adaptively.
+"""
 
 from __future__ import annotations
 
@@ -23,73 +27,75 @@ if TYPE_CHECKING:
 
 
 class WholePlan:
-    """A list of releases that was fixed and paid for before the first of them; itself a budget, for just these.
+    """A fixed list of releases that was reserved as a whole. It is a budget for exactly these releases.
 
-    `Dataset.plan` makes one. Pass it as ``budget=``; each of its events can be run once.
+    `Dataset.plan` returns one. Pass it as ``budget=``. You can run each of its events once.
 
     Guarantee:
         All parts together are (epsilon, delta)-differentially private, with the epsilon that their composed privacy
-        loss distribution has at the plan's delta; the data set's budget counts the plan as one such claim.
+        loss distribution has at the plan's delta; the dataset's budget counts the plan as one such claim.
 
     Assumes:
-        The list does not depend on anything that was released from it (checked here: it is fixed when reserved).
+        The list does not depend on its own releases (checked here: it is fixed when it is reserved).
 
     References:
         Koskela, Jalko & Honkela 2020 (composition of privacy loss distributions, for parameters fixed in advance).
     """
 
     def __init__(self, dataset: Dataset, reserved: Reserved, events: tuple[Event, ...]) -> None:
-        """Take what was reserved."""
+        """Wrap the reservation. `Dataset.plan` calls this."""
         self._dataset, self._reserved, self.events = dataset, reserved, events
 
     @property
     def id(self) -> int:
-        """The number of its row in the ledger."""
+        """The row number of the reservation."""
         return self._reserved.id
 
     def reserve(self, charge: Charge) -> Reserved:
-        """Take a part that was not run yet; nothing more is charged for it."""
+        """Return a part of the plan that has not been run. It costs nothing more."""
         check_instance("charge", charge, Charge)
         before = self._dataset.answered(charge)
         if before is not None:
             return before
-        for place, event in enumerate(self.events):
-            if not self._is(event, charge.event):
+        for index, event in enumerate(self.events):
+            if not self._same(event, charge.event):
                 continue
             try:
-                return self._taken(charge, place)
+                return self._take(charge, index)
             except AlreadyThere:
-                continue  # that one was run; there may be another of its kind
-        raise InvalidArgument("event", charge.event, "a part of the plan that was not run yet", "The plan is fixed")
+                continue  # this one was run before; the plan may have another one like it
+        raise InvalidArgument(
+            "event", charge.event, "an event of the plan that was not run yet", "A plan cannot be extended"
+        )
 
     def close(self) -> None:
-        """End the plan. What was not run stays paid for: that it was left out may be because of what was seen."""
+        """Close the plan. Parts that were not run are not refunded: skipping them may depend on earlier results."""
         if self._reserved.was_begun():
             self._reserved.commit()
         else:
             self._reserved.void()
 
-    def _is(self, one: Event, other: Event) -> bool:
+    def _same(self, first: Event, second: Event) -> bool:
         cap = self._dataset.cap
-        return plain_event(one, cap.relation, cap.unit)[0] == plain_event(other, cap.relation, cap.unit)[0]
+        return plain_event(first, cap.relation, cap.unit)[0] == plain_event(second, cap.relation, cap.unit)[0]
 
-    def _taken(self, charge: Charge, place: int) -> Reserved:
+    def _take(self, charge: Charge, index: int) -> Reserved:
         self._dataset._refuse_other_parts(charge, self._reserved.row.block)
-        named = replace(charge, request=f"plan {self.id} part {place}")
+        named = replace(charge, request=f"plan {self.id} part {index}")
         details = json.dumps({"sealed": charge.sealed, "delta": None, "part_of": self.id})
-        asked, blocks = self._dataset.hashed(charge), self._reserved.row.block  # those that the plan has paid for
-        row = self._dataset.row(EntryKind.RESERVED, named, Cost(), question=asked, details=details, block=blocks)
+        question, blocks = self._dataset.hashed(charge), self._reserved.row.block  # the blocks the plan was charged to
+        row = self._dataset.row(EntryKind.RESERVED, named, Cost(), question=question, details=details, block=blocks)
         return Reserved(self._dataset, self._dataset.store.append(row, self._refuse_closed), is_part=True)
 
     def _refuse_closed(self, connection: sa.Connection, _: Entry) -> None:
-        """Refuse a part, within the transaction, of a plan that was closed."""
+        """Raise, inside the transaction, if the plan was closed."""
         closed = sa.select(schema.entries.c.id).where(schema.entries.c.charge == self.id).limit(1)
         if connection.execute(closed).first() is not None:
-            raise InvalidArgument("plan", self.id, "one that is open", "It was closed")
+            raise InvalidArgument("plan", self.id, "an open plan", "This one was closed")
 
 
 def reserve_whole(dataset: Dataset, events: Sequence[Event], delta: float, purpose: str) -> WholePlan:
-    """Reserve a plan; `Dataset.plan` says more."""
+    """Reserve a plan. See `Dataset.plan`."""
     check_positive("delta", check_delta("delta", delta))
     parts = tuple(events)
     if not parts:

@@ -1,4 +1,4 @@
-"""A part of a budget that is set aside."""
+"""Reservations: a part of the budget that is set aside before a release."""
 
 from __future__ import annotations
 
@@ -20,71 +20,79 @@ if TYPE_CHECKING:
 
 
 class Reserved:
-    """A part of a budget that is set aside: `Dataset.reserve` makes one. It counts until it is voided."""
+    """A reserved part of a budget. It counts as spent until it is voided.
+
+    `Dataset.reserve` returns one. Call `commit` after the release, or `void` if nothing was released.
+    """
 
     def __init__(
         self, dataset: Dataset, row: Entry, answer: str | None = None, *, resumed: bool = False, is_part: bool = False
     ) -> None:
-        """Take the row that reserves; a part of a plan costs nothing by itself."""
+        """Wrap the reserving row. A part of a plan costs nothing of its own."""
         self._dataset, self.row, self._answer, self._resumed = dataset, row, answer, resumed
         self._is_part = is_part
 
     @property
     def id(self) -> int:
-        """The number of its row in the ledger."""
+        """The row number of the reservation."""
         return self.row.id
 
     @property
     def answer(self) -> str | None:
-        """What the same question was answered before, if it was."""
+        """The stored answer, if the same question was answered before."""
         return self._answer
 
     @property
     def resumed(self) -> bool:
-        """Whether an interrupted run goes on with it: then it must go on from what it had."""
+        """Whether an interrupted run continues with this reservation, from its saved state."""
         return self._resumed
 
     def commit(self, event: Event | None = None, *, answer: str | None = None) -> str | None:
-        """Say that it was run, or only the part that ``event`` describes; what that saves is given back."""
+        """Record that the release happened.
+
+        Args:
+            event: What was run, if it is less than what was reserved. The difference is refunded.
+            answer: The released answer, to return when the same question is asked again.
+        """
         change = Cost()
         claimed = json.loads(self.row.details).get("delta") is not None
-        if event is not None and not self._is_part and not claimed:  # a claim is about all of it
+        if event is not None and not self._is_part and not claimed:  # a claim covers the whole event
             cost = self._dataset.cost(event)
             if not cost <= self.row.cost:
-                raise InvalidArgument("event", event, "a part of what was reserved")
+                raise InvalidArgument("event", event, "at most what was reserved")
             change = cost + -self.row.cost
         return self._settle(EntryKind.COMMITTED, change, event, answer)
 
     def was_begun(self) -> bool:
-        """Say whether it is a plan of which a part was taken: parts are rows of their own."""
+        """Return whether this is a plan of which a part was run. Parts are rows of their own."""
         part = schema.entries.c.request.like(f"plan {self.id} part %")
         return bool(self._dataset.store.rows(schema.entries.c.dataset == self._dataset.name, part))
 
     def void(self) -> None:
-        """Say that nothing was released; all of it is given back."""
+        """Record that nothing was released. The whole reservation is refunded."""
         if self.was_begun():
             raise self._begun()
         self._settle(EntryKind.VOIDED, -self.row.cost, None, None, self._refuse_begun)
 
     def is_open(self) -> bool:
-        """Say whether it still counts, and nobody has settled it."""
+        """Return whether the reservation is neither committed nor voided."""
         return not self._dataset.store.rows(schema.entries.c.charge == self.row.id)
 
     def _refuse_begun(self, connection: sa.Connection, _: Entry) -> None:
-        """Refuse, within the transaction, to give back a plan of which a part was taken."""
+        """Raise, inside the transaction, if a part of the plan was run."""
         part = schema.entries.c.request.like(f"plan {self.id} part %")
         taken = sa.select(schema.entries.c.id).where(schema.entries.c.dataset == self._dataset.name, part).limit(1)
         if connection.execute(taken).first() is not None:
             raise self._begun()
 
     def _begun(self) -> InvalidArgument:
-        return InvalidArgument("reservation", self.id, "one of which nothing was run", "Parts of the plan were")
+        return InvalidArgument("reservation", self.id, "one of which no part was run", "Parts of this plan were")
 
     def _settle(
         self, kind: EntryKind, change: Cost, event: Event | None, answer: str | None, check: Effect | None = None
     ) -> str | None:
         if self._answer is not None:
-            raise InvalidArgument("reservation", self.id, "one that is open", "This question was answered before")
+            raise InvalidArgument("reservation", self.id, "an open reservation", "This question was answered before")
         row = replace(
             self.row,
             id=0,
@@ -110,12 +118,12 @@ class Reserved:
     def _settled_by_another(self, kind: EntryKind) -> str | None:
         (row,) = self._dataset.store.lasting_rows(schema.entries.c.charge == self.row.id)
         if kind is EntryKind.COMMITTED and row.kind == EntryKind.COMMITTED and row.answer is not None:
-            return row.answer  # two asked the same: both get the one answer that was paid for
-        raise InvalidArgument("reservation", self.id, "one that is open", f"It was {row.kind} before")
+            return row.answer  # two callers asked the same question: both get the answer that was charged once
+        raise InvalidArgument("reservation", self.id, "an open reservation", f"It was {row.kind} before")
 
 
-def asked_once(connection: sa.Connection, written: Entry) -> None:
-    """Take a row back if somebody has asked the same question since it was looked for: they go on with one charge."""
+def check_asked_once(connection: sa.Connection, written: Entry) -> None:
+    """Raise, inside the transaction, if the same question was charged since the caller looked for it."""
     if written.question is None:
         return
     rows, later = schema.entries, schema.entries.alias()
@@ -129,7 +137,7 @@ def asked_once(connection: sa.Connection, written: Entry) -> None:
     for row in connection.execute(earlier):
         if row.event != written.event:
             continue
-        mine = row.author == written.author
-        can_go_on = row.kind is None and mine and sealed and json.loads(row.details)["sealed"]
-        if can_go_on or (row.kind == EntryKind.COMMITTED and row.answer is not None):
-            raise AlreadyThere("it was asked already")
+        same_author = row.author == written.author
+        can_continue = row.kind is None and same_author and sealed and json.loads(row.details)["sealed"]
+        if can_continue or (row.kind == EntryKind.COMMITTED and row.answer is not None):
+            raise AlreadyThere("the question was asked before")

@@ -1,4 +1,4 @@
-"""A budget for one run that may be interrupted."""
+"""A budget for one training run that may be interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class RunBudget:
-    """A budget for one run under a name: what an interrupted run has reserved, the same run goes on with."""
+    """A dataset's budget for one named run. A resumed run continues with the reservation it made before."""
 
     def __init__(self, dataset: Dataset, name: str) -> None:
-        """Take the budget and the run's name."""
+        """Wrap a dataset. `name` identifies the run across restarts."""
         self._dataset, self._name = dataset, name
 
     def reserve(self, charge: Charge) -> Reserved:
-        """Reserve, or return what the run has reserved before, marked as resumed."""
+        """Reserve, or return the run's earlier reservation, marked as resumed."""
         return self._dataset.reserve(replace(charge, request=self._name, resumes=True))

@@ -1,4 +1,4 @@
-"""How a budget stands, and what a charge would cost."""
+"""The state of a budget, and the price of a charge."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from hush.errors import Unsupported
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How a budget stands.
+    """The state of a budget, or of one block of it.
 
     Attributes:
-        block: Which block, or empty.
+        block: The name of the block; empty if the dataset has none.
         cap: The limit.
-        cost: What is spent or reserved, in the cap's own terms.
-        epsilon: The same as an epsilon: the smallest cap that would have allowed it.
-        left: The cap's epsilon less that. More fits than it says: costs grow slower than their number.
-        used: Which part of the budget is used up; of many equal small charges, this grows evenly.
-        retired: Whether the block takes no more charges.
+        cost: What is spent or reserved, in the units of the cap's privacy filter.
+        epsilon: The same as an epsilon: the smallest cap that would have admitted it.
+        left: The cap's epsilon minus ``epsilon``. More than that may fit, because composition is sublinear.
+        used: The fraction of the budget that is used. It grows linearly in the number of equal small charges.
+        retired: Whether the block accepts no more charges.
     """
 
     block: str
@@ -34,14 +34,14 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargePrice:
-    """What a charge would cost, alone and on top of what is spent; nothing is charged.
+    """The price of a charge, on its own and on top of what is spent. Nothing is charged.
 
     Attributes:
-        alone: Its epsilon by itself, at the cap's delta.
-        after: What would be spent with it, in the block where that is most.
-        fits: Whether it would be allowed.
-        largest_epsilon: The largest epsilon of a pure release that fits now.
-        least_noise: The least noise multiplier of a Gaussian release that fits now.
+        alone: The epsilon of the charge on its own, at the cap's delta.
+        after: The epsilon spent after the charge, in the block where it is largest.
+        fits: Whether the budget admits the charge.
+        largest_epsilon: The largest pure epsilon that fits now.
+        least_noise: The smallest noise multiplier of a Gaussian release that fits now.
     """
 
     alone: float
@@ -51,31 +51,35 @@ class ChargePrice:
     least_noise: float
 
 
-def cheapest(cap: Cap, charge: Charge, stands: list[Status]) -> tuple[Cost, float | None]:
-    """Return what an event costs by the filter, or as a claim if only that fits, and then at which delta."""
+def cheapest(cap: Cap, charge: Charge, statuses: list[Status]) -> tuple[Cost, float | None]:
+    """Return the cost of a charge, and the delta at which it is claimed.
+
+    The privacy filter prices the event first; then the delta is None. If that does not fit, or the filter cannot price
+    the event, it is charged as one (epsilon, delta) claim.
+    """
     try:
         cost, refused = cap.cost(charge.event), None
-        if all_fit(cap, cost, stands):
+        if all_fit(cap, cost, statuses):
             return cost, None
     except Unsupported as error:
         refused = error
-    left = min(cap.limit.delta - status.cost.delta for status in stands) / DELTA_STEPS
+    left = min(cap.limit.delta - status.cost.delta for status in statuses) / DELTA_STEPS
     delta = charge.delta if charge.delta is not None and charge.delta <= left else left / 2
     claimed = _claimed(cap, charge.event, delta)
-    if claimed is not None and (refused is not None or all_fit(cap, claimed, stands)):
+    if claimed is not None and (refused is not None or all_fit(cap, claimed, statuses)):
         return claimed, delta
     if refused is not None:
         raise refused
     return cost, None
 
 
-def all_fit(cap: Cap, cost: Cost, stands: list[Status]) -> bool:
-    """Say whether every block has room for a cost."""
-    return all(cap.fits(status.cost + cost) for status in stands)
+def all_fit(cap: Cap, cost: Cost, statuses: list[Status]) -> bool:
+    """Return whether the cost fits into every block."""
+    return all(cap.fits(status.cost + cost) for status in statuses)
 
 
 def _claimed(cap: Cap, event: Event, delta: float) -> Cost | None:
-    """Return what an event costs as a claim, or None where it promises nothing at this delta."""
+    """Return the cost of an event as a claim at ``delta``, or None where it has no epsilon there."""
     try:
         return cap.claimed_cost(event, delta=delta) if delta > 0 else None
     except Unsupported:

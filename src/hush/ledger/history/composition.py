@@ -1,4 +1,8 @@
-"""What charges cost together, by the filter that enforces the cap and by accountants for what is fixed in advance."""
+"""The composed cost of charges, four ways.
+
+The privacy filter enforces the cap and holds for adaptive choices. Addition, RDP and privacy loss distributions are
+shown for comparison: they hold for charges that were all fixed in advance.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +22,12 @@ from hush.ledger.history.records import Charged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What one way of adding up says.
+    """The epsilon by one composition theorem.
 
     Attributes:
-        epsilon: None where it refuses; ``why`` then says why.
-        delta: At which delta.
-        why: Why it refuses.
+        epsilon: The epsilon; None if the accountant refuses.
+        delta: The delta at which it holds.
+        why: Why the accountant refuses.
     """
 
     epsilon: float | None
@@ -33,14 +37,14 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composition:
-    """What the charges of one block cost together.
+    """The composed cost of one block's charges.
 
     Attributes:
-        charges: How many there are; those that were voided are not counted, and a plan counts once.
-        filter: By the filter that enforces the cap: it holds whatever was chosen on the way.
-        addition: The sum of what each is worth alone, at the delta at which it was stated; deltas add up, too.
-        rdp: By Renyi divergences at the best order. As if all charges had been fixed in advance.
-        pld: By privacy loss distributions. As if all charges had been fixed in advance.
+        charges: The number of charges. Voided ones do not count; a plan counts once.
+        filter: By the privacy filter that enforces the cap. It holds for adaptive choices.
+        addition: By basic composition: the sum of the stated epsilons and deltas.
+        rdp: By Renyi divergences at the best order, as if all charges had been fixed in advance.
+        pld: By privacy loss distributions, as if all charges had been fixed in advance.
     """
 
     charges: int
@@ -51,53 +55,53 @@ class Composition:
 
 
 def composition(cap: Cap, spent: Cost, charges: Sequence[Charged]) -> Composition:
-    """Return what charges cost together, in four ways; only the first is a promise for choices made on the way."""
+    """Return the composed cost of charges, four ways. Only the filter's holds for adaptive choices."""
     counted = [charge for charge in charges if charge.status != "voided" and charge.part_of is None]
-    unread = next((charge.refused for charge in counted if charge.event is None), None)
+    unsupported = next((charge.refused for charge in counted if charge.event is None), None)
     events = Counter((charge.event, charge.delta) for charge in counted if charge.event is not None)
     return Composition(
         charges=len(counted),
         filter=Figure(epsilon=cap.spent_epsilon(spent), delta=cap.delta),
-        addition=_refusing(cap, unread, lambda: _added(cap, events)),
-        rdp=_refusing(cap, unread, lambda: _composed(RdpAccountant, cap, events)),
-        pld=_refusing(cap, unread, lambda: _composed(PldAccountant, cap, events)),
+        addition=_refusing(cap, unsupported, lambda: _added(cap, events)),
+        rdp=_refusing(cap, unsupported, lambda: _composed(RdpAccountant, cap, events)),
+        pld=_refusing(cap, unsupported, lambda: _composed(PldAccountant, cap, events)),
     )
 
 
 @lru_cache(maxsize=4096)
 def stated(cap: Cap, event: Event, delta: float | None) -> tuple[float, float]:
-    """Return what an event is worth alone: its epsilon, and the delta at which that is.
+    """Return the epsilon of an event on its own, and the delta at which it holds.
 
-    The delta that it claims, or at which it was charged; else 0 if it has an epsilon there; else the cap's.
+    The delta is the one the event claims, or was charged at; otherwise 0, if the event is pure; otherwise the cap's.
     """
     while isinstance(event, QualifiedEvent):
         event = event.event
     if isinstance(event, ApproximateDPEvent):
         return event.epsilon, event.delta
-    for at in [delta] if delta is not None else [0.0, cap.delta]:
-        epsilon = _alone(cap, event, at)
+    for candidate in [delta] if delta is not None else [0.0, cap.delta]:
+        epsilon = _alone(cap, event, candidate)
         if epsilon < math.inf:
-            return epsilon, at
+            return epsilon, candidate
     return math.inf, cap.delta if delta is None else delta
 
 
-def used_of(most: Cost, spent: Cost) -> float:
-    """Return which part of a limit is used up, such as that of a share; `Cap.used` is the same of a cap."""
-    ways = []
+def used_of(limit: Cost, spent: Cost) -> float:
+    """Return the fraction of a limit that is used, for a share. `Cap.used` does the same for a cap."""
+    fractions = []
     if spent.unbounded == 0:
-        ways.append(spent.pure / most.pure if most.pure else 1.0)
-    if most.renyi > 0:
-        ways.append(spent.renyi / most.renyi)
-    failing = spent.delta / most.delta if most.delta else float(spent.delta > 0)
-    return max(min(ways, default=1.0), failing)
+        fractions.append(spent.pure / limit.pure if limit.pure else 1.0)
+    if limit.renyi > 0:
+        fractions.append(spent.renyi / limit.renyi)
+    delta_fraction = spent.delta / limit.delta if limit.delta else float(spent.delta > 0)
+    return max(min(fractions, default=1.0), delta_fraction)
 
 
 Events = Counter[tuple[Event, float | None]]
 
 
-def _refusing(cap: Cap, unread: str | None, compute: Callable[[], tuple[float, float]]) -> Figure:
-    if unread is not None:
-        return Figure(epsilon=None, delta=cap.delta, why=unread)
+def _refusing(cap: Cap, unsupported: str | None, compute: Callable[[], tuple[float, float]]) -> Figure:
+    if unsupported is not None:
+        return Figure(epsilon=None, delta=cap.delta, why=unsupported)
     try:
         epsilon, delta = compute()
     except HushError as error:
@@ -114,15 +118,15 @@ def _composed(kind: type[Accountant], cap: Cap, events: Events) -> tuple[float, 
 
 def _added(cap: Cap, events: Events) -> tuple[float, float]:
     epsilons, delta = [], Fraction(0)
-    for (event, at), count in events.items():
-        epsilon, worth_at = stated(cap, event, at)
+    for (event, charged_at), count in events.items():
+        epsilon, event_delta = stated(cap, event, charged_at)
         epsilons.append(count * epsilon)
-        delta += count * Fraction(str(worth_at))
+        delta += count * Fraction(str(event_delta))
     return math.fsum(epsilons), float(delta)
 
 
 def _alone(cap: Cap, event: Event, delta: float) -> float:
-    """Return an event's epsilon at a delta, by the first accountant that takes it."""
+    """Return an event's epsilon at a delta, by the first accountant that supports it."""
     for kind in (PldAccountant, RdpAccountant, BasicAccountant):
         accountant: Accountant = kind(relation=cap.relation, unit=cap.unit)
         if accountant.supports(event):

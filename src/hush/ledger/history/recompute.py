@@ -1,4 +1,4 @@
-"""Old charges anew, by this version's accountant: a better one tightens old ledgers."""
+"""Recompute: price old charges with this version's accountant, and correct the budgets."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from hush.version import __version__
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecomputedBlock:
-    """What recomputing changed in one block.
+    """The change that recomputing made to one block.
 
     Attributes:
-        block: Which, or empty.
-        before: What was spent, as an epsilon.
-        after: What is spent now.
-        change: The same in the cap's own terms: what was added to the budget.
-        exceeds: Whether, by this version's accountant, more was released than the cap allows. The block then counts as
-            used up, and is retired.
-        composition: What the charges cost together, in four ways.
+        block: The name of the block; empty if the dataset has none.
+        before: The epsilon spent before.
+        after: The epsilon spent now.
+        change: The change in the units of the cap's privacy filter.
+        exceeds: Whether, by this version's accountant, the releases exceed the cap. The block then counts as used up,
+            and is retired.
+        composition: The composed cost of the charges, four ways.
     """
 
     block: str
@@ -48,12 +48,12 @@ class RecomputedBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recomputed:
-    """What `Ledger.recompute` did.
+    """The result of `Ledger.recompute`.
 
     Attributes:
-        dataset: Whose budget it is.
-        blocks: Each of its blocks; of data that are not in blocks, one.
-        refused: Rows whose events this version cannot account for: they keep what they were charged.
+        dataset: The name of the dataset.
+        blocks: Its blocks; one, if it has no blocks.
+        refused: Rows whose events this version cannot account for. They keep their old cost.
     """
 
     dataset: str
@@ -62,15 +62,15 @@ class Recomputed:
 
 
 def recompute(store: Store, person: Person, dataset: str) -> Recomputed:
-    """Charge all that counts anew, at the order and share that were fixed when the budget was created.
+    """Price all charges again, with the Renyi order and claims_delta that were fixed when the budget was created.
 
-    What was settled costs what its event costs by this version's accountant, be it less or more. What is reserved
-    keeps at least what was reserved, as that is what voiding it would give back. For each block that changes, a row
-    with the change is added, and the budget corrected, in one transaction. A block from which more was released than
-    the cap allows is retired: what a void gives back must not make room for more.
+    A settled charge then costs what its event costs by this version's accountant, be it less or more. An open
+    reservation keeps at least what was reserved, because that is what voiding it would refund. For each block that
+    changes, a row with the change is appended and the budget corrected, all in one transaction. A block whose releases
+    exceed the cap is retired: a later refund must not make room for new charges.
 
     Guarantee:
-        The cap holds as before: order and share are those that were fixed before anything was released.
+        The cap holds as before: its order and claims_delta were fixed before the first release.
 
     Assumes:
         Events describe what was run (the caller's duty). The ledger is intact (checked here, as by `verify`).
@@ -79,34 +79,34 @@ def recompute(store: Store, person: Person, dataset: str) -> Recomputed:
         `hush.accounting.budget.Cap`.
     """
     person.require(Role.OWNER)
-    known, _ = read(store)  # outside of the transaction: what takes long is then known within
+    known, _ = read(store)  # compute the costs before the transaction, which then only looks them up
     with store.writing() as connection:
         connection.execute(sa.select(schema.head).with_for_update())
         replay, tables = read_within(connection, LedgerReplay(known))
-        wrong = damage(replay, tables)
-        if wrong:
-            raise LedgerDamaged(f"Nothing was changed: the ledger is damaged, see `hush ledger verify`. {wrong[0]}")
+        findings = damage(replay, tables)
+        if findings:
+            raise LedgerDamaged(f"The ledger is damaged. Nothing was changed. Run `hush ledger verify`. {findings[0]}")
         budget = replay.datasets.get(dataset)
         if budget is None:
-            raise InvalidArgument("dataset", dataset, "a data set of this ledger")
-        changes = {name: _change(block.whole) for name, block in budget.blocks.items()}
+            raise InvalidArgument("dataset", dataset, "a dataset of this ledger")
+        changes = {name: _change(block.budget) for name, block in budget.blocks.items()}
         for name, block in budget.blocks.items():
             _write(store, connection, person, budget, name, block)
-    return _told(replay, budget, changes)
+    return _result(replay, budget, changes)
 
 
-def _told(replay: LedgerReplay, budget: DatasetRecord, changes: dict[str, Cost]) -> Recomputed:
+def _result(replay: LedgerReplay, budget: DatasetRecord, changes: dict[str, Cost]) -> Recomputed:
     charges = [charge for charge in replay.charges.values() if charge.row.dataset == budget.row.dataset]
     blocks = []
     for name, block in budget.blocks.items():
-        after = block.whole.spent + changes[name]
+        after = block.budget.spent + changes[name]
         blocks.append(
             RecomputedBlock(
                 block=name,
-                before=budget.cap.spent_epsilon(block.whole.spent),
+                before=budget.cap.spent_epsilon(block.budget.spent),
                 after=budget.cap.spent_epsilon(after),
                 change=changes[name],
-                exceeds=not budget.cap.fits(block.whole.least),
+                exceeds=not budget.cap.fits(block.budget.required),
                 composition=composition(budget.cap, after, [c for c in charges if name in c.blocks]),
             )
         )
@@ -117,27 +117,32 @@ def _told(replay: LedgerReplay, budget: DatasetRecord, changes: dict[str, Cost])
 def _write(
     store: Store, connection: sa.Connection, person: Person, budget: DatasetRecord, name: str, block: BlockRecord
 ) -> None:
-    change, shares = _change(block.whole), dict(_changed_shares(block))
-    where = {"dataset": budget.row.dataset, "block": json.dumps([name]) if name else ""}
-    about: dict[str, Any] = {**where, "unit": budget.row.unit, "relation": budget.row.relation, "author": person.name}
+    change, shares = _change(block.budget), dict(_changed_shares(block))
+    subject = {"dataset": budget.row.dataset, "block": json.dumps([name]) if name else ""}
+    values: dict[str, Any] = {
+        **subject,
+        "unit": budget.row.unit,
+        "relation": budget.row.relation,
+        "author": person.name,
+    }
     if change != Cost() or shares:
-        told = {who: [getattr(cost, part) for part in PARTS] for who, cost in shares.items()}
-        details = json.dumps({"hush": __version__, "shares": told})
-        store._append(connection, Entry(kind=EntryKind.RECOMPUTED, **about, details=details, **asdict(change)))
-        if not isinstance(store, PostgresStore):  # there, a trigger corrects the budget
+        share_changes = {name: [getattr(cost, part) for part in PARTS] for name, cost in shares.items()}
+        details = json.dumps({"hush": __version__, "shares": share_changes})
+        store._append(connection, Entry(kind=EntryKind.RECOMPUTED, **values, details=details, **asdict(change)))
+        if not isinstance(store, PostgresStore):  # in PostgreSQL, a trigger corrects the budget
             _correct(connection, schema.budgets, change, dataset=budget.row.dataset, block=name)
-            for who, cost in shares.items():
-                _correct(connection, schema.shares, cost, dataset=budget.row.dataset, block=name, name=who)
-    if not budget.cap.fits(block.whole.least) and not block.retired:
-        store._append(connection, Entry(kind=EntryKind.RETIRED, **about))
+            for analyst, cost in shares.items():
+                _correct(connection, schema.shares, cost, dataset=budget.row.dataset, block=name, name=analyst)
+    if not budget.cap.fits(block.budget.required) and not block.retired:
+        store._append(connection, Entry(kind=EntryKind.RETIRED, **values))
         table = schema.budgets
-        own = (table.c.dataset == budget.row.dataset, table.c.block == name)
-        connection.execute(table.update().where(*own).values(retired=True))
+        key = (table.c.dataset == budget.row.dataset, table.c.block == name)
+        connection.execute(table.update().where(*key).values(retired=True))
 
 
-def _correct(connection: sa.Connection, table: sa.Table, change: Cost, **where: str) -> None:
+def _correct(connection: sa.Connection, table: sa.Table, change: Cost, **key: str) -> None:
     values = {part: table.c[part] + getattr(change, part) for part in PARTS}
-    conditions = [table.c[column] == value for column, value in where.items()]
+    conditions = [table.c[column] == value for column, value in key.items()]
     connection.execute(table.update().where(*conditions).values(values))
 
 
@@ -146,6 +151,6 @@ def _change(part: Part) -> Cost:
 
 
 def _changed_shares(block: BlockRecord) -> Iterator[tuple[str, Cost]]:
-    for who, part in block.shares.items():
+    for analyst, part in block.shares.items():
         if _change(part) != Cost():
-            yield who, _change(part)
+            yield analyst, _change(part)

@@ -1,4 +1,7 @@
-"""What a ledger's rows tell of: budgets, blocks, shares and charges, and what is wrong with them."""
+"""What the rows of a ledger describe: budgets, blocks, shares, charges, and findings about them.
+
+`replay` builds these records from the rows; `verify`, `recompute` and `export` read them.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,21 @@ from hush.ledger.storage.entry import Entry
 
 PARTS = ("renyi", "pure", "unbounded", "delta")
 
-# Another processor rounds the last digit of a divergence another way: nobody gains by a billionth.
+# Processors may round the last digit of a divergence differently. A tolerance of a billionth is harmless.
 _STEPS, _RELATIVE = 1000, 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that is wrong with a ledger.
+    """A problem in a ledger.
 
     Attributes:
-        row: At which row, if it is at one.
-        about: ``chain`` (hashes, order), ``row`` (what it says cannot be), ``cost``, ``cap`` or ``table``.
-        what: What is wrong.
+        row: The number of the row, if the problem is in one.
+        about: ``chain`` (hashes, order), ``row`` (contents that are impossible), ``cost``, ``cap`` or ``table``.
+        what: A description of the problem.
+
+    >>> print(Finding(row=7, about="chain", what="the row was edited: its hash does not match"))
+    Row 7: the row was edited: its hash does not match
     """
 
     row: int | None
@@ -30,36 +36,43 @@ class Finding:
     what: str
 
     def __str__(self) -> str:
-        """Return it as a sentence."""
+        """Return the finding as a sentence."""
         return self.what if self.row is None else f"Row {self.row}: {self.what}"
 
 
 @dataclass(slots=True, kw_only=True)
 class Part:
-    """A budget, or somebody's share of one: what it may be, what was spent by the rows, and what at least by events."""
+    """A budget, or a person's share of one.
+
+    Attributes:
+        limit: The most that may be spent.
+        spent: The sum of the costs that the rows state.
+        required: The sum of the costs that the events have by this version's accountant.
+        millionths: The share, in millionths of the whole budget.
+    """
 
     limit: Cost
     spent: Cost = field(default_factory=Cost)
-    least: Cost = field(default_factory=Cost)
+    required: Cost = field(default_factory=Cost)
     millionths: int = 1_000_000
 
     def capped(self) -> Cost:
-        """Return ``least``, or as much of it as the database's constraint takes."""
-        most, least = self.limit, self.least
-        pure = least.unbounded == 0 and least.pure <= most.pure
-        delta = min(least.delta, most.delta)
-        if least.renyi <= most.renyi or pure:
-            return replace(least, delta=delta)
-        if most.renyi >= 0:
-            return replace(least, renyi=most.renyi, delta=delta)
-        return replace(least, pure=min(least.pure, most.pure), unbounded=0, delta=delta)
+        """Return ``required``, reduced to what the database's constraint admits."""
+        limit, required = self.limit, self.required
+        pure = required.unbounded == 0 and required.pure <= limit.pure
+        delta = min(required.delta, limit.delta)
+        if required.renyi <= limit.renyi or pure:
+            return replace(required, delta=delta)
+        if limit.renyi >= 0:
+            return replace(required, renyi=limit.renyi, delta=delta)
+        return replace(required, pure=min(required.pure, limit.pure), unbounded=0, delta=delta)
 
 
 @dataclass(slots=True, kw_only=True)
 class BlockRecord:
-    """A block as rows tell of it; ``corrected`` is the last row that recomputed it."""
+    """A block, its shares, and the number of the last row that recomputed it (``corrected``)."""
 
-    whole: Part
+    budget: Part
     shares: dict[str, Part] = field(default_factory=dict)
     retired: bool = False
     expires: int | None = None
@@ -67,23 +80,23 @@ class BlockRecord:
 
     @property
     def parts(self) -> list[Part]:
-        """The whole, and all shares."""
-        return [self.whole, *self.shares.values()]
+        """The block's budget, and all shares of it."""
+        return [self.budget, *self.shares.values()]
 
     @property
-    def lacks(self) -> bool:
-        """Whether less is spent, by the rows, than the events cost."""
-        return not all(no_more(part.capped(), part.spent) for part in self.parts)
+    def is_undercharged(self) -> bool:
+        """Whether the rows charge less than the events cost."""
+        return not all(at_most(part.capped(), part.spent) for part in self.parts)
 
     @property
-    def tightens(self) -> bool:
-        """Whether more is spent, by the rows, than the events cost."""
-        return not all(no_more(part.spent, part.capped()) for part in self.parts)
+    def is_overcharged(self) -> bool:
+        """Whether the rows charge more than the events cost, so that recomputing would refund something."""
+        return not all(at_most(part.spent, part.capped()) for part in self.parts)
 
 
 @dataclass(slots=True, kw_only=True)
 class DatasetRecord:
-    """A data set as rows tell of it."""
+    """A dataset: the row that created it, its terms, its cap and its blocks."""
 
     row: Entry
     terms: dict[str, Any]
@@ -93,26 +106,26 @@ class DatasetRecord:
 
 @dataclass(slots=True, kw_only=True)
 class Charged:
-    """A charge, and what became of it.
+    """A charge and its outcome.
 
     Attributes:
-        row: The row that reserved, or charged at once.
-        blocks: Of the data set.
-        spent: What rows say that it costs, as it stands.
-        least: What its event costs by this version's accountant; of a reservation, no less than was reserved.
-        settled: The row that committed or voided a reservation.
-        event: What was, or will be, run; None if it was voided.
-        delta: At which delta it was stated.
-        claimed: Whether it costs what its privacy loss distribution claims at that delta, reserved whole.
-        part_of: The row of the plan that it is a part of: the plan was charged, whole.
-        parts: Of a plan, what was run, and how often.
-        refused: Why this version cannot account for the event, if it cannot.
+        row: The row that made the reservation, or charged in one step.
+        blocks: The blocks it was charged to.
+        spent: The cost that the rows state, after settlement.
+        required: The event's cost by this version's accountant; for an open reservation, at least what was reserved.
+        settled: The row that committed or voided the reservation.
+        event: The event that was, or will be, run; None if the reservation was voided.
+        delta: The delta at which the release was stated.
+        claimed: Whether it was charged as one claim at that delta, by its privacy loss distribution.
+        part_of: The row of the plan that it is a part of. Only the plan was charged.
+        parts: For a plan, the events that were run, and how often.
+        refused: Why this version cannot account for the event; empty if it can.
     """
 
     row: Entry
     blocks: list[str]
     spent: Cost
-    least: Cost
+    required: Cost
     settled: Entry | None = None
     event: Event | None = None
     delta: float | None = None
@@ -123,32 +136,32 @@ class Charged:
 
     @property
     def status(self) -> str:
-        """``committed``, ``voided``, or ``reserved``: then it counts, and is not settled."""
+        """``committed``, ``voided``, or ``reserved`` (open: it counts as spent)."""
         return self.row.kind if self.settled is None else self.settled.kind
 
 
 def share_of(cap: Cap, millionths: int) -> Part:
-    """Return a share of a cap, of which nothing is spent."""
-    most = {part: getattr(cap.limit, part) * millionths // 1_000_000 for part in ("renyi", "pure", "delta")}
-    return Part(limit=Cost(**most), millionths=millionths)
+    """Return an unspent share of a cap."""
+    limits = {part: getattr(cap.limit, part) * millionths // 1_000_000 for part in ("renyi", "pure", "delta")}
+    return Part(limit=Cost(**limits), millionths=millionths)
 
 
 def fits(part: Part) -> bool:
-    """Say whether what is spent is within the limit."""
-    most, spent = part.limit, part.spent
-    pure = spent.unbounded == 0 and spent.pure <= most.pure
-    return spent.delta <= most.delta and (spent.renyi <= most.renyi or pure)
+    """Return whether what is spent is within the limit. The same condition as `Cap.fits`."""
+    limit, spent = part.limit, part.spent
+    pure = spent.unbounded == 0 and spent.pure <= limit.pure
+    return spent.delta <= limit.delta and (spent.renyi <= limit.renyi or pure)
 
 
-def larger(one: Cost, other: Cost) -> Cost:
-    """Return the larger of two costs, part by part."""
-    return Cost(**{part: max(getattr(one, part), getattr(other, part)) for part in PARTS})
+def larger(first: Cost, second: Cost) -> Cost:
+    """Return the component-wise maximum of two costs."""
+    return Cost(**{part: max(getattr(first, part), getattr(second, part)) for part in PARTS})
 
 
-def no_more(less: Cost, more: Cost) -> bool:
-    """Say whether no part of one cost is more than the other's, but for what rounding does."""
+def at_most(cost: Cost, limit: Cost) -> bool:
+    """Return whether no component of ``cost`` exceeds that of ``limit``, up to rounding."""
     return all(
-        getattr(less, part) <= getattr(more, part) + room * (_STEPS + abs(getattr(less, part)) // _RELATIVE)
+        getattr(cost, part) <= getattr(limit, part) + tolerance * (_STEPS + abs(getattr(cost, part)) // _RELATIVE)
         for part in PARTS
-        for room in [0 if part == "unbounded" else 1]
+        for tolerance in [0 if part == "unbounded" else 1]
     )

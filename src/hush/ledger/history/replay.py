@@ -1,4 +1,8 @@
-"""A ledger's rows, read from the first to the last: what they say, and what cannot be."""
+"""Replay: read a ledger's rows from first to last, and rebuild what they describe.
+
+The replay recomputes budgets, shares and charges from the rows alone. What is impossible becomes a `Finding`: a broken
+hash chain, a charge below its event's cost, a settlement that refunds too much, a cap that is exceeded.
+"""
 
 from __future__ import annotations
 
@@ -20,64 +24,66 @@ from hush.ledger.history.records import (
     DatasetRecord,
     Finding,
     Part,
+    at_most,
     fits,
     larger,
-    no_more,
     share_of,
 )
 from hush.ledger.storage.entry import FIRST, Entry, EntryKind
 
 
-class _Wrong(Exception):
-    """A row says what cannot be."""
+class _Impossible(Exception):
+    """The contents of a row are impossible."""
 
 
 class LedgerReplay:
-    """Everything that follows from the rows; feed them to `add`, and call `finish`."""
+    """The state that the rows describe. Pass them to `add` in order, then call `finish`."""
 
     def __init__(self, known: LedgerReplay | None = None) -> None:
-        """Begin with nothing but the costs that another one has computed."""
+        """Start empty. ``known`` is an earlier replay whose computed costs are reused."""
         self.datasets: dict[str, DatasetRecord] = {}
         self.people: dict[str, str] = {}
         self.charges: dict[int, Charged] = {}
         self.rows: list[Entry] = []
         self.corrections: dict[int, list[str]] = {}
         self.findings: list[Finding] = []
-        self._short: dict[tuple[str, str], dict[int, str]] = {}
+        self._undercharged: dict[tuple[str, str], dict[int, str]] = {}
         self._costs: dict[tuple[Cap, str, float | None], tuple[Event, Cost]] = {} if known is None else known._costs
         self._last: Entry | None = None
 
     def add(self, row: Entry) -> None:
         """Read the next row."""
-        self._check_place(row)
+        self._check_chain(row)
         self.rows.append(row)
         self._last = row
         read = _READ.get(row.kind)
         try:
             if read is None:
-                raise _Wrong("its kind is unknown")
+                raise _Impossible("its kind is unknown")
             _check_costs(row)
             read(self, row)
-        except Exception as error:  # whatever a damaged row raises is a finding, and no reason to stop
-            why = str(error) if isinstance(error, _Wrong) else f"it cannot be read ({type(error).__name__})"
-            self._note(row, "row", why)
+        except Exception as error:  # a damaged row may raise anything; report it and continue
+            reason = str(error) if isinstance(error, _Impossible) else f"it cannot be read ({type(error).__name__})"
+            self._note(row, "row", reason)
 
     def finish(self) -> None:
-        """Tell of charges that are too small, and were not made good by a later row."""
-        short: dict[int, str] = {}
-        for (dataset, name), rows in self._short.items():
+        """Add findings for undercharged rows that no later row has corrected."""
+        undercharged: dict[int, str] = {}
+        for (dataset, name), rows in self._undercharged.items():
             block = self.datasets[dataset].blocks[name]
-            made_good = 0 if block.lacks else block.corrected
-            short.update({row: what for row, what in rows.items() if row > made_good})
-        self.findings += [Finding(row=row, about="cost", what=what) for row, what in sorted(short.items())]
+            corrected_up_to = 0 if block.is_undercharged else block.corrected
+            undercharged.update({row: what for row, what in rows.items() if row > corrected_up_to})
+        self.findings += [Finding(row=row, about="cost", what=what) for row, what in sorted(undercharged.items())]
         for dataset, budget in self.datasets.items():
             for name, block in budget.blocks.items():
-                if block.lacks and not self._short.get((dataset, name)) and budget.cap.fits(block.whole.least):
-                    what = f"{dataset} {name}".strip() + ": less is counted as spent than the charges cost"
+                if not block.is_undercharged or self._undercharged.get((dataset, name)):
+                    continue
+                if budget.cap.fits(block.budget.required):
+                    what = f"{dataset} {name}".strip() + ": less is recorded as spent than the charges cost"
                     self.findings.append(Finding(row=None, about="cost", what=what))
 
     def cost(self, cap: Cap, text: str, details: dict[str, Any]) -> tuple[Event, Cost]:
-        """Return what an event costs by this version's accountant."""
+        """Return an event, and its cost by this version's accountant."""
         delta = details.get("delta")
         key = (cap, text, delta)
         if key not in self._costs:
@@ -85,33 +91,33 @@ class LedgerReplay:
             self._costs[key] = event, cap.cost(event) if delta is None else cap.claimed_cost(event, delta=delta)
         return self._costs[key]
 
-    # The chain
+    # The hash chain
 
-    def _check_place(self, row: Entry) -> None:
-        above, hash_above = (0, FIRST) if self._last is None else (self._last.id, self._last.hash)
-        if row.id != above + 1:
-            self._note(row, "chain", f"rows are missing between {above} and this one")
-        if row.previous != hash_above:
-            self._note(row, "chain", "it does not follow from the row above: something was edited, removed or inserted")
+    def _check_chain(self, row: Entry) -> None:
+        last_id, last_hash = (0, FIRST) if self._last is None else (self._last.id, self._last.hash)
+        if row.id != last_id + 1:
+            self._note(row, "chain", f"rows are missing between {last_id} and this one")
+        if row.previous != last_hash:
+            self._note(row, "chain", "it does not continue the hash chain: a row was edited, removed or inserted")
         if row.hash != row.computed_hash():
-            self._note(row, "chain", "it was edited: its hash is not that of what it says")
+            self._note(row, "chain", "the row was edited: its hash does not match")
         if self._last is not None and not _number(row.time) >= _number(self._last.time):
-            self._note(row, "chain", "it is older than the row above")
+            self._note(row, "chain", "its time is earlier than the previous row's")
 
     def _note(self, row: Entry, about: str, what: str) -> None:
         self.findings.append(Finding(row=row.id, about=about, what=what))
 
-    # What rows say
+    # Row kinds
 
     def _dataset(self, row: Entry) -> None:
         terms = json.loads(row.details)
         cap = cap_from(terms)
         if row.dataset in self.datasets:
-            raise _Wrong("the data set was there already")
+            raise _Impossible("the dataset exists already")
         if (row.unit, row.relation) != (str(cap.unit), cap.relation.value):
-            raise _Wrong("unit and relation are not those of its terms")
+            raise _Impossible("its unit or relation contradicts its terms")
         self._check_owner(row)
-        blocks = {name: BlockRecord(whole=Part(limit=cap.limit)) for name in _names(row)}
+        blocks = {name: BlockRecord(budget=Part(limit=cap.limit)) for name in _names(row)}
         self.datasets[row.dataset] = DatasetRecord(row=row, terms=terms, cap=cap, blocks=blocks)
 
     def _block(self, row: Entry) -> None:
@@ -119,11 +125,13 @@ class LedgerReplay:
         self._check_owner(row)
         (name,) = _names(row)
         if name in budget.blocks:
-            raise _Wrong("the block was there already")
-        known = {person: part.millionths for block in budget.blocks.values() for person, part in block.shares.items()}
-        shares = {person: share_of(budget.cap, millionths) for person, millionths in known.items()}
+            raise _Impossible("the block exists already")
+        millionths_of = {
+            person: part.millionths for block in budget.blocks.values() for person, part in block.shares.items()
+        }
+        shares = {person: share_of(budget.cap, millionths) for person, millionths in millionths_of.items()}
         expires = json.loads(row.details).get("expires")
-        budget.blocks[name] = BlockRecord(whole=Part(limit=budget.cap.limit), shares=shares, expires=expires)
+        budget.blocks[name] = BlockRecord(budget=Part(limit=budget.cap.limit), shares=shares, expires=expires)
 
     def _retired(self, row: Entry) -> None:
         self._check_owner(row)
@@ -134,7 +142,7 @@ class LedgerReplay:
         self._check_owner(row)
         details = json.loads(row.details)
         if details["name"] in self.people:
-            raise _Wrong("the person was admitted before")
+            raise _Impossible("the person was admitted before")
         self.people[details["name"]] = Role(details["role"]).value
 
     def _shared(self, row: Entry) -> None:
@@ -142,158 +150,157 @@ class LedgerReplay:
         details, budget = json.loads(row.details), self.datasets[row.dataset]
         for block in budget.blocks.values():
             before = block.shares.get(details["name"], Part(limit=Cost()))
-            now = share_of(budget.cap, details["percent"] * 10_000)
-            block.shares[details["name"]] = replace(now, spent=before.spent, least=before.least)
+            share = share_of(budget.cap, details["percent"] * 10_000)
+            block.shares[details["name"]] = replace(share, spent=before.spent, required=before.required)
             if sum(part.millionths for part in block.shares.values()) > 1_000_000:
-                self._note(row, "cap", "all shares together are more than the budget")
+                self._note(row, "cap", "the shares add up to more than the budget")
                 break
 
     def _charge(self, row: Entry) -> None:
-        """A reservation, or a charge at once."""
+        """Read a reservation, or a charge in one step."""
         if row.charge is not None:
             self._settle(row)
             return
-        budget, names = self._place(row)
+        budget, names = self._budget_and_blocks(row)
         self._check_may_spend(row)
         if row.event is None or min(getattr(row, part) for part in PARTS) < 0:
-            raise _Wrong("a charge has an event, and costs at least nothing")
+            raise _Impossible("a charge needs an event and a cost that is not negative")
         details = json.loads(row.details)
         delta, plan = details.get("delta"), details.get("part_of")
-        charge = Charged(row=row, blocks=names, spent=row.cost, least=row.cost, part_of=plan)
+        charge = Charged(row=row, blocks=names, spent=row.cost, required=row.cost, part_of=plan)
         charge.delta, charge.claimed = details.get("stated", delta), delta is not None
         if plan is None:
             self._analyse(row, charge, budget, row.event)
         else:
             self._check_part(row, charge, budget)
-        if row.kind == EntryKind.RESERVED:  # it may still be voided, which gives back what was reserved
-            charge.least = larger(charge.least, row.cost)
+        if row.kind == EntryKind.RESERVED:  # voiding it would refund what was reserved
+            charge.required = larger(charge.required, row.cost)
         self.charges[row.id] = charge
-        self._spend(row, budget, charge, row.cost, charge.least)
+        self._spend(row, budget, charge, row.cost, charge.required)
 
     def _settle(self, row: Entry) -> None:
         charge = self.charges.get(row.charge or 0)
         if charge is None or charge.row.kind != EntryKind.RESERVED or row.kind == EntryKind.RESERVED:
-            raise _Wrong("it settles something that was not reserved")
+            raise _Impossible("it settles a row that is not a reservation")
         if charge.settled is not None:
-            raise _Wrong(f"what it settles was settled by row {charge.settled.id}")
-        own = charge.row
-        if (row.dataset, row.block, row.unit, row.relation) != (own.dataset, own.block, own.unit, own.relation):
-            raise _Wrong("it is about other data than what it settles")
+            raise _Impossible(f"its reservation was settled by row {charge.settled.id}")
+        reserved = charge.row
+        if _subject(row) != _subject(reserved):
+            raise _Impossible("its dataset, blocks, unit or relation is not that of its reservation")
         self._check_may_spend(row)
-        if row.author != own.author and self.people.get(row.author) == Role.ANALYST:
-            self._note(row, "row", "it settles what somebody else reserved")
-        if not (row.cost <= Cost() and -own.cost <= row.cost):
-            self._note(row, "cost", "it gives back more than was reserved, or charges more")
+        if row.author != reserved.author and self.people.get(row.author) == Role.ANALYST:
+            self._note(row, "row", "an analyst settles another person's reservation")
+        if not (row.cost <= Cost() and -reserved.cost <= row.cost):
+            self._note(row, "cost", "it refunds more than was reserved, or charges more")
         if row.kind == EntryKind.COMMITTED and row.event is None and row.cost != Cost():
-            self._note(row, "cost", "it gives something back, and does not say what was run")
+            self._note(row, "cost", "it refunds a part without saying what was run")
         self._settled(row, charge)
 
     def _settled(self, row: Entry, charge: Charged) -> None:
-        budget, before = self.datasets[row.dataset], charge.least
+        budget, before = self.datasets[row.dataset], charge.required
         charge.settled, charge.spent = row, charge.spent + row.cost
-        for rows in self._short.values():
-            rows.pop(charge.row.id, None)  # what a reservation lacked is told, if at all, of what was run
+        for rows in self._undercharged.values():
+            rows.pop(charge.row.id, None)  # from now on, only what was run counts
         if row.kind == EntryKind.VOIDED:
-            charge.event, charge.least = None, Cost()
+            charge.event, charge.required = None, Cost()
             if any(part.part_of == charge.row.id and part.status != EntryKind.VOIDED for part in self.charges.values()):
                 self._note(row, "cost", "it voids a plan of which a part was run")
         elif charge.part_of is not None:
-            charge.least = charge.spent
-        elif row.event is not None and not charge.claimed:  # a claim is about all of it
-            charge.least = charge.spent
+            charge.required = charge.spent
+        elif row.event is not None and not charge.claimed:  # a claim covers the whole event
+            charge.required = charge.spent
             self._analyse(row, charge, budget, row.event)
-        else:  # all of it was run
-            charge.least = charge.spent
+        else:  # everything reserved was run
+            charge.required = charge.spent
             self._analyse(charge.row, charge, budget, charge.row.event or "")
-        self._spend(row, budget, charge, row.cost, charge.least + -before)
+        self._spend(row, budget, charge, row.cost, charge.required + -before)
 
     def _recomputed(self, row: Entry) -> None:
-        budget, names = self._place(row, charges=False)
+        budget, names = self._budget_and_blocks(row, charges=False)
         self._check_owner(row)
         if row.charge is not None or row.event is not None or len(names) != 1:
-            raise _Wrong("a correction is of one block, and of nothing else")
+            raise _Impossible("a correction applies to exactly one block, and has no event")
         block = budget.blocks[names[0]]
         self.corrections[row.id] = names
-        block.whole.spent += row.cost
+        block.budget.spent += row.cost
         for name, change in json.loads(row.details).get("shares", {}).items():
             block.shares[name].spent += Cost(**dict(zip(PARTS, change, strict=True)))
-        if block.lacks:
-            self._note(row, "cost", "it says that less is spent than the charges cost")
-        else:  # whatever was too small is made good
+        if block.is_undercharged:
+            self._note(row, "cost", "after it, less is recorded as spent than the charges cost")
+        else:  # it corrects all earlier rows
             block.corrected = row.id
-            self._short.pop((row.dataset, names[0]), None)
-        if not budget.cap.fits(block.whole.least):
-            self._note(row, "cap", "what was released exceeds the cap, by this version's accountant")
+            self._undercharged.pop((row.dataset, names[0]), None)
+        if not budget.cap.fits(block.budget.required):
+            self._note(row, "cap", "by this version's accountant, the releases exceed the cap")
 
     # Checks
 
-    def _place(self, row: Entry, *, charges: bool = True) -> tuple[DatasetRecord, list[str]]:
+    def _budget_and_blocks(self, row: Entry, *, charges: bool = True) -> tuple[DatasetRecord, list[str]]:
         budget, names = self.datasets.get(row.dataset), _names(row)
         if budget is None:
-            raise _Wrong("its data set was never created")
+            raise _Impossible("its dataset does not exist")
         if (row.unit, row.relation) != (budget.row.unit, budget.row.relation):
-            raise _Wrong("its unit or relation is not that of the data set")
+            raise _Impossible("its unit or relation is not that of the dataset")
         for name in names:
             block = budget.blocks.get(name)
             if block is None or len(set(names)) != len(names):
-                raise _Wrong("its blocks are not those of the data set, each once")
+                raise _Impossible("its blocks are not distinct blocks of the dataset")
             if charges and (block.retired or (block.expires is not None and block.expires <= row.time)):
-                self._note(row, "row", "it charges a block that takes no more charges")
+                self._note(row, "row", "it charges a block that accepts no more charges")
         return budget, names
 
     def _check_part(self, row: Entry, charge: Charged, budget: DatasetRecord) -> None:
-        """A part of a plan costs nothing more: if it is one, was not run before, and from no other blocks."""
+        """Check that a free charge is an unused part of an open plan, on the plan's blocks."""
         plan = self.charges.get(charge.part_of or 0)
         if plan is None or not isinstance(plan.event, ComposedEvent) or plan.row.dataset != row.dataset:
-            raise _Wrong("it is a part of no plan")
+            raise _Impossible("it belongs to no plan")
         if plan.settled is not None:
-            self._note(row, "cost", "it is a part of a plan that was closed")
+            self._note(row, "cost", "it belongs to a plan that was closed")
         if not set(charge.blocks) <= set(plan.blocks):
-            self._note(row, "cost", "it is from blocks that its plan was not charged to")
+            self._note(row, "cost", "it reads blocks that its plan was not charged to")
         charge.event = Event.from_json(row.event or "")
-        asked = plain_event(charge.event, budget.cap.relation, budget.cap.unit)[0]
-        own = [plain_event(event, budget.cap.relation, budget.cap.unit)[0] for event in plan.event.events]
-        number = own.count(asked)
-        plan.parts[asked] = plan.parts.get(asked, 0) + 1
-        if plan.parts[asked] > number:
-            self._note(row, "cost", "its plan has no such part, or not so often")
+        event = plain_event(charge.event, budget.cap.relation, budget.cap.unit)[0]
+        planned = [plain_event(part, budget.cap.relation, budget.cap.unit)[0] for part in plan.event.events]
+        plan.parts[event] = plan.parts.get(event, 0) + 1
+        if plan.parts[event] > planned.count(event):
+            self._note(row, "cost", "its plan does not contain this event, or not as often")
 
     def _analyse(self, row: Entry, charge: Charged, budget: DatasetRecord, text: str) -> None:
-        """Compare what a charge costs with what its event costs by this version's accountant."""
+        """Compare a charge with the cost of its event by this version's accountant."""
         details = json.loads(charge.row.details)
         try:
-            charge.event, least = self.cost(budget.cap, text, details)
+            charge.event, required = self.cost(budget.cap, text, details)
         except HushError as error:
             charge.refused = str(error)
             self._note(row, "cost", "this version of hush cannot account for its event")
             return
-        charge.refused, charge.least = "", least
-        if not no_more(least, charge.spent):
-            lacks = budget.cap.spent_epsilon(least), budget.cap.spent_epsilon(charge.spent)
-            what = f"it is charged less than its event costs (epsilon {lacks[1]:.4g} instead of {lacks[0]:.4g})"
+        charge.refused, charge.required = "", required
+        if not at_most(required, charge.spent):
+            epsilons = budget.cap.spent_epsilon(charge.spent), budget.cap.spent_epsilon(required)
+            what = f"it is charged epsilon {epsilons[0]:.4g}, but its event costs {epsilons[1]:.4g}"
             for name in charge.blocks:
-                self._short.setdefault((row.dataset, name), {})[charge.row.id] = what
+                self._undercharged.setdefault((row.dataset, name), {})[charge.row.id] = what
 
-    def _spend(self, row: Entry, budget: DatasetRecord, charge: Charged, change: Cost, least: Cost) -> None:
+    def _spend(self, row: Entry, budget: DatasetRecord, charge: Charged, change: Cost, required: Cost) -> None:
         for name in charge.blocks:
             block = budget.blocks[name]
-            own = block.shares.get(charge.row.author)
-            for part in (block.whole, *([] if own is None else [own])):
-                part.spent, part.least = part.spent + change, part.least + least
-            if own is None and self.people.get(charge.row.author) == Role.ANALYST:
-                self._note(row, "row", "an analyst without a share spends")
-            if not fits(block.whole):
-                self._note(row, "cap", "with it, more is spent than the cap allows")
-            elif own is not None and not fits(own):
-                self._note(row, "cap", "with it, somebody has spent more than their share")
+            share = block.shares.get(charge.row.author)
+            for part in (block.budget, *([] if share is None else [share])):
+                part.spent, part.required = part.spent + change, part.required + required
+            if share is None and self.people.get(charge.row.author) == Role.ANALYST:
+                self._note(row, "row", "its author is an analyst without a share")
+            if not fits(block.budget):
+                self._note(row, "cap", "it exceeds the cap")
+            elif share is not None and not fits(share):
+                self._note(row, "cap", "it exceeds its author's share")
 
     def _check_owner(self, row: Entry) -> None:
         if self.people.get(row.author, Role.OWNER) != Role.OWNER:
-            self._note(row, "row", "only an owner may do this")
+            self._note(row, "row", "its author is not an owner")
 
     def _check_may_spend(self, row: Entry) -> None:
         if self.people.get(row.author) == Role.AUDITOR:
-            self._note(row, "row", "an auditor only reads")
+            self._note(row, "row", "its author is an auditor, who may only read")
 
 
 _READ: dict[str, Callable[[LedgerReplay, Entry], None]] = {
@@ -309,16 +316,20 @@ _READ: dict[str, Callable[[LedgerReplay, Entry], None]] = {
 }
 
 
+def _subject(row: Entry) -> tuple[str, str, str, str]:
+    return row.dataset, row.block, row.unit, row.relation
+
+
 def _names(row: Entry) -> list[str]:
     names = json.loads(row.block) if row.block else [""]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or not names:
-        raise _Wrong("its blocks are no list of names")
+        raise _Impossible("its blocks are not a list of names")
     return names
 
 
 def _check_costs(row: Entry) -> None:
     if not all(type(getattr(row, name)) is int for name in (*PARTS, "time")):
-        raise _Wrong("its costs or its time are no whole numbers")
+        raise _Impossible("its costs or its time are not integers")
 
 
 def _number(value: Any) -> float:

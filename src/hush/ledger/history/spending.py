@@ -1,4 +1,4 @@
-"""How budgets were used up over time."""
+"""Spending over time: the curve of a block's epsilon, for the auditor's report."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hush.report import parts as html
 from hush.report.parts import Html, Line, Point
 
 _SPANS = ((86_400e6, "days"), (3_600e6, "hours"), (60e6, "minutes"), (1e6, "seconds"))
-_MOST_STEPS = 140  # two points each: a plot draws 300
+_MOST_STEPS = 140  # each step is two points, and a plot draws at most 300
 
 
 @dataclass(slots=True)
-class Burned:
-    """What was spent of each block after each row that changed it, and when."""
+class SpendingHistory:
+    """For each block, the time and the total cost after each row that changed it."""
 
     steps: dict[tuple[str, str], list[tuple[int, Cost]]] = field(default_factory=lambda: defaultdict(list))
 
     def plot(self, dataset: str, block: str, budget: DatasetRecord) -> Html | None:
-        """Return a plot of a block's epsilon over time, with the cap; None where nothing was charged."""
+        """Return a plot of a block's epsilon over time, with the cap; None if nothing was charged."""
         steps = self.steps.get((dataset, block))
         if not steps:
             return None
@@ -32,40 +32,40 @@ class Burned:
         points, before = [Point(x=0.0, y=0.0)], 0.0
         for time, cost in _thinned(steps):
             if not budget.cap.spent_epsilon(cost) < math.inf:
-                continue  # a damaged ledger: nothing without a bound can be charged
-            epsilon, at = budget.cap.spent_epsilon(cost), (time - begin) / size
-            points += [Point(x=at, y=before), Point(x=at, y=epsilon)]
+                continue  # the ledger is damaged: an unbounded cost cannot be charged
+            epsilon, elapsed = budget.cap.spent_epsilon(cost), (time - begin) / size
+            points += [Point(x=elapsed, y=before), Point(x=elapsed, y=epsilon)]
             before = epsilon
         share = f"{100 * budget.cap.used(steps[-1][1]):.1f} %"
         notes = [
-            f"Epsilon of all releases together, {html.written_epsilon(before)} at the end, against the cap of "
+            f"The epsilon of all releases together: {html.written_epsilon(before)} at the end. The cap is "
             f"{html.written_epsilon(budget.cap.epsilon)}.",
-            f"{share} of what the filter allows is used. Epsilon itself rises fast at first, and slower the more is "
-            "charged.",
+            f"{share} of the privacy filter's allowance is used. Epsilon rises quickly at first and more slowly later, "
+            "because composition is sublinear.",
         ]
-        drawn = html.lines(
+        drawing = html.lines(
             [Line(label="", points=points)],
-            title="How the budget was used up",
+            title="Budget spent over time",
             description=" ".join(notes),
-            across=f"{unit} since it was created",
+            across=f"{unit} since the budget was created",
             up="Epsilon",
             reference=("cap", budget.cap.epsilon),
         )
-        return html.figure(drawn, *notes)
+        return html.figure(drawing, *notes)
 
 
-def burned(replay: LedgerReplay) -> Burned:
-    """Return how budgets were used up, as the rows tell."""
-    found, sums = Burned(), defaultdict[tuple[str, str], Cost](Cost)
+def spending_history(replay: LedgerReplay) -> SpendingHistory:
+    """Return the spending of every block, from the replayed rows."""
+    history, totals = SpendingHistory(), defaultdict[tuple[str, str], Cost](Cost)
     for row in replay.rows:
         charge = replay.charges.get(row.charge or row.id)
         counted = charge is not None and (row is charge.row or row is charge.settled)
         blocks = charge.blocks if charge is not None and counted else replay.corrections.get(row.id, [])
         for block in blocks:
             key = row.dataset, block
-            sums[key] += row.cost
-            found.steps[key].append((row.time, sums[key]))
-    return found
+            totals[key] += row.cost
+            history.steps[key].append((row.time, totals[key]))
+    return history
 
 
 def _span(length: int) -> tuple[float, str]:

@@ -1,4 +1,4 @@
-"""Whether a ledger is what it was: its rows, and the tables that follow from them."""
+"""Verification: check the hash chain, replay the rows, and compare the derived tables."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Tables = dict[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What `Ledger.verify` found.
+    """The result of `Ledger.verify`.
 
     Attributes:
-        rows: How many rows were read.
-        head: The hash of the last one. Keep it elsewhere: with it, a later check finds rows that were removed from the
-            end, or a ledger that was written anew from the start.
-        head_was_given: Whether this check had such a hash to compare with.
-        findings: What is wrong; nothing, if the ledger is what it was.
-        notes: What is not wrong, and worth knowing.
+        rows: The number of rows.
+        head: The hash of the last row. Store it elsewhere: with it, a later check detects rows that were removed from
+            the end, and a ledger that was rewritten from the start.
+        head_was_given: Whether this check compared the ledger with such a hash.
+        findings: The problems; empty if the ledger is intact.
+        notes: Remarks that are not problems.
     """
 
     rows: int
@@ -40,31 +40,30 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether the ledger is intact."""
         return not self.findings
 
     def __str__(self) -> str:
-        """Return it for people."""
+        """Return the result as text."""
         if self.ok:
-            return f"{self.rows} rows, and nothing is wrong. Head: {self.head}"
+            return f"{self.rows} rows, no problems. Head: {self.head}"
         return "\n".join(map(str, self.findings))
 
 
 def verify(store: Store, head: str | None = None) -> Verification:
-    """Return what is wrong with a ledger; a damaged one raises nothing.
+    """Verify a ledger. A damaged one raises nothing; the result lists the findings.
 
     Guarantee:
-        Finds every row that was edited, removed, inserted or moved, unless all hashes from there on were written anew;
-        and that, too, if ``head`` is the hash of a row that came later. Whoever wrote them: charges below what their
-        events cost, settlements beyond what was reserved, sums above a cap or a share, tables that say something else
-        than the rows.
+        Detects every row that was edited, removed, inserted or moved, unless all later hashes were rewritten. If
+        ``head`` is the hash of a later row, it detects that, too. It also detects charges below their events' costs,
+        settlements beyond what was reserved, sums above a cap or a share, and tables that contradict the rows.
 
     Assumes:
-        Events describe what was run (the caller's duty). Tokens are in no row, as hashes neither: who holds one is not
-        checked (the caller's duty).
+        Events describe what was run (the caller's duty). The hashes of tokens are not in the rows, so a replaced token
+        is not detected (the caller's duty).
 
     References:
-        Haber & Stornetta 1991 (chains of hashes); `hush.accounting.budget.Cap` for what events cost.
+        Haber & Stornetta 1991 (hash chains); `hush.accounting.budget.Cap` for the costs of events.
     """
     try:
         replay, tables = read(store)
@@ -75,16 +74,16 @@ def verify(store: Store, head: str | None = None) -> Verification:
 
 
 def verified(replay: LedgerReplay, tables: Tables, head: str | None = None) -> Verification:
-    """Return what is wrong with what was read."""
-    found = [*replay.findings, *_check_tables(replay, tables)]
+    """Return the verification of a replayed ledger."""
+    findings = [*replay.findings, *_check_tables(replay, tables)]
     if head is not None and head not in {FIRST, *(row.hash for row in replay.rows)}:
-        what = "No row has the hash that was kept: rows were removed from the end, or written anew."
-        found.append(Finding(row=None, about="chain", what=what))
+        what = "No row has the given head: rows were removed from the end, or rewritten."
+        findings.append(Finding(row=None, about="chain", what=what))
     return Verification(
         rows=len(replay.rows),
         head=replay.rows[-1].hash if replay.rows else FIRST,
         head_was_given=head is not None,
-        findings=tuple(found),
+        findings=tuple(findings),
         notes=tuple(_notes(replay)),
     )
 
@@ -93,13 +92,13 @@ _TABLES = (schema.head, schema.datasets, schema.budgets, schema.people, schema.s
 
 
 def read(store: Store) -> tuple[LedgerReplay, Tables]:
-    """Return what one moment's rows say, and the tables beside them."""
+    """Replay a consistent snapshot; return it with the derived tables."""
     with store.reading() as connection:
         return read_within(connection)
 
 
 def read_within(connection: sa.Connection, replay: LedgerReplay | None = None) -> tuple[LedgerReplay, Tables]:
-    """Return the same within a transaction."""
+    """Do the same inside the caller's transaction."""
     replay = LedgerReplay() if replay is None else replay
     for row in connection.execute(sa.select(schema.entries).order_by(schema.entries.c.id)):
         replay.add(Entry(**row._mapping))
@@ -109,9 +108,9 @@ def read_within(connection: sa.Connection, replay: LedgerReplay | None = None) -
 
 
 def damage(replay: LedgerReplay, tables: Tables) -> list[Finding]:
-    """Return what is wrong besides costs and caps."""
-    found = [*replay.findings, *_check_tables(replay, tables)]
-    return [finding for finding in found if finding.about not in ("cost", "cap")]
+    """Return the findings that are not about costs and caps."""
+    findings = [*replay.findings, *_check_tables(replay, tables)]
+    return [finding for finding in findings if finding.about not in ("cost", "cap")]
 
 
 def _all(connection: sa.Connection, table: sa.Table) -> list[dict[str, Any]]:
@@ -140,14 +139,14 @@ def _expected_datasets(replay: LedgerReplay) -> Iterator[dict[str, Any]]:
 def _expected_budgets(replay: LedgerReplay) -> Iterator[dict[str, Any]]:
     for name, block_name, block in _blocks(replay):
         ends = {"retired": block.retired, "expires": block.expires}
-        yield {"dataset": name, "block": block_name, **_sums(block.whole), **ends}
+        yield {"dataset": name, "block": block_name, **_sums(block.budget), **ends}
 
 
 def _expected_shares(replay: LedgerReplay) -> Iterator[dict[str, Any]]:
     for name, block_name, block in _blocks(replay):
         for person, part in block.shares.items():
-            own = {"name": person, "millionths": part.millionths}
-            yield {"dataset": name, "block": block_name, **own, **_sums(part)}
+            share = {"name": person, "millionths": part.millionths}
+            yield {"dataset": name, "block": block_name, **share, **_sums(part)}
 
 
 def _blocks(replay: LedgerReplay) -> Iterator[tuple[str, str, BlockRecord]]:
@@ -158,25 +157,25 @@ def _blocks(replay: LedgerReplay) -> Iterator[tuple[str, str, BlockRecord]]:
 
 def _sums(part: Part) -> dict[str, int]:
     spent = {name: getattr(part.spent, name) for name in PARTS}
-    most = {f"most_{name}": getattr(part.limit, name) for name in ("renyi", "pure", "delta")}
-    return spent | most
+    limits = {f"most_{name}": getattr(part.limit, name) for name in ("renyi", "pure", "delta")}
+    return spent | limits
 
 
 def _differences(
     table: sa.Table, keys: tuple[str, ...], expected: Iterable[Mapping[str, Any]], tables: Tables
 ) -> Iterator[Finding]:
-    there = {tuple(row[key] for key in keys): row for row in tables[table.name]}
+    stored = {tuple(row[key] for key in keys): row for row in tables[table.name]}
     for row in expected:
         key = tuple(row[name] for name in keys)
-        found = there.pop(key, None)
-        if found is None:
-            yield _wrong(table, key, "a row is missing that the ledger's rows tell of")
+        actual = stored.pop(key, None)
+        if actual is None:
+            yield _table_finding(table, key, "a row is missing that the ledger's rows imply")
             continue
         for column, value in row.items():
-            if not _same(found[column], value):
-                yield _wrong(table, key, f"{column} is not what the ledger's rows say")
-    for key in there:
-        yield _wrong(table, key, "the ledger's rows tell of no such row")
+            if not _same(actual[column], value):
+                yield _table_finding(table, key, f"{column} contradicts the ledger's rows")
+    for key in stored:
+        yield _table_finding(table, key, "the ledger's rows do not imply this row")
 
 
 def _same(stored: Any, value: Any) -> bool:
@@ -188,15 +187,15 @@ def _same(stored: Any, value: Any) -> bool:
     return bool(stored == value)
 
 
-def _wrong(table: sa.Table, key: tuple[Any, ...], what: str) -> Finding:
-    place = ", ".join(str(part) for part in key if part not in ("", 1))
-    return Finding(row=None, about="table", what=f"Table {table.name}{f' ({place})' if place else ''}: {what}.")
+def _table_finding(table: sa.Table, key: tuple[Any, ...], what: str) -> Finding:
+    label = ", ".join(str(part) for part in key if part not in ("", 1))
+    return Finding(row=None, about="table", what=f"Table {table.name}{f' ({label})' if label else ''}: {what}.")
 
 
 def _notes(replay: LedgerReplay) -> Iterator[str]:
     for name, budget in replay.datasets.items():
-        if any(block.tightens for block in budget.blocks.values()):
-            yield f"{name}: by this version's accountant, less is spent. See hush ledger recompute."
+        if any(block.is_overcharged for block in budget.blocks.values()):
+            yield f"{name}: this version's accountant charges less. Run hush ledger recompute to refund the difference."
     pending = sum(charge.status == "reserved" for charge in replay.charges.values())
     if pending:
-        yield f"{pending} reserved and not settled; they count. See hush ledger pending."
+        yield f"{pending} open reservations, which count as spent. See hush ledger pending."

@@ -1,4 +1,4 @@
-"""Events in words, for those who read what a ledger says."""
+"""Accounting events in words, for people who read a ledger."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from hush.accounting import Event
 
-_MOST_PARTS = 6  # of a composed event: what comes after is counted
+_MOST_PARTS = 6  # parts of a composed event that are spelled out; the rest are counted
 
 
 def in_words(event: Event) -> str:
-    """Return an event in a few words.
+    """Describe an event in a few words.
 
     >>> from hush.accounting import GaussianEvent, PoissonSampledEvent, SelfComposedEvent
     >>> in_words(SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.1), 0.01), 3000))
-    '3,000 times: on a random part of 0.01: Gaussian noise of 1.1 times the sensitivity'
+    '3,000 times: on a random sample (rate 0.01): Gaussian noise, multiplier 1.1'
     """
     words = _WORDS.get(event.kind)
     return event.kind if words is None else words(event)
@@ -29,31 +29,33 @@ def _claim(event: Any) -> str:
 
 def _all(event: Any) -> str:
     parts = Counter(event.events)
-    told = [f"{count:,} x {in_words(part)}" if count > 1 else in_words(part) for part, count in parts.items()]
-    more = [] if len(told) <= _MOST_PARTS else [f"{len(told) - _MOST_PARTS} more kinds"]
-    return "; ".join([*told[:_MOST_PARTS], *more]) or "nothing"
+    phrases = [f"{count:,} x {in_words(part)}" if count > 1 else in_words(part) for part, count in parts.items()]
+    more = [] if len(phrases) <= _MOST_PARTS else [f"{len(phrases) - _MOST_PARTS} more kinds"]
+    return "; ".join([*phrases[:_MOST_PARTS], *more]) or "nothing"
 
 
 _WORDS: dict[str, Callable[[Any], str]] = {
-    "gaussian": lambda e: f"Gaussian noise of {e.noise_multiplier:.4g} times the sensitivity",
+    "gaussian": lambda e: f"Gaussian noise, multiplier {e.noise_multiplier:.4g}",
     "projected-gaussian": lambda e: (
-        f"Gaussian noise of {e.noise_multiplier:.4g} times the sensitivity, in {e.projections:,} projections"
+        f"Gaussian noise, multiplier {e.noise_multiplier:.4g}, in {e.projections:,} projections"
     ),
-    "laplace": lambda e: f"Laplace noise of {e.scale:.4g} times the sensitivity",
-    "discrete-gaussian": lambda e: f"discrete Gaussian noise of {e.sigma:.4g} at a sensitivity of {e.sensitivity:,}",
-    "discrete-laplace": lambda e: f"discrete Laplace noise of {e.scale:.4g} at a sensitivity of {e.sensitivity:,}",
-    "exponential-mechanism": lambda e: f"a choice by the exponential mechanism with epsilon {e.epsilon:.4g}",
-    "randomized-response": lambda e: f"randomised response among {e.num_values:,} with epsilon {e.epsilon:.4g}",
+    "laplace": lambda e: f"Laplace noise, scale {e.scale:.4g} times the sensitivity",
+    "discrete-gaussian": lambda e: f"discrete Gaussian noise, sigma {e.sigma:.4g}, sensitivity {e.sensitivity:,}",
+    "discrete-laplace": lambda e: f"discrete Laplace noise, scale {e.scale:.4g}, sensitivity {e.sensitivity:,}",
+    "exponential-mechanism": lambda e: f"exponential mechanism, epsilon {e.epsilon:.4g}",
+    "randomized-response": lambda e: f"randomised response over {e.num_values:,} values, epsilon {e.epsilon:.4g}",
     "approximate-dp": _claim,
     "zcdp": lambda e: f"a mechanism with {e.rho:.4g}-zCDP",
-    "poisson-sampled": lambda e: f"on a random part of {e.sampling_rate:.4g}: {in_words(e.event)}",
-    "fixed-size-sampled": lambda e: f"on {e.batch_size:,} at random of {e.dataset_size:,}: {in_words(e.event)}",
-    "balls-in-bins": lambda e: f"each in one of {e.num_bins:,} batches at random: {in_words(e.event)}",
+    "poisson-sampled": lambda e: f"on a random sample (rate {e.sampling_rate:.4g}): {in_words(e.event)}",
+    "fixed-size-sampled": lambda e: (
+        f"on {e.batch_size:,} of {e.dataset_size:,} rows, sampled at random: {in_words(e.event)}"
+    ),
+    "balls-in-bins": lambda e: f"on each of {e.num_bins:,} batches, assigned at random: {in_words(e.event)}",
     "composed": _all,
     "self-composed": lambda e: f"{e.count:,} times: {in_words(e.event)}",
-    "parallel": lambda e: f"on disjoint parts: {_all(e)}",
-    "parallel-by-index": lambda e: f"on disjoint parts: {_all(e)}",
-    "group": lambda e: f"for {e.size:,} together: {in_words(e.event)}",
+    "parallel": lambda e: f"on disjoint parts of the data: {_all(e)}",
+    "parallel-by-index": lambda e: f"on disjoint parts of the data: {_all(e)}",
+    "group": lambda e: f"for groups of {e.size:,}: {in_words(e.event)}",
     "repeat-negative-binomial": lambda e: f"the best of a random number of runs: {in_words(e.event)}",
     "repeat-poisson": lambda e: f"the best of {e.mean:.4g} runs on average: {in_words(e.event)}",
     "qualified": lambda e: in_words(e.event),

@@ -1,4 +1,8 @@
-"""One row of a ledger, and the chain of hashes that holds rows together."""
+"""One row of a ledger, and the hash chain that links the rows.
+
+A ledger is an append-only table. Each row stores the hash of the row before it. Editing, removing or reordering a row
+breaks the chain, which `Ledger.verify` reports.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,11 @@ from enum import StrEnum
 from hush.accounting.budget import Cost
 
 FIRST = "0" * 64
-"""What stands in place of the hash before the first row."""
+"""The hash that the first row stores as its predecessor's."""
 
 
 class EntryKind(StrEnum):
-    """What a row says."""
+    """The kinds of rows, as they are stored."""
 
     DATASET = "dataset"
     BLOCK = "block"
@@ -28,30 +32,35 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A row. Rows are added, and never changed.
+    """One row of a ledger. Rows are appended and never changed.
 
     Attributes:
-        id: 1, 2, 3, ... without gaps; 0 before it is written.
-        kind: What it says.
-        dataset: Whose budget it is about.
-        block: The blocks that it is about, as a JSON list; empty for data that are not in blocks.
-        unit: What is protected.
-        relation: What neighbours are.
-        charge: For a row that settles a reservation, that row's id.
-        event: What is, or was, run, as JSON.
-        purpose: What for.
-        author: Who.
-        question: A hash of what was asked.
-        request: The caller's own key.
-        renyi: By how much the row changes what is spent: this and the next three are those of `Cost`.
-        pure: The same.
-        unbounded: The same.
-        delta: The same.
-        answer: What was released, where it can be asked for again.
-        details: More, as JSON.
-        time: Microseconds since 1970; never before the row above.
-        previous: The hash of the row above.
-        hash: Of everything in this row.
+        id: The row number: 1, 2, 3, ... without gaps; 0 until the row is written.
+        kind: An `EntryKind`.
+        dataset: The name of the dataset whose budget the row changes.
+        block: The blocks the row applies to, as a JSON list; empty if the dataset has no blocks.
+        unit: The privacy unit.
+        relation: The neighbouring relation.
+        charge: For a row that settles a reservation, the id of the reserving row.
+        event: The accounting event, as JSON.
+        purpose: Why the charge was made, in the caller's words.
+        author: The person who wrote the row.
+        question: A hash of the query, so that the same question is not charged twice.
+        request: The caller's idempotency key.
+        renyi: The row's change to the Renyi part of the `Cost`.
+        pure: The row's change to the pure-epsilon part of the `Cost`.
+        unbounded: The row's change to the number of events without a pure epsilon.
+        delta: The row's change to the delta part of the `Cost`.
+        answer: The released answer, if it may be returned again.
+        details: Further values, as a JSON object.
+        time: Microseconds since 1970. Never earlier than the previous row's.
+        previous: The hash of the previous row.
+        hash: The hash of this row's other fields.
+
+    >>> first = Entry(id=1, kind=EntryKind.DATASET, dataset="patients")
+    >>> second = Entry(id=2, kind=EntryKind.BLOCK, dataset="patients", previous=first.computed_hash())
+    >>> second.previous == first.computed_hash() != second.computed_hash()
+    True
     """
 
     id: int = 0
@@ -78,16 +87,19 @@ class Entry:
 
     @property
     def cost(self) -> Cost:
-        """By how much the row changes what is spent."""
+        """The row's change to the spent budget."""
         return Cost(renyi=self.renyi, pure=self.pure, unbounded=self.unbounded, delta=self.delta)
 
     def computed_hash(self) -> str:
-        """Return what ``hash`` has to be: each field with its length, so that no two rows look the same."""
+        """Return the hash of all other fields.
+
+        Each field is written with its length, so that two different rows never have the same preimage.
+        """
         return hashlib.sha256("".join(_field(getattr(self, name)) for name in HASHED).encode()).hexdigest()
 
 
 HASHED = tuple(field.name for field in fields(Entry) if field.name != "hash")
-"""The fields that are hashed, in order. PostgreSQL computes the same hash, from the same list."""
+"""The hashed fields, in order. The trigger in PostgreSQL computes the same hash from the same list."""
 
 
 def _field(value: str | int | None) -> str:

@@ -1,4 +1,4 @@
-"""What a ledger raises, beside the errors that all of hush shares."""
+"""Errors that a ledger raises, in addition to those in `hush.errors`."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from hush.errors import BudgetExceeded, HushError
 
 
 class LedgerUnavailable(HushError):
-    """The database did not answer or could not write. Nothing was released; what was reserved still counts."""
+    """The database did not answer or could not write. Nothing was released. Reservations still count."""
 
-    exit_status = 1  # of the command line: the machine could not go on
+    exit_status = 1  # the command line reports a failure of the machine, not a refusal
 
 
 class LedgerDamaged(HushError):
-    """The ledger's rows do not belong together: something was edited, removed or reordered."""
+    """The hash chain is broken: a row was edited, removed or reordered."""
 
 
 class NotAllowed(HushError, PermissionError):
-    """The person who asks has no right to this."""
+    """The person's role does not permit this operation."""
 
 
 class OverBudget(BudgetExceeded):
-    """A charge that does not fit; nothing was charged.
+    """The charge exceeds the budget. Nothing was charged.
 
     Attributes:
-        asked: What the charge would cost by itself, as an epsilon.
-        spent: What is spent or reserved already.
-        left: What is left of the cap.
-        used: Which part of the budget is used up.
-        largest_epsilon: The largest epsilon of a release with pure differential privacy that fits.
-        least_noise: The least noise multiplier of a Gaussian release that fits; infinite if none does.
+        asked: The epsilon of the charge on its own.
+        spent: The epsilon already spent or reserved.
+        left: The epsilon that is left under the cap.
+        used: The fraction of the budget that is used.
+        largest_epsilon: The largest pure epsilon that still fits.
+        least_noise: The smallest noise multiplier of a Gaussian release that still fits; infinite if none does.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class OverBudget(BudgetExceeded):
         largest_epsilon: float,
         least_noise: float,
     ) -> None:
-        fits = "Nothing fits any more"
+        fits = "The budget is used up"
         if largest_epsilon > 0:
-            fits = f"The largest that fits is epsilon = {largest_epsilon:.3g}"
+            fits = f"The largest charge that fits is epsilon = {largest_epsilon:.3g}"
             if least_noise < float("inf"):
-                fits += f", or Gaussian noise of at least {least_noise:.3g} times the sensitivity"
+                fits += f", or a Gaussian noise multiplier of at least {least_noise:.3g}"
         super().__init__(
             f"{what}: asked for epsilon = {asked:.3g}, spent {spent:.3g} ({used:.0%} of the budget), left {left:.3g}",
-            "Nothing was charged, and nothing released",
+            "Nothing was charged or released",
             fits,
         )
         self.asked, self.spent, self.left, self.used = asked, spent, left, used

@@ -1,4 +1,4 @@
-"""A ledger in PostgreSQL, which enforces by itself what `_postgres.sql` says."""
+"""A ledger in PostgreSQL. Triggers (postgres.sql) enforce the rules in the database itself."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _TABLES = "hush_ledger, hush_head, hush_entries, hush_datasets, hush_budgets, hu
 _DENIED, _TAKEN = "42501", "42710"  # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _GIVEN_BY_TRIGGER = ("id", "previous", "time", "author", "block", "unit", "relation", "hash")
 _INSERT = schema.entries.insert().returning(*(schema.entries.c[name] for name in _GIVEN_BY_TRIGGER))
-# A record of its own in the database's log, after all that were written before, and waited for, as all who write at the
-# same time do together. Whatever the session or its role has set.
+# Writes a record to the write-ahead log and waits for it, and so for all transactions committed before. Sessions that
+# wait at the same time share the flush. Independent of the session's or the role's synchronous_commit.
 _WAIT = (
     "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') "
     "WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true), pg_logical_emit_message(true, 'hush', '')"
 )
-_LOCK = 0x68757368  # a number of hush's own
+_LOCK = 0x68757368  # "hush": the key of our advisory lock
 
 
 class PostgresStore(Store):
-    """A database for a team. A person is a role of the database; nobody writes under another's name."""
+    """A ledger for a team. A person is a role of the database, so nobody can write under another person's name."""
 
     def _connected(self) -> sa.Engine:
-        # The driver begins no transaction by itself: `_begin` does, together with its settings, in one message.
+        # `_begin` starts transactions, together with their settings, in one round trip.
         return sa.create_engine(
             self.url,
             isolation_level="AUTOCOMMIT",
@@ -43,7 +43,7 @@ class PostgresStore(Store):
         )
 
     def _begin(self, connection: sa.Connection) -> None:
-        # The lock on the chain's end is held until the commit returns: it must not wait for the disk. `_durable` does.
+        # The lock on the end of the chain is held until the commit returns, so the commit must not wait for the disk.
         patience = int(store.PATIENCE * 1000)
         connection.exec_driver_sql(f"BEGIN; SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = {patience}")
 
@@ -60,32 +60,32 @@ class PostgresStore(Store):
     def _prepare(self, connection: sa.Connection, created: bool) -> None:
         if not created:
             return
-        text = resources.files("hush.ledger").joinpath("_postgres.sql").read_text()
+        text = resources.files("hush.ledger.storage").joinpath("postgres.sql").read_text()
         hashed = " || ".join(f"{{{{schema}}}}.hush_field(NEW.{name}::text)" for name in HASHED)
         filled = text.replace("{{hashed}}", hashed).replace("{{schema}}", _schema_name(connection))
         connection.exec_driver_sql(filled.replace("%", "%%"))
 
     def _append(self, connection: sa.Connection, entry: Entry) -> Entry:
-        given = {name: getattr(entry, name) for name in HASHED}  # the trigger fills in what the chain says
-        row = connection.execute(_INSERT, {**given, "hash": ""}).one()
+        values = {name: getattr(entry, name) for name in HASHED}  # the trigger sets id, previous, time and hash
+        row = connection.execute(_INSERT, {**values, "hash": ""}).one()
         return replace(entry, **row._mapping)
 
     def _unavailable(self, error: sa.exc.DBAPIError) -> HushError:
         state = getattr(error.orig, "sqlstate", None)
         if state == _DENIED:
-            return NotAllowed("The database does not allow this to whoever is connected. Nothing was charged.")
+            return NotAllowed("Your database role does not permit this. Nothing was charged.")
         if state == _TAKEN:
-            return InvalidArgument("name", "...", "a name that no role of the database server has")
+            return InvalidArgument("name", "...", "a name that is not a role of the database server")
         return super()._unavailable(error)
 
     def admit(self, connection: sa.Connection, name: str, role: str, token: str) -> None:
-        """Create a role of the database for a person, who connects with the token as password."""
+        """Create a database role for a person, who connects with the token as password."""
         driver: Any = connection.connection.driver_connection
-        # What goes to the server, and perhaps into its log, is what it stores: not the token.
-        kept = driver.pgconn.encrypt_password(token.encode(), name.encode(), b"scram-sha-256").decode()
+        # Send the password verifier, not the token: statements may end up in the server's log.
+        verifier = driver.pgconn.encrypt_password(token.encode(), name.encode(), b"scram-sha-256").decode()
         quoted = _quoted(connection, name)
         rights = " CREATEROLE" if role == "owner" else ""
-        connection.exec_driver_sql(f"CREATE ROLE {quoted} LOGIN{rights} PASSWORD '{kept}'")
+        connection.exec_driver_sql(f"CREATE ROLE {quoted} LOGIN{rights} PASSWORD '{verifier}'")
         connection.execute(sa.text(f"GRANT USAGE ON SCHEMA {_schema_name(connection)} TO {quoted}"))
         connection.execute(sa.text(f"GRANT SELECT ON {_TABLES} TO {quoted}"))
         if role == "analyst":

@@ -1,4 +1,8 @@
-"""The tables, their version, and how a ledger of an older version becomes one of this."""
+"""The database tables of a ledger, their version, and migrations from older versions.
+
+`entries` is the ledger. All other tables are derived from it, so that a charge can be checked against its cap by a
+constraint of the database; `Ledger.verify` recomputes them.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,10 @@ import sqlalchemy as sa
 from hush.errors import Unsupported
 
 VERSION = 1
-"""Of the tables. A ledger says which it has; older ones are changed by `MIGRATIONS`, newer ones are refused."""
+"""The version of these tables. Older ledgers are migrated by `MIGRATIONS`; newer ones are refused."""
 
 MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {}
-"""From a version to the next: each changes the tables, in the transaction that also writes the new version."""
+"""For each version, the step to the next one. It runs in the transaction that stores the new version."""
 
 metadata = sa.MetaData()
 
@@ -33,7 +37,7 @@ head = sa.Table(
     sa.Column("hash", sa.String(64), nullable=False),
     sa.Column("time", sa.BigInteger, nullable=False),
 )
-"""One row: where the chain ends. Every change begins by locking it, so that changes are one after the other."""
+"""One row: the end of the hash chain. Every change locks it first, so changes are serialised."""
 
 entries = sa.Table(
     "hush_entries",
@@ -57,7 +61,7 @@ entries = sa.Table(
     sa.Column("previous", sa.String(64), nullable=False),
     sa.Column("hash", sa.String(64), nullable=False),
 )
-"""The ledger itself; rows are only ever added. All other tables follow from it."""
+"""The ledger itself. Rows are only ever appended."""
 
 _SETTLED = sa.text("charge IS NOT NULL")
 sa.Index("hush_settled_once", entries.c.charge, unique=True, sqlite_where=_SETTLED, postgresql_where=_SETTLED)
@@ -95,13 +99,13 @@ budgets = sa.Table(
     sa.Column("most_delta", sa.BigInteger, nullable=False),
     sa.Column("retired", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("expires", sa.BigInteger),
-    # What `Cap.fits` says, so that the database refuses, whoever writes.
+    # The same condition as `Cap.fits`, so that the database refuses an overdraft whichever program writes.
     sa.CheckConstraint(
         "delta <= most_delta AND (renyi <= most_renyi OR (unbounded = 0 AND pure <= most_pure))", name="hush_within_cap"
     ),
     sa.CheckConstraint("renyi >= 0 AND pure >= 0 AND unbounded >= 0 AND delta >= 0", name="hush_not_negative"),
 )
-"""What is spent of each block: the sum of its entries."""
+"""What is spent of each block's budget: the sum of its entries."""
 
 people = sa.Table(
     "hush_people",
@@ -110,7 +114,7 @@ people = sa.Table(
     sa.Column("role", sa.Text, nullable=False),
     sa.Column("token", sa.String(64)),
 )
-"""Who may do what; a token is stored as its hash."""
+"""People and their roles. Of a token, only the hash is stored."""
 
 shares = sa.Table(
     "hush_shares",
@@ -128,11 +132,11 @@ shares = sa.Table(
         name="hush_within_share",
     ),
 )
-"""What a person may spend of each block, and has spent."""
+"""The share of each block's budget that a person may spend, and what they have spent."""
 
 
 def is_current(connection: sa.Connection) -> bool:
-    """Say whether the tables are there, in this version; reading is enough for that. Newer ones are refused."""
+    """Return whether the tables exist in the current version. Needs read access only; refuses newer versions."""
     if not sa.inspect(connection).has_table(about.name):
         return False
     return _version(connection) == VERSION
@@ -142,13 +146,13 @@ def _version(connection: sa.Connection) -> int:
     version: int = connection.execute(sa.select(about.c.version)).scalar_one()
     if version > VERSION:
         raise Unsupported(
-            f"the ledger has version {version}, and this hush reads up to {VERSION}", "Install a newer hush"
+            f"the ledger has version {version}; this version of hush reads up to {VERSION}", "Upgrade hush"
         )
     return version
 
 
 def migrate(connection: sa.Connection) -> bool:
-    """Create the tables, or bring them up to date; say whether they were created. Runs in the caller's transaction."""
+    """Create or migrate the tables in the caller's transaction. Return whether they were created."""
     if not sa.inspect(connection).has_table(about.name):
         metadata.create_all(connection)
         connection.execute(about.insert().values(version=VERSION))

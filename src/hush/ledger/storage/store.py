@@ -1,4 +1,8 @@
-"""Where a ledger lives: one transaction for each row that is added. `_sqlite.py` and `_postgres.py` have two places."""
+"""The database under a ledger: one transaction per appended row.
+
+`SqliteStore` (sqlite.py) and `PostgresStore` (postgres.py) implement `Store`. Every change is one transaction. It locks
+the end of the hash chain, appends a row, and updates the budgets, which the database checks against their caps.
+"""
 
 from __future__ import annotations
 
@@ -18,31 +22,31 @@ from hush.ledger.storage.errors import LedgerDamaged, LedgerUnavailable, NotAllo
 Effect = Callable[[sa.Connection, Entry], None]
 
 PATIENCE = 120.0
-"""So many seconds a change waits for others, before it is refused."""
+"""Seconds to wait for other writers before a change is refused."""
 
 _LOST = (
-    "The ledger's database refused or was lost ({}: {}). Nothing was released. If the charge was written, it counts: "
+    "The ledger's database failed ({}: {}). Nothing was released. If the charge was written, it still counts: "
     "see `hush ledger pending`."
 )
 
 
 class DoesNotFit(HushError):
-    """A row was refused because of the cap; `Dataset` turns it into `OverBudget`, which says more."""
+    """The cap refused a row. `Dataset` turns this into `OverBudget`, which has the figures."""
 
 
 class AlreadyThere(HushError):
-    """The same reservation was settled, or the same request made, by somebody else in the meantime."""
+    """Another process settled the same reservation, or made the same request, first."""
 
 
 class Store(ABC):
     """A database with a ledger's tables.
 
-    Every change is one transaction that first locks the end of the chain, so that changes happen one after the other
-    and never wait for each other in a circle.
+    Every change is one transaction that locks the end of the hash chain first. So changes are serialised, and cannot
+    deadlock.
     """
 
     def __init__(self, url: sa.URL) -> None:
-        """Connect, and create or update the tables."""
+        """Connect, and create or migrate the tables."""
         self.url = url
         self._process = os.getpid()
         self._engine = self._connected()
@@ -71,34 +75,34 @@ class Store(ABC):
 
     @abstractmethod
     def _begin_reading(self, connection: sa.Connection) -> sa.Connection:
-        """Begin a transaction that reads what one moment's ledger says."""
+        """Begin a transaction that reads one consistent snapshot."""
 
     @abstractmethod
     def _durable(self, connection: sa.Connection) -> None:
-        """Return when the last transaction is on the disk.
+        """Return once the last transaction is on disk.
 
-        Apart from the commit, so that the next one need not wait for the disk: all who write share the waiting.
+        This is separate from the commit so that the next transaction need not wait for the disk (group commit).
         """
 
     @abstractmethod
     def _lock_tables(self, connection: sa.Connection) -> None:
-        """Let nobody else create or change the tables until the end of the transaction."""
+        """Lock out other processes that create or migrate the tables, until the end of the transaction."""
 
     @abstractmethod
     def _prepare(self, connection: sa.Connection, created: bool) -> None:
-        """Do what else a new database needs."""
+        """Create the triggers and functions that a new database needs."""
 
     @abstractmethod
     def _append(self, connection: sa.Connection, entry: Entry) -> Entry:
-        """Write a row, with its place in the chain, and do what it says to the budgets."""
+        """Write a row at the end of the chain and apply it to the budgets."""
 
     def _after_fork(self) -> None:
-        """Forget what belongs to the process that this one was forked from."""
+        """Drop connections that belong to the parent process."""
         self._engine.dispose(close=False)
 
     @property
     def engine(self) -> sa.Engine:
-        """The engine of this process: connections do not survive a fork."""
+        """The SQLAlchemy engine of this process. Connections must not be used across a fork."""
         if os.getpid() != self._process:
             self._after_fork()
             self._process = os.getpid()
@@ -107,7 +111,7 @@ class Store(ABC):
         return self._engine
 
     def append(self, entry: Entry, effect: Effect | None = None) -> Entry:
-        """Add a row, and whatever else has to happen with it; all of it, or nothing."""
+        """Append a row and run `effect` in the same transaction: both happen, or neither."""
         with self.writing() as connection:
             written = self._append(connection, entry)
             if effect is not None:
@@ -116,9 +120,9 @@ class Store(ABC):
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """Run one transaction."""
-        with self._told_apart(), self.engine.connect() as connection:
-            with self._alone():
+        """Run one write transaction, and wait until it is on disk."""
+        with self._translated_errors(), self.engine.connect() as connection:
+            with self._exclusive():
                 self._begin(connection)
                 try:
                     yield connection
@@ -129,48 +133,51 @@ class Store(ABC):
             self._durable(connection)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keep other threads waiting, where the database is not good at it."""
+    def _exclusive(self) -> Iterator[None]:
+        """Serialise the threads of this process, where the database does it badly."""
         yield
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Read what one moment's ledger says."""
-        with self._told_apart(), self.engine.connect() as connection:
+        """Run one read transaction on a consistent snapshot."""
+        with self._translated_errors(), self.engine.connect() as connection:
             yield self._begin_reading(connection)
 
     def rows(self, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
-        """Return rows in their order."""
+        """Return the matching rows, oldest first."""
         query = sa.select(schema.entries).where(*conditions).order_by(schema.entries.c.id)
         with self.reading() as connection:
             return [Entry(**row._mapping) for row in connection.execute(query)]
 
     def lasting_rows(self, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
-        """Return rows that somebody will act on: another may have written them and not waited for the disk yet."""
-        found = self.rows(*conditions)
-        if found:
-            with self._told_apart(), self.engine.connect() as connection:
+        """Return the matching rows once they are on disk.
+
+        Another process may have committed them without having waited for the disk yet; a caller that acts on them must.
+        """
+        entries = self.rows(*conditions)
+        if entries:
+            with self._translated_errors(), self.engine.connect() as connection:
                 self._durable(connection)
-        return found
+        return entries
 
     def close(self) -> None:
         """Close the connections."""
         self.engine.dispose()
 
     @contextmanager
-    def _told_apart(self) -> Iterator[None]:
-        """Turn the database's errors into hush's, without the values that its messages quote."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Translate the database's errors into hush's, dropping the values that its messages quote."""
         try:
             yield
-        except HushError:  # `NotAllowed` is an OSError, too
+        except HushError:  # first, since `NotAllowed` is an OSError too
             raise
         except sa.exc.IntegrityError as error:
             raise _refusal(_first_line(error)) from None
         except sa.exc.DBAPIError as error:
             raise self._unavailable(error) from None
         except sa.exc.TimeoutError:
-            raise LedgerUnavailable(_LOST.format("Timeout", "too many use it at once")) from None
-        except OSError as error:  # the disk itself; a refusal of hush's own is none
+            raise LedgerUnavailable(_LOST.format("Timeout", "too many connections")) from None
+        except OSError as error:  # the disk
             if isinstance(error, HushError):
                 raise
             raise LedgerUnavailable(_LOST.format(type(error).__name__, error.strerror)) from None
@@ -180,29 +187,31 @@ class Store(ABC):
 
 
 def closed() -> HushError:
-    """Return the refusal of a charge to blocks that take none."""
-    return InvalidArgument("blocks", "...", "blocks of the data set, each once, not retired and not expired")
+    """Return the error for a charge to blocks that accept no charges."""
+    return InvalidArgument("blocks", "...", "blocks of the dataset, each listed once, neither retired nor expired")
 
 
 def _refusal(message: str) -> HushError:
-    """Say what a constraint that was violated stands for; the message is the first line, which quotes no values."""
+    """Return the error for a violated constraint. `message` is the first line only, which quotes no values."""
     if "hush_closed" in message:
         return closed()
     if "hush_within_share" in message:
-        return NotAllowed("The charge exceeds your share of the budget. Nothing was charged. Ask the budget's owner.")
+        return NotAllowed(
+            "The charge exceeds your share of the budget. Nothing was charged. Ask the owner for a larger share."
+        )
     if "hush_within_cap" in message:
         return DoesNotFit("the charge does not fit")
     if "only ever added" in message:
-        return NotAllowed("Rows of a ledger are only ever added.")
+        return NotAllowed("Rows of a ledger are never changed or removed.")
     if "fingerprint" in message:
-        return InvalidArgument("fingerprint", "...", "one that no other data set of the ledger has")
+        return InvalidArgument("fingerprint", "...", "a fingerprint that no other dataset in the ledger has")
     if "unique" in message.lower():
-        return AlreadyThere("it is there already")
-    return LedgerDamaged("A row does not go with what the ledger says of its budgets: see `hush ledger verify`.")
+        return AlreadyThere("the row exists already")
+    return LedgerDamaged("A row contradicts the budgets of this ledger. Run `hush ledger verify`.")
 
 
 def _dispose(engine: sa.Engine, process: int) -> None:
-    """Close the connections, in the process that opened them: to a server, a forked child would say goodbye for it."""
+    """Close the connections in the process that opened them. A forked child would end its parent's sessions."""
     if os.getpid() == process:
         engine.dispose()
 
@@ -211,7 +220,7 @@ def _roll_back(connection: sa.Connection) -> None:
     try:
         connection.rollback()
     except sa.exc.DBAPIError:
-        connection.invalidate()  # lost: the server rolls back by itself
+        connection.invalidate()  # the connection is lost; the server rolls back
 
 
 def _first_line(error: sa.exc.DBAPIError) -> str:

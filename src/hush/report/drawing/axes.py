@@ -15,7 +15,7 @@ _WANTED_TICKS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Maps values onto a stretch of the drawing.
+    """Maps values to coordinates of the drawing.
 
     Attributes:
         low: The smallest value, a tick.
@@ -32,17 +32,17 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Return where a value is drawn; what lies outside is drawn at the edge."""
+        """Return the coordinate of a value. Values outside the range are drawn at the edge."""
         part = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
         return self.start + part * (self.end - self.start)
 
     @property
     def ticks(self) -> list[float]:
-        """The values that are written at the axis."""
+        """The values that are labelled on the axis."""
         return [self.low + i * self.step for i in range(round((self.high - self.low) / self.step) + 1)]
 
     def label(self, value: float) -> str:
-        """Write a tick with just the decimals that its step needs."""
+        """Format a tick with as many decimals as its step needs."""
         size = max(abs(self.low), abs(self.high))
         if size >= 1e6 or size < 1e-3:
             return f"{value:.3g}"
@@ -52,7 +52,7 @@ class Scale:
 def scale(
     values: Iterable[float], start: float, end: float, *, limits: tuple[float, float] | None = None, zero: bool = False
 ) -> Scale:
-    """Return a scale that holds all values and ends at round numbers.
+    """Return a scale that contains all values and ends at round numbers.
 
     Args:
         values: What will be drawn, finite.
@@ -75,7 +75,7 @@ def scale(
 
 
 def grid_x(across: Scale, top: float, bottom: float, label: str) -> Html:
-    """Draw the lines, ticks and name of a horizontal axis."""
+    """Draw the grid lines, ticks and name of a horizontal axis."""
     spots = [(across(tick), across.label(tick)) for tick in across.ticks]
     return join(
         [
@@ -87,7 +87,7 @@ def grid_x(across: Scale, top: float, bottom: float, label: str) -> Html:
 
 
 def grid_y(up: Scale, left: float, right: float, label: str) -> Html:
-    """Draw the lines and ticks of a vertical axis, with its name above it: text on its side is hard to read."""
+    """Draw the grid lines and ticks of a vertical axis, with its name above it (rotated text is hard to read)."""
     spots = [(up(tick), up.label(tick)) for tick in up.ticks]
     return join(
         [
@@ -99,7 +99,7 @@ def grid_y(up: Scale, left: float, right: float, label: str) -> Html:
 
 
 def drawing(height: float, title: str, description: str, *parts: object) -> Html:
-    """Wrap a drawing so that a screen reader can tell what it shows."""
+    """Wrap a drawing with a title and description for screen readers."""
     return tag(
         "svg",
         tag("title", title),

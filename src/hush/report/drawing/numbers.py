@@ -1,4 +1,4 @@
-"""Figures for people: what the record holds, or that it holds nothing, rounded to the side that keeps claims true."""
+"""Numbers for readers, rounded so that claims stay true: upper bounds up, lower bounds down."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Final
 
 MISSING: Final = "not measured"
 
-_SPACE = "\u00a0"  # does not break: a figure and its unit stay on one line
+_SPACE = "\u00a0"  # non-breaking: a figure and its unit stay on one line
 _DIGITS = 3
 
-# Beyond this a figure is no use in a plot, and differences could overflow.
+# Larger numbers are useless in a plot, and their differences could overflow.
 _LARGEST = 1e100
 
 
 def number(value: Any) -> float | None:
-    """Return a finite number as a float, and None for everything else (NaN, text, booleans, what is missing)."""
+    """Return a finite number as a float, and None for anything else (NaN, text, booleans, None)."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
     try:
@@ -29,19 +29,19 @@ def number(value: Any) -> float | None:
 
 
 def share(value: Any) -> float | None:
-    """Return a number in [0, 1], and None for everything else."""
+    """Return a number in [0, 1], and None for anything else."""
     result = number(value)
     return result if result is not None and 0 <= result <= 1 else None
 
 
 def interval(part: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return the interval of a record's part, if it has both ends in the right order."""
+    """Return the interval of a part, if it has both ends in the right order."""
     low, high = share(part.get("low")), share(part.get("high"))
     return None if low is None or high is None or low > high else (low, high)
 
 
 def epsilon(value: Any) -> str:
-    """Write an epsilon with three digits, never smaller than it is.
+    """Format an epsilon with three digits, rounded up.
 
     >>> epsilon(2.9996), epsilon(0.1), epsilon(12.34), epsilon(math.inf)
     ('3.00', '0.100', '12.4', 'unbounded')
@@ -58,19 +58,19 @@ def epsilon(value: Any) -> str:
 
 
 def at_least(value: float) -> str:
-    """Write a lower bound with three digits, never larger than it is."""
+    """Format a lower bound with three digits, rounded down."""
     return _digits(value, ROUND_FLOOR)
 
 
 def delta(value: float) -> str:
-    """Write a delta, never smaller than it is, without zeros at the end."""
+    """Format a delta, rounded up, without trailing zeros."""
     text = _digits(value, ROUND_CEILING)
     mantissa, mark, exponent = text.partition("e")
     return (mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa) + mark + exponent
 
 
 def percent(value: Any) -> str:
-    r"""Write a share as a percentage with one decimal.
+    r"""Format a fraction as a percentage with one decimal.
 
     >>> percent(0.8531).replace("\xa0", " "), percent(float("nan"))
     ('85.3 %', 'not measured')
@@ -80,7 +80,7 @@ def percent(value: Any) -> str:
 
 
 def at_most(value: float) -> str:
-    r"""Write a share as a percentage that is never smaller than it is, nor 100 unless nothing less is true.
+    r"""Format a fraction as a percentage, rounded up, but to 100 only if it is 1.
 
     >>> at_most(0.7311).replace("\xa0", " "), at_most(0.99996).replace("\xa0", " ")
     ('73.2 %', '99.996 %')
@@ -92,25 +92,25 @@ def at_most(value: float) -> str:
 
 
 def percent_interval(ends: tuple[float, float] | None) -> str:
-    """Write an interval in percent, rounded outwards."""
+    """Format an interval in percent, rounded outwards."""
     if ends is None:
         return "no interval"
     return f"{_hundredths(ends[0], ROUND_FLOOR)} to {_hundredths(ends[1], ROUND_CEILING)}{_SPACE}%"
 
 
 def points(difference: float) -> str:
-    """Write a difference of shares in percentage points."""
+    """Format a difference of fractions in percentage points."""
     return f"{_hundredths(difference, ROUND_HALF_EVEN)} percentage points"
 
 
 def count(value: Any) -> str:
-    """Write a count with its thousands apart."""
+    """Format a count with thousands separators."""
     known = number(value)
     return "not known" if known is None else f"{known:,.0f}"
 
 
 def general(value: Any) -> str:
-    """Write a setting: figures as short as they can be, lists and tables in one line, words as they are.
+    """Format a setting: short numbers, lists and mappings on one line, text as it is.
 
     >>> general(0.1), general(True), general([1, "a"]), general({"b": None})
     ('0.1', 'yes', '1, a', 'b: none')
@@ -132,7 +132,7 @@ def _hundredths(value: float, rounding: str) -> str:
 
 
 def _digits(value: float, rounding: str) -> str:
-    # The shortest decimal that reads back as the float: 0.1 must not become 0.101.
+    # Start from the shortest decimal that reads back as the float, so that 0.1 does not become 0.101.
     exact = Decimal(repr(value))
     if exact == 0:
         return "0"

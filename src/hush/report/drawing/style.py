@@ -1,4 +1,4 @@
-"""The page's style sheet: one column, system fonts, light and dark, screen and paper; it refers to nothing outside."""
+"""The style sheet: one column, system fonts, light and dark, screen and paper, no external resources."""
 
 from __future__ import annotations
 

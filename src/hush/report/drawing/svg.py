@@ -1,8 +1,8 @@
 """The plots: lines with bands, dots with whiskers, bars, a heat map and a reliability diagram, as inline SVG.
 
-Colours are those of Okabe & Ito (2008), which people with any of the common colour deficiencies can tell apart; they
-live in the style sheet, for light and dark pages. Nothing is told by colour alone: lines have their own dashes and
-are labelled where they end.
+Colours are those of Okabe & Ito (2008), which people with common colour vision deficiencies can tell apart. They are
+defined in the style sheet, for light and dark pages. Nothing is conveyed by colour alone: lines have their own dashes
+and are labelled where they end.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from hush.report.drawing.axes import WIDTH, Scale, drawing, grid_x, grid_y, scale
 from hush.report.drawing.markup import Html, clean, join, tag
 
-_LETTER = 7.7  # how wide a letter is drawn, roughly
-_MOST_POINTS = 300  # of one line: a pixel holds no more, and a page of megabytes opens slowly
+_LETTER = 7.7  # the approximate width of a letter, in pixels
+_MOST_POINTS = 300  # per line: more would not be visible, and would make the page large
 _PERCENT = (0.0, 100.0)
 _JOINER = "\u200d"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One point of a line, perhaps with an interval."""
+    """One point of a line, with an optional interval."""
 
     x: float
     y: float
@@ -39,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A named figure, perhaps with an interval; ``text`` is how the figure is written."""
+    """A named value with an optional interval. ``text`` is its formatted value."""
 
     label: str
     value: float
@@ -48,7 +48,7 @@ class Row:
 
 
 def shortened(text: str, room: float) -> str:
-    """Cut a label to the room that it has, never within a character that is made of several code points.
+    """Shorten a label to the available width, without splitting characters made of several code points.
 
     >>> shortened("cat", 100), shortened("a very long name indeed", 60)
     ('cat', 'a very…')
@@ -63,7 +63,7 @@ def shortened(text: str, room: float) -> str:
 
 
 def _letters(text: str) -> list[str]:
-    """Split text where a reader sees one letter end: marks and joined emoji stay with what they belong to."""
+    """Split text into the letters a reader sees: combining marks and joined emoji stay together."""
     letters: list[str] = []
     for sign in text:
         if letters and (unicodedata.category(sign) in ("Mn", "Me", "Cf", "Sk") or letters[-1].endswith(_JOINER)):
@@ -83,7 +83,7 @@ def lines(
     percent: bool = False,
     reference: tuple[str, float] | None = None,
 ) -> Html:
-    """Draw lines with their bands, and a reference value as a dashed line.
+    """Draw lines with bands, and a reference value as a dashed line.
 
     Args:
         series: At least one line with at least one point.
@@ -111,7 +111,7 @@ def lines(
 
 
 def dots(rows: Sequence[Row | None], *, title: str, description: str, across: str, gap: str | None = None) -> Html:
-    """Draw one dot with whiskers for each row, and the gap between the outermost dots above them.
+    """Draw one dot with whiskers per row, and the gap between the outermost dots above them.
 
     Args:
         rows: Figures in percent; None leaves a row out, for what lies between.
@@ -132,7 +132,7 @@ def dots(rows: Sequence[Row | None], *, title: str, description: str, across: st
 
 
 def bars(rows: Sequence[Row], *, title: str, description: str) -> Html:
-    """Draw horizontal bars from zero, each with its name above it and its figure at its end."""
+    """Draw horizontal bars from zero, with the name above each bar and the value at its end."""
     x = scale([row.value for row in rows], 0.0, WIDTH - 80, zero=True)
     longest = max(row.value for row in rows) or 1.0
     parts = []
@@ -145,7 +145,7 @@ def bars(rows: Sequence[Row], *, title: str, description: str) -> Html:
 
 
 def heat(labels: Sequence[str], shares: Sequence[Sequence[float]], *, title: str, description: str) -> Html:
-    """Draw a square matrix of shares, row by row; figures are whole percentages, and correct cells have a frame."""
+    """Draw a square matrix of fractions as whole percentages. Correct cells have a frame."""
     size = len(labels)
     left = min(110.0, 14 + _LETTER * max(len(label) for label in labels))
     # Column names lean to the right, and the last one needs room for that.
@@ -192,7 +192,7 @@ def reliability(
 
 
 def thinned(points: Sequence[Point]) -> Sequence[Point]:
-    """Return evenly chosen points, the first and the last among them, where there are too many to draw."""
+    """Thin out the points evenly if there are too many to draw, keeping the first and the last."""
     excess = len(points) / _MOST_POINTS
     if excess <= 1:
         return points
@@ -200,7 +200,7 @@ def thinned(points: Sequence[Point]) -> Sequence[Point]:
 
 
 def _left(up: Scale) -> float:
-    """Return the room for the labels of a vertical axis."""
+    """Return the width of the labels of a vertical axis."""
     return 14 + _LETTER * max(len(up.label(tick)) for tick in up.ticks)
 
 
@@ -247,7 +247,7 @@ def _reference(reference: tuple[str, float], x: Scale, y: Scale) -> Html:
 
 
 def _end_labels(series: Sequence[Line], x: Scale, y: Scale) -> Html:
-    """Label each line at its end, and keep labels apart where lines end together."""
+    """Label each line at its end, and keep the labels apart."""
     spots = sorted((y(line.points[-1].y), line.label, x(line.points[-1].x)) for line in series if line.label)
     parts, free = [], 0.0
     for height, label, end in spots:

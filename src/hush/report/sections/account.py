@@ -1,4 +1,4 @@
-"""Where the budget went, what was taken as public, every setting, and how to do it again."""
+"""The budget, public inputs, hyper-parameters, and how to reproduce the run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hush.report.sections.section import Section, entries, listed, mapping
 
 
 def budget(record: Mapping[str, Any]) -> Section | None:
-    """Return the section on where the budget went."""
+    """Return the section on how the budget was spent."""
     spent, learned = entries(record, "budget"), listed(record, "learned")
     if not spent and not learned:
         return None
     parts = [_spending(spent) if spent else None]
     if learned:
-        parts += [tag("h3", "Learned from the data, privately"), bullets(map(name, learned))]
-    return Section(key="budget", title="Where the privacy budget went", body=join(parts))
+        parts += [tag("h3", "Learned privately from the data"), bullets(map(name, learned))]
+    return Section(key="budget", title="Privacy budget", body=join(parts))
 
 
 def _spending(parts: list[Mapping[str, Any]]) -> Html:
@@ -28,24 +28,24 @@ def _spending(parts: list[Mapping[str, Any]]) -> Html:
         for entry in parts
         if (value := numbers.number(entry.get("epsilon"))) is not None and value >= 0
     ]
-    note = "The epsilon of each part by itself. These do not add up to the total, which composes all parts."
+    note = "The epsilon of each part on its own. They do not add up: the total composes all parts."
     plot = bars(rows, title="Epsilon of each part", description=note) if rows else None
     cells = [
         [name(entry.get("what", "")), numbers.epsilon(entry.get("epsilon")), name(entry.get("event") or "")]
         for entry in parts
     ]
-    spent = table("What was spent on what", ["What", "Epsilon", "Event that was accounted"], cells)
+    spent = table("Spending", ["Part", "Epsilon", "Accounting event"], cells)
     return join([figure(plot, note) if plot is not None else None, spent])
 
 
 def public(record: Mapping[str, Any]) -> Section | None:
-    """Return the section on what was taken as public, or None where the record does not say."""
+    """Return the section on public inputs; None if the record does not say."""
     if record.get("public") is None:
         return None
     sentences = listed(record, "public")
-    intro = "The guarantee does not cover what follows. Whoever made the run stated that it is public."
-    body = join([tag("p", intro), bullets(map(name, sentences))]) if sentences else tag("p", "Nothing was.")
-    return Section(key="public", title="What was taken as public", body=body)
+    intro = "The guarantee does not cover the following inputs, which were declared public."
+    body = join([tag("p", intro), bullets(map(name, sentences))]) if sentences else tag("p", "None.")
+    return Section(key="public", title="Public inputs", body=body)
 
 
 def settings(record: Mapping[str, Any]) -> Section | None:
@@ -53,19 +53,21 @@ def settings(record: Mapping[str, Any]) -> Section | None:
     values = mapping(record, "hyperparameters")
     if not values:
         return None
-    body = facts("As used in this run", [(name(key), name(numbers.general(value))) for key, value in values.items()])
-    return Section(key="settings", title="Every hyper-parameter", body=body)
+    body = facts(
+        "Values used in this run", [(name(key), name(numbers.general(value))) for key, value in values.items()]
+    )
+    return Section(key="settings", title="Hyper-parameters", body=body)
 
 
 def reproduction(record: Mapping[str, Any]) -> Section | None:
-    """Return the section on how to do it again: the command and the versions."""
+    """Return the section on reproducing the run: the command and the versions."""
     command, versions = record.get("command"), mapping(record, "versions")
     if not command and not versions:
         return None
-    note = "The noise must be fresh for the guarantee to hold, so another run gives slightly other figures."
+    note = "The guarantee needs fresh noise, so another run gives slightly different figures."
     parts: list[Html] = []
     if command:
         parts += [tag("pre", tag("code", command), tabindex="0"), tag("p", note)]
     if versions:
         parts.append(facts("Versions", [(name(key), name(value)) for key, value in versions.items()]))
-    return Section(key="reproduction", title="To do it again", body=join(parts))
+    return Section(key="reproduction", title="Reproduce this run", body=join(parts))

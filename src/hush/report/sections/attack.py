@@ -1,4 +1,4 @@
-"""What an audit found, as a section that is added to a page when the audit is done."""
+"""The result of an audit, as a section that is added to a finished page."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from hush.report.drawing import numbers as numbers
 from hush.report.drawing.markup import Html, bullets, facts, figure, name, tag
 from hush.report.sections.section import BEGIN_SILENT, END, GENERATOR, Section, hidden, listed, mapping
 
-_WHY = "Found by attacking models that were trained again on people's records."
+_WHY = "Measured by attacking models that were retrained on private records."
 _BEFORE = "</main>"
 _KEY = "audit"
 
 
 def with_audit(page: str, audit: Mapping[str, Any], curve: Html) -> str:
-    """Return a page of `render` with the section on an audit; one that is there already is replaced.
+    """Return a page of `render` with a section on an audit. An earlier audit section is replaced.
 
-    All of it is marked as not private: `publishable` takes it out.
+    The section is marked as not private, so `publishable` removes it.
 
     Args:
-        page: What `render` returned.
+        page: The page as `render` returned it.
         audit: Plain values: ``sentence``, ``epsilon_lower``, ``confidence``, ``delta``, ``method``, ``num_in``,
             ``num_out``, ``claimed`` (as `Guarantee.to_json` writes it), ``facts`` (a mapping) and ``assumptions``.
-        curve: The drawing of the attack's ROC, such as `hush.audit.membership.roc_figure` makes.
+        curve: A drawing of the attack's ROC curve, as `hush.audit.membership.roc_figure` returns.
     """
     check_instance("page", page, str)
     if GENERATOR not in page or page.count(_BEFORE) != 1:
         raise InvalidArgument("page", "...", "a page of hush.report.render")
     page = _without(page)
-    link = hidden(tag("li", tag("a", "What attacks found", href=f"#{_KEY}")))
+    link = hidden(tag("li", tag("a", "Audit", href=f"#{_KEY}")))
     section = hidden(_section(audit, curve).html())
     main, end = page.split(_BEFORE)
     head, nav, rest = main.partition("</ul></nav>")
@@ -40,7 +40,7 @@ def with_audit(page: str, audit: Mapping[str, Any], curve: Html) -> str:
 
 
 def _without(page: str) -> str:
-    """Take a section on an audit out."""
+    """Remove an earlier audit section."""
     begin, end = re.escape(BEGIN_SILENT), re.escape(END)
     inner = f"(?:(?!{end}).)*?"
     page = re.sub(f'{begin}<li><a href="#{_KEY}">{inner}{end}', "", page, flags=re.DOTALL)
@@ -50,12 +50,12 @@ def _without(page: str) -> str:
 def _section(audit: Mapping[str, Any], curve: Html) -> Section:
     claimed = Guarantee.from_json(str(audit["claimed"]))
     rows = [
-        ("Epsilon, at least", numbers.epsilon(audit.get("epsilon_lower"))),
-        ("Epsilon, claimed: at most", numbers.epsilon(claimed.epsilon)),
+        ("Epsilon, measured lower bound", numbers.epsilon(audit.get("epsilon_lower"))),
+        ("Epsilon, claimed upper bound", numbers.epsilon(claimed.epsilon)),
         ("Confidence", numbers.percent(audit.get("confidence"))),
         ("Method", name(audit.get("method", ""))),
-        ("Canaries that took part", numbers.general(audit.get("num_in"))),
-        ("Canaries that did not", numbers.general(audit.get("num_out"))),
+        ("Canaries included", numbers.general(audit.get("num_in"))),
+        ("Canaries left out", numbers.general(audit.get("num_out"))),
         *((name(key), name(numbers.general(value))) for key, value in mapping(audit, "facts").items()),
     ]
     flag = tag("p", "Not private: do not publish. ", tag("small", _WHY), class_="flag")
@@ -63,10 +63,12 @@ def _section(audit: Mapping[str, Any], curve: Html) -> Section:
         "div",
         flag,
         tag("p", tag("strong", str(audit.get("sentence", "")))),
-        figure(curve, "A curve above the limit by more than luck breaks the claim; the bound says what luck leaves."),
-        facts("The audit", rows),
-        tag("p", "It is assumed that:"),
+        figure(
+            curve, "A curve significantly above the limit contradicts the claim. The lower bound accounts for chance."
+        ),
+        facts("Audit", rows),
+        tag("p", "The audit assumes that:"),
         bullets(map(name, listed(audit, "assumptions"))),
         class_="secret",
     )
-    return Section(key=_KEY, title="What attacks found", body=body)
+    return Section(key=_KEY, title="Audit", body=body)

@@ -1,4 +1,4 @@
-"""What helps whoever trains, and must not leave the room: exact figures about gradients and losses."""
+"""Diagnostics for the person who trains: exact gradient and loss statistics, which are not private."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hush.report.drawing.markup import Html, figure, join, tag
 from hush.report.drawing.svg import Line, Point, lines
 from hush.report.sections.section import Section, entries, listed, mapping, secret
 
-_WHY = "Exact functions of people's records. The guarantee does not cover them."
+_WHY = "Exact functions of private records. The guarantee does not cover them."
 
 
 def diagnostics(record: Mapping[str, Any]) -> Section | None:
-    """Return the section of what is not private, between the marks; None where there is nothing of the kind."""
+    """Return the diagnostics, marked as not private; None if the record has none."""
     part = mapping(record, "not_private")
     plots = [plot for plot in (_clipped(part), _norms(part), _loss(part)) if plot is not None]
     if not plots:
@@ -29,14 +29,14 @@ def _clipped(part: Mapping[str, Any]) -> Html | None:
         if (step := numbers.number(row.get("step"))) is not None
         and (value := numbers.share(row.get("value"))) is not None
     ]
-    note = "How many gradients were longer than the clip norm. Near 0 %, the noise is larger than it needs to be."
-    return _plot("Share of gradients that were clipped", "Clipped (%)", note, {"": points}, percent=True)
+    note = "The fraction of gradients above the clip norm. Near 0 %, a smaller clip norm would need less noise."
+    return _plot("Fraction of gradients clipped", "Clipped (%)", note, {"": points}, percent=True)
 
 
 def _norms(part: Mapping[str, Any]) -> Html | None:
     names = {"q90": "90 %", "q50": "median", "q10": "10 %"}
     series = {label: _series(entries(part, "norm_quantiles"), key) for key, label in names.items()}
-    return _plot("Norms of gradients", "Norm", "Quantiles of the norms, before clipping.", series)
+    return _plot("Gradient norms", "Norm", "Quantiles of the per-example norms, before clipping.", series)
 
 
 def _loss(part: Mapping[str, Any]) -> Html | None:
@@ -55,10 +55,10 @@ def _series(rows: list[Mapping[str, Any]], key: str) -> list[Point]:
 
 
 def _plot(title: str, up: str, note: str, series: Mapping[str, list[Point]], *, percent: bool = False) -> Html | None:
-    drawn = [Line(label=label, points=points) for label, points in series.items() if points]
-    if not drawn:
+    plotted = [Line(label=label, points=points) for label, points in series.items() if points]
+    if not plotted:
         return None
-    last = ", ".join(f"{line.label} {line.points[-1].y:.3g}".strip() for line in drawn)
+    last = ", ".join(f"{line.label} {line.points[-1].y:.3g}".strip() for line in plotted)
     summary = f"At the last step: {last}{' %' if percent else ''}."
-    plot = lines(drawn, title=title, description=f"{note} {summary}", across="step", up=up, percent=percent)
+    plot = lines(plotted, title=title, description=f"{note} {summary}", across="step", up=up, percent=percent)
     return join([tag("h3", title), figure(plot, note, summary)])

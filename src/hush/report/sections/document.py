@@ -1,4 +1,4 @@
-"""A page as such: its head, its table of contents and its sections."""
+"""The HTML document: head, table of contents, sections."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def document(title: str, header: Html, sections: Sequence[Section], *, generator: Html) -> str:
-    """Return a page that needs nothing else: no script, no font, no network.
+    """Return a self-contained page: no script, no font, no network.
 
     Args:
-        title: Of the page.
-        header: What stands above the table of contents.
-        sections: What stands below it.
-        generator: The element that says what made the page.
+        title: The title of the page.
+        header: The content above the table of contents.
+        sections: The content below it.
+        generator: The element that names the program.
     """
     main = tag("main", *(section.html() for section in sections))
     body = join([header, _contents(sections), main], "\n")
@@ -27,7 +27,7 @@ def document(title: str, header: Html, sections: Sequence[Section], *, generator
 
 
 def tile(figure: object, label: str, *, class_: str = "tile") -> Html:
-    """Write a figure that is read first."""
+    """Return a headline figure with its label."""
     return tag("div", tag("b", figure), tag("span", label), class_=class_)
 
 

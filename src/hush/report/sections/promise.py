@@ -1,4 +1,4 @@
-"""What was protected and how strongly: for a layman first, then in numbers, then what it stands on."""
+"""The guarantee: in plain words first, then in numbers, then its assumptions."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from hush.report.drawing import numbers as numbers
 from hush.report.drawing.markup import Html, bullets, facts, folded, join, tag
 from hush.report.sections.section import Section
 
-# The rate of wrong accusations at which the best attack is described: one in a hundred.
+# The false positive rate at which the best attack is described.
 _FALSE_ALARMS = 0.01
 
-_TITLE = "What was protected, and how strongly"
+_TITLE = "The privacy guarantee"
 
 _AT_STAKE = {
-    Relation.ADD_OR_REMOVE: "whether it was used to make this model at all",
-    Relation.REPLACE: "whether it, or something else in its place, was used to make this model",
-    Relation.ZERO_OUT: "whether it was used to make this model, or blanked out",
+    Relation.ADD_OR_REMOVE: "whether it was used to train this model",
+    Relation.REPLACE: "whether it, or something else in its place, was used to train this model",
+    Relation.ZERO_OUT: "whether it was used to train this model, or replaced by a blank",
 }
 
 _WANTED = {
     UnitKind.EXAMPLE: "the examples that were used",
     UnitKind.USER: "the users whose data were used",
-    UnitKind.USER_WINDOW: "the users whose data were used in a given window of time",
+    UnitKind.USER_WINDOW: "the users whose data were used in a given time window",
 }
 
 _SIDES = {
     Bound.UPPER: "proven upper bound",
-    Bound.LOWER: "lower bound: it proves leakage and promises nothing",
+    Bound.LOWER: "lower bound: it proves leakage and guarantees nothing",
     Bound.ESTIMATE: "estimate: the true epsilon may be larger",
 }
 
 
 def read_guarantee(record: Mapping[str, Any]) -> Guarantee | None:
-    """Rebuild the guarantee of a record, from a mapping or from JSON; what is damaged is refused."""
+    """Return the guarantee of a record, from a mapping or from JSON. A damaged one is refused."""
     stored = record.get("guarantee")
     if stored is None:
         return None
@@ -48,15 +48,17 @@ def read_guarantee(record: Mapping[str, Any]) -> Guarantee | None:
 
 
 def promise(guarantee: Guarantee | None) -> Section:
-    """Return the section about the guarantee; a run without one is said to promise nothing."""
+    """Return the section about the guarantee. A run without one guarantees nothing, and the section says so."""
     if guarantee is None:
-        body = tag("p", "No guarantee was recorded. Treat everything that this run produced as not private.")
+        body = tag("p", "No guarantee was recorded. Treat everything this run produced as not private.")
         return Section(key="promise", title=_TITLE, body=body)
-    return Section(key="promise", title=_TITLE, body=join([_plain(guarantee), _figures(guarantee), _stands(guarantee)]))
+    return Section(
+        key="promise", title=_TITLE, body=join([_plain(guarantee), _figures(guarantee), _assumptions(guarantee)])
+    )
 
 
 def protected(guarantee: Guarantee) -> str:
-    """Say what is protected, as the object of a sentence."""
+    """Return what is protected, as the object of a sentence."""
     unit = guarantee.unit
     owner = "" if unit.kind is UnitKind.EXAMPLE else "the data of "
     return f"{owner}any {unit}" if unit.group_size > 1 else f"{owner}any one {unit}"
@@ -70,47 +72,46 @@ def _sentences(guarantee: Guarantee) -> Iterator[str]:
     subject = protected(guarantee)
     at_stake = _AT_STAKE[guarantee.relation]
     if guarantee.epsilon == math.inf:
-        yield "No finite limit is known on what the model gives away. Treat it as not private."
+        yield "No finite bound on the model's privacy loss is known. Treat it as not private."
         return
     if guarantee.bound is Bound.LOWER:
         yield (
-            f"At stake is {subject}: {at_stake}. The figure below says how much is given away at the least. It "
-            f"promises nothing to the people in the data: treat the model as not private."
+            f"At stake is {subject}: {at_stake}. The figure below is a lower bound on the privacy loss. It guarantees "
+            f"nothing to the people in the data: treat the model as not private."
         )
         return
     if guarantee.bound is Bound.ESTIMATE:
-        yield "What follows would hold if the estimate below were exact. It is not a proof."
+        yield "The following would hold if the estimate below were exact. It is not a proof."
     belief = numbers.at_most(guarantee.posterior(0.5))
-    found = numbers.at_most(guarantee.max_tpr(_FALSE_ALARMS))
-    slack = f" (a slack of {numbers.delta(guarantee.delta)}, delta, aside)" if guarantee.delta > 0 else ""
-    yield f"There is a limit to what this model tells about {subject}: {at_stake}."
+    exposed = numbers.at_most(guarantee.max_tpr(_FALSE_ALARMS))
+    slack = f" (except with probability delta = {numbers.delta(guarantee.delta)})" if guarantee.delta > 0 else ""
+    yield f"This model reveals only a limited amount about {subject}: {at_stake}."
     yield (
-        f"Anybody who thought beforehand that this is as likely as not can become at most {belief} sure"
-        f"{_odds(guarantee)}, one way or the other, by studying the model, whatever else they know{slack}. An attacker "
-        f"who tries to pick out {_WANTED[guarantee.unit.kind]}, and may be wrong about one in a hundred of the others, "
-        f"can find at most {found} of them."
+        f"Someone who considers both equally likely beforehand can become at most {belief} certain"
+        f"{_odds(guarantee)} by studying the model, whatever else they know{slack}. An attacker who tries to identify "
+        f"{_WANTED[guarantee.unit.kind]}, with a false positive rate of 1 %, can find at most {exposed} of them."
     )
     yield (
-        "What is true of people in general can still be learned from the model, also about somebody who took no part."
+        "The model still reveals what is true of people in general, including people whose data were not used."
         + _verdict(guarantee.epsilon)
     )
 
 
 def _odds(guarantee: Guarantee) -> str:
-    # Beyond a million to one the odds say no more than the percentage.
+    # Beyond a million to one, the odds add nothing to the percentage.
     return f" (odds of {numbers.epsilon(math.exp(guarantee.epsilon))} to 1)" if guarantee.epsilon < 14 else ""
 
 
 def _verdict(epsilon: float) -> str:
     if epsilon > 10:
-        return " An epsilon above 10 promises little: in the worst case it hardly limits an attacker at all."
+        return " An epsilon above 10 is a very weak guarantee: in the worst case, it hardly limits an attacker."
     if epsilon > 5:
-        return " An epsilon above 5 is a weak promise: the worst case that it allows is far from harmless."
+        return " An epsilon above 5 is a weak guarantee: its worst case is far from harmless."
     return ""
 
 
 def shown_epsilon(guarantee: Guarantee) -> str:
-    """Write the guarantee's epsilon; a lower bound is cut off rather than rounded up, which would claim too much."""
+    """Format the guarantee's epsilon. A lower bound is rounded down, so that it claims no more than was proven."""
     if guarantee.bound is Bound.LOWER:
         return numbers.at_least(guarantee.epsilon)
     return numbers.epsilon(guarantee.epsilon)
@@ -120,18 +121,18 @@ def _figures(guarantee: Guarantee) -> Html:
     pairs = [
         ("Epsilon", shown_epsilon(guarantee)),
         ("Delta", numbers.delta(guarantee.delta)),
-        ("Unit of protection", str(guarantee.unit)),
-        ("Neighbouring data sets", guarantee.relation.value),
-        ("Kind of claim", _SIDES[guarantee.bound]),
+        ("Privacy unit", str(guarantee.unit)),
+        ("Neighbouring datasets", guarantee.relation.value),
+        ("Type of claim", _SIDES[guarantee.bound]),
         ("Proven by", guarantee.method),
     ]
     return join(
-        [tag("h3", "In numbers"), facts("The guarantee", pairs), folded("The limits in full", _full(guarantee))]
+        [tag("h3", "In numbers"), facts("The guarantee", pairs), folded("The guarantee in full", _full(guarantee))]
     )
 
 
 def _full(guarantee: Guarantee) -> Html:
-    """Turn the explanation's lines into paragraphs and lists; its assumptions have a place of their own."""
+    """Turn the explanation into paragraphs and lists, without the assumptions, which are shown separately."""
     text = replace(guarantee, assumptions=()).explain()
     lines: list[tuple[bool, str]] = []  # whether it is a bullet, and its words
     for line in text.splitlines()[1:]:  # the first line repeats the table
@@ -144,8 +145,8 @@ def _full(guarantee: Guarantee) -> Html:
     return join(bullets(words) if bullet else tag("p", " ".join(words)) for bullet, words in groups)
 
 
-def _stands(guarantee: Guarantee) -> Html:
+def _assumptions(guarantee: Guarantee) -> Html:
     if not guarantee.assumptions:
-        return join([tag("h3", "Assumptions"), tag("p", "None was recorded.")])
-    intro = tag("p", "The promise holds only if all of this is true. hush could not check it.")
+        return join([tag("h3", "Assumptions"), tag("p", "None.")])
+    intro = tag("p", "The guarantee holds only if the following is true. hush cannot check it.")
     return join([tag("h3", "Assumptions"), intro, bullets(guarantee.assumptions)])

@@ -1,4 +1,4 @@
-"""What is mistaken for what, and whether the model knows how sure it may be."""
+"""The confusion matrix, and the calibration of the model's confidence."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _MOST_CLASSES = 20
 
 
 def confusion(record: Mapping[str, Any]) -> Section | None:
-    """Return the section with the confusion matrix, or None where there is none or it is too large to read."""
+    """Return the confusion matrix; None if there is none, or if it is too large to read."""
     matrix = [[max(numbers.number(cell) or 0.0, 0.0) for cell in row] for row in listed(record, "confusion")]
     size = len(matrix)
     if not 2 <= size <= _MOST_CLASSES or any(len(row) != size for row in matrix):
         return None
     body = guarded(record, "confusion", _confusion(matrix, _labels(record, size)))
-    return Section(key="confusion", title="What is mistaken for what", body=body)
+    return Section(key="confusion", title="Confusion matrix", body=body)
 
 
 def _labels(record: Mapping[str, Any], size: int) -> list[str]:
-    # Not from the accuracy by class, which may have to stay hidden where this need not.
+    # Not taken from the accuracy by class, which may be private where the matrix is not.
     names = listed(mapping(record, "data"), "classes")
     return [str(label) for label in names] if len(names) == size else [str(i) for i in range(size)]
 
@@ -37,7 +37,9 @@ def _confusion(matrix: list[list[float]], labels: list[str]) -> Html:
         ((shares[i][j], labels[i], labels[j]) for i in range(len(labels)) for j in range(len(labels)) if i != j),
         key=lambda mistake: mistake[0],
     )
-    notes: list[object] = ["Rows are true classes, columns are answers; each row adds up to 100 %. Framed: correct."]
+    notes: list[object] = [
+        "Rows are true classes, columns are predictions; each row adds up to 100 %. Correct cells are framed."
+    ]
     if worst[0] > 0:
         notes.append(
             join(
@@ -56,9 +58,9 @@ def _confusion(matrix: list[list[float]], labels: list[str]) -> Html:
         for label, row in zip(labels, matrix, strict=True)
     ]
     counts = table(
-        "Number of examples by true class (rows) and answer (columns)", ["", *labels], rows, class_="numbers"
+        "Number of examples by true class (rows) and prediction (columns)", ["", *labels], rows, class_="numbers"
     )
-    return join([figure(plot, *notes), folded("The figures", counts)])
+    return join([figure(plot, *notes), folded("Data", counts)])
 
 
 def calibration(record: Mapping[str, Any]) -> Section | None:
@@ -67,16 +69,16 @@ def calibration(record: Mapping[str, Any]) -> Section | None:
     if not part:
         return None
     body = guarded(record, "calibration", _calibration(part))
-    return Section(key="calibration", title="Does the model know how sure it may be?", body=body)
+    return Section(key="calibration", title="Calibration", body=body)
 
 
 def _calibration(part: Mapping[str, Any]) -> Html:
     error = numbers.share(part.get("ece"))
     words = (
-        "The expected calibration error was not measured."
+        "The calibration error was not measured."
         if error is None
-        else f"Expected calibration error: {numbers.points(error)}. On average, the confidence that the model states "
-        f"is this far from how often it is right."
+        else f"Expected calibration error: {numbers.points(error)}. This is the average difference between the "
+        f"model's confidence and its accuracy."
     )
     bins = [entry for entry in entries(part, "bins") if _is_drawable(entry)]
     if not bins:
@@ -88,11 +90,11 @@ def _calibration(part: Mapping[str, Any]) -> Html:
         ],
         title="Reliability diagram",
         description=words,
-        across="stated confidence (%)",
+        across="confidence (%)",
         up="Accuracy (%)",
     )
-    how = "On the dashed line, confidence and accuracy agree. Grey bars: how many answers are that confident."
-    return join([figure(plot, words, how), folded("The figures", _bins(bins))])
+    how = "On the dashed line, confidence and accuracy agree. Grey bars show the fraction of predictions."
+    return join([figure(plot, words, how), folded("Data", _bins(bins))])
 
 
 def _is_drawable(entry: Mapping[str, Any]) -> bool:
@@ -100,7 +102,7 @@ def _is_drawable(entry: Mapping[str, Any]) -> bool:
 
 
 def _bins(bins: Sequence[Mapping[str, Any]]) -> Html:
-    head = ["Confidence", "On average", "Accuracy", "Share of answers"]
+    head = ["Confidence", "Mean confidence", "Accuracy", "Fraction of predictions"]
     rows = [
         [
             " to ".join(numbers.percent(b.get(end)) for end in ("low", "high")),

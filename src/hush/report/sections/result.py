@@ -1,4 +1,4 @@
-"""How good the model is, and how that grew with the budget spent."""
+"""The model's accuracy, and how it grew with the privacy budget spent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hush.report.drawing.markup import Html, facts, figure, folded, join, name, 
 from hush.report.drawing.svg import Line, Point, lines
 from hush.report.sections.section import EXACT, Section, entries, guarded, mapping, may_be_published, secret
 
-# Longer tables say less than the plot above them.
+# The plot above shows more than a longer table would.
 _MOST_ROWS = 60
 
 
@@ -20,16 +20,16 @@ def result(record: Mapping[str, Any]) -> Section:
     safe = [body for part, body in measured.items() if body is not None and may_be_published(record, part)]
     unsafe = [body for part, body in measured.items() if body is not None and not may_be_published(record, part)]
     parts = [
-        None if record.get("accuracy") else tag("p", "The accuracy was not measured."),
+        None if record.get("accuracy") else tag("p", "Accuracy was not measured."),
         *safe,
         secret(EXACT, join(unsafe)) if unsafe else None,
         _data(record),
     ]
-    return Section(key="result", title="The result", body=join(parts))
+    return Section(key="result", title="Result", body=join(parts))
 
 
 def interval_name(record: Mapping[str, Any]) -> str:
-    """Name the intervals, by their confidence where the record states it."""
+    """Return the name of the intervals, with their confidence if the record states it."""
     level = numbers.share(mapping(record, "accuracy").get("confidence"))
     return "uncertainty interval" if level is None else f"{numbers.general(100 * level)} % interval"
 
@@ -41,17 +41,17 @@ def _accuracy(record: Mapping[str, Any]) -> Html | None:
     value = tag("strong", numbers.percent(accuracy.get("value")))
     ends = numbers.interval(accuracy)
     between = "." if ends is None else f" ({interval_name(record)}: {numbers.percent_interval(ends)})."
-    words = tag("p", "Accuracy on data that the model was not trained on: ", value, between)
-    return join([words, tag("p", _standing(record))])
+    words = tag("p", "Held-out accuracy: ", value, between)
+    return join([words, tag("p", _privacy_of_accuracy(record))])
 
 
-def _standing(record: Mapping[str, Any]) -> str:
-    """Say whether the accuracy itself gives something away."""
+def _privacy_of_accuracy(record: Mapping[str, Any]) -> str:
+    """Return a sentence on whether publishing the accuracy costs privacy."""
     if mapping(record, "data").get("test_is_public") is True:
-        return "The test data are public, so this figure gives nothing away beyond what the model itself does."
+        return "The test data are public, so this figure reveals no more than the model itself."
     if may_be_published(record, "accuracy"):
-        return "The test data are people's records. This figure was measured privately, as part of the budget below."
-    return "The test data are people's records, and this is their exact figure: the guarantee does not cover it."
+        return "The test data are private. This figure was measured privately, within the budget below."
+    return "The test data are private, and this figure is exact: the guarantee does not cover it."
 
 
 def _baseline(record: Mapping[str, Any]) -> Html | None:
@@ -67,22 +67,22 @@ def _data(record: Mapping[str, Any]) -> Html | None:
     if not data:
         return None
     public = data.get("test_is_public")
-    known = {True: "public", False: "private: held-out records of people"}
+    descriptions = {True: "public", False: "private: held-out records"}
     writers = {
         "Data": ("name", name),
-        "Examples to train on": ("num_train", numbers.count),
-        "Examples to test on": ("num_test", numbers.count),
+        "Training examples": ("num_train", numbers.count),
+        "Test examples": ("num_test", numbers.count),
         "Classes": ("classes", _class_names),
         "Features": ("features", name),
-        "Unit of protection": ("unit", name),
-        "How it was measured": ("how_measured", name),
+        "Privacy unit": ("unit", name),
+        "Measured by": ("how_measured", name),
     }
     pairs: list[tuple[object, object]] = [
         (title, write(data[key])) for title, (key, write) in writers.items() if data.get(key) is not None
     ]
     if isinstance(public, bool):
-        pairs.append(("Test data", known[public]))
-    return facts("The data", pairs)
+        pairs.append(("Test data", descriptions[public]))
+    return facts("Data", pairs)
 
 
 def _class_names(classes: Any) -> Html:
@@ -93,14 +93,14 @@ def _class_names(classes: Any) -> Html:
 
 
 def curve(record: Mapping[str, Any]) -> Section | None:
-    """Return the section with accuracy against epsilon spent, or None where no curve was recorded."""
+    """Return the section with accuracy against epsilon spent; None if no curve was recorded."""
     if record.get("curve") is None:
         return None
     rows = [row for row in entries(record, "curve") if _is_drawable(row)]
     body = (
         guarded(record, "curve", _curve(record, rows))
         if rows
-        else tag("p", "No accuracy was measured during training.")
+        else tag("p", "Accuracy was not measured during training.")
     )
     return Section(key="curve", title="Accuracy against the privacy budget spent", body=body)
 
@@ -112,11 +112,11 @@ def _is_drawable(row: Mapping[str, Any]) -> bool:
 def _curve(record: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> Html:
     last = rows[-1]
     summary = (
-        f"At the last measurement the model had spent epsilon {numbers.epsilon(last['epsilon'])} and was right in "
-        f"{numbers.percent(last['accuracy'])} of cases."
+        f"At the last measurement, epsilon {numbers.epsilon(last['epsilon'])} was spent and the accuracy was "
+        f"{numbers.percent(last['accuracy'])}."
     )
-    drawn = "The whisker" if len(rows) == 1 else "The band"
-    band = f"{drawn} is the {interval_name(record)}." if any(numbers.interval(row) for row in rows) else None
+    shape = "The whisker" if len(rows) == 1 else "The band"
+    band = f"{shape} is the {interval_name(record)}." if any(numbers.interval(row) for row in rows) else None
     reference = _reference(record)
     beyond = None if reference is None or _is_near(reference[1], rows) else _beyond(*reference)
     plot = lines(
@@ -129,7 +129,7 @@ def _curve(record: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> Html:
         reference=reference if beyond is None else None,
     )
     notes: list[object] = [note for note in (summary, band, beyond) if note is not None]
-    return join([figure(plot, *notes), folded("The figures", _curve_table(record, rows))])
+    return join([figure(plot, *notes), folded("Data", _curve_table(record, rows))])
 
 
 def _point(row: Mapping[str, Any]) -> Point:
@@ -139,7 +139,7 @@ def _point(row: Mapping[str, Any]) -> Point:
 
 
 def _reference(record: Mapping[str, Any]) -> tuple[str, float] | None:
-    """Return the baseline; one that is not private must not appear in a plot that may be published."""
+    """Return the baseline. One that is not private must not appear in a plot that may be published."""
     baseline = mapping(record, "baseline")
     value = numbers.share(baseline.get("accuracy"))
     if value is None or (may_be_published(record, "curve") and not may_be_published(record, "baseline")):
@@ -148,7 +148,7 @@ def _reference(record: Mapping[str, Any]) -> tuple[str, float] | None:
 
 
 def _is_near(level: float, rows: list[Mapping[str, Any]]) -> bool:
-    """Say whether a level can be drawn without pressing the curve flat."""
+    """Return whether a level can be drawn without flattening the curve."""
     values = [100 * float(row["accuracy"]) for row in rows]
     room = max(max(values) - min(values), 10.0)
     return min(values) - room <= level <= max(values) + room
@@ -160,7 +160,7 @@ def _beyond(what: str, level: float) -> Html:
 
 def _curve_table(record: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> Html:
     stride = -(-len(rows) // _MOST_ROWS)
-    shown = rows[::-1][::stride][::-1]  # from the end, so that the last one is there
+    shown = rows[::-1][::stride][::-1]  # thinned from the end, so that the last row is included
     head = ["Step", "Epsilon", "Accuracy", interval_name(record).capitalize()]
     cells = [
         [
@@ -171,5 +171,5 @@ def _curve_table(record: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> Ht
         ]
         for row in shown
     ]
-    caption = "Accuracy during training" + ("" if stride == 1 else f": one in {stride} of the measurements")
+    caption = "Accuracy during training" + ("" if stride == 1 else f", every {stride}th measurement")
     return table(caption, head, cells, class_="numbers")

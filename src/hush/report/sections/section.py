@@ -1,4 +1,4 @@
-"""A section of the page, and the marks around what must not be published."""
+"""A section of a page, and the marks around what must not be published."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Any, Final
 from hush.errors import InvalidArgument, check_instance
 from hush.report.drawing.markup import Html, join, tag
 
-# Text from a record cannot forge these: escaping leaves it no "<".
+# Text from a record cannot forge these marks, since "<" is escaped.
 BEGIN: Final = Html("<!-- hush: not private, begin -->")
 BEGIN_SILENT: Final = Html("<!-- hush: not private, begin; leave no remark -->")
 END: Final = Html("<!-- hush: not private, end -->")
 GENERATOR: Final = Html('<meta name="generator" content="hush.report">')
 
-EXACT: Final = "Measured on people's records, without noise."
+EXACT: Final = "Measured on private records, without noise."
 
-_REMOVED = tag("p", "Left out of the published page: it was not measured privately.", class_="removed")
-# What `publishable` puts in the place of a part, by the mark that opens it.
-_INSTEAD: Final = {BEGIN: _REMOVED, BEGIN_SILENT: Html("")}
+_REMOVED = tag("p", "Removed from the published page: it was not measured privately.", class_="removed")
+# What `publishable` puts in place of a part, by its opening mark.
+_REPLACEMENTS: Final = {BEGIN: _REMOVED, BEGIN_SILENT: Html("")}
 _MARK = re.compile("|".join(map(re.escape, (BEGIN, BEGIN_SILENT, END))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One section.
+    """One section of a page.
 
     Attributes:
-        key: Its anchor.
-        title: Its heading.
-        body: What stands below the heading.
+        key: The anchor.
+        title: The heading.
+        body: The content below the heading.
     """
 
     key: str
@@ -45,7 +45,7 @@ class Section:
 
 
 def mapping(record: Mapping[str, Any], part: str) -> Mapping[str, Any]:
-    """Return a part of a record that is a mapping; empty where it is missing."""
+    """Return a part of the record that is a mapping; empty if it is missing."""
     value = record.get(part)
     if value is None:
         return {}
@@ -55,7 +55,7 @@ def mapping(record: Mapping[str, Any], part: str) -> Mapping[str, Any]:
 
 
 def listed(record: Mapping[str, Any], part: str) -> list[Any]:
-    """Return a part of a record that is a list; empty where it is missing."""
+    """Return a part of the record that is a list; empty if it is missing."""
     value = record.get(part)
     if value is None:
         return []
@@ -65,52 +65,52 @@ def listed(record: Mapping[str, Any], part: str) -> list[Any]:
 
 
 def entries(record: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
-    """Return a part of a record that is a list of mappings; empty where it is missing."""
-    found = listed(record, part)
-    for entry in found:
+    """Return a part of the record that is a list of mappings; empty if it is missing."""
+    items = listed(record, part)
+    for entry in items:
         if not isinstance(entry, Mapping):
             raise InvalidArgument(f"record[{part!r}]", type(entry).__name__, "a list of mappings, or nothing")
-    return found
+    return items
 
 
 def may_be_published(record: Mapping[str, Any], part: str) -> bool:
-    """Say whether a measured part gives nothing away: the test data are public, or it was measured privately.
+    """Return whether a measured part may be published: the test data are public, or it was measured privately.
 
-    A part is measured privately if its own ``private`` is True or if ``record["private"]`` names it. What the record
-    does not say counts as no: a mark too many costs a figure, a mark too few costs a person's privacy.
+    A part is measured privately if its own ``private`` is True, or if ``record["private"]`` lists it. If the record
+    does not say, it may not be published: an unnecessary mark costs a figure, a missing one costs a person's privacy.
     """
-    own, named = record.get(part), part in listed(record, "private")
-    stated = isinstance(own, Mapping) and own.get("private") is True
+    content, named = record.get(part), part in listed(record, "private")
+    stated = isinstance(content, Mapping) and content.get("private") is True
     return mapping(record, "data").get("test_is_public") is True or stated or named
 
 
 def guarded(record: Mapping[str, Any], part: str, body: Html) -> Html:
-    """Return a measured part as it is if it may be published, and marked as not private otherwise."""
+    """Return a measured part, marked as not private unless it may be published."""
     if may_be_published(record, part):
         return body
     return secret(EXACT, body)
 
 
 def secret(why: str, body: Html) -> Html:
-    """Frame what is not private and put it between the marks."""
+    """Put content that is not private into a frame, between marks."""
     flag = tag("p", "Not private: do not publish. ", tag("small", why), class_="flag")
     return join([BEGIN, tag("div", flag, body, class_="secret"), END])
 
 
 def hidden(body: Html) -> Html:
-    """Put markup between the marks, so that `publishable` removes it without a trace."""
+    """Put content between marks that `publishable` removes without a remark."""
     return join([BEGIN_SILENT, body, END])
 
 
 def publishable(page: str) -> str:
-    """Return a page of `render` without what is not private.
+    """Return a page of `render` without the parts that are not private.
 
-    What is marked goes, mostly with a short remark in its place; every other character stays. So the result depends on
-    people's records through what the guarantee covers, and what the page states as public. Doing it twice changes
-    nothing.
+    Everything between marks is removed, mostly with a short remark in its place. Every other character stays. So the
+    result depends on private records only through what the guarantee covers, and what the page declares public.
+    Applying it twice changes nothing.
 
     Args:
-        page: What `render` returned, as it is. A page in which the marks are damaged is refused.
+        page: The page as `render` returned it. A page with damaged marks is refused.
 
     >>> from hush.report import render
     >>> page = render({"title": "Run", "not_private": {"loss": [{"step": 1, "value": 0.5}]}})
@@ -119,11 +119,13 @@ def publishable(page: str) -> str:
     """
     check_instance("page", page, str)
     if GENERATOR not in page:
-        raise InvalidArgument("page", "...", "a page of hush.report.render", "Only there is it known what is private")
+        raise InvalidArgument(
+            "page", "...", "a page of hush.report.render", "Only such a page marks what is not private"
+        )
     pieces, marks = _MARK.split(page), _MARK.findall(page)
     opening, closing = marks[::2], marks[1::2]
     if END in opening or len(opening) != len(closing) or any(mark != END for mark in closing):
-        advice = "Something between them could be missed", "Render the page again and leave it as it is"
-        raise InvalidArgument("page", "...", "each mark of what is not private in its place", *advice)
-    kept, instead = pieces[::2], [*(_INSTEAD[Html(mark)] for mark in opening), ""]
-    return "".join(part for pair in zip(kept, instead, strict=True) for part in pair)
+        advice = "Private content could be missed", "Render the page again and do not edit it"
+        raise InvalidArgument("page", "...", "a page whose marks are intact", *advice)
+    public, replacements = pieces[::2], [*(_REPLACEMENTS[Html(mark)] for mark in opening), ""]
+    return "".join(part for pair in zip(public, replacements, strict=True) for part in pair)

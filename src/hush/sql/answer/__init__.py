@@ -1,1 +1,13 @@
-"""From a question to an answer: `declare` a table, price and ask it (`table`, `asked`), and state intervals."""
+"""From your query to its private answer.
+
+In reading order:
+
+- `declare`: `table` and `JoinedTable`, which declare tables and what is public about them.
+- `table`: `Table`, with `Table.sql`, `Table.price` and `Table.preview`.
+- `priced_query`: the noise of a query, fixed before data are read, and the release of its groups.
+- `intervals`, `spread`: confidence intervals; `spread` has those of variances.
+- `accuracy`: the epsilon for a wanted accuracy, and expected errors.
+- `answer`: `QueryAnswer`, and its form in a ledger.
+- `preview`: `Preview`, from invented rows.
+- `parts`: rows of one month or one region, for ledgers that budget them apart.
+"""

@@ -1,4 +1,7 @@
-"""The smallest epsilon that makes an answer as accurate as wanted: from public numbers only."""
+"""The smallest epsilon for a wanted accuracy, and the errors to expect at an epsilon.
+
+Both follow from public numbers: the noise of a priced query, the declared bounds, and your guess of a group's size.
+"""
 
 from __future__ import annotations
 
@@ -7,128 +10,136 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from hush.errors import InvalidArgument, check_positive
-from hush.sql.answer.asked import Asked, Released
 from hush.sql.answer.intervals import intervals, linear_reach, linear_weights, scale_of
+from hush.sql.answer.priced_query import PricedQuery, ReleasedGroup
 from hush.sql.syntax.expression import Expr
-from hush.sql.syntax.releases import Counted, SumRelease
+from hush.sql.syntax.releases import Quantity, SumRelease
 from hush.sql.write.trees import Quantiles, expected_quantiles, tree_noise
-from hush.statistics.noise.release import LaplaceNoise
-from hush.statistics.noise.tree import UNITS, _limits
+from hush.statistics import LaplaceNoise
+from hush.statistics.noise import UNITS, rank_limits
 
-_LEAST, _MOST = 2.0**-20, 2.0**9  # accountants take no more
-_CLOSE = 1.001
+_MIN_EPSILON, _MAX_EPSILON = 2.0**-20, 2.0**9  # accountants accept no others
+_PRECISION = 1.001  # of the epsilon that is found, as a ratio
 
 
 def solve_epsilon(
-    asked_at: Callable[[float], Asked], *, accuracy: float | None, expected: float | None, confidence: float
+    price_at: Callable[[float], PricedQuery], *, accuracy: float | None, expected: float | None, confidence: float
 ) -> float:
-    """Return an epsilon, at most a thousandth too large, at which noise is within ``accuracy``.
+    """Return an epsilon, at most a thousandth too large, at which the noise is within ``accuracy``.
 
-    Every count, sum and quantile, each for itself, with the confidence that is given. A count is compared with
-    ``expected`` rows; a sum with as many rows in the middle of the bounds (or half their width from 0, if that is
-    more); sums within AVG and VARIANCE with as many rows at half the width; the rank of a quantile with ``expected``.
+    This holds for every count, sum and quantile by itself, with the given confidence. Errors are relative: for a count,
+    to ``expected`` rows; for a sum, to ``expected`` rows at the middle of the bounds (or at half their width, if that
+    is more); for the sums inside AVG and VARIANCE, to ``expected`` rows at half the width; for a quantile, the error of
+    its rank is relative to ``expected``.
 
     Args:
-        asked_at: The question at an epsilon.
+        price_at: Prices the query at an epsilon.
         accuracy: The relative error, such as 0.05.
-        expected: How many rows a group is expected to have: a guess that is public.
-        confidence: Such as 0.95.
+        expected: How many rows you expect in a group: a public guess.
+        confidence: The probability with which the error stays within ``accuracy``.
     """
     wanted = check_positive("accuracy", accuracy)
     if expected is None:
-        raise InvalidArgument("expected", None, "how many rows a group has, about", "It must not be looked up")
+        raise InvalidArgument(
+            "expected", None, "the approximate number of rows in a group", "Guess it: do not look it up in the data"
+        )
     check_positive("expected", expected)
     size, wrong = float(expected), 1 - confidence
 
-    def enough(epsilon: float) -> bool:
+    def is_enough(epsilon: float) -> bool:
         try:
-            asked = asked_at(epsilon)
+            query = price_at(epsilon)
         except InvalidArgument:
             if epsilon >= 1:
-                raise  # a mistake of the caller, not noise beyond what can be drawn
+                raise  # an invalid argument, and not noise that is too large to be drawn
             return False
-        return all(error <= wanted for error in relative_errors(asked, size, wrong))
+        return all(error <= wanted for error in relative_errors(query, size, wrong))
 
+    # Errors fall as epsilon grows. Find a power of two that is enough while its half is not, then bisect on a log
+    # scale.
     high = 1.0
-    if enough(high):
-        while high > _LEAST and enough(high / 2):
+    if is_enough(high):
+        while high > _MIN_EPSILON and is_enough(high / 2):
             high /= 2
     else:
-        while not enough(high):
+        while not is_enough(high):
             high *= 2
-            if high > _MOST:
+            if high > _MAX_EPSILON:
                 raise InvalidArgument(
                     "accuracy",
                     accuracy,
-                    f"one that an epsilon of {_MOST:.0f} can give",
-                    "Allow more",
+                    f"an error that epsilon <= {_MAX_EPSILON:.0f} can achieve",
+                    "Allow a larger one",
                 )
     low = high / 2
-    while high / low > _CLOSE:
+    while high / low > _PRECISION:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if enough(middle) else (middle, high)
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
     return high
 
 
-def relative_errors(asked: Asked, expected: float, wrong: float) -> Iterator[float]:
-    """Yield, for each count, sum and quantile, what its noise exceeds with probability ``wrong``, over its size."""
-    scales = scale_of(asked)
-    for release in asked.plan.releases:
-        off = linear_reach(asked.noise, [scales[release.name]], [release.grid], wrong)
-        yield off / (expected * _row_size(asked, release))
-    for about in asked.plan.statistics:
-        if about.kind == "shared sum":
-            own = [scales[part.name] for part in about.parts]
-            off = linear_reach(asked.noise, own, linear_weights(about), wrong)
-            yield off / (expected * _middle(about.bounds))
-        if about.tree is not None:
-            limits = _limits(isinstance(asked.noise.noise, LaplaceNoise), float(about.probability or 0.0), wrong / 2)
-            scale = tree_noise(asked.plan, asked.noise, about.tree).block_scales[0] / UNITS
+def relative_errors(query: PricedQuery, expected: float, wrong: float) -> Iterator[float]:
+    """Yield, for each count, sum and quantile, the relative error that it exceeds with probability ``wrong``."""
+    scales = scale_of(query)
+    for release in query.plan.releases:
+        error = linear_reach(query.noise, [scales[release.name]], [release.grid], wrong)
+        yield error / (expected * _typical_contribution(query, release))
+    for statistic in query.plan.statistics:
+        if statistic.kind == "shared sum":
+            part_scales = [scales[part.name] for part in statistic.parts]
+            error = linear_reach(query.noise, part_scales, linear_weights(statistic), wrong)
+            yield error / (expected * _typical_value(statistic.bounds))
+        if statistic.tree is not None:
+            is_laplace = isinstance(query.noise.noise, LaplaceNoise)
+            limits = rank_limits(is_laplace, float(statistic.probability or 0.0), wrong / 2)
+            scale = tree_noise(query.plan, query.noise, statistic.tree).block_scales[0] / UNITS
             yield float(limits.max()) * scale / expected
 
 
-def expected_errors(asked: Asked, expected: float, confidence: float) -> dict[str, float]:
-    """Return, for each column that has an interval, half the width that it has for a group of about so many rows.
+def expected_errors(query: PricedQuery, expected: float, confidence: float) -> dict[str, float]:
+    """Return half the width of each column's interval in a group of about ``expected`` rows.
 
-    Computed for values that are spread evenly over their bounds: nothing is known of the true ones.
+    It is computed for values that are spread evenly over their bounds, because nothing is known about the real ones.
     """
-    numbers = {release.name: expected * _even(release) / release.grid for release in asked.plan.releases}
-    found: Quantiles = {}
-    for place in range(len(asked.plan.trees)):
-        found.update(expected_quantiles(asked.plan, place, asked.noise, expected, confidence))
-    numbers.update({name: entry[0] for name, entry in found.items()})
-    plain = tuple(replace(each, expression=_unrounded(each.expression)) for each in asked.plan.outputs)
-    asked = replace(asked, plan=replace(asked.plan, outputs=plain))
-    (ends,) = intervals(asked, [Released(keys=(), numbers=numbers, quantiles=found)], confidence)
+    numbers = {release.name: expected * _mean_contribution(release) / release.grid for release in query.plan.releases}
+    quantiles: Quantiles = {}
+    for index in range(len(query.plan.trees)):
+        quantiles.update(expected_quantiles(query.plan, index, query.noise, expected, confidence))
+    numbers.update({name: quantile[0] for name, quantile in quantiles.items()})
+    outputs = tuple(replace(output, expression=_unrounded(output.expression)) for output in query.plan.outputs)
+    query = replace(query, plan=replace(query.plan, outputs=outputs))
+    (ends,) = intervals(query, [ReleasedGroup(keys=(), numbers=numbers, quantiles=quantiles)], confidence)
     return {name: (high - low) / 2 for name, (low, high) in ends.items()}
 
 
 def _unrounded(expression: Expr) -> Expr:
-    """Return an expression without its rounding, which may hide an error, or make it larger."""
+    """Return an expression without ROUND, FLOOR and CEIL, which would hide or enlarge a small error."""
     if expression.op in ("round", "floor", "ceil"):
         return _unrounded(expression.args[0])
     return replace(expression, args=tuple(map(_unrounded, expression.args)))
 
 
-def _even(release: SumRelease) -> float:
-    """Return what a row adds on average, if values are spread evenly over their bounds."""
-    if release.what in (Counted.ROWS, Counted.VALUES, Counted.UNITS):
+def _mean_contribution(release: SumRelease) -> float:
+    """Return what a row adds on average if values are uniform on their bounds."""
+    if release.quantity in (Quantity.ROWS, Quantity.VALUES, Quantity.UNITS):
         return 1.0
     low, high = release.row_bounds
     average = low + (high - low) / 2
-    if release.what is Counted.SQUARES:
-        average = average**2 + (high - low) ** 2 / 12
+    if release.quantity is Quantity.SQUARES:
+        average = average**2 + (high - low) ** 2 / 12  # E x^2 = (E x)^2 + Var x
     return average - release.offset
 
 
-def _row_size(asked: Asked, release: SumRelease) -> float:
-    if release.what in (Counted.ROWS, Counted.VALUES, Counted.UNITS):
+def _typical_contribution(query: PricedQuery, release: SumRelease) -> float:
+    """Return the contribution of a row that errors are relative to."""
+    if release.quantity in (Quantity.ROWS, Quantity.VALUES, Quantity.UNITS):
         return 1.0
-    if release.what is Counted.SUM:
-        return _middle(release.row_bounds)
-    return release.sensitivity * release.grid / asked.plan.rows_per_unit
+    if release.quantity is Quantity.SUM:
+        return _typical_value(release.row_bounds)
+    return release.sensitivity * release.grid / query.plan.rows_per_unit
 
 
-def _middle(bounds: tuple[float, float]) -> float:
+def _typical_value(bounds: tuple[float, float]) -> float:
+    """Return the magnitude at the middle of the bounds, or half their width if that is more."""
     low, high = bounds
     return max(abs(low + high), high - low) / 2 or 1.0

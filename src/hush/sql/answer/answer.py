@@ -1,4 +1,4 @@
-"""The private answer to a question, and its form in a ledger."""
+"""The private answer to a query, and its form in a ledger."""
 
 from __future__ import annotations
 
@@ -15,18 +15,31 @@ from hush.guarantee import Guarantee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAnswer:
-    """The private answer to a question.
+    """The private answer to a query. Printing it shows the rows as a table, and the guarantee.
 
     Attributes:
-        columns: Names of the columns.
-        rows: The rows, made of noisy numbers and of keys that are public or were chosen privately.
-        guarantee: What they give away.
-        event: The same for accountants, to be composed with more.
-        scales: The noise, as in `Price`.
-        intervals: For each row, (low, high) by column, where a column is an aggregate, or one that constants are added
-            to or multiplied with, or that is rounded: with the stated confidence, each for itself, it holds the exact
-            value after contributions are bounded. Of rows that HAVING or LIMIT chose by their noisy values, fewer do.
-        confidence: Of the intervals.
+        columns: The names of the columns.
+        rows: The rows. They hold noisy numbers, and keys that are public or were selected privately.
+        guarantee: What the answer costs.
+        event: The same for accountants, to compose it with other releases.
+        scales: The noise, as in `QueryPrice`.
+        intervals: For each row, the interval (low, high) of each column that has one, by name. A column has one if it
+            is an aggregate, possibly rounded or combined with constants by + - * /. Each interval contains, with the
+            stated confidence, the exact value over bounded contributions; it does not cover what bounding leaves out.
+            Among rows that HAVING or LIMIT selected by their noisy values, fewer intervals hold.
+        confidence: The confidence of each interval.
+
+    >>> import duckdb, hush
+    >>> from hush.randomness import TestSource
+    >>> connection = duckdb.connect()
+    >>> _ = connection.execute("CREATE TABLE people AS SELECT i AS who FROM range(5000) AS t(i)")
+    >>> people = hush.table(connection, name="people", unit="who")
+    >>> answer = people.sql("SELECT COUNT(*) AS n FROM people", epsilon=1.0, source=TestSource(1))
+    >>> answer.columns, answer.guarantee.epsilon, abs(answer.rows[0][0] - 5000) < 50
+    (('n',), 1.0, True)
+    >>> low, high = answer.intervals[0]["n"]
+    >>> low < 5000 < high
+    True
     """
 
     columns: tuple[str, ...]
@@ -38,23 +51,23 @@ class QueryAnswer:
     confidence: float
 
     def __str__(self) -> str:
-        """Return the rows as a small table, and what they give away."""
+        """Return the rows as a small table, and the guarantee."""
         lines = [list(self.columns), *([_cell(value) for value in row] for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        laid = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        return "\n".join([*laid, str(self.guarantee)])
+        aligned = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        return "\n".join([*aligned, str(self.guarantee)])
 
 
 def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def encoded(answer: QueryAnswer) -> str:
-    """Return an answer as JSON; what JSON has no form for is written with its type."""
+def answer_to_json(answer: QueryAnswer) -> str:
+    """Return an answer as JSON. Values of types that JSON does not have are written with their type."""
     return json.dumps(
         {
             "columns": answer.columns,
-            "rows": [[_told(value) for value in row] for row in answer.rows],
+            "rows": [[_value_to_json(value) for value in row] for row in answer.rows],
             "guarantee": answer.guarantee.to_json(),
             "event": answer.event.to_json(),
             "scales": dict(answer.scales),
@@ -64,12 +77,12 @@ def encoded(answer: QueryAnswer) -> str:
     )
 
 
-def decoded(text: str) -> QueryAnswer:
-    """Return the answer that `encoded` wrote."""
+def answer_from_json(text: str) -> QueryAnswer:
+    """Return the answer that `answer_to_json` wrote."""
     data = json.loads(text)
     return QueryAnswer(
         columns=tuple(data["columns"]),
-        rows=[tuple(_value(told) for told in row) for row in data["rows"]],
+        rows=[tuple(_value_from_json(value) for value in row) for row in data["rows"]],
         guarantee=Guarantee.from_json(data["guarantee"]),
         event=Event.from_json(data["event"]),
         scales=data["scales"],
@@ -78,7 +91,7 @@ def decoded(text: str) -> QueryAnswer:
     )
 
 
-_TYPES: dict[str, Any] = {
+_PARSERS: dict[str, Any] = {
     "datetime": datetime.datetime.fromisoformat,
     "date": datetime.date.fromisoformat,
     "time": datetime.time.fromisoformat,
@@ -87,17 +100,19 @@ _TYPES: dict[str, Any] = {
 }
 
 
-def _told(value: Any) -> Any:
+def _value_to_json(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
-    kind = type(value).__name__
-    return {kind: value.isoformat() if hasattr(value, "isoformat") else str(value)} if kind in _TYPES else str(value)
+    name = type(value).__name__
+    if name not in _PARSERS:
+        return str(value)
+    return {name: value.isoformat() if hasattr(value, "isoformat") else str(value)}
 
 
-def _value(told: Any) -> Any:
-    if not isinstance(told, dict):
-        return told
-    ((kind, text),) = told.items()
-    return _TYPES[kind](text)
+def _value_from_json(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((name, text),) = value.items()
+    return _PARSERS[name](text)

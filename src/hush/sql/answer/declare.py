@@ -1,4 +1,8 @@
-"""What a user says of tables, `hush.table(...)`: whose rows they are, and what is public about them."""
+"""`hush.table`: declare your tables, and what is public about them.
+
+The declarations become a `Catalog`, the data an engine; together they are a `Table`. Names and types of columns are
+read from the engine. No rows are read before the first query.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,33 @@ from hush.data.tables.catalog import Catalog, PrivateTable, PublicTable
 from hush.errors import InvalidArgument, check_instance
 from hush.sql.answer.table import Table
 from hush.sql.engines.engine import Engine, EngineFailed
-from hush.sql.engines.open import opened
+from hush.sql.engines.open import open_engine
 
 UnitColumns = str | tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedTable:
-    """One more private table, to be joined on the unit: ``private={"visits": JoinedTable("visits.parquet", unit="who")}``.
+    """A further private table about the same people, for ``private=`` of `table`. Queries join it on the unit.
 
     Attributes:
-        data: Where it is, as for `table`; None where the connection, database or session has it under its name.
-        unit: The column that says whose each row is: the same people, written the same way, as in the first table.
+        data: The data, as for `table`; None if the connection, database or session has a table of that name.
+        unit: The column that identifies the unit. It holds the same ids as the unit column of the first table.
         bounds: As for `table`.
         keys: As for `table`.
         required: As for `table`.
+
+    >>> import duckdb, hush
+    >>> from hush.randomness import TestSource
+    >>> connection = duckdb.connect()
+    >>> _ = connection.execute("CREATE TABLE people AS SELECT i AS who, i % 70 AS age FROM range(5000) AS t(i)")
+    >>> _ = connection.execute("CREATE TABLE visits AS SELECT i % 5000 AS visitor FROM range(9000) AS t(i)")
+    >>> visits = JoinedTable(None, unit="visitor")
+    >>> people = hush.table(connection, name="people", unit="who", private={"visits": visits})
+    >>> query = "SELECT COUNT(*) AS n FROM people p JOIN visits v ON p.who = v.visitor WHERE p.age < 35"
+    >>> answer = people.sql(query, epsilon=1.0, rows_per_unit=2, source=TestSource(1))
+    >>> abs(answer.rows[0][0] - 4_500) < 50
+    True
     """
 
     data: Any = field(repr=False)
@@ -33,17 +49,23 @@ class JoinedTable:
     keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     required: Sequence[str] = ()
 
-    def on(self, engine: Engine, name: str, role: str) -> PrivateTable:
-        """Return what is known of it, with the columns that the engine finds."""
-        column, time, window = _unit_columns(self.unit)
+    def on(self, engine: Engine, name: str, argument: str) -> PrivateTable:
+        """Return the table's declarations, with the columns that the engine reports.
+
+        Args:
+            engine: The engine.
+            name: The table's name.
+            argument: The argument to name in messages.
+        """
+        unit, time, window = _unit_columns(self.unit)
         return PrivateTable(
-            columns=_columns(engine, name, role),
-            unit=column,
+            columns=_columns(engine, name, argument),
+            unit=unit,
             time=time,
             window=window,
             bounds=self.bounds,
             keys=self.keys,
-            required=frozenset(_names("required", self.required)),
+            required=frozenset(_column_names("required", self.required)),
         )
 
 
@@ -58,25 +80,30 @@ def table(
     public: Mapping[str, Any] | None = None,
     private: Mapping[str, JoinedTable] | None = None,
 ) -> Table:
-    """Return a table to ask questions of; data stay where they are.
+    """Declare a private table, to query it with `Table.sql`. The data stay where they are.
+
+    Everything you declare is public. Choose bounds and keys from what you know about the table, not from its rows.
 
     Args:
-        data: Where the data are. Read by DuckDB: a Parquet or CSV file, an Arrow table, a pandas or Polars data
-            frame, or a DuckDB connection. On PostgreSQL: an address, ``postgresql://user@host/database``, or a
-            psycopg connection. On Spark: a data frame, or a session. Columns of a CSV file are text, but for those that
-            have bounds, which are read as numbers.
-        unit: The column that says whose each row is; or (column, time column, window): a user within an hour, day,
-            week, month, quarter or year.
-        name: What queries call it; the file's name without its ending, or ``data``. On a connection, a database or a
-            Spark session, the name of the table or view there, which has to be given, without a schema.
-        bounds: For columns that are summed, the least and the largest value that counts.
-        keys: For columns that queries group by, the values to report, which are public. Others are chosen privately.
-        required: Columns whose missing values count as the middle of their bounds, so that AVG shares COUNT(*).
-        public: Tables about nobody, by name, to be joined; None for one that the connection, database or session has.
-        private: More tables about the same people, by name, to be joined on the unit. A person who is added or
-            removed is so in all of them.
+        data: The data. Read by DuckDB: a Parquet or CSV file, an Arrow table, a pandas or Polars data frame, or a
+            DuckDB connection. On PostgreSQL: an address, ``postgresql://user@host/database``, or a psycopg connection.
+            On
+            Spark: a data frame or a session. Columns of a CSV file are text, except those with bounds, which are read
+            as numbers.
+        unit: The column that identifies the privacy unit; or (column, time column, window) to protect a user within
+            each hour, day, week, month, quarter or year.
+        name: The table's name in queries; by default the file's name without its ending, or ``data``. On a connection,
+            a database or a Spark session, the name of the table or view there, without a schema. You must give it then.
+        bounds: The lower and upper bound of each column that is summed. Values outside are clamped.
+        keys: The values of each column that queries group by. All of them are reported. For other columns, the groups
+            to report are selected privately.
+        required: Columns whose missing values count as the middle of their bounds, so that AVG shares the count of
+            COUNT(*).
+        public: Public tables to join, by name. None for a table that the connection, database or session has.
+        private: Further private tables about the same people, by name, to join on the unit. Adding or removing a person
+            means adding or removing their rows in all tables.
 
-    A password is better kept out of an address (``~/.pgpass``, ``PGPASSWORD``); messages do not repeat it.
+    Do not put a password into an address; use ``~/.pgpass`` or ``PGPASSWORD``. Messages never repeat the address.
 
     >>> import duckdb, tempfile
     >>> path = tempfile.mkdtemp() + "/people.parquet"
@@ -86,20 +113,21 @@ def table(
     >>> answer.columns, len(answer.rows), abs(answer.rows[0][1] - 2500) < 100
     (('sex', 'n', 'age'), 2, True)
     """
-    about, more = _tables("public", public), _tables("private", private)
-    for given in more.values():
-        check_instance("private", given, JoinedTable, "Write private={name: JoinedTable(data, unit=...)}")
-    own = JoinedTable(data, unit, bounds or {}, keys or {}, required)
-    _unit_columns(unit)  # before anything is opened
-    sources = {**about, **{each: given.data for each, given in more.items()}}
-    engine, called = opened(data, name, sources)
-    for each in sources:
-        if each.casefold() == called.casefold() or (each in about and each in more):
-            raise InvalidArgument("private" if each in more else "public", each, "a name that no other table has")
-    known: dict[str, PrivateTable | PublicTable] = {called: own.on(engine, called, "name")}
-    known.update({each: given.on(engine, each, "private") for each, given in more.items()})
-    known.update({each: PublicTable(columns=_columns(engine, each, "public")) for each in about})
-    return Table(engine, Catalog(known), called)
+    public_tables, private_tables = _tables("public", public), _tables("private", private)
+    for joined in private_tables.values():
+        check_instance("private", joined, JoinedTable, "Write private={name: JoinedTable(data, unit=...)}")
+    first = JoinedTable(data, unit, bounds or {}, keys or {}, required)
+    _unit_columns(unit)  # refuse a wrong unit before anything is opened
+    others = {**public_tables, **{other: joined.data for other, joined in private_tables.items()}}
+    engine, table_name = open_engine(data, name, others)
+    for other in others:
+        if other.casefold() == table_name.casefold() or (other in public_tables and other in private_tables):
+            argument = "private" if other in private_tables else "public"
+            raise InvalidArgument(argument, other, "a name that no other table has")
+    tables: dict[str, PrivateTable | PublicTable] = {table_name: first.on(engine, table_name, "name")}
+    tables.update({other: joined.on(engine, other, "private") for other, joined in private_tables.items()})
+    tables.update({other: PublicTable(columns=_columns(engine, other, "public")) for other in public_tables})
+    return Table(engine, Catalog(tables), table_name)
 
 
 def _unit_columns(unit: Any) -> tuple[str, str | None, str | None]:
@@ -108,27 +136,27 @@ def _unit_columns(unit: Any) -> tuple[str, str | None, str | None]:
     if isinstance(unit, (tuple, list)) and len(unit) == 3 and all(isinstance(part, str) for part in unit):
         return unit[0], unit[1], unit[2]
     expected = "a column, or (column, time column, window)"
-    raise InvalidArgument("unit", unit, expected, 'Such as "user_id", or ("user_id", "day", "month")')
+    raise InvalidArgument("unit", unit, expected, 'For example "user_id", or ("user_id", "day", "month")')
 
 
-def _tables(role: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    if given is not None and not isinstance(given, Mapping):
-        raise InvalidArgument(role, type(given).__name__, "a dictionary of tables by name")
-    return dict(given or {})
+def _tables(argument: str, tables: Mapping[str, Any] | None) -> dict[str, Any]:
+    if tables is not None and not isinstance(tables, Mapping):
+        raise InvalidArgument(argument, type(tables).__name__, "a dictionary of tables by name")
+    return dict(tables or {})
 
 
-def _names(role: str, given: Any) -> list[str]:
-    if isinstance(given, str) or not isinstance(given, Iterable) or not all(isinstance(name, str) for name in given):
-        raise InvalidArgument(role, given, "a list of names of columns")
-    return list(given)
+def _column_names(argument: str, names: Any) -> list[str]:
+    if isinstance(names, str) or not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgument(argument, names, "a list of column names")
+    return list(names)
 
 
-def _columns(engine: Engine, name: str, role: str) -> dict[str, str]:
-    """Return a table's columns; refuse a name under which the engine has no table, or none that may be read."""
+def _columns(engine: Engine, name: str, argument: str) -> dict[str, str]:
+    """Return a table's columns. Refuse the name if the engine has no such table, or may not read it."""
     try:
         return engine.columns(name)
     except EngineFailed:
-        advice = ["Check its spelling, and that it may be read"]
+        advice = ["Check the spelling, and that you may read it"]
         if "." in name:
-            advice.append("A schema is no part of the name: set the search path, or make a view")
-        raise InvalidArgument(role, name, "a table or view that is there", *advice) from None
+            advice.append("Names have no schema: set the search path, or create a view")
+        raise InvalidArgument(argument, name, "an existing table or view", *advice) from None

@@ -1,7 +1,11 @@
-"""Intervals for what a question in SQL is answered by, from the law of its noise.
+"""Confidence intervals for the columns of an answer, from the law of the noise.
 
-They are for the exact aggregates of bounded contributions, each for itself: what bounding leaves out is not in them,
-and among rows that were chosen by their noisy values (HAVING, LIMIT) fewer of them hold.
+An interval covers the noise only: it contains the exact aggregate over bounded contributions, not the raw one. The
+stated confidence holds for each interval by itself. Among rows that were selected by their noisy values (HAVING,
+LIMIT), fewer intervals hold.
+
+A column has an interval if it is a monotone function of one statistic and of constants. `_RULES` has a rule for each
+kind of statistic; `_transform` carries the interval through the expression.
 """
 
 from __future__ import annotations
@@ -12,124 +16,134 @@ from dataclasses import replace
 
 import numpy as np
 
-from hush.sql.answer.asked import Asked, Released
-from hush.sql.answer.spread import variance_ends
+from hush.sql.answer.priced_query import PricedQuery, ReleasedGroup
+from hush.sql.answer.spread import variance_intervals
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.output import evaluate
 from hush.sql.syntax.releases import QueryStatistic
-from hush.statistics.noise.release import NoisePlan
-from hush.statistics.noise.tails import quotients, reach
+from hush.statistics import NoisePlan
+from hush.statistics.noise import quotients, reach
 
 Interval = tuple[float, float]
 
 
-def linear_weights(about: QueryStatistic) -> tuple[float, ...]:
-    """Return the coefficients of a count's or sum's releases, in the order of its parts."""
-    if about.kind == "shared sum":
-        return (about.parts[1].offset, about.parts[1].grid)
-    return (about.parts[0].grid,)
+def linear_weights(statistic: QueryStatistic) -> tuple[float, ...]:
+    """Return the coefficients of the releases in a count or sum, in the order of its parts."""
+    if statistic.kind == "shared sum":
+        return (statistic.parts[1].offset, statistic.parts[1].grid)
+    return (statistic.parts[0].grid,)
 
 
 def linear_reach(noise: NoisePlan, scales: Sequence[float], weights: Sequence[float], wrong: float) -> float:
-    """Return what the noise of a weighted sum exceeds with probability ``wrong`` at most.
+    """Return a bound that the noise of a weighted sum exceeds with probability at most ``wrong``.
 
-    Noise is rounded to whole steps. Discrete Laplace noise is no larger, in distribution, than rounded Laplace noise:
-    2 a^m / (1 + a) <= a^(m - 1/2); added to other symmetric unimodal noise this keeps its order (Anderson 1955).
+    Noise is rounded to whole steps. Discrete Laplace noise is stochastically no larger than rounded Laplace noise:
+    2 a^m / (1 + a) <= a^(m - 1/2). Adding other symmetric unimodal noise preserves this order (Anderson 1955).
     """
     if len(weights) == 1:
         return math.floor(reach(noise.tail, [scales[0]], wrong) + 0.5) * abs(weights[0])
-    off = reach(noise.tail, np.multiply(scales, weights), wrong)
-    return off + 0.5 * float(np.abs(weights).sum())
+    bound = reach(noise.tail, np.multiply(scales, weights), wrong)
+    return bound + 0.5 * float(np.abs(weights).sum())
 
 
-def intervals(asked: Asked, released: Sequence[Released], confidence: float) -> list[dict[str, Interval]]:
-    """Return, for each group, the intervals of those columns of the answer that have one."""
-    found: list[dict[str, Interval]] = [{} for _ in released]
-    for output in asked.plan.outputs:
-        place = _only_statistic(output.expression)
-        if place is None or not released:
+def intervals(query: PricedQuery, groups: Sequence[ReleasedGroup], confidence: float) -> list[dict[str, Interval]]:
+    """Return, for each group, the intervals of the columns that have one, by the column's name."""
+    by_group: list[dict[str, Interval]] = [{} for _ in groups]
+    for output in query.plan.outputs:
+        index = _single_statistic(output.expression)
+        if index is None or not groups:
             continue
-        about = asked.plan.statistics[place]
-        ends = _RULES[about.kind](asked, about, released, 1 - confidence)
-        carried = [_carried(output.expression, place, pair) for pair in ends]
-        if all(pair is not None for pair in carried):
-            for entry, pair in zip(found, carried, strict=True):
-                assert pair is not None
-                entry[output.name] = pair
-    return found
+        statistic = query.plan.statistics[index]
+        ends = _RULES[statistic.kind](query, statistic, groups, 1 - confidence)
+        transformed = [_transform(output.expression, index, interval) for interval in ends]
+        # A column has an interval in all groups or in none.
+        if all(interval is not None for interval in transformed):
+            for columns, interval in zip(by_group, transformed, strict=True):
+                assert interval is not None
+                columns[output.name] = interval
+    return by_group
 
 
-def _only_statistic(expression: Expr) -> int | None:
-    """Return which statistic a column is a monotone function of, if it is one of constants and that statistic alone."""
+def _single_statistic(expression: Expr) -> int | None:
+    """Return the index of the statistic that a column is a monotone function of, together with constants only."""
     if expression.op == "statistic":
         return int(expression.value)
-    constant = [part.op == "literal" for part in expression.args]
-    if expression.op in _MONOTONE_OF_ONE or (expression.op in _MONOTONE and constant.count(True) == len(constant) - 1):
+    constant = [operand.op == "literal" for operand in expression.args]
+    if expression.op in _MONOTONE_UNARY or (expression.op in _MONOTONE and constant.count(True) == len(constant) - 1):
         if expression.op == "div" and constant[0]:
-            return None
-        return _only_statistic(expression.args[constant.index(False)]) if False in constant else None
+            return None  # constant / x has a pole
+        return _single_statistic(expression.args[constant.index(False)]) if False in constant else None
     return None
 
 
-def _carried(expression: Expr, place: int, ends: Interval) -> Interval | None:
-    """Return where a monotone function of a statistic is, if the statistic is between two ends."""
+def _transform(expression: Expr, index: int, ends: Interval) -> Interval | None:
+    """Return the interval of a monotone expression, given that of its statistic."""
     if expression.op == "statistic":
         return float(ends[0]), float(ends[1])
-    found = [evaluate(expression, (), [None] * place + [end]) for end in ends]
-    return None if None in found else (float(min(found)), float(max(found)))
+    values = [evaluate(expression, (), [None] * index + [end]) for end in ends]
+    return None if None in values else (float(min(values)), float(max(values)))
 
 
-_MONOTONE_OF_ONE = ("number", "neg", "round", "floor", "ceil")
+_MONOTONE_UNARY = ("number", "neg", "round", "floor", "ceil")
 _MONOTONE = ("add", "sub", "mul", "div", "least", "greatest")
 
 
-def scale_of(asked: Asked) -> Mapping[str, float]:
-    """Return the scale of each release's noise in steps of its grid, by name."""
-    return {release.name: asked.noise.block_scales[place] for place, release in enumerate(asked.plan.releases)}
+def scale_of(query: PricedQuery) -> Mapping[str, float]:
+    """Return the noise scale of each release by name, in steps of its grid."""
+    return {release.name: query.noise.block_scales[index] for index, release in enumerate(query.plan.releases)}
 
 
-def _linear(asked: Asked, about: QueryStatistic, released: Sequence[Released], wrong: float) -> list[Interval]:
-    scales = [scale_of(asked)[part.name] for part in about.parts]
-    off = linear_reach(asked.noise, scales, linear_weights(about), wrong)
-    values = [about.value(each.numbers) or 0.0 for each in released]
-    return [(value - off, value + off) for value in values]
+def _linear(
+    query: PricedQuery, statistic: QueryStatistic, groups: Sequence[ReleasedGroup], wrong: float
+) -> list[Interval]:
+    scales = [scale_of(query)[part.name] for part in statistic.parts]
+    bound = linear_reach(query.noise, scales, linear_weights(statistic), wrong)
+    values = [statistic.value(group.numbers) or 0.0 for group in groups]
+    return [(value - bound, value + bound) for value in values]
 
 
-def _mean(asked: Asked, about: QueryStatistic, released: Sequence[Released], wrong: float) -> list[Interval]:
-    """Return Fieller's interval for the centred sum over the count, in halves of the bounds' width."""
-    count, centred = about.parts
-    half = (about.bounds[1] - about.bounds[0]) / 2
+def _mean(
+    query: PricedQuery, statistic: QueryStatistic, groups: Sequence[ReleasedGroup], wrong: float
+) -> list[Interval]:
+    """Return Fieller's interval for the centred sum over the count, computed in units of half the bounds' width."""
+    count, centred = statistic.parts
+    half = (statistic.bounds[1] - statistic.bounds[0]) / 2
     step = centred.grid / half
-    noisy = np.array([[each.numbers[count.name], each.numbers[centred.name]] for each in released])
-    scales = np.array([scale_of(asked)[part.name] for part in about.parts])
-    # Rounding: half a row times a ratio of 1 at most, and half a step.
+    noisy = np.array([[group.numbers[count.name], group.numbers[centred.name]] for group in groups])
+    scales = np.array([scale_of(query)[part.name] for part in statistic.parts])
+    # Rounding: half a row times a ratio of at most 1, and half a step.
     low, high = quotients(
-        asked.noise.tail, noisy, scales, [0.0, step], [1.0, 0.0], wrong, limits=(-1.0, 1.0), slack=0.5 + step
+        query.noise.tail, noisy, scales, [0.0, step], [1.0, 0.0], wrong, limits=(-1.0, 1.0), slack=0.5 + step
     )
     ends = []
-    for place, each in enumerate(released):
-        value = about.value(each.numbers) or 0.0
-        least, most = ((end * half + centred.offset) for end in (low[place] - step, high[place] + step))
-        ends.append((max(min(least, value), about.bounds[0]), min(max(most, value), about.bounds[1])))
+    for index, group in enumerate(groups):
+        value = statistic.value(group.numbers) or 0.0
+        lower, upper = ((end * half + centred.offset) for end in (low[index] - step, high[index] + step))
+        # The released value is always inside, even where clamping has moved it.
+        ends.append((max(min(lower, value), statistic.bounds[0]), min(max(upper, value), statistic.bounds[1])))
     return ends
 
 
-def _variance(asked: Asked, about: QueryStatistic, released: Sequence[Released], wrong: float) -> list[Interval]:
-    """Return intervals of a variance from its three totals; a quarter of ``wrong`` is for the mean."""
-    scales = np.array([scale_of(asked)[part.name] for part in about.parts])
-    noisy = np.array([[each.numbers[part.name] for part in about.parts] for each in released])
-    means = _mean(asked, replace(about, kind="mean", parts=about.parts[:2]), released, wrong / 4)
-    low, high = variance_ends(asked.noise.tail, noisy, scales, about, np.array(means), wrong)
-    values = [replace(about, kind="variance").value(each.numbers) or 0.0 for each in released]
+def _variance(
+    query: PricedQuery, statistic: QueryStatistic, groups: Sequence[ReleasedGroup], wrong: float
+) -> list[Interval]:
+    """Return intervals of a variance or standard deviation. A quarter of ``wrong`` is for the mean."""
+    scales = np.array([scale_of(query)[part.name] for part in statistic.parts])
+    noisy = np.array([[group.numbers[part.name] for part in statistic.parts] for group in groups])
+    means = _mean(query, replace(statistic, kind="mean", parts=statistic.parts[:2]), groups, wrong / 4)
+    low, high = variance_intervals(query.noise.tail, noisy, scales, statistic, np.array(means), wrong)
+    values = [replace(statistic, kind="variance").value(group.numbers) or 0.0 for group in groups]
     ends = [(min(a, value), max(b, value)) for a, b, value in zip(low, high, values, strict=True)]
-    return ends if about.kind == "variance" else [(math.sqrt(a), math.sqrt(b)) for a, b in ends]
+    return ends if statistic.kind == "variance" else [(math.sqrt(a), math.sqrt(b)) for a, b in ends]
 
 
-def _quantile(asked: Asked, about: QueryStatistic, released: Sequence[Released], wrong: float) -> list[Interval]:
-    return [each.quantiles[about.name][1:] for each in released]
+def _quantile(
+    query: PricedQuery, statistic: QueryStatistic, groups: Sequence[ReleasedGroup], wrong: float
+) -> list[Interval]:
+    return [group.quantiles[statistic.name][1:] for group in groups]
 
 
-_RULES: Mapping[str, Callable[[Asked, QueryStatistic, Sequence[Released], float], list[Interval]]] = {
+_RULES: Mapping[str, Callable[[PricedQuery, QueryStatistic, Sequence[ReleasedGroup], float], list[Interval]]] = {
     "count": _linear,
     "sum": _linear,
     "shared sum": _linear,

@@ -1,4 +1,8 @@
-"""Parts of a table, by a column: as a condition in SQL that each row meets or not, by itself."""
+"""Parts of a table by a column, as a condition in SQL.
+
+A ledger can hold a budget for each month, or for each region. A query that is charged to one of them must read the rows
+of that part only. The condition depends on one row by itself.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +15,28 @@ from sqlglot import exp
 from hush.data.tables.catalog import ColumnKind, PrivateTable, kind_of
 from hush.errors import InvalidArgument, Unsupported
 
-# The windows that lie within a year, a month or a day, whichever they are.
-_WITHIN = {
+# The windows that never cross the end of a year, a month or a day. A unit with such a window is in one part only.
+_WINDOWS_WITHIN = {
     "year": {"hour", "day", "month", "quarter", "year"},
     "month": {"hour", "day", "month"},
     "day": {"hour", "day"},
 }
 
 
-def rows_in(column: str, parts: Sequence[str], table: PrivateTable) -> str:
-    """Return the condition, in SQL, that a row is in one of the parts of a column."""
+def parts_condition(column: str, parts: Sequence[str], table: PrivateTable) -> str:
+    r"""Return the condition, in SQL, that a row is in one of the parts.
+
+    Args:
+        column: The column that divides the table: text, or the time column of the unit's window.
+        parts: Values of a text column; years, months or days of a time column.
+        table: The table.
+
+    >>> visits = PrivateTable(columns={"who": "BIGINT", "region": "VARCHAR"}, unit="who")
+    >>> parts_condition("region", ["north", "south"], visits)
+    '"region" IN (\'north\', \'south\')'
+    """
     if column not in table.columns:
-        raise InvalidArgument("column", column, "a column of the table", f"It has {', '.join(table.columns)}")
+        raise InvalidArgument("column", column, "a column of the table", f"The table has {', '.join(table.columns)}")
     if not parts or isinstance(parts, str):
         raise InvalidArgument("parts", parts, "a list of parts, at least one")
     kind = kind_of(table.columns[column])
@@ -32,34 +46,35 @@ def rows_in(column: str, parts: Sequence[str], table: PrivateTable) -> str:
         return f"{name} IN ({values})"
     if kind not in (ColumnKind.DATE, ColumnKind.TIME):
         raise Unsupported(f"parts by {column}, which is neither text nor a date", "Use another column")
-    return " OR ".join(f"({_between(name, part, column, table)})" for part in parts)
+    return " OR ".join(f"({_period_condition(name, part, column, table)})" for part in parts)
 
 
-def _between(name: str, part: str, column: str, table: PrivateTable) -> str:
-    length, first, last = _period(part)
-    if column != table.time or table.window not in _WITHIN[length]:
+def _period_condition(name: str, part: str, column: str, table: PrivateTable) -> str:
+    length, start, end = _period(part)
+    if column != table.time or table.window not in _WINDOWS_WITHIN[length]:
+        windows = ", ".join(sorted(_WINDOWS_WITHIN[length]))
         raise Unsupported(
-            f"parts by {column}, a {length} each: somebody may be in several of them",
-            f"Protect (unit, {column!r}, one of {', '.join(sorted(_WITHIN[length]))})",
+            f"parts by {column}, one per {length}: a unit could be in several of them",
+            f"Declare unit=(column, {column!r}, window) with one of the windows {windows}",
         )
-    return f"{name} >= CAST('{first}' AS DATE) AND {name} < CAST('{last}' AS DATE)"
+    return f"{name} >= CAST('{start}' AS DATE) AND {name} < CAST('{end}' AS DATE)"
 
 
 def _period(part: str) -> tuple[str, date, date]:
-    """Return how long a part is, its first day and the first day after it."""
-    found = re.fullmatch(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?", str(part))
+    """Return the length of a part, its first day, and the first day after it."""
+    match = re.fullmatch(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?", str(part))
     try:
-        if found is None:
+        if match is None:
             raise ValueError
-        year, month, day = (None if group is None else int(group) for group in found.groups())
+        year, month, day = (None if group is None else int(group) for group in match.groups())
         assert year is not None
-        first = date(year, month or 1, day or 1)
-    except ValueError:
+        start = date(year, month or 1, day or 1)
+        if day is not None:
+            return "day", start, start + timedelta(days=1)
+        if month is not None:
+            return "month", start, date(year + month // 12, month % 12 + 1, 1)
+        return "year", start, date(year + 1, 1, 1)
+    except (ValueError, OverflowError):  # no such day, or the next one is after year 9999
         raise InvalidArgument(
-            "parts", part, "a year, a month or a day", "Such as 2026, 2026-11 or 2026-11-15"
+            "parts", part, "a year, a month or a day", "For example 2026, 2026-11 or 2026-11-15"
         ) from None
-    if day is not None:
-        return "day", first, first + timedelta(days=1)
-    if month is not None:
-        return "month", first, date(year + month // 12, month % 12 + 1, 1)
-    return "year", first, date(year + 1, 1, 1)

@@ -1,4 +1,8 @@
-"""Invented rows, from what is declared and nothing else, to write queries with."""
+"""Previews: the shape of an answer, from rows that are invented from the declarations.
+
+`invented_engine` fills an empty DuckDB with rows that fit the catalog, and `Table.preview` asks it in place of the real
+engine. No table is read, so a preview is free and says nothing about the data.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable, PublicTable, kind_of
-from hush.sql.engines.duckdb import DuckDBEngine, _connect, quoted, text
+from hush.sql.engines.duckdb import DuckDBEngine, connect, quote_name, quote_text
 from hush.sql.write.dialects import DIALECTS
 
-NOTE = "PREVIEW: invented rows; this says nothing about the data"
+NOTE = "PREVIEW: the rows are invented. They say nothing about your data."
+_ROWS_PER_UNIT, _PUBLIC_ROWS = 2, 10
 _TYPES: Mapping[ColumnKind, str] = {
     ColumnKind.BOOL: "BOOLEAN",
     ColumnKind.INT: "BIGINT",
@@ -19,8 +24,8 @@ _TYPES: Mapping[ColumnKind, str] = {
     ColumnKind.DATE: "DATE",
     ColumnKind.TIME: "TIMESTAMP",
 }
-# What a column holds of which nothing is declared; {h} is a large number that looks random.
-_ANYTHING: Mapping[ColumnKind, str] = {
+# The values of a column without bounds or keys; {h} is a hash of the row and the column.
+_UNDECLARED: Mapping[ColumnKind, str] = {
     ColumnKind.BOOL: "{h} % 2 = 0",
     ColumnKind.INT: "{h} % 10",
     ColumnKind.FLOAT: "({h} % 1000) / 100.0",
@@ -32,14 +37,24 @@ _ANYTHING: Mapping[ColumnKind, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What an answer would look like. It is about nobody, costs nothing and has no guarantee to offer.
+    """The shape of an answer, from invented rows. It costs nothing, and so it has no guarantee.
 
     Attributes:
-        columns: Names of the columns.
-        rows: Numbers of invented people, with noise as a true answer would have it.
-        intervals: As a true answer would have them, for each row by column.
-        confidence: Of the intervals.
-        note: Says so, for whoever prints it.
+        columns: The names of the columns.
+        rows: Numbers about invented units, with as much noise as a real answer would have.
+        intervals: The intervals of each row, as in `QueryAnswer`.
+        confidence: The confidence of each interval.
+        note: A warning to print with the rows.
+
+    >>> import duckdb, hush
+    >>> connection = duckdb.connect()
+    >>> _ = connection.execute("CREATE TABLE people (who BIGINT, region VARCHAR)")
+    >>> people = hush.table(connection, name="people", unit="who", keys={"region": ["north", "south"]})
+    >>> preview = people.preview("SELECT region, COUNT(*) AS n FROM people GROUP BY region")
+    >>> preview.note
+    'PREVIEW: the rows are invented. They say nothing about your data.'
+    >>> [row[0] for row in preview.rows]
+    ['north', 'south']
     """
 
     columns: tuple[str, ...]
@@ -49,38 +64,40 @@ class Preview:
     note: str = NOTE
 
 
-def invented(catalog: Catalog, num_units: int) -> DuckDBEngine:
-    """Return an engine whose tables have the catalog's columns and two invented rows of each unit.
+def invented_engine(catalog: Catalog, num_units: int) -> DuckDBEngine:
+    """Return an engine with the catalog's tables and invented rows, two for each unit.
 
-    Columns with keys hold these, in whatever table they have the same name, so that joins find something; columns with
-    bounds hold numbers between them. Public tables are invented too.
+    A column with keys holds these, and so does a column of the same name in any other table, so that joins find
+    matches. A column with bounds holds numbers between them. Public tables are invented as well.
     """
-    connection = _connect()
-    pool = {
+    connection = connect()
+    keys_by_name = {
         name.casefold(): (tuple(values), kind_of(table.columns[name]))
         for table in catalog.tables.values()
         if isinstance(table, PrivateTable)
         for name, values in table.keys.items()
     }
     for name, table in catalog.tables.items():
-        items = [f"{_column(table, column, pool)} AS {quoted(column)}" for column in table.columns]
-        amount = 2 * num_units if isinstance(table, PrivateTable) else 10
+        items = [f"{_column(table, column, keys_by_name)} AS {quote_name(column)}" for column in table.columns]
+        num_rows = _ROWS_PER_UNIT * num_units if isinstance(table, PrivateTable) else _PUBLIC_ROWS
         connection.execute(
-            f"CREATE TABLE {quoted(name)} AS SELECT {', '.join(items)} FROM range({amount}) AS r(hush_row)"
+            f"CREATE TABLE {quote_name(name)} AS SELECT {', '.join(items)} FROM range({num_rows}) AS r(hush_row)"
         )
     return DuckDBEngine(connection=connection)
 
 
 def _column(
-    table: PrivateTable | PublicTable, column: str, pool: Mapping[str, tuple[tuple[Any, ...], ColumnKind]]
+    table: PrivateTable | PublicTable, column: str, keys_by_name: Mapping[str, tuple[tuple[Any, ...], ColumnKind]]
 ) -> str:
-    kind, number = kind_of(table.columns[column]), f"(hash(hush_row, {text(column)}) % 1000003)"
+    """Return the expression that invents a column's value from the number of its row, ``hush_row``."""
+    kind, number = kind_of(table.columns[column]), f"(hash(hush_row, {quote_text(column)}) % 1000003)"
     if isinstance(table, PrivateTable) and column == table.unit:
-        return "'unit ' || (hush_row // 2)" if kind is ColumnKind.TEXT else "CAST(hush_row // 2 AS BIGINT)"
+        unit = f"hush_row // {_ROWS_PER_UNIT}"
+        return f"'unit ' || ({unit})" if kind is ColumnKind.TEXT else f"CAST({unit} AS BIGINT)"
     if kind is ColumnKind.OTHER:
         return "CAST(NULL AS VARCHAR)"
-    values, listed = pool.get(column.casefold(), ((), kind))
-    if values and listed is kind:
+    values, keys_kind = keys_by_name.get(column.casefold(), ((), kind))
+    if values and keys_kind is kind:
         constants = [f"CAST({_constant(value, kind)} AS {_TYPES[kind]})" for value in values]
         return f"([{', '.join(constants)}])[CAST(1 + {number} % {len(constants)} AS INTEGER)]"
     if (
@@ -90,9 +107,10 @@ def _column(
     ):
         low, high = (DIALECTS["duckdb"].real(end) for end in table.bounds[column])
         return f"TRY_CAST({low} + ({high} - {low}) * ({number} / 1000003.0) AS {_TYPES[kind]})"
-    return f"CAST({_ANYTHING[kind].format(h=number)} AS {_TYPES[kind]})"
+    return f"CAST({_UNDECLARED[kind].format(h=number)} AS {_TYPES[kind]})"
 
 
 def _constant(value: Any, kind: ColumnKind) -> str:
-    number = kind is ColumnKind.TEXT and isinstance(value, (int, float))  # as keys of a text column that has bounds are
-    return DIALECTS["duckdb"].constant(value, ColumnKind.FLOAT if number else kind)
+    # The keys of a text column with bounds are numbers.
+    is_number = kind is ColumnKind.TEXT and isinstance(value, (int, float))
+    return DIALECTS["duckdb"].constant(value, ColumnKind.FLOAT if is_number else kind)

@@ -1,4 +1,8 @@
-"""From what `table` is given to the engine that data are on."""
+"""The engine for the data that `hush.table` is given.
+
+`open_engine` looks at the type of ``data`` only. Files, data frames and Arrow tables are opened in DuckDB; connections,
+addresses and Spark sessions are used where they are.
+"""
 
 from __future__ import annotations
 
@@ -9,99 +13,106 @@ from typing import Any
 
 from hush.errors import InvalidArgument
 from hush.sql.engines.duckdb import ACCEPTED, DuckDBEngine
-from hush.sql.engines.engine import Engine, wordless
+from hush.sql.engines.engine import Engine, redact_errors
 from hush.sql.engines.postgres import PostgresEngine
 from hush.sql.engines.spark import SparkEngine
 
 _URLS = ("postgresql://", "postgres://")
-_ZONE = "spark.sql.session.timeZone"
+_TIME_ZONE_SETTING = "spark.sql.session.timeZone"
 
 
-def opened(data: Any, name: str | None, public: Mapping[str, Any]) -> tuple[Engine, str]:
-    """Return the engine that a source is on, and what queries call its table."""
+def open_engine(data: Any, name: str | None, others: Mapping[str, Any]) -> tuple[Engine, str]:
+    """Return the engine of a table's data, and the table's name in queries.
+
+    Args:
+        data: A path, a data frame, an Arrow table, a connection, an address or a Spark session.
+        name: The table's name; None for the file's name without its ending, or ``data``.
+        others: The data of further tables, by name.
+    """
     if isinstance(data, str) and data.startswith(_URLS):
-        return _on_postgres(data, name, public)
+        return _open_postgres(data, name, others)
     if data is None:
         raise InvalidArgument("data", None, ACCEPTED)
     if isinstance(data, (str, Path)):
         _check_path(str(data))
-        called = name or Path(data).name.split(".")[0]
-        return DuckDBEngine({called: data, **public}), called
-    # Packages that may not be installed are told by their names: also of classes that something of theirs is a base of.
-    packages = [each.__module__.split(".")[0] for each in type(data).__mro__]
-    place = next((_PLACES[each] for each in packages if each in _PLACES), _in_memory)
-    return place(data, name, public)
+        table = name or Path(data).name.split(".")[0]
+        return DuckDBEngine({table: data, **others}), table
+    # Recognised by the names of packages, which may not be installed; a base class of theirs will do.
+    packages = [base.__module__.split(".")[0] for base in type(data).__mro__]
+    opener = next((_OPENERS[package] for package in packages if package in _OPENERS), _open_in_memory)
+    return opener(data, name, others)
 
 
 def _check_path(data: str) -> None:
-    """Refuse what looks like an address of something else before a message could show it: it may hold a password."""
+    """Refuse addresses of other databases before a message quotes them as paths: they may contain a password."""
     if any(sign in data for sign in ("://", "=", "@")) and not Path(data).is_file():
-        expected = "a file that exists, or an address that starts with postgresql://"
-        raise InvalidArgument("data", "...", expected, "It is not shown, since it may hold a password")
+        expected = "an existing file, or an address that starts with postgresql://"
+        raise InvalidArgument("data", "...", expected, "Your value is hidden, because it may contain a password")
 
 
-def _in_memory(data: Any, name: str | None, public: Mapping[str, Any]) -> tuple[Engine, str]:
-    called = name or "data"
-    return DuckDBEngine({called: data, **public}), called
+def _open_in_memory(data: Any, name: str | None, others: Mapping[str, Any]) -> tuple[Engine, str]:
+    table = name or "data"
+    return DuckDBEngine({table: data, **others}), table
 
 
-def _on_duckdb(data: Any, name: str | None, public: Mapping[str, Any]) -> tuple[Engine, str]:
-    if not hasattr(data, "cursor"):  # a relation: rows that DuckDB is yet to compute
-        return _in_memory(data, name, public)
-    called = _named(name)
-    return DuckDBEngine(public, connection=data), called
+def _open_duckdb(data: Any, name: str | None, others: Mapping[str, Any]) -> tuple[Engine, str]:
+    if not hasattr(data, "cursor"):  # a relation, and not a connection
+        return _open_in_memory(data, name, others)
+    table = _required_name(name)
+    return DuckDBEngine(others, connection=data), table
 
 
-def _on_postgres(data: Any, name: str | None, public: Mapping[str, Any]) -> tuple[Engine, str]:
-    called = _named(name)
-    _check_there(public)
-    return PostgresEngine(data), called
+def _open_postgres(data: Any, name: str | None, others: Mapping[str, Any]) -> tuple[Engine, str]:
+    table = _required_name(name)
+    _check_in_database(others)
+    return PostgresEngine(data), table
 
 
-def _on_spark(data: Any, name: str | None, public: Mapping[str, Any]) -> tuple[Engine, str]:
-    if hasattr(data, "sparkSession"):
-        called = name or "data"
-        return SparkEngine(_session_with({called: data, **public}, data.sparkSession)), called
-    called = _named(name)
-    _check_there(public)
-    return SparkEngine(data), called
+def _open_spark(data: Any, name: str | None, others: Mapping[str, Any]) -> tuple[Engine, str]:
+    if hasattr(data, "sparkSession"):  # a data frame, and not a session
+        table = name or "data"
+        return SparkEngine(_session_with({table: data, **others}, data.sparkSession)), table
+    table = _required_name(name)
+    _check_in_database(others)
+    return SparkEngine(data), table
 
 
 def _session_with(frames: Mapping[str, Any], session: Any) -> Any:
-    """Return a new session, on the same cluster, that has data frames as temporary views.
+    """Return a new session on the same cluster, with data frames as temporary views.
 
-    In the given one a view of that name may be there already, and may be needed.
+    The data frames' own session may already have views of these names, and may need them.
     """
     for name, frame in frames.items():
         if not hasattr(frame, "createOrReplaceGlobalTempView"):
-            raise InvalidArgument("public", {name: "..."}, "a Spark data frame, as the source is one")
-    with wordless():
-        own = session.newSession()
-        own.conf.set(_ZONE, session.conf.get(_ZONE))
+            raise InvalidArgument("public", {name: "..."}, "a Spark data frame, because data is one")
+    with redact_errors():
+        new_session = session.newSession()
+        new_session.conf.set(_TIME_ZONE_SETTING, session.conf.get(_TIME_ZONE_SETTING))
         for name, frame in frames.items():
-            passing = f"hush_{secrets.token_hex(8)}"  # a data frame belongs to its session; global views to all
-            frame.createOrReplaceGlobalTempView(passing)
-            own.table(f"global_temp.{passing}").createTempView(f"`{name.replace('`', '``')}`")
-            own.catalog.dropGlobalTempView(passing)
-    return own
+            # A data frame belongs to its session. A global view is visible to all sessions, and passes it on.
+            global_name = f"hush_{secrets.token_hex(8)}"
+            frame.createOrReplaceGlobalTempView(global_name)
+            new_session.table(f"global_temp.{global_name}").createTempView(f"`{name.replace('`', '``')}`")
+            new_session.catalog.dropGlobalTempView(global_name)
+    return new_session
 
 
-def _check_there(public: Mapping[str, Any]) -> None:
-    for name, given in public.items():
-        if given is not None:
-            expected = "None for each name: a table of the same database or session"
-            raise InvalidArgument("public", {name: "..."}, expected, "Copy it there")
+def _check_in_database(others: Mapping[str, Any]) -> None:
+    for name, data in others.items():
+        if data is not None:
+            expected = "None for each name: a table in the same database or session"
+            raise InvalidArgument("public", {name: "..."}, expected, "Copy the table there")
 
 
-def _named(name: str | None) -> str:
+def _required_name(name: str | None) -> str:
     if not name:
         raise InvalidArgument("name", name, "the name of a table or view in the database")
     return name
 
 
-_PLACES: Mapping[str, Callable[[Any, str | None, Mapping[str, Any]], tuple[Engine, str]]] = {
-    "_duckdb": _on_duckdb,
-    "duckdb": _on_duckdb,
-    "psycopg": _on_postgres,
-    "pyspark": _on_spark,
+_OPENERS: Mapping[str, Callable[[Any, str | None, Mapping[str, Any]], tuple[Engine, str]]] = {
+    "_duckdb": _open_duckdb,
+    "duckdb": _open_duckdb,
+    "psycopg": _open_postgres,
+    "pyspark": _open_spark,
 }

@@ -1,1 +1,11 @@
-"""From text to the tree: `query` parses, `translate`, `rules`, `sources` and `per_unit` allow what is listed."""
+"""From the text of a query to the typed tree. What is not on the allow-list is refused.
+
+In reading order:
+
+- `query`: `plan_query`, which parses the text and reads the outer query.
+- `sources`: FROM, joins, CTEs and subqueries; names of columns.
+- `per_unit`: subqueries that aggregate per unit; expressions over groups.
+- `translate`: `Translator`, which applies the rules and checks kinds.
+- `rules`: the allow-list, with a rule for each node.
+- `conversions`: the rules for CAST and for parts of dates.
+"""

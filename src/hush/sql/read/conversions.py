@@ -1,4 +1,7 @@
-"""Casts, and parts of dates: conversions that give NULL where an engine might raise."""
+"""Rules for CAST and for parts of dates.
+
+An engine's CAST raises on values that it cannot convert. The conversions here give NULL instead.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +11,36 @@ from hush.data.tables.catalog import WINDOWS, ColumnKind
 from hush.sql.read.translate import Rule, Translator, moment_literal
 from hush.sql.syntax.expression import Expr, numeric
 
-PARTS = ("year", "quarter", "month", "day", "hour", "minute", "dayofyear")
+DATE_PARTS = ("year", "quarter", "month", "day", "hour", "minute", "dayofyear")
+# Parts with few values. Queries that group by them have public keys.
 _PART_DOMAINS = {"quarter": range(1, 5), "month": range(1, 13), "day": range(1, 32), "hour": range(24)}
 
 
-def cast(to: Translator, node: exp.Cast) -> Expr:
-    """Return a CAST, made total."""
-    inner, target = to(node.this), _TARGETS.get(node.to.this)
+def cast(translate: Translator, node: exp.Cast) -> Expr:
+    """Return a CAST that gives NULL if it fails."""
+    inner, target = translate(node.this), _TARGETS.get(node.to.this)
     if target is None or inner.kind is ColumnKind.OTHER:
-        raise to.refuse(node, "this CAST is not supported", "Types: BOOLEAN, BIGINT, DOUBLE, VARCHAR, DATE, TIMESTAMP")
+        raise translate.refuse(
+            node, "this CAST is not supported", "Use BOOLEAN, BIGINT, DOUBLE, VARCHAR, DATE or TIMESTAMP"
+        )
     if inner.kind is ColumnKind.NULL:
         return inner
     if target in (ColumnKind.DATE, ColumnKind.TIME) and inner.op == "literal" and inner.kind is ColumnKind.TEXT:
-        return moment_literal(to, node, inner.value, target)
-    found = _CASTS.get((inner.kind, target))
-    if found is None:
-        raise to.refuse(node, f"CAST of a {inner.kind.value} to a {target.value} is not supported")
-    return inner if found == "" else _apply_cast(found, inner, target)
+        return moment_literal(translate, node, inner.value, target)
+    op = _CASTS.get((inner.kind, target))
+    if op is None:
+        raise translate.refuse(node, f"CAST from {inner.kind.value} to {target.value} is not supported")
+    return inner if op == "" else _apply_cast(op, inner, target)
 
 
 def _apply_cast(op: str, inner: Expr, target: ColumnKind) -> Expr:
-    if op == "round":  # to an integer: half is rounded up, on every engine
+    if op == "round":  # engines round halves differently; here they are rounded up
         return numeric("round", inner, value=0)
     if op == "number":
         return numeric("number", inner)
     if op == "to_number":
-        found = numeric("to_number", inner)
-        return numeric("round", found, value=0) if target is ColumnKind.INT else found
+        number = numeric("to_number", inner)
+        return numeric("round", number, value=0) if target is ColumnKind.INT else number
     return Expr(op, target, (inner,))
 
 
@@ -48,6 +54,7 @@ _TARGETS = {
     exp.DType.TIMESTAMPNTZ: ColumnKind.TIME,
     exp.DType.DATETIME: ColumnKind.TIME,
 }
+# The operation that converts one kind to another; "" changes nothing.
 _CASTS = {
     **{
         (kind, kind): ""
@@ -75,33 +82,33 @@ _CASTS = {
 }
 
 
-def _part(name: str, to: Translator, node: exp.Expr, inner: exp.Expr) -> Expr:
-    if name not in PARTS:
-        raise to.refuse(node, f"the part {name} of a date is not supported", "Parts: " + ", ".join(PARTS))
-    domain = tuple(_PART_DOMAINS[name]) if name in _PART_DOMAINS else None
-    found = to.moment(inner)
-    if name in ("hour", "minute") and found.kind is ColumnKind.DATE:
-        raise to.refuse(node, f"a date has no {name}")
-    # A missing date has a missing part, so that NULL is a group too.
-    known = None if domain is None else (*domain, None)
-    low, high = (domain[0], domain[-1]) if domain else (0, 9999)
-    return Expr("part", ColumnKind.INT, (found,), name, low, high, whole=True, domain=known)
+def _date_part(name: str, translate: Translator, node: exp.Expr, inner: exp.Expr) -> Expr:
+    if name not in DATE_PARTS:
+        raise translate.refuse(node, f"{name} is not a supported part of a date", "Use one of " + ", ".join(DATE_PARTS))
+    values = tuple(_PART_DOMAINS[name]) if name in _PART_DOMAINS else None
+    moment = translate.moment(inner)
+    if name in ("hour", "minute") and moment.kind is ColumnKind.DATE:
+        raise translate.refuse(node, f"a date has no {name}")
+    # The part of a missing date is missing, so NULL is a group as well.
+    domain = None if values is None else (*values, None)
+    low, high = (values[0], values[-1]) if values else (0, 9999)
+    return Expr("part", ColumnKind.INT, (moment,), name, low, high, integral=True, domain=domain)
 
 
-def extract(to: Translator, node: exp.Extract) -> Expr:
+def extract(translate: Translator, node: exp.Extract) -> Expr:
     """Return EXTRACT(part FROM date)."""
-    return _part(str(node.this.this).lower(), to, node, node.expression)
+    return _date_part(str(node.this.this).lower(), translate, node, node.expression)
 
 
-def named_part(name: str) -> Rule:
-    """Return the rule of a function like YEAR."""
-    return lambda to, node: _part(name, to, node, node.this)
+def date_part_function(name: str) -> Rule:
+    """Return the rule of a function such as YEAR(date)."""
+    return lambda translate, node: _date_part(name, translate, node, node.this)
 
 
-def truncate(to: Translator, node: exp.Expr) -> Expr:
-    """Return DATE_TRUNC."""
+def truncate(translate: Translator, node: exp.Expr) -> Expr:
+    """Return DATE_TRUNC('unit', date)."""
     unit = str(getattr(node.args["unit"], "this", "")).lower()
     unit = "week" if unit.startswith("week") else unit
     if unit not in WINDOWS:
-        raise to.refuse(node, "this unit of DATE_TRUNC is not supported", "Units: " + ", ".join(WINDOWS))
-    return Expr("truncate", ColumnKind.TIME, (to.moment(node.this),), unit)
+        raise translate.refuse(node, "DATE_TRUNC does not support this unit", "Use one of " + ", ".join(WINDOWS))
+    return Expr("truncate", ColumnKind.TIME, (translate.moment(node.this),), unit)

@@ -1,4 +1,12 @@
-"""Subqueries that aggregate each unit's rows, and the shared reading of expressions over groups."""
+"""Subqueries that aggregate each unit's rows, and expressions over groups.
+
+A subquery such as SELECT user, SUM(x) ... GROUP BY user has one row per unit, or a few, and its rows still belong to
+units. One that aggregates over units is refused: its rows would belong to nobody, and their change could not be
+bounded.
+
+`Grouping` serves both such subqueries and the outer query. It translates an expression over groups: keys become
+references to keys, aggregates references to aggregates, and every other column is refused.
+"""
 
 from __future__ import annotations
 
@@ -13,93 +21,107 @@ from hush.sql.read.translate import Translator
 from hush.sql.syntax.expression import Expr, numeric
 from hush.sql.syntax.reasons import reason
 from hush.sql.syntax.refusal import QueryRefused, Refuser
-from hush.sql.syntax.relation import Chosen, Field, NamedRelation, Origin, PerUnit, QueryRelation
+from hush.sql.syntax.relation import Field, NamedRelation, Origin, PerUnit, Projection, QueryRelation
 
 Aggregate = Callable[[exp.Expr], Expr | None]
 
 
 class Grouping:
-    """Reads expressions over groups: keys, aggregates, and what is computed from them."""
+    """Translates expressions over groups.
+
+    Attributes:
+        aliases: The expressions that SELECT names, by name in lower case.
+        translate: The translator. It takes keys, aggregates, and anything computed from them.
+    """
 
     def __init__(self, row: Translator, keys: tuple[Expr, ...], refs: tuple[Expr, ...], aggregate: Aggregate) -> None:
-        """Take the keys, what stands for each, and how aggregates are read."""
+        """Make a translator of expressions over groups.
+
+        Args:
+            row: Translates expressions over rows.
+            keys: The keys, as expressions over rows.
+            refs: The reference that stands for each key.
+            aggregate: Translates an aggregate; returns None for other nodes.
+        """
         self._row, self._keys, self._refs, self._aggregate = row, keys, refs, aggregate
         self.aliases: dict[str, exp.Expr] = {}
-        self._open: set[str] = set()
-        self.over = Translator(row.refuse, self._column, self._hook)
+        self._expanding: set[str] = set()  # aliases that are being translated: a name within itself is a column
+        self.translate = Translator(row.refuse, self._column, self._key_or_aggregate)
 
-    def _hook(self, node: exp.Expr) -> Expr | None:
-        found = self._aggregate(node)
-        if found is not None or isinstance(node, exp.Literal) or node.find(exp.AggFunc, exp.Window, exp.Query):
-            return found
+    def _key_or_aggregate(self, node: exp.Expr) -> Expr | None:
+        aggregate = self._aggregate(node)
+        if aggregate is not None or isinstance(node, exp.Literal) or node.find(exp.AggFunc, exp.Window, exp.Query):
+            return aggregate
         try:
             key = self._row(node)
         except QueryRefused:
-            return None  # an alias is within, or the rules refuse it again
+            return None  # it contains an alias, or the rules refuse it again
         return next((ref for known, ref in zip(self._keys, self._refs, strict=True) if known == key), None)
 
     def _column(self, node: exp.Column) -> Expr:
         name = node.name.casefold()
-        if not node.table and name in self.aliases and name not in self._open:
-            self._open.add(name)
-            found = self.over(self.aliases[name])
-            self._open.discard(name)
-            return found
-        self._row(node)  # refuses what does not exist
+        if not node.table and name in self.aliases and name not in self._expanding:
+            self._expanding.add(name)
+            expression = self.translate(self.aliases[name])
+            self._expanding.discard(name)
+            return expression
+        self._row(node)  # refuses a column that does not exist
         raise self._row.refuse(
             node,
-            "this column is neither a key nor within an aggregate, so that it would show rows",
+            "this column is neither a key nor inside an aggregate, so it would show rows",
             "Add it to GROUP BY",
         )
 
 
 def group_keys(node: exp.Select, row: Translator, aliases: Mapping[str, exp.Expr]) -> tuple[Expr, ...]:
-    """Return the keys of GROUP BY, which may be places in SELECT or names given there."""
-    clause, found = node.args.get("group"), []
-    for key in clause.expressions if clause is not None else ():
-        inner = key
-        if isinstance(key, exp.Literal) and not key.is_string:
-            place = int(key.this) if key.this.isdecimal() else 0
-            if not 1 <= place <= len(node.expressions):
-                raise row.refuse(key, "there is no such place in SELECT")
-            inner = node.expressions[place - 1].unalias()
-        elif isinstance(key, exp.Column) and not key.table and key.name.casefold() in aliases:
-            inner = aliases[key.name.casefold()]
+    """Return the keys of GROUP BY, which may be positions in SELECT or aliases."""
+    clause, keys = node.args.get("group"), []
+    for item in clause.expressions if clause is not None else ():
+        inner = item
+        if isinstance(item, exp.Literal) and not item.is_string:
+            position = int(item.this) if item.this.isdecimal() else 0
+            if not 1 <= position <= len(node.expressions):
+                raise row.refuse(item, "SELECT has no column at this position")
+            inner = node.expressions[position - 1].unalias()
+        elif isinstance(item, exp.Column) and not item.table and item.name.casefold() in aliases:
+            inner = aliases[item.name.casefold()]
         if inner.find(exp.AggFunc):
             raise row.refuse(inner, "a key cannot contain an aggregate")
-        translated = row(inner)
-        if translated not in found:
-            found.append(translated)
-    return tuple(found)
+        key = row(inner)
+        if key not in keys:
+            keys.append(key)
+    return tuple(keys)
 
 
-def check_aliases(refuse: Refuser, node: exp.Select, knows: Callable[[str], bool]) -> dict[str, exp.Expr]:
-    """Return the names given in SELECT, refusing those that could be mistaken for others where they are used."""
-    found: dict[str, exp.Expr] = {}
+def check_aliases(refuse: Refuser, node: exp.Select, has_column: Callable[[str], bool]) -> dict[str, exp.Expr]:
+    """Return the aliases of SELECT. Refuse those that could be mistaken for a column where they are used."""
+    aliases: dict[str, exp.Expr] = {}
     used = {
-        part.name.casefold()
+        column.name.casefold()
         for clause in ("group", "having", "order")
-        for part in (node.args[clause].find_all(exp.Column) if node.args.get(clause) else ())
-        if not part.table
+        for column in (node.args[clause].find_all(exp.Column) if node.args.get(clause) else ())
+        if not column.table
     }
     for item in node.expressions:
         if not isinstance(item, exp.Alias):
             continue
         name = item.alias.casefold()
-        same = isinstance(item.this, exp.Column) and item.this.name.casefold() == name
-        column = knows(item.alias)
-        if name in found or (column and not same and name in used):
-            raise refuse(item, f"the name {item.alias} is taken by another column", "Names differ in more than case")
-        if not column:
-            found[name] = item.this
-    return found
+        names_itself = isinstance(item.this, exp.Column) and item.this.name.casefold() == name
+        is_column = has_column(item.alias)
+        if name in aliases or (is_column and not names_itself and name in used):
+            raise refuse(
+                item, f"the name {item.alias} is already taken by another column", "Choose a name that differs"
+            )
+        if not is_column:
+            aliases[name] = item.this
+    return aliases
 
 
 class _Aggregates:
-    """The aggregates of a subquery, each under a name."""
+    """The aggregates of a subquery, each once."""
 
     def __init__(self, row: Translator, alias: str) -> None:
-        self.found: list[Expr] = []
+        self.aggregates: list[Expr] = []
         self._row, self._alias = row, alias
 
     def __call__(self, node: exp.Expr) -> Expr | None:
@@ -108,45 +130,58 @@ class _Aggregates:
             if isinstance(node, exp.AggFunc):
                 raise self._row.refuse(node, *reason(node))
             return None
-        found = rule(self._row, node)
-        if found not in self.found:
-            self.found.append(found)
-        return replace(found, op="column", args=(), value=(self._alias, f"a{self.found.index(found)}"))
+        aggregate = rule(self._row, node)
+        if aggregate not in self.aggregates:
+            self.aggregates.append(aggregate)
+        name = f"a{self.aggregates.index(aggregate)}"
+        return replace(aggregate, op="column", args=(), value=(self._alias, name))
 
 
 def per_unit_select(
-    node: exp.Select, origin: Origin, where: Expr | None, row: Translator, knows: Callable[[str], bool], alias: str
+    node: exp.Select, origin: Origin, where: Expr | None, row: Translator, has_column: Callable[[str], bool], alias: str
 ) -> QueryRelation:
-    """Return a subquery with aggregates as a relation, provided that it groups by the unit."""
-    aliases = check_aliases(row.refuse, node, knows)
+    """Return a subquery with aggregates as a relation, provided that it groups by the unit.
+
+    The relation is a `Projection` of a `PerUnit`: the inner one computes keys and aggregates, the outer one applies
+    HAVING and computes the columns.
+
+    Args:
+        node: The subquery.
+        origin: Its FROM clause.
+        where: Its condition.
+        row: Translates expressions over rows.
+        has_column: Whether FROM has a column of a name.
+        alias: A new alias, for the inner relation.
+    """
+    aliases = check_aliases(row.refuse, node, has_column)
     keys = group_keys(node, row, aliases)
     owner = origin.owner
     if owner is not None:
         _check_grouped_by_unit(node, owner, keys, row.refuse)
-    refs = tuple(replace(key, op="column", args=(), value=(alias, f"k{place}")) for place, key in enumerate(keys))
+    refs = tuple(replace(key, op="column", args=(), value=(alias, f"k{index}")) for index, key in enumerate(keys))
     aggregates = _Aggregates(row, alias)
     grouping = Grouping(row, keys, refs, aggregates)
-    grouping.aliases, over = aliases, grouping.over
-    items = [_item(item, over) for item in node.expressions]
-    having = None if node.args.get("having") is None else over.truth(node.args["having"].this)
+    grouping.aliases, translate = aliases, grouping.translate
+    items = [_item(item, translate) for item in node.expressions]
+    having = None if node.args.get("having") is None else translate.condition(node.args["having"].this)
     units, entity = (owner.relation.units, owner.relation.entity) if owner else (0, "")
     inner = PerUnit(
         origin,
         where,
-        tuple((f"k{place}", key) for place, key in enumerate(keys)),
-        tuple((f"a{place}", found) for place, found in enumerate(aggregates.found)),
+        tuple((f"k{index}", key) for index, key in enumerate(keys)),
+        tuple((f"a{index}", aggregate) for index, aggregate in enumerate(aggregates.aggregates)),
     )
     source = NamedRelation(alias, QueryRelation(inner, (), units, entity))
     fields = tuple(
-        Field(name, f"c{place}", replace(found, op="column", args=(), value=None))
-        for place, (name, found) in enumerate(items)
+        Field(name, f"c{index}", replace(item, op="column", args=(), value=None))
+        for index, (name, item) in enumerate(items)
     )
     if len({name.casefold() for name, _ in items}) != len(items):
-        raise row.refuse(node, "two columns have one name", "Write AS with another name")
-    body = Chosen(
+        raise row.refuse(node, "two columns have the same name", "Rename one of them with AS")
+    body = Projection(
         Origin(source, (), source if units else None),
         having,
-        tuple((f"c{place}", found) for place, (_, found) in enumerate(items)),
+        tuple((f"c{index}", item) for index, (_, item) in enumerate(items)),
     )
     return QueryRelation(body, fields, units, entity)
 
@@ -154,7 +189,9 @@ def per_unit_select(
 def _check_grouped_by_unit(node: exp.Select, owner: NamedRelation, keys: tuple[Expr, ...], refuse: Refuser) -> None:
     if owner.relation.units > 1:
         raise refuse(
-            node, "a subquery cannot aggregate where the unit is a user within a window", "Use a table by user"
+            node,
+            "a subquery cannot aggregate if the unit is a user within a window",
+            "Declare the table with the user as its unit",
         )
     if not any(key.unit and key.op == "column" for key in keys):
         raise refuse(
@@ -164,40 +201,40 @@ def _check_grouped_by_unit(node: exp.Select, owner: NamedRelation, keys: tuple[E
         )
 
 
-def _item(node: exp.Expr, over: Translator) -> tuple[str, Expr]:
+def _item(node: exp.Expr, translate: Translator) -> tuple[str, Expr]:
     if not node.alias_or_name:
-        raise over.refuse(node, "a column of a subquery needs a name", "Write AS name")
-    return node.alias_or_name, over(node.unalias())
+        raise translate.refuse(node, "a column of a subquery needs a name", "Write AS name")
+    return node.alias_or_name, translate(node.unalias())
 
 
-def _count(to: Translator, node: exp.Count) -> Expr:
-    to.refuse.only(node, "this", "big_int")
+def _count(translate: Translator, node: exp.Count) -> Expr:
+    translate.refuse.unless_only(node, "this", "big_int")
     if isinstance(node.this, exp.Star):
-        return Expr("count_rows", ColumnKind.FLOAT, low=0.0, whole=True)
+        return Expr("count_rows", ColumnKind.FLOAT, low=0.0, integral=True)
     if isinstance(node.this, exp.Distinct):
         if len(node.this.expressions) != 1:
-            raise to.refuse(node, "COUNT(DISTINCT ...) takes one column")
-        return Expr("distinct_of", ColumnKind.FLOAT, (to(node.this.expressions[0]),), low=0.0, whole=True)
-    return Expr("count_of", ColumnKind.FLOAT, (to(node.this),), low=0.0, whole=True)
+            raise translate.refuse(node, "COUNT(DISTINCT ...) takes one column")
+        return Expr("distinct_of", ColumnKind.FLOAT, (translate(node.this.expressions[0]),), low=0.0, integral=True)
+    return Expr("count_of", ColumnKind.FLOAT, (translate(node.this),), low=0.0, integral=True)
 
 
-def _total(op: str) -> Callable[[Translator, Any], Expr]:
-    def rule(to: Translator, node: exp.Func) -> Expr:
-        to.refuse.only(node, "this")
-        inner = to.number(node.this)
+def _sum_or_mean(op: str) -> Callable[[Translator, Any], Expr]:
+    def rule(translate: Translator, node: exp.Func) -> Expr:
+        translate.refuse.unless_only(node, "this")
+        inner = translate.number(node.this)
         if not inner.bounded:
-            # Sums of floating-point numbers depend on the order of rows, and with it on other units.
-            raise to.refuse(node, "a sum needs bounds", "Declare bounds, or write LEAST(GREATEST(x, 0), 100)")
-        found = numeric(op, inner)
-        return replace(found, low=inner.low, high=inner.high) if op == "mean_of" else found
+            # Without bounds there is no grid. A floating-point sum depends on the order of rows, and so on other units.
+            raise translate.refuse(node, "a sum needs bounds", "Declare bounds, or write LEAST(GREATEST(x, 0), 100)")
+        aggregate = numeric(op, inner)
+        return replace(aggregate, low=inner.low, high=inner.high) if op == "mean_of" else aggregate
 
     return rule
 
 
 def _extreme(op: str) -> Callable[[Translator, Any], Expr]:
-    def rule(to: Translator, node: exp.Func) -> Expr:
-        to.refuse.only(node, "this")
-        inner = to(node.this)
+    def rule(translate: Translator, node: exp.Func) -> Expr:
+        translate.refuse.unless_only(node, "this")
+        inner = translate(node.this)
         return replace(inner, op=op, args=(inner,), value=None, unit=False, required=False)
 
     return rule
@@ -205,8 +242,8 @@ def _extreme(op: str) -> Callable[[Translator, Any], Expr]:
 
 _RULES: Mapping[type[exp.Expr], Callable[[Translator, Any], Expr]] = {
     exp.Count: _count,
-    exp.Sum: _total("sum_of"),
-    exp.Avg: _total("mean_of"),
+    exp.Sum: _sum_or_mean("sum_of"),
+    exp.Avg: _sum_or_mean("mean_of"),
     exp.Min: _extreme("min_of"),
     exp.Max: _extreme("max_of"),
 }

@@ -1,4 +1,10 @@
-"""From the text of a query to its plan."""
+"""From the text of a query to its plan.
+
+`plan_query` parses the text with sqlglot, then reads the tree clause by clause. FROM and its joins go to `sources`,
+expressions over rows to `translate`, expressions over groups to `per_unit.Grouping`. Aggregates become `Request`
+objects, from which `hush.sql.syntax.releases.Allocation` finds the sums to release. Nothing here looks at data, and
+nothing of the text survives except its constants and the names of the answer's columns.
+"""
 
 from __future__ import annotations
 
@@ -9,124 +15,133 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from hush.data.tables.catalog import Catalog, ColumnKind, ContributionLimits
+from hush.data.tables.catalog import Catalog, ColumnKind
 from hush.errors import InvalidArgument, check_instance
-from hush.sql.read import rules as rules  # registers what may stand in expressions
+from hush.sql.read import rules as rules  # fills the allow-list of the translator
 from hush.sql.read.per_unit import Grouping, check_aliases, group_keys
 from hush.sql.read.sources import SELECT_PARTS, Reader, check_clauses
 from hush.sql.read.translate import Translator
 from hush.sql.syntax.expression import Expr, literal
 from hush.sql.syntax.output import can_evaluate
-from hush.sql.syntax.reasons import reason, statement
+from hush.sql.syntax.reasons import not_a_select, reason
 from hush.sql.syntax.refusal import QueryRefused, Refuser
 from hush.sql.syntax.releases import Allocation, Request
 from hush.sql.write.plan import GroupKey, Order, Output, QueryPlan
+from hush.statistics import ContributionLimits
 
-MOST_TEXT = 50_000
-MOST_GROUPS = 1_000_000
+MAX_TEXT_LENGTH = 50_000
+MAX_GROUPS = 1_000_000
+_NESTED_AGGREGATE = ("an aggregate inside an aggregate is refused", "Aggregate per unit in a subquery")
 
 
 def plan_query(
     text: str, *, tables: Catalog, limits: ContributionLimits | None = None, dialect: str = "duckdb"
 ) -> QueryPlan:
-    """Return the bounded plan of a query, or refuse it; no data are touched.
+    """Return the plan of a query with bounded contributions, or refuse the query. No data are read.
 
     Args:
         text: One SELECT with aggregates.
-        tables: What is publicly known of the tables.
-        limits: How much one unit may contribute.
-        dialect: The dialect that the text is written in; every plan can be written in every dialect.
+        tables: The declared tables.
+        limits: How much one unit may contribute; by default one row in one group.
+        dialect: The dialect that the text is written in. Every plan can be written in every dialect.
 
     Raises:
-        QueryRefused: For whatever has no bounded plan, with its place, the reason and the supported form.
+        QueryRefused: If a part of the query has no plan with bounded contributions. The message says where the part is,
+            why it is refused and what to write instead.
 
     References:
         Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson (2020), "Differentially private SQL with bounded user
         contribution", section 3: contributions are clamped per user and group, then groups are limited per user. Here
-        averages are Google's bounded means (sums around the middle of the bounds), and sums run on integers.
+        averages are the paper's bounded means (sums around the middle of the bounds), and sums run on integers.
     """
     check_instance("tables", tables, Catalog)
     limits = limits if limits is not None else ContributionLimits()
     check_instance("limits", limits, ContributionLimits)
-    select, refuse = _parsed(text, dialect)
+    select, refuse = _parse(text, dialect)
     try:
         return _Planner(select, refuse, tables, limits).plan()
     except RecursionError:
-        raise QueryRefused(1, 1, "the query is nested too deeply", "Split it by WITH") from None
+        raise QueryRefused(1, 1, "the query is nested too deeply", "Split it with WITH") from None
 
 
-def _parsed(text: str, dialect: str) -> tuple[exp.Select, Refuser]:
+def _parse(text: str, dialect: str) -> tuple[exp.Select, Refuser]:
     check_instance("text", text, str)
     if dialect not in ("duckdb", "spark", "postgres"):
         raise InvalidArgument("dialect", dialect, "duckdb, spark or postgres")
     refuse = Refuser(text)
-    if not 0 < len(text) <= MOST_TEXT or "\x00" in text:
-        raise QueryRefused(1, 1, f"the text of a query has 1 to {MOST_TEXT} characters, none of them zero")
+    if not 0 < len(text) <= MAX_TEXT_LENGTH or "\x00" in text:
+        raise QueryRefused(1, 1, f"a query has 1 to {MAX_TEXT_LENGTH} characters, none of them NUL")
     try:
-        found = [part for part in sqlglot.parse(text, read=dialect) if part is not None]
+        statements = [statement for statement in sqlglot.parse(text, read=dialect) if statement is not None]
     except sqlglot.errors.SqlglotError as error:
-        place = (getattr(error, "errors", None) or [{}])[0]
+        position = (getattr(error, "errors", None) or [{}])[0]
         raise QueryRefused(
-            int(place.get("line") or 1),
-            int(place.get("col") or 1),
-            "the text cannot be read as SQL",
+            int(position.get("line") or 1),
+            int(position.get("col") or 1),
+            "the text is not valid SQL",
             "Check its syntax",
         ) from None
-    except (RecursionError, ValueError, TypeError, AttributeError, LookupError):  # the parser's own, on odd text
+    except (RecursionError, ValueError, TypeError, AttributeError, LookupError):  # bugs of the parser, on odd text
         raise QueryRefused(
-            1, 1, "the text cannot be read as SQL, or is nested too deeply", "Split it by WITH"
+            1, 1, "the text is not valid SQL, or is nested too deeply", "Check its syntax, or split it with WITH"
         ) from None
-    if len(found) != 1:
-        raise QueryRefused(1, 1, "a text with several statements, or none, is refused", "Ask one question at a time")
-    if not isinstance(found[0], exp.Select):
-        raise refuse(found[0], *statement(found[0]))
-    return found[0], refuse
+    if len(statements) != 1:
+        raise QueryRefused(1, 1, "expected exactly one statement", "Ask one query at a time")
+    if not isinstance(statements[0], exp.Select):
+        raise refuse(statements[0], *not_a_select(statements[0]))
+    return statements[0], refuse
 
 
 class _Planner:
-    """Plans one query."""
+    """Plans one query: reads its clauses in order, and collects the aggregates that they use."""
 
     def __init__(self, select: exp.Select, refuse: Refuser, tables: Catalog, limits: ContributionLimits) -> None:
         self._select, self._refuse, self._limits = select, refuse, limits
         check_clauses(refuse, select, *SELECT_PARTS, "order", "limit")
         reader = Reader(tables, refuse)
-        self._origin, self._scope = reader.origin(select, reader.shared(select, {}))
+        self._origin, self._scope = reader.origin(select, reader.common_tables(select, {}))
         if self._origin.owner is None:
-            raise refuse(select, "all tables are public, so that there is nothing to protect", "Ask the engine itself")
+            raise refuse(select, "all tables are public, so nothing needs protection", "Query the engine directly")
         self._units = self._origin.owner.relation.units
         self._row = Translator(refuse, self._scope.resolve)
         self._requests: list[Request] = []
 
     def plan(self) -> QueryPlan:
         select = self._select
-        where = None if select.args.get("where") is None else self._row.truth(select.args["where"].this)
-        aliases = check_aliases(self._refuse, select, self._scope.knows)
+        where = None if select.args.get("where") is None else self._row.condition(select.args["where"].this)
+        aliases = check_aliases(self._refuse, select, self._scope.has_column)
         keys = group_keys(select, self._row, aliases)
         self._check_keys(keys)
-        refs = tuple(replace(key, op="key", args=(), value=place, unit=False) for place, key in enumerate(keys))
+        refs = tuple(replace(key, op="key", args=(), value=index, unit=False) for index, key in enumerate(keys))
         grouping = Grouping(self._row, keys, refs, self._aggregate)
         grouping.aliases = aliases
-        outputs = self._outputs(grouping.over)
-        having = None if select.args.get("having") is None else self._after(grouping.over, select.args["having"].this)
-        order = self._order(grouping.over, outputs)
+        outputs = self._outputs(grouping.translate)
+        clause = select.args.get("having")
+        having = None if clause is None else self._post_processing(grouping.translate, clause.this)
+        order = self._order(grouping.translate, outputs)
         if not self._requests:
-            raise self._refuse(select, "a query without an aggregate would show rows", "Add COUNT(*), or another")
-        return self._assembled(where, keys, outputs, having, order)
+            raise self._refuse(select, "a query without an aggregate would show rows", "Add an aggregate: COUNT(*)")
+        return self._assemble(where, keys, outputs, having, order)
 
-    def _assembled(
-        self, where: Expr | None, keys: tuple[Expr, ...], outputs: tuple[Output, ...], having: Expr | None, order: Any
+    def _assemble(
+        self,
+        where: Expr | None,
+        keys: tuple[Expr, ...],
+        outputs: tuple[Output, ...],
+        having: Expr | None,
+        order: tuple[Order, ...],
     ) -> QueryPlan:
-        found = Allocation(self._requests, self._limits.rows_per_unit)
+        allocation = Allocation(self._requests, self._limits.rows_per_unit)
         public = all(key.domain is not None for key in keys)
         plan = QueryPlan(
             origin=self._origin,
             where=where,
             keys=tuple(GroupKey(name=f"k{n}", expression=key, domain=key.domain) for n, key in enumerate(keys)),
             public_keys=public,
-            values=tuple(found.values),
-            releases=tuple(found.releases),
-            trees=tuple(found.trees),
-            statistics=found.statistics,
+            values=tuple(allocation.values),
+            releases=tuple(allocation.releases),
+            trees=tuple(allocation.trees),
+            statistics=allocation.statistics,
             outputs=outputs,
             having=having,
             order=order,
@@ -136,179 +151,185 @@ class _Planner:
             units=self._units,
         )
         groups = plan.num_groups
-        if groups is not None and groups > MOST_GROUPS:
-            raise self._refuse(self._select, "the public keys combine to more than a million groups", "List fewer keys")
-        # A unit cannot be in more groups than there are, and noise need not allow for it.
+        if groups is not None and groups > MAX_GROUPS:
+            raise self._refuse(self._select, "the public keys form more than a million groups", "List fewer keys")
+        # A unit cannot contribute to more groups than there are: the noise need not cover more.
         return plan if groups is None else replace(plan, groups_per_unit=min(groups, self._limits.groups_per_unit))
 
     def _check_keys(self, keys: tuple[Expr, ...]) -> None:
         for key, node in zip(keys, self._select.args["group"].expressions if keys else (), strict=False):
             if key.unit:
-                raise self._refuse(node, "groups of one unit each would show units", "Group by something else")
+                raise self._refuse(node, "grouping by the unit would show single units", "Group by another column")
             if key.kind is ColumnKind.NULL or key.op == "literal":
-                raise self._refuse(node, "a constant is no key", "Leave it out")
+                raise self._refuse(node, "a constant cannot be a key", "Leave it out")
 
-    def _outputs(self, over: Translator) -> tuple[Output, ...]:
-        found: list[Output] = []
+    def _outputs(self, translate: Translator) -> tuple[Output, ...]:
+        outputs: list[Output] = []
         for node in self._select.expressions:
-            name = (
-                node.alias_or_name if isinstance(node, (exp.Alias, exp.Column)) else node.sql("duckdb", comments=False)
-            )
-            if any(other.name.casefold() == name.casefold() for other in found):
-                raise self._refuse(node, f"two columns of the answer are named {name}", "Write AS with another name")
-            found.append(Output(name=name, expression=self._after(over, node.unalias())))
-        return tuple(found)
+            is_named = isinstance(node, (exp.Alias, exp.Column))
+            name = node.alias_or_name if is_named else node.sql("duckdb", comments=False)
+            if any(other.name.casefold() == name.casefold() for other in outputs):
+                raise self._refuse(node, f"two columns of the answer are named {name}", "Rename one of them with AS")
+            outputs.append(Output(name=name, expression=self._post_processing(translate, node.unalias())))
+        return tuple(outputs)
 
-    def _after(self, over: Translator, node: exp.Expr) -> Expr:
-        """Return an expression over released values, which is computed after the release."""
-        for part in node.find_all(exp.Div, exp.Mod):
-            if part.expression.find(exp.AggFunc) or self._names_aggregate(part.expression):
+    def _post_processing(self, translate: Translator, node: exp.Expr) -> Expr:
+        """Return an expression over released values. It is evaluated after noise is added."""
+        for division in node.find_all(exp.Div, exp.Mod):
+            if division.expression.find(exp.AggFunc) or self._names_aggregate(division.expression):
                 raise self._refuse(
-                    part,
-                    "division by an aggregate is refused: near 0 its noise has no bound",
-                    "Use AVG, or divide later",
+                    division,
+                    "division by an aggregate is refused: if it is near 0, its noise has no bound",
+                    "Use AVG, or divide the released numbers yourself",
                 )
-        found = over(node)
-        if not can_evaluate(found):
+        expression = translate(node)
+        if not can_evaluate(expression):
             raise self._refuse(node, "this cannot be computed from released values", "Compute it from each row instead")
-        return found
+        return expression
 
     def _names_aggregate(self, node: exp.Expr) -> bool:
-        aliases = check_aliases(self._refuse, self._select, self._scope.knows)
-        names = [aliases.get(part.name.casefold()) for part in node.find_all(exp.Column)]
-        return any(found is not None and (found.find(exp.AggFunc) is not None) for found in names)
+        aliases = check_aliases(self._refuse, self._select, self._scope.has_column)
+        named = [aliases.get(column.name.casefold()) for column in node.find_all(exp.Column)]
+        return any(expression is not None and expression.find(exp.AggFunc) is not None for expression in named)
 
-    def _order(self, over: Translator, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
-        clause, found = self._select.args.get("order"), []
+    def _order(self, translate: Translator, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
+        clause, order = self._select.args.get("order"), []
         for node in clause.expressions if clause is not None else ():
-            self._refuse.only(node, "this", "desc", "nulls_first")
+            self._refuse.unless_only(node, "this", "desc", "nulls_first")
             if isinstance(node.this, exp.Literal):
-                place = int(node.this.this) if not node.this.is_string and node.this.this.isdecimal() else 0
-                if not 1 <= place <= len(outputs):
-                    raise self._refuse(node, "there is no such place in SELECT")
-                by = outputs[place - 1].expression
+                position = int(node.this.this) if not node.this.is_string and node.this.this.isdecimal() else 0
+                if not 1 <= position <= len(outputs):
+                    raise self._refuse(node, "SELECT has no column at this position")
+                expression = outputs[position - 1].expression
             else:
-                by = self._after(over, node.this)
-            down, nulls = bool(node.args.get("desc")), bool(node.args.get("nulls_first"))
-            found.append(Order(expression=by, descending=down, nulls_first=nulls))
-        return tuple(found)
+                expression = self._post_processing(translate, node.this)
+            descending, nulls_first = bool(node.args.get("desc")), bool(node.args.get("nulls_first"))
+            order.append(Order(expression=expression, descending=descending, nulls_first=nulls_first))
+        return tuple(order)
 
     def _limit(self) -> int | None:
         clause = self._select.args.get("limit")
         if clause is None:
             return None
         if not isinstance(clause, exp.Limit):
-            raise self._refuse(clause, "only LIMIT with a number is supported")
-        self._refuse.only(clause, "expression")
+            raise self._refuse(clause, "only LIMIT with a constant number is supported")
+        self._refuse.unless_only(clause, "expression")
         limit = int(self._row.constant(clause.expression, int))
         if limit < 0:
-            raise self._refuse(clause, "LIMIT takes a number that is not negative")
+            raise self._refuse(clause, "LIMIT must not be negative")
         return limit
 
     def _aggregate(self, node: exp.Expr) -> Expr | None:
+        """Return the reference to an aggregate's statistic; None if the node is no aggregate."""
         rule = _AGGREGATES.get(type(node))
         if rule is None:
             if isinstance(node, (exp.Min, exp.Max)):
-                why = f"{node.sql_name()} of all rows is one unit's value"
+                why = f"{node.sql_name()} over all rows would show one unit's value"
                 raise self._refuse(node, why, "Use QUANTILE_CONT(x, 0.01) or QUANTILE_CONT(x, 0.99)")
-            if isinstance(node, exp.AggFunc) or _is_window(node):
+            if isinstance(node, exp.AggFunc) or _wraps_aggregate(node):
                 raise self._refuse(node, *reason(node))
             return None
         request = rule(self, node)
         if request not in self._requests:
             self._requests.append(request)
-        kind = ColumnKind.FLOAT
-        return Expr("statistic", kind, value=self._requests.index(request))
+        return Expr("statistic", ColumnKind.FLOAT, value=self._requests.index(request))
 
-    def argument(self, node: exp.Expr, *, wide: bool = False) -> Expr:
-        """Return what an aggregate is taken of: a number with bounds."""
+    def argument(self, node: exp.Expr, *, nonempty: bool = False) -> Expr:
+        """Return the argument of an aggregate: a number with bounds.
+
+        Args:
+            node: The argument.
+            nonempty: Whether to refuse bounds of width 0, as means and quantiles do.
+        """
         if node.find(exp.AggFunc, exp.Window):
-            raise self._refuse(node, "an aggregate within an aggregate is refused", "Aggregate per unit in a subquery")
-        found = self._row.number(node)
-        if found.kind is ColumnKind.NULL or not found.bounded:
-            raise self._refuse(node, "this has no bounds, so that one unit could add anything", *_bounds_advice(node))
-        if not max(abs(found.low), abs(found.high)) <= 1e45 or (wide and not found.low < found.high):
-            raise self._refuse(node, "the bounds of this are empty or too wide", *_bounds_advice(node))
-        column = found.args[0] if found.op == "number" else found
+            raise self._refuse(node, *_NESTED_AGGREGATE)
+        argument = self._row.number(node)
+        if argument.kind is ColumnKind.NULL or not argument.bounded:
+            raise self._refuse(node, "this has no bounds, so one unit could add any amount", *_bounds_advice(node))
+        # Squares of numbers up to 1e45 stay below the 1e100 beyond which a number counts as missing.
+        too_wide = not max(abs(argument.low), abs(argument.high)) <= 1e45
+        if too_wide or (nonempty and not argument.low < argument.high):
+            raise self._refuse(node, "the bounds of this expression are empty or too wide", *_bounds_advice(node))
+        column = argument.args[0] if argument.op == "number" else argument
         if column.required:
-            middle = literal(found.low + (found.high - found.low) / 2, ColumnKind.FLOAT)
-            found = replace(
-                found, op="coalesce", args=(replace(found, required=False), middle), value=None, required=True
+            middle = literal(argument.low + (argument.high - argument.low) / 2, ColumnKind.FLOAT)
+            argument = replace(
+                argument, op="coalesce", args=(replace(argument, required=False), middle), value=None, required=True
             )
-        return found
+        return argument
 
     def count(self, node: exp.Count) -> Request:
-        """Return what a COUNT asks for."""
-        self._refuse.only(node, "this", "big_int")
+        """Return the request of a COUNT."""
+        self._refuse.unless_only(node, "this", "big_int")
         if isinstance(node.this, exp.Star):
             return Request("rows")
         if isinstance(node.this, exp.Distinct):
             (first, *more) = node.this.expressions
-            found = self._row(first)
-            if more or not found.unit or self._units > 1:
+            if more or not self._row(first).unit or self._units > 1:
                 raise self._refuse(node.this, *reason(node.this))
             return Request("units")
         if node.this.find(exp.AggFunc):
-            raise self._refuse(node, "an aggregate within an aggregate is refused", "Aggregate per unit in a subquery")
-        found = self._row(node.this)
-        if found.required or (found.op == "literal" and found.value is not None):
+            raise self._refuse(node, *_NESTED_AGGREGATE)
+        argument = self._row(node.this)
+        if argument.required or (argument.op == "literal" and argument.value is not None):
             return Request("rows")
-        if found.kind in (ColumnKind.INT, ColumnKind.FLOAT) and found.bounded:
-            return Request("count", self.argument(node.this))  # shared with AVG of the same
-        one = literal(1, ColumnKind.FLOAT)
-        missing = Expr("is_null", ColumnKind.BOOL, (found,))
-        nothing = Expr("literal", ColumnKind.NULL)
-        there = Expr("case", ColumnKind.FLOAT, (missing, nothing, one), low=0.0, high=1.0, whole=True)
-        return Request("count", there)
+        if argument.kind in (ColumnKind.INT, ColumnKind.FLOAT) and argument.bounded:
+            return Request("count", self.argument(node.this))  # AVG of the same column shares this count
+        # Any other value counts as 1 if it is there.
+        is_missing = Expr("is_null", ColumnKind.BOOL, (argument,))
+        branches = (is_missing, Expr("literal", ColumnKind.NULL), literal(1, ColumnKind.FLOAT))
+        return Request("count", Expr("case", ColumnKind.FLOAT, branches, low=0.0, high=1.0, integral=True))
 
     def quantile(self, node: exp.Expr) -> Request:
-        """Return what a median or quantile asks for."""
-        self._refuse.only(node, "this", "expression", "quantile")
-        share = node.args.get("expression") or node.args.get("quantile")
-        return self._quantile(node, node.this, share)
+        """Return the request of MEDIAN(x) or QUANTILE_CONT(x, 0.9)."""
+        self._refuse.unless_only(node, "this", "expression", "quantile")
+        level = node.args.get("expression") or node.args.get("quantile")
+        return self._quantile(node, node.this, level)
 
     def ordered_quantile(self, node: exp.WithinGroup) -> Request:
-        """Return what PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x) asks for."""
+        """Return the request of PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)."""
         inner, order = node.this, node.expression
         if not isinstance(inner, (exp.PercentileCont, exp.PercentileDisc)) or inner.args.get("expression") is not None:
-            raise self._refuse(node, "WITHIN GROUP is supported with PERCENTILE_CONT(0.5)")
-        self._refuse.only(node, "this", "expression")
-        self._refuse.only(inner, "this")
-        by = order.expressions
-        if len(by) != 1:
+            raise self._refuse(node, "WITHIN GROUP is supported with PERCENTILE_CONT(0.5) only")
+        self._refuse.unless_only(node, "this", "expression")
+        self._refuse.unless_only(inner, "this")
+        order_by = order.expressions
+        if len(order_by) != 1:
             raise self._refuse(node, "WITHIN GROUP takes ORDER BY with one expression")
-        self._refuse.only(by[0], "this", "desc", "nulls_first")  # missing values count nowhere
-        found = self._quantile(node, by[0].this, inner.this)
-        if not by[0].args.get("desc") or found.probability is None:
-            return found
-        return replace(found, probability=1 - found.probability)
+        # NULLS FIRST or LAST makes no difference: missing values are not counted.
+        self._refuse.unless_only(order_by[0], "this", "desc", "nulls_first")
+        request = self._quantile(node, order_by[0].this, inner.this)
+        if not order_by[0].args.get("desc") or request.probability is None:
+            return request
+        return replace(request, probability=1 - request.probability)
 
-    def _quantile(self, node: exp.Expr, value: exp.Expr, share: exp.Expr | None) -> Request:
-        if isinstance(share, (exp.Array, exp.Tuple, exp.Bracket)):
+    def _quantile(self, node: exp.Expr, value: exp.Expr, level: exp.Expr | None) -> Request:
+        if isinstance(level, (exp.Array, exp.Tuple, exp.Bracket)):
             raise self._refuse(
-                share,
+                level,
                 "a list of quantiles is not supported",
-                "Write a column for each: QUANTILE_CONT(x, 0.1), QUANTILE_CONT(x, 0.9); together they cost as one",
+                "Write a column for each: QUANTILE_CONT(x, 0.1), QUANTILE_CONT(x, 0.9)",
+                "All quantiles of a column together cost as much as one",
             )
-        probability = 0.5 if share is None else float(self._row.constant(share, int, float))
+        probability = 0.5 if level is None else float(self._row.constant(level, int, float))
         if not 0 <= probability <= 1:
-            raise self._refuse(node, "a quantile is between 0 and 1")
-        return Request("quantile", replace(self.argument(value, wide=True), required=False), probability)
+            raise self._refuse(node, "the level of a quantile must be between 0 and 1")
+        return Request("quantile", replace(self.argument(value, nonempty=True), required=False), probability)
 
     def plain(self, kind: str, sample: bool, node: exp.Expr) -> Request:
-        """Return what an aggregate of one argument asks for."""
-        self._refuse.only(node, "this")
-        return Request(kind, self.argument(node.this, wide=kind != "sum"), sample=sample)
+        """Return the request of an aggregate with one argument."""
+        self._refuse.unless_only(node, "this")
+        return Request(kind, self.argument(node.this, nonempty=kind != "sum"), sample=sample)
 
 
 def _bounds_advice(node: exp.Expr) -> tuple[str, ...]:
-    written = "Or write LEAST(GREATEST(x, 0), 100)"
+    in_query = "Or write LEAST(GREATEST(x, 0), 100)"
     if not isinstance(node, exp.Column):
-        return ("Declare bounds for the columns within", written)
-    return (f'Declare bounds={{"{node.name}": (LOW, HIGH)}}, --bounds {node.name}=LOW:HIGH', written)
+        return ("Declare bounds for its columns", in_query)
+    return (f'Declare bounds={{"{node.name}": (LOW, HIGH)}}, --bounds {node.name}=LOW:HIGH', in_query)
 
 
-def _is_window(node: exp.Expr) -> bool:
+def _wraps_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls))
 
 

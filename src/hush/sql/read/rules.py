@@ -1,4 +1,9 @@
-"""What may stand in an expression: the allow-list, and how each node is read."""
+"""The allow-list: which nodes may occur in an expression, and the rule that translates each.
+
+Importing this module fills `RULES` and `PARTS` of `hush.sql.read.translate`. To support another function, add its rule
+here, its text to `hush.sql.write.dialects`, and, if it may follow the release, its value to
+`hush.sql.syntax.output`. A rule must be total on every engine, and a function of one row.
+"""
 
 from __future__ import annotations
 
@@ -8,91 +13,93 @@ from dataclasses import replace
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.read.conversions import cast, extract, named_part, truncate
+from hush.sql.read.conversions import cast, date_part_function, extract, truncate
 from hush.sql.read.translate import NUMBERS, PARTS, RULES, Rule, Translator
 from hush.sql.syntax.expression import NULL, Expr, literal, numeric, union
 from hush.sql.syntax.reasons import reason
 
 
-def _literal(to: Translator, node: exp.Literal) -> Expr:
+def _literal(translate: Translator, node: exp.Literal) -> Expr:
     if node.is_string:
         if "\x00" in node.this:
-            raise to.refuse(node, "text with a zero character is not supported")
+            raise translate.refuse(node, "text with a NUL character is not supported")
         return literal(node.this, ColumnKind.TEXT)
     try:
         value = float(node.this)
     except ValueError:
-        raise to.refuse(node, "this number cannot be read", "Write it in decimals") from None
+        raise translate.refuse(node, "this is not a decimal number", "Write digits, such as 12.5") from None
     if not abs(value) <= 1e50:
-        raise to.refuse(node, "a number beyond 1e50 is not supported")
-    if 0 < abs(value) < 1 / 1e50:  # products of such would vanish, which PostgreSQL takes for an error
-        raise to.refuse(node, "a number closer to 0 than 1e-50 is not supported", "Write 0")
+        raise translate.refuse(node, "numbers beyond 1e50 are not supported")
+    if 0 < abs(value) < 1 / 1e50:  # products of such numbers underflow, which PostgreSQL raises
+        raise translate.refuse(node, "numbers closer to 0 than 1e-50 are not supported", "Write 0")
     if node.this.isdecimal() and value <= 2**62:
         return literal(int(node.this), ColumnKind.INT)
     return literal(value, ColumnKind.FLOAT)
 
 
-def _negated(to: Translator, node: exp.Neg) -> Expr:
-    inner = to(node.this)
+def _negated(translate: Translator, node: exp.Neg) -> Expr:
+    inner = translate(node.this)
     if inner.op == "literal" and inner.kind in NUMBERS:
         return literal(-inner.value, inner.kind)
-    return numeric("neg", to.as_number(inner, node.this))
+    return numeric("neg", translate.as_number(inner, node.this))
 
 
 def _arithmetic(op: str) -> Rule:
-    def rule(to: Translator, node: exp.Binary) -> Expr:
+    def rule(translate: Translator, node: exp.Binary) -> Expr:
         for side in (node.this, node.expression):
             if isinstance(side, exp.Interval):
-                raise to.refuse(side, *reason(side))
-        return numeric(op, to.number(node.this), to.number(node.expression))
+                raise translate.refuse(side, *reason(side))
+        return numeric(op, translate.number(node.this), translate.number(node.expression))
 
     return rule
 
 
 def _comparison(op: str) -> Rule:
-    def rule(to: Translator, node: exp.Binary) -> Expr:
-        return Expr(op, ColumnKind.BOOL, to.alike([node.this, node.expression]))
+    def rule(translate: Translator, node: exp.Binary) -> Expr:
+        return Expr(op, ColumnKind.BOOL, translate.same_kind([node.this, node.expression]))
 
     return rule
 
 
 def _logic(op: str) -> Rule:
-    def rule(to: Translator, node: exp.Connector) -> Expr:
-        return Expr(op, ColumnKind.BOOL, (to.truth(node.this), to.truth(node.expression)))
+    def rule(translate: Translator, node: exp.Connector) -> Expr:
+        return Expr(op, ColumnKind.BOOL, (translate.condition(node.this), translate.condition(node.expression)))
 
     return rule
 
 
-def _function(op: str) -> Rule:
-    def rule(to: Translator, node: exp.Func) -> Expr:
-        return numeric(op, to.number(node.this))
+def _numeric_function(op: str) -> Rule:
+    def rule(translate: Translator, node: exp.Func) -> Expr:
+        return numeric(op, translate.number(node.this))
 
     return rule
 
 
-def _round(to: Translator, node: exp.Round) -> Expr:
-    digits = 0 if node.args.get("decimals") is None else to.constant(node.args["decimals"], int)
+def _round(translate: Translator, node: exp.Round) -> Expr:
+    digits = 0 if node.args.get("decimals") is None else translate.constant(node.args["decimals"], int)
     if not 0 <= digits <= 15:
-        raise to.refuse(node, "ROUND to fewer than 0 or more than 15 digits is not supported")
-    return numeric("round", to.number(node.this), value=digits)
+        raise translate.refuse(node, "ROUND takes a constant number of digits from 0 to 15")
+    return numeric("round", translate.number(node.this), value=digits)
 
 
-def _power(to: Translator, node: exp.Pow) -> Expr:
-    exponent = to.constant(node.expression, int)
+def _power(translate: Translator, node: exp.Pow) -> Expr:
+    exponent = translate.constant(node.expression, int)
     if not 1 <= exponent <= 8:
-        raise to.refuse(
-            node, "a power other than 1 to 8 is not supported", "Other powers can overflow, or have no value"
+        raise translate.refuse(
+            node, "POW takes a constant exponent from 1 to 8", "Other powers can overflow, or have no value"
         )
-    base, found = to.number(node.this), to.number(node.this)
+    base = translate.number(node.this)
+    power = base
     for _ in range(exponent - 1):
-        found = numeric("mul", found, base)
-    low = 0.0 if exponent % 2 == 0 else found.low
-    return replace(found, low=max(low, found.low))
+        power = numeric("mul", power, base)
+    # Interval arithmetic does not know that both factors are the same: an even power is at least 0.
+    low = 0.0 if exponent % 2 == 0 else power.low
+    return replace(power, low=max(low, power.low))
 
 
-def _several(op: str) -> Rule:
-    def rule(to: Translator, node: exp.Func) -> Expr:
-        parts = to.alike([node.this, *node.expressions])
+def _variadic(op: str) -> Rule:
+    def rule(translate: Translator, node: exp.Func) -> Expr:
+        parts = translate.same_kind([node.this, *node.expressions])
         kind = next((part.kind for part in parts if part.kind is not ColumnKind.NULL), ColumnKind.NULL)
         if op == "coalesce":
             return Expr(op, kind, parts, **union(parts))
@@ -103,26 +110,29 @@ def _several(op: str) -> Rule:
     return rule
 
 
-def _nullif(to: Translator, node: exp.Nullif) -> Expr:
-    left, right = to.alike([node.this, node.expression])
-    return Expr("nullif", left.kind, (left, right), low=left.low, high=left.high, whole=left.whole)
+def _nullif(translate: Translator, node: exp.Nullif) -> Expr:
+    left, right = translate.same_kind([node.this, node.expression])
+    return Expr("nullif", left.kind, (left, right), low=left.low, high=left.high, integral=left.integral)
 
 
-def _case(to: Translator, node: exp.Case) -> Expr:
+def _case(translate: Translator, node: exp.Case) -> Expr:
     conditions = []
     for branch in node.args["ifs"]:
         condition = branch.this
         if node.this is not None:
             condition = exp.EQ(this=node.this.copy(), expression=condition.copy())
             condition.parent = node
-        conditions.append(to.truth(condition))
+        conditions.append(translate.condition(condition))
     default = node.args.get("default") or exp.Null()
-    values = to.alike([*[branch.args["true"] for branch in node.args["ifs"]], default])
+    values = translate.same_kind([*[branch.args["true"] for branch in node.args["ifs"]], default])
     return _choice(tuple(conditions), values)
 
 
-def _if(to: Translator, node: exp.If) -> Expr:
-    return _choice((to.truth(node.this),), to.alike([node.args["true"], node.args.get("false") or exp.Null()]))
+def _if(translate: Translator, node: exp.If) -> Expr:
+    return _choice(
+        (translate.condition(node.this),),
+        translate.same_kind([node.args["true"], node.args.get("false") or exp.Null()]),
+    )
 
 
 def _choice(conditions: tuple[Expr, ...], values: tuple[Expr, ...]) -> Expr:
@@ -131,68 +141,73 @@ def _choice(conditions: tuple[Expr, ...], values: tuple[Expr, ...]) -> Expr:
     return Expr("case", kind, (*pairs, values[-1]), **union(values))
 
 
-def _is(to: Translator, node: exp.Is) -> Expr:
-    inner, right = to(node.this), node.expression
+def _is(translate: Translator, node: exp.Is) -> Expr:
+    inner, right = translate(node.this), node.expression
     if isinstance(right, exp.Null):
         return Expr("is_null", ColumnKind.BOOL, (inner,))
     if isinstance(right, exp.Boolean) and inner.kind is ColumnKind.BOOL:
         return Expr("is_true" if right.this else "is_false", ColumnKind.BOOL, (inner,))
-    raise to.refuse(node, "IS is supported with NULL, TRUE and FALSE")
+    raise translate.refuse(node, "IS takes NULL, TRUE or FALSE")
 
 
-def _between(to: Translator, node: exp.Between) -> Expr:
-    return Expr("between", ColumnKind.BOOL, to.alike([node.this, node.args["low"], node.args["high"]]))
+def _between(translate: Translator, node: exp.Between) -> Expr:
+    return Expr("between", ColumnKind.BOOL, translate.same_kind([node.this, node.args["low"], node.args["high"]]))
 
 
-def _in(to: Translator, node: exp.In) -> Expr:
+def _in(translate: Translator, node: exp.In) -> Expr:
     if node.args.get("query") is not None:
-        raise to.refuse(node.args["query"], *reason(exp.Subquery()))
+        raise translate.refuse(node.args["query"], *reason(exp.Subquery()))
     for item in node.expressions:
-        to.constant(item, object)
-    return Expr("in", ColumnKind.BOOL, to.alike([node.this, *node.expressions]))
+        translate.constant(item, object)
+    return Expr("in", ColumnKind.BOOL, translate.same_kind([node.this, *node.expressions]))
 
 
 def _like(op: str) -> Rule:
-    def rule(to: Translator, node: exp.Like) -> Expr:
-        pattern = to.constant(node.expression, str)
+    def rule(translate: Translator, node: exp.Like) -> Expr:
+        pattern = translate.constant(node.expression, str)
         if "\\" in pattern:
-            raise to.refuse(node.expression, "a pattern with a backslash is not supported", "Engines disagree about it")
-        found = Expr(op, ColumnKind.BOOL, (to.text(node.this),), pattern)
-        return Expr("not", ColumnKind.BOOL, (found,)) if node.args.get("negate") else found
+            raise translate.refuse(
+                node.expression, "patterns with a backslash are not supported", "Engines disagree about what it means"
+            )
+        match = Expr(op, ColumnKind.BOOL, (translate.text(node.this),), pattern)
+        return Expr("not", ColumnKind.BOOL, (match,)) if node.args.get("negate") else match
 
     return rule
 
 
-def _texts(op: str) -> Rule:
-    def rule(to: Translator, node: exp.Func) -> Expr:
-        inner = to.text(node.this)
+def _text_function(op: str) -> Rule:
+    def rule(translate: Translator, node: exp.Func) -> Expr:
+        inner = translate.text(node.this)
         return numeric("length", inner) if op == "length" else Expr(op, ColumnKind.TEXT, (inner,))
 
     return rule
 
 
-def _substring(to: Translator, node: exp.Substring) -> Expr:
-    start = to.constant(node.args["start"], int)
-    length = 10_000 if node.args.get("length") is None else to.constant(node.args["length"], int)
+def _substring(translate: Translator, node: exp.Substring) -> Expr:
+    start = translate.constant(node.args["start"], int)
+    length = 10_000 if node.args.get("length") is None else translate.constant(node.args["length"], int)
     if not (1 <= start <= 10_000 and 0 <= length <= 10_000):
-        raise to.refuse(node, "SUBSTRING takes constants: a start from 1, a length from 0, both up to 10000")
-    return Expr("substring", ColumnKind.TEXT, (to.text(node.this),), (start, length))
+        raise translate.refuse(
+            node, "SUBSTRING takes a constant start from 1 and a constant length from 0, both at most 10000"
+        )
+    return Expr("substring", ColumnKind.TEXT, (translate.text(node.this),), (start, length))
 
 
-def _concat(to: Translator, node: exp.Expr) -> Expr:
+def _concat(translate: Translator, node: exp.Expr) -> Expr:
     nodes = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
-    parts = tuple(to.text(part) for part in nodes)
-    if node.args.get("coalesce"):  # the function, unlike the operator, leaves out what is missing
+    parts = tuple(translate.text(part) for part in nodes)
+    if node.args.get("coalesce"):  # CONCAT, unlike ||, skips NULL
         parts = tuple(Expr("coalesce", ColumnKind.TEXT, (part, literal("", ColumnKind.TEXT))) for part in parts)
     return Expr("concat", ColumnKind.TEXT, parts)
 
 
+# The rule of each node type.
 _ALLOWED: Mapping[type[exp.Expr], Rule] = {
     exp.Literal: _literal,
-    exp.Null: lambda to, node: NULL,
-    exp.Boolean: lambda to, node: literal(bool(node.this), ColumnKind.BOOL),
+    exp.Null: lambda translate, node: NULL,
+    exp.Boolean: lambda translate, node: literal(bool(node.this), ColumnKind.BOOL),
     exp.Column: Translator.column,
-    exp.Paren: lambda to, node: to(node.this),
+    exp.Paren: lambda translate, node: translate(node.this),
     exp.Neg: _negated,
     exp.Add: _arithmetic("add"),
     exp.Sub: _arithmetic("sub"),
@@ -207,7 +222,7 @@ _ALLOWED: Mapping[type[exp.Expr], Rule] = {
     exp.GTE: _comparison("ge"),
     exp.And: _logic("and"),
     exp.Or: _logic("or"),
-    exp.Not: lambda to, node: Expr("not", ColumnKind.BOOL, (to.truth(node.this),)),
+    exp.Not: lambda translate, node: Expr("not", ColumnKind.BOOL, (translate.condition(node.this),)),
     exp.Is: _is,
     exp.Between: _between,
     exp.In: _in,
@@ -215,42 +230,44 @@ _ALLOWED: Mapping[type[exp.Expr], Rule] = {
     exp.ILike: _like("ilike"),
     exp.Case: _case,
     exp.If: _if,
-    exp.Coalesce: _several("coalesce"),
-    exp.Least: _several("least"),
-    exp.Greatest: _several("greatest"),
+    exp.Coalesce: _variadic("coalesce"),
+    exp.Least: _variadic("least"),
+    exp.Greatest: _variadic("greatest"),
     exp.Nullif: _nullif,
     exp.Cast: cast,
     exp.TryCast: cast,
-    exp.Abs: _function("abs"),
-    exp.Floor: _function("floor"),
-    exp.Ceil: _function("ceil"),
-    exp.Sqrt: _function("sqrt"),
-    exp.Ln: _function("ln"),
-    exp.Exp: _function("exp"),
+    exp.Abs: _numeric_function("abs"),
+    exp.Floor: _numeric_function("floor"),
+    exp.Ceil: _numeric_function("ceil"),
+    exp.Sqrt: _numeric_function("sqrt"),
+    exp.Ln: _numeric_function("ln"),
+    exp.Exp: _numeric_function("exp"),
     exp.Round: _round,
     exp.Pow: _power,
-    exp.Lower: _texts("lower"),
-    exp.Upper: _texts("upper"),
-    exp.Trim: _texts("trim"),
-    exp.Length: _texts("length"),
+    exp.Lower: _text_function("lower"),
+    exp.Upper: _text_function("upper"),
+    exp.Trim: _text_function("trim"),
+    exp.Length: _text_function("length"),
     exp.Substring: _substring,
     exp.Concat: _concat,
     exp.DPipe: _concat,
     exp.Extract: extract,
-    exp.Year: named_part("year"),
-    exp.Quarter: named_part("quarter"),
-    exp.Month: named_part("month"),
-    exp.Day: named_part("day"),
+    exp.Year: date_part_function("year"),
+    exp.Quarter: date_part_function("quarter"),
+    exp.Month: date_part_function("month"),
+    exp.Day: date_part_function("day"),
     exp.TimestampTrunc: truncate,
     exp.DateTrunc: truncate,
 }
 
-_CARRIES: Mapping[type[exp.Expr], tuple[str, ...]] = {
+# The parts that a node may have, if not ("this", "expression"). Each rule above reads all of them, or they do not
+# matter.
+_ALLOWED_PARTS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Literal: ("this", "is_string"),
     exp.Column: ("this", "table"),
     exp.Div: ("this", "expression", "typed", "safe"),
     exp.Between: ("this", "low", "high"),
-    exp.In: ("this", "expressions", "query"),  # a query has a refusal of its own
+    exp.In: ("this", "expressions", "query"),  # the rule refuses a query
     exp.Like: ("this", "expression", "negate"),
     exp.ILike: ("this", "expression", "negate"),
     exp.Case: ("this", "ifs", "default"),
@@ -270,4 +287,4 @@ _CARRIES: Mapping[type[exp.Expr], tuple[str, ...]] = {
 }
 
 RULES.update(_ALLOWED)
-PARTS.update(_CARRIES)
+PARTS.update(_ALLOWED_PARTS)

@@ -1,4 +1,9 @@
-"""From the parser's tree to hush's expressions, by rules for what is allowed; whatever has no rule is refused."""
+"""From the parser's expressions to typed ones.
+
+`Translator` looks up the rule for a node's type in `RULES`, the allow-list that `hush.sql.read.rules` fills. A node
+without a rule is refused, and so is a node with a part that its rule does not know. Rules check kinds themselves: an
+engine's implicit casts could fail on some row.
+"""
 
 from __future__ import annotations
 
@@ -18,127 +23,138 @@ Rule = Callable[["Translator", Any], Expr]
 Resolve = Callable[[exp.Column], Expr]
 Hook = Callable[[exp.Expr], "Expr | None"]
 
-MOST_WEIGHT = 5_000
+MAX_WEIGHT = 5_000
 NUMBERS = (ColumnKind.INT, ColumnKind.FLOAT)
-RULES: dict[type[exp.Expr], Rule] = {}  # `_rules` fills both: rules need the translator, and it needs them
-PARTS: dict[type[exp.Expr], tuple[str, ...]] = {}  # what a node may carry, where it is not the usual
-_USUAL = ("this", "expression")
+# `hush.sql.read.rules` fills both: rules need the translator, and the translator needs the rules.
+RULES: dict[type[exp.Expr], Rule] = {}
+PARTS: dict[type[exp.Expr], tuple[str, ...]] = {}  # the parts that a node may have, if not the default ones
+_DEFAULT_PARTS = ("this", "expression")
 
 
 class Translator:
-    """Turns expressions into typed, total ones. ``resolve`` finds columns; ``hook`` may take a node first."""
+    """Translates nodes into expressions, or refuses them."""
 
     def __init__(self, refuse: Refuser, resolve: Resolve, hook: Hook | None = None) -> None:
-        """Take how to refuse, how to find a column, and what comes before the rules."""
+        """Make a translator for one scope.
+
+        Args:
+            refuse: Makes the refusals.
+            resolve: Finds the column that a name refers to.
+            hook: Translates nodes before the rules do, such as aggregates; it returns None for all other nodes.
+        """
         self.refuse, self._resolve, self._hook = refuse, resolve, hook
 
     def __call__(self, node: exp.Expr) -> Expr:
-        """Return the expression that a node stands for, or refuse it."""
-        found = self._hook(node) if self._hook else None
-        if found is None:
+        """Return the expression of a node, or refuse it."""
+        expression = self._hook(node) if self._hook else None
+        if expression is None:
             rule = RULES.get(type(node))
             if rule is None:
                 raise self.refuse(node, *reason(node))
-            self.refuse.only(node, *PARTS.get(type(node), _USUAL))
-            found = rule(self, node)
-            if found.weight() > MOST_WEIGHT:
-                raise self.refuse(node, "the expression is too long", "Split it by a subquery")
-        return found
+            self.refuse.unless_only(node, *PARTS.get(type(node), _DEFAULT_PARTS))
+            expression = rule(self, node)
+            if expression.weight() > MAX_WEIGHT:
+                raise self.refuse(node, "the expression is too long", "Split it with a subquery")
+        return expression
 
     def column(self, node: exp.Column) -> Expr:
-        """Return the column that a name stands for."""
+        """Return the column that a name refers to."""
         return self._resolve(node)
 
     def number(self, node: exp.Expr) -> Expr:
         """Return a node as a number, for arithmetic."""
         return self.as_number(self(node), node)
 
-    def as_number(self, found: Expr, node: exp.Expr) -> Expr:
-        """Return an expression as a number; arithmetic is in double precision on every engine."""
-        if found.kind in (ColumnKind.FLOAT, ColumnKind.NULL):
-            return found
-        if found.kind is ColumnKind.INT:
-            return numeric("number", found) if found.op != "literal" else replace(found, kind=ColumnKind.FLOAT)
+    def as_number(self, expression: Expr, node: exp.Expr) -> Expr:
+        """Return an expression as a number. Arithmetic is in double precision on every engine."""
+        if expression.kind in (ColumnKind.FLOAT, ColumnKind.NULL):
+            return expression
+        if expression.kind is ColumnKind.INT:
+            is_literal = expression.op == "literal"
+            return replace(expression, kind=ColumnKind.FLOAT) if is_literal else numeric("number", expression)
         raise self.refuse(
-            node, f"a number is expected here, and this is a {found.kind.value}", *_as_number_advice(found, node)
+            node, f"expected a number here, not {_with_article(expression.kind)}", *_number_advice(expression, node)
         )
 
-    def truth(self, node: exp.Expr) -> Expr:
+    def condition(self, node: exp.Expr) -> Expr:
         """Return a node as a condition."""
-        found = self(node)
-        if found.kind not in (ColumnKind.BOOL, ColumnKind.NULL):
-            raise self.refuse(node, f"a condition is expected here, and this is a {found.kind.value}", "Compare it")
-        return found
+        return self._of_kind(node, "a condition", "Compare it with a value", ColumnKind.BOOL)
 
     def text(self, node: exp.Expr) -> Expr:
         """Return a node as text."""
-        found = self(node)
-        if found.kind not in (ColumnKind.TEXT, ColumnKind.NULL):
-            raise self.refuse(
-                node, f"text is expected here, and this is a {found.kind.value}", "Use CAST(... AS VARCHAR)"
-            )
-        return found
+        return self._of_kind(node, "text", "Use CAST(... AS VARCHAR)", ColumnKind.TEXT)
 
     def moment(self, node: exp.Expr) -> Expr:
         """Return a node as a date or a timestamp."""
-        found = self(node)
-        if found.kind not in (ColumnKind.DATE, ColumnKind.TIME):
+        expression = self(node)
+        if expression.kind not in (ColumnKind.DATE, ColumnKind.TIME):
             raise self.refuse(
-                node, f"a date is expected here, and this is a {found.kind.value}", "Use CAST(... AS DATE)"
+                node, f"expected a date here, not {_with_article(expression.kind)}", "Use CAST(... AS DATE)"
             )
-        return found
+        return expression
 
-    def alike(self, nodes: list[exp.Expr]) -> tuple[Expr, ...]:
-        """Return nodes as expressions of one kind; an engine's implicit casts could raise."""
+    def same_kind(self, nodes: list[exp.Expr]) -> tuple[Expr, ...]:
+        """Return nodes as expressions of one kind, converting integers to numbers and dates to timestamps."""
         parts = [self(node) for node in nodes]
         kinds = {part.kind for part in parts} - {ColumnKind.NULL}
         if kinds <= set(NUMBERS):
             if len(kinds) > 1:
                 parts = [self.as_number(part, node) for part, node in zip(parts, nodes, strict=True)]
             return tuple(parts)
-        moments = kinds & {ColumnKind.DATE, ColumnKind.TIME}
-        if moments:
-            wanted = ColumnKind.TIME if ColumnKind.TIME in kinds else ColumnKind.DATE
-            parts = [self._dated(part, node, wanted) for part, node in zip(parts, nodes, strict=True)]
+        if kinds & {ColumnKind.DATE, ColumnKind.TIME}:
+            target = ColumnKind.TIME if ColumnKind.TIME in kinds else ColumnKind.DATE
+            parts = [self._as_moment(part, node, target) for part, node in zip(parts, nodes, strict=True)]
             kinds = {part.kind for part in parts} - {ColumnKind.NULL}
         if len(kinds) > 1:
-            shown = " and ".join(sorted(kind.value for kind in kinds))
-            raise self.refuse(nodes[0], f"values of different kinds meet here: {shown}", "Use CAST to make them alike")
+            names = " and ".join(sorted(kind.value for kind in kinds))
+            raise self.refuse(nodes[0], f"these values are of different kinds: {names}", "Use CAST to convert them")
         return tuple(parts)
 
-    def constant(self, node: exp.Expr, *kinds: type) -> Any:
+    def constant(self, node: exp.Expr, *types: type) -> Any:
         """Return the value of a literal."""
-        found = self(node)
-        if found.op != "literal" or not isinstance(found.value, kinds):
-            raise self.refuse(node, "a constant is expected here", "Write the value itself")
-        return found.value
+        expression = self(node)
+        if expression.op != "literal" or not isinstance(expression.value, types):
+            raise self.refuse(node, "expected a constant here", "Write the value itself")
+        return expression.value
 
-    def _dated(self, part: Expr, node: exp.Expr, wanted: ColumnKind) -> Expr:
-        if part.kind in (wanted, ColumnKind.NULL):
+    def _of_kind(self, node: exp.Expr, expected: str, advice: str, kind: ColumnKind) -> Expr:
+        expression = self(node)
+        if expression.kind not in (kind, ColumnKind.NULL):
+            raise self.refuse(node, f"expected {expected} here, not {_with_article(expression.kind)}", advice)
+        return expression
+
+    def _as_moment(self, part: Expr, node: exp.Expr, target: ColumnKind) -> Expr:
+        if part.kind in (target, ColumnKind.NULL):
             return part
         if part.op == "literal" and part.kind is ColumnKind.TEXT:
-            return moment_literal(self, node, part.value, wanted)
+            return moment_literal(self, node, part.value, target)
         if part.kind is ColumnKind.DATE:
             return Expr("to_time", ColumnKind.TIME, (part,))
         return part
 
 
-def _as_number_advice(found: Expr, node: exp.Expr) -> tuple[str, ...]:
-    if found.kind in (ColumnKind.DATE, ColumnKind.TIME):
-        return ("Take a part of it, such as EXTRACT(YEAR FROM ...)", "Compare dates with constant dates")
-    if found.kind is ColumnKind.TEXT and found.op == "column":  # as all columns of a CSV file are
+def _with_article(kind: ColumnKind) -> str:
+    return {ColumnKind.INT: "an integer", ColumnKind.TEXT: "text", ColumnKind.NULL: "NULL"}.get(kind, f"a {kind.value}")
+
+
+def _number_advice(expression: Expr, node: exp.Expr) -> tuple[str, ...]:
+    if expression.kind in (ColumnKind.DATE, ColumnKind.TIME):
+        return ("Extract a part of it, such as EXTRACT(YEAR FROM ...)", "Compare dates with constant dates")
+    if expression.kind is ColumnKind.TEXT and expression.op == "column":  # like all columns of a CSV file
         name = node.name or "x"
-        bounds = f'Declare its bounds, and it is a number: bounds={{"{name}": (LOW, HIGH)}}, --bounds {name}=LOW:HIGH'
-        return (bounds, "Or use CAST(... AS DOUBLE)")
+        declaration = f'bounds={{"{name}": (LOW, HIGH)}}, --bounds {name}=LOW:HIGH'
+        return (f"Declare its bounds to read it as a number: {declaration}", "Or use CAST(... AS DOUBLE)")
     return ("Use CAST(... AS DOUBLE)",)
 
 
-def moment_literal(to: Translator, node: exp.Expr, text: str, kind: ColumnKind) -> Expr:
-    """Return a date or timestamp that is written in the query."""
+def moment_literal(translate: Translator, node: exp.Expr, text: str, kind: ColumnKind) -> Expr:
+    """Return a date or timestamp that the query writes as text."""
     try:
-        found = datetime.fromisoformat(text.strip())
-        if found.tzinfo is not None or (kind is ColumnKind.DATE and len(text.strip()) != 10):
+        moment = datetime.fromisoformat(text.strip())
+        if moment.tzinfo is not None or (kind is ColumnKind.DATE and len(text.strip()) != 10):
             raise ValueError
     except ValueError:
-        raise to.refuse(node, f"{text!r} is not a {kind.value}", "Write 2024-12-31 or 2024-12-31 23:59:59") from None
-    return literal(found.date() if kind is ColumnKind.DATE else found, kind)
+        raise translate.refuse(
+            node, f"{text!r} is not a {kind.value}", "Write 2024-12-31 or 2024-12-31 23:59:59"
+        ) from None
+    return literal(moment.date() if kind is ColumnKind.DATE else moment, kind)

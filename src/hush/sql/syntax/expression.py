@@ -1,4 +1,13 @@
-"""Expressions as hush understands them: typed, total (they never raise on data) and free of any engine's syntax."""
+"""Expressions of a query as a typed tree, independent of any engine's syntax.
+
+`hush.sql.read` builds these trees from the parser's, `hush.sql.write` writes them for an engine, and
+`hush.sql.syntax.output` evaluates the ones that combine released values. Every operation is total: it has a value, or
+NULL, for all inputs, so that no row can make a query fail.
+
+A node knows what can be inferred from declarations about its values: their kind, an interval that contains them, and
+all possible values if there are few. Intervals follow from the operands by interval arithmetic (`numeric`). They bound
+how much one row adds to a sum, and are computed from public declarations only.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +18,8 @@ from typing import Any
 
 from hush.data.tables.catalog import ColumnKind
 
-INFINITE = (-math.inf, math.inf)
+Interval = tuple[float, float]
+INFINITE: Interval = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +27,15 @@ class Expr:
     """One node of an expression.
 
     Attributes:
-        op: What it does; `_emit` knows how each engine writes it.
-        kind: What its values are.
+        op: The operation; `hush.sql.write.emit` knows how each engine writes it.
+        kind: The kind of its values.
         args: Its operands.
-        value: What belongs to the node itself: a literal, a column's place, a part of a date.
-        low: No value is below this (it is used to choose a clamp, so that nothing private hangs on it).
-        high: No value is above this.
-        whole: Whether numbers are integers.
-        domain: All values that it can have, where the query or the catalog says so.
-        unit: Whether it is, unchanged, the column that identifies the unit.
+        value: Data of the node itself: a literal, the source and name of a column, a part of a date.
+        low: A lower bound of its values. Sums clamp to it, so privacy does not depend on its being right.
+        high: An upper bound of its values.
+        integral: Whether all its values are integers.
+        domain: All values that it can have, if the query or the catalog lists them.
+        unit: Whether it is the column that identifies the unit, unchanged.
         required: Whether a missing value counts as the middle of the bounds.
     """
 
@@ -35,26 +45,22 @@ class Expr:
     value: Any = None
     low: float = -math.inf
     high: float = math.inf
-    whole: bool = False
+    integral: bool = False
     domain: tuple[Any, ...] | None = None
     unit: bool = False
     required: bool = False
 
     @property
     def bounded(self) -> bool:
-        """Whether both ends are known."""
+        """Whether both bounds are finite."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     def weight(self) -> int:
-        """Return a bound on the length of its text, which some guards repeat."""
-        return (1 + sum(part.weight() for part in self.args)) * _REPEATS.get(self.op, 1)
-
-    def has(self, op: str) -> bool:
-        """Return whether a node of this kind is within."""
-        return self.op == op or any(part.has(op) for part in self.args)
+        """Return a bound on the length of the SQL text, in nodes. Guards write some operands several times."""
+        return (1 + sum(operand.weight() for operand in self.args)) * _REPEATS.get(self.op, 1)
 
 
-# Operations whose guard writes an operand more than once.
+# How many times the text of an operation repeats its operands.
 _REPEATS = {
     "sqrt": 2,
     "ln": 2,
@@ -69,60 +75,67 @@ _REPEATS = {
 
 
 def literal(value: Any, kind: ColumnKind) -> Expr:
-    """Return a constant."""
+    """Return a constant.
+
+    >>> literal(3, ColumnKind.INT).bounded, literal("x", ColumnKind.TEXT).domain
+    (True, ('x',))
+    """
     low, high = INFINITE
     if kind in (ColumnKind.INT, ColumnKind.FLOAT):
         low = high = float(value)
-    return Expr("literal", kind, (), value, low, high, whole=kind is ColumnKind.INT, domain=(value,))
+    return Expr("literal", kind, (), value, low, high, integral=kind is ColumnKind.INT, domain=(value,))
 
 
 NULL = Expr("literal", ColumnKind.NULL, domain=(None,))
 
 
 def numeric(op: str, *args: Expr, value: Any = None) -> Expr:
-    """Return an operation on numbers, with what follows for its bounds."""
-    low, high = _interval(op, args, value)
-    whole = op in _ALWAYS_WHOLE or (op in _KEEP_WHOLE and all(part.whole for part in args))
-    return Expr(op, ColumnKind.FLOAT, args, value, low, high, whole)
+    """Return an operation on numbers, with the bounds that follow from its operands.
+
+    >>> age = Expr("column", ColumnKind.FLOAT, low=0.0, high=120.0)
+    >>> double = numeric("mul", age, literal(2, ColumnKind.FLOAT))
+    >>> double.low, double.high
+    (0.0, 240.0)
+    """
+    low, high = _interval(op, args)
+    integral = op in _ALWAYS_INTEGRAL or (op in _KEEPS_INTEGRAL and all(operand.integral for operand in args))
+    return Expr(op, ColumnKind.FLOAT, args, value, low, high, integral)
 
 
-def _interval(op: str, args: tuple[Expr, ...], value: Any) -> tuple[float, float]:
+def _interval(op: str, args: tuple[Expr, ...]) -> Interval:
     rule = _INTERVALS.get(op)
     if rule is None:
         return INFINITE
-    low, high = rule(*[(part.low, part.high) for part in args])
-    # A bound of 0 * inf or inf - inf is none.
+    low, high = rule(*[(operand.low, operand.high) for operand in args])
+    # 0 * inf and inf - inf are NaN, which bounds nothing.
     return (-math.inf if math.isnan(low) else low), (math.inf if math.isnan(high) else high)
 
 
-Pair = tuple[float, float]
-
-
-def _product(a: Pair, b: Pair) -> Pair:
+def _product(a: Interval, b: Interval) -> Interval:
     ends = [x * y for x in a for y in b]
     return INFINITE if any(map(math.isnan, ends)) else (min(ends), max(ends))
 
 
-def _quotient(a: Pair, b: Pair) -> Pair:
+def _quotient(a: Interval, b: Interval) -> Interval:
     if b[0] <= 0 <= b[1]:
         return INFINITE
     return _product(a, (1 / b[1], 1 / b[0]))
 
 
-def _absolute(a: Pair) -> Pair:
+def _absolute(a: Interval) -> Interval:
     ends = sorted(map(abs, a))
     return (0.0 if a[0] <= 0 <= a[1] else ends[0]), ends[1]
 
 
-def _least(*pairs: Pair) -> Pair:
-    return min(p[0] for p in pairs), min(p[1] for p in pairs)
+def _interval_of_least(*intervals: Interval) -> Interval:
+    return min(low for low, _ in intervals), min(high for _, high in intervals)
 
 
-def _greatest(*pairs: Pair) -> Pair:
-    return max(p[0] for p in pairs), max(p[1] for p in pairs)
+def _interval_of_greatest(*intervals: Interval) -> Interval:
+    return max(low for low, _ in intervals), max(high for _, high in intervals)
 
 
-_INTERVALS: Mapping[str, Callable[..., Pair]] = {
+_INTERVALS: Mapping[str, Callable[..., Interval]] = {
     "number": lambda a: a,
     "neg": lambda a: (-a[1], -a[0]),
     "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
@@ -133,26 +146,29 @@ _INTERVALS: Mapping[str, Callable[..., Pair]] = {
     "floor": lambda a: (_rounded(math.floor, a[0]), a[1]),
     "ceil": lambda a: (a[0], _rounded(math.ceil, a[1])),
     "round": lambda a: (_rounded(math.floor, a[0]), _rounded(math.ceil, a[1])),
-    "least": _least,
-    "greatest": _greatest,
+    "least": _interval_of_least,
+    "greatest": _interval_of_greatest,
     "nullif": lambda a, _: a,
     "length": lambda _: (0.0, math.inf),
 }
-_ALWAYS_WHOLE = ("floor", "ceil", "length")
-_KEEP_WHOLE = ("number", "neg", "add", "sub", "mul", "abs", "least", "greatest", "nullif")
+_ALWAYS_INTEGRAL = ("floor", "ceil", "length")
+_KEEPS_INTEGRAL = ("number", "neg", "add", "sub", "mul", "abs", "least", "greatest", "nullif")
 
 
-def _rounded(how: Callable[[float], int], end: float) -> float:
-    return float(how(end)) if math.isfinite(end) else end
+def _rounded(direction: Callable[[float], int], end: float) -> float:
+    return float(direction(end)) if math.isfinite(end) else end
 
 
-def union(parts: tuple[Expr, ...]) -> Mapping[str, Any]:
-    """Return what is known of a value that is one of these."""
-    real = [part for part in parts if part.kind is not ColumnKind.NULL]
-    known = all(part.domain is not None for part in parts)
+def union(alternatives: tuple[Expr, ...]) -> Mapping[str, Any]:
+    """Return the bounds and the domain of an expression that takes the value of one of these.
+
+    They are keyword arguments of `Expr`, for CASE and COALESCE.
+    """
+    not_null = [branch for branch in alternatives if branch.kind is not ColumnKind.NULL]
+    listed = all(branch.domain is not None for branch in alternatives)
     return {
-        "low": min((part.low for part in real), default=-math.inf),
-        "high": max((part.high for part in real), default=math.inf),
-        "whole": all(part.whole for part in real),
-        "domain": tuple(dict.fromkeys(v for part in parts for v in part.domain or ())) if known else None,
+        "low": min((branch.low for branch in not_null), default=-math.inf),
+        "high": max((branch.high for branch in not_null), default=math.inf),
+        "integral": all(branch.integral for branch in not_null),
+        "domain": tuple(dict.fromkeys(v for branch in alternatives for v in branch.domain or ())) if listed else None,
     }

@@ -1,4 +1,9 @@
-"""What is computed from released values: post-processing, which costs nothing and never raises."""
+"""Evaluation of expressions over released values.
+
+HAVING, ORDER BY and the columns of an answer are computed here from noisy statistics and from keys that may be shown.
+That is post-processing, which costs no privacy. The rules are SQL's: NULL is None, and logic has three values. Nothing
+raises: an operation without a value, such as the square root of a negative number, gives None.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +13,40 @@ from typing import Any
 
 from hush.sql.syntax.expression import Expr
 
-Values = Mapping[str, Any]
+
+def evaluate(expression: Expr, keys: Sequence[Any], statistics: Sequence[float | None]) -> Any:
+    """Return the value of an expression in one group, or None if it has none.
+
+    Args:
+        expression: A tree that `can_evaluate` accepts.
+        keys: The group's keys. A node "key" refers to one by its index.
+        statistics: The group's released statistics. A node "statistic" refers to one by its index.
+    """
+    if expression.op == "key":
+        return keys[expression.value]
+    if expression.op == "statistic":
+        return statistics[expression.value]
+    if expression.op == "literal":
+        return expression.value
+    operands = [evaluate(operand, keys, statistics) for operand in expression.args]
+    return OPERATIONS[expression.op](*operands, **_options(expression))
 
 
-def evaluate(found: Expr, keys: Sequence[Any], statistics: Sequence[float | None]) -> Any:
-    """Return the value of an expression over one group's keys and statistics; None where it has none."""
-    if found.op == "key":
-        return keys[found.value]
-    if found.op == "statistic":
-        return statistics[found.value]
-    if found.op == "literal":
-        return found.value
-    return OPERATIONS[found.op](*[evaluate(part, keys, statistics) for part in found.args], **_options(found))
-
-
-def _options(found: Expr) -> dict[str, Any]:
-    return {"digits": found.value} if found.op == "round" else {}
+def _options(expression: Expr) -> dict[str, Any]:
+    return {"digits": expression.value} if expression.op == "round" else {}
 
 
 def _strict(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a rule give None for None, and where there is no value."""
+    """Make a rule total: None if an operand is None, and if the rule raises or overflows."""
 
     def total(*args: Any, **options: Any) -> Any:
         if any(arg is None for arg in args):
             return None
         try:
-            found = rule(*args, **options)
+            result = rule(*args, **options)
         except (ArithmeticError, ValueError, TypeError):
             return None
-        return None if isinstance(found, float) and not math.isfinite(found) else found
+        return None if isinstance(result, float) and not math.isfinite(result) else result
 
     return total
 
@@ -53,23 +63,24 @@ def _or(left: Any, right: Any) -> Any:
     return None if left is None or right is None else False
 
 
-def _in(first: Any, *rest: Any) -> Any:
+def _in(first: Any, *candidates: Any) -> Any:
     if first is None:
         return None
-    if any(first == other for other in rest if other is not None):
+    if any(first == candidate for candidate in candidates if candidate is not None):
         return True
-    return None if None in rest else False
+    return None if None in candidates else False
 
 
 def _case(*parts: Any) -> Any:
+    """Return the value after the first true condition: condition, value, condition, value, ..., default."""
     for condition, value in zip(parts[:-1:2], parts[1:-1:2], strict=True):
         if condition is True:
             return value
     return parts[-1]
 
 
-def _present(rule: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *parts: rule(there) if (there := [part for part in parts if part is not None]) else None
+def _ignoring_null(rule: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *parts: rule(present) if (present := [part for part in parts if part is not None]) else None
 
 
 OPERATIONS: Mapping[str, Callable[..., Any]] = {
@@ -102,29 +113,29 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "is_true": lambda a: a is True,
     "is_false": lambda a: a is False,
     "case": _case,
-    "least": _present(min),
-    "greatest": _present(max),
+    "least": _ignoring_null(min),
+    "greatest": _ignoring_null(max),
     "coalesce": lambda *parts: next((part for part in parts if part is not None), None),
     "nullif": lambda a, b: None if a == b else a,
 }
 
 
-def can_evaluate(found: Expr) -> bool:
-    """Return whether an expression can be computed after the release."""
-    return found.op in ("key", "statistic", "literal") or (
-        found.op in OPERATIONS and all(can_evaluate(part) for part in found.args)
+def can_evaluate(expression: Expr) -> bool:
+    """Return whether `evaluate` knows every operation of an expression."""
+    return expression.op in ("key", "statistic", "literal") or (
+        expression.op in OPERATIONS and all(can_evaluate(operand) for operand in expression.args)
     )
 
 
 def sort_key(value: Any, descending: bool, nulls_first: bool) -> tuple[int, Any]:
-    """Return what orders a value; missing ones stand together at one end."""
+    """Return a key that sorts a value as ORDER BY does, with missing values at one end."""
     if value is None:
         return (0 if nulls_first else 2, 0)
     return (1, _Reversed(value) if descending else value)
 
 
 class _Reversed:
-    """A value whose order is turned round."""
+    """A value that compares the other way round. Text has no negative to sort by."""
 
     __slots__ = ("value",)
 

@@ -1,4 +1,8 @@
-"""Why a part of a query is refused, and what to write instead."""
+"""Why hush refuses a part of a query, and what to write instead.
+
+The allow-list (`hush.sql.read.rules`) decides what is refused: everything without a rule. This module only explains.
+Each reason is a tuple: what is wrong, then advice. `hush.sql.syntax.refusal.Refuser` adds the line and the column.
+"""
 
 from __future__ import annotations
 
@@ -6,53 +10,59 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-_CHANGING = ("its result changes from run to run, so that no plan with a fixed sensitivity exists", "Use a constant")
+_NOT_DETERMINISTIC = ("its result changes from run to run, so its sensitivity has no bound", "Use a constant")
 _SUBQUERY = (
-    "a subquery within an expression is refused: whether it holds for one unit could depend on others",
+    "a subquery inside an expression is refused: its value for one unit could depend on other units",
     "Join the table instead: on the unit, or with a public table",
 )
-_SET = ("sets of queries are refused: a unit could contribute through each part", "Ask each part as a question")
+_SET_OPERATION = (
+    "UNION, INTERSECT and EXCEPT are refused: a unit could contribute through each part",
+    "Ask each part as a query of its own",
+)
 _WINDOW = (
     "window functions are refused: a row's value would depend on other units' rows",
     "Aggregate per unit in a subquery: SELECT unit, SUM(x) ... GROUP BY unit",
 )
-_AGGREGATE = (
-    "an aggregate is not possible here",
-    "Aggregates stand in SELECT, HAVING and ORDER BY, and not within each other",
+_MISPLACED_AGGREGATE = (
+    "an aggregate is not allowed here",
+    "Use aggregates in SELECT, HAVING and ORDER BY, and do not nest them",
 )
-_GROUPINGS = ("ROLLUP, CUBE and GROUPING SETS are not supported", "Ask a question for each grouping")
-_STATEMENT = ("only a SELECT is answered", "Write one SELECT with aggregates")
+_GROUPING_SETS = ("ROLLUP, CUBE and GROUPING SETS are not supported", "Write one query for each grouping")
+_NOT_A_SELECT = ("only SELECT statements are answered", "Write one SELECT with aggregates")
+_PARAMETER = ("query parameters are not supported", "Write the value itself")
+_TABLE_FUNCTION = ("functions that return rows are refused", "Use GROUP BY, or join a public table")
 
 _REASONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
-    exp.Rand: _CHANGING,
-    exp.Randn: _CHANGING,
-    exp.Uuid: _CHANGING,
-    exp.CurrentDate: _CHANGING,
-    exp.CurrentTime: _CHANGING,
-    exp.CurrentTimestamp: _CHANGING,
-    exp.CurrentDatetime: _CHANGING,
-    exp.CurrentUser: _CHANGING,
+    exp.Rand: _NOT_DETERMINISTIC,
+    exp.Randn: _NOT_DETERMINISTIC,
+    exp.Uuid: _NOT_DETERMINISTIC,
+    exp.CurrentDate: _NOT_DETERMINISTIC,
+    exp.CurrentTime: _NOT_DETERMINISTIC,
+    exp.CurrentTimestamp: _NOT_DETERMINISTIC,
+    exp.CurrentDatetime: _NOT_DETERMINISTIC,
+    exp.CurrentUser: _NOT_DETERMINISTIC,
     exp.Subquery: _SUBQUERY,
     exp.Select: _SUBQUERY,
     exp.Exists: _SUBQUERY,
-    exp.Union: _SET,
-    exp.Intersect: _SET,
-    exp.Except: _SET,
+    exp.Union: _SET_OPERATION,
+    exp.Intersect: _SET_OPERATION,
+    exp.Except: _SET_OPERATION,
     exp.Window: _WINDOW,
-    exp.Star: ("* asks for rows, and only aggregates are released", "Use COUNT(*), or name keys and aggregates"),
-    exp.Placeholder: ("a parameter has no value here", "Write the value itself"),
-    exp.Parameter: ("a parameter has no value here", "Write the value itself"),
+    exp.Star: ("* would return rows, and only aggregates are released", "Use COUNT(*), or name keys and aggregates"),
+    exp.Placeholder: _PARAMETER,
+    exp.Parameter: _PARAMETER,
     exp.IntDiv: ("// is not supported", "Write FLOOR(a / b)"),
     exp.Interval: ("arithmetic with intervals can overflow on extreme dates", "Compare with constant dates"),
-    exp.Rollup: _GROUPINGS,
-    exp.Cube: _GROUPINGS,
-    exp.GroupingSets: _GROUPINGS,
-    exp.Distinct: ("DISTINCT is supported as COUNT(DISTINCT unit) only", "Group by the value instead"),
-    exp.Unnest: ("functions that return rows are refused", "Group by, or join a public table"),
-    exp.Explode: ("functions that return rows are refused", "Group by, or join a public table"),
+    exp.Rollup: _GROUPING_SETS,
+    exp.Cube: _GROUPING_SETS,
+    exp.GroupingSets: _GROUPING_SETS,
+    exp.Distinct: ("DISTINCT is supported in COUNT(DISTINCT unit) only", "Group by the value instead"),
+    exp.Unnest: _TABLE_FUNCTION,
+    exp.Explode: _TABLE_FUNCTION,
     exp.Hint: ("hints are not supported", "Leave it out"),
 }
-_KNOWN = (
+# Aggregates that are supported, in the right place.
+_SUPPORTED_AGGREGATES = (
     exp.Count,
     exp.Sum,
     exp.Avg,
@@ -69,16 +79,17 @@ _KNOWN = (
     exp.PercentileDisc,
 )
 _PRODUCTS = "Release AVG(x * y), AVG(x) and AVG(y), and compute it from these"
-_OTHER_AGGREGATES: Mapping[type[exp.Expr], str] = {
+_SUBSTITUTES: Mapping[type[exp.Expr], str] = {
     exp.Corr: _PRODUCTS,
     exp.CovarPop: _PRODUCTS,
     exp.CovarSamp: _PRODUCTS,
     exp.CountIf: "Write SUM(CASE WHEN condition THEN 1 ELSE 0 END)",
     exp.Mode: "Group by the value, with ORDER BY COUNT(*) DESC LIMIT 1",
-    exp.ApproxDistinct: "COUNT(DISTINCT unit) counts units; group by other values",
+    exp.ApproxDistinct: "Use COUNT(DISTINCT unit) to count units, and GROUP BY for other values",
     exp.ApproxQuantile: "Write QUANTILE_CONT(x, 0.5)",
 }
-_CHANGING_NAMES = (
+# Functions that the parser does not know by type.
+_NOT_DETERMINISTIC_NAMES = (
     "now",
     "random",
     "gen_random_uuid",
@@ -92,49 +103,56 @@ _CHANGING_NAMES = (
 
 
 def reason(node: exp.Expr) -> tuple[str, ...]:
-    """Return why a node that no rule takes is refused: what it is, and the supported form."""
-    for kind, words in _REASONS.items():
-        if isinstance(node, kind):
+    """Return why a node that has no rule is refused, and the supported form."""
+    for node_type, words in _REASONS.items():
+        if isinstance(node, node_type):
             return words
     if isinstance(node, (exp.Any, exp.All)):
         return _SUBQUERY if node.find(exp.Query) else ("ANY and ALL are not supported", "Write x IN (1, 2)")
     if isinstance(node, exp.Filter):
-        return _filter(node)
+        return _filter_reason(node)
     if isinstance(node, (exp.Anonymous, exp.AnonymousAggFunc)):
-        if str(node.this).lower() in ("quantile_cont", "quantile_disc", "quantile"):  # where a dialect lacks them
-            return (f"{node.this} is not known here", "Write PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)")
-        return _CHANGING if str(node.this).lower() in _CHANGING_NAMES else unknown(str(node.this))
+        return _unparsed_function_reason(str(node.this))
     if isinstance(node, exp.AggFunc):
-        return _aggregate(node)
+        return _aggregate_reason(node)
     if isinstance(node, exp.Func):
-        return unknown(node.sql_name())
+        return unknown_function(node.sql_name())
     if isinstance(node, (exp.DDL, exp.DML, exp.Command)):
-        return _STATEMENT
-    return (f"{type(node).__name__} is not supported", "Supported: arithmetic, comparisons, CASE and listed functions")
+        return _NOT_A_SELECT
+    return (
+        f"{type(node).__name__} is not supported",
+        "Use arithmetic, comparisons, CASE and the functions listed in hush.sql",
+    )
 
 
-def _aggregate(node: exp.AggFunc) -> tuple[str, ...]:
-    """Return why an aggregate is refused: for its place, if it is one of those that there are."""
-    if isinstance(node, _KNOWN) and type(node) not in _OTHER_AGGREGATES:
-        return (f"{node.sql_name()}: {_AGGREGATE[0]}", _AGGREGATE[1])
-    usual = "Aggregates: COUNT, SUM, AVG, VARIANCE, STDDEV, MEDIAN, QUANTILE_CONT"
-    return (f"{node.sql_name()} is not supported", _OTHER_AGGREGATES.get(type(node), usual))
+def _unparsed_function_reason(name: str) -> tuple[str, ...]:
+    if name.lower() in ("quantile_cont", "quantile_disc", "quantile"):  # not in every dialect
+        return (f"{name} is not known in this dialect", "Write PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)")
+    return _NOT_DETERMINISTIC if name.lower() in _NOT_DETERMINISTIC_NAMES else unknown_function(name)
 
 
-def _filter(node: exp.Filter) -> tuple[str, ...]:
-    counts = node.this is None or isinstance(node.this, exp.Count)
+def _aggregate_reason(node: exp.AggFunc) -> tuple[str, ...]:
+    """Return why an aggregate is refused: for its place in the query, if it is a supported one."""
+    if isinstance(node, _SUPPORTED_AGGREGATES) and type(node) not in _SUBSTITUTES:
+        return (f"{node.sql_name()}: {_MISPLACED_AGGREGATE[0]}", _MISPLACED_AGGREGATE[1])
+    supported = "Use COUNT, SUM, AVG, VARIANCE, STDDEV, MEDIAN or QUANTILE_CONT"
+    return (f"{node.sql_name()} is not supported", _SUBSTITUTES.get(type(node), supported))
+
+
+def _filter_reason(node: exp.Filter) -> tuple[str, ...]:
+    is_count = node.this is None or isinstance(node.this, exp.Count)
     name = "AVG" if isinstance(node.this, exp.Avg) else "SUM"
-    inner = "SUM(CASE WHEN condition THEN 1 ELSE 0 END)" if counts else f"{name}(CASE WHEN condition THEN x END)"
-    return ("FILTER is not supported", f"Write {inner}, or a WHERE")
+    inner = "SUM(CASE WHEN condition THEN 1 ELSE 0 END)" if is_count else f"{name}(CASE WHEN condition THEN x END)"
+    return ("FILTER is not supported", f"Write {inner}, or use WHERE")
 
 
-def unknown(name: str) -> tuple[str, ...]:
-    """Return the refusal of a function that is not on the list."""
-    shown = name if name.isidentifier() and len(name) <= 40 else "this function"
-    why = "it could raise on data, read files, or depend on other rows"
-    return (f"{shown} is not on the list of functions: {why}", "See hush.sql for the list")
+def unknown_function(name: str) -> tuple[str, ...]:
+    """Return the reason for refusing a function without a rule."""
+    shown_name = name if name.isidentifier() and len(name) <= 40 else "this function"
+    why = "it could fail on some rows, read files, or depend on other rows"
+    return (f"{shown_name} is not on the list of supported functions: {why}", "See hush.sql for the list")
 
 
-def statement(node: exp.Expr | None) -> tuple[str, ...]:
-    """Return the refusal of a statement that is no SELECT."""
-    return _SET if isinstance(node, exp.SetOperation) else _STATEMENT
+def not_a_select(node: exp.Expr | None) -> tuple[str, ...]:
+    """Return the reason for refusing a statement other than SELECT."""
+    return _SET_OPERATION if isinstance(node, exp.SetOperation) else _NOT_A_SELECT

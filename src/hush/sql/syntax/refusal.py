@@ -1,4 +1,4 @@
-"""Refusals of a query, with the place in its text."""
+"""Refusals of a query, with the line and the column where the refused part stands."""
 
 from __future__ import annotations
 
@@ -8,49 +8,59 @@ from hush.errors import Unsupported
 
 
 class QueryRefused(Unsupported):
-    """A query, or a part of one, for which no bounded plan exists; nothing was run.
+    """The query, or a part of it, has no plan with bounded contributions. Nothing was run and nothing was charged.
 
     Attributes:
-        line: The line in the query's text, from 1; 0 where there is no place to name.
+        line: The line in the query's text, from 1; 0 if the refusal concerns no particular part.
         column: The column in that line, from 1.
+
+    >>> import duckdb, hush
+    >>> connection = duckdb.connect()
+    >>> _ = connection.execute("CREATE TABLE people (who BIGINT, age BIGINT)")
+    >>> people = hush.table(connection, name="people", unit="who", bounds={"age": (0, 120)})
+    >>> people.sql("SELECT MAX(age) FROM people", epsilon=1.0)
+    Traceback (most recent call last):
+        ...
+    hush.sql.syntax.refusal.QueryRefused: line 1, column 12: MAX over all rows would show one unit's value. ...
     """
 
     def __init__(self, line: int, column: int, what: str, *advice: str) -> None:
-        place = f"line {line}, column {column}: " if line else ""
-        super().__init__(place + what, *advice)
+        position = f"line {line}, column {column}: " if line else ""
+        super().__init__(position + what, *advice)
         self.line, self.column = line, column
 
 
 class Refuser:
-    """Knows the text of a query, so that it can say where a part of it stands."""
+    """Makes refusals for one query. It keeps the query's text to find where a node of the parser's tree stands."""
 
     def __init__(self, text: str) -> None:
         """Take the text of the query."""
         self._text = text
 
     def __call__(self, node: exp.Expr | None, what: str, *advice: str) -> QueryRefused:
-        """Return the refusal of a node, to be raised."""
+        """Return the refusal of a node, for the caller to raise."""
         start = None if node is None else self._start(node)
-        return QueryRefused(*((0, 0) if start is None else self._place(start)), what, *advice)
+        return QueryRefused(*((0, 0) if start is None else self._line_and_column(start)), what, *advice)
 
-    def only(self, node: exp.Expr, *allowed: str) -> None:
-        """Refuse a node that carries any part but these: what is not understood must not be dropped silently."""
+    def unless_only(self, node: exp.Expr, *allowed: str) -> None:
+        """Refuse a node with any part but these. A part that hush ignored would change what the query means."""
         for name, part in node.args.items():
             if name not in allowed and part not in (None, False, []):
-                found = part[0] if isinstance(part, list) else part
-                shown = name.rstrip("_").replace("_", " ").upper()
+                first = part[0] if isinstance(part, list) else part
+                clause = name.rstrip("_").replace("_", " ").upper()
                 raise self(
-                    found if isinstance(found, exp.Expr) else node,
-                    f"{shown} is not supported in {type(node).__name__.upper()}",
+                    first if isinstance(first, exp.Expr) else node,
+                    f"{clause} is not supported in {type(node).__name__.upper()}",
                     "Leave it out",
                 )
 
     def _start(self, node: exp.Expr) -> int | None:
+        """Return where a node begins in the text. Nodes without a position of their own have that of their parent."""
         starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
         if starts:
             return int(min(starts))
         return None if node.parent is None else self._start(node.parent)
 
-    def _place(self, start: int) -> tuple[int, int]:
+    def _line_and_column(self, start: int) -> tuple[int, int]:
         before = self._text[:start]
         return before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1

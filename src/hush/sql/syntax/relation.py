@@ -1,8 +1,9 @@
-"""Relations in which every row belongs to one unit (or that are public), and where their rows come from.
+"""Relations: the tables, joins and subqueries that a query reads.
 
-The invariant, by induction over the bodies below: a unit's rows are a function of that unit's rows in the base tables,
-and of public tables. A filter, a projection, a join on the unit, a join with a public table and an aggregate per unit
-all keep it.
+Every relation is public, or each of its rows belongs to one unit. The invariant, by induction over the bodies below:
+the rows of a unit are a function of that unit's rows in the base tables and of public tables. A filter, a projection, a
+join on the unit, a join with a public table and an aggregate per unit all preserve it. `hush.sql.read.sources` refuses
+everything else.
 """
 
 from __future__ import annotations
@@ -16,16 +17,29 @@ from hush.sql.syntax.expression import Expr
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of a relation: the name that queries use, the name in the plan, and what is known of its values."""
+    """A column of a relation.
+
+    Attributes:
+        name: Its name in queries.
+        column: Its name in the plan.
+        prototype: An expression with the kind, bounds and domain of its values.
+    """
 
     name: str
     column: str
-    about: Expr
+    prototype: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedColumn:
-    """A column as it is read: from its declared type to a kind, such that nothing raises."""
+    """A column of a base table.
+
+    Attributes:
+        column: Its name in the plan.
+        raw: Its name in the table.
+        declared: Its type as the engine declares it.
+        kind: The kind it is converted to; values that do not fit become NULL.
+    """
 
     column: str
     raw: str
@@ -35,7 +49,7 @@ class ScannedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A table. ``unit`` and ``time`` are columns; ``window`` a calendar unit."""
+    """A base table. ``unit`` and ``time`` are columns, and None for a public table; ``window`` is a calendar unit."""
 
     table: str
     columns: tuple[ScannedColumn, ...]
@@ -46,7 +60,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class NamedRelation:
-    """A relation under a name of its own."""
+    """A relation under an alias that no other has."""
 
     alias: str
     relation: QueryRelation
@@ -54,7 +68,7 @@ class NamedRelation:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A further relation. ``left`` keeps rows without a partner; ``on_unit`` joins the units."""
+    """A relation that is joined. ``left`` keeps rows without a match; ``on_unit`` joins rows of the same unit."""
 
     source: NamedRelation
     left: bool
@@ -64,7 +78,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What stands in FROM; ``owner`` is the source whose units the rows have."""
+    """A FROM clause. ``owner`` is the source whose units the rows belong to; None if all sources are public."""
 
     first: NamedRelation
     joins: tuple[Join, ...]
@@ -72,8 +86,8 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """Rows that a condition keeps, with columns computed from each row by itself."""
+class Projection:
+    """The rows that meet a condition, with columns that are computed from each row by itself."""
 
     origin: Origin
     where: Expr | None
@@ -82,7 +96,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class PerUnit:
-    """Aggregates of each unit's rows, by further keys."""
+    """Aggregates of each unit's rows, grouped by further keys."""
 
     origin: Origin
     where: Expr | None
@@ -90,17 +104,24 @@ class PerUnit:
     aggregates: tuple[tuple[str, Expr], ...]
 
 
-Body: TypeAlias = Scan | Chosen | PerUnit
+Body: TypeAlias = Scan | Projection | PerUnit
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRelation:
-    """A body, its columns, and whose rows they are: ``units`` columns u0, ... identify the unit (none if public)."""
+    """A body with its columns and its unit.
+
+    Attributes:
+        body: How the rows come about.
+        fields: The columns.
+        units: How many columns (u0, u1) identify the unit: 0 for a public relation, 2 for a user within a window.
+        entity: What the unit identifies and how it is written. Units of different entities are never compared.
+    """
 
     body: Body
     fields: tuple[Field, ...]
     units: int = 0
-    entity: str = ""  # what units are, and how they are written: two that differ are not compared
+    entity: str = ""
 
     @property
     def private(self) -> bool:

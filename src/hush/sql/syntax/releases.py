@@ -1,4 +1,10 @@
-"""What has to be released, with noise, for a query to be answered; and how answers follow from it."""
+"""What a query has to release with noise, and how its aggregates follow from that.
+
+The engine computes one integer per group for each `SumRelease`, and the leaf counts of each `LeafCounts`. Noise is
+added to these and to nothing else. A `QueryStatistic` is an aggregate of the query as a function of the noisy numbers.
+For example, AVG(x) is a sum around the middle of the bounds divided by a count; COUNT(x) beside it uses the same count,
+at no extra cost. `Allocation` finds a set of releases without duplicates for all aggregates of a query.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.grid import grid_for, on_grid
 
 
-class Counted(StrEnum):
+class Quantity(StrEnum):
     """What is added up over units."""
 
     ROWS = "rows"
@@ -24,24 +30,24 @@ class Counted(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumRelease:
-    """One number for each group: the sum, over units, of an integer between ``lower`` and ``upper``.
+    """One number per group: the sum over units of an integer between ``lower`` and ``upper``.
 
-    Adding or removing a unit changes the number in at most the plan's ``groups_per_unit`` groups, in each by one value of
-    that range; units without rows in a group contribute 0, which is in the range.
+    Adding or removing a unit changes the number in at most the plan's ``groups_per_unit`` groups, each time by an
+    integer in that range. A unit without rows in a group contributes 0, which is in the range.
 
     Attributes:
-        name: Its column in the answer of the engine.
-        what: What is added up.
-        value: Which of the plan's values, for sums and counts of values.
-        lower: The least that one unit adds to a group, in steps of the grid.
-        upper: The most that one unit adds to a group, in steps of the grid.
+        name: Its column in the engine's result.
+        quantity: What is added up.
+        value: The index of the plan's value that is added up or counted.
+        lower: The smallest contribution of a unit to a group, in steps of the grid.
+        upper: The largest contribution of a unit to a group, in steps of the grid.
         grid: The size of a step.
-        offset: What was subtracted from each row's value before it was put on the grid.
+        offset: Subtracted from each row's value before it is put on the grid.
         row_bounds: Where each row's value is clamped.
     """
 
     name: str
-    what: Counted
+    quantity: Quantity
     lower: int
     upper: int
     value: int | None = None
@@ -51,19 +57,19 @@ class SumRelease:
 
     @property
     def sensitivity(self) -> int:
-        """The most by which one unit changes one group (Linf), in steps of the grid."""
+        """The most by which one unit changes one group (L-infinity), in steps of the grid."""
         return max(abs(self.lower), abs(self.upper), 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafCounts:
-    """The counts of a quantile tree's leaves: each kept row of a unit counts in one leaf, 0 to ``leaves`` - 1.
+    """The leaf counts of a quantile tree: each row that counts adds one to one leaf.
 
     Attributes:
-        value: Which of the plan's values.
-        bounds: What the leaves divide evenly.
-        leaves: How many there are; the tree above them is for the noise to build.
-        rows: How many rows of a unit count in one group (the L1 change of one level, for one group).
+        value: The index of the plan's value.
+        bounds: The range that the leaves divide evenly.
+        rows: How many rows of a unit count in one group (the L1 change of each level of the tree, per group).
+        leaves: The number of leaves. The levels above them are built where the noise is added.
     """
 
     value: int
@@ -77,12 +83,13 @@ class QueryStatistic:
     """An aggregate of the query, as a function of releases.
 
     Attributes:
-        kind: count, sum, mean, variance, stddev or quantile.
-        parts: The releases that it is computed from; for a quantile, the name under which its value is expected.
+        kind: count, sum, shared sum, mean, variance, stddev or quantile.
+        parts: The releases it is computed from; none for a quantile.
         bounds: The range of a row's value.
-        probability: For a quantile, which.
+        probability: For a quantile, its level.
         sample: For a variance, whether to divide by n - 1.
-        tree: For a quantile, which of the plan's trees.
+        tree: For a quantile, the index of the plan's tree.
+        name: For a quantile, its name among the released numbers.
     """
 
     kind: str
@@ -94,36 +101,40 @@ class QueryStatistic:
     name: str = ""
 
     def value(self, released: Mapping[str, float]) -> float | None:
-        """Return the aggregate from released numbers, which are in steps of their grids. It has always a value."""
+        """Return the aggregate from released numbers, in steps of their grids. Every count and sum has a value."""
         if self.kind == "quantile":
             return released.get(self.name)
         return _FORMULAS[self.kind](self, [released[part.name] for part in self.parts])
 
 
-def _single(about: QueryStatistic, found: list[float]) -> float:
-    return found[0] * about.parts[0].grid
+def _single(statistic: QueryStatistic, totals: list[float]) -> float:
+    return totals[0] * statistic.parts[0].grid
 
 
-def _shared_sum(about: QueryStatistic, found: list[float]) -> float:
-    count, centred = found
-    return centred * about.parts[1].grid + about.parts[1].offset * count
+def _shared_sum(statistic: QueryStatistic, totals: list[float]) -> float:
+    """Return a sum from the releases of a mean: sum x = sum (x - c) + c * n."""
+    count, centred = totals
+    return centred * statistic.parts[1].grid + statistic.parts[1].offset * count
 
 
-def _centre(about: QueryStatistic, place: int, found: list[float]) -> float:
-    part = about.parts[place]
-    return found[place] * part.grid / max(1.0, found[0]) + part.offset
+def _quotient(statistic: QueryStatistic, index: int, totals: list[float]) -> float:
+    """Return the centred sum at ``index`` over the count, plus the centre."""
+    part = statistic.parts[index]
+    return totals[index] * part.grid / max(1.0, totals[0]) + part.offset
 
 
-def _mean(about: QueryStatistic, found: list[float]) -> float:
-    """The bounded mean of Google's library: sum around the middle, count at least 1, result within the bounds."""
-    return min(max(_centre(about, 1, found), about.bounds[0]), about.bounds[1])
+def _mean(statistic: QueryStatistic, totals: list[float]) -> float:
+    """Return the bounded mean of Wilson et al. 2020: a count of at least 1, and a result within the bounds."""
+    return min(max(_quotient(statistic, 1, totals), statistic.bounds[0]), statistic.bounds[1])
 
 
-def _variance(about: QueryStatistic, found: list[float]) -> float:
-    spread = _centre(about, 2, found) - _mean(about, found) ** 2
-    if about.sample and found[0] > 1:
-        spread *= max(2.0, found[0]) / (max(2.0, found[0]) - 1)
-    return min(max(spread, 0.0), (about.bounds[1] - about.bounds[0]) ** 2 / (2 if about.sample else 4))
+def _variance(statistic: QueryStatistic, totals: list[float]) -> float:
+    """Return E x^2 - (E x)^2, between 0 and the largest variance that the bounds allow."""
+    spread = _quotient(statistic, 2, totals) - _mean(statistic, totals) ** 2
+    if statistic.sample and totals[0] > 1:
+        spread *= max(2.0, totals[0]) / (max(2.0, totals[0]) - 1)
+    # Popoviciu: width^2 / 4; over n - 1, at most twice that, for n = 2.
+    return min(max(spread, 0.0), (statistic.bounds[1] - statistic.bounds[0]) ** 2 / (2 if statistic.sample else 4))
 
 
 _FORMULAS: Mapping[str, Callable[[QueryStatistic, list[float]], float]] = {
@@ -132,13 +143,20 @@ _FORMULAS: Mapping[str, Callable[[QueryStatistic, list[float]], float]] = {
     "shared sum": _shared_sum,
     "mean": _mean,
     "variance": _variance,
-    "stddev": lambda about, found: math.sqrt(_variance(about, found)),
+    "stddev": lambda statistic, totals: math.sqrt(_variance(statistic, totals)),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An aggregate as the query asks for it."""
+    """An aggregate as the query writes it.
+
+    Attributes:
+        kind: rows, units, count, sum, mean, variance, stddev or quantile.
+        argument: What is aggregated; None for rows and units.
+        probability: For a quantile, its level.
+        sample: For a variance, whether to divide by n - 1.
+    """
 
     kind: str
     argument: Expr | None = None
@@ -147,74 +165,94 @@ class Request:
 
 
 class Allocation:
-    """Finds the smallest set of releases for all requests: a mean contains a count and a sum, a variance all three."""
+    """The releases that a query's aggregates need, each of them once.
+
+    A mean needs a count and a centred sum, a variance a sum of squares as well. Aggregates of the same argument share
+    them, and so every release gets a larger part of the budget.
+
+    Attributes:
+        releases: The sums to release.
+        values: The expressions that they add up or count, by row.
+        trees: The quantile trees to release.
+        statistics: One for each request, in order.
+    """
 
     def __init__(self, requests: list[Request], rows: int) -> None:
-        """Take what is asked for and how many rows of a unit count."""
+        """Allocate releases.
+
+        Args:
+            requests: The query's aggregates.
+            rows: How many rows of a unit count in a group.
+        """
         self._rows = rows
-        self._requests = requests
         self.releases: list[SumRelease] = []
         self.values: list[Expr] = []
         self.trees: list[LeafCounts] = []
+        # A sum of one of these is computed from the mean's releases, instead of a release of its own.
         self._centred = {r.argument for r in requests if r.kind in ("mean", "variance", "stddev")}
-        self.statistics = tuple(self._statistic(place, request) for place, request in enumerate(requests))
+        self.statistics = tuple(self._statistic(index, request) for index, request in enumerate(requests))
 
-    def _statistic(self, place: int, request: Request) -> QueryStatistic:
-        kind, about = request.kind, request.argument
+    def _statistic(self, index: int, request: Request) -> QueryStatistic:
+        kind, argument = request.kind, request.argument
         if kind in ("rows", "units"):
-            most = self._rows if kind == "rows" else 1
-            return QueryStatistic(kind="count", parts=(self._release(Counted(kind), 0, most),))
-        assert about is not None
-        bounds = (about.low, about.high)
+            upper = self._rows if kind == "rows" else 1
+            return QueryStatistic(kind="count", parts=(self._release(Quantity(kind), 0, upper),))
+        assert argument is not None
+        bounds = (argument.low, argument.high)
         if kind == "count":
-            return QueryStatistic(kind="count", parts=(self._count(about),))
+            return QueryStatistic(kind="count", parts=(self._count(argument),))
         if kind == "quantile":
-            return self._quantile(place, request, about)
-        if kind == "sum" and about not in self._centred:
-            return QueryStatistic(kind="sum", parts=(self._sum(about),), bounds=bounds)
-        parts = [self._count(about), self._around_middle(about, Counted.CENTRED, *bounds)]
+            return self._quantile(index, request, argument)
+        if kind == "sum" and argument not in self._centred:
+            return QueryStatistic(kind="sum", parts=(self._sum(argument),), bounds=bounds)
+        parts = [self._count(argument), self._centred_sum(argument, Quantity.CENTRED, *bounds)]
         if kind in ("variance", "stddev"):
-            ends = sorted((about.low**2, about.high**2))
-            parts.append(
-                self._around_middle(about, Counted.SQUARES, 0.0 if about.low < 0 < about.high else ends[0], ends[1])
-            )
+            ends = sorted((argument.low**2, argument.high**2))
+            smallest_square = 0.0 if argument.low < 0 < argument.high else ends[0]
+            parts.append(self._centred_sum(argument, Quantity.SQUARES, smallest_square, ends[1]))
         kind = "shared sum" if kind == "sum" else kind
         return QueryStatistic(kind=kind, parts=tuple(parts), bounds=bounds, sample=request.sample)
 
-    def _count(self, about: Expr) -> SumRelease:
-        if about.required:
-            return self._release(Counted.ROWS, 0, self._rows)
-        return self._release(Counted.VALUES, 0, self._rows, value=self._value(about))
+    def _count(self, argument: Expr) -> SumRelease:
+        if argument.required:
+            return self._release(Quantity.ROWS, 0, self._rows)
+        return self._release(Quantity.VALUES, 0, self._rows, value=self._value_index(argument))
 
-    def _sum(self, about: Expr) -> SumRelease:
-        grid = grid_for(about.low, about.high, self._rows, about.whole)
-        low, high = on_grid(about.low, grid), on_grid(about.high, grid)
+    def _sum(self, argument: Expr) -> SumRelease:
+        grid = grid_for(argument.low, argument.high, self._rows, argument.integral)
+        low, high = on_grid(argument.low, grid), on_grid(argument.high, grid)
         lower, upper = min(0, low * self._rows), max(0, high * self._rows)
-        return self._release(Counted.SUM, lower, upper, self._value(about), grid, 0.0, (about.low, about.high))
+        bounds = (argument.low, argument.high)
+        return self._release(Quantity.SUM, lower, upper, self._value_index(argument), grid, 0.0, bounds)
 
-    def _around_middle(self, about: Expr, what: Counted, low: float, high: float) -> SumRelease:
+    def _centred_sum(self, argument: Expr, quantity: Quantity, low: float, high: float) -> SumRelease:
+        """Return the release of a sum around the middle of [low, high], which halves the sensitivity."""
         middle, half = low + (high - low) / 2, (high - low) / 2
-        grid = grid_for(0.0, half, self._rows, whole=False)
-        most = (math.floor(half / grid) + 1) * self._rows  # rounding is within the clamp, hence within the bound
-        return self._release(what, -most, most, self._value(about), grid, middle, (about.low, about.high))
+        grid = grid_for(0.0, half, self._rows, integral=False)
+        limit = (math.floor(half / grid) + 1) * self._rows  # + 1: rounding may add a step to each row
+        bounds = (argument.low, argument.high)
+        return self._release(quantity, -limit, limit, self._value_index(argument), grid, middle, bounds)
 
-    def _quantile(self, place: int, request: Request, about: Expr) -> QueryStatistic:
-        tree = LeafCounts(value=self._value(about), bounds=(about.low, about.high), rows=self._rows)
+    def _quantile(self, index: int, request: Request, argument: Expr) -> QueryStatistic:
+        tree = LeafCounts(value=self._value_index(argument), bounds=(argument.low, argument.high), rows=self._rows)
         if tree not in self.trees:
             self.trees.append(tree)
-        at = self.trees.index(tree)
         return QueryStatistic(
-            kind="quantile", bounds=tree.bounds, probability=request.probability, tree=at, name=f"quantile{place}"
+            kind="quantile",
+            bounds=tree.bounds,
+            probability=request.probability,
+            tree=self.trees.index(tree),
+            name=f"quantile{index}",
         )
 
-    def _value(self, about: Expr) -> int:
-        if about not in self.values:
-            self.values.append(about)
-        return self.values.index(about)
+    def _value_index(self, argument: Expr) -> int:
+        if argument not in self.values:
+            self.values.append(argument)
+        return self.values.index(argument)
 
     def _release(
         self,
-        what: Counted,
+        quantity: Quantity,
         lower: int,
         upper: int,
         value: int | None = None,
@@ -222,12 +260,13 @@ class Allocation:
         offset: float = 0.0,
         row_bounds: tuple[float, float] = (0.0, 1.0),
     ) -> SumRelease:
+        """Return the release of a quantity, which is made once."""
         for known in self.releases:
-            if (known.what, known.value) == (what, value):
+            if (known.quantity, known.value) == (quantity, value):
                 return known
-        found = SumRelease(
+        release = SumRelease(
             name=f"a{len(self.releases)}",
-            what=what,
+            quantity=quantity,
             lower=lower,
             upper=upper,
             value=value,
@@ -235,5 +274,5 @@ class Allocation:
             offset=offset,
             row_bounds=row_bounds,
         )
-        self.releases.append(found)
-        return found
+        self.releases.append(release)
+        return release

@@ -1,1 +1,10 @@
-"""From the tree to SQL: `plan` holds the bounded query, `bounded` and `emit` write it in each of `dialects`."""
+"""From the typed tree to SQL that an engine runs.
+
+In reading order:
+
+- `plan`: `QueryPlan`, which holds the query and reads the engine's result.
+- `bounded`: the chain of common table expressions that bounds each unit's contribution.
+- `emit`: the text of relations and expressions.
+- `dialects`: how DuckDB, Spark and PostgreSQL write each operation.
+- `trees`: quantiles from the leaf counts that an engine returns.
+"""

@@ -1,10 +1,18 @@
-"""The text of a plan (Wilson et al. 2020): aggregates are clamped per unit and group, then groups limited per unit.
+"""The text of a plan: each unit's contribution is bounded in the query that the engine runs (Wilson et al. 2020).
 
-rows     each row's unit, keys and values; nothing here raises
-cleaned  values clamped and on the grid; keys replaced by their number in public lists
-pairs    one row for each (unit, group): sums, clamped *after* they are formed
-kept     at most groups_per_unit of them for each unit
-summary  one row for each group
+The query is a chain of common table expressions:
+
+hush_raw      the unit, keys and values of each row; nothing here can fail
+hush_cleaned  keys are replaced by their index in the public lists; rows with unlisted keys are dropped
+hush_pairs    one row per unit and group: the unit's contribution to each release, clamped *after* it is summed
+hush_kept     at most groups_per_unit of these rows per unit, chosen by a keyed hash
+summary       one row per group: the sum of the contributions, and the number of units
+
+Clamping first and choosing groups second bounds the sensitivity whatever the rows are. A unit's rows in hush_kept are a
+function of that unit's rows alone, so adding a unit leaves all other contributions as they were.
+
+Values are put on their grid where they are summed (`row_integer`), and quantile trees count the leaves of
+hush_cleaned's values in the groups of hush_kept (`leaves_query`).
 """
 
 from __future__ import annotations
@@ -13,192 +21,217 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.syntax.releases import Counted, LeafCounts, SumRelease
+from hush.sql.syntax.releases import LeafCounts, Quantity, SumRelease
 from hush.sql.write.dialects import Dialect
-from hush.sql.write.emit import expression, row_integer, select, unit_columns
+from hush.sql.write.emit import row_integer, unit_columns, write_expression, write_select
 
 if TYPE_CHECKING:
     from hush.sql.write.plan import QueryPlan
 
-_SCALED = (Counted.CENTRED, Counted.SQUARES)
+_CENTRED = (Quantity.CENTRED, Quantity.SQUARES)
 
 
-def whole(plan: QueryPlan, to: Dialect, ranking_key: str) -> str:
+def groups_query(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
     """Return the query from tables to groups."""
-    return f"WITH {_layers(plan, to, ranking_key)} {summary(plan, to, 'hush_kept', None)}"
+    return f"WITH {_layers(plan, dialect, ranking_key)} {summary_query(plan, dialect, 'hush_kept', None)}"
 
 
-def kept(plan: QueryPlan, to: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
-    """Return the query from tables to bounded contributions: of all units, or of one part in so many."""
-    columns = ", ".join([*_keys(plan), *[release.name for release in plan.releases]] or ["1 AS one"])
-    return f"WITH {_layers(plan, to, ranking_key, part)} SELECT {columns} FROM hush_kept"
+def contributions_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
+    """Return the query from tables to bounded contributions, of all units or of one part (index, parts) of them."""
+    columns = ", ".join([*_key_names(plan), *[release.name for release in plan.releases]] or ["1 AS one"])
+    return f"WITH {_layers(plan, dialect, ranking_key, part)} SELECT {columns} FROM hush_kept"
 
 
-def summary(plan: QueryPlan, to: Dialect, table: str, columns: Mapping[str, str] | None) -> str:
-    """Return the query from bounded contributions to groups."""
-    named = {release.name: (columns or {}).get(release.name, release.name) for release in plan.releases}
-    totals = [f"COALESCE(SUM({column}), 0) AS {name}" for name, column in named.items()]
-    keys = _keys(plan)
+def summary_query(plan: QueryPlan, dialect: Dialect, table: str, columns: Mapping[str, str] | None) -> str:
+    """Return the query from a table of bounded contributions to groups.
+
+    Args:
+        plan: The plan.
+        dialect: The engine's dialect.
+        table: The table's name, quoted.
+        columns: The column of each release in that table, by the release's name; by default that name.
+    """
+    column_of = {release.name: (columns or {}).get(release.name, release.name) for release in plan.releases}
+    totals = [f"COALESCE(SUM({column}), 0) AS {name}" for name, column in column_of.items()]
+    keys = _key_names(plan)
     if not keys:
         return f"SELECT {', '.join(['COUNT(*) AS units', *totals])} FROM {table}"
     inner = f"SELECT {', '.join([*keys, 'COUNT(*) AS units', *totals])} FROM {table} GROUP BY {', '.join(keys)}"
     if not plan.public_keys:
         return inner
-    shown = ", ".join(f"COALESCE(t.{name}, 0) AS {name}" for name in ("units", *named))
-    lists = " CROSS JOIN ".join(_listed(plan, to, place) for place in range(len(plan.keys)))
-    number = _number(plan)
+    # Public groups are all there, in the order of the lists: that a group is empty must not show.
+    shown = ", ".join(f"COALESCE(t.{name}, 0) AS {name}" for name in ("units", *column_of))
+    lists = " CROSS JOIN ".join(_public_list(plan, dialect, index) for index in range(len(plan.keys)))
+    number = _group_number(plan)
     return f"SELECT {number} AS g, {shown} FROM {lists} LEFT JOIN ({inner}) AS t ON t.g = {number} ORDER BY 1"
 
 
-def leaves(plan: QueryPlan, to: Dialect, ranking_key: str, tree: LeafCounts) -> str:
-    """Return the query for the counts of a tree's leaves: at most ``tree.rows`` rows per unit and kept group."""
-    low, high = tree.bounds
-    place = f"FLOOR((LEAST(GREATEST(v, {to.real(low)}), {to.real(high)}) - {to.real(low)}) / {to.real(high - low)} * "
-    leaf = f"LEAST(CAST({place}{to.real(float(tree.leaves))}) AS BIGINT), {tree.leaves - 1})"
-    units, keys = _units(plan), _keys(plan)
-    same = " AND ".join([f"t.{u} = p.{u}" for u in units] + [_same(f"t.{k}", f"p.{k}", to) for k in keys])
+def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: LeafCounts) -> str:
+    """Return the query for the leaf counts of a tree: at most ``tree.rows`` rows per unit in each of its groups.
+
+    A value x is in leaf floor((clamp(x) - low) / (high - low) * leaves), the upper bound in the last one.
+    """
+    low, high, width = (dialect.real(number) for number in (*tree.bounds, tree.bounds[1] - tree.bounds[0]))
+    num_leaves = dialect.real(float(tree.leaves))
+    position = f"FLOOR((LEAST(GREATEST(v, {low}), {high}) - {low}) / {width} * {num_leaves})"
+    leaf = f"LEAST(CAST({position} AS BIGINT), {tree.leaves - 1})"
+    units, keys = _unit_names(plan), _key_names(plan)
+    same_group = " AND ".join(
+        [f"t.{unit} = p.{unit}" for unit in units] + [_equal_or_null(f"t.{key}", f"p.{key}", dialect) for key in keys]
+    )
     owned = ", ".join(f"t.{name}" for name in [*units, *keys])
-    present = f"SELECT *, v{tree.value} AS v FROM hush_cleaned"
-    found = f"SELECT {owned}, {leaf} AS leaf FROM ({present}) AS t INNER JOIN hush_kept AS p ON {same} "
-    found += "WHERE t.v BETWEEN -1e100 AND 1e100"
-    rank = _rank(to, [*units, *keys, "leaf"], ranking_key)
+    values = f"SELECT *, v{tree.value} AS v FROM hush_cleaned"
+    in_kept_groups = f"SELECT {owned}, {leaf} AS leaf FROM ({values}) AS t INNER JOIN hush_kept AS p ON {same_group} "
+    in_kept_groups += "WHERE t.v BETWEEN -1e100 AND 1e100"
+    # Rows of a unit are chosen by their leaf: rows of the same leaf are interchangeable.
+    rank = _rank(dialect, [*units, *keys, "leaf"], ranking_key)
     number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join([*units, *keys])} ORDER BY {rank}, leaf) AS n"
     shown = ", ".join([*keys, "leaf"])
-    ranked = f"SELECT {shown}, {number} FROM ({found}) AS f"
+    ranked = f"SELECT {shown}, {number} FROM ({in_kept_groups}) AS f"
     return (
-        f"WITH {_layers(plan, to, ranking_key)} SELECT {shown}, COUNT(*) AS amount FROM ({ranked}) AS q "
+        f"WITH {_layers(plan, dialect, ranking_key)} SELECT {shown}, COUNT(*) AS amount FROM ({ranked}) AS q "
         f"WHERE n <= {tree.rows} GROUP BY {shown}"
     )
 
 
-def _layers(plan: QueryPlan, to: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
+def _layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
     layers = {
-        "hush_raw": _raw(plan, to),
-        "hush_cleaned": _cleaned(plan, to) + _of_part(part),
-        "hush_pairs": _pairs(plan, to),
-        "hush_kept": _kept(plan, to, ranking_key),
+        "hush_raw": _raw_layer(plan, dialect),
+        "hush_cleaned": _cleaned_layer(plan, dialect) + _part_condition(part),
+        "hush_pairs": _pairs_layer(plan, dialect),
+        "hush_kept": _kept_layer(plan, dialect, ranking_key),
     }
     return ", ".join(f"{name} AS ({text})" for name, text in layers.items())
 
 
-def _raw(plan: QueryPlan, to: Dialect) -> str:
-    keys = [f"{expression(key.expression, to)} AS k{place}" for place, key in enumerate(plan.keys)]
-    values = [f"{expression(value, to)} AS v{place}" for place, value in enumerate(plan.values)]
-    return select([*unit_columns(plan.origin), *keys, *values], plan.origin, plan.where, to)
+def _raw_layer(plan: QueryPlan, dialect: Dialect) -> str:
+    keys = [f"{write_expression(key.expression, dialect)} AS k{index}" for index, key in enumerate(plan.keys)]
+    values = [f"{write_expression(value, dialect)} AS v{index}" for index, value in enumerate(plan.values)]
+    return write_select([*unit_columns(plan.origin), *keys, *values], plan.origin, plan.where, dialect)
 
 
-def _cleaned(plan: QueryPlan, to: Dialect) -> str:
-    """Rows with clean keys; those whose key is not on its public list are left out before groups are limited."""
-    items = [f"r.{name} AS {name}" for name in _units(plan)]
+def _cleaned_layer(plan: QueryPlan, dialect: Dialect) -> str:
+    """Return the rows with normalised keys, without rows whose key is not listed.
+
+    These rows go before groups are limited. Otherwise an unlisted group could use up a unit's limit.
+    """
+    items = [f"r.{name} AS {name}" for name in _unit_names(plan)]
     joins = []
-    for place, key in enumerate(plan.keys):
-        found = _key(f"r.k{place}", key.expression.kind, to)
+    for index, key in enumerate(plan.keys):
+        column = _normalised_key(f"r.k{index}", key.expression.kind, dialect)
         if key.domain is not None:
-            joins.append(f"INNER JOIN {_listed(plan, to, place)} ON {_matches(place, found, key.domain, to)}")
+            match = _matches_list(index, column, key.domain, dialect)
+            joins.append(f"INNER JOIN {_public_list(plan, dialect, index)} ON {match}")
         if not plan.public_keys:
-            items.append(f"{found} AS k{place}")
+            items.append(f"{column} AS k{index}")
     if plan.public_keys and plan.keys:
-        items.append(f"{_number(plan)} AS g")
-    items += [f"r.v{place} AS v{place}" for place in range(len(plan.values))]
+        items.append(f"{_group_number(plan)} AS g")
+    items += [f"r.v{index} AS v{index}" for index in range(len(plan.values))]
     return f"SELECT {', '.join(items)} FROM hush_raw AS r {' '.join(joins)}".rstrip()
 
 
-def _of_part(part: tuple[int, int]) -> str:
-    """Return the condition for rows of one part: whole users, so that each step sees all or nothing of a unit."""
-    place, parts = part
-    return "" if parts == 1 else f" WHERE HASH(r.u0) % {parts} = {place}"
+def _part_condition(part: tuple[int, int]) -> str:
+    """Return the condition for one part of the users. A user is in one part with all rows, so a part bounds it."""
+    index, parts = part
+    return "" if parts == 1 else f" WHERE HASH(r.u0) % {parts} = {index}"
 
 
-def _pairs(plan: QueryPlan, to: Dialect) -> str:
-    owned = [*_units(plan), *_keys(plan)]
-    sums = [f"{_contribution(plan, release, to)} AS {release.name}" for release in plan.releases]
+def _pairs_layer(plan: QueryPlan, dialect: Dialect) -> str:
+    owned = [*_unit_names(plan), *_key_names(plan)]
+    sums = [f"{_contribution(plan, release, dialect)} AS {release.name}" for release in plan.releases]
     return f"SELECT {', '.join([*owned, *sums])} FROM hush_cleaned GROUP BY {', '.join(owned)}"
 
 
-def _contribution(plan: QueryPlan, release: SumRelease, to: Dialect) -> str:
-    """Return what a unit adds to a group, an integer that is clamped last."""
-    if release.what is Counted.UNITS:
+def _contribution(plan: QueryPlan, release: SumRelease, dialect: Dialect) -> str:
+    """Return a unit's contribution to a group: an integer, clamped after everything else."""
+    if release.quantity is Quantity.UNITS:
         return "1"
-    total = _total(plan, release, to)
-    if release.what in _SCALED:
-        # Of more rows than count: their mean, as often as rows count, which a random choice would give on average.
-        count, rows = _present(plan, release), plan.rows_per_unit
-        scaled = f"CAST(FLOOR(CAST({total} AS {to.double}) * {rows} / {count}) AS BIGINT)"
+    total = _total(plan, release, dialect)
+    if release.quantity in _CENTRED:
+        # A unit with more rows than count contributes its mean, times the rows that count. This is what a random
+        # choice of rows would contribute on average, without the variance of the choice.
+        count, rows = _count_values(release), plan.rows_per_unit
+        scaled = f"CAST(FLOOR(CAST({total} AS {dialect.double}) * {rows} / {count}) AS BIGINT)"
         total = f"(CASE WHEN {count} > {rows} THEN {scaled} ELSE {total} END)"
-    return f"CAST(LEAST(GREATEST({total}, {release.lower}), {release.upper}) AS {_integer(release)})"
+    return f"CAST(LEAST(GREATEST({total}, {release.lower}), {release.upper}) AS {_integer_type(release)})"
 
 
-def _integer(release: SumRelease) -> str:
-    """Return the narrowest type that every engine has for a contribution: views are held in memory."""
+def _integer_type(release: SumRelease) -> str:
+    """Return the narrowest type for a contribution that all engines have: views are held in memory."""
     largest = max(-release.lower, release.upper)
     return "SMALLINT" if largest < 2**15 else "INTEGER" if largest < 2**31 else "BIGINT"
 
 
-def _total(plan: QueryPlan, release: SumRelease, to: Dialect) -> str:
-    if release.what is Counted.ROWS:
+def _total(plan: QueryPlan, release: SumRelease, dialect: Dialect) -> str:
+    """Return the sum of a unit's rows in a group, before it is clamped."""
+    if release.quantity is Quantity.ROWS:
         return "COUNT(*)"
-    if release.what is Counted.VALUES:
-        return _present(plan, release)
-    square = release.what is Counted.SQUARES
+    if release.quantity is Quantity.VALUES:
+        return _count_values(release)
+    square = release.quantity is Quantity.SQUARES
     value = f"v{release.value}"
-    return f"SUM({row_integer(value, release.row_bounds, release.offset, release.grid, to, square=square)})"
+    return f"SUM({row_integer(value, release.row_bounds, release.offset, release.grid, dialect, square=square)})"
 
 
-def _present(plan: QueryPlan, release: SumRelease) -> str:
+def _count_values(release: SumRelease) -> str:
     return f"COUNT(CASE WHEN v{release.value} BETWEEN -1e100 AND 1e100 THEN 1 END)"
 
 
-def _kept(plan: QueryPlan, to: Dialect, ranking_key: str) -> str:
-    """Return the step that bounds L0. Where a unit cannot be in more groups than it may, there is nothing to drop."""
-    most, units, keys = plan.num_groups, _units(plan), _keys(plan)
-    if not keys or (most is not None and most <= plan.groups_per_unit):
+def _kept_layer(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
+    """Return the layer that bounds L0. If there are no more groups than a unit may have, it drops nothing."""
+    num_groups, units, keys = plan.num_groups, _unit_names(plan), _key_names(plan)
+    if not keys or (num_groups is not None and num_groups <= plan.groups_per_unit):
         return "SELECT * FROM hush_pairs"
-    rank = _rank(to, [*units, *keys], ranking_key)
-    order = ", ".join([rank, *keys])
+    rank = _rank(dialect, [*units, *keys], ranking_key)
+    order = ", ".join([rank, *keys])  # the keys break ties
     number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(units)} ORDER BY {order}) AS n"
     return f"SELECT * FROM (SELECT *, {number} FROM hush_pairs) AS q WHERE n <= {plan.groups_per_unit}"
 
 
-def _rank(to: Dialect, names: list[str], ranking_key: str) -> str:
-    texts = ", ".join(f"CAST({name} AS {to.text})" for name in names)
-    return to.ranking.format(", ".join([f"'{ranking_key}'", *names]), f"CONCAT_WS('|', '{ranking_key}', {texts})")
+def _rank(dialect: Dialect, names: list[str], ranking_key: str) -> str:
+    texts = ", ".join(f"CAST({name} AS {dialect.text})" for name in names)
+    columns, joined = ", ".join([f"'{ranking_key}'", *names]), f"CONCAT_WS('|', '{ranking_key}', {texts})"
+    return dialect.ranking.format(columns, joined)
 
 
-def _key(name: str, kind: ColumnKind, to: Dialect) -> str:
-    """Return a key such that equal keys are one group to every step; only numbers need care."""
+def _normalised_key(name: str, kind: ColumnKind, dialect: Dialect) -> str:
+    """Return a key such that equal keys form one group in every step. Only numbers need care: -0.0 equals 0.0."""
     if kind is not ColumnKind.FLOAT:
         return name
-    zero = to.real(0.0)  # -0.0 is 0.0
+    zero = dialect.real(0.0)
     return f"(CASE WHEN {name} = 0 THEN {zero} WHEN {name} BETWEEN -1e100 AND 1e100 THEN {name} END)"
 
 
-def _listed(plan: QueryPlan, to: Dialect, place: int) -> str:
-    key = plan.keys[place]
-    values = ", ".join(f"({at}, {to.constant(v, key.expression.kind)})" for at, v in enumerate(key.domain or ()))
-    return f"(VALUES {values}) AS l{place}(i, k)"
+def _public_list(plan: QueryPlan, dialect: Dialect, index: int) -> str:
+    """Return a key's public values as a table of their indices i and values k."""
+    key = plan.keys[index]
+    constants = [dialect.constant(value, key.expression.kind) for value in key.domain or ()]
+    values = ", ".join(f"({position}, {constant})" for position, constant in enumerate(constants))
+    return f"(VALUES {values}) AS l{index}(i, k)"
 
 
-def _matches(place: int, found: str, domain: tuple[object, ...], to: Dialect) -> str:
-    return f"l{place}.k = {found}" if None not in domain else _same(f"l{place}.k", found, to)
+def _matches_list(index: int, key: str, domain: tuple[object, ...], dialect: Dialect) -> str:
+    return f"l{index}.k = {key}" if None not in domain else _equal_or_null(f"l{index}.k", key, dialect)
 
 
-def _same(left: str, right: str, to: Dialect) -> str:
-    return f"{left} <=> {right}" if to.name == "spark" else f"{left} IS NOT DISTINCT FROM {right}"
+def _equal_or_null(left: str, right: str, dialect: Dialect) -> str:
+    return f"{left} <=> {right}" if dialect.name == "spark" else f"{left} IS NOT DISTINCT FROM {right}"
 
 
-def _number(plan: QueryPlan) -> str:
-    """Return the number of a group among all combinations of public keys."""
-    found = "l0.i"
-    for place in range(1, len(plan.keys)):
-        found = f"({found}) * {len(plan.keys[place].domain or ())} + l{place}.i"
-    return found
+def _group_number(plan: QueryPlan) -> str:
+    """Return the number of a group among all combinations of public keys: mixed radix, the last key fastest."""
+    number = "l0.i"
+    for index in range(1, len(plan.keys)):
+        number = f"({number}) * {len(plan.keys[index].domain or ())} + l{index}.i"
+    return number
 
 
-def _units(plan: QueryPlan) -> list[str]:
-    return [f"u{place}" for place in range(plan.units)]
+def _unit_names(plan: QueryPlan) -> list[str]:
+    return [f"u{index}" for index in range(plan.units)]
 
 
-def _keys(plan: QueryPlan) -> list[str]:
+def _key_names(plan: QueryPlan) -> list[str]:
+    """Return the columns that identify a group: its number g if keys are public, else the keys themselves."""
     if plan.public_keys:
         return ["g"] if plan.keys else []
-    return [f"k{place}" for place in range(len(plan.keys))]
+    return [f"k{index}" for index in range(len(plan.keys))]

@@ -1,8 +1,12 @@
-"""How each engine writes what hush asks of it. Every template is total: whatever the data are, it does not raise.
+"""How each engine writes constants, columns and operations.
 
-Numbers are doubles between -1e100 and 1e100 where columns are read; what is not (NaN, infinities) is missing there.
-DuckDB's and Spark's arithmetic on doubles does not raise. PostgreSQL's does, on overflow and underflow: there every
-result is brought back to magnitudes in [1e-100, 1e100], 0 or NULL, so that no operation can leave the range of doubles.
+Every template is total: it has a value, or NULL, whatever the data are. An operation that failed on some row would tell
+that the row exists.
+
+Columns of numbers are read as doubles between -1e100 and 1e100. All other values, such as NaN and infinity, are NULL.
+DuckDB and Spark compute with doubles without raising. PostgreSQL raises on overflow and underflow, so its templates
+bring every result back to 0, to a magnitude in [1e-100, 1e100] or to NULL. No operation on such numbers leaves the
+range of doubles.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from hush.data.tables.catalog import LARGEST, ColumnKind
 from hush.errors import InvalidArgument
 from hush.sql.syntax.relation import ScannedColumn
 
+# {0}, {1}, ... are the operands; [double], [text] and [time] the dialect's types.
 _COMMON = {
     "neg": "(-{0})",
     "add": "({0} + {1})",
@@ -63,21 +68,22 @@ _COMMON = {
     "THEN TRY_CAST({0} AS DATE) END)",
 }
 
-_KEPT = (
+# Brings a result back into range. OFFSET 0 keeps PostgreSQL's planner from inlining, and so repeating, the operands.
+_IN_RANGE = (
     "(SELECT CASE WHEN ABS(s.v) < 1e-100 THEN 0 WHEN ABS(s.v) <= 1e100 THEN s.v END "
-    "FROM (SELECT [inner] AS v OFFSET 0) AS s)"  # OFFSET 0 keeps the planner from writing the operands twice
+    "FROM (SELECT [inner] AS v OFFSET 0) AS s)"
 )
 _POSTGRES_NUMBER = r"'^[+-]?[0-9]{{1,90}}([.][0-9]{{0,90}})?([eE][+-]?[0-9]{{1,2}})?$'"
-# Dates that exist, leap days included: a cast of any other text raises.
+# Matches exactly the dates that exist, with leap days by the Gregorian rule: casting any other text raises.
 _POSTGRES_DATE = (
     "'^([0-9]{{4}}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
     "|([0-9]{{2}}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)$'"
 )
 _POSTGRES = {
-    "add": _KEPT.replace("[inner]", "{0} + {1}"),
-    "sub": _KEPT.replace("[inner]", "{0} - {1}"),
-    "mul": _KEPT.replace("[inner]", "{0} * {1}"),
-    "div": _KEPT.replace("[inner]", "{0} / NULLIF({1}, 0)"),
+    "add": _IN_RANGE.replace("[inner]", "{0} + {1}"),
+    "sub": _IN_RANGE.replace("[inner]", "{0} - {1}"),
+    "mul": _IN_RANGE.replace("[inner]", "{0} * {1}"),
+    "div": _IN_RANGE.replace("[inner]", "{0} / NULLIF({1}, 0)"),
     "mod": "CAST(MOD(CAST({0} AS NUMERIC), NULLIF(CAST({1} AS NUMERIC), 0)) AS [double])",
     "to_number": "(CASE WHEN TRIM({0}) ~ " + _POSTGRES_NUMBER + " THEN "
     "CASE WHEN CAST(TRIM({0}) AS NUMERIC) BETWEEN -1e100 AND 1e100 THEN CAST(ROUND(CAST(TRIM({0}) AS NUMERIC), 100) "
@@ -86,27 +92,25 @@ _POSTGRES = {
     + _POSTGRES_DATE
     + " AND TRIM({0}) !~ '^0000' THEN CAST(TRIM({0}) AS DATE) END)",
 }
-
-
-# Spark's are integers of 64 bits, whose sums could overflow and raise.
+# Spark's FLOOR and CEIL return 64-bit integers, whose sums could overflow and raise.
 _SPARK = {"floor": "CAST(FLOOR({0}) AS [double])", "ceil": "CAST(CEIL({0}) AS [double])"}
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One engine's way of writing a plan.
+    """The SQL of one engine.
 
     Attributes:
-        name: As sqlglot calls it.
-        double: Its type of double-precision numbers.
-        text: Its type of text.
-        time: Its type of timestamps that know no time zone.
-        quote: What encloses a name.
+        name: The dialect's name in sqlglot.
+        double: The type of double-precision numbers.
+        text: The type of text.
+        time: The type of timestamps without a time zone.
+        quote: The character that encloses a name.
+        ranking: A template for a hash. {0} is a list of columns, and {1} the same columns joined to one text.
+        has_try_cast: Whether it has TRY_CAST.
+        backslash_escapes: Whether a backslash escapes a character in a text constant.
+        collation: A suffix that makes comparisons of text exact, byte by byte.
         templates: How each operation is written.
-        ranking: A hash of the parts in {0}, of which {1} is the same as text, separated.
-        tries: Whether it has TRY_CAST.
-        escapes: Whether a backslash escapes within a text constant.
-        collate: What makes comparisons of text exact.
     """
 
     name: str
@@ -115,17 +119,17 @@ class Dialect:
     time: str
     quote: str
     ranking: str
-    tries: bool
-    escapes: bool
-    collate: str
+    has_try_cast: bool
+    backslash_escapes: bool
+    collation: str
     templates: Mapping[str, str]
 
     def identifier(self, name: str) -> str:
-        """Return a name, quoted."""
+        """Return a quoted name."""
         return self.quote + name.replace(self.quote, self.quote * 2) + self.quote
 
     def constant(self, value: Any, kind: ColumnKind) -> str:
-        """Return a constant."""
+        """Return the text of a constant of this kind."""
         if value is None:
             return "NULL"
         if kind is ColumnKind.BOOL:
@@ -134,80 +138,88 @@ class Dialect:
             return str(int(value)) if value >= 0 else f"({int(value)})"
         if kind is ColumnKind.FLOAT:
             return self.real(float(value))
-        return self._other(value, kind)
+        if kind is ColumnKind.TIME and isinstance(value, datetime):
+            return f"{self.time} '{value.isoformat(sep=' ')}'"
+        if kind is ColumnKind.DATE and isinstance(value, date):
+            return f"DATE '{value.isoformat()}'"
+        return self.text_constant(str(value))
 
     def real(self, value: float) -> str:
-        """Return a number, in double precision."""
+        """Return a number in double precision. The repr of a float is exact."""
         return f"CAST({value!r} AS {self.double})"
 
     def in_range(self, number: str) -> str:
-        """Return a number that later arithmetic cannot make raise: as small as 0, or missing, beyond what it takes."""
+        """Return a number with which arithmetic cannot raise: 0 if it is tiny, NULL if it is huge."""
         return f"(CASE WHEN ABS({number}) < 1e-100 THEN 0 WHEN ABS({number}) <= 1e100 THEN {number} END)"
 
     def try_cast(self, text: str, target: str) -> str:
-        """Return a cast that gives NULL where it has no value."""
-        return f"{'TRY_CAST' if self.tries else 'CAST'}({text} AS {target})"
+        """Return a cast that gives NULL if it fails, where the dialect has one."""
+        return f"{'TRY_CAST' if self.has_try_cast else 'CAST'}({text} AS {target})"
 
-    def scanned(self, column: ScannedColumn, raw: str) -> str:
-        """Return a column as its kind. What the kind cannot hold is missing, and never an error."""
+    def read_column(self, column: ScannedColumn, raw: str) -> str:
+        """Return a table's column converted to its kind. Values that do not fit become NULL, never an error."""
         if column.kind is ColumnKind.INT:
             return self.try_cast(raw, "BIGINT")
         if column.kind is ColumnKind.FLOAT:
-            return self._scanned_number(column, raw)
+            return self._read_number(column, raw)
         if column.kind in (ColumnKind.DATE, ColumnKind.TIME):
-            name = "DATE" if column.kind is ColumnKind.DATE else self.time
-            found = f"CAST({raw} AS {name})" if not self.tries else f"TRY_CAST({raw} AS {name})"
-            # Engines differ beyond these years, and infinite dates have no parts.
+            target = "DATE" if column.kind is ColumnKind.DATE else self.time
+            moment = self.try_cast(raw, target)
+            # Engines disagree outside these years, and infinite dates have no parts.
             last = "9999-12-31" if column.kind is ColumnKind.DATE else "9999-12-31 00:00:00"
             first = "0001-01-08" if column.kind is ColumnKind.DATE else "0001-01-08 00:00:00"
-            return f"(CASE WHEN {found} BETWEEN {name} '{first}' AND {name} '{last}' THEN {found} END)"
+            return f"(CASE WHEN {moment} BETWEEN {target} '{first}' AND {target} '{last}' THEN {moment} END)"
         return self.exact_text(raw) if column.kind is ColumnKind.TEXT else raw
 
-    def identity(self, column: ScannedColumn, raw: str) -> str:
-        """Return a unit's column such that equal units, and only they, have equal values."""
+    def unit_id(self, column: ScannedColumn, raw: str) -> str:
+        """Return the unit's column such that two units are equal if and only if their ids are."""
         return raw if column.kind is ColumnKind.INT else self.exact_text(raw)
 
     def exact_text(self, raw: str) -> str:
         """Return a column as text that is compared byte by byte.
 
-        A collation that takes two units' names for equal would bound them as one, and one of them could move the other.
+        Under a collation that ignores case, two units could share an id and be bounded as one. Removing one of them
+        would then change what the other contributes.
         """
-        return f"(CAST({raw} AS {self.text}){self.collate})"
+        return f"(CAST({raw} AS {self.text}){self.collation})"
 
-    def _scanned_number(self, column: ScannedColumn, raw: str) -> str:
+    def _read_number(self, column: ScannedColumn, raw: str) -> str:
         if column.declared.upper().startswith(("VARCHAR", "TEXT", "STRING", "CHAR")):
             return self.templates["to_number"].format(raw)
-        guard = f"{raw} BETWEEN {-LARGEST!r} AND {LARGEST!r}"
-        if not self.tries:  # PostgreSQL: compared before the cast, and tiny numbers are 0
-            return f"(CASE WHEN ABS({raw}) < 1e-100 THEN 0 WHEN {guard} THEN CAST({raw} AS {self.double}) END)"
-        found = f"TRY_CAST({raw} AS {self.double})"
-        return f"(CASE WHEN {found} BETWEEN -1e100 AND 1e100 THEN {found} END)"
+        in_range = f"{raw} BETWEEN {-LARGEST!r} AND {LARGEST!r}"
+        if not self.has_try_cast:  # PostgreSQL: compare before the cast, which raises; tiny numbers are 0
+            return f"(CASE WHEN ABS({raw}) < 1e-100 THEN 0 WHEN {in_range} THEN CAST({raw} AS {self.double}) END)"
+        number = self.try_cast(raw, self.double)
+        return f"(CASE WHEN {number} BETWEEN -1e100 AND 1e100 THEN {number} END)"
 
-    def _other(self, value: Any, kind: ColumnKind) -> str:
-        if kind is ColumnKind.TIME and isinstance(value, datetime):
-            return f"{self.time} '{value.isoformat(sep=' ')}'"
-        if kind is ColumnKind.DATE and isinstance(value, date):
-            return f"DATE '{value.isoformat()}'"
-        return self.quoted(str(value))
-
-    def quoted(self, text: str) -> str:
-        """Return a text constant."""
-        if self.escapes:  # Spark would read two quotes as the end of one text and the beginning of another
+    def text_constant(self, text: str) -> str:
+        """Return a quoted text."""
+        if self.backslash_escapes:  # Spark reads two quotes as the end of one text and the beginning of another
             return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
         return "'" + text.replace("'", "''") + "'"
 
 
-def _dialect(name: str, double: str, text: str, time: str, quote: str, ranking: str, **changes: Any) -> Dialect:
-    own: Mapping[str, str] = changes.pop("own", {})
-    found = {**_COMMON, **own}
-    typed = {
-        op: form.replace("[double]", double).replace("[text]", text).replace("[time]", time)
-        for op, form in found.items()
+def _dialect(
+    name: str,
+    double: str,
+    text: str,
+    time: str,
+    quote: str,
+    ranking: str,
+    *,
+    overrides: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Dialect:
+    """Return a dialect with the common templates and its overrides, in its own types."""
+    templates = {
+        op: template.replace("[double]", double).replace("[text]", text).replace("[time]", time)
+        for op, template in {**_COMMON, **(overrides or {})}.items()
     }
-    return Dialect(name, double, text, time, quote, ranking, **changes, templates=MappingProxyType(typed))
+    return Dialect(name, double, text, time, quote, ranking, **options, templates=MappingProxyType(templates))
 
 
-# DuckDB combines the hashes of several values so simply that some groups would be kept more often: hashed once more.
+# DuckDB combines the hashes of several columns so simply that it would keep some groups more often than others. Hashing
+# the result once more makes the choice fair.
 DIALECTS: Mapping[str, Dialect] = {
     "duckdb": _dialect(
         "duckdb",
@@ -216,9 +228,9 @@ DIALECTS: Mapping[str, Dialect] = {
         "TIMESTAMP",
         '"',
         "HASH(HASH({0}))",
-        tries=True,
-        escapes=False,
-        collate=" COLLATE C",
+        has_try_cast=True,
+        backslash_escapes=False,
+        collation=" COLLATE C",
     ),
     "spark": _dialect(
         "spark",
@@ -227,10 +239,10 @@ DIALECTS: Mapping[str, Dialect] = {
         "TIMESTAMP_NTZ",
         "`",
         "XXHASH64({0})",
-        tries=True,
-        escapes=True,
-        collate="",
-        own=_SPARK,
+        has_try_cast=True,
+        backslash_escapes=True,
+        collation="",
+        overrides=_SPARK,
     ),
     "postgres": _dialect(
         "postgres",
@@ -239,10 +251,10 @@ DIALECTS: Mapping[str, Dialect] = {
         "TIMESTAMP",
         '"',
         "HASHTEXTEXTENDED({1}, 0)",
-        tries=False,
-        escapes=False,
-        collate=' COLLATE "C"',
-        own=_POSTGRES,
+        has_try_cast=False,
+        backslash_escapes=False,
+        collation=' COLLATE "C"',
+        overrides=_POSTGRES,
     ),
 }
 

@@ -1,4 +1,8 @@
-"""From hush's relations and expressions to the text of a query. Nothing of the user's own text is copied."""
+"""The text of relations and expressions, for one dialect.
+
+Trees come from `hush.sql.read`; the text goes to `hush.sql.write.bounded`, which builds the plan's query around it.
+None of the user's own text is copied: names of the plan are generated, and constants are quoted again.
+"""
 
 from __future__ import annotations
 
@@ -6,173 +10,192 @@ from collections.abc import Callable, Mapping
 
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.grid import grid_for
-from hush.sql.syntax.relation import Chosen, NamedRelation, Origin, PerUnit, QueryRelation, Scan, ScannedColumn
+from hush.sql.syntax.relation import NamedRelation, Origin, PerUnit, Projection, QueryRelation, Scan, ScannedColumn
 from hush.sql.write.dialects import Dialect
 
 
-def expression(found: Expr, to: Dialect) -> str:
-    """Return an expression as text."""
-    special = _SPECIAL.get(found.op)
-    if special is not None:
-        return special(found, to)
-    return to.templates[found.op].format(*[expression(part, to) for part in found.args])
+def write_expression(expression: Expr, dialect: Dialect) -> str:
+    """Return the text of an expression."""
+    writer = _WRITERS.get(expression.op)
+    if writer is not None:
+        return writer(expression, dialect)
+    operands = [write_expression(operand, dialect) for operand in expression.args]
+    return dialect.templates[expression.op].format(*operands)
 
 
-def relation(found: QueryRelation, to: Dialect) -> str:
-    """Return a relation as a SELECT, whose columns are the unit's (u0, ...) and its own."""
-    body = found.body
+def write_relation(relation: QueryRelation, dialect: Dialect) -> str:
+    """Return a relation as a SELECT of the unit's columns (u0, u1) and the relation's own."""
+    body = relation.body
     if isinstance(body, Scan):
-        return _scan(body, to)
-    if isinstance(body, Chosen):
-        items = [f"{expression(item, to)} AS {name}" for name, item in body.items]
-        return select([*unit_columns(body.origin), *items], body.origin, body.where, to)
-    return _per_unit(body, to)
+        return _write_scan(body, dialect)
+    if isinstance(body, Projection):
+        items = [f"{write_expression(item, dialect)} AS {name}" for name, item in body.items]
+        return write_select([*unit_columns(body.origin), *items], body.origin, body.where, dialect)
+    return _write_per_unit(body, dialect)
 
 
-def select(items: list[str], origin: Origin, where: Expr | None, to: Dialect) -> str:
-    """Return a SELECT of these items from an origin."""
-    condition = "" if where is None else f" WHERE {expression(where, to)}"
-    return f"SELECT {', '.join(items or ['1 AS one'])} FROM {_origin(origin, to)}{condition}"
+def write_select(items: list[str], origin: Origin, where: Expr | None, dialect: Dialect) -> str:
+    """Return a SELECT of items, which are text already, from an origin."""
+    condition = "" if where is None else f" WHERE {write_expression(where, dialect)}"
+    # No engine takes an empty list of items.
+    return f"SELECT {', '.join(items or ['1 AS one'])} FROM {_write_origin(origin, dialect)}{condition}"
 
 
 def unit_columns(origin: Origin) -> list[str]:
-    """Return the unit's columns, of the source that owns the rows."""
+    """Return the items that select the unit's columns from the source that owns the rows."""
     owner = origin.owner
-    return [] if owner is None else [f"{owner.alias}.u{place} AS u{place}" for place in range(owner.relation.units)]
+    return [] if owner is None else [f"{owner.alias}.u{index} AS u{index}" for index in range(owner.relation.units)]
 
 
 def row_integer(
-    value: str, bounds: tuple[float, float], offset: float, grid: float, to: Dialect, *, square: bool = False
+    value: str, bounds: tuple[float, float], offset: float, grid: float, dialect: Dialect, *, square: bool = False
 ) -> str:
-    """Return a number as an integer on a grid: clamped, so that nothing overflows; 0 where there is none.
+    """Return a row's value as an integer on the grid: clamped, so that nothing overflows, and 0 if it is missing.
 
-    Sums of integers do not depend on the order of rows, which other units could change (Casacuberta et al. 2022).
+    The integer is floor((clamp(x) - offset) / grid + 1/2), or the same of clamp(x)^2. Sums of integers do not depend on
+    the order of rows, which other units could change (Casacuberta et al. 2022).
+
+    Args:
+        value: The text of the value.
+        bounds: Where it is clamped.
+        offset: The centre of the sum.
+        grid: The step, a power of two.
+        dialect: The engine's dialect.
+        square: Whether to square the value first.
     """
-    # An end that is computed from a query's constants may be so small that its square vanishes, which may raise.
+    # A bound computed from constants of the query can be so small that its square underflows, which PostgreSQL raises.
     low, high = (0.0 if abs(end) < 1e-100 else end for end in bounds)
-    clamped = f"LEAST(GREATEST({value}, {to.real(low)}), {to.real(high)})"
+    clamped = f"LEAST(GREATEST({value}, {dialect.real(low)}), {dialect.real(high)})"
     inner = f"{clamped} * {clamped}" if square else clamped
-    on_grid = f"FLOOR(({inner} - {to.real(offset)}) / {to.real(grid)} + {to.real(0.5)})"
+    on_grid = f"FLOOR(({inner} - {dialect.real(offset)}) / {dialect.real(grid)} + {dialect.real(0.5)})"
     return f"(CASE WHEN {value} BETWEEN -1e100 AND 1e100 THEN CAST({on_grid} AS BIGINT) ELSE 0 END)"
 
 
-def _scan(body: Scan, to: Dialect) -> str:
+def _write_scan(scan: Scan, dialect: Dialect) -> str:
     items, conditions = [], []
-    if body.unit is not None:
-        raw = _raw(body.unit, to)
-        items.append(f"{to.identity(body.unit, raw)} AS u0")
+    if scan.unit is not None:
+        raw = _raw_column(scan.unit, dialect)
+        items.append(f"{dialect.unit_id(scan.unit, raw)} AS u0")
         conditions.append(f"{raw} IS NOT NULL")
-    if body.time is not None:
-        time = to.scanned(body.time, _raw(body.time, to))
-        items.append(f"CAST(DATE_TRUNC('{body.window}', {time}) AS {to.time}) AS u1")
+    if scan.time is not None:
+        time = dialect.read_column(scan.time, _raw_column(scan.time, dialect))
+        items.append(f"CAST(DATE_TRUNC('{scan.window}', {time}) AS {dialect.time}) AS u1")
         conditions.append(f"{time} IS NOT NULL")
-    known = [entry for entry in body.columns if entry.kind.value != "other"]
-    items += [f"{to.scanned(entry, _raw(entry, to))} AS {entry.column}" for entry in known]
+    supported = [column for column in scan.columns if column.kind.value != "other"]
+    items += [f"{dialect.read_column(column, _raw_column(column, dialect))} AS {column.column}" for column in supported]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT {', '.join(items or ['1 AS one'])} FROM {to.identifier(body.table)} AS s{where}"
+    return f"SELECT {', '.join(items or ['1 AS one'])} FROM {dialect.identifier(scan.table)} AS s{where}"
 
 
-def _raw(column: ScannedColumn, to: Dialect) -> str:
-    return f"s.{to.identifier(column.raw)}"  # with the table, so that no name of the plan can be meant
+def _raw_column(column: ScannedColumn, dialect: Dialect) -> str:
+    # Qualified, so that a column called u0 is not mistaken for a name of the plan.
+    return f"s.{dialect.identifier(column.raw)}"
 
 
-def _per_unit(body: PerUnit, to: Dialect) -> str:
+def _write_per_unit(body: PerUnit, dialect: Dialect) -> str:
     units = unit_columns(body.origin)
-    keys = [f"{expression(item, to)} AS {name}" for name, item in body.keys]
-    aggregates = [f"{expression(item, to)} AS {name}" for name, item in body.aggregates]
-    places = ", ".join(str(place + 1) for place in range(len(units) + len(keys)))
-    group = f" GROUP BY {places}" if places else ""
-    return select([*units, *keys, *aggregates], body.origin, body.where, to) + group
+    keys = [f"{write_expression(key, dialect)} AS {name}" for name, key in body.keys]
+    aggregates = [f"{write_expression(aggregate, dialect)} AS {name}" for name, aggregate in body.aggregates]
+    positions = ", ".join(str(index + 1) for index in range(len(units) + len(keys)))
+    group_by = f" GROUP BY {positions}" if positions else ""
+    return write_select([*units, *keys, *aggregates], body.origin, body.where, dialect) + group_by
 
 
-def _origin(origin: Origin, to: Dialect) -> str:
-    parts = [_source(origin.first, to)]
+def _write_origin(origin: Origin, dialect: Dialect) -> str:
+    parts = [_write_source(origin.first, dialect)]
     for join in origin.joins:
         conditions = []
         if join.on_unit and origin.owner is not None:
             conditions.append(f"{origin.owner.alias}.u0 = {join.source.alias}.u0")
         if join.condition is not None:
-            conditions.append(expression(join.condition, to))
-        words = "LEFT JOIN" if join.left else "INNER JOIN"
-        parts.append(f"{words} {_source(join.source, to)} ON {' AND '.join(conditions) or 'TRUE'}")
+            conditions.append(write_expression(join.condition, dialect))
+        keyword = "LEFT JOIN" if join.left else "INNER JOIN"
+        parts.append(f"{keyword} {_write_source(join.source, dialect)} ON {' AND '.join(conditions) or 'TRUE'}")
     return " ".join(parts)
 
 
-def _source(source: NamedRelation, to: Dialect) -> str:
-    return f"({relation(source.relation, to)}) AS {source.alias}"
+def _write_source(source: NamedRelation, dialect: Dialect) -> str:
+    return f"({write_relation(source.relation, dialect)}) AS {source.alias}"
 
 
-def _column(found: Expr, to: Dialect) -> str:
-    return ".".join(found.value)
+# Operations whose text is more than a template.
 
 
-def _case(found: Expr, to: Dialect) -> str:
-    parts = [expression(part, to) for part in found.args]
-    pairs = zip(parts[:-1:2], parts[1:-1:2], strict=True)
-    return "(CASE " + " ".join(f"WHEN {c} THEN {v}" for c, v in pairs) + f" ELSE {parts[-1]} END)"
+def _column(expression: Expr, dialect: Dialect) -> str:
+    return ".".join(expression.value)
 
 
-def _called(found: Expr, to: Dialect) -> str:
-    return f"{found.op.upper()}({', '.join(expression(part, to) for part in found.args)})"
+def _case(expression: Expr, dialect: Dialect) -> str:
+    parts = [write_expression(operand, dialect) for operand in expression.args]
+    branches = zip(parts[:-1:2], parts[1:-1:2], strict=True)
+    whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in branches)
+    return f"(CASE {whens} ELSE {parts[-1]} END)"
 
 
-def _in(found: Expr, to: Dialect) -> str:
-    first, *rest = [expression(part, to) for part in found.args]
-    return f"({first} IN ({', '.join(rest)}))"
+def _call(expression: Expr, dialect: Dialect) -> str:
+    return f"{expression.op.upper()}({', '.join(write_expression(operand, dialect) for operand in expression.args)})"
 
 
-def _like(found: Expr, to: Dialect) -> str:
-    return f"({expression(found.args[0], to)} {found.op.upper()} {to.quoted(found.value)})"
+def _in(expression: Expr, dialect: Dialect) -> str:
+    first, *candidates = [write_expression(operand, dialect) for operand in expression.args]
+    return f"({first} IN ({', '.join(candidates)}))"
 
 
-def _round(found: Expr, to: Dialect) -> str:
-    scale, inner = to.real(10.0**found.value), expression(found.args[0], to)
-    return f"(FLOOR({inner} * {scale} + {to.real(0.5)}) / {scale})"
+def _like(expression: Expr, dialect: Dialect) -> str:
+    text = write_expression(expression.args[0], dialect)
+    return f"({text} {expression.op.upper()} {dialect.text_constant(expression.value)})"
 
 
-def _part(found: Expr, to: Dialect) -> str:
-    name = {"dayofyear": "DOY"}.get(found.value, found.value.upper())
-    return f"CAST(EXTRACT({name} FROM {expression(found.args[0], to)}) AS BIGINT)"
+def _round(expression: Expr, dialect: Dialect) -> str:
+    scale, inner = dialect.real(10.0**expression.value), write_expression(expression.args[0], dialect)
+    return f"(FLOOR({inner} * {scale} + {dialect.real(0.5)}) / {scale})"
 
 
-def _truncate(found: Expr, to: Dialect) -> str:
-    return f"CAST(DATE_TRUNC('{found.value}', {expression(found.args[0], to)}) AS {to.time})"
+def _date_part(expression: Expr, dialect: Dialect) -> str:
+    name = {"dayofyear": "DOY"}.get(expression.value, expression.value.upper())
+    return f"CAST(EXTRACT({name} FROM {write_expression(expression.args[0], dialect)}) AS BIGINT)"
 
 
-def _substring(found: Expr, to: Dialect) -> str:
-    start, length = found.value
-    return f"SUBSTRING({expression(found.args[0], to)}, {start}, {length})"
+def _truncate(expression: Expr, dialect: Dialect) -> str:
+    moment = write_expression(expression.args[0], dialect)
+    return f"CAST(DATE_TRUNC('{expression.value}', {moment}) AS {dialect.time})"
 
 
-def _concat(found: Expr, to: Dialect) -> str:
-    return "(" + " || ".join(expression(part, to) for part in found.args) + ")"
+def _substring(expression: Expr, dialect: Dialect) -> str:
+    start, length = expression.value
+    return f"SUBSTRING({write_expression(expression.args[0], dialect)}, {start}, {length})"
 
 
-def _sum(found: Expr, to: Dialect) -> str:
-    (inner,) = found.args
-    grid = grid_for(inner.low, inner.high, 1, inner.whole)
-    integer = row_integer(expression(inner, to), (inner.low, inner.high), 0.0, grid, to)
-    total = f"(CAST(SUM({integer}) AS {to.double}) * {to.real(grid)})"
-    if found.op == "sum_of":
-        return to.in_range(total)
-    return to.in_range(f"{total} / NULLIF(COUNT({expression(inner, to)}), 0)")
+def _concat(expression: Expr, dialect: Dialect) -> str:
+    return "(" + " || ".join(write_expression(operand, dialect) for operand in expression.args) + ")"
 
 
-_SPECIAL: Mapping[str, Callable[[Expr, Dialect], str]] = {
-    "literal": lambda found, to: to.constant(found.value, found.kind),
+def _sum_or_mean(expression: Expr, dialect: Dialect) -> str:
+    """Return SUM or AVG of one unit's rows, in a subquery: on a grid, as sums over units are."""
+    (inner,) = expression.args
+    grid = grid_for(inner.low, inner.high, 1, inner.integral)
+    integer = row_integer(write_expression(inner, dialect), (inner.low, inner.high), 0.0, grid, dialect)
+    total = f"(CAST(SUM({integer}) AS {dialect.double}) * {dialect.real(grid)})"
+    if expression.op == "sum_of":
+        return dialect.in_range(total)
+    return dialect.in_range(f"{total} / NULLIF(COUNT({write_expression(inner, dialect)}), 0)")
+
+
+_WRITERS: Mapping[str, Callable[[Expr, Dialect], str]] = {
+    "literal": lambda expression, dialect: dialect.constant(expression.value, expression.kind),
     "column": _column,
     "case": _case,
-    "least": _called,
-    "greatest": _called,
-    "coalesce": _called,
+    "least": _call,
+    "greatest": _call,
+    "coalesce": _call,
     "in": _in,
     "like": _like,
     "ilike": _like,
     "round": _round,
-    "part": _part,
+    "part": _date_part,
     "truncate": _truncate,
     "substring": _substring,
     "concat": _concat,
-    "sum_of": _sum,
-    "mean_of": _sum,
+    "sum_of": _sum_or_mean,
+    "mean_of": _sum_or_mean,
 }

@@ -1,4 +1,9 @@
-"""The plan of a query: what to run on the engine, what to release, and how the answer follows."""
+"""The plan of a query: the SQL to run on the engine, the sums to release, and the answer that follows from them.
+
+`hush.sql.read.query.plan_query` makes a plan from a query and the catalog, without looking at data. The engine runs
+`QueryPlan.sql`, whose rows `QueryPlan.groups` reads. `hush.sql.answer.priced_query` adds noise to them, and
+`QueryPlan.answer` computes the columns, HAVING, ORDER BY and LIMIT from the noisy numbers.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +19,13 @@ from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.output import evaluate, sort_key
 from hush.sql.syntax.relation import Origin, Scan
 from hush.sql.syntax.releases import LeafCounts, QueryStatistic, SumRelease
-from hush.sql.write import bounded as bounded_module
+from hush.sql.write import bounded
 from hush.sql.write.dialects import dialect_named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupKey:
-    """A key of GROUP BY. ``domain`` holds its public values, where there are any."""
+    """A key of GROUP BY. ``domain`` holds its public values, or None if they are not public."""
 
     name: str
     expression: Expr
@@ -37,7 +42,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One criterion of ORDER BY."""
+    """One expression of ORDER BY."""
 
     expression: Expr
     descending: bool
@@ -46,12 +51,12 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactGroup:
-    """One group as the engine gives it: exact, not to be shown before noise is added.
+    """One group as the engine returns it. It is exact: never show it before noise is added.
 
     Attributes:
         keys: The values of the keys.
-        units: How many units are in it after bounding, for partition selection.
-        sums: For each of the plan's releases, by name, the exact integer.
+        units: The number of units in the group after bounding, for partition selection.
+        sums: The exact integer of each of the plan's releases, by name.
     """
 
     keys: tuple[Any, ...]
@@ -61,28 +66,28 @@ class ExactGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryPlan:
-    """A query, bounded: per unit and group one integer for each release, in at most ``groups_per_unit`` groups per unit.
+    """A query with bounded contributions: one integer per unit, group and release, in few groups per unit.
 
-    Adding or removing one unit, with any rows, changes at most ``groups_per_unit`` groups, and there each release by at most
-    its ``sensitivity`` and the number of units by one. It holds for every ranking key and whatever the engine's hash
-    does: which groups of a unit are kept is a function of that unit's own groups (ties are broken by the keys), so that
-    other units' contributions stay as they are. The hash only makes the choice fair.
+    Adding or removing one unit, with any rows, changes at most ``groups_per_unit`` groups. In each of them every
+    release changes by at most its ``sensitivity``, and the number of units by one. This holds for every ranking key and
+    whatever the engine's hash does: which groups of a unit are kept is a function of that unit's own groups, with ties
+    broken by the keys, so the contributions of other units stay as they are. The hash only makes the choice fair.
 
     Attributes:
         origin: Where rows come from.
-        where: Which of them count.
-        keys: What they are grouped by.
-        public_keys: Whether the groups are listed in advance; if not, partition selection is needed.
-        values: What is summed, by row.
-        releases: What is to be released for each group.
-        trees: Quantile trees to be released for each group.
-        statistics: The query's aggregates, as functions of releases.
+        where: Which rows count.
+        keys: The keys that rows are grouped by.
+        public_keys: Whether all groups are listed in advance. If not, partition selection chooses the groups to show.
+        values: The expressions that are summed or counted, by row.
+        releases: The sums to release for each group.
+        trees: The quantile trees to release for each group.
+        statistics: The query's aggregates, as functions of the releases.
         outputs: The columns of the answer.
         having: Which groups are shown, decided on released values.
-        order: In which order.
-        limit: How many.
-        groups_per_unit: In how many groups a unit takes part (L0).
-        rows_per_unit: How many rows of a unit count in one group.
+        order: The order of the answer's rows.
+        limit: The most rows of the answer.
+        groups_per_unit: The most groups that a unit contributes to (L0).
+        rows_per_unit: The most rows of a unit that count in one group.
         units: How many columns identify a unit: 2 for a user within a window.
     """
 
@@ -109,98 +114,94 @@ class QueryPlan:
 
     @property
     def num_groups(self) -> int | None:
-        """How many groups there are, where that is public."""
+        """The number of groups, if keys are public."""
         return math.prod(len(key.domain or ()) for key in self.keys) if self.public_keys else None
 
     @property
-    def scanned(self) -> str | None:
-        """The table, if rows come straight from one; None after joins and subqueries."""
+    def single_table(self) -> str | None:
+        """The table that all rows come from, or None for joins and subqueries."""
         body = self.origin.first.relation.body
         return body.table if isinstance(body, Scan) and not self.origin.joins else None
 
     def sql(self, dialect: str = "duckdb", *, ranking_key: bytes) -> str:
-        """Return the whole query: one row for each group, exact and bounded, for `groups` to read.
+        """Return the whole query: one row per group, exact and bounded. `groups` reads its result.
 
         Args:
             dialect: duckdb, spark or postgres.
-            ranking_key: Random bytes that decide which groups of a unit are kept. They are no secret that privacy hangs
-                on, but units that know them could choose names of groups that are kept more often.
+            ranking_key: Random bytes that decide which groups of a unit are kept. Privacy does not depend on keeping
+                them secret. Users who know them, however, could name their groups so that these are kept more often.
         """
-        to = dialect_named(dialect)
-        return bounded_module.whole(self, to, _checked_key(ranking_key))
+        return bounded.groups_query(self, dialect_named(dialect), _checked_key(ranking_key))
 
     def bounded_sql(self, dialect: str = "duckdb", *, ranking_key: bytes, part: tuple[int, int] = (0, 1)) -> str:
-        """Return the lower part only: one row for each unit and group that is kept. Not to be shown to anyone.
+        """Return the lower half of the query: one row per unit and group. Never show its result.
 
         Args:
             dialect: duckdb, spark or postgres.
             ranking_key: As for `sql`.
-            part: (place, parts): only units whose hash has this remainder. All parts together are the whole. For
-                duckdb only: elsewhere remainders can be negative.
+            part: (index, parts): only units whose hash has remainder ``index``. All parts together are the whole.
+                DuckDB only, because hashes of other engines can be negative.
         """
-        to = dialect_named(dialect)
         if part[1] != 1 and dialect != "duckdb":
-            raise InvalidArgument("part", part, f"(0, 1) for {dialect}", "Parts are for duckdb")
-        return bounded_module.kept(self, to, _checked_key(ranking_key), part)
+            raise InvalidArgument("part", part, f"(0, 1) for {dialect}", "Only duckdb bounds units in parts")
+        return bounded.contributions_query(self, dialect_named(dialect), _checked_key(ranking_key), part)
 
     def summary_sql(self, table: str, dialect: str = "duckdb", *, columns: Mapping[str, str] | None = None) -> str:
-        """Return the upper part, over a table that holds the lower part.
+        """Return the upper half of the query, over a table that holds the result of the lower half.
 
         Args:
-            table: Its name.
+            table: The table's name.
             dialect: duckdb, spark or postgres.
-            columns: For each release's name, its column in that table; by default the same.
+            columns: The column of each release in that table, by the release's name; by default that name.
         """
-        to = dialect_named(dialect)
-        return bounded_module.summary(self, to, to.identifier(table), columns)
+        sql_dialect = dialect_named(dialect)
+        return bounded.summary_query(self, sql_dialect, sql_dialect.identifier(table), columns)
 
     def tree_sql(self, tree: int, dialect: str = "duckdb", *, ranking_key: bytes) -> str:
-        """Return the query for a quantile tree: keys (or the group's number, if public), leaf, count."""
-        to = dialect_named(dialect)
-        return bounded_module.leaves(self, to, _checked_key(ranking_key), self.trees[tree])
+        """Return the query for a quantile tree: the keys (the group's number if they are public), leaf and count."""
+        return bounded.leaves_query(self, dialect_named(dialect), _checked_key(ranking_key), self.trees[tree])
 
     def fingerprint(self) -> str:
-        """Return what names the lower part up to its releases: rows, keys and limits."""
-        about = (self.origin, self.where, self.keys, self.public_keys, self.groups_per_unit, self.rows_per_unit)
-        return hashlib.sha256(repr(about).encode()).hexdigest()
+        """Return a hash of what the bounded rows depend on, besides the releases: origin, keys and limits."""
+        contents = (self.origin, self.where, self.keys, self.public_keys, self.groups_per_unit, self.rows_per_unit)
+        return hashlib.sha256(repr(contents).encode()).hexdigest()
 
     def groups(self, rows: Iterable[Sequence[Any]]) -> list[ExactGroup]:
-        """Read what the engine answered to `sql`: for public keys every group, in the order of the lists."""
+        """Return the groups from the result of `sql`: for public keys all of them, in the order of the lists."""
         names = [release.name for release in self.releases]
-        found = []
+        groups = []
         listed = self.listed_keys() if self.public_keys and self.keys else []
         for row in rows:
-            width = 1 if listed else len(self.keys)
-            keys = listed[int(row[0])] if listed else tuple(row[:width])
-            numbers = row[width:]
-            sums = dict(zip(names, map(int, numbers[1:]), strict=True))
-            found.append(ExactGroup(keys=keys, units=int(numbers[0]), sums=sums))
-        return found
+            num_keys = 1 if listed else len(self.keys)
+            keys = listed[int(row[0])] if listed else tuple(row[:num_keys])
+            units, *sums = row[num_keys:]
+            groups.append(ExactGroup(keys=keys, units=int(units), sums=dict(zip(names, map(int, sums), strict=True))))
+        return groups
 
     def listed_keys(self) -> list[tuple[Any, ...]]:
-        """Return the keys of all groups, where they are public, in the order of their numbers."""
+        """Return the keys of all public groups, in the order of their numbers."""
         return list(product(*[key.domain or () for key in self.keys]))
 
     def answer(self, released: Iterable[tuple[Sequence[Any], Mapping[str, float]]]) -> list[tuple[Any, ...]]:
-        """Return the rows of the answer: HAVING, ORDER BY and LIMIT on released values, which is post-processing.
+        """Return the rows of the answer. HAVING, ORDER BY and LIMIT act on released values, which is post-processing.
 
         Args:
-            released: For each group that may be shown, its keys and the noisy releases by name, in steps of the grid
-                (and for quantiles, values by the statistic's name).
+            released: For each group that may be shown, its keys and its noisy releases by name, in steps of their
+                grids. Quantiles are there by their statistic's name.
         """
-        kept = []
+        rows = []
         for keys, numbers in released:
             statistics = [statistic.value(numbers) for statistic in self.statistics]
             if self.having is None or evaluate(self.having, keys, statistics) is True:
-                shown = tuple(evaluate(output.expression, keys, statistics) for output in self.outputs)
+                cells = tuple(evaluate(output.expression, keys, statistics) for output in self.outputs)
                 order = tuple(
                     sort_key(evaluate(by.expression, keys, statistics), by.descending, by.nulls_first)
                     for by in self.order
                 )
-                kept.append((order, shown))
+                rows.append((order, cells))
         if self.order:
-            kept.sort(key=lambda entry: entry[0])
-        return [shown for _, shown in kept[: self.limit]]
+            rows.sort(key=lambda row: row[0])
+        return [cells for _, cells in rows[: self.limit]]
 
 
 def _checked_key(key: object) -> str:

@@ -1,4 +1,9 @@
-"""Quantiles in SQL: the noisy trees of groups, from exact counts of their leaves."""
+"""Quantiles: noisy trees of counts, built from the exact leaf counts that the engine returns.
+
+All quantiles of a column come from one tree per group, so any number of them costs the same. A tree's root has 16
+children and so on for four levels; the 65,536 leaves divide the bounds evenly. Noise is added to the nodes of all
+levels. `hush.statistics.noise.tree` holds the tree itself, which quantiles of arrays use as well.
+"""
 
 from __future__ import annotations
 
@@ -9,63 +14,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.randomness import RandomSource
-from hush.sql.syntax.releases import LeafCounts
 from hush.sql.write.plan import QueryPlan
-from hush.statistics.noise.release import Block, NoisePlan
-from hush.statistics.noise.tree import BRANCHING, HEIGHT, UNITS, NoisyTree, tree_block
+from hush.statistics import Block, NoisePlan
+from hush.statistics.noise import BRANCHING, HEIGHT, NoisyTree, release_tree, tree_block
 
+# A quantile and the ends of its interval, by the name of the statistic.
 Quantiles = dict[str, tuple[float, float, float]]
 
-# What a tree gets of the budget where a count gets 1. A rank is a sum of some thirty nodes, each with the noise of four
-# counts (Laplace), so it has about 22 times a count's error. Least squares over both, in rows, at scales of c / share:
-# shares in proportion to c^(2/3), about 8.
-_SHARE = 8.0
+# The share of the budget that a tree gets, relative to a count. A rank is a sum of about thirty nodes, each with the
+# noise of four counts (Laplace), so its error is c = 22 times a count's. Minimising the sum of squared errors (c_i /
+# share_i)^2 over shares of a fixed total gives shares in proportion to c^(2/3): about 8.
+_TREE_SHARE = 8.0
 
 
 def tree_blocks(plan: QueryPlan) -> tuple[Block, ...]:
-    """Return what one unit does, in one group, to the nodes of each of the plan's trees."""
-    return tuple(replace(tree_block(tree.rows), share=_SHARE) for tree in plan.trees)
+    """Return, for each of the plan's trees, how much one unit adds to the nodes in one group."""
+    return tuple(replace(tree_block(tree.rows), share=_TREE_SHARE) for tree in plan.trees)
 
 
-def tree_noise(plan: QueryPlan, noise: NoisePlan, place: int) -> NoisePlan:
-    """Return the part of the noise that is for one tree; trees stand behind all other releases."""
-    at = len(plan.releases) + place
-    return replace(noise, blocks=noise.blocks[at : at + 1], block_scales=noise.block_scales[at : at + 1])
+def tree_noise(plan: QueryPlan, noise: NoisePlan, index: int) -> NoisePlan:
+    """Return the noise of one tree. The blocks of trees follow those of the sums."""
+    block = len(plan.releases) + index
+    return replace(noise, blocks=noise.blocks[block : block + 1], block_scales=noise.block_scales[block : block + 1])
 
 
-def as_pairs(leaves: Mapping[int, int]) -> NDArray[np.int64]:
-    """Return leaves and their counts in two columns: a tenth of a dictionary's size."""
+def leaf_array(leaves: Mapping[int, int]) -> NDArray[np.int64]:
+    """Return leaves and their counts as two columns, which take a tenth of a dictionary's memory."""
     return np.array([*leaves.items()], dtype=np.int64).reshape(-1, 2)
 
 
-def node_totals(tree: LeafCounts, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the exact counts of all nodes above and at the leaves, level by level from the top, in units of noise."""
-    counts = np.zeros(tree.leaves, dtype=np.int64)
-    counts[leaves[:, 0]] = leaves[:, 1]
-    levels = [counts]
-    for _ in range(HEIGHT - 1):
-        levels.append(levels[-1].reshape(-1, BRANCHING).sum(axis=1))
-    return np.concatenate(levels[::-1]) * UNITS
-
-
-def expected_quantiles(plan: QueryPlan, place: int, noise: NoisePlan, expected: float, confidence: float) -> Quantiles:
-    """Return what `release_quantiles` would give, about, for rows that are spread evenly over the bounds."""
+def expected_quantiles(plan: QueryPlan, index: int, noise: NoisePlan, expected: float, confidence: float) -> Quantiles:
+    """Return roughly what `release_quantiles` would return for ``expected`` rows spread evenly over the bounds."""
     levels = tuple(np.full(BRANCHING**level, expected / BRANCHING**level) for level in range(1, HEIGHT + 1))
-    found = NoisyTree(levels, tree_noise(plan, noise, place), plan.trees[place].bounds)
-    wanted = [statistic for statistic in plan.statistics if statistic.tree == place]
-    return {about.name: found.quantile(float(about.probability or 0.0), confidence) for about in wanted}
+    tree = NoisyTree(levels, tree_noise(plan, noise, index), plan.trees[index].bounds)
+    return _quantiles(plan, index, tree, confidence)
 
 
 def release_quantiles(
-    plan: QueryPlan, place: int, noise: NoisePlan, leaves: NDArray[np.int64], confidence: float, source: RandomSource
+    plan: QueryPlan, index: int, noise: NoisePlan, leaves: NDArray[np.int64], confidence: float, source: RandomSource
 ) -> Quantiles:
-    """Release one tree of one group; return its quantiles with their intervals, by the names of statistics.
+    """Release one tree of one group and return its quantiles with their intervals.
 
-    All quantiles of a column come from one tree: any number of them costs the same. One tree is held at a time.
+    Only one tree is in memory at a time: it has 69,904 nodes.
+
+    Args:
+        plan: The plan.
+        index: The index of the tree in the plan.
+        noise: The noise of the whole query.
+        leaves: The exact leaf counts of the group, from `leaf_array`.
+        confidence: The confidence of the intervals.
+        source: The random source.
     """
-    tree, own = plan.trees[place], tree_noise(plan, noise, place)
-    noisy = own.release(node_totals(tree, leaves)[None, :], source)[0] / UNITS
-    ends = np.cumsum([BRANCHING**level for level in range(1, HEIGHT + 1)])
-    found = NoisyTree(tuple(np.split(noisy, ends[:-1])), own, tree.bounds)
-    wanted = [statistic for statistic in plan.statistics if statistic.tree == place]
-    return {about.name: found.quantile(float(about.probability or 0.0), confidence) for about in wanted}
+    tree = plan.trees[index]
+    counts = np.zeros(tree.leaves, dtype=np.int64)
+    counts[leaves[:, 0]] = leaves[:, 1]
+    noisy = release_tree(counts, tree.bounds, tree_noise(plan, noise, index), source)
+    return _quantiles(plan, index, noisy, confidence)
+
+
+def _quantiles(plan: QueryPlan, index: int, tree: NoisyTree, confidence: float) -> Quantiles:
+    return {
+        statistic.name: tree.quantile(float(statistic.probability or 0.0), confidence)
+        for statistic in plan.statistics
+        if statistic.tree == index
+    }

@@ -1,4 +1,4 @@
-"""What all statistics of arrays have in common: they say nothing on the way, and are paid for before they leave."""
+"""Silences data-dependent warnings of all statistics, and charges the budget before a result leaves."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from hush.accounting.budget import Charge
-from hush.numerics import silent
+from hush.numerics import quiet_numpy
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def released(function: Callable[P, R]) -> Callable[P, R]:
-    """Charge what a function returns to its ``budget``, if it was given one.
+    """Charge a function's result to its ``budget`` argument, if there is one, before returning it.
 
-    What is charged does not depend on the data. If the budget refuses, the result is forgotten: nobody has seen it.
+    The charge does not depend on the data. If the budget refuses, the result is discarded: nobody has seen it. NumPy's
+    warnings are silenced, because whether one is raised depends on the data.
+
+    Args:
+        function: A statistic. It returns an object with ``guarantee`` and ``event``, or a dictionary of such objects
+            that come from one release and share its event.
     """
-    quiet = silent(function)
+    quiet_function = quiet_numpy(function)
 
     @wraps(function)
-    def paid(*args: P.args, **arguments: P.kwargs) -> R:
+    def charged(*args: P.args, **arguments: P.kwargs) -> R:
         budget: Any = arguments.get("budget")
-        found = quiet(*args, **arguments)
+        result = quiet_function(*args, **arguments)
         if budget is not None:
-            # Several estimates of one release have one event between them.
-            one: Any = next(iter(found.values())) if isinstance(found, dict) else found
-            delta = one.guarantee.delta or None
-            budget.reserve(Charge(event=one.event, purpose=function.__name__, delta=delta)).commit()
-        return found
+            # The estimates of one release have the same event, so any of them will do.
+            estimate: Any = next(iter(result.values())) if isinstance(result, dict) else result
+            delta = estimate.guarantee.delta or None
+            budget.reserve(Charge(event=estimate.event, purpose=function.__name__, delta=delta)).commit()
+        return result
 
-    return paid
+    return charged

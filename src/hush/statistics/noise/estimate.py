@@ -1,4 +1,4 @@
-"""What a statistic is returned as."""
+"""The result type of the statistics: a value, its confidence interval, and what the release costs."""
 
 from __future__ import annotations
 
@@ -10,25 +10,35 @@ from typing import Any
 from hush.accounting import Event
 from hush.guarantee import Guarantee
 
-_NONE: Mapping[str, Any] = MappingProxyType({})
+_NO_PARTS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A private statistic, how far off it may be, and what it costs.
+    """A private statistic with its confidence interval and its privacy guarantee.
+
+    Intervals cover the noise only: they contain the answer over the bounded contributions (the rows that were kept,
+    clamped to the bounds), not the raw answer. Each entry's interval holds on its own.
+
+    >>> from hush.randomness import TestSource
+    >>> from hush.statistics import count
+    >>> people = count(["a", "b", "b"], units=[1, 2, 3], groups=["a", "b", "b"], keys=["a", "b"],
+    ...                epsilon=50.0, source=TestSource(1))
+    >>> int(people["b"].value), people["b"].confidence, list(people)
+    (2, 0.95, ['a', 'b'])
 
     Attributes:
-        value: A number, or an array: one entry for each group, or each coordinate.
-        low: Lower end of the confidence interval of each entry by itself. It covers what would be reported without
-            noise: of the rows that were kept, clamped to the bounds. What bounding leaves out is not in it.
-        high: Upper end.
-        confidence: With which probability the interval covers.
-        noise_scale: Of the noise on the total (of a mean, on the numerator around the middle of the bounds): Laplace's
-            scale or the Gaussian's standard deviation; of several that add up, the root of the sum of their squares.
-        guarantee: What the release gives away, all of its parts together.
+        value: A number; or an array with one entry per group, or per coordinate.
+        low: The lower end of the confidence interval of each entry.
+        high: The upper end.
+        confidence: The probability with which an interval contains the answer.
+        noise_scale: The scale of the noise on the total: the Laplace scale or the Gaussian standard deviation. For a
+            mean, it is that of the numerator around the middle of the bounds. For several noises that add up, it is
+            the root of the sum of their squares.
+        guarantee: The guarantee of the release, for all of its parts together.
         event: The same for accountants.
-        keys: Which group each entry is about; None without groups.
-        parts: Other statistics that the same release contains: no further charge, the same guarantee.
+        keys: The group of each entry; None without groups.
+        parts: Other statistics that the same release contains, at no further cost and under the same guarantee.
     """
 
     value: Any
@@ -39,18 +49,18 @@ class Estimate:
     guarantee: Guarantee
     event: Event
     keys: tuple[Any, ...] | None = None
-    parts: Mapping[str, Estimate] = field(default_factory=lambda: _NONE)
+    parts: Mapping[str, Estimate] = field(default_factory=lambda: _NO_PARTS)
 
     def __getitem__(self, key: Any) -> Estimate:
-        """Return the estimate of one group."""
+        """Return the estimate for one group."""
         if self.keys is None or key not in self.keys:
             raise KeyError(key)
-        place = self.keys.index(key)
+        index = self.keys.index(key)
         parts = MappingProxyType({name: part[key] for name, part in self.parts.items()})
         return replace(
-            self, value=self.value[place], low=self.low[place], high=self.high[place], keys=None, parts=parts
+            self, value=self.value[index], low=self.low[index], high=self.high[index], keys=None, parts=parts
         )
 
     def __iter__(self) -> Iterator[Any]:
-        """Go through the keys of the groups."""
+        """Iterate over the keys of the groups."""
         return iter(self.keys or ())

@@ -1,16 +1,22 @@
-r"""The noise layer: exact, bounded integer totals in; noisy ones, their scales and their event out.
+r"""The noise layer: exact, bounded integer totals in; noisy totals, their noise scales and their event out.
 
-Whoever has totals of groups to which each user contributed no more than stated can release them here, wherever they
-were computed. Totals are columns of integers, one row for each group. A `Block` is a set of columns with a joint bound
-on what one user adds to them in one group; a user has at most ``groups_per_unit`` groups. In a release
+This is the last step before anything leaves. Whoever has totals of groups, and a bound on what one privacy unit adds
+to them, can release them here, wherever the totals were computed: on arrays (`hush.statistics`), by a database engine
+(`hush.sql`), or by an estimator.
 
-- *Laplace* noise on a block has the scale groups_per_unit * l1 / (epsilon * share): epsilons of blocks add up to epsilon.
-- *Gaussian* noise on a block has the standard deviation noise_multiplier * sqrt(groups_per_unit) * l2 / sqrt(share): in
-  units of their noise, squared norms of blocks add up to 1 / noise_multiplier^2: all of it is one Gaussian release.
+Totals are columns of integers, with one row per group. A `Block` is a set of columns with a joint bound on what one
+unit adds to them in one group; a unit is in at most ``groups_per_unit`` groups. Within one release,
 
-Counts get discrete Laplace noise. Other noise is the floor of a real variable, sampled exactly, on a grid finer than
-one where it must be; a total plus rounded noise is then a function of the total plus the real variable, whose theorem
-holds as it stands. Rounding of the data is before clamping, so the sensitivity is an integer and has nothing to add.
+- *Laplace* noise on a block has the scale ``groups_per_unit * l1 / (epsilon * share)``. The epsilons of the blocks add
+  up to epsilon.
+- *Gaussian* noise on a block has the standard deviation ``noise_multiplier * sqrt(groups_per_unit) * l2 /
+  sqrt(share)``. Measured in units of their noise, the squared norms of the blocks add up to 1 / noise_multiplier^2, so
+  that all blocks together are one Gaussian mechanism.
+
+Counts get discrete Laplace noise. All other noise is the floor of a real random variable, sampled exactly, on a grid
+that is refined where the noise is small. A total plus rounded noise is a function of the total plus the real variable,
+so the mechanism's theorem holds as it stands. Data are rounded before they are clamped, so the sensitivity is an exact
+integer, and rounding adds nothing to it.
 
 References: Dwork, McSherry, Nissim & Smith 2006; Balle & Wang 2018; Ghosh, Roughgarden & Sundararajan 2009; Casacuberta
 et al. 2022 (why totals are integers).
@@ -30,18 +36,33 @@ from hush.errors import InvalidArgument, check_count, check_delta, check_instanc
 from hush.randomness import MAX_SCALE, RandomSource, discrete_laplace, floored_gaussian, floored_laplace
 from hush.statistics.noise.tails import Tail, gaussian_tail, laplace_tail
 
-_FINE = 2.0**30  # noise of so many units needs no finer grid
-_UP = 1 + 2.0**-50  # what a few roundings could have taken away is back
+_FINE_SCALE = 2.0**30  # from this scale on, rounding noise to integers changes nothing that matters
+_GRID_BITS = 41  # below it, noise is drawn at a scale of 2^40 to 2^41 steps
+_ROUND_UP = 1 + 2.0**-50  # covers the relative error of a few floating-point operations
 
 
 @dataclass(frozen=True, slots=True)
 class LaplaceNoise:
-    """Laplace noise: pure epsilon, for what a user does to few groups."""
+    """Laplace noise: pure epsilon. The better choice if a unit is in few groups.
+
+    >>> from hush.randomness import TestSource
+    >>> from hush.statistics import count
+    >>> ages = [41, 37, 52]
+    >>> count(ages, units=[1, 2, 3], epsilon=1.0, noise=LaplaceNoise(), source=TestSource(1)).guarantee.delta
+    0.0
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianNoise:
-    """Gaussian noise: needs a delta, for what a user does to many groups or columns."""
+    """Gaussian noise: needs a delta. The better choice if a unit is in many groups or columns.
+
+    >>> from hush.randomness import TestSource
+    >>> from hush.statistics import count
+    >>> settings = {"epsilon": 1.0, "delta": 1e-6, "noise": GaussianNoise()}
+    >>> count([41, 37, 52], units=[1, 2, 3], **settings, source=TestSource(1)).guarantee.delta
+    1e-06
+    """
 
 
 NoiseKind = LaplaceNoise | GaussianNoise
@@ -49,14 +70,17 @@ NoiseKind = LaplaceNoise | GaussianNoise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Columns of totals, and how much of them one user can be in one group.
+    """Columns of totals, with a joint bound on what one unit adds to them in one group.
+
+    >>> Block(columns=2, l1=3, l2=3)  # a unit has at most 3 rows, and each row counts in one of two columns
+    Block(columns=2, l1=3, l2=3, share=1.0, whole=False)
 
     Attributes:
-        columns: How many columns of integers.
-        l1: The largest L1 norm, over the columns, of what one user adds to one group: an integer.
-        l2: The same for the L2 norm; at most l1.
-        share: What part of the budget the block gets, relative to other blocks.
-        whole: Whether columns are counts, of which l1 is small: noise is then an integer of the same kind.
+        columns: The number of integer columns.
+        l1: The L1 sensitivity for one group: an upper bound on the L1 norm, over the columns, of what one unit adds.
+        l2: The L2 sensitivity for one group; at most l1.
+        share: The block's part of the budget, relative to the other blocks.
+        whole: Whether the columns are counts. They get discrete noise with the scale of a count.
     """
 
     columns: int
@@ -73,17 +97,38 @@ class Block:
             raise InvalidArgument("l2", self.l2, f"at most l1={self.l1}", "No L2 norm is above the L1 norm")
         check_positive("share", self.share)
 
+    @classmethod
+    def disjoint(cls, largest: int, *, columns: int = 1, whole: bool = False) -> Block:
+        """Return a block to which one unit adds at most ``largest`` per group, over all columns together.
+
+        That holds for a single column, and for several if the absolute values of a unit's contributions add up to at
+        most ``largest``: bins of a histogram, or weights that sum to one per row. The L1 norm is then ``largest``, and
+        so is the L2 norm in the worst case, where everything lands in one column.
+
+        >>> Block.disjoint(2, whole=True)
+        Block(columns=1, l1=2, l2=2, share=1.0, whole=True)
+        """
+        return cls(columns=columns, l1=largest, l2=largest, whole=whole)
+
 
 @dataclass(frozen=True, slots=True)
 class NoisePlan:
-    """Which noise totals get: fixed before anybody looks at them.
+    """The noise that totals get, fixed before anyone looks at them; `plan_noise` makes one.
+
+    >>> from hush.randomness import TestSource
+    >>> plan = plan_noise((Block.disjoint(1, whole=True),), groups_per_unit=1, epsilon=2.0)
+    >>> plan.kind, plan.event
+    ('Laplace', DiscreteLaplaceEvent(scale=0.500..., sensitivity=1))
+    >>> plan.release(np.array([[10], [20]]), TestSource(1)).shape
+    (2, 1)
 
     Attributes:
-        noise: The kind.
-        scales: For each column: Laplace's scale or the standard deviation, in units of the totals.
+        noise: The kind of noise.
+        blocks: The blocks of columns, in the order of the columns.
+        block_scales: For each block, the Laplace scale or the standard deviation, in units of the totals.
         event: What releasing the totals costs.
-        epsilon: What was asked for, and is met.
-        delta: The same; 0 for Laplace noise.
+        epsilon: The epsilon that the plan was made for.
+        delta: The delta that the plan was made for; 0 for Laplace noise.
     """
 
     noise: NoiseKind
@@ -94,36 +139,47 @@ class NoisePlan:
     delta: float
 
     @property
+    def kind(self) -> str:
+        """The kind of noise, as a word for people: Laplace or Gaussian."""
+        return "Laplace" if isinstance(self.noise, LaplaceNoise) else "Gaussian"
+
+    @property
     def scales(self) -> NDArray[np.float64]:
-        """One scale for each column."""
+        """The noise scale of each column."""
         return np.repeat(np.array(self.block_scales), [block.columns for block in self.blocks])
 
     @property
     def tail(self) -> Tail:
-        """The law of the noise, at scale 1, for intervals; rounding to integers adds half a unit at most."""
+        """The tail of the noise at scale 1, for confidence intervals. Rounding to integers adds at most 0.5."""
         return laplace_tail if isinstance(self.noise, LaplaceNoise) else gaussian_tail
 
     def release(self, totals: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
-        """Return totals with noise; of shape (groups, columns of all blocks)."""
-        wanted = sum(block.columns for block in self.blocks)
-        if totals.dtype != np.int64 or totals.ndim != 2 or totals.shape[1] != wanted:
-            raise InvalidArgument("totals.shape", ("any", *totals.shape[1:]), f"int64 rows of {wanted} columns")
+        """Return the totals with noise.
+
+        Args:
+            totals: Integers of shape (groups, columns of all blocks).
+            source: The source of the noise.
+        """
+        num_columns = sum(block.columns for block in self.blocks)
+        if totals.dtype != np.int64 or totals.ndim != 2 or totals.shape[1] != num_columns:
+            # The number of groups may be private, so the message leaves it out.
+            raise InvalidArgument("totals.shape", ("any", *totals.shape[1:]), f"int64 rows of {num_columns} columns")
         noisy = totals.copy()
-        first = 0
+        start = 0
         for block, scale in zip(self.blocks, self.block_scales, strict=True):
-            part = noisy[:, first : first + block.columns]
-            part += self._draw(block, scale, part.size, source).reshape(part.shape)
-            first += block.columns
+            columns = noisy[:, start : start + block.columns]  # a view: adding to it changes ``noisy``
+            columns += self._draw(block, scale, columns.size, source).reshape(columns.shape)
+            start += block.columns
         return noisy
 
     def _draw(self, block: Block, scale: float, size: int, source: RandomSource) -> NDArray[np.int64]:
-        laplace = isinstance(self.noise, LaplaceNoise)
-        if laplace and block.whole:
+        is_laplace = isinstance(self.noise, LaplaceNoise)
+        if is_laplace and block.whole:
             return discrete_laplace(source, scale, size)
-        sampler = floored_laplace if laplace else floored_gaussian
-        shift = 0 if scale >= _FINE else 41 - math.frexp(scale)[1]
+        sampler = floored_laplace if is_laplace else floored_gaussian
+        shift = 0 if scale >= _FINE_SCALE else _GRID_BITS - math.frexp(scale)[1]
         noise = sampler(source, math.ldexp(scale, shift), size)
-        # To the nearest unit: floor((total * 2^shift + noise + half) / 2^shift), a function of total + real noise.
+        # To the nearest integer: floor((total * 2^shift + noise + half) / 2^shift), a function of total + real noise.
         return (noise + (1 << shift - 1)) >> shift if shift else noise
 
 
@@ -135,21 +191,28 @@ def plan_noise(
     delta: float = 0.0,
     noise: NoiseKind | None = None,
 ) -> NoisePlan:
-    """Return the noise for blocks of totals; of the kind with the smaller mean squared error, unless told.
+    """Return the noise for blocks of totals, calibrated to epsilon and delta.
+
+    >>> plan = plan_noise((Block(columns=1, l1=1, l2=1, whole=True),), groups_per_unit=1, epsilon=0.5)
+    >>> plan.noise, plan.block_scales[0] >= 2
+    (LaplaceNoise(), True)
+
+    Args:
+        blocks: The columns that will be released together.
+        groups_per_unit: In how many groups one unit can be.
+        epsilon: The budget of all blocks together.
+        delta: The delta for Gaussian noise.
+        noise: The kind of noise; None for the kind with the smaller mean squared error.
 
     Guarantee:
         Totals released by the plan are (epsilon, delta)-differentially private, with delta = 0 for Laplace noise.
 
     Assumes:
-        One user adds no more to the totals than the blocks say, in at most ``groups_per_unit`` groups (the caller's duty;
-        `hush.statistics` bounds contributions itself).
+        One unit adds no more to the totals than the blocks say, in at most ``groups_per_unit`` groups (the caller's
+        duty; `hush.statistics` and `hush.sql` bound contributions themselves).
 
     References:
-        As above.
-
-    >>> plan = plan_noise((Block(columns=1, l1=1, l2=1, whole=True),), groups_per_unit=1, epsilon=0.5)
-    >>> plan.noise, plan.block_scales[0] >= 2
-    (Laplace(), True)
+        Dwork, McSherry, Nissim & Smith 2006 (Laplace); Balle & Wang 2018 (calibration of Gaussian noise).
     """
     check_positive("epsilon", epsilon)
     check_delta("delta", delta)
@@ -160,8 +223,8 @@ def plan_noise(
     if isinstance(noise, GaussianNoise) or (noise is None and delta > 0):
         candidates.append(_gaussian_plan(blocks, groups_per_unit, epsilon, delta))
     if not candidates:
-        check_instance("noise", noise, (LaplaceNoise, GaussianNoise), "Or None for the one with the smaller error")
-    return min(candidates, key=_error)
+        check_instance("noise", noise, (LaplaceNoise, GaussianNoise), "Or None for the kind with the smaller error")
+    return min(candidates, key=_log_error)
 
 
 def release_sums(
@@ -174,59 +237,72 @@ def release_sums(
     noise: NoiseKind | None = None,
     source: RandomSource,
 ) -> tuple[NDArray[np.int64], NoisePlan]:
-    """Return exact totals with noise, and the plan that says how much and what it costs.
+    """Plan the noise for exact totals and add it; return the noisy totals and the plan.
+
+    The plan says how much noise there is and what the release costs.
+
+    Args:
+        sums: Integers of shape (groups, columns of all blocks).
+        blocks: As for `plan_noise`, and so are the arguments below.
+        groups_per_unit: In how many groups one unit can be.
+        epsilon: The budget of all blocks together.
+        delta: The delta for Gaussian noise.
+        noise: The kind of noise; None for the kind with the smaller mean squared error.
+        source: The source of the noise.
 
     Guarantee:
         (epsilon, delta)-differential privacy, as `plan_noise`.
 
     Assumes:
-        As `plan_noise`; which groups there are is public, or was chosen privately (the caller's duty).
+        As `plan_noise`. The set of groups is public, or was selected privately (the caller's duty).
 
     References:
-        As above.
+        As `plan_noise`.
     """
     plan = plan_noise(blocks, groups_per_unit=groups_per_unit, epsilon=epsilon, delta=delta, noise=noise)
     return plan.release(sums, source), plan
 
 
-def _error(plan: NoisePlan) -> float:
-    """Return the mean squared errors of the blocks, multiplied up: their units differ.
+def _log_error(plan: NoisePlan) -> float:
+    """Return the logarithm of the product of the blocks' mean squared errors; their units differ, so no sum would do.
 
-    A block counts by its share, not by its columns: those of a tree, 69,904, would outvote every count beside it.
+    A block counts by its share, not by its columns. The 69,904 nodes of a quantile tree would outvote any count.
     """
-    factor = 2.0 if isinstance(plan.noise, LaplaceNoise) else 1.0
+    factor = 2.0 if isinstance(plan.noise, LaplaceNoise) else 1.0  # a Laplace variable has the variance 2 scale^2
     return sum(
         block.share * math.log(factor * scale**2) for block, scale in zip(plan.blocks, plan.block_scales, strict=True)
     )
 
 
 def _shares(blocks: tuple[Block, ...]) -> list[float]:
-    """Return shares that add up to a little less than one."""
+    """Return each block's fraction of the budget. They add up to a little less than one, to be safe from rounding."""
     total = sum(block.share for block in blocks)
-    return [block.share / total / _UP for block in blocks]
+    return [block.share / total / _ROUND_UP for block in blocks]
 
 
 def _laplace_plan(blocks: tuple[Block, ...], groups_per_unit: int, epsilon: float) -> NoisePlan:
-    scales, parts = [], []
+    scales, block_events = [], []
     for block, share in zip(blocks, _shares(blocks), strict=True):
         sensitivity = groups_per_unit * block.l1
-        scale = _checked(sensitivity / (epsilon * share) * _UP)
+        scale = _checked_scale(sensitivity / (epsilon * share) * _ROUND_UP)
         scales.append(scale)
-        parts.append(
+        block_events.append(
             events.DiscreteLaplaceEvent(scale, sensitivity)
             if block.whole
-            else events.LaplaceEvent(scale / sensitivity / _UP)
+            else events.LaplaceEvent(scale / sensitivity / _ROUND_UP)
         )
-    event: Event = parts[0] if len(parts) == 1 else ComposedEvent(tuple(parts))
+    event: Event = block_events[0] if len(block_events) == 1 else ComposedEvent(tuple(block_events))
     return NoisePlan(LaplaceNoise(), blocks, tuple(scales), event, float(epsilon), 0.0)
 
 
 def _gaussian_plan(blocks: tuple[Block, ...], groups_per_unit: int, epsilon: float, delta: float) -> NoisePlan:
     if not delta > 0:
-        raise InvalidArgument("delta", delta, "a number in (0, 1)", "Gaussian noise needs one", "Or take Laplace()")
+        raise InvalidArgument(
+            "delta", delta, "a number in (0, 1)", "Gaussian noise needs one", "Pass delta=, or use LaplaceNoise()"
+        )
     multiplier = _multiplier(float(epsilon), float(delta))
     scales = tuple(
-        _checked(multiplier * math.sqrt(groups_per_unit / share) * block.l2 * _UP)
+        _checked_scale(multiplier * math.sqrt(groups_per_unit / share) * block.l2 * _ROUND_UP)
         for block, share in zip(blocks, _shares(blocks), strict=True)
     )
     return NoisePlan(GaussianNoise(), blocks, scales, events.GaussianEvent(multiplier), float(epsilon), float(delta))
@@ -234,12 +310,16 @@ def _gaussian_plan(blocks: tuple[Block, ...], groups_per_unit: int, epsilon: flo
 
 @lru_cache(maxsize=256)
 def _multiplier(epsilon: float, delta: float) -> float:
+    """Return the noise multiplier for (epsilon, delta); cached, because calibration takes longer than most releases."""
     return calibrate_noise(epsilon=epsilon, delta=delta)
 
 
-def _checked(scale: float) -> float:
+def _checked_scale(scale: float) -> float:
     if not scale <= MAX_SCALE:
         raise InvalidArgument(
-            "noise_scale", scale, "at most 2^50 units", "Take a larger epsilon, or fewer groups and rows of a user"
+            "noise_scale",
+            scale,
+            "at most 2^50 units of the total",
+            "Take a larger epsilon, or lower rows_per_unit and groups_per_unit",
         )
     return scale

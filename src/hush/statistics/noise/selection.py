@@ -1,11 +1,13 @@
-r"""Partition selection: which of the groups that occur in the data may be told.
+r"""Group selection (partition selection): which of the groups in the data may be revealed.
 
-n is the number of users of a group, after contributions were bounded; a group that nobody has is never told. Adding a
-user creates at most L0 = ``groups_per_unit`` groups with n = 1, each told with probability at most delta' = 1 - (1 -
-delta)^(1 / L0), and adds one to the n of groups that others have.
+If the list of groups is not public, its mere contents reveal who is in the data. So each group is revealed at random,
+or not, depending on n, its number of units after contributions were bounded. A group without units is never revealed.
+Adding a unit creates at most L0 = ``groups_per_unit`` groups with n = 1, each revealed with probability at most delta'
+= 1 - (1 - delta)^(1 / L0), and adds one to the n of groups that other units are in.
 
-- `TruncatedGeometric` keeps a group with the largest probability that (epsilon / L0, delta') allows for each n.
-- `LaplaceThreshold`, `GaussianThreshold` compare a noisy n with a threshold that n = 1 passes with probability delta'.
+- `TruncatedGeometric` reveals a group with the largest probability that (epsilon / L0, delta') allows for each n.
+- `LaplaceThreshold` and `GaussianThreshold` compare a noisy n with a threshold that n = 1 passes with probability
+  delta'.
 
 References: Desfontaines, Voss, Gipson & Mandayam 2022, Theorem 1 (optimal selection); Korolova et al. 2009, Wilson et
 al. 2020 (thresholds).
@@ -27,118 +29,177 @@ from hush.errors import InvalidArgument, check_count, check_positive, check_prob
 from hush.randomness import RandomSource, flip
 from hush.statistics.noise.release import Block, GaussianNoise, LaplaceNoise, NoisePlan, plan_noise
 
-_SAFE = 1e-9  # relative room for rounding
-# Room for accountants, which bound what is left of delta to about a part in a million: they are told a hair less than
-# the whole delta, and of each group twice that is left out (enough for delta <= 1/2: 1 - (1 - x)^n falls by 0.69 times
-# what x does, relatively).
-_HAIR = 1e-5
-_ROUNDING = 1e-15  # absolute error of a computed probability, and then some
+_SAFE = 1e-9  # relative margin for rounding errors
+# Accountants bound the remaining delta to about one part in a million. So the event states slightly less than the full
+# delta, and each group's probability is lowered by twice that margin. Twice is enough for delta <= 1/2: there,
+# lowering x by a relative amount lowers 1 - (1 - x)^n by at least 0.69 of it.
+_ACCOUNTANT_MARGIN = 1e-5
+_ROUNDING = 1e-15  # bounds the absolute error of a computed probability
 _SMALLEST_DELTA = 1e-12
 
 
 class Selection(ABC):
-    """A way to choose which groups are told."""
+    """A method of group selection. Pass an instance as ``selection``; see the subclasses.
+
+    >>> from hush.randomness import TestSource
+    >>> from hush.statistics import TruncatedGeometric, count
+    >>> towns = ["Bonn"] * 500 + ["Ulm"]
+    >>> settings = {"groups": towns, "selection": TruncatedGeometric(), "epsilon": 1.0, "delta": 1e-9}
+    >>> count(towns, units=range(501), **settings, source=TestSource(1)).keys
+    ('Bonn',)
+    """
 
     def plan(self, *, groups_per_unit: int, epsilon: float, delta: float) -> SelectionPlan:
-        """Return how to choose at this price."""
+        """Return the selection with its numbers, calibrated to (epsilon, delta).
+
+        Args:
+            groups_per_unit: In how many groups one unit can be (L0).
+            epsilon: The epsilon of the selection.
+            delta: The delta of the selection.
+        """
         check_positive("epsilon", epsilon)
         check_count("groups_per_unit", groups_per_unit)
-        each = -math.expm1(math.log1p(-check_probability("delta", delta) * self._threshold_part()) / groups_per_unit)
-        if not (delta <= 0.5 and each >= _SMALLEST_DELTA):
+        delta_for_new_groups = check_probability("delta", delta) * self._share_for_new_groups()
+        delta_per_group = -math.expm1(math.log1p(-delta_for_new_groups) / groups_per_unit)
+        if not (delta <= 0.5 and delta_per_group >= _SMALLEST_DELTA):
             raise InvalidArgument(
                 "delta",
                 delta,
                 f"between groups_per_unit times {_SMALLEST_DELTA:.3g} and 0.5",
-                "Groups are told with it",
+                "Revealing groups spends it",
             )
-        return self._plan(groups_per_unit, epsilon, delta * (1 - _HAIR), each * (1 - 2 * _HAIR))
+        return self._plan(
+            groups_per_unit,
+            epsilon,
+            delta * (1 - _ACCOUNTANT_MARGIN),
+            delta_per_group * (1 - 2 * _ACCOUNTANT_MARGIN),
+        )
 
-    def _threshold_part(self) -> float:
+    def _share_for_new_groups(self) -> float:
+        """Return the share of delta that covers groups which only one unit is in."""
         return 1.0
 
     @abstractmethod
-    def _plan(self, groups_per_unit: int, epsilon: float, delta: float, each: float) -> SelectionPlan: ...
+    def _plan(self, groups_per_unit: int, epsilon: float, delta: float, delta_per_group: float) -> SelectionPlan: ...
 
 
 class SelectionPlan(ABC):
-    """A selection with its numbers; `event` is what it costs."""
+    """A selection with its numbers.
+
+    Attributes:
+        event: What the selection costs.
+    """
 
     event: Event
 
     @abstractmethod
-    def choose(self, num_users: NDArray[np.int64], source: RandomSource) -> NDArray[np.bool_]:
-        """Tell which groups to keep, of those that have units."""
+    def choose(self, num_units: NDArray[np.int64], source: RandomSource) -> NDArray[np.bool_]:
+        """Return which groups to reveal.
+
+        Args:
+            num_units: The number of units of each group, after contributions were bounded.
+            source: The source of the randomness.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class TruncatedGeometric(Selection):
-    """The optimal choice: nobody keeps a group more often at the same epsilon and delta."""
+    """Optimal selection: no other method reveals a group with a larger probability at the same epsilon and delta.
 
-    def _plan(self, groups_per_unit: int, epsilon: float, delta: float, each: float) -> SelectionPlan:
-        part = epsilon / groups_per_unit * (1 - _SAFE)
-        return _Probabilities(part, each - _ROUNDING, ApproximateDPEvent(epsilon, delta))
+    >>> plan = TruncatedGeometric().plan(groups_per_unit=1, epsilon=1.0, delta=1e-6)
+    >>> plan.event
+    ApproximateDPEvent(epsilon=1.0, delta=9.9999e-07)
+    """
+
+    def _plan(self, groups_per_unit: int, epsilon: float, delta: float, delta_per_group: float) -> SelectionPlan:
+        epsilon_per_group = epsilon / groups_per_unit * (1 - _SAFE)
+        return _Probabilities(epsilon_per_group, delta_per_group - _ROUNDING, ApproximateDPEvent(epsilon, delta))
 
 
 @dataclass(frozen=True, slots=True)
 class LaplaceThreshold(Selection):
-    """Keep what passes a threshold with discrete Laplace noise."""
+    """Reveal groups whose count of units, with discrete Laplace noise, reaches a threshold.
 
-    def _plan(self, groups_per_unit: int, epsilon: float, delta: float, each: float) -> SelectionPlan:
-        count = Block(columns=1, l1=1, l2=1, whole=True)
+    >>> from hush.randomness import TestSource
+    >>> plan = LaplaceThreshold().plan(groups_per_unit=1, epsilon=1.0, delta=1e-6)
+    >>> plan.choose(np.array([0, 1, 1000]), TestSource(1)).tolist()
+    [False, False, True]
+    """
+
+    def _plan(self, groups_per_unit: int, epsilon: float, delta: float, delta_per_group: float) -> SelectionPlan:
+        count = Block.disjoint(1, whole=True)
         noise = plan_noise((count,), groups_per_unit=groups_per_unit, epsilon=epsilon, noise=LaplaceNoise())
         scale = noise.block_scales[0]
-        # P(1 + k >= t) = e^(-(t - 1) / b) / (1 + e^(-1 / b)) for t >= 2, k discrete Laplace.
-        least = 1 + max(math.ceil(-scale * math.log(each * (1 + math.exp(-1 / scale))) * (1 + _SAFE)), 1)
-        return _Threshold(noise, least, ComposedEvent((noise.event, ApproximateDPEvent(0.0, delta))))
+        # P(1 + k >= t) = e^(-(t - 1) / b) / (1 + e^(-1 / b)) for t >= 2 and discrete Laplace k of scale b.
+        gap = math.ceil(-scale * math.log(delta_per_group * (1 + math.exp(-1 / scale))) * (1 + _SAFE))
+        return _Threshold(noise, 1 + max(gap, 1), ComposedEvent((noise.event, ApproximateDPEvent(0.0, delta))))
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianThreshold(Selection):
-    """Keep what passes a threshold with Gaussian noise; half of delta is for the noise, half for the threshold."""
+    """Reveal groups whose count of units, with Gaussian noise, reaches a threshold.
 
-    def _threshold_part(self) -> float:
+    Half of delta is for the noise, and half for the threshold.
+
+    >>> from hush.randomness import TestSource
+    >>> plan = GaussianThreshold().plan(groups_per_unit=16, epsilon=1.0, delta=1e-6)
+    >>> plan.choose(np.array([0, 1, 1000]), TestSource(1)).tolist()
+    [False, False, True]
+    """
+
+    def _share_for_new_groups(self) -> float:
         return 0.5
 
-    def _plan(self, groups_per_unit: int, epsilon: float, delta: float, each: float) -> SelectionPlan:
-        count = Block(columns=1, l1=1, l2=1)
+    def _plan(self, groups_per_unit: int, epsilon: float, delta: float, delta_per_group: float) -> SelectionPlan:
         noise = plan_noise(
-            (count,), groups_per_unit=groups_per_unit, epsilon=epsilon, delta=delta / 2, noise=GaussianNoise()
+            (Block.disjoint(1),),
+            groups_per_unit=groups_per_unit,
+            epsilon=epsilon,
+            delta=delta / 2,
+            noise=GaussianNoise(),
         )
-        # Noise is rounded to the nearest integer: half a step less of it may be enough to pass.
-        reach = -noise.block_scales[0] * float(ndtri(each)) * (1 + _SAFE)
-        return _Threshold(
-            noise, 2 + max(math.ceil(reach), 1), ComposedEvent((noise.event, ApproximateDPEvent(0.0, delta / 2)))
-        )
+        gap = math.ceil(-noise.block_scales[0] * float(ndtri(delta_per_group)) * (1 + _SAFE))
+        # Noise is rounded to the nearest integer, so it may pass with half a step less: the threshold is one higher.
+        threshold = 2 + max(gap, 1)
+        return _Threshold(noise, threshold, ComposedEvent((noise.event, ApproximateDPEvent(0.0, delta / 2))))
 
 
 @dataclass(frozen=True, slots=True)
 class _Threshold(SelectionPlan):
+    """Reveals groups whose noisy number of units is at least ``threshold``."""
+
     noise: NoisePlan
-    least: int
+    threshold: int
     event: Event
 
-    def choose(self, num_users: NDArray[np.int64], source: RandomSource) -> NDArray[np.bool_]:
-        kept: NDArray[np.bool_] = self.noise.release(num_users[:, None], source)[:, 0] >= self.least
-        return kept & (num_users > 0)
+    def choose(self, num_units: NDArray[np.int64], source: RandomSource) -> NDArray[np.bool_]:
+        passes: NDArray[np.bool_] = self.noise.release(num_units[:, None], source)[:, 0] >= self.threshold
+        return passes & (num_units > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Probabilities(SelectionPlan):
+    """Reveals a group of n units with probability pi(n); ``epsilon`` and ``delta`` are per group."""
+
     epsilon: float
     delta: float
     event: Event
 
-    def choose(self, num_users: NDArray[np.int64], source: RandomSource) -> NDArray[np.bool_]:
-        probabilities = self.probability(num_users)
+    def choose(self, num_units: NDArray[np.int64], source: RandomSource) -> NDArray[np.bool_]:
+        probabilities = self.probability(num_units)
         return flip(source, probabilities, lambda index, digits: (Fraction(float(probabilities[index])),) * 2)
 
-    def probability(self, num_users: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return pi(n): growing by the factor e^epsilon and delta up to n1, then closing in on 1 by e^-epsilon."""
+    def probability(self, num_units: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return pi(n) of Theorem 1.
+
+        It grows by pi(n + 1) = e^epsilon pi(n) + delta up to n1 (``turn``), and from there on 1 - pi(n) falls by the
+        factor e^-epsilon, less delta.
+        """
         epsilon, delta = self.epsilon, self.delta
-        first = 1 + math.floor(math.log1p(math.tanh(epsilon / 2) * (1 / delta - 1)) / epsilon)
+        turn = 1 + math.floor(math.log1p(math.tanh(epsilon / 2) * (1 / delta - 1)) / epsilon)
         rate = delta / math.expm1(epsilon)
-        at_first = min(math.expm1(first * epsilon) * rate, 1.0)
-        growing = np.expm1(np.minimum(num_users, first) * epsilon) * rate
-        left = (1 - at_first + rate) * np.exp(-np.maximum(num_users - first, 0) * epsilon) - rate
-        result = np.where(num_users <= first, growing, 1 - np.maximum(left, 0.0))
-        return np.clip(np.where(num_users > 0, result, 0.0), 0.0, 1.0)
+        at_turn = min(math.expm1(turn * epsilon) * rate, 1.0)
+        growing = np.expm1(np.minimum(num_units, turn) * epsilon) * rate
+        remainder = (1 - at_turn + rate) * np.exp(-np.maximum(num_units - turn, 0) * epsilon) - rate
+        result = np.where(num_units <= turn, growing, 1 - np.maximum(remainder, 0.0))
+        return np.clip(np.where(num_units > 0, result, 0.0), 0.0, 1.0)

@@ -1,10 +1,14 @@
-r"""Confidence: tails of weighted sums of independent noise, and intervals for quotients of noisy totals.
+r"""Confidence intervals: tails of weighted sums of independent noise, and intervals for ratios of noisy totals.
 
-A quotient r = a.T / b.T of exact totals T is tested through a.T' - r b.T', which is noise alone at the true r: its
-coefficients a - r b are known. The interval is the set of r that the test accepts (Fieller 1954). The quantile of
-|sum_i c_i X_i| is a norm of c for Laplace and Gaussian X (Bobkov 2010: symmetric log-concave laws), so it is convex in
-r with slope at most that of b: if b.T' exceeds its own quantile the set is an interval around the estimate, and its
-ends are found by bisection. If it does not, the denominator may be anything, and the whole range is returned.
+`reach` bounds the error of a linear function of the totals, such as a count or a sum. `quotients` gives an interval for
+a ratio of two linear functions, such as a mean. `variance_ends` combines such intervals into one for a variance.
+
+A ratio r = a.T / b.T of exact totals T is tested through a.T' - r b.T', where T' are the noisy totals. At the true r
+this is noise alone, with the known coefficients a - r b. The interval is the set of all r that the test accepts
+(Fieller 1954). The quantile of |sum_i c_i X_i| is a norm of c for Laplace and Gaussian X (Bobkov 2010: symmetric
+log-concave laws), so it is convex in r, with a slope of at most that of b. If b.T' exceeds its own quantile, the set is
+therefore an interval around the estimate, and bisection finds its ends. If it does not, the denominator could be
+anything, and the interval is the full range.
 """
 
 from __future__ import annotations
@@ -19,46 +23,64 @@ from scipy.special import erfc, ndtri
 Floats = NDArray[np.float64]
 Tail = Callable[[Floats, Floats], Floats]
 
-_APART = 1.002  # neighbouring Laplace scales; closer, partial fractions lose their digits
-_STEPS = 44
+_APART = 1.002  # the smallest ratio of two Laplace scales; closer, the partial fractions cancel and lose digits
+_BISECTIONS = 44  # halves an interval to 2^-44 of its width
+_TINY = 1e-300  # a positive number in place of zero, in denominators
+_CENTRES, _MAX_CENTRES = 256, 16  # grid of candidate means, and how many steps of it a mean's interval may span
 
 
 def gaussian_tail(coefficients: Floats, size: Floats) -> Floats:
-    """Return P(|sum c_i X_i| > size) for standard normal X; coefficients are along the last axis."""
-    spread = np.maximum(np.sqrt(np.square(coefficients).sum(axis=-1)), 1e-300)
+    """Return P(|sum c_i X_i| > size) for independent standard normal X_i.
+
+    Args:
+        coefficients: The c_i, along the last axis.
+        size: The threshold, one for each set of coefficients.
+    """
+    spread = np.maximum(np.sqrt(np.square(coefficients).sum(axis=-1)), _TINY)
     return np.asarray(erfc(size / spread / math.sqrt(2)))
 
 
 def laplace_tail(coefficients: Floats, size: Floats) -> Floats:
-    """Return an upper bound, to a part in a hundred, on P(|sum c_i X_i| > size) for Laplace X of scale 1.
+    """Return an upper bound, tight to about 1 %, on P(|sum c_i X_i| > size) for independent Laplace X_i of scale 1.
 
-    By partial fractions of the characteristic function, prod 1 / (1 + c_i^2 u^2): the tail is sum w_i e^(-size / c_i),
-    w_i = prod_j c_i^2 / (c_i^2 - c_j^2). Scales that are too close are moved apart, upwards: larger tails.
+    By partial fractions of the characteristic function, prod 1 / (1 + c_i^2 u^2): the tail is sum w_i e^(-size / c_i)
+    with w_i = prod_j c_i^2 / (c_i^2 - c_j^2). Scales that are too close are moved apart, upwards, which enlarges the
+    tail.
+
+    Args:
+        coefficients: The c_i, along the last axis.
+        size: The threshold, one for each set of coefficients.
     """
     scales = np.sort(np.abs(coefficients), axis=-1)
-    largest = np.maximum(scales[..., -1:], 1e-300)
+    largest = np.maximum(scales[..., -1:], _TINY)
     scales = np.maximum(scales, 1e-3 * largest)
-    for place in range(1, scales.shape[-1]):
-        scales[..., place] = np.maximum(scales[..., place], _APART * scales[..., place - 1])
+    for index in range(1, scales.shape[-1]):
+        scales[..., index] = np.maximum(scales[..., index], _APART * scales[..., index - 1])
     squares = np.square(scales)
     total = np.zeros(np.broadcast_shapes(scales.shape[:-1], np.shape(size)))
-    for place in range(scales.shape[-1]):
-        others = np.delete(squares, place, axis=-1)
-        weights = np.prod(squares[..., place : place + 1] / (squares[..., place : place + 1] - others), axis=-1)
-        total = total + weights * np.exp(-size / scales[..., place])
+    for index in range(scales.shape[-1]):
+        square = squares[..., index : index + 1]
+        weights = np.prod(square / (square - np.delete(squares, index, axis=-1)), axis=-1)
+        total = total + weights * np.exp(-size / scales[..., index])
     return np.clip(total, 0.0, 1.0)
 
 
 def reach(tail: Tail, coefficients: ArrayLike, wrong: float) -> float:
-    """Return what |sum c_i X_i| exceeds with probability at most ``wrong``."""
+    """Return a bound that |sum c_i X_i| exceeds with probability at most ``wrong``.
+
+    Args:
+        tail: The law of the X_i.
+        coefficients: The c_i.
+        wrong: The probability of exceeding the bound.
+    """
     weights = np.asarray(coefficients, dtype=np.float64)
-    if tail is gaussian_tail:
+    if tail is gaussian_tail:  # in closed form
         return -float(ndtri(wrong / 2)) * float(np.sqrt(np.square(weights).sum()))
     low, high = 0.0, float(np.abs(weights).sum()) * (math.log(1 / wrong) + 40)
-    for _ in range(_STEPS):
+    for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if float(tail(weights, np.array(middle))) <= wrong else (middle, high)
-    return high
+    return high  # the side on which the probability is small enough
 
 
 def quotients(
@@ -71,22 +93,25 @@ def quotients(
     limits: tuple[float, float] = (0.0, 1.0),
     slack: float = 0.0,
 ) -> tuple[Floats, Floats]:
-    """Return an interval for (top . T) / max(1, bottom . T) from T' = T + scales * X, for each row of ``noisy``.
+    """Return an interval for (top . T) / max(1, bottom . T), for each row of noisy totals T' = T + scales * X.
 
     Args:
         tail: The law of the noise X.
-        noisy: T', one row for each group.
-        scales: Of the noise, one for each column.
-        top: Coefficients of the numerator: the same for all rows, or a row for each.
-        bottom: Coefficients of the denominator, a whole number that is 1 at least where it matters.
-        wrong: With which probability the interval may miss.
-        limits: Between which the quotient is known to be.
+        noisy: The noisy totals T', one row per group.
+        scales: The noise scale of each column.
+        top: Coefficients of the numerator: one set for all rows, or one row per group.
+        bottom: Coefficients of the denominator, which is an integer, and at least 1 where the ratio matters.
+        wrong: The probability with which an interval may miss.
+        limits: The range that the ratio is known to be in.
         slack: What rounding may add to |top . T' - r bottom . T'|.
+
+    Returns:
+        The lower and the upper ends, one per row.
     """
     above, below = np.broadcast_to(np.asarray(top, dtype=np.float64), noisy.shape), np.asarray(bottom, dtype=np.float64)
     numerator, denominator = (noisy * above).sum(axis=1), noisy @ below
-    least = reach(tail, below * scales, wrong) + slack
-    certain = denominator > np.maximum(least, 1e-300)
+    denominator_reach = reach(tail, below * scales, wrong) + slack
+    certain = denominator > np.maximum(denominator_reach, _TINY)
     estimate = np.clip(numerator / np.where(certain, denominator, 1.0), *limits)
 
     def accepted(ratio: Floats) -> NDArray[np.bool_]:
@@ -96,10 +121,38 @@ def quotients(
     ends = []
     for limit in limits:
         inside, outside = estimate.copy(), np.full(len(estimate), float(limit))
-        for _ in range(_STEPS):
+        for _ in range(_BISECTIONS):
             middle = 0.5 * (inside + outside)
-            good = accepted(middle)
-            inside, outside = np.where(good, middle, inside), np.where(good, outside, middle)
-        # Where even the limit is accepted, bisection has gone all the way to it.
+            is_inside = accepted(middle)
+            inside, outside = np.where(is_inside, middle, inside), np.where(is_inside, outside, middle)
+        # If even the limit is accepted, bisection has moved all the way to it.
         ends.append(np.where(certain, outside, float(limit)))
     return ends[0], ends[1]
+
+
+def variance_ends(
+    mean_low: Floats, mean_high: Floats, moment_ends: Callable[[NDArray[np.int64], Floats], tuple[Floats, Floats]]
+) -> tuple[Floats, Floats]:
+    """Return intervals for the variance of s, which is in [0, 1], from intervals for its mean m.
+
+    For any centre c, Var s = E (s - c)^2 - (c - m)^2. Of the centres on a grid with steps of 1 / 256, one is within
+    1 / 512 of m. At that centre, E (s - c)^2 is a ratio of totals with an interval of its own, and the last term is at
+    most 1 / 512^2. The closest centre is not known, so the result covers the intervals at all centres that are
+    possible: up to 17 of them. If there are more, the interval is the full range [0, 1/4].
+
+    Args:
+        mean_low: The lower ends of the means' intervals, one per group.
+        mean_high: The upper ends.
+        moment_ends: Returns intervals for E (s - c)^2, given indices of groups and a centre c for each.
+    """
+    low, high = np.full(len(mean_low), np.inf), np.full(len(mean_low), -np.inf)
+    start, stop = np.floor(mean_low * _CENTRES), np.ceil(mean_high * _CENTRES)
+    too_wide = stop - start > _MAX_CENTRES
+    for step in range(_MAX_CENTRES + 1):
+        rows = np.flatnonzero(~too_wide & (start + step <= stop))
+        if not rows.size:
+            break
+        moment_low, moment_high = moment_ends(rows, ((start + step) / _CENTRES)[rows])
+        low[rows] = np.minimum(low[rows], moment_low - (0.5 / _CENTRES) ** 2)
+        high[rows] = np.maximum(high[rows], moment_high)
+    return np.where(too_wide, 0.0, low), np.where(too_wide, 0.25, high)

@@ -1,12 +1,15 @@
 r"""Quantiles from a tree of noisy counts: any number of them, with intervals, for one charge.
 
-The range is cut into 16^4 cells; a row counts in one node of each of four levels, so a user's rows are 4 times as large
-in L1 norm and twice in L2 norm. Every node gets noise. The rank of a cell's edge is a sum of few nodes: on each level,
-the siblings before the one that leads to it.
+The range is cut into 16^4 cells. A row counts in one node on each of four levels, so a unit's rows have 4 times the L1
+norm and twice the L2 norm of plain counts. Every node gets noise. The rank of a cell's lower edge is a sum of few
+nodes: on each level, the siblings before the node that leads to the cell.
 
-Interval of the q-quantile x: with C(<x) and C(<=x) exact ranks and n the number of rows, C(<x) <= q n <= C(<=x). The
-noise of both differences from q n is known at the true x, so with the stated confidence x is among the cells where the
-noisy first one is not too large, nor the noisy second one too small. The interval holds all these cells.
+The flow: `cells_of` maps numbers to cells, `node_totals` sums their counts up the tree, `release_tree` adds noise, and
+`NoisyTree.quantile` reads the result. `hush.sql` starts from counts of cells that an engine returns.
+
+Interval of the q-quantile x: with exact ranks C(<x) and C(<=x), and n rows, C(<x) <= q n <= C(<=x). At the true x, the
+noise in both differences from q n is known. So x is, with the stated confidence, in one of the cells where the first
+noisy difference is not too large and the second one not too small. The interval covers all of these cells.
 
 References: Hay, Rastogi, Miklau & Suciu 2010 (trees of counts); Wilson et al. 2020; the interval is our own inversion.
 """
@@ -29,136 +32,169 @@ BRANCHING = 16
 HEIGHT = 4
 CELLS = BRANCHING**HEIGHT
 NODES = sum(BRANCHING**level for level in range(1, HEIGHT + 1))
-UNITS = 1 << 10  # to a row: noise is rounded to this fraction, and sums of some sixty nodes hardly notice
+UNITS = 1 << 10  # per row: noise is rounded to this fraction of a row, which sums of about sixty nodes hardly notice
 _ROUNDING = BRANCHING * HEIGHT / UNITS
 
 
 def tree_block(rows_per_unit: int) -> Block:
-    """Return what one user does to the nodes of a tree: one row more is one in each level."""
+    """Return the sensitivity of the tree's nodes: a row adds one node on each level."""
     return Block(columns=NODES, l1=HEIGHT * rows_per_unit * UNITS, l2=math.sqrt(HEIGHT) * rows_per_unit * UNITS)
 
 
 def cells_of(numbers: NDArray[np.float64], bounds: tuple[float, float]) -> NDArray[np.int64]:
-    """Return the cell of each number, clamped to the bounds."""
+    """Return the cell of each number; numbers beyond the bounds are clamped.
+
+    >>> cells_of(np.array([-5.0, 0.0, 50.0, 100.0]), (0.0, 100.0)).tolist()
+    [0, 0, 32768, 65535]
+    """
     lower, upper = bounds
-    share = (np.clip(numbers, lower, upper) - lower) / (upper - lower)
-    cells: NDArray[np.int64] = np.clip(np.floor(share * CELLS), 0, CELLS - 1).astype(np.int64)
+    fractions = (np.clip(numbers, lower, upper) - lower) / (upper - lower)
+    cells: NDArray[np.int64] = np.clip(np.floor(fractions * CELLS), 0, CELLS - 1).astype(np.int64)
     return cells
 
 
-def node_counts(cells: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the exact counts of all nodes, level by level from the top."""
-    leaves = np.bincount(cells, minlength=CELLS).astype(np.int64)
-    levels = [leaves]
+def cell_counts(cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many rows each of the tree's cells has."""
+    return np.bincount(cells, minlength=CELLS).astype(np.int64)
+
+
+def node_totals(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the exact counts of all nodes, level by level from the top, from the counts of the cells."""
+    levels = [counts]
     for _ in range(HEIGHT - 1):
         levels.append(levels[-1].reshape(-1, BRANCHING).sum(axis=1))
     return np.concatenate(levels[::-1])
 
 
+def node_counts(cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the exact counts of all nodes, level by level from the top, from each row's cell."""
+    return node_totals(cell_counts(cells))
+
+
 @dataclass(frozen=True, slots=True)
 class NoisyTree:
-    """A released tree; everything that is asked of it is post-processing."""
+    """A released tree. Everything computed from it is post-processing.
+
+    Attributes:
+        levels: The noisy counts of the nodes, in rows, level by level from the top.
+        plan: The noise that they have.
+        bounds: The range that the cells divide.
+    """
 
     levels: tuple[NDArray[np.float64], ...]
     plan: NoisePlan
     bounds: tuple[float, float]
 
     def quantile(self, level: float, confidence: float) -> tuple[float, float, float]:
-        """Return the ``level``-quantile and its interval."""
-        low, high = self._interval(level, 1 - confidence)
-        value = self._at(min(max(self._descend(level), low), high + 1.0))
-        return value, self._at(low), self._at(high + 1)
+        """Return the ``level``-quantile and the ends of its confidence interval."""
+        low_cell, high_cell = self._interval(level, 1 - confidence)
+        value = self._number_at(min(max(self._descend(level), low_cell), high_cell + 1.0))
+        return value, self._number_at(low_cell), self._number_at(high_cell + 1)
 
-    def _at(self, place: float) -> float:
-        """Return the number at a place, counted in cells from the lower bound."""
+    def _number_at(self, position: float) -> float:
+        """Return the number at a position that is counted in cells from the lower bound."""
         lower, upper = self.bounds
-        return float(min(max(lower + place / CELLS * (upper - lower), lower), upper))
+        return float(min(max(lower + position / CELLS * (upper - lower), lower), upper))
 
     def _descend(self, level: float) -> float:
-        """Walk down, each time into the child where the cumulative share passes what is left of the rank."""
+        """Return the position of the quantile in cells.
+
+        Walk down from the root. At each node, enter the child in which the cumulative share passes the rank.
+        """
         node, share = 0, level
         for depth, counts in enumerate(self.levels):
             children = np.maximum(counts[node * BRANCHING : (node + 1) * BRANCHING], 0.0)
-            # What noise alone would put there is no guide.
-            children[children < self.noise_scale] = 0.0
+            children[children < self.noise_scale] = 0.0  # probably noise alone
             total = children.sum()
-            if not total > 0:
+            if not total > 0:  # nothing below stands out: interpolate within this node
                 return (node + share) * float(BRANCHING) ** (HEIGHT - depth)
             sums = np.cumsum(children)
             child = min(int(np.searchsorted(sums, share * total)), BRANCHING - 1)
             while children[child] == 0 and child > 0:
                 child -= 1
-            before = sums[child] - children[child]
-            share = min(max((share * total - before) / max(children[child], 1.0), 0.0), 1.0)
+            rank_before = sums[child] - children[child]
+            share = min(max((share * total - rank_before) / max(children[child], 1.0), 0.0), 1.0)
             node = node * BRANCHING + child
         return node + share
 
     @property
     def noise_scale(self) -> float:
-        """Of the noise on a node, in rows."""
+        """The scale of the noise on one node, in rows."""
         return self.plan.block_scales[0] / UNITS
 
     def _interval(self, level: float, wrong: float) -> tuple[int, int]:
-        before, digits = self._ranks()
+        """Return the first and the last cell that may hold the quantile; all of them if the test rejects every cell."""
+        ranks = self._ranks()
         total = float(self.levels[0].sum())
-        limits = _limits(isinstance(self.plan.noise, LaplaceNoise), level, wrong / 2)
-        up_to = np.append(before[1:], total)  # the rank of a cell's upper edge is that of the next one's lower
-        reach = self.noise_scale * limits[digits[:, 0], digits[:, 1]] + _ROUNDING
-        reach_next = np.append(reach[1:], self._total_reach(level, wrong / 2))
-        possible = (before - level * total <= reach) & (up_to - level * total >= -reach_next)
-        found = np.flatnonzero(possible)
-        return (int(found[0]), int(found[-1])) if found.size else (0, CELLS - 1)
+        is_laplace = isinstance(self.plan.noise, LaplaceNoise)
+        limits = rank_limits(is_laplace, level, wrong / 2) * self.noise_scale + _ROUNDING
+        first_level, lower_levels = _nodes_before().T
+        reach = limits[first_level, lower_levels]
+        # The rank of a cell's upper edge is that of the next cell's lower edge; after the last cell, it is the total.
+        upper_ranks = np.append(ranks[1:], total)
+        upper_reach = np.append(reach[1:], limits[BRANCHING, 0])
+        possible = np.flatnonzero((ranks - level * total <= reach) & (upper_ranks - level * total >= -upper_reach))
+        return (int(possible[0]), int(possible[-1])) if possible.size else (0, CELLS - 1)
 
-    def _total_reach(self, level: float, wrong: float) -> float:
-        limits = _limits(isinstance(self.plan.noise, LaplaceNoise), level, wrong)
-        return self.noise_scale * float(limits[BRANCHING, 0]) + _ROUNDING
-
-    def _ranks(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return each cell's noisy rank, and how many nodes of the first and of lower levels it is the sum of."""
+    def _ranks(self) -> NDArray[np.float64]:
+        """Return the noisy rank of each cell's lower edge."""
         ranks = np.zeros(1)
         for counts in self.levels:
             siblings = counts.reshape(-1, BRANCHING)
             ranks = (ranks[:, None] + np.cumsum(siblings, axis=1) - siblings).ravel()
-        return ranks, _digits()
+        return ranks
 
 
 def release_tree(
-    cells: NDArray[np.int64], bounds: tuple[float, float], plan: NoisePlan, source: RandomSource
+    counts: NDArray[np.int64], bounds: tuple[float, float], plan: NoisePlan, source: RandomSource
 ) -> NoisyTree:
-    """Return the tree of rows' cells, with noise on every node."""
-    noisy = plan.release(node_counts(cells)[None, :] * UNITS, source)[0] / UNITS
+    """Return the tree above the cells, with noise on every node.
+
+    Args:
+        counts: The exact number of rows in each cell.
+        bounds: The range that the cells divide.
+        plan: The noise for one `tree_block`.
+        source: The source of the noise.
+    """
+    noisy = plan.release(node_totals(counts)[None, :] * UNITS, source)[0] / UNITS
     ends = np.cumsum([BRANCHING**level for level in range(1, HEIGHT + 1)])
     return NoisyTree(tuple(np.split(noisy, ends[:-1])), plan, bounds)
 
 
 @lru_cache(maxsize=1)
-def _digits() -> Any:
-    """Return, for each cell, how many nodes of the first level and of the lower ones are before it."""
+def _nodes_before() -> Any:
+    """Return two columns: how many nodes of the first level, and of all lower levels, a cell's rank is the sum of."""
     cells = np.arange(CELLS)
-    first = cells // BRANCHING ** (HEIGHT - 1)
-    lower = np.sum([cells // BRANCHING**level % BRANCHING for level in range(HEIGHT - 1)], axis=0)
-    found = np.column_stack([first, lower])
-    found.flags.writeable = False  # it is shared
-    return found
+    first_level = cells // BRANCHING ** (HEIGHT - 1)
+    lower_levels = np.sum([cells // BRANCHING**level % BRANCHING for level in range(HEIGHT - 1)], axis=0)
+    counts = np.column_stack([first_level, lower_levels])
+    counts.flags.writeable = False  # the cache shares it
+    return counts
 
 
 @lru_cache(maxsize=64)
-def _limits(laplace: bool, level: float, wrong: float) -> Any:
-    """Return, for sums of first-level and lower nodes, what (rank - level * total) of unit noise exceeds at most.
+def rank_limits(laplace: bool, level: float, wrong: float) -> Any:
+    """Return a table of bounds that (rank - level * total) exceeds with probability ``wrong``, for unit noise.
 
-    The nodes before count 1 - level each on the first level, those after it -level; lower ones 1.
+    The rows are the number of first-level nodes in the rank (0 to 16), the columns that of lower nodes. The total is
+    the sum of the first level, so first-level nodes have the coefficient 1 - level inside the rank and -level outside
+    it. Lower nodes have the coefficient 1.
+
+    Args:
+        laplace: Whether the noise is Laplace; Gaussian otherwise.
+        level: The quantile's level.
+        wrong: The probability of exceeding the bound, on one side.
     """
-    first = np.arange(BRANCHING + 1)[:, None]
-    lower = np.arange((BRANCHING - 1) * (HEIGHT - 1) + 1)[None, :]
+    first_level = np.arange(BRANCHING + 1)[:, None]
+    lower_levels = np.arange((BRANCHING - 1) * (HEIGHT - 1) + 1)[None, :]
     if not laplace:
-        squares = first * (1 - level) ** 2 + (BRANCHING - first) * level**2 + lower
+        squares = first_level * (1 - level) ** 2 + (BRANCHING - first_level) * level**2 + lower_levels
         return -float(ndtri(wrong)) * np.sqrt(squares)
     # Chernoff: P(sum > t) <= e^(-u t) / prod (1 - c_i^2 u^2), for any u below one over the largest c_i.
-    best = np.full(np.broadcast_shapes(first.shape, lower.shape), np.inf)
+    best = np.full(np.broadcast_shapes(first_level.shape, lower_levels.shape), np.inf)
     for rate in np.linspace(0.01, 0.99, 99):
-        logs = -first * math.log1p(-(((1 - level) * rate) ** 2)) - (BRANCHING - first) * math.log1p(
-            -((level * rate) ** 2)
-        )
-        logs = logs - lower * math.log1p(-(rate**2))
+        logs = -first_level * math.log1p(-(((1 - level) * rate) ** 2))
+        logs = logs - (BRANCHING - first_level) * math.log1p(-((level * rate) ** 2))
+        logs = logs - lower_levels * math.log1p(-(rate**2))
         best = np.minimum(best, (logs + math.log(1 / wrong)) / rate)
     return best

@@ -1,1 +1,6 @@
-"""What private training gains from, and could do without: averages, optimizers, adapters, scattering features."""
+"""Additions to a private training loop that need no accounting.
+
+- `averaging`: averages of the weights over the steps, as post-processing.
+- `optimizers`: AdamBC, which knows the noise level.
+- `lora`: low-rank adapters, by the library peft.
+"""

@@ -1,10 +1,11 @@
-"""Averages of the weights over the steps of a run, which are often better than the last weights, and cost nothing.
+"""Averages of the weights over the steps of a run. They are often better than the last weights, and cost nothing.
 
-A guarantee is about all steps together: all weights that a run has taken on are part of what it accounts for. Their
-average is computed from them alone, not from data, and post-processing costs no privacy.
+A guarantee covers the weights of all steps of a run together. An average is computed from those weights and not from
+the data, so it is post-processing.
 
-That holds for the steps of one run. If a run is resumed from an older state, its steps since then were not part of it;
-an average that saw them would release them uncounted. So a stored average knows the weights that it belongs to.
+That holds for the steps that the run counts. If you resume a run from an older state, the steps taken since then are
+not part of it, and an average that includes them would release them without accounting. So a stored average carries a
+fingerprint of the weights it belongs to, and loads only beside those weights.
 """
 
 from __future__ import annotations
@@ -23,46 +24,55 @@ _SCHEMA = "hush.average/1"
 
 
 class Average(ABC):
-    """An average of the trained weights of a model; kinds differ in how much each step counts.
+    """An average of the trained weights of a model. Subclasses say how much each step counts.
 
-    Frozen weights and buffers are not averaged: a copy has those that the model has then.
+    Frozen weights and buffers are not averaged: a copy takes the model's current ones.
+
+    Attributes:
+        model: The model whose weights are averaged.
+        num_updates: How many times `update` was called.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        """Begin an average; what is trained is what requires gradients now."""
+        """Start an average over the parameters that require gradients now."""
         check_instance("model", model, nn.Module)
         self.model = model
         self.num_updates = 0
-        self._averages = {name: _wide(param.detach()).clone() for name, param in _trained(model).items()}
+        self._averages = {name: _single_or_double(param.detach()).clone() for name, param in _trained(model).items()}
         if not self._averages:
-            raise InvalidArgument("model", type(model).__name__, "at least one parameter that is trained")
+            raise InvalidArgument("model", type(model).__name__, "at least one parameter that requires a gradient")
 
     @abstractmethod
     def weight(self, number: int) -> float:
-        """Return how far the average goes towards the weights at an update; updates are counted from 1."""
+        """Return how far update ``number``, counted from 1, moves the average towards the current weights: 0 to 1."""
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take in the weights as they are; call it after each complete step."""
-        own = dict(self.model.named_parameters())
-        other = sorted((set(_trained(self.model)) - set(self._averages)) | (set(self._averages) - set(own)))
-        if other:
-            raise InvalidArgument("model", other, "the trained parameters that it had", "Freeze before you average")
+        """Include the current weights. Call it after each complete step."""
+        params = dict(self.model.named_parameters())
+        unexpected = sorted((set(_trained(self.model)) - set(self._averages)) | (set(self._averages) - set(params)))
+        if unexpected:
+            raise InvalidArgument(
+                "model",
+                unexpected,
+                "the trained parameters that it had when the average was started",
+                "Freeze parameters before you start an average",
+            )
         self.num_updates += 1
         share = self.weight(self.num_updates)
         for name, average in self._averages.items():
-            average.lerp_(own[name].detach().to(average), share)
+            average.lerp_(params[name].detach().to(average), share)
 
     def copy(self) -> nn.Module:
-        """Return a copy of the model, in evaluation mode, with the averaged weights."""
-        return self._written(copy.deepcopy(self.model)).eval()
+        """Return a copy of the model with the averaged weights, in evaluation mode."""
+        return self._write_to(copy.deepcopy(self.model)).eval()
 
     def apply(self) -> nn.Module:
-        """Give the model itself the averaged weights, for good, and return it."""
-        return self._written(self.model)
+        """Overwrite the model's own weights with the average, and return the model."""
+        return self._write_to(self.model)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a copy of all that resumes the average; store it with the run's own state, after the same step."""
+        """Return a copy of the average's state. Store it together with the run's state, after the same step."""
         return {
             "schema": _SCHEMA,
             "kind": repr(self),
@@ -72,10 +82,10 @@ class Average(ABC):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume; the run is to be resumed first, and from the same step."""
+        """Restore a state. Resume the run first, from a state of the same step."""
         check_instance("state", state, dict)
         if state.get("schema") != _SCHEMA:
-            raise InvalidArgument("schema", state.get("schema"), "what state_dict returned")
+            raise InvalidArgument("schema", state.get("schema"), "the result of state_dict")
         if state["kind"] != repr(self):
             raise InvalidArgument("kind", state["kind"], f"{self!r}")
         if state["averages"].keys() != self._averages.keys():
@@ -85,48 +95,53 @@ class Average(ABC):
                 "weights",
                 "other weights",
                 "the weights that the average was stored with",
-                "Resume the run first, from a state that was stored after the same step: "
-                "steps that the run does not count must not be part of what it releases",
+                "The average may include steps that this run does not account for",
+                "Resume the run first, from a state that was stored after the same step",
             )
         self.num_updates = state["num_updates"]
         for name, average in self._averages.items():
             average.copy_(state["averages"][name])
 
     def _fingerprint(self) -> str:
-        own, found = dict(self.model.named_parameters()), hashlib.sha256()
+        """Return a hash of the model's averaged parameters as they are now."""
+        params, digest = dict(self.model.named_parameters()), hashlib.sha256()
         for name in self._averages:
-            found.update(f"{name} {own[name].dtype} ".encode())
-            found.update(own[name].detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-        return found.hexdigest()
+            digest.update(f"{name} {params[name].dtype} ".encode())
+            digest.update(params[name].detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
 
     @torch.no_grad()
-    def _written(self, model: nn.Module) -> nn.Module:
-        if self.num_updates and self.weight(self.num_updates) > 0:  # else nothing was averaged yet
-            own = dict(model.named_parameters())
+    def _write_to(self, model: nn.Module) -> nn.Module:
+        # Until a step counts, the average is the current weights.
+        if self.num_updates and self.weight(self.num_updates) > 0:
+            params = dict(model.named_parameters())
             for name, average in self._averages.items():
-                own[name].copy_(average)
+                params[name].copy_(average)
         return model
 
 
 class MovingAverage(Average):
-    """The exponential moving average: a step counts ``decay`` times as much as the one after it.
+    """The exponential moving average: each step counts ``decay`` times as much as the next one.
 
-    After n updates the average is the sum over i of (1 - decay) decay^(n - i) w_i, divided by 1 - decay^n: the weights
-    from before the first update have no part in it (the correction that Adam makes for its averages).
+    After n updates with weights w_1, ..., w_n the average is
+
+        sum over i of (1 - decay) decay^(n - i) w_i  /  (1 - decay^n)
+
+    The divisor is the bias correction that Adam uses: the weights before the first update do not count.
 
     Args:
-        model: The model, as it is trained.
-        decay: As above; 1 / (1 - decay) is about how many steps count.
+        model: The model in training.
+        decay: As above. About 1 / (1 - decay) steps count.
 
     Guarantee:
         That of the run: the average is post-processing of the weights of its steps.
 
     Assumes:
-        All updates were made in the run that is resumed (checked here, by the weights).
+        All updates belong to the run that is resumed (checked here, by a fingerprint of the weights).
 
     References:
-        De et al. 2022, "Unlocking High-Accuracy Differentially Private Image Classification through Scale",
-        who warm the decay up where this corrects for the beginning.
+        De et al. 2022, "Unlocking High-Accuracy Differentially Private Image Classification through Scale". They warm
+        up the decay; this class corrects the bias instead.
 
     >>> model = nn.Linear(1, 1, bias=False)
     >>> average = MovingAverage(model, decay=0.5)
@@ -138,7 +153,7 @@ class MovingAverage(Average):
     """
 
     def __init__(self, model: nn.Module, *, decay: float) -> None:
-        """Begin an average."""
+        """Start an average."""
         if not 0 < check_positive("decay", decay) < 1:
             raise InvalidArgument("decay", decay, "a number in (0, 1)", "Such as 0.999")
         self.decay = decay
@@ -149,30 +164,38 @@ class MovingAverage(Average):
         return f"MovingAverage(decay={self.decay})"
 
     def weight(self, number: int) -> float:
-        """Return (1 - decay) / (1 - decay^number): 1 at first."""
+        """Return (1 - decay) / (1 - decay^number), which is 1 for the first update."""
         return (1 - self.decay) / (1 - self.decay**number)
 
 
 class TailAverage(Average):
-    """The plain mean of the weights after the first ``since`` updates; until then, the weights themselves.
+    """The plain mean of the weights after the first ``since`` updates; before that, the current weights.
 
     Args:
-        model: The model, as it is trained.
-        since: How many updates are left out. It is chosen beforehand, or by what is public.
+        model: The model in training.
+        since: How many updates to leave out. Choose it in advance, or from public information.
 
     Guarantee:
         That of the run: the average is post-processing of the weights of its steps.
 
     Assumes:
-        All updates were made in the run that is resumed (checked here, by the weights).
+        All updates belong to the run that is resumed (checked here, by a fingerprint of the weights).
 
     References:
-        Polyak and Juditsky 1992, "Acceleration of Stochastic Approximation by Averaging"; averaging of a tail: Rakhlin,
+        Polyak and Juditsky 1992, "Acceleration of Stochastic Approximation by Averaging". Averaging a tail: Rakhlin,
         Shamir, Sridharan 2012, "Making Gradient Descent Optimal for Strongly Convex Stochastic Optimization".
+
+    >>> model = nn.Linear(1, 1, bias=False)
+    >>> average = TailAverage(model, since=1)
+    >>> for value in (100.0, 1.0, 4.0):
+    ...     _ = nn.init.constant_(model.weight, value)
+    ...     average.update()
+    >>> average.copy().weight.item()
+    2.5
     """
 
     def __init__(self, model: nn.Module, *, since: int = 0) -> None:
-        """Begin an average."""
+        """Start an average."""
         self.since = check_count("since", since, minimum=0)
         super().__init__(model)
 
@@ -181,7 +204,7 @@ class TailAverage(Average):
         return f"TailAverage(since={self.since})"
 
     def weight(self, number: int) -> float:
-        """Return one over the number of updates that count; 0 before there are any."""
+        """Return 1 over the number of updates that count, or 0 while none does."""
         return 1 / (number - self.since) if number > self.since else 0.0
 
 
@@ -189,6 +212,6 @@ def _trained(model: nn.Module) -> dict[str, Tensor]:
     return {name: param for name, param in model.named_parameters() if param.requires_grad}
 
 
-def _wide(values: Tensor) -> Tensor:
-    """In half precision, an average would not move by small shares of a difference."""
+def _single_or_double(values: Tensor) -> Tensor:
+    """Return values in single or double precision: in half precision, small updates of an average would be lost."""
     return values if values.dtype is torch.float64 else values.float()

@@ -1,157 +1,189 @@
-"""Low-rank adaptation: the weights of large layers stay, and a product of two thin matrices is learnt beside them.
+"""LoRA: train a low-rank update beside frozen linear layers, with the library peft.
 
-The two are ordinary linear layers, so that norms and clipped sums are exact and cheap as for any linear layer. PEFT's
-own layers are made in the same way, and work as well.
+`add_lora` asks peft to wrap linear layers in place. A wrapped layer computes
+
+    x W^T + b + (alpha / rank) (x A^T) B^T
+
+where W and b are the frozen base layer, A (``lora_A``, random) and B (``lora_B``, zeros) are two thin linear layers.
+The model starts as the function it was. A and B are ordinary linear modules, so the rules for linear layers measure and
+clip their per-example gradients exactly, and the noise is added to far fewer numbers.
+
+You can also build the adapters with peft itself (``peft.get_peft_model``) and pass that model to `privatize`. Its
+per-example gradients are exact, and tested against a plain loop, for LoRA on linear and convolutional layers,
+rank-stabilised scaling, trained biases, ``modules_to_save``, and dropout inside the adapters (each example draws its own
+mask). DoRA and adapters of embeddings read the adapters' weights outside the layers that own them; a private run
+refuses both at its first batch.
+
+Needs the extra ``hush[lora]``. peft is imported when one of these functions is called.
 """
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive
 from hush.training.plan.transfer import freeze_except, listed, refuse_private
 
 
-class LoraLinear(nn.Module):
-    """A linear layer of frozen weight W with a trained product beside it: x W^T + b + (alpha / rank) x A^T B^T.
-
-    ``lora_down`` is A, random at first; ``lora_up`` is B, zero at first: the layer begins as what it was.
-    ``weight`` is W + (alpha / rank) B A, computed when it is asked for, for code that reads a layer's weight.
-
-    References:
-        Hu et al. 2022, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1; without dropout.
-    """
-
-    def __init__(self, base: nn.Module, *, rank: int, alpha: float) -> None:
-        """Wrap a layer, and freeze its weight; its bias stays as it is."""
-        super().__init__()
-        self.base: Any = base
-        self.base.weight.requires_grad_(False)
-        inputs, outputs = _shape(base)
-        kind: dict[str, Any] = {"bias": False, "device": self.base.weight.device, "dtype": self.base.weight.dtype}
-        self.lora_down = nn.Linear(inputs, check_count("rank", rank), **kind)
-        self.lora_up = nn.Linear(rank, outputs, **kind)
-        nn.init.zeros_(self.lora_up.weight)
-        self.scale = check_positive("alpha", alpha) / rank
-        self.train(base.training)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the base layer's output and the product's."""
-        result: Tensor = self.base(x) + self.lora_up(self.lora_down(x)) * self.scale
-        return result
-
-    @property
-    def weight(self) -> Tensor:
-        """The weight of the plain layer that does the same."""
-        product = self.lora_up.weight @ self.lora_down.weight * self.scale
-        total: Tensor = self.base.weight + (product.T if _is_transposed(self.base) else product)
-        return total
-
-    @property
-    def bias(self) -> Tensor | None:
-        """The base layer's."""
-        found: Tensor | None = self.base.bias
-        return found
-
-
 def add_lora(
     model: nn.Module,
     *,
     rank: int,
-    targets: str | Sequence[str],
+    targets: str | Sequence[str] = "*",
     alpha: float | None = None,
     also_train: str | Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Freeze a model, and put a trained product of rank ``rank`` beside some of its layers; return their names.
+    """Freeze a model, and add LoRA adapters to some of its linear layers. Return the names of those layers.
+
+    Call it before you build the optimizer::
+
+        add_lora(model, rank=8, targets=("q_proj", "v_proj"), also_train="classifier")
+        optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=1e-3)
+        private = privatize(model, optimizer, dataset, epsilon=3.0, delta=1e-5, epochs=5, batch_size=512)
 
     Args:
         model: The model; it is changed in place.
-        rank: The rank r of each product.
+        rank: The rank of each adapter: the number of rows of A, and of columns of B.
         targets: Names of linear layers, or the ends of their names, with ``*`` and ``?`` as in file names:
-            ``"q_proj"``, ``"encoder.*.linear?"``. Each must match something. Hugging Face's ``Conv1D`` is linear, too.
-        alpha: The product counts alpha / rank times; as much as the rank, if nothing is said.
-        also_train: What else is trained, as for `freeze_except`: a new head, or ``"*.bias"``.
+            ``"q_proj"``, ``"encoder.*.linear?"``. By default, all of them. Each pattern must match a layer.
+            Hugging Face's ``Conv1D`` counts as linear.
+        alpha: The adapter's output is multiplied by alpha / rank. By default alpha is the rank.
+        also_train: Other parameters to train, as in `freeze_except`: a new head, or ``"*.bias"``. The weight beside an
+            adapter stays frozen.
 
-    >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
-    >>> add_lora(model, rank=2, targets="0", also_train="2")
-    ('0',)
-    >>> [name for name, param in model.named_parameters() if param.requires_grad]
-    ['0.lora_down.weight', '0.lora_up.weight', '2.weight', '2.bias']
+    Returns:
+        The names of the adapted layers.
+
+    References:
+        Hu et al. 2022, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1; without dropout.
     """
     check_instance("model", model, nn.Module)
     refuse_private(model)
     alpha = check_positive("alpha", check_count("rank", rank) if alpha is None else alpha)
-    if any(isinstance(module, LoraLinear) for module in model.modules()):
-        raise Unsupported("the model has such layers already", "merge_lora(model) turns them into plain ones")
-    layers = {name: module for name, module in model.named_modules() if name and _is_linear(module)}
-    chosen: dict[str, nn.Module] = {}
-    for pattern in (targets,) if isinstance(targets, str) else targets:
-        found = {name: layer for name, layer in layers.items() if _ends_in(name, pattern)}
-        if not found:
-            raise InvalidArgument(
-                "targets", pattern, "a pattern that matches a linear layer", f"There are {listed(layers)}"
-            )
-        chosen |= found
-    if not chosen:
-        raise InvalidArgument("targets", targets, "at least one name of a layer", f"There are {listed(layers)}")
-    others = (also_train,) if isinstance(also_train, str) else tuple(also_train)
-    if others:
-        freeze_except(model, *others)
+    peft = _peft()
+    if _adapters(model):
+        raise Unsupported("the model has adapters already", "merge_lora(model) turns them into plain layers")
+    names = _target_names(model, targets)
+    other_patterns = (also_train,) if isinstance(also_train, str) else tuple(also_train)
+    if other_patterns:
+        freeze_except(model, *other_patterns)
     else:
         model.requires_grad_(False)
-    _put(model, {id(layer): LoraLinear(layer, rank=rank, alpha=alpha) for layer in chosen.values()})
-    return tuple(name for name in layers if name in chosen)
+    also_trained = [param for param in model.parameters() if param.requires_grad]
+    config = peft.LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        target_modules="|".join(map(re.escape, names)),  # a string is a pattern for whole names; a list, for their ends
+        lora_dropout=0.0,
+        bias="none",
+    )
+    with warnings.catch_warnings():
+        # For a Conv1D, whose weight is stored transposed, peft changes this setting itself, and says so.
+        warnings.filterwarnings("ignore", message="fan_in_fan_out")
+        peft.inject_adapter_in_model(config, model)
+    adapters = _adapters(model)
+    # peft replaces a layer under its first name only. A layer that the model uses twice must be the same layer in both.
+    _replace(model, {id(adapter.get_base_layer()): adapter for adapter in adapters.values()})
+    _keep_torch_from_reading_weights(model)
+    for param in also_trained:
+        param.requires_grad_(True)  # peft has frozen everything but the adapters
+    for adapter in adapters.values():
+        adapter.get_base_layer().weight.requires_grad_(False)
+    return names
 
 
 def merge_lora(model: nn.Module) -> tuple[str, ...]:
-    """Turn `add_lora`'s layers back into plain ones that do the same; return their names.
+    """Add each adapter to its frozen weight, so that plain layers compute the same. Return the names of the layers.
 
-    Their weights are new parameters, frozen; a weight that was shared with another layer is shared no longer.
+    The new weights are frozen parameters. A weight that was tied to another layer is tied no longer: the other layer
+    keeps the old values. The result needs no peft.
     """
     check_instance("model", model, nn.Module)
     refuse_private(model)
-    found = {name: module for name, module in model.named_modules() if isinstance(module, LoraLinear)}
-    if not found or "" in found:
-        raise InvalidArgument("model", type(model).__name__, "a model that contains layers made by add_lora")
-    merged: dict[int, nn.Module] = {}
-    for layer in found.values():
-        layer.base.weight = nn.Parameter(layer.weight.detach(), requires_grad=False)
-        merged[id(layer)] = layer.base
-    _put(model, merged)
-    return tuple(found)
+    adapters = _adapters(model)
+    if not adapters or "" in adapters or isinstance(model, _peft().PeftModel):
+        raise InvalidArgument(
+            "model",
+            type(model).__name__,
+            "a model that contains layers made by add_lora",
+            "For a model that you built with peft, call model.merge_and_unload()",
+        )
+    for adapter in adapters.values():
+        base = adapter.get_base_layer()
+        # merge() writes into the weight in place, which would change every layer that is tied to it.
+        base.weight = nn.Parameter(base.weight.detach().clone(), requires_grad=False)
+        adapter.merge()
+    _replace(model, {id(adapter): adapter.get_base_layer() for adapter in adapters.values()})
+    vars(model).pop("peft_config", None)
+    return tuple(adapters)
 
 
-@torch.no_grad()
-def _put(model: nn.Module, replacements: dict[int, nn.Module]) -> None:
-    """Put modules in the places of others, wherever they occur."""
-    places = [
-        (parent, name, replacements[id(child)])
-        for parent in model.modules()
-        for name, child in parent._modules.items()
-        if child is not None and id(child) in replacements
-    ]
-    for parent, name, new in places:
-        setattr(parent, name, new)
+def _peft() -> Any:
+    try:
+        import peft
+    except ModuleNotFoundError as error:
+        raise Unsupported(f"LoRA needs {error.name}, which is not installed", "pip install 'hush[lora]'") from None
+    return peft
 
 
-def _is_transposed(layer: nn.Module) -> bool:
-    return type(layer).__name__ == "Conv1D" and type(layer).__module__.startswith("transformers.")
+def _adapters(model: nn.Module) -> dict[str, Any]:
+    """Return the layers of a model that have LoRA adapters, by name."""
+    lora_layer = _peft().tuners.lora.LoraLayer
+    return {name: module for name, module in model.named_modules() if isinstance(module, lora_layer)}
+
+
+def _target_names(model: nn.Module, targets: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the linear layers that match the patterns, in the model's order."""
+    layers = [name for name, module in model.named_modules() if name and _is_linear(module)]
+    chosen: set[str] = set()
+    for pattern in (targets,) if isinstance(targets, str) else targets:
+        matching = {name for name in layers if fnmatchcase(name, pattern) or fnmatchcase(name, f"*.{pattern}")}
+        if not matching:
+            raise InvalidArgument(
+                "targets", pattern, "a pattern that matches a linear layer", f"The model has {listed(layers)}"
+            )
+        chosen |= matching
+    if not chosen:
+        raise InvalidArgument("targets", targets, "at least one name of a layer", f"The model has {listed(layers)}")
+    return tuple(name for name in layers if name in chosen)
 
 
 def _is_linear(layer: nn.Module) -> bool:
-    # Subclasses are something else: an attention layer, for one, never calls its output projection.
-    return type(layer) is nn.Linear or _is_transposed(layer)
+    from transformers.pytorch_utils import Conv1D
+
+    # Not subclasses of nn.Linear: attention never calls its output projection, for example, but reads its weight.
+    return type(layer) is nn.Linear or isinstance(layer, Conv1D)
 
 
-def _shape(layer: Any) -> tuple[int, int]:
-    outputs, inputs = layer.weight.shape
-    return (outputs, inputs) if _is_transposed(layer) else (inputs, outputs)
+def _replace(model: nn.Module, replacements: dict[int, nn.Module]) -> None:
+    """Put new modules where old ones are, wherever the model refers to them."""
+    references = [
+        (parent, name, replacements[id(child)])
+        for parent in model.modules()
+        for name, child in parent._modules.items()
+        if child is not None and id(child) in replacements and parent is not replacements[id(child)]
+    ]
+    for parent, name, replacement in references:
+        setattr(parent, name, replacement)
 
 
-def _ends_in(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern) or fnmatchcase(name, f"*.{pattern}")
+def _keep_torch_from_reading_weights(model: nn.Module) -> None:
+    """Keep torch's encoder layers on the path that calls their linear layers.
+
+    In evaluation mode, `nn.TransformerEncoderLayer` has a fast path that reads the weights of its linear layers and
+    would skip the adapters. It does not take that path if any of its modules has a forward hook.
+    """
+    for layer in model.modules():
+        if isinstance(layer, nn.TransformerEncoderLayer):
+            for adapter in _adapters(layer).values():
+                adapter.register_forward_hook(_unchanged)
+
+
+def _unchanged(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+    """Leave the output of a layer as it is."""

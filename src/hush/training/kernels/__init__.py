@@ -1,1 +1,14 @@
-"""Triton kernels and CUDA graphs. Nothing here changes what is computed, only how fast."""
+"""GPU kernels: Triton and CUDA graphs. They make a step faster, and never change what it guarantees.
+
+Everything above this room also runs on a CPU, in plain torch. Where the tensors lie on a GPU, the same functions
+dispatch here. Modules whose name ends in ``_cuda`` import Triton and are loaded only then. Results agree with the CPU's
+up to rounding; noise has the same law, but uses the key stream in another order.
+
+In reading order:
+
+- `gram`: norms of sums of outer products, from T x T inner products; `gram_cuda` is its kernel.
+- `sums_cuda`: squared norms, clip factors and weighted sums of all parameters' gradients, one kernel for all of them.
+- `noise_cuda`: ChaCha20 noise, added to the clipped sum in the same pass as the optimizer's step.
+- `constants`: small tensors that are copied to the device once.
+- `graphs`: records the kernels of a clipping step as one CUDA graph, and replays it.
+"""

@@ -1,4 +1,8 @@
-"""Small tensors of constants, brought to a device once."""
+"""Small constant tensors, such as clip norms per group, copied to a device once and cached.
+
+Copying a few numbers to a GPU makes the host wait for it. A training step needs the same few numbers every time, so
+they are cached by value.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hush.training.kernels.graphs import kept
+from hush.training.kernels.graphs import retain
 
 
-def constant(values: Any, kind: torch.dtype, device: torch.device) -> Tensor:
-    """Return a tensor of numbers (tuples of them); brought to a device once, since it would have to be waited for."""
-    return kept(_constant(values, kind, device))
+def constant(values: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return a cached tensor of these values. Do not write to it.
+
+    Args:
+        values: Numbers, as (nested) tuples: they are the key of the cache.
+        dtype: The tensor's type.
+        device: Where it lies.
+    """
+    # The cache may evict a tensor that a recorded graph still reads: the graph has to hold a reference, too.
+    return retain(_cached(values, dtype, device))
 
 
 @lru_cache(maxsize=256)
-def _constant(values: Any, kind: torch.dtype, device: torch.device) -> Tensor:
-    return torch.tensor(values, dtype=kind, device=device)
+def _cached(values: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(values, dtype=dtype, device=device)

@@ -1,7 +1,13 @@
-"""Norms of sums of outer products, from the T x T products of their factors.
+"""Norms of sums of outer products, from the T x T inner products of their factors.
 
-The squared norm of the sum over t of g_t x_t^T is the sum over s and t of <x_s, x_t> <g_s, g_t>. On a GPU a Triton
-kernel keeps both products in registers, computes one half of the symmetric matrix, and writes nothing but partial sums.
+A linear layer that is applied at T positions has the per-example gradient G = sum over t of g_t x_t^T, for its inputs
+x_t and the gradients g_t of its outputs. The norm of G does not need G itself:
+
+    |G|^2 = sum over s and t of <x_s, x_t> <g_s, g_t>.
+
+For few positions and wide layers that is far cheaper than to write G down for every example ("ghost norms"). On a GPU a
+Triton kernel (`gram_cuda`) keeps both matrices of inner products in registers, computes one half of the symmetric
+result, and writes nothing but partial sums.
 """
 
 from __future__ import annotations
@@ -9,27 +15,39 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+_LARGEST_SQUARE = 1e60  # the square of `norms._LARGEST_INPUT`: an input beyond it makes its example count as infinite
+
 
 def gram(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return three squares for each layer's pair x [B, T, d], g [B, T, p] and each example, in fp64: [layers, B].
+    """Return three squared norms for each layer and each example, in fp64.
 
-    The norm itself; the largest that it could be, if no position cancelled another: the sum of |x_t| |g_t|; and what
-    bounds the norm of a sum in which every g_t is replaced by something smaller in all its elements, that is |g| times
-    the largest singular value of x, which is at most the fourth root of the sum over s and t of <x_s, x_t>^2.
+    Args:
+        pairs: For each layer, its inputs x [B, T, d] and the gradients g [B, T, p] of its outputs.
+
+    Returns:
+        Three tensors [layers, B].
+
+        - ``squares``: |G|^2, the squared norm of the gradient.
+        - ``largest``: (sum over t of |x_t| |g_t|)^2, the squared norm if no position cancelled another. Rounding
+          errors are relative to this number, not to the first.
+        - ``spread``: |g|^2 |x^T x|_F. It bounds the squared norm of a sum in which every element of g is replaced by
+          a smaller one: that norm is at most |g| times the largest singular value of x, and the fourth power of this
+          singular value is at most the sum over s and t of <x_s, x_t>^2.
     """
     if pairs[0][0].is_cuda:
-        from hush.training.kernels.gram_cuda import gram as on_gpu
+        from hush.training.kernels.gram_cuda import gram as gram_on_gpu
 
-        return on_gpu(pairs)
-    found = [_plain(x.double(), g.double()) for x, g in pairs]
-    squares, largest, spread = (torch.stack(part) for part in zip(*found, strict=True))
+        return gram_on_gpu(pairs)
+    results = [_gram_on_cpu(x.double(), g.double()) for x, g in pairs]
+    squares, largest, spread = (torch.stack(parts) for parts in zip(*results, strict=True))
     return squares, largest, spread
 
 
-def _plain(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    of_x, of_g = torch.bmm(x, x.mT), torch.bmm(g, g.mT)
-    lengths = [product.diagonal(dim1=1, dim2=2).clamp_min(0) for product in (of_x, of_g)]
-    largest = (lengths[0].sqrt() * lengths[1].sqrt()).sum(1).square()
-    squares = (of_x * of_g).sum((1, 2))
-    far = (lengths[0] > 1e60).any(1)  # see `gradients.FAR`
-    return squares.masked_fill(far, torch.inf), largest, lengths[1].sum(1) * of_x.square().sum((1, 2)).sqrt()
+def _gram_on_cpu(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    x_products, g_products = torch.bmm(x, x.mT), torch.bmm(g, g.mT)
+    x_squares, g_squares = (products.diagonal(dim1=1, dim2=2).clamp_min(0) for products in (x_products, g_products))
+    largest = (x_squares.sqrt() * g_squares.sqrt()).sum(1).square()
+    squares = (x_products * g_products).sum((1, 2))
+    too_large = (x_squares > _LARGEST_SQUARE).any(1)
+    spread = g_squares.sum(1) * x_products.square().sum((1, 2)).sqrt()
+    return squares.masked_fill(too_large, torch.inf), largest, spread

@@ -1,4 +1,10 @@
-"""The kernel of `_gram`: for each example and each pair of tiles of positions, two products, one sum."""
+"""The Triton kernel behind `gram`: one program for each example and each pair of tiles of positions.
+
+A program computes two tiles of inner products, <x_s, x_t> and <g_s, g_t>, and adds up their products. The result is
+symmetric in s and t, so only tiles with s >= t are computed, and those off the diagonal count twice.
+
+Names: i and j are the positions of a tile's rows and columns; *stride* is a distance between elements in memory.
+"""
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
 
@@ -16,79 +22,85 @@ from hush.training.kernels.sums_cuda import KINDS, table
 
 
 def gram(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `_gram.gram` says, of layers with equally many examples: one kernel for layers of one shape."""
+    """Return what `hush.training.kernels.gram.gram` returns; all layers must have the same number of examples.
+
+    Layers of the same shape share one launch.
+    """
     size, device = len(pairs[0][0]), pairs[0][0].device
-    ready = [_alike(x, g) for x, g in pairs]
-    most = max(triton.cdiv(x.shape[1], _tile(x.shape[1])) for x, _ in ready)
-    products = torch.zeros(2, len(ready), size, most * (most + 1) // 2, device=device)
-    lengths = torch.zeros(2, len(ready), size, most, device=device)
-    groups: dict[Any, list[int]] = {}
-    for layer, (x, g) in enumerate(ready):
+    layers = [_in_one_type(x, g) for x, g in pairs]
+    max_tiles = max(triton.cdiv(x.shape[1], _tile_size(x.shape[1])) for x, _ in layers)
+    products = torch.zeros(2, len(layers), size, max_tiles * (max_tiles + 1) // 2, device=device)
+    lengths = torch.zeros(2, len(layers), size, max_tiles, device=device)
+    launches: dict[Any, list[int]] = {}
+    for number, (x, g) in enumerate(layers):
         aligned = (x.data_ptr() | g.data_ptr()) % 16 == 0
-        groups.setdefault((x.shape, x.stride(), g.shape, g.stride(), x.dtype, aligned), []).append(layer)
+        launches.setdefault((x.shape, x.stride(), g.shape, g.stride(), x.dtype, aligned), []).append(number)
     with torch.cuda.device(device):
-        for (shape, x_stride, g_shape, g_stride, kind, aligned), layers in groups.items():
-            tile = _tile(shape[1])
-            tiles = triton.cdiv(shape[1], tile)
-            half = kind in (torch.bfloat16, torch.float16)
-            rows = tuple((ready[layer][0].data_ptr(), ready[layer][1].data_ptr(), layer) for layer in layers)
-            _gram_kernel[(tiles * (tiles + 1) // 2 * size, len(layers))](
+        for (shape, x_strides, g_shape, g_strides, dtype, aligned), numbers in launches.items():
+            tile = _tile_size(shape[1])
+            num_tiles = triton.cdiv(shape[1], tile)
+            is_half = dtype in (torch.bfloat16, torch.float16)
+            rows = tuple((layers[number][0].data_ptr(), layers[number][1].data_ptr(), number) for number in numbers)
+            _gram_kernel[(num_tiles * (num_tiles + 1) // 2 * size, len(numbers))](
                 table(rows, device),
                 *products,
                 *lengths,
                 size,
                 products.shape[3],
-                most,
+                max_tiles,
                 shape[1],
                 shape[2],
                 g_shape[2],
-                *x_stride,
-                *g_stride,
-                KIND=KINDS[kind],
+                *x_strides,
+                *g_strides,
+                KIND=KINDS[dtype],
                 ALIGNED=aligned,
                 TILE=tile,
-                DEPTH=64 if half else 32,
-                PRECISION="tf32" if half else "tf32x3",
+                DEPTH=64 if is_half else 32,
+                # Three TensorFloat32 products make one of about fp32's precision.
+                PRECISION="tf32" if is_half else "tf32x3",
                 num_warps=8 if tile == 128 else 4,
                 num_stages=3,
             )
-    squares, of_x = products.sum(3, dtype=torch.float64)
-    largest, of_g = lengths.sum(3, dtype=torch.float64)
-    # Squares below 1e-45 vanish: at most so many, beside what is there of the other factor.
-    counts = tuple((x.shape[1], x.shape[2], g.shape[2]) for x, g in ready)
-    positions, inputs, outputs = constant(counts, torch.float64, device).T.unsqueeze(2)
-    lost = (of_g * positions * inputs + (positions * of_x).sqrt() * positions * outputs) * 2.0**-148
-    return squares, largest.square() + lost * 2.0**16, of_g * of_x.sqrt()
+    squares, x_gram_squares = products.sum(3, dtype=torch.float64)
+    largest, g_squares = lengths.sum(3, dtype=torch.float64)
+    # Products below fp32's smallest number, 2^-149, vanish. Their number is known, so the loss can be bounded from
+    # what is left of the other factor. Callers take 2^-16 of `largest` as doubt, so the bound is scaled up by 2^16.
+    shapes = tuple((x.shape[1], x.shape[2], g.shape[2]) for x, g in layers)
+    positions, inputs, outputs = constant(shapes, torch.float64, device).T.unsqueeze(2)
+    lost = (g_squares * positions * inputs + (positions * x_gram_squares).sqrt() * positions * outputs) * 2.0**-148
+    return squares, largest.square() + lost * 2.0**16, g_squares * x_gram_squares.sqrt()
 
 
-def _alike(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both in one type that the kernel knows."""
+def _in_one_type(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both in one type that the kernel reads."""
     if x.dtype == g.dtype and x.dtype in KINDS:
         return x, g
     return x.float(), g.float()
 
 
-def _tile(positions: int) -> int:
+def _tile_size(positions: int) -> int:
     return 32 if positions <= 32 else 64 if positions <= 64 else 128
 
 
 @triton.jit
-def _product(
-    at, i, j, depth, step, stride, positions, TILE: tl.constexpr, DEPTH: tl.constexpr, PRECISION: tl.constexpr
-):
-    """Return the inner products of positions i and j."""
+def _inner_products(
+    start, i, j, depth, position_stride, feature_stride, positions,
+    TILE: tl.constexpr, DEPTH: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Return the inner products of positions i with positions j: [TILE, TILE]."""
     k = tl.arange(0, DEPTH)
     total = tl.zeros((TILE, TILE), tl.float32)
-    for start in range(0, depth, DEPTH):
-        inside = start + k < depth
-        offset = (start + k) * stride
+    for first in range(0, depth, DEPTH):
+        inside = first + k < depth
+        offset = (first + k) * feature_stride
         left = tl.load(
-            at + i[:, None].to(tl.int64) * step + offset[None, :],
+            start + i[:, None].to(tl.int64) * position_stride + offset[None, :],
             mask=(i[:, None] < positions) & inside[None, :],
             other=0.0,
         )
         right = tl.load(
-            at + j[None, :].to(tl.int64) * step + offset[:, None],
+            start + j[None, :].to(tl.int64) * position_stride + offset[:, None],
             mask=(j[None, :] < positions) & inside[:, None],
             other=0.0,
         )
@@ -100,12 +112,12 @@ def _product(
 def _gram_kernel(
     pointers,
     products,
-    squares_of_x,
+    x_gram_squares,
     lengths,
-    lengths_of_g,
+    g_squares,
     size,
-    room,
-    room_of_lengths,
+    max_pairs,
+    max_tiles,
     positions,
     inputs,
     outputs,
@@ -123,27 +135,29 @@ def _gram_kernel(
 ):
     pair = tl.program_id(0) // size
     example = (tl.program_id(0) % size).to(tl.int64)
-    place = pointers + tl.program_id(1) * 3
-    x = tl.load(place).to(tl.pointer_type(KIND))
-    g = tl.load(place + 1).to(tl.pointer_type(KIND))
-    if ALIGNED:  # a pointer from a table does not tell, and would be read two bytes at a time
+    entry = pointers + tl.program_id(1) * 3
+    x = tl.load(entry).to(tl.pointer_type(KIND))
+    g = tl.load(entry + 1).to(tl.pointer_type(KIND))
+    if ALIGNED:  # the compiler knows nothing about a pointer from a table, and would read two bytes at a time
         x = tl.multiple_of(x, 16)
         g = tl.multiple_of(g, 16)
-    row_of_layer = tl.load(place + 2) * size + example
+    output_row = tl.load(entry + 2) * size + example
+    # Pair number n is the tile (row, column) with row (row + 1) / 2 + column = n; the root may be off by one.
     row = ((tl.sqrt(8.0 * pair + 1.0) - 1.0) * 0.5).to(tl.int32)
     row = tl.where(row * (row + 1) // 2 > pair, row - 1, row)
     row = tl.where((row + 1) * (row + 2) // 2 <= pair, row + 1, row)
     column = pair - row * (row + 1) // 2
     i = row * TILE + tl.arange(0, TILE)
     j = column * TILE + tl.arange(0, TILE)
-    of_x = _product(x + example * x_example, i, j, inputs, x_position, x_feature, positions, TILE, DEPTH, PRECISION)
-    of_g = _product(g + example * g_example, i, j, outputs, g_position, g_feature, positions, TILE, DEPTH, PRECISION)
-    twice = tl.where(row == column, 1.0, 2.0)
-    tl.store(products + row_of_layer * room + pair, tl.sum(of_x * of_g) * twice)
-    tl.store(squares_of_x + row_of_layer * room + pair, tl.sum(of_x * of_x) * twice)
-    if row == column:
-        own = i[:, None] == j[None, :]
-        of_x = tl.where(own, tl.maximum(of_x, 0.0), 0.0)
-        of_g = tl.where(own, tl.maximum(of_g, 0.0), 0.0)
-        tl.store(lengths + row_of_layer * room_of_lengths + row, tl.sum(tl.sqrt(of_x) * tl.sqrt(of_g)))
-        tl.store(lengths_of_g + row_of_layer * room_of_lengths + row, tl.sum(of_g))
+    x_start, g_start = x + example * x_example, g + example * g_example
+    x_products = _inner_products(x_start, i, j, inputs, x_position, x_feature, positions, TILE, DEPTH, PRECISION)
+    g_products = _inner_products(g_start, i, j, outputs, g_position, g_feature, positions, TILE, DEPTH, PRECISION)
+    times = tl.where(row == column, 1.0, 2.0)
+    tl.store(products + output_row * max_pairs + pair, tl.sum(x_products * g_products) * times)
+    tl.store(x_gram_squares + output_row * max_pairs + pair, tl.sum(x_products * x_products) * times)
+    if row == column:  # the diagonal holds |x_t|^2 and |g_t|^2
+        diagonal = i[:, None] == j[None, :]
+        x_products = tl.where(diagonal, tl.maximum(x_products, 0.0), 0.0)
+        g_products = tl.where(diagonal, tl.maximum(g_products, 0.0), 0.0)
+        tl.store(lengths + output_row * max_tiles + row, tl.sum(tl.sqrt(x_products) * tl.sqrt(g_products)))
+        tl.store(g_squares + output_row * max_tiles + row, tl.sum(g_products))

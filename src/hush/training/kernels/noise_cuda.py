@@ -1,12 +1,18 @@
-"""Gaussian noise on a GPU: ChaCha20's stream in a Triton kernel, a function of key, step and element.
+"""Gaussian noise on a GPU: ChaCha20's key stream in a Triton kernel, a function of key, step and element.
 
-Block c of the stream (16 words, the very ones that `hush.randomness.KeyedSource` gives) makes sixteen values: every two
-words, a radius and an angle, make a Gaussian pair by Box and Muller, and the pairs are mixed, four at a time, as
-`hush.randomness.bulk` explains. A radius has 40 bits, 8 of them from its angle's word: a draw reaches 7.5 standard
-deviations, and one in 10^12 would have gone further.
+From bits to an update of the weights:
 
-`update` adds the noise to a clipped sum and takes an optimizer's step in the same pass: neither noise nor noisy
-gradient is ever written to memory.
+words    block c of the stream is 16 words of 32 bits, the same as `hush.randomness.KeyedSource` gives
+uniforms every two words make a radius of 40 bits and an angle of 24
+pairs    Box and Muller turn radius and angle into two normal draws
+values   four draws at a time are mixed orthogonally, so that each value depends on four radii
+         (`hush.randomness.bulk` explains why)
+update   a value, times the noise's standard deviation, joins the clipped sum in the optimizer's step
+
+One block makes sixteen values. A radius has 40 bits, 8 of them from its angle's word, so a draw reaches 7.5 standard
+deviations; one in 10^12 would have gone further. `update` never writes the noise or the noisy gradient to memory.
+
+Names: w0 to w10 are the words of key and nonce; r and a are words for radii and angles.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
@@ -20,17 +26,17 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import libdevice
 
-_LANES = 256  # blocks of the stream per program: part of the function, not a setting
+_LANES = 256  # blocks of the stream per program; another number would give other noise for the same key
 TILE = 16 * _LANES  # values per program
 
 
 def key_words(key: bytes, step: int) -> list[int]:
-    """Return key and nonce as signed words."""
+    """Return the key and the nonce, which is the step, as eleven signed words."""
     return [int(word) for word in np.frombuffer(key + step.to_bytes(12, "little"), dtype=np.int32)]
 
 
 def gaussian(key: bytes, step: int, size: int, device: torch.device, scale: float = 1.0) -> Tensor:
-    """Return ``size`` values of mean 0 and this standard deviation in single precision."""
+    """Return ``size`` normal values of mean 0 and standard deviation ``scale``, in single precision."""
     result = torch.empty(size, device=device)
     with torch.cuda.device(device):
         _write_noise[(triton.cdiv(size, TILE),)](result, size, scale, *key_words(key, step), LANES=_LANES, num_warps=4)
@@ -46,15 +52,18 @@ def update(
     settings: dict[str, float],
     kind: str,
 ) -> None:
-    """Take one step of SGD or Adam with the gradient ``scale`` times sum plus ``noise``.
+    """Take one step of SGD or Adam with the gradient ``scale`` * sum + ``noise`` * z, for fresh normal z.
 
     Args:
-        tiles: For each tile: the number of its parameter, where in it the tile begins, its number in the noise.
-        pointers: For each parameter: the addresses of its values, clipped sum and two states; its size.
-        words: Of key and nonce.
+        tiles: For each tile: its parameter's number, the tile's start in it, and the tile's number in the noise.
+        pointers: For each parameter: the addresses of its values, its clipped sum and its two optimizer states, and
+            its size.
+        words: Key and nonce, from `key_words`.
         scale: One over the batch size.
         noise: The standard deviation of the noise.
-        settings: The optimizer's numbers.
+        settings: The optimizer's numbers: ``lr``, ``decay`` (weight decay), ``first`` and ``second`` (momentum and
+            dampening, or Adam's betas), ``eps``, ``correct1`` and ``correct2`` (Adam's bias corrections),
+            ``nesterov``, and ``begin`` for a parameter without a state.
         kind: "sgd", "adam" or "adamw".
     """
     numbers = [settings.get(name, 0.0) for name in ("lr", "decay", "first", "second", "eps", "correct1", "correct2")]
@@ -76,82 +85,90 @@ def update(
 
 
 @triton.jit
-def _rotated(x, by: tl.constexpr):
+def _rotate_left(x, by: tl.constexpr):
     return (x << by) | (x >> (32 - by))
 
 
 @triton.jit
-def _quarter(a, b, c, d):
+def _quarter_round(a, b, c, d):
+    """Return ChaCha20's quarter round (RFC 8439, section 2.1)."""
     a = a + b
-    d = _rotated(d ^ a, 16)
+    d = _rotate_left(d ^ a, 16)
     c = c + d
-    b = _rotated(b ^ c, 12)
+    b = _rotate_left(b ^ c, 12)
     a = a + b
-    d = _rotated(d ^ a, 8)
+    d = _rotate_left(d ^ a, 8)
     c = c + d
-    b = _rotated(b ^ c, 7)
+    b = _rotate_left(b ^ c, 7)
     return a, b, c, d
 
 
 @triton.jit
-def _pair(radius, angle):
+def _box_muller(radius, angle):
+    """Return two normal draws of standard deviation 1/2: the sum of four of them has standard deviation 1."""
     uniform = (radius.to(tl.float32) + ((angle & 255).to(tl.float32) + 0.5) * 0.00390625) * 2.3283064365386963e-10
-    length = tl.sqrt(tl.maximum(-0.5 * libdevice.fast_logf(uniform), 0.0))  # half of sqrt(-2 ln u): four are added
+    length = tl.sqrt(tl.maximum(-0.5 * libdevice.fast_logf(uniform), 0.0))  # half of sqrt(-2 ln u)
     turn = (angle.to(tl.int32, bitcast=True) >> 8).to(tl.float32) * 3.7450702829239495e-07  # 2 pi / 2^24
     return length * libdevice.fast_cosf(turn), length * libdevice.fast_sinf(turn)
 
 
 @triton.jit
-def _mixed(a, b, c, d):
-    """Four sums of four, each orthogonal to the others."""
+def _mix_four(a, b, c, d):
+    """Return four signed sums of four draws: the rows of a Hadamard matrix, orthogonal to each other."""
     e, f, g, h = a + b, a - b, c + d, c - d
     return e + g, f + h, e - g, f - h
 
 
 @triton.jit
-def _eight(r0, a0, r1, a1, r2, a2, r3, a3):
-    x0, y0 = _pair(r0, a0)
-    x1, y1 = _pair(r1, a1)
-    x2, y2 = _pair(r2, a2)
-    x3, y3 = _pair(r3, a3)
-    x0, x1, x2, x3 = _mixed(x0, x1, x2, x3)
-    y0, y1, y2, y3 = _mixed(y0, y1, y2, y3)
+def _eight_normals(r0, a0, r1, a1, r2, a2, r3, a3):
+    """Return eight standard normal values from four pairs of words."""
+    x0, y0 = _box_muller(r0, a0)
+    x1, y1 = _box_muller(r1, a1)
+    x2, y2 = _box_muller(r2, a2)
+    x3, y3 = _box_muller(r3, a3)
+    x0, x1, x2, x3 = _mix_four(x0, x1, x2, x3)
+    y0, y1, y2, y3 = _mix_four(y0, y1, y2, y3)
     return x0, x1, x2, x3, y0, y1, y2, y3
 
 
 @triton.jit
 def _as_word(zero, value):
+    """Return a signed word as an unsigned one, for every lane."""
     return zero + value.to(tl.uint32, bitcast=True)
 
 
 @triton.jit
-def _noise(counter, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10):
-    """Return sixteen values from one block of the stream."""
+def _sixteen_normals(counter, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10):
+    """Return sixteen standard normal values from one block of the stream, for each lane's counter."""
     zero = counter ^ counter
     k0, k1, k2, k3 = _as_word(zero, w0), _as_word(zero, w1), _as_word(zero, w2), _as_word(zero, w3)
     k4, k5, k6, k7 = _as_word(zero, w4), _as_word(zero, w5), _as_word(zero, w6), _as_word(zero, w7)
     n0, n1, n2 = _as_word(zero, w8), _as_word(zero, w9), _as_word(zero, w10)
+    # The state of RFC 8439, section 2.3: four constants ("expand 32-byte k"), key, counter and nonce.
     c0, c1, c2, c3 = zero + 0x61707865, zero + 0x3320646E, zero + 0x79622D32, zero + 0x6B206574
     x0, x1, x2, x3 = c0, c1, c2, c3
     x4, x5, x6, x7, x8, x9, x10, x11 = k0, k1, k2, k3, k4, k5, k6, k7
     x12, x13, x14, x15 = counter, n0, n1, n2
-    for _ in range(10):
-        x0, x4, x8, x12 = _quarter(x0, x4, x8, x12)
-        x1, x5, x9, x13 = _quarter(x1, x5, x9, x13)
-        x2, x6, x10, x14 = _quarter(x2, x6, x10, x14)
-        x3, x7, x11, x15 = _quarter(x3, x7, x11, x15)
-        x0, x5, x10, x15 = _quarter(x0, x5, x10, x15)
-        x1, x6, x11, x12 = _quarter(x1, x6, x11, x12)
-        x2, x7, x8, x13 = _quarter(x2, x7, x8, x13)
-        x3, x4, x9, x14 = _quarter(x3, x4, x9, x14)
-    v0, v1, v2, v3, v4, v5, v6, v7 = _eight(x0 + c0, x1 + c1, x2 + c2, x3 + c3, x4 + k0, x5 + k1, x6 + k2, x7 + k3)
-    u0, u1, u2, u3, u4, u5, u6, u7 = _eight(
+    for _ in range(10):  # a round of columns and a round of diagonals
+        x0, x4, x8, x12 = _quarter_round(x0, x4, x8, x12)
+        x1, x5, x9, x13 = _quarter_round(x1, x5, x9, x13)
+        x2, x6, x10, x14 = _quarter_round(x2, x6, x10, x14)
+        x3, x7, x11, x15 = _quarter_round(x3, x7, x11, x15)
+        x0, x5, x10, x15 = _quarter_round(x0, x5, x10, x15)
+        x1, x6, x11, x12 = _quarter_round(x1, x6, x11, x12)
+        x2, x7, x8, x13 = _quarter_round(x2, x7, x8, x13)
+        x3, x4, x9, x14 = _quarter_round(x3, x4, x9, x14)
+    v0, v1, v2, v3, v4, v5, v6, v7 = _eight_normals(
+        x0 + c0, x1 + c1, x2 + c2, x3 + c3, x4 + k0, x5 + k1, x6 + k2, x7 + k3
+    )
+    u0, u1, u2, u3, u4, u5, u6, u7 = _eight_normals(
         x8 + k4, x9 + k5, x10 + k6, x11 + k7, x12 + counter, x13 + n0, x14 + n1, x15 + n2
     )
     return v0, v1, v2, v3, v4, v5, v6, v7, u0, u1, u2, u3, u4, u5, u6, u7
 
 
-_WORDS = [f"w{place}" for place in range(11)]
+# A fresh key or step must not compile the kernels again.
+_WORDS = [f"w{number}" for number in range(11)]
 
 
 @triton.jit(do_not_specialize=_WORDS)
@@ -159,7 +176,7 @@ def _write_noise(out, size, scale, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, 
     tile = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, LANES)
     counter = (tile * LANES + lane).to(tl.uint32)
-    v0, v1, v2, v3, v4, v5, v6, v7, u0, u1, u2, u3, u4, u5, u6, u7 = _noise(
+    v0, v1, v2, v3, v4, v5, v6, v7, u0, u1, u2, u3, u4, u5, u6, u7 = _sixteen_normals(
         counter, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10
     )
     at = tile * (16 * LANES) + lane
@@ -182,7 +199,7 @@ def _write_noise(out, size, scale, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, 
 
 
 @triton.jit
-def _step(
+def _optimize(
     at,
     size,
     value,
@@ -204,7 +221,7 @@ def _step(
     NESTEROV: tl.constexpr,
     BEGIN: tl.constexpr,
 ):
-    """One row of a tile: the optimizer's step."""
+    """Take the optimizer's step for one value per lane, as torch.optim.SGD, Adam and AdamW define it."""
     inside = at < size
     g = tl.load(total + at, mask=inside, other=0.0) * scale + value * noise
     p = tl.load(param + at, mask=inside, other=0.0)
@@ -266,10 +283,10 @@ def _update(
     BEGIN: tl.constexpr,
     LANES: tl.constexpr,
 ):
-    place = tiles + tl.program_id(0).to(tl.int64) * 3
-    row = pointers + tl.load(place) * 5
-    start = tl.load(place + 1)
-    tile = tl.load(place + 2)
+    entry = tiles + tl.program_id(0).to(tl.int64) * 3
+    row = pointers + tl.load(entry) * 5
+    start = tl.load(entry + 1)
+    tile = tl.load(entry + 2)
     param = tl.load(row).to(tl.pointer_type(tl.float32))
     total = tl.load(row + 1).to(tl.pointer_type(tl.float32))
     state1 = tl.load(row + 2).to(tl.pointer_type(tl.float32))
@@ -277,41 +294,41 @@ def _update(
     size = tl.load(row + 4)
     lane = tl.arange(0, LANES)
     counter = (tile * LANES + lane).to(tl.uint32)
-    v0, v1, v2, v3, v4, v5, v6, v7, u0, u1, u2, u3, u4, u5, u6, u7 = _noise(
+    v0, v1, v2, v3, v4, v5, v6, v7, u0, u1, u2, u3, u4, u5, u6, u7 = _sixteen_normals(
         counter, w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10
     )
     at = start + lane
     # fmt: off
-    _step(at, size, v0, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
-    _step(at + LANES, size, v1, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
-    _step(at + 2 * LANES, size, v2, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
-    _step(at + 3 * LANES, size, v3, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
-    _step(at + 4 * LANES, size, v4, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
-    _step(at + 5 * LANES, size, v5, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
-    _step(at + 6 * LANES, size, v6, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
-    _step(at + 7 * LANES, size, v7, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
-    _step(at + 8 * LANES, size, u0, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
-    _step(at + 9 * LANES, size, u1, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
-    _step(at + 10 * LANES, size, u2, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
-    _step(at + 11 * LANES, size, u3, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
-    _step(at + 12 * LANES, size, u4, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
-    _step(at + 13 * LANES, size, u5, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
-    _step(at + 14 * LANES, size, u6, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
-    _step(at + 15 * LANES, size, u7, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
-          correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at, size, v0, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at + LANES, size, v1, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at + 2 * LANES, size, v2, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at + 3 * LANES, size, v3, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at + 4 * LANES, size, v4, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at + 5 * LANES, size, v5, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at + 6 * LANES, size, v6, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at + 7 * LANES, size, v7, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at + 8 * LANES, size, u0, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at + 9 * LANES, size, u1, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at + 10 * LANES, size, u2, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at + 11 * LANES, size, u3, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at + 12 * LANES, size, u4, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at + 13 * LANES, size, u5, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at + 14 * LANES, size, u6, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
+    _optimize(at + 15 * LANES, size, u7, param, total, state1, state2, scale, noise, lr, decay, first, second, eps,
+              correct1, correct2, KIND, MOMENTUM, NESTEROV, BEGIN)
     # fmt: on

@@ -1,6 +1,15 @@
-"""Norms and weighted sums of many parameters' gradients in one pass each, on a GPU.
+"""Squared norms, clip factors and weighted sums of per-example gradients on a GPU, one pass each for all parameters.
 
-Tensors [B, n] of any number and size are read by address: one kernel for all of them instead of some for each.
+A model has hundreds of parameters, most of them small; a kernel launch for each would cost more than the work. Here a
+kernel gets a *table of addresses* of tensors [B, n], and a *list of tiles* that says which part of which tensor each
+program handles.
+
+    squares        sum of squares of each example's gradient, by clipping group      [groups, B]
+    factors        clip factors and norms from these squares                         [1, B], [B]
+    weighted_sums  sum over examples of factor times gradient, for each tensor       [n] each
+    scaled         gradients times their factors, for products that are formed later
+
+Examples with a factor of 0 may hold infinite numbers or NaN; no kernel lets these reach a sum.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
@@ -15,70 +24,74 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from hush.training.kernels.graphs import filled_later, is_recording, kept
+from hush.training.kernels.graphs import is_recording, reserve_table, retain
 
-_WIDTH = 2048  # numbers of a row that a program takes at once
-_TIMES = 8  # and how often, to square them
-_COLUMNS = 1024  # numbers of all rows that a program sums
-_ROWS = 8  # of how many examples at once
+_WIDTH = 2048  # elements of a row that a program reads at once
+_TIMES = 8  # how often it does so to square them
+_COLUMNS = 1024  # columns that a program sums over the examples
+_ROWS = 8  # examples that it reads at once
 _BUSY = 1024  # programs that keep the device busy
 
 KINDS = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
 
 def _tiles(sizes: tuple[int, ...], width: int, device: torch.device) -> Tensor:
-    return kept(_tiles_of(sizes, width, device))
+    return retain(_cached_tiles(sizes, width, device))
 
 
 @lru_cache(maxsize=64)
-def _tiles_of(sizes: tuple[int, ...], width: int, device: torch.device) -> Tensor:
-    """Return, for each tile: whose it is, where in a row it begins, and where among the rows of all."""
-    tiles, before = [], 0
+def _cached_tiles(sizes: tuple[int, ...], width: int, device: torch.device) -> Tensor:
+    """Return a row for each tile: its tensor's number, its start in that tensor, and its start in all of them."""
+    tiles, total = [], 0
     for number, size in enumerate(sizes):
-        tiles += [(number, start, before + start) for start in range(0, size, width)]
-        before += size
+        tiles += [(number, start, total + start) for start in range(0, size, width)]
+        total += size
     return torch.tensor(tiles, dtype=torch.int64, device=device)
 
 
 def table(rows: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
-    """Return addresses and sizes on the device."""
+    """Return addresses and sizes as a tensor on the device."""
     if is_recording():
-        return filled_later(torch.tensor(rows, dtype=torch.int64))
-    return _table(rows, device)
+        return reserve_table(torch.tensor(rows, dtype=torch.int64))
+    return _cached_table(rows, device)
 
 
 @lru_cache(maxsize=64)
-def _table(rows: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
-    """The allocator mostly gives the same addresses again."""
+def _cached_table(rows: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
+    """Cached, as the allocator mostly returns the same addresses in every step."""
     return torch.tensor(rows, dtype=torch.int64).pin_memory().to(device, non_blocking=True)
 
 
-def _pointers(tensors: list[Tensor], places: list[int]) -> Tensor:
-    """Return, for each tensor [B, n]: its address, n, the distance of its rows, and its group."""
-    rows = zip(tensors, places, strict=True)
+def _pointers(tensors: list[Tensor], groups: list[int]) -> Tensor:
+    """Return a row for each tensor [B, n]: its address, n, the stride between its rows, and its clipping group."""
+    rows = zip(tensors, groups, strict=True)
     return table(
-        tuple((each.data_ptr(), each.shape[1], each.stride(0), place) for each, place in rows), tensors[0].device
+        tuple((tensor.data_ptr(), tensor.shape[1], tensor.stride(0), group) for tensor, group in rows),
+        tensors[0].device,
     )
 
 
 @lru_cache(maxsize=64)
-def _groups_of_tiles(sizes: tuple[int, ...], places: tuple[int, ...], width: int, device: torch.device) -> Tensor:
-    """Return the group of each tile."""
+def _groups_of_tiles(sizes: tuple[int, ...], groups: tuple[int, ...], width: int, device: torch.device) -> Tensor:
+    """Return the clipping group of each tile."""
     counts = [-(-size // width) for size in sizes]
-    return torch.tensor(places).repeat_interleave(torch.tensor(counts)).to(device)
+    return torch.tensor(groups).repeat_interleave(torch.tensor(counts)).to(device)
 
 
-def _in_order(each: Tensor) -> Tensor:
-    """Return the rows as they lie in memory, [B, n], without a copy if each is a block of its own in any order."""
-    shape, stride = each.shape, each.stride()
+def _as_rows(tensor: Tensor) -> Tensor:
+    """Return a tensor [B, ...] as [B, n], in memory order: without a copy if each example is one block of memory.
+
+    The order of elements does not matter for norms, and `weighted_sums` restores it by strides.
+    """
+    shape, stride = tensor.shape, tensor.stride()
     if not _is_block(shape[1:], stride[1:]):
-        return each.contiguous().view(len(each), -1)
-    return each.as_strided((shape[0], math.prod(shape[1:])), (stride[0], 1))
+        return tensor.contiguous().view(len(tensor), -1)
+    return tensor.as_strided((shape[0], math.prod(shape[1:])), (stride[0], 1))
 
 
 @lru_cache(maxsize=4096)
 def _is_block(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
-    """Say whether such a tensor lies in memory without gaps."""
+    """Return whether a tensor of this shape and stride fills its memory without gaps, in any order."""
     expected = 1
     for step, size in sorted(zip(stride, shape, strict=True)):
         if size > 1 and step != expected:
@@ -87,50 +100,66 @@ def _is_block(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
     return True
 
 
-def _by_kind(tensors: list[Tensor]) -> list[tuple[torch.dtype, bool, list[int]]]:
-    """Return tensors [B, n] by their type and by whether their rows can be read 16 numbers at a time."""
-    kinds: dict[tuple[torch.dtype, bool], list[int]] = {}
-    for number, each in enumerate(tensors):
-        aligned = (each.data_ptr() | each.shape[1] | each.stride(0)) % 16 == 0
-        kinds.setdefault((each.dtype, aligned), []).append(number)
-    return [(kind, aligned, numbers) for (kind, aligned), numbers in kinds.items()]
+def _launches(tensors: list[Tensor]) -> list[tuple[torch.dtype, bool, list[int]]]:
+    """Return the numbers of the tensors [B, n] that share a launch: same type, and rows 16-element aligned or not."""
+    launches: dict[tuple[torch.dtype, bool], list[int]] = {}
+    for number, tensor in enumerate(tensors):
+        aligned = (tensor.data_ptr() | tensor.shape[1] | tensor.stride(0)) % 16 == 0
+        launches.setdefault((tensor.dtype, aligned), []).append(number)
+    return [(dtype, aligned, numbers) for (dtype, aligned), numbers in launches.items()]
 
 
-def squares(tensors: list[Tensor], places: list[int], count: int) -> Tensor:
-    """Return the sums of the squares of each example's parts, by group, in fp64: [groups, B]."""
+def squares(tensors: list[Tensor], groups: list[int], num_groups: int) -> Tensor:
+    """Return each example's sum of squares over all tensors of a clipping group, in fp64: [num_groups, B].
+
+    Args:
+        tensors: Gradients [B, ...].
+        groups: The clipping group of each.
+        num_groups: How many groups there are.
+    """
     size, device = len(tensors[0]), tensors[0].device
-    total = torch.zeros(count, size, device=device, dtype=torch.float64)
-    rows = [_in_order(each) for each in tensors]
-    for kind, aligned, numbers in _by_kind(rows):
-        some, own = [rows[number] for number in numbers], [places[number] for number in numbers]
-        sizes = tuple(each.shape[1] for each in some)
+    total = torch.zeros(num_groups, size, device=device, dtype=torch.float64)
+    all_rows = [_as_rows(tensor) for tensor in tensors]
+    for dtype, aligned, numbers in _launches(all_rows):
+        rows, row_groups = [all_rows[number] for number in numbers], [groups[number] for number in numbers]
+        sizes = tuple(row.shape[1] for row in rows)
         tiles = _tiles(sizes, _WIDTH * _TIMES, device)
         parts = torch.empty(len(tiles), size, device=device)
         with torch.cuda.device(device):
             _squares[(len(tiles) * size,)](
-                tiles, _pointers(some, own), parts, size, KINDS[kind], ALIGNED=aligned, WIDTH=_WIDTH, TIMES=_TIMES
+                tiles,
+                _pointers(rows, row_groups),
+                parts,
+                size,
+                KINDS[dtype],
+                ALIGNED=aligned,
+                WIDTH=_WIDTH,
+                TIMES=_TIMES,
             )
-        if count == 1:
+        if num_groups == 1:
             total += parts.sum(0, dtype=torch.float64)
         else:
-            groups = kept(_groups_of_tiles(sizes, tuple(own), _WIDTH * _TIMES, device))
-            total.index_add_(0, groups, parts.double())
+            tile_groups = retain(_groups_of_tiles(sizes, tuple(row_groups), _WIDTH * _TIMES, device))
+            total.index_add_(0, tile_groups, parts.double())
     return total
 
 
 def factors(
     squares: Tensor, doubts: Tensor | None, roundings: Tensor | None, chosen: Tensor, target: float, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Return by what each example's gradient is multiplied, [1, B], and its norm: NaN where that is not finite."""
+    """Return clip factors [1, B] and norms [B] for flat clipping in one group; see `norms.clip_factors`.
+
+    The norm is NaN, and the factor 0, where a gradient is not finite.
+    """
     size, device = len(chosen), chosen.device
-    found, norms = torch.empty(1, size, device=device), torch.empty(size, device=device)
+    clip_factors, norms = torch.empty(1, size, device=device), torch.empty(size, device=device)
     with torch.cuda.device(device):
         _factors[(triton.cdiv(size, 128),)](
             squares,
             squares if doubts is None else doubts,
             squares if roundings is None else roundings,
             chosen,
-            found,
+            clip_factors,
             norms,
             target,
             scale,
@@ -138,39 +167,46 @@ def factors(
             DOUBTS=doubts is not None,
             ROUNDINGS=roundings is not None,
         )
-    return found, norms
+    return clip_factors, norms
 
 
-def weighted_sums(tensors: list[Tensor], places: list[int], factors: Tensor) -> list[Tensor]:
-    """Return the sum over examples of factor times row, for each tensor, in fp32; rows of factor 0 are passed over."""
+def weighted_sums(tensors: list[Tensor], groups: list[int], factors: Tensor) -> list[Tensor]:
+    """Return the sum over examples of factor times gradient, for each tensor, in fp32.
+
+    Args:
+        tensors: Gradients [B, ...].
+        groups: The clipping group of each.
+        factors: Clip factors [num_groups, B]; an example with factor 0 is not even read.
+    """
     sums: list[Tensor] = [factors] * len(tensors)
     size, device, factors = factors.shape[1], factors.device, factors.contiguous()
-    rows = [_in_order(each) for each in tensors]
-    for kind, aligned, numbers in _by_kind(rows):
-        some = [rows[number] for number in numbers]
-        sizes = tuple(each.shape[1] for each in some)
+    all_rows = [_as_rows(tensor) for tensor in tensors]
+    for dtype, aligned, numbers in _launches(all_rows):
+        rows = [all_rows[number] for number in numbers]
+        sizes = tuple(row.shape[1] for row in rows)
         tiles = _tiles(sizes, _COLUMNS, device)
+        # Few columns would leave most of the device idle: then the examples are split among programs, too.
         splits = max(min(_BUSY // len(tiles), size // 8), 1)
         parts = torch.empty(splits, sum(sizes), device=device)
         with torch.cuda.device(device):
             _weighted_sums[(len(tiles), splits)](
                 tiles,
-                _pointers(some, [places[number] for number in numbers]),
+                _pointers(rows, [groups[number] for number in numbers]),
                 factors,
                 parts,
                 parts.stride(0),
                 size,
                 triton.cdiv(size, splits),
-                KIND=KINDS[kind],
+                KIND=KINDS[dtype],
                 ALIGNED=aligned,
                 COLUMNS=_COLUMNS,
                 ROWS=_ROWS,
             )
         total = parts[0] if splits == 1 else parts.sum(0)
-        for number, each, value in zip(numbers, some, total.split(sizes), strict=True):
-            one = tensors[number][0]
-            same = each.data_ptr() == tensors[number].data_ptr()
-            sums[number] = value.as_strided(one.shape, one.stride()) if same else value.view(one.shape)
+        for number, row, value in zip(numbers, rows, total.split(sizes), strict=True):
+            example = tensors[number][0]
+            is_view = row.data_ptr() == tensors[number].data_ptr()
+            sums[number] = value.as_strided(example.shape, example.stride()) if is_view else value.view(example.shape)
     return sums
 
 
@@ -197,36 +233,42 @@ def _factors(
     bound = tl.sqrt(bound)
     if ROUNDINGS:
         bound += tl.sqrt(tl.load(roundings + at, mask=inside, other=0.0))
-    finite = bound / scale < 1e30  # and no NaN; beyond, factors would be rounded coarsely
+    finite = bound / scale < 1e30  # false for NaN; beyond, fp32 would round the factor coarsely
     weight = tl.load(chosen + at, mask=inside, other=0.0)
     factor = tl.minimum(target * scale / tl.maximum(bound, 1e-300), 1.0) / scale
     tl.store(factors + at, tl.where(finite & (weight > 0), factor, 0.0).to(tl.float32), mask=inside)
     tl.store(norms + at, tl.where(finite, tl.sqrt(square) / scale, float("nan")).to(tl.float32), mask=inside)
 
 
-def scaled(tensors: list[Tensor], places: list[int], factors: Tensor) -> list[Tensor]:
-    """Return tensors [B, ...] times factors, multiplied in fp32, each in its own type; one kernel for each size."""
+def scaled(tensors: list[Tensor], groups: list[int], factors: Tensor) -> list[Tensor]:
+    """Return tensors [B, ...] times their factors, multiplied in fp32 and rounded to each tensor's own type.
+
+    Args:
+        tensors: Gradients or inputs [B, ...]. Tensors of the same size and type share a launch.
+        groups: The clipping group of each.
+        factors: Clip factors [num_groups, B]; where one is 0 the result is 0, whatever the tensor holds.
+    """
     results: list[Tensor] = [factors] * len(tensors)
-    groups: dict[tuple[int, torch.dtype], list[int]] = {}
-    for number, each in enumerate(tensors):
-        groups.setdefault((each[0].numel(), each.dtype), []).append(number)
+    launches: dict[tuple[int, torch.dtype], list[int]] = {}
+    for number, tensor in enumerate(tensors):
+        launches.setdefault((tensor[0].numel(), tensor.dtype), []).append(number)
     size, device, factors = factors.shape[1], factors.device, factors.contiguous()
-    for (length, kind), numbers in groups.items():
-        some = [tensors[number].contiguous() for number in numbers]
-        found = torch.empty(len(some), size, length, device=device, dtype=kind)
+    for (length, dtype), numbers in launches.items():
+        batch = [tensors[number].contiguous() for number in numbers]
+        products = torch.empty(len(batch), size, length, device=device, dtype=dtype)
         with torch.cuda.device(device):
-            _scaled[(triton.cdiv(length, _WIDTH) * size, len(some))](
-                _pointers([each.view(size, length) for each in some], [places[number] for number in numbers]),
+            _scaled[(triton.cdiv(length, _WIDTH) * size, len(batch))](
+                _pointers([tensor.view(size, length) for tensor in batch], [groups[number] for number in numbers]),
                 factors,
-                found,
+                products,
                 size,
                 length,
-                KIND=KINDS[kind],
-                ALIGNED=all(each.data_ptr() % 16 == 0 for each in some),
+                KIND=KINDS[dtype],
+                ALIGNED=all(tensor.data_ptr() % 16 == 0 for tensor in batch),
                 WIDTH=_WIDTH,
             )
-        for number, each, result in zip(numbers, some, found, strict=True):
-            results[number] = result.view(each.shape)
+        for number, tensor, product in zip(numbers, batch, products, strict=True):
+            results[number] = product.view(tensor.shape)
     return results
 
 
@@ -241,22 +283,22 @@ def _scaled(pointers, factors, result, size, length, KIND: tl.constexpr, ALIGNED
         values = tl.multiple_of(values, 16)
     factor = tl.load(factors + tl.load(pointers + layer * 4 + 3) * size + example)
     product = tl.load(values + example * length + at, mask=inside, other=0.0).to(tl.float32) * factor
-    product = tl.where(factor > 0.0, product, 0.0)  # whatever is there
+    product = tl.where(factor > 0.0, product, 0.0)  # 0 times infinity is NaN
     tl.store(result + (layer * size + example) * length + at, product.to(KIND), mask=inside)
 
 
 @triton.jit
-def _start(pointers, place, KIND: tl.constexpr, ALIGNED: tl.constexpr, WIDTH: tl.constexpr):
-    """Return a tile's tensor: its row of the table, address, length, distance of rows; and where the tile begins."""
-    row = pointers + tl.load(place) * 4
+def _tile_start(pointers, tile, KIND: tl.constexpr, ALIGNED: tl.constexpr, WIDTH: tl.constexpr):
+    """Return a tile's tensor (its row of the table, address, length, stride between rows) and the tile's start."""
+    row = pointers + tl.load(tile) * 4
     values = tl.load(row).to(tl.pointer_type(KIND))
     length = tl.load(row + 1)
-    step = tl.load(row + 2)
-    if ALIGNED:  # numbers from a table do not tell, and memory would be read one element at a time
+    stride = tl.load(row + 2)
+    if ALIGNED:  # the compiler knows nothing about numbers from a table, and would read one element at a time
         values = tl.multiple_of(values, 16)
         length = tl.multiple_of(length, 16)
-        step = tl.multiple_of(step, 16)
-    return row, values, length, step, tl.multiple_of(tl.load(place + 1), WIDTH)
+        stride = tl.multiple_of(stride, 16)
+    return row, values, length, stride, tl.multiple_of(tl.load(tile + 1), WIDTH)
 
 
 @triton.jit
@@ -265,11 +307,11 @@ def _squares(
 ):
     tile = (tl.program_id(0) // size).to(tl.int64)
     example = (tl.program_id(0) % size).to(tl.int64)
-    _, values, length, step, start = _start(pointers, tiles + tile * 3, KIND, ALIGNED, WIDTH)
+    _, values, length, stride, start = _tile_start(pointers, tiles + tile * 3, KIND, ALIGNED, WIDTH)
     total = tl.zeros((WIDTH,), tl.float32)
     for turn in tl.static_range(TIMES):
         at = start + turn * WIDTH + tl.arange(0, WIDTH)
-        value = tl.load(values + example * step + at, mask=at < length, other=0.0).to(tl.float32)
+        value = tl.load(values + example * stride + at, mask=at < length, other=0.0).to(tl.float32)
         total += value * value
     tl.store(parts + tile * size + example, tl.sum(total))
 
@@ -280,27 +322,27 @@ def _weighted_sums(
     pointers,
     factors,
     parts,
-    stride,
+    parts_stride,
     size,
-    some,
+    split_size,
     KIND: tl.constexpr,
     ALIGNED: tl.constexpr,
     COLUMNS: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    place = tiles + tl.program_id(0).to(tl.int64) * 3
-    row, values, length, step, start = _start(pointers, place, KIND, ALIGNED, COLUMNS)
-    own = factors + tl.load(row + 3) * size
+    tile = tiles + tl.program_id(0).to(tl.int64) * 3
+    row, values, length, stride, start = _tile_start(pointers, tile, KIND, ALIGNED, COLUMNS)
+    group_factors = factors + tl.load(row + 3) * size
     at = start + tl.arange(0, COLUMNS)
     inside = at < length
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
-    first = tl.program_id(1) * some
-    last = tl.minimum(first + some, size)
+    first = tl.program_id(1) * split_size
+    last = tl.minimum(first + split_size, size)
     for begin in range(first, last, ROWS):
         example = begin + tl.arange(0, ROWS)
-        factor = tl.load(own + example, mask=example < last, other=0.0)
-        wanted = inside[None, :] & (factor > 0)[:, None]
-        where = values + example[:, None].to(tl.int64) * step + at[None, :]
-        total += factor[:, None] * tl.load(where, mask=wanted, other=0.0).to(tl.float32)
-    out = parts + tl.program_id(1).to(tl.int64) * stride + tl.load(place + 2) + tl.arange(0, COLUMNS)
+        factor = tl.load(group_factors + example, mask=example < last, other=0.0)
+        needed = inside[None, :] & (factor > 0)[:, None]
+        where = values + example[:, None].to(tl.int64) * stride + at[None, :]
+        total += factor[:, None] * tl.load(where, mask=needed, other=0.0).to(tl.float32)
+    out = parts + tl.program_id(1).to(tl.int64) * parts_stride + tl.load(tile + 2) + tl.arange(0, COLUMNS)
     tl.store(out, tl.sum(total, 0), mask=inside)

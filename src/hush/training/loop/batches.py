@@ -1,4 +1,9 @@
-"""From a step to its physical batches: who takes part, with which examples, in which rows."""
+"""From the number of a step to its physical batches: which units take part, with which examples, in which rows.
+
+    step > units (`Sampling.sample`) > rows of each contribution > physical batches (`physical_batches`)
+
+Everything is a function of the run's keys and the step, so a resumed run needs no stored samples.
+"""
 
 from __future__ import annotations
 
@@ -11,107 +16,113 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.randomness import KeyedSource
-from hush.training.plan.loader import Micro, micro_batches
+from hush.training.plan.loader import PhysicalBatch, physical_batches
 from hush.training.plan.plan import TrainingPlan
 from hush.training.plan.samplers import Indices
-from hush.training.plan.units import UserGroups, Users, chosen
+from hush.training.plan.units import UserGroups, Users, random_subset
 
 
 class KeyFor(Protocol):
-    """Gives the key for a purpose in a step."""
+    """A function that derives the key for a purpose."""
 
     def __call__(self, purpose: str, step: int | None = None) -> bytes:
-        """Return it."""
+        """Return the key for a purpose that is valid in a step; by default in the current step."""
 
 
 class Batches:
-    """The physical batches of all steps, as functions of keys.
+    """The physical batches of all steps, as a function of keys.
 
     Attributes:
-        owners: A number that tells who owns which examples from any other ownership; None if nobody does.
+        rows_by_unit: The examples of each unit; None if each example is its own unit.
+        samples_examples: Whether examples are sampled although users are protected, as for `UserGroups`.
+        owners: A fingerprint of ``rows_by_unit``, with which a resumed run checks that the owners are the same.
     """
 
     def __init__(
         self, plan: TrainingPlan, users: Users | None, dataset: Any, num_examples: int, key_for: KeyFor
     ) -> None:
-        """Take the plan, and whose the examples are."""
+        """Read the ids of a dataset, if users are protected."""
         self._plan, self._key_for = plan, key_for
-        self._owned = None if users is None else users.rows(dataset, num_examples)
-        self._are_groups = isinstance(users, UserGroups)
-        self.owners = None if self._owned is None else _digest(self._owned)
-        self._kept: Indices | None = None  # of groups: which examples there are
-        most = max((len(own) for own in self._owned), default=1) if self._owned is not None else 1
-        self._width = 1 if self._are_groups else min(plan.rows_per_unit, most)  # places of a user in a batch
-        self._places, self._counts = _padded(self._owned or [], self._width)
+        self.rows_by_unit = None if users is None else users.rows(dataset, num_examples)
+        self.samples_examples = isinstance(users, UserGroups)
+        self.owners = None if self.rows_by_unit is None else _fingerprint(self.rows_by_unit)
+        self._group_examples: Indices | None = None
+        longest = 1 if self.rows_by_unit is None else max((len(rows) for rows in self.rows_by_unit), default=1)
+        # How many rows of a batch a unit takes: no more than the largest unit needs.
+        self._width = 1 if self.samples_examples else min(plan.rows_per_unit, longest)
+        self._first_rows, self._row_counts = _padded(self.rows_by_unit or [], self._width)
 
     def sample(self, step: int) -> Indices:
-        """Return the units of a step."""
+        """Return the sampled units of a step."""
         plan = self._plan
         return plan.sampling.sample(partial(self._key_for, "sampling"), step, plan.num_units, plan.setting(step)[1])
 
-    def __call__(self, step: int) -> list[Micro]:
-        """Return the physical batches of a step: contributions, each with its examples."""
+    def __call__(self, step: int) -> list[PhysicalBatch]:
+        """Return the physical batches of a step."""
         plan, units = self._plan, self.sample(step)
-        rows: Indices = units.reshape(-1, 1)
+        rows: Indices = units.reshape(-1, 1)  # a row of examples for each contribution
         real: NDArray[np.bool_] = np.ones(rows.shape, dtype=np.bool_)
-        if self._owned is not None and self._are_groups:
-            rows = self._kept_of(self._owned)[rows]
-        elif self._owned is not None:
-            rows, real = self._rows_of(self._owned, units, step)
-        if (together := plan.contribution.examples) > 1:
-            missing = -len(rows) % together
-            rows = np.concatenate([rows, np.zeros((missing, 1), dtype=np.int64)]).reshape(-1, together)
-            real = np.concatenate([real, np.zeros((missing, 1), dtype=np.bool_)]).reshape(-1, together)
+        if self.samples_examples:
+            rows = self.group_examples()[rows]
+        elif self.rows_by_unit is not None:
+            rows, real = self._rows_of(self.rows_by_unit, units, step)
+        if (examples := plan.contribution.examples) > 1:  # micro-batches: several units share a contribution
+            missing = -len(rows) % examples
+            rows = np.concatenate([rows, np.zeros((missing, 1), dtype=np.int64)]).reshape(-1, examples)
+            real = np.concatenate([real, np.zeros((missing, 1), dtype=np.bool_)]).reshape(-1, examples)
         if (copies := plan.contribution.copies) > 1:
             rows, real = np.repeat(rows, copies, axis=1), np.repeat(real, copies, axis=1)
-        return micro_batches(rows, self._at_once * rows.shape[1], step, plan.max_batch_size, real)
+        return physical_batches(rows, self._per_batch * rows.shape[1], step, plan.max_batch_size, real)
 
     def count(self, step: int) -> int:
-        """Return how many physical batches a step has, without drawing its sample if that can be."""
+        """Return the number of physical batches of a step, without drawing its sample if possible."""
         plan = self._plan
         units = plan.sampling.count(step, plan.num_units, plan.setting(step)[1])
         units = plan.max_batch_size if units is None else units
         if units is None:
             return len(self(step))
-        return max(math.ceil(math.ceil(units / plan.contribution.examples) / self._at_once), 1)
+        return max(math.ceil(math.ceil(units / plan.contribution.examples) / self._per_batch), 1)
 
-    def resumed(self) -> None:
-        """Draw again what depends on keys."""
-        self._kept = None
+    def group_examples(self) -> Indices:
+        """Return the examples that take part in a run of `UserGroups`: at most a group's size of each user."""
+        assert self.rows_by_unit is not None
+        if self._group_examples is None:
+            # Under the key of step 0, also in a resumed run: the subset must not change during the run.
+            key, size = self._key_for("examples kept", 0), self._plan.group_size
+            subsets = [random_subset(rows, size, KeyedSource(key, unit)) for unit, rows in enumerate(self.rows_by_unit)]
+            self._group_examples = np.sort(np.concatenate(subsets))
+        return self._group_examples
+
+    def forget(self) -> None:
+        """Forget everything that was drawn, because the keys have changed."""
+        self._group_examples = None
 
     @property
-    def _at_once(self) -> int:
+    def _per_batch(self) -> int:
         """How many contributions a physical batch has."""
         return max(self._plan.physical_batch_size // self._plan.rows, 1)
 
-    def _rows_of(self, owned: list[Indices], units: Indices, step: int) -> tuple[Indices, NDArray[np.bool_]]:
-        """Return the examples of users, and which places are taken."""
-        key, most = self._key_for("examples", step), self._width
-        rows = self._places[units]
-        real = np.arange(most) < self._counts[units, None]
-        for place in np.flatnonzero(self._counts[units] > most).tolist():
-            unit = int(units[place])
-            rows[place] = chosen(owned[unit], most, KeyedSource(key, (step << 48) + unit))
+    def _rows_of(self, rows_by_unit: list[Indices], units: Indices, step: int) -> tuple[Indices, NDArray[np.bool_]]:
+        """Return the examples of sampled users, a row per user, and which entries are examples."""
+        key, width = self._key_for("examples", step), self._width
+        rows = self._first_rows[units]
+        real = np.arange(width) < self._row_counts[units, None]
+        for position in np.flatnonzero(self._row_counts[units] > width).tolist():
+            unit = int(units[position])
+            # A random stream for each pair of step and unit.
+            rows[position] = random_subset(rows_by_unit[unit], width, KeyedSource(key, (step << 48) + unit))
         return rows, real
 
-    def _kept_of(self, owned: list[Indices]) -> Indices:
-        """Return which examples take part in the run, if no user may have more than a group; also when resumed."""
-        if self._kept is None:
-            key, most = self._key_for("examples kept", 0), self._plan.group_size
-            kept = [chosen(own, most, KeyedSource(key, unit)) for unit, own in enumerate(owned)]
-            self._kept = np.sort(np.concatenate(kept))
-        return self._kept
+
+def _fingerprint(rows_by_unit: list[Indices]) -> str:
+    lengths = np.array([len(rows) for rows in rows_by_unit], dtype=np.int64)
+    return hashlib.sha256(lengths.tobytes() + np.concatenate(rows_by_unit).tobytes()).hexdigest()
 
 
-def _digest(owned: list[Indices]) -> str:
-    lengths = np.array([len(own) for own in owned], dtype=np.int64)
-    return hashlib.sha256(lengths.tobytes() + np.concatenate(owned).tobytes()).hexdigest()
-
-
-def _padded(owned: list[Indices], width: int) -> tuple[Indices, Indices]:
-    """Return the first examples of each user, as a table, and how many there are."""
-    table = np.zeros((len(owned), width), dtype=np.int64)
-    for unit, own in enumerate(owned):
-        some = own[:width]
-        table[unit, : len(some)] = some
-    return table, np.array([len(own) for own in owned], dtype=np.int64)
+def _padded(rows_by_unit: list[Indices], width: int) -> tuple[Indices, Indices]:
+    """Return a table of the first ``width`` examples of each unit, padded with zeros, and the units' sizes."""
+    table = np.zeros((len(rows_by_unit), width), dtype=np.int64)
+    for unit, rows in enumerate(rows_by_unit):
+        first = rows[:width]
+        table[unit, : len(first)] = first
+    return table, np.array([len(rows) for rows in rows_by_unit], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""How a run is paid for: reserved whole before it begins, committed by what was really run."""
+"""Charging a run to a budget: reserve the cost of the whole plan before the run, commit the actual cost after it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from hush.training.plan.samplers import FixedSize, Full, Poisson
 
 
 class Payment:
-    """What a run has reserved of a budget."""
+    """The reservation of a run in a budget.
+
+    A reservation may be that of an interrupted run with the same name. Such a run must load its state before its first
+    step, and it is charged for the whole plan: hush cannot know what the interrupted process released.
+    """
 
     def __init__(self, plan: TrainingPlan, budget: Budget) -> None:
-        """Reserve all steps of a plan, or raise `BudgetExceeded`."""
+        """Reserve the cost of all steps of a plan, or raise `BudgetExceeded`."""
         charge = Charge(event=plan.event(), purpose=f"training, {plan.num_steps} steps", delta=plan.delta)
         self._plan, self._reservation = plan, budget.reserve(charge)
         self._resumed = self._must_load = self._reservation.resumed
@@ -20,44 +24,44 @@ class Payment:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What a guarantee rests on because of how the run was paid for."""
-        return ("of an interrupted run's states, only one was gone on from",) if self._resumed else ()
+        """What the guarantee assumes because of how the run was charged."""
+        return ("the interrupted run was continued from one of its states only",) if self._resumed else ()
 
     def refuse_unpaid(self, step: int) -> None:
-        """Refuse a step of a run that has ended, or that would begin anew what was begun before.
+        """Refuse a step after the run was settled, or before a resumed run has loaded its state.
 
-        Whether somebody has settled it from outside is looked up in steps 0, 1, 2, 4, 8, ...
+        Somebody may have settled the reservation from outside. That is looked up in steps 0, 1, 2, 4, 8, and so on.
         """
         if not self._settled and (step & (step - 1)) == 0 and not self._reservation.is_open():
             self._settled = True
         if self._settled:
-            raise InvalidArgument("step", "after the end", "no more steps: the run is paid for up to here")
+            raise InvalidArgument("step", "after the end", "no more steps: the run was charged for the steps so far")
         if self._must_load:
             raise InvalidArgument(
                 "budget",
-                "one that an interrupted run has reserved",
+                "the reservation of an interrupted run",
                 "load_state_dict before the first step",
-                "What was released before it stopped is paid for once",
+                "The charge covers one run. Starting again would release more than it covers",
             )
 
     def loaded(self) -> None:
-        """Note that the run goes on from its state."""
+        """Note that the run has loaded its state."""
         self._must_load = False
 
     def settle(self, steps_taken: int) -> None:
-        """Commit what was run; once."""
+        """Commit the cost of the steps that were taken. Further calls do nothing."""
         if self._settled:
             return
         if self._must_load:
-            return  # it has done nothing; what it did before it was interrupted stays reserved
+            return  # this process released nothing; the reservation stays for the interrupted run
         self._settled = True
         if steps_taken == 0 and not self._resumed:
             self._reservation.void()
-        elif 0 < steps_taken < self._plan.num_steps and self._goes_by_step() and not self._resumed:
+        elif 0 < steps_taken < self._plan.num_steps and self._charges_by_step() and not self._resumed:
             self._reservation.commit(self._plan.event(steps_taken))
         else:
             self._reservation.commit()
 
-    def _goes_by_step(self) -> bool:
-        """Whether each step is an event by itself, so that one may stop because of what was seen."""
+    def _charges_by_step(self) -> bool:
+        """Return whether every step is an event of its own, so that a run may stop depending on its results."""
         return self._plan.correlated is None and isinstance(self._plan.sampling, (Poisson, FixedSize, Full))

@@ -1,4 +1,7 @@
-"""`hush.privatize`: from what a caller says to a run."""
+"""`hush.privatize`: from a model, an optimizer and a dataset to a private training run.
+
+`privatize` makes the plan from your arguments. `start_training` takes a plan that you have made before.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +22,10 @@ from hush.training.plan.clipping import Clipping, Flat
 from hush.training.plan.contributions import Contribution, PerExample
 from hush.training.plan.loader import fetcher
 from hush.training.plan.phases import PublicPhase
-from hush.training.plan.plan import make_plan
+from hush.training.plan.plan import TrainingPlan, make_plan
 from hush.training.plan.samplers import Sampling
 from hush.training.plan.schedule import Schedule
-from hush.training.plan.units import UserGroups, as_users, refuse_repeated_ids
-
-
-def _clipping(clip_norm: float | None, clipping: Clipping | None) -> Clipping:
-    if clipping is None:
-        return Flat(1.0 if clip_norm is None else clip_norm)
-    if clip_norm is not None:
-        raise InvalidArgument("clip_norm", clip_norm, "nothing, beside clipping=...", "It has a clip norm of its own")
-    return clipping
+from hush.training.plan.units import UserGroups, Users, as_users, refuse_repeated_ids
 
 
 def privatize(
@@ -61,41 +56,42 @@ def privatize(
     source: RandomSource | None = None,
     budget: Budget | None = None,
 ) -> PrivateTraining:
-    """Prepare a model for private training: three lines more in an ordinary loop.
+    """Prepare a model for private training. It takes three more lines in an ordinary loop.
 
     Args:
-        model: Any module that treats examples, in the first dimension, one by one. It stays the caller's own.
-        optimizer: Any of torch's over the model's parameters, or several.
-        dataset: Tensors of one length (as a tuple, or a TensorDataset), or a Dataset with a length.
-        delta: The delta of the guarantee; less than one over the number of examples.
-        clip_norm: To what norm each example's gradient is clipped; 1, if nothing is said.
-        clipping: Or how it is clipped, such as ``Automatic()`` or ``Flat(groups=PerLayer())``.
-        batch_size: How many examples are in a batch on average; without it, all are in every batch (DP-GD).
-        epsilon: What the whole run may cost; the noise is calibrated to it.
-        noise_multiplier: The noise instead; with epsilon as well, the run ends before it would cost more.
-        epochs: How many times an example is seen on average.
-        num_steps: Or how many steps are taken.
-        physical_batch_size: How many examples go through the model at once; only memory and speed depend on it.
-        max_batch_size: How many examples take part in a step at most, so that all steps have one shape and cost the
-            same; what that changes is part of delta. Without it, a large sample takes one more physical batch.
+        model: Any module that treats the examples of a batch, in the first dimension, independently. It stays yours.
+        optimizer: Any of torch's optimizers over the model's parameters, or several.
+        dataset: Tensors of the same length (as a tuple, or a TensorDataset), a mapping of columns, or a Dataset with a
+            length.
+        delta: The delta of the guarantee; less than 1 over the number of examples.
+        clip_norm: The norm to which each per-example gradient is clipped. By default 1.
+        clipping: Another kind of clipping, such as ``Automatic()`` or ``Flat(groups=PerLayer())``, instead of
+            ``clip_norm``.
+        batch_size: The expected number of examples in a batch. By default, every batch has all of them (DP-GD).
+        epsilon: The epsilon of the whole run; the noise is calibrated to it.
+        noise_multiplier: The noise, instead of epsilon. With epsilon as well, the run ends before it costs more.
+        epochs: How many times an example is seen, on average.
+        num_steps: The number of steps, instead of epochs.
+        physical_batch_size: The number of examples that go through the model at once. It affects memory and speed only.
+        max_batch_size: The largest number of examples in a step, so that all steps have the same shape. Larger samples
+            lose the excess, which adds to delta. By default, a large sample takes another physical batch.
         sampling: How batches are drawn, instead of ``batch_size``: such as ``BallsInBins(512)`` or ``InOrder(512)``.
-        contribution: What is clipped, if it is not each example's own gradient: such as ``Augmented(8)``.
+        contribution: What is clipped, if not each example's own gradient: such as ``Augmented(8)``.
         schedule: How noise, clip norm and batch size change over the steps.
         correlated: How noise is correlated over the steps, such as ``BufferedToeplitz()`` with ``InOrder(512)``.
-        projection: A ball that the weights are kept in.
-        relation: What neighbouring datasets are; without it, the first that the sampling is proven for.
-        unit: What is protected: a column of the dataset with whose each example is, or an array of such ids, or
-            `Users` and `UserGroups` with more to say; without it, an example. A `Unit` names what one example stands
-            for.
-        starts_from: What `pretrain` returned, if the weights were trained on public data before; not accounted for.
-        compile: Whether torch.compile is to speed up the model and the clipping, or by which of its backends; without
-            it, on a GPU only. The numbers are the same within rounding.
-        memory_limit: How many bytes all examples' gradients of one parameter may take; beyond it they are computed a
-            few at a time, and twice. An eighth of the device's memory, unless given.
-        source: Where the secret key comes from; for tests, a TestSource.
-        budget: What the run is charged to, such as a ledger's data set: all of it is reserved now, and what was really
-            run is committed at its last step, or by ``private.close()``. To be able to resume an interrupted run, give
-            it a name: ``patients.for_run("second try")``.
+        projection: A ball that the weights are projected onto after every step.
+        relation: The neighbouring relation. By default, the first one that the sampling is proven for.
+        unit: What is protected. By default an example. For users, pass the name of a column with ids, an array of ids,
+            or `Users` or `UserGroups` with more options. A `Unit` names what one example stands for.
+        starts_from: The public phase that the weights come from, as `pretrain` returns it. It costs nothing.
+        compile: Whether to use torch.compile for the model and the clipping, or a backend for it. By default, on GPUs
+            only. The results are the same up to rounding.
+        memory_limit: How many bytes the per-example gradients of one parameter may take. Larger ones are computed in
+            parts, and twice. By default, an eighth of the device's memory.
+        source: The random source of the secret key; for tests, a TestSource.
+        budget: The budget that the run is charged to, such as a ledger's data set. The cost of the whole plan is
+            reserved now; the actual cost is committed at the last step, or by ``private.close()``. To be able to resume
+            an interrupted run, give it a name: ``patients.for_run("second try")``.
 
     Returns:
         The run: ``private.model``, ``private.loader``, ``private.step(losses)``, ``private.guarantee()``.
@@ -116,22 +112,13 @@ def privatize(
     users = as_users(unit)
     if unit is None or (isinstance(unit, Unit) and unit.kind is not UnitKind.EXAMPLE):
         refuse_repeated_ids(dataset)
-    num_units = num_examples = fetcher(dataset)[0]
-    settings: dict[str, Any] = {"unit": Unit.example() if unit is None else unit}
+    unit_settings: dict[str, Any] = {"unit": Unit.example() if unit is None else unit}
     if users is not None:
-        owned = users.rows(dataset, num_examples)
-        settings = {"unit": users.unit}
-        settings["labelled"] = True
-        if isinstance(users, UserGroups):
-            num_units = sum(min(len(own), users.rows_per_unit) for own in owned)
-            settings["group_size"] = users.rows_per_unit
-        else:
-            num_units = len(owned)
-            settings["rows_per_unit"] = users.rows_per_unit
+        unit_settings = {"unit": users.unit, "labelled": True, _rows_field(users): users.rows_per_unit}
     plan = make_plan(
-        num_units=num_units,
+        num_units=_count_units(dataset, users),
         delta=delta,
-        clipping=_clipping(clip_norm, clipping),
+        clipping=_complete_clipping(clip_norm, clipping),
         sampling=sampling,
         batch_size=batch_size,
         max_batch_size=max_batch_size,
@@ -145,7 +132,7 @@ def privatize(
         correlated=correlated,
         relation=relation,
         starts_from=starts_from,
-        **settings,
+        **unit_settings,
     )
     return PrivateTraining(
         model,
@@ -159,3 +146,75 @@ def privatize(
         source=source,
         budget=budget,
     )
+
+
+def start_training(
+    plan: TrainingPlan,
+    model: nn.Module,
+    optimizer: Optimizer | Sequence[Optimizer],
+    dataset: Any,
+    *,
+    users: Users | None = None,
+    source: RandomSource | None = None,
+) -> PrivateTraining:
+    """Start a private training under a plan that you have made.
+
+    `privatize` makes the plan itself. Use this function if you need the plan before, to state its guarantee or to
+    reserve its cost: then one object decides both the noise and the guarantee.
+
+    Args:
+        plan: The plan. ``private.plan`` is this very object.
+        model: Any module that treats the examples of a batch, in the first dimension, independently.
+        optimizer: Any of torch's optimizers over the model's parameters, or several.
+        dataset: Tensors of the same length (as a tuple, or a TensorDataset), or a Dataset with a length.
+        users: The user of each example; None if each example is its own unit.
+        source: The random source of the secret key; for tests, a TestSource.
+
+    Returns:
+        The run, as `privatize` returns it.
+
+    >>> import torch
+    >>> from hush.training import Flat, Poisson
+    >>> plan = TrainingPlan(
+    ...     sampling=Poisson(50), num_units=200, num_steps=4, clipping=Flat(1.0), noise_multiplier=1.0, delta=1e-5,
+    ...     physical_batch_size=100,
+    ... )
+    >>> model = nn.Linear(4, 2)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    >>> private = start_training(plan, model, optimizer, (torch.randn(200, 4), torch.randint(0, 2, (200,))))
+    >>> private.plan is plan
+    True
+    """
+    expected: dict[str, Any] = {"num_units": _count_units(dataset, users), "labelled": users is not None}
+    if users is not None:
+        expected |= {"unit": users.unit, _rows_field(users): users.rows_per_unit}
+    for name, value in expected.items():
+        if getattr(plan, name) != value:
+            raise InvalidArgument(
+                name, getattr(plan, name), "the value for this dataset and its users", "The plan is for other data"
+            )
+    return PrivateTraining(model, optimizer, dataset, plan, users=users, source=source)
+
+
+def _complete_clipping(clip_norm: float | None, clipping: Clipping | None) -> Clipping:
+    if clipping is None:
+        return Flat(1.0 if clip_norm is None else clip_norm)
+    if clip_norm is not None:
+        raise InvalidArgument("clip_norm", clip_norm, "None with clipping=", "Give clip_norm or clipping, not both")
+    return clipping
+
+
+def _count_units(dataset: Any, users: Users | None) -> int:
+    """Return the number of units to sample from: examples, users, or the examples of users that take part."""
+    num_examples: int = fetcher(dataset)[0]
+    if users is None:
+        return num_examples
+    row_counts = [len(rows) for rows in users.rows(dataset, num_examples)]
+    if isinstance(users, UserGroups):
+        return sum(min(count, users.rows_per_unit) for count in row_counts)
+    return len(row_counts)
+
+
+def _rows_field(users: Users) -> str:
+    """Return the field of a plan that bounds the number of a user's examples."""
+    return "group_size" if isinstance(users, UserGroups) else "rows_per_unit"

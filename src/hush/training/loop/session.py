@@ -1,4 +1,16 @@
-"""A private training run: what `hush.privatize` returns."""
+"""A private training run: the object that `hush.privatize` returns.
+
+Data flows through a step like this:
+
+    loader > your forward and losses > step(): backward, clipped sum > last batch of the step: noise, optimizer > model
+
+`PrivateTraining` holds the state of that flow. The loader tells it which physical batch is served (`_serve`); ``step``
+clips and accumulates (`_clipped_sum`); after the last physical batch of a step, `_update` adds the noise once.
+
+Samples and noise are functions of (key, step). So a run can be resumed, and its state holds no gradient without noise.
+A resumed run continues under a new key: otherwise two runs that continue from one state would share their noise, and
+the difference of their weights would be released without any.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +41,25 @@ from hush.training.per_example.engine import GradientEngine
 from hush.training.per_example.projected import ProjectedClipping
 from hush.training.plan.clipping import Adaptive, Clipping
 from hush.training.plan.contributions import Projected
-from hush.training.plan.loader import Loader, Micro, fetcher, moved
+from hush.training.plan.loader import Loader, PhysicalBatch, fetcher, to_device
 from hush.training.plan.plan import TrainingPlan
 from hush.training.plan.units import Users
+
+_SCHEMA = "hush.training/3"
+_SHOWN_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happened: how many steps have been taken, and whether this call completed one."""
+    """The result of `PrivateTraining.step`.
+
+    Attributes:
+        number: How many noisy steps the run has taken.
+        complete: Whether this call completed one; False if more physical batches of the same step follow.
+
+    >>> Step(number=3, complete=True).complete
+    True
+    """
 
     number: int
     complete: bool
@@ -46,26 +69,37 @@ class PrivateTraining:
     """A model, an optimizer and a dataset, trained under a plan.
 
     Attributes:
-        model: The caller's own model.
-        optimizer: The caller's own optimizer, or optimizers.
-        loader: Physical batches; iterate over it once, calling `step` for each.
-        plan: What was agreed on.
-        clipping: How gradients are clipped now: as the plan says, or as an adaptive way has moved since.
+        model: Your own model.
+        optimizer: Your own optimizer, or optimizers.
+        loader: The physical batches. Iterate over it once, and call `step` for each.
+        plan: The plan of the run.
+        clipping: How gradients are clipped now: the plan's clipping, or what adaptive clipping has made of it.
         steps_taken: How many noisy steps the weights have seen.
 
     Guarantee:
-        After n steps the weights are (epsilon, delta)-differentially private, as `guarantee` says; also everything that
-        is computed from the weights alone.
+        After n steps the weights are (epsilon, delta)-differentially private, with the numbers of `guarantee`; so is
+        everything that is computed from the weights alone.
 
     Assumes:
-        The loss of an example depends on that example only (checked here, for every new shape of batch, as far as
-        gradients show it; the caller's duty where inputs or detached values couple examples). Nothing else of the data
-        is released: losses and accuracies on training data are not private (the caller's duty). The sampling rate is
-        public (the caller's duty).
+        The loss of an example depends on that example only (checked here for every new shape of batch, as far as
+        gradients show it; the caller's duty where inputs or detached values couple examples). Nothing else computed
+        from the data is released: losses and accuracies on training data are not private (the caller's duty). The
+        sampling rate is public (the caller's duty).
 
     References:
-        Abadi et al. 2016, Algorithm 1, with the lots drawn by Poisson sampling, and the noisy sum divided by the
-        expected lot size.
+        Abadi et al. 2016, Algorithm 1, with lots drawn by Poisson sampling, and the noisy sum divided by the expected
+        lot size.
+
+    >>> from hush.randomness import TestSource
+    >>> from hush.training import privatize
+    >>> model = nn.Linear(4, 1)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> private = privatize(model, optimizer, (torch.randn(100, 4),), noise_multiplier=2.0, delta=1e-3, num_steps=2,
+    ...                     source=TestSource(0))
+    >>> for (x,) in private.loader:
+    ...     step = private.step(private.model(x).square().sum(1))
+    >>> private.steps_taken, round(private.guarantee().epsilon, 2)
+    (2, 2.05)
     """
 
     def __init__(
@@ -82,49 +116,42 @@ class PrivateTraining:
         source: RandomSource | None = None,
         budget: Budget | None = None,
     ) -> None:
-        """Attach to the model; `hush.privatize` makes the plan, too."""
+        """Attach to the model. Call `privatize` or `start_training` instead, which describe the arguments."""
         check_instance("model", model, nn.Module)
         if isinstance(model, torch._dynamo.OptimizedModule):
-            raise InvalidArgument("model", "compiled", "the model itself", "compile=True compiles it with its privacy")
+            raise InvalidArgument(
+                "model", "compiled", "the uncompiled model", "Pass compile=True, which compiles its private version"
+            )
         optimizers = tuple(optimizer) if isinstance(optimizer, (list, tuple)) else (optimizer,)
-        for one in optimizers:
-            check_instance("optimizer", one, Optimizer, "Such as torch.optim.SGD(model.parameters(), lr=0.1)")
-            _check_optimizer(model, one)
-        _refuse_idle(model, optimizers)
-        for one in optimizers:
-            if plan.correlated is not None and hasattr(one, "noise_stddev"):
-                raise Unsupported(f"{type(one).__name__} with correlated noise, whose size changes from step to step")
-        own = source_or_default(source)
-        self.model, self.optimizer, self.plan = model, optimizer, plan
-        self.steps_taken = 0
-        self._process, self._generation = os.getpid(), 0
-        self._optimizers = optimizers
-        self._num_examples, fetch = fetcher(dataset)
-        self._keys = [(0, own.words(4).tobytes())]  # from which step on each holds
-        self._assumptions = assumptions_of(own)
-        self._batches = Batches(plan, users, dataset, self._num_examples, self._key_for)
+        _check_optimizers(model, optimizers, plan)
         if projection is not None:
             check_instance("projection", projection, Ball, "Such as Ball(radius=10.0)")
-        self._projection = projection
-        if isinstance(compile, str) and compile not in torch.compiler.list_backends(exclude_tags=()):
-            raise InvalidArgument("compile", compile, "True, False or a backend", *torch.compiler.list_backends())
-        if compile is None:
-            compile = next(model.parameters()).is_cuda  # noqa: A001
         if memory_limit is not None:
             check_count("memory_limit", memory_limit)
-        backend = "inductor" if compile is True else compile or None
-        self._engine = GradientEngine(model, backend=backend, memory=memory_limit)
+        checked_source = source_or_default(source)
+        self.model, self.optimizer, self.plan = model, optimizer, plan
+        self.clipping = plan.clipping
+        self.steps_taken = 0
+        self._optimizers, self._projection = optimizers, projection
+        self._process = os.getpid()
+        self._generation = 0  # counts resumptions
+        self._num_examples, fetch = fetcher(dataset)
+        self._keys = [(0, checked_source.words(4).tobytes())]  # pairs of a first step and its key
+        self._assumptions = assumptions_of(checked_source)
+        self._batches = Batches(plan, users, dataset, self._num_examples, self._key_for)
+        self._engine = GradientEngine(model, backend=_backend(model, compile), memory=memory_limit)
         self._engine.replays = True
         if isinstance(plan.contribution, Projected):
-            self._engine.detach()  # it was refused there what cannot be private; everything else runs as it is
+            # Attaching has refused models that cannot be private. Projections run the model as it is.
+            self._engine.detach()
         self._updater = Updater(model, optimizers)
-        self.clipping = plan.clipping
+        # The step in progress: its clipped sums so far, the batch that waits for its losses, the next batch's position.
         self._totals: dict[str, Tensor] = {}
-        self._unclipped: Tensor | float = 0.0  # how many examples, less half of all
-        self._current: Micro | None = None
-        self._position = 0  # of the next physical batch within the logical one
-        self._random: list[Tensor] = []  # torch's own numbers at the beginning of the step
-        self._checked: set[Any] = set()
+        self._current: PhysicalBatch | None = None
+        self._position = 0
+        self._unclipped: Tensor | float = 0.0  # the number of unclipped examples, minus half of all examples
+        self._random: list[Tensor] = []  # the states of torch's generators at the beginning of the step
+        self._checked: set[Any] = set()  # signatures of batches that were compared with a plain loop
         factor = plan.factor()
         self._recursion = None if factor is None else factor.recursion
         self._stream: NoiseStream | None = None
@@ -134,31 +161,35 @@ class PrivateTraining:
             self._batches,
             lambda: self.steps_taken,
             plan.num_steps,
-            self._begin,
+            self._serve,
             plan.contribution.change,
             self._batches.count,
             lambda: self._generation,
         )
-        # Last: whatever is refused above costs nothing.
+        # Last, so that a run that is refused above reserves nothing.
         self._payment = None if budget is None else Payment(plan, budget)
 
     def step(self, losses: Tensor | Callable[[], Tensor]) -> Step:
-        """Take one loss per example of the batch that the loader gave; at the end of a logical batch, update.
+        """Process one physical batch, given the loss of each of its examples.
 
-        Backward, clipping and accumulation in every call; noise, the optimizer's step and accounting in the last of a
-        logical batch. An example whose gradient is not finite contributes nothing. For `Projected` contributions, take
-        a function that runs the model and returns the losses.
+        Every call runs backward, clips and accumulates. The last call of a logical batch also adds the noise, lets the
+        optimizers step and counts the step. An example whose gradient is not finite contributes zero.
+
+        Args:
+            losses: One loss per example of the batch that the loader served last. For `Projected` contributions, a
+                function that runs the model and returns the losses.
         """
         self._refuse_forks()
         batch = self._current
         if batch is None:
             raise InvalidArgument("losses", "out of turn", "one call of step for each batch of private.loader")
-        found = self._projected_sum(losses, batch) if self._is_projected else self._clipped_sum(losses, batch)
-        for name, value in found.gradients.items():
-            # In fp64 over physical batches: in fp32, an example could push a sum to where others are rounded away.
+        clipped = self._projected_sum(losses, batch) if self._is_projected else self._clipped_sum(losses, batch)
+        for name, value in clipped.gradients.items():
+            # In double precision over physical batches: in single precision, one example could push a sum to where the
+            # others' contributions are rounded away.
             if name in self._totals:
                 self._totals[name] = self._totals[name].double().add_(value)
-            else:  # the next sum may lie where this one does
+            else:  # double() also copies: the engine may reuse the memory for the next batch
                 self._totals[name] = value if batch.ends else value.double()
         self._engine.end()
         self._current, self._position = None, self._position + 1
@@ -170,7 +201,13 @@ class PrivateTraining:
     def _is_projected(self) -> bool:
         return isinstance(self.plan.contribution, Projected)
 
-    def _projected_sum(self, losses: Any, batch: Micro) -> ClippedSum:
+    @property
+    def _is_check_step(self) -> bool:
+        """Whether a recurring check is due: in the first batch of steps 0, 1, 2, 4, 8, and so on."""
+        return self._position == 0 and (self.steps_taken & (self.steps_taken - 1)) == 0
+
+    def _projected_sum(self, losses: Any, batch: PhysicalBatch) -> ClippedSum:
+        """Return the sum of a batch, clipped by projected norms."""
         contribution = self.plan.contribution
         assert isinstance(contribution, Projected)
         if isinstance(losses, Tensor) or not callable(losses):
@@ -178,80 +215,87 @@ class PrivateTraining:
                 "losses",
                 type(losses).__name__,
                 "a function that computes them",
-                "Projections need several runs: private.step(lambda: loss(private.model(x), y))",
+                "Projections run the model several times: private.step(lambda: loss(private.model(x), y))",
             )
         if self._projected is None:
             key = self._key_for("projections")
             self._projected = ProjectedClipping(self.model, projections=contribution.projections, key=key)
-        if self._position == 0 and (self.steps_taken & (self.steps_taken - 1)) == 0:  # as exact ways are
+        if self._is_check_step:
             self._projected.refuse_coupled(losses, len(batch.weights))
             check_outputs(self.model, self._projected.calls, len(batch.weights))
         return self._projected(
             losses,
             clip_norm=self._clipping_of(self.steps_taken).clip_norm,
-            weights=moved(batch.weights, next(self.model.parameters()).device),
+            weights=to_device(batch.weights, next(self.model.parameters()).device),
             step=self.steps_taken,
             num_summed=2 * self.plan.setting(self.steps_taken)[1],
         )
 
-    def _clipped_sum(self, losses: Any, batch: Micro) -> ClippedSum:
+    def _clipped_sum(self, losses: Any, batch: PhysicalBatch) -> ClippedSum:
+        """Return the clipped sum of a batch, from one backward pass."""
         plan = self.plan
         self._engine.refuse_changed_buffers()
-        if self._is_to_be_checked():
+        if self._must_check():
             check_batch(self._engine, losses)
             if not self._checked:
                 check_calls(self._engine)
             self._checked.add(self._engine.signature())
             self._engine.watching = False
-        shares = None
         rows = len(batch.real) // len(batch.weights)
+        row_weights = None
         if rows > 1:
-            share = batch.real.astype(np.float32) / (plan.contribution.copies * plan.contribution.examples)
-            shares = moved(share, losses.device)
-        self._engine.backward(losses, weights=shares)
-        weights = moved(batch.weights, losses.device)
+            # Copies and micro-batches are averaged; a user's examples are summed. Padding counts nothing.
+            averaged = batch.real.astype(np.float32) / (plan.contribution.copies * plan.contribution.examples)
+            row_weights = to_device(averaged, losses.device)
+        self._engine.backward(losses, weights=row_weights)
+        weights = to_device(batch.weights, losses.device)
         clipping = self._clipping_of(self.steps_taken)
-        found = self._engine.clipped_sum(clipping, weights, num_summed=2 * plan.setting(self.steps_taken)[1], rows=rows)
+        # The margin for rounding is for sums of up to this many contributions: twice the expected batch.
+        num_summed = 2 * plan.setting(self.steps_taken)[1]
+        clipped = self._engine.clipped_sum(clipping, weights, num_summed=num_summed, rows=rows)
         if isinstance(self.clipping, Adaptive):
-            signs = torch.where(found.norms <= self.clipping.clip_norm, 0.5, -0.5).masked_fill(found.norms.isnan(), 0.0)
+            is_short = clipped.norms <= self.clipping.clip_norm
+            signs = torch.where(is_short, 0.5, -0.5).masked_fill(clipped.norms.isnan(), 0.0)
             self._unclipped = self._unclipped + (signs * weights).sum()
-        return found
+        return clipped
 
     def _clipping_of(self, step: int) -> Clipping:
-        """Return how gradients are clipped in a step; with the clip norm, the noise changes as well."""
+        """Return the clipping of a step, with the schedule applied. The noise scales with its clip norm."""
         factor = self.plan.clip_factor(step)
         return self.clipping if factor == 1 else replace(self.clipping, clip_norm=self.clipping.clip_norm * factor)
 
-    def _is_to_be_checked(self) -> bool:
-        """New shapes are checked; and, where it is not compiled, steps 1, 2, 4, 8, ...: losses may change."""
-        again = (
-            self._engine.backend is None and self._position == 0 and (self.steps_taken & (self.steps_taken - 1)) == 0
-        )
-        return again or self._engine.signature() not in self._checked
+    def _must_check(self) -> bool:
+        """Return whether to compare this batch with a plain loop.
+
+        That is, if its shapes are new; and, unless the model is compiled, in some later steps, as a loss may change.
+        """
+        is_recurring = self._engine.backend is None and self._is_check_step
+        return is_recurring or self._engine.signature() not in self._checked
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """Refuse: two runs with one key would use their noise twice."""
+        """Refuse to copy: two runs with one key would use the same noise."""
         raise Unsupported("a copy of a run would use its noise twice", "Copy private.model, or use state_dict()")
 
     def __reduce__(self) -> Any:
-        """Refuse that, too."""
+        """Refuse to pickle, for the same reason."""
         raise Unsupported("a pickled run would use its noise twice", "Store private.state_dict()")
 
     def guarantee(self) -> Guarantee:
-        """Return what the weights, as they are now, give away.
+        """Return the guarantee of the current weights.
 
-        For a number of steps that was fixed in advance. If the run was ended early because of what it had learned, the
-        plan's own guarantee, of all its steps, is what holds: ``private.plan.guarantee()``.
+        It assumes that the number of steps was fixed in advance. If you stopped early because of what the run had
+        learned, the guarantee of the whole plan holds: ``private.plan.guarantee()``.
         """
-        early = 0 < self.steps_taken < self.plan.num_steps
-        assumed = ("the run was not ended because of what it had learned",) if early else ()
+        is_early = 0 < self.steps_taken < self.plan.num_steps
+        early = ("the run was not stopped because of what it had learned",) if is_early else ()
         paid = () if self._payment is None else self._payment.assumptions
-        return self.plan.guarantee(self.steps_taken, (*assumed, *paid, *self._assumptions))
+        return self.plan.guarantee(self.steps_taken, (*early, *paid, *self._assumptions))
 
     def close(self) -> nn.Module:
-        """End the run: give the model its ordinary way forward back, and return it.
+        """End the run, detach it from the model, and return the model.
 
-        A run that is charged to a budget is charged for the steps that were taken, where these are charged one by one.
+        If the run is charged to a budget, it is charged for the steps that were taken, where steps are charged one by
+        one, and for the whole plan otherwise.
         """
         if self._payment is not None:
             self._refuse_forks()
@@ -261,12 +305,12 @@ class PrivateTraining:
         return self.model
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a copy of all that resumes the run, from the beginning of the current step.
+        """Return a copy of everything that resumes the run from the beginning of the current step.
 
-        It contains the key of samples and noise: whoever has it can subtract the noise. Keep it as safe as the data.
+        It contains the key of samples and noise. Anyone who has it can subtract the noise: keep it as safe as the data.
         """
         return {
-            "schema": "hush.training/3",
+            "schema": _SCHEMA,
             "plan": _terms(self.plan),
             "num_examples": self._num_examples,
             "steps_taken": self.steps_taken,
@@ -276,67 +320,73 @@ class PrivateTraining:
             "clip_norm": self.clipping.clip_norm,
             "assumptions": self._assumptions,
             "model": copy.deepcopy(self.model.state_dict()),
-            "optimizers": [copy.deepcopy(one.state_dict()) for one in self._optimizers],
+            "optimizers": [copy.deepcopy(optimizer.state_dict()) for optimizer in self._optimizers],
             "random": self._random if self._position else _random_state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume; the plan must be the same, and steps that were taken here already cannot be taken back.
+        """Resume a run. The plan must be the same, and steps that were taken in this object cannot be taken back.
 
-        Samples and noise are drawn under a new key, unless it is a test's: of two runs that go on from one state, say
-        with different learning rates, the difference must not be bare, nor rest on the same samples. Both are
-        releases: what is published of more than one such run adds up. An epoch that has begun is finished in its own
-        order; so of runs in `BallsInBins`, which rely on that order, publish only one that goes on from a state.
+        Samples and noise are drawn under a new key, except in tests (see the module's docstring). Two runs that
+        continue from the same state are two releases: their costs add up if you publish both. An epoch that has begun
+        is finished in its own order. `BallsInBins` relies on that order being secret, so publish only one run that
+        continues from a state.
         """
         check_instance("state", state, dict)
-        if state.get("schema") != "hush.training/3":
-            raise InvalidArgument("schema", state.get("schema"), "what state_dict returned")
-        agreed = {"plan": _terms(self.plan), "num_examples": self._num_examples, "recursion": repr(self._recursion)}
-        agreed["owners"] = self._batches.owners
-        for name, own in agreed.items():
-            if state[name] != own:
-                raise InvalidArgument(name, state[name], f"{own}", "A run goes on under the plan that it began with")
+        if state.get("schema") != _SCHEMA:
+            raise InvalidArgument("schema", state.get("schema"), "the result of state_dict")
+        terms = {
+            "plan": _terms(self.plan),
+            "num_examples": self._num_examples,
+            "recursion": repr(self._recursion),
+            "owners": self._batches.owners,
+        }
+        for name, expected in terms.items():
+            if state[name] != expected:
+                raise InvalidArgument(name, state[name], f"{expected}", "A run must continue under its original plan")
         if not state["steps_taken"] >= self.steps_taken:
             raise InvalidArgument(
                 "steps_taken",
                 state["steps_taken"],
                 f"at least the {self.steps_taken} of this run",
-                "The same noise on other weights would show their difference",
+                "The same noise on other weights would reveal their difference",
             )
-        self._abandon()
+        self._abandon_step()
         if self._payment is not None:
             self._payment.loaded()
-        self.steps_taken = state["steps_taken"]  # first of all: should loading fail half-way, this is not too little
+        # Before the rest: if loading fails half-way, the steps of the new weights are counted already.
+        self.steps_taken = state["steps_taken"]
         self.model.load_state_dict(state["model"])
-        for one, stored in zip(self._optimizers, state["optimizers"], strict=True):
-            one.load_state_dict(stored)
+        for optimizer, optimizer_state in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(optimizer_state)
         self.clipping = replace(self.plan.clipping, clip_norm=state["clip_norm"])
         self._assumptions = tuple(state["assumptions"])
         self._keys = [(first, key) for first, key in state["keys"] if first < max(self.steps_taken, 1)]
         if "test randomness" not in self._assumptions:
-            # What was drawn before stays under its keys, for later noise that is correlated with it.
+            # Earlier keys stay: correlated noise needs the noise of earlier steps again.
             self._keys = [*(pair for pair in self._keys if self.steps_taken), (self.steps_taken, os.urandom(32))]
         self._stream = self._projected = None
-        self._batches.resumed()
-        self._generation += 1  # loops that were begun before are over
+        self._batches.forget()
+        self._generation += 1  # ends loops that were started before
         torch.set_rng_state(state["random"][0].cpu())
-        for device, numbers in enumerate(state["random"][1:][: torch.cuda.device_count()]):
-            torch.cuda.set_rng_state(numbers.cpu(), device)
+        for device, generator_state in enumerate(state["random"][1:][: torch.cuda.device_count()]):
+            torch.cuda.set_rng_state(generator_state.cpu(), device)
 
     def _key_for(self, purpose: str, step: int | None = None) -> bytes:
-        """Return the key for a purpose in a step; the current one, if none is said."""
-        at = self.steps_taken if step is None else step
-        key = next(key for first, key in reversed(self._keys) if first <= at)
+        """Return the key for a purpose in a step; by default in the current one."""
+        number = self.steps_taken if step is None else step
+        key = next(key for first, key in reversed(self._keys) if first <= number)
         return hashlib.sha256(key + purpose.encode()).digest()
 
-    def _begin(self, batch: Micro) -> None:
+    def _serve(self, batch: PhysicalBatch) -> None:
+        """Prepare for the losses of a batch, which the loader is about to serve."""
         if batch.position == 0:
-            self._abandon()  # a loop that was left half-way, and begins the step anew
+            self._abandon_step()  # a loop that was left half-way starts its step again
             self._random = _random_state()
-        unanswered = self._current is not None
-        if unanswered or (batch.step, batch.position) != (self.steps_taken, self._position):
-            self._abandon()
-            raise InvalidArgument("step", "out of turn", "one loop over private.loader, and a step for each batch")
+        is_unanswered = self._current is not None
+        if is_unanswered or (batch.step, batch.position) != (self.steps_taken, self._position):
+            self._abandon_step()
+            raise InvalidArgument("step", "out of turn", "one loop over private.loader, and one step for each batch")
         self._refuse_forks()
         if self._payment is not None:
             self._payment.refuse_unpaid(self.steps_taken)
@@ -347,30 +397,30 @@ class PrivateTraining:
     def _refuse_forks(self) -> None:
         if os.getpid() != self._process:
             raise Unsupported(
-                "a run in a forked process would draw the samples and the noise of the other one",
-                "Fork before privatize, or load state_dict() into a run of its own",
+                "a run in a forked process would draw the same samples and noise as its parent",
+                "Fork before privatize, or load state_dict() into a new run",
             )
 
-    def _abandon(self) -> None:
-        """Forget an unfinished logical batch."""
+    def _abandon_step(self) -> None:
+        """Forget the physical batches of an unfinished step."""
         self._current, self._totals, self._position, self._unclipped = None, {}, 0, 0.0
         self._engine.end()
 
     def _update(self) -> None:
-        """Add the noise to the clipped sum, once; divide by the public batch size; let the optimizers step."""
+        """Finish a step: add the noise to the clipped sum, and let the optimizers step."""
         plan, totals, step, unclipped = self.plan, self._totals, self.steps_taken, self._unclipped
         clipping, key = self._clipping_of(step), self._key_for("noise")
-        for one in self._optimizers:
-            _check_optimizer(self.model, one)  # groups may have been added
-        # Counted before anything is drawn or changed: a crash in between wastes a step, and never repeats its noise.
+        for optimizer in self._optimizers:
+            _check_optimizer(self.model, optimizer)  # parameter groups may have been added since
+        # Counted before anything is drawn or changed: a crash in between wastes a step, but never repeats its noise.
         self.steps_taken += 1
-        self._abandon()
+        self._abandon_step()
         noise = plan.noise_on_sum(step) * clipping.clip_norm
         if isinstance(clipping, Adaptive):
-            multiplier, size = plan.setting(step)
-            scale = clipping.noise_on_count(multiplier, size)
-            more = float(gaussian(self._key_for("noise of the count", step), step, 1, scale=scale))
-            self.clipping = clipping.moved((float(unclipped) + more) / size + 0.5)
+            noise_multiplier, batch_size = plan.setting(step)
+            count_noise = clipping.noise_on_count(noise_multiplier, batch_size)
+            noise_on_count = float(gaussian(self._key_for("noise of the count", step), step, 1, scale=count_noise))
+            self.clipping = clipping.moved((float(unclipped) + noise_on_count) / batch_size + 0.5)
         self._updater(key, step, totals, noise, plan.divisor(step), self._noise_stream())
         if self._projection is not None:
             self._projection.project(self.model.parameters())
@@ -378,7 +428,7 @@ class PrivateTraining:
             self._payment.settle(self.steps_taken)
 
     def _noise_stream(self) -> NoiseStream | None:
-        """Return the noise of a plan whose noise is correlated."""
+        """Return the correlated noise of the plan, or None if the noise is independent."""
         if self._recursion is None:
             return None
         if self._stream is None:
@@ -394,35 +444,56 @@ class PrivateTraining:
         return self._stream
 
 
+def _backend(model: nn.Module, compile: bool | str | None) -> str | None:  # noqa: A002
+    """Return the backend of torch.compile to use, or None to run without it. By default, compile on GPUs only."""
+    if isinstance(compile, str) and compile not in torch.compiler.list_backends(exclude_tags=()):
+        raise InvalidArgument("compile", compile, "True, False or a backend", *torch.compiler.list_backends())
+    if compile is None:
+        compile = next(model.parameters()).is_cuda  # noqa: A001
+    return "inductor" if compile is True else compile or None
+
+
 def _terms(plan: TrainingPlan) -> str:
-    """Return what a resumed run has to agree with: all but how many examples go through the model at once."""
+    """Return the terms that a resumed run must share: the plan without the physical batch size."""
     return repr(replace(plan, physical_batch_size=1))
 
 
 def _random_state() -> list[Tensor]:
+    """Return the states of torch's generators, which dropout draws from."""
     return [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
 
 
+def _check_optimizers(model: nn.Module, optimizers: Sequence[Optimizer], plan: TrainingPlan) -> None:
+    for optimizer in optimizers:
+        check_instance("optimizer", optimizer, Optimizer, "Such as torch.optim.SGD(model.parameters(), lr=0.1)")
+        _check_optimizer(model, optimizer)
+    _refuse_untrained(model, optimizers)
+    for optimizer in optimizers:
+        if plan.correlated is not None and hasattr(optimizer, "noise_stddev"):
+            raise Unsupported(f"{type(optimizer).__name__} with correlated noise, whose size changes from step to step")
+
+
 def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
-    own = {id(param) for param in model.parameters()}
+    params = {id(param) for param in model.parameters()}
     for group in optimizer.param_groups:
-        if any(id(param) not in own for param in group["params"]):
-            raise InvalidArgument("optimizer", type(optimizer).__name__, "one over the model's own parameters")
+        if any(id(param) not in params for param in group["params"]):
+            raise InvalidArgument(
+                "optimizer", type(optimizer).__name__, "an optimizer over the model's own parameters only"
+            )
     if isinstance(optimizer, torch.optim.LBFGS):
         raise Unsupported("LBFGS evaluates the loss several times per step", "Use SGD or AdamW")
     if not any(param.requires_grad for param in model.parameters()):
-        raise InvalidArgument("model", type(model).__name__, "at least one parameter that is trained")
+        raise InvalidArgument("model", type(model).__name__, "at least one parameter that requires a gradient")
 
 
-def _refuse_idle(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
-    """Refuse parameters that are trained by no optimizer: they would be clipped and paid for, and stay as they are."""
-    moved_ones = {id(param) for one in optimizers for group in one.param_groups for param in group["params"]}
-    idle = [name for name, param in model.named_parameters() if param.requires_grad and id(param) not in moved_ones]
-    if idle:
-        shown = ", ".join(idle[:8]) + (", ..." if len(idle) > 8 else "")
+def _refuse_untrained(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+    """Refuse parameters that require a gradient but have no optimizer: they would be paid for and never change."""
+    optimized = {id(param) for optimizer in optimizers for group in optimizer.param_groups for param in group["params"]}
+    missing = [name for name, param in model.named_parameters() if param.requires_grad and id(param) not in optimized]
+    if missing:
         raise InvalidArgument(
             "optimizer",
-            shown,
+            ", ".join(missing[:_SHOWN_NAMES]) + (", ..." if len(missing) > _SHOWN_NAMES else ""),
             "an optimizer for every parameter that requires a gradient",
-            "Freeze them, or build the optimizer after the model is complete",
+            "Freeze the others, or build the optimizer after the model is complete",
         )

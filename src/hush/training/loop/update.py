@@ -1,7 +1,8 @@
-"""The end of a step: noise on the clipped sum, once, and the optimizer's step.
+"""The end of a step: add noise to the clipped sum once, divide by the batch size, and let the optimizers step.
 
-On a GPU, for SGD and Adam(W) in single precision, both happen in one pass (`_noise_cuda.update`), which keeps the
-optimizer's state where torch keeps it. Everything else gets the noisy gradient as ``param.grad``, and torch's own step.
+On a GPU, for SGD, Adam and AdamW in single precision, noise and optimizer step happen in one pass
+(`hush.training.kernels.noise_cuda.update`). It keeps the optimizer's state where torch keeps it, so checkpoints and
+learning-rate schedulers work as usual. Everything else gets the noisy gradient as ``param.grad``, and torch's own step.
 """
 
 from __future__ import annotations
@@ -19,15 +20,26 @@ from hush.errors import Unsupported, check_positive
 from hush.training.noise.gaussian import gaussian
 from hush.training.noise.stream import NoiseStream
 
-_UNFUSED = ("maximize", "amsgrad", "capturable", "differentiable")
+_UNFUSED_OPTIONS = ("maximize", "amsgrad", "capturable", "differentiable")
 
 
 @dataclass(frozen=True, slots=True)
 class Ball:
-    """Weights of norm at most ``radius``: projected to it after every step, they stay there (projected DP-GD).
+    """A ball around zero: after every step, the weights are projected onto it (projected DP gradient descent).
 
-    Projecting looks at the weights alone, which are private already. For convex losses it bounds how far noise can
-    carry them (Bassily, Smith & Thakurta 2014).
+    The projection looks only at the weights, which are private already, so it is post-processing. For convex losses it
+    bounds how far the noise can carry the weights.
+
+    Attributes:
+        radius: The largest norm of all trained parameters together.
+
+    References:
+        Bassily, Smith & Thakurta 2014, "Private Empirical Risk Minimization".
+
+    >>> weight = torch.nn.Parameter(torch.tensor([3.0, 4.0]))
+    >>> Ball(radius=1.0).project([weight])
+    >>> [round(value, 3) for value in weight.tolist()]
+    [0.6, 0.8]
     """
 
     radius: float
@@ -37,24 +49,24 @@ class Ball:
         check_positive("radius", self.radius)
 
     def project(self, params: Iterable[Tensor]) -> None:
-        """Bring all of these to the ball, together."""
+        """Scale the trained parameters, in place, to a joint norm of at most the radius."""
         trained = [param for param in params if param.requires_grad]
         with torch.no_grad():
-            norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each.float()) for each in trained]))
+            norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(param.float()) for param in trained]))
             factor = (self.radius / norm.clamp_min(1e-30)).clamp(max=1.0)
-            for each in trained:
-                each.mul_(factor.to(each))
+            for param in trained:
+                param.mul_(factor.to(param))
 
 
 class Updater:
-    """Takes the last part of every step."""
+    """Turns the clipped sum of a step into an update of the model."""
 
     def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
-        """Take the model and who updates it."""
+        """Take the model and the optimizers that update it."""
         self._params, self._optimizers = dict(model.named_parameters()), optimizers
-        self._tables: dict[Any, Tensor] = {}
-        self._counted: dict[int, tuple[int, int]] = {}
-        self._noise: Tensor | None = None
+        self._tile_tables: dict[Any, Tensor] = {}
+        self._known_ages: dict[int, tuple[int, int]] = {}  # by id of Adam's step count: its value, and its version
+        self._noise: Tensor | None = None  # memory for the noise, reused in every step
 
     def __call__(
         self,
@@ -65,13 +77,22 @@ class Updater:
         divisor: float,
         stream: NoiseStream | None = None,
     ) -> None:
-        """Add ``noise`` (its standard deviation) to the totals, divide, and step; a stream has noise of its own."""
+        """Add noise to the clipped sums, divide them, and update the model.
+
+        Args:
+            key: The key of the noise.
+            step: The number of the step.
+            totals: The clipped sums, by parameter; a missing one is zero.
+            noise: The standard deviation of the noise on the sums.
+            divisor: The expected number of contributions.
+            stream: Correlated noise of unit scale, to use instead of independent noise.
+        """
         params = {name: param for name, param in self._params.items() if param.requires_grad}
         totals = {name: total.float() for name, total in totals.items()}
         for param in self._params.values():
-            param.grad = None  # whatever is there is not private
+            param.grad = None  # a gradient from outside the run has no noise, and must not reach an optimizer
         if stream is None and all(_can_fuse(optimizer) for optimizer in self._optimizers) and _are_plain(params):
-            self._fused(key, step, params, totals, noise, divisor)
+            self._step_fused(key, step, params, totals, noise, divisor)
             return
         sizes = [param.numel() for param in params.values()]
         device = next(iter(params.values())).device
@@ -80,7 +101,8 @@ class Updater:
         else:
             values = stream(step).mul_(noise / divisor)
             if len(values) != sum(sizes):
-                raise Unsupported("correlated noise for parameters that were frozen, or freed, half-way")
+                raise Unsupported("correlated noise for parameters that were frozen or unfrozen during the run")
+        # Every trained parameter gets noise, even if no example has a gradient for it.
         for (name, param), part in zip(params.items(), torch.split(values, sizes), strict=True):
             noisy = part.to(param.device).view_as(param)
             if name in totals:
@@ -88,10 +110,10 @@ class Updater:
             param.grad = noisy.to(param.dtype)
         for optimizer in self._optimizers:
             if hasattr(optimizer, "noise_stddev"):
-                optimizer.noise_stddev = noise / divisor  # for those that correct what it does
+                optimizer.noise_stddev = noise / divisor  # for optimizers that correct for the noise, such as AdamBC
             optimizer.step()
 
-    def _fused(
+    def _step_fused(
         self,
         key: bytes,
         step: int,
@@ -100,31 +122,33 @@ class Updater:
         noise: float,
         divisor: float,
     ) -> None:
+        """Add noise and take the optimizers' steps in one pass over the parameters, on a GPU."""
         from hush.training.kernels.noise_cuda import TILE, key_words, update
         from hush.training.kernels.sums_cuda import table
 
         names = {id(param): name for name, param in params.items()}
-        first_tile, at = {}, 0
+        # Each parameter has tiles of its own in the noise, so the order of groups does not matter.
+        first_tiles, next_tile = {}, 0
         for name, param in params.items():
-            first_tile[name], at = at, at - (-param.numel() // TILE)
+            first_tiles[name], next_tile = next_tile, next_tile - (-param.numel() // TILE)
         words = key_words(key, step)
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
-                own = {names[id(param)]: param for param in group["params"] if id(param) in names}
-                for begin, some in self._by_age(optimizer, group, own):
-                    device = next(iter(some.values())).device
+                in_group = {names[id(param)]: param for param in group["params"] if id(param) in names}
+                for begin, same_age in self._by_age(optimizer, group, in_group):
+                    device = next(iter(same_age.values())).device
                     sums = [
                         totals[name].contiguous() if name in totals else torch.zeros_like(param)
-                        for name, param in some.items()
+                        for name, param in same_age.items()
                     ]
                     addresses = tuple(
-                        (param.data_ptr(), total.data_ptr(), *_states(optimizer, param), param.numel())
-                        for param, total in zip(some.values(), sums, strict=True)
+                        (param.data_ptr(), total.data_ptr(), *_state_addresses(optimizer, param), param.numel())
+                        for param, total in zip(same_age.values(), sums, strict=True)
                     )
-                    places = tuple((first_tile[name], param.numel()) for name, param in some.items())
-                    settings, kind = self._settings(optimizer, group, some, begin=begin)
+                    positions = tuple((first_tiles[name], param.numel()) for name, param in same_age.items())
+                    settings, kind = self._kernel_settings(optimizer, group, same_age, begin=begin)
                     update(
-                        self._tiles(places, TILE, device),
+                        self._tiles(positions, TILE, device),
                         table(addresses, device),
                         words,
                         1 / divisor,
@@ -132,29 +156,39 @@ class Updater:
                         settings,
                         kind,
                     )
-            optimizer._opt_called = True  # type: ignore[attr-defined]  # what learning-rate schedulers look for
+            optimizer._opt_called = True  # type: ignore[attr-defined]  # learning-rate schedulers look for it
 
-    def _tiles(self, places: tuple[tuple[int, int], ...], tile: int, device: torch.device) -> Tensor:
-        """Return, for each tile of some parameters: whose it is, where it begins, and its number in the noise."""
-        key = places, device
-        if key not in self._tables:
+    def _tiles(self, positions: tuple[tuple[int, int], ...], tile: int, device: torch.device) -> Tensor:
+        """Return the kernel's table: for each tile, its parameter's number, its start, and its number in the noise.
+
+        Args:
+            positions: For each parameter, its first tile in the noise, and its size.
+            tile: The number of entries in a tile.
+            device: Where the table is needed.
+        """
+        key = positions, device
+        if key not in self._tile_tables:
             tiles = [
                 (param, start, first + start // tile)
-                for param, (first, size) in enumerate(places)
+                for param, (first, size) in enumerate(positions)
                 for start in range(0, size, tile)
             ]
-            self._tables[key] = torch.tensor(tiles, dtype=torch.int64, device=device)
-        return self._tables[key]
+            self._tile_tables[key] = torch.tensor(tiles, dtype=torch.int64, device=device)
+        return self._tile_tables[key]
 
     def _by_age(
         self, optimizer: Optimizer, group: dict[str, Any], params: Mapping[str, Tensor]
     ) -> list[tuple[bool, dict[str, Tensor]]]:
-        """Return parameters that begin, and those that have a state already; the new ones get one, as torch has it."""
-        momentum = isinstance(optimizer, SGD) and group["momentum"] != 0
+        """Return parameters of equal age together, with whether they are new, and create missing optimizer states.
+
+        Parameters that were unfrozen during a run are younger than the others, and Adam's bias correction depends on
+        the age. States are created as torch does it.
+        """
+        uses_momentum = isinstance(optimizer, SGD) and group["momentum"] != 0
         new = {
             name: param
             for name, param in params.items()
-            if not (state := optimizer.state[param]) or (momentum and state.get("momentum_buffer") is None)
+            if not (state := optimizer.state[param]) or (uses_momentum and state.get("momentum_buffer") is None)
         }
         old = {name: param for name, param in params.items() if name not in new}
         for param in new.values():
@@ -162,58 +196,65 @@ class Updater:
             if isinstance(optimizer, SGD):
                 state["momentum_buffer"] = torch.zeros_like(param) if group["momentum"] else None
             else:
-                where = param.device if group.get("fused") else "cpu"
-                state["step"] = torch.zeros((), dtype=torch.float32, device=where)
+                count_device = param.device if group.get("fused") else "cpu"
+                state["step"] = torch.zeros((), dtype=torch.float32, device=count_device)
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(param), torch.zeros_like(param)
         if isinstance(optimizer, SGD):
-            return [(begin, some) for begin, some in ((True, new), (False, old)) if some]
-        ages: dict[int, dict[str, Tensor]] = {}
+            return [(begin, members) for begin, members in ((True, new), (False, old)) if members]
+        by_age: dict[int, dict[str, Tensor]] = {}
         for name, param in params.items():
-            ages.setdefault(self._age(optimizer.state[param]["step"]), {})[name] = param
-        return [(False, some) for some in ages.values()]
+            by_age.setdefault(self._age(optimizer.state[param]["step"]), {})[name] = param
+        return [(False, members) for members in by_age.values()]
 
     def _age(self, count: Tensor) -> int:
-        """Return how many steps a parameter has seen, without waiting for the device where that is known."""
-        known = self._counted.get(id(count))
+        """Return how many steps a parameter has seen, without waiting for the device if the count is known."""
+        known = self._known_ages.get(id(count))
         if known is None or known[1] != count._version:
             return int(count)
         return known[0]
 
-    def _settings(
+    def _kernel_settings(
         self, optimizer: Optimizer, group: dict[str, Any], params: Mapping[str, Tensor], *, begin: bool
     ) -> tuple[dict[str, float], str]:
+        """Return the numbers of a parameter group for the kernel, and the kind of the optimizer."""
         common = {"lr": float(group["lr"]), "decay": float(group["weight_decay"])}
         if isinstance(optimizer, SGD):
-            own = {"first": group["momentum"], "second": group["dampening"], "nesterov": group["nesterov"]}
-            return common | own | {"begin": begin}, "sgd"
+            momentum = {"first": group["momentum"], "second": group["dampening"], "nesterov": group["nesterov"]}
+            return common | momentum | {"begin": begin}, "sgd"
         counts = [optimizer.state[param]["step"] for param in params.values()]
         age = self._age(counts[0]) + 1
         torch._foreach_add_(counts, 1)
-        self._counted |= {id(count): (age, count._version) for count in counts}
-        first, second = group["betas"]
-        corrections = {"correct1": 1 - first**age, "correct2": math.sqrt(1 - second**age)}
+        self._known_ages |= {id(count): (age, count._version) for count in counts}
+        first_beta, second_beta = group["betas"]
+        corrections = {"correct1": 1 - first_beta**age, "correct2": math.sqrt(1 - second_beta**age)}
         kind = "adamw" if group.get("decoupled_weight_decay", isinstance(optimizer, AdamW)) else "adam"
-        return common | {"first": first, "second": second, "eps": group["eps"]} | corrections, kind
+        return common | {"first": first_beta, "second": second_beta, "eps": group["eps"]} | corrections, kind
 
 
-def _states(optimizer: Optimizer, param: Tensor) -> tuple[int, int]:
+def _state_addresses(optimizer: Optimizer, param: Tensor) -> tuple[int, int]:
+    """Return the addresses of a parameter's two optimizer states; 0 for a missing one."""
     state = optimizer.state[param]
-    found = [state.get(key) for key in ("momentum_buffer", "exp_avg", "exp_avg_sq")]
-    addresses = [each.data_ptr() for each in found if each is not None]
+    states = [state.get(key) for key in ("momentum_buffer", "exp_avg", "exp_avg_sq")]
+    addresses = [tensor.data_ptr() for tensor in states if tensor is not None]
     return (*addresses, 0, 0)[:2]
 
 
 def _can_fuse(optimizer: Optimizer) -> bool:
-    replaced = optimizer.__dict__.get("step")  # by a learning-rate scheduler, which counts calls; or by something else
+    """Return whether the kernel computes exactly what an optimizer's ``step`` would."""
+    # A learning-rate scheduler replaces `step` to count calls, which is harmless. Other replacements may do anything.
+    replaced = optimizer.__dict__.get("step")
     if type(optimizer) not in (SGD, Adam, AdamW) or not (replaced is None or hasattr(replaced, "_wrapped_by_lr_sched")):
         return False
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         return False
     groups = optimizer.param_groups
-    return not any(isinstance(group["lr"], Tensor) or any(group.get(key) for key in _UNFUSED) for group in groups)
+    return not any(
+        isinstance(group["lr"], Tensor) or any(group.get(option) for option in _UNFUSED_OPTIONS) for group in groups
+    )
 
 
 def _are_plain(params: Mapping[str, Tensor]) -> bool:
+    """Return whether all parameters are contiguous, in single precision, and on the same GPU."""
     first = next(iter(params.values()))
     return all(
         param.is_cuda and param.device == first.device and param.dtype is torch.float32 and param.is_contiguous()

@@ -1,8 +1,15 @@
-"""Correlated noise for training: DP-FTRL by matrix factorisation, and what it costs.
+"""Correlated noise for training, and what it costs: DP-FTRL by matrix factorisation.
 
-- `Banded`, `BufferedToeplitz`: how noise is correlated over the steps; each makes a `Factor` for a number of steps.
-- `Once`, `Separated`, `PoissonTurns`: in which steps an example may take part; each knows its event.
-- `NoiseStream` (in ``_noise_stream.py``): the noise itself.
+Three things make a mechanism, and each is a type here:
+
+- *How noise is correlated over the steps*: `Banded` or `BufferedToeplitz`. With a number of steps it becomes a
+  `Factor`, a matrix C with known coefficients.
+- *In which steps an example may take part*: `Once`, `Separated` or `PoissonTurns`. This follows from the sampling
+  (`hush.training.plan.samplers`).
+- *What it costs*: `Factor.event`, one Gaussian event whose noise is relative to the sensitivity of C x for these steps,
+  or a sampled one for each turn.
+
+The noise itself is in `hush.training.noise.stream`, the numerical work in `hush.training.noise.factorisation`.
 """
 
 from __future__ import annotations
@@ -28,35 +35,43 @@ from hush.training.noise import factorisation as factorisation
 from hush.training.noise.factorisation import Array, NoiseObjective
 from hush.training.noise.stream import Bands, Buffers, Recursion, Window, single
 
+_MAX_STEPS = 100_000
+_MAX_BUFFERS = 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participation(ABC):
-    """In which steps an example may take part. The steps of the others must not depend on it."""
+    """In which steps an example may take part. The steps of other examples must not depend on it."""
 
     @abstractmethod
     def pattern(self, num_steps: int) -> tuple[int, int]:
-        """Return how far apart the steps of an example are, and how many they are, where a factor is optimised."""
+        """Return the smallest distance between two steps of an example, and how many steps it may take part in."""
 
     def event(self, factor: Factor, noise_multiplier: float, num_steps: int) -> Event:
-        """Return the event of the first steps: one Gaussian on C x, with the sensitivity that the pattern has."""
+        """Return the event of the first ``num_steps`` steps: one Gaussian on C x, with this pattern's sensitivity."""
         sensitivity = factorisation.sensitivity(factor.column[:num_steps], *self.pattern(num_steps))
         return GaussianEvent(check_positive("noise_multiplier", noise_multiplier) / sensitivity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Once(Participation):
-    """Each example in one step at most: a stream in order of arrival, or one epoch."""
+    """Each example takes part in at most one step: a stream in order of arrival, or one epoch."""
 
     def pattern(self, num_steps: int) -> tuple[int, int]:
-        """Return that there is one step."""
+        """Return (``num_steps``, 1)."""
         return num_steps, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Separated(Participation):
-    """Each example at most ``times`` times, at least ``separation`` steps apart, such as epochs in a fixed order.
+    """Each example takes part in at most ``times`` steps, at least ``separation`` steps apart.
 
-    Epochs of n steps in an order that is drawn anew for each have a separation of 1.
+    Epochs in a fixed order are an example: their separation is the number of steps of an epoch. Epochs in an order that
+    is drawn anew for each have a separation of 1: an example may come last in one epoch and first in the next.
+
+    Attributes:
+        separation: The smallest distance between two steps of an example.
+        times: The largest number of its steps.
     """
 
     separation: int
@@ -68,26 +83,30 @@ class Separated(Participation):
         check_count("times", self.times)
 
     def pattern(self, num_steps: int) -> tuple[int, int]:
-        """Return what fits into so many steps."""
+        """Return separation and times, as far as they fit into ``num_steps`` steps."""
         separation = min(self.separation, num_steps)
         return separation, min(self.times, -(-num_steps // separation))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoissonTurns(Participation):
-    """Examples are in ``num_parts`` parts, which take turns; in its turn, each of a part's takes part by itself.
+    """Examples are divided into ``num_parts`` parts, which take turns; each turn is a Poisson sample of its part.
 
-    Step t samples part t mod b for b parts, at the rate q = b * batch size / number of examples. For a factor with at
-    most b bands, the steps in which an example may be sampled have columns without a common row, and nothing of the
-    example is in the rows of other steps. So the rows fall into groups, one per turn, each a sampled Gaussian whose
+    Step t samples part t mod b, for b parts, at the rate q = b * batch size / number of examples. For a factor with at
+    most b bands, the columns of the steps in which an example may be sampled have no row in common, and no other row
+    depends on the example. So the rows fall into groups, one for each turn, and each group is a sampled Gaussian whose
     sensitivity is the norm of its column. Sums may depend on earlier releases.
 
+    Attributes:
+        num_parts: b, the number of parts.
+        sampling_rate: q, the probability that an example is sampled in its part's turn.
+
     Guarantee:
-        As private as ceil(T / b) Poisson-sampled Gaussians at rate q, whose noise is relative to the largest column.
+        As private as ceil(T / b) Poisson-sampled Gaussians at rate q, with noise relative to the largest column.
 
     Assumes:
         C is lower triangular with at most b bands (checked here). An example's part does not depend on any data, nor
-        its sampling on anything else (so in `CyclicPoisson`; the caller's duty elsewhere).
+        its sampling on anything else (true for `CyclicPoisson`; the caller's duty elsewhere).
 
     References:
         Choquette-Choo et al. 2023, (Amplified) Banded Matrix Factorization, Theorem 4 and Algorithm 2, with Poisson
@@ -103,11 +122,11 @@ class PoissonTurns(Participation):
         check_probability("sampling_rate", self.sampling_rate)
 
     def pattern(self, num_steps: int) -> tuple[int, int]:
-        """Return that columns count one by one."""
+        """Return (``num_steps``, 1): each turn is accounted for by itself, so columns do not add up."""
         return num_steps, 1
 
     def event(self, factor: Factor, noise_multiplier: float, num_steps: int) -> Event:
-        """Return the event of the first steps: one sampled Gaussian per turn of the first part."""
+        """Return the event of the first ``num_steps`` steps: a sampled Gaussian for each turn of the first part."""
         bands = factor.recursion.bands
         if bands is None:
             raise Unsupported(
@@ -115,28 +134,33 @@ class PoissonTurns(Participation):
                 "Use Banded, or account for Separated(separation=num_parts, times=...)",
             )
         if not bands <= self.num_parts:
-            raise InvalidArgument("num_parts", self.num_parts, f"at least the {bands} bands", "Steps would overlap")
-        step = Participation.event(self, factor, noise_multiplier, num_steps)
-        sampled = step if self.sampling_rate == 1 else PoissonSampledEvent(step, self.sampling_rate)
+            raise InvalidArgument(
+                "num_parts",
+                self.num_parts,
+                f"at least {bands}, the number of bands",
+                "With fewer parts, the noise of an example's own steps would be correlated",
+            )
+        turn = Participation.event(self, factor, noise_multiplier, num_steps)
+        sampled = turn if self.sampling_rate == 1 else PoissonSampledEvent(turn, self.sampling_rate)
         return SelfComposedEvent(sampled, -(-num_steps // self.num_parts))
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A lower triangular Toeplitz matrix C, about normalised to columns of norm 1, and the noise C^-1 z that it makes.
+    """A lower triangular Toeplitz matrix C, scaled to columns of norm about 1, and the noise C^-1 z that it makes.
 
     Attributes:
-        recursion: How the noise is made; all that must stay the same when a run is resumed.
-        num_steps: For how many steps.
+        recursion: How the noise is made. It must stay the same when a run is resumed.
+        num_steps: The number of rows.
 
     Guarantee:
-        Let x_t be sums of vectors, each of norm at most C, in which an example takes part as ``participation`` says.
-        The release of x_t + noise_multiplier * C * y_t for all t, with y from `NoiseStream`, is the event of `event`.
-        Also if x_t depends on what was released before.
+        Let x_t be sums of vectors of norm at most ``clip_norm``, in which an example takes part as ``participation``
+        says. The release of x_t + ``noise_multiplier`` * ``clip_norm`` * y_t for all t, with y from `NoiseStream`, is
+        the event of `event`. This holds even if x_t depends on earlier releases.
 
     Assumes:
-        An example's steps are as ``participation`` says, and those of the others do not depend on it: where an example
-        that is left out would let others move up, read the relation as zero-out (the caller's duty).
+        An example's steps are as ``participation`` says, and those of other examples do not depend on it. Where
+        removing an example would let others move up, read the relation as zero-out (the caller's duty).
 
     References:
         Denisov et al. 2022, Theorem 2.1 (a triangular C stays private for sums that depend on earlier releases);
@@ -157,51 +181,67 @@ class Factor:
         return self.recursion.inverse(self.num_steps)
 
     def sensitivity(self, participation: Participation) -> float:
-        """Return how far an example moves C x, in multiples of the largest contribution; rounded up."""
+        """Return how far an example moves C x at most, in multiples of the largest contribution; rounded up."""
         return factorisation.sensitivity(self.column, *participation.pattern(self.num_steps))
 
     def event(self, noise_multiplier: float, participation: Participation, num_steps: int | None = None) -> Event:
-        """Return the event of the first steps, or of all."""
-        check_instance("participation", participation, Participation, "Such as Once()")
+        """Return the event of the first ``num_steps`` steps; of all steps, if omitted."""
+        check_instance("participation", participation, Participation, "For example Once()")
         steps = self.num_steps if num_steps is None else check_count("num_steps", num_steps, minimum=0)
         if not steps <= self.num_steps:
-            raise InvalidArgument("num_steps", steps, f"at most the {self.num_steps} of the factor")
+            raise InvalidArgument("num_steps", steps, f"at most {self.num_steps}, the number of steps of the factor")
         return participation.event(self, noise_multiplier, steps) if steps else ComposedEvent(())
 
     def error(self, momentum: float = 0.0) -> float:
-        """Return the root mean square of the noise of the weights, for noise and learning rate 1, over all steps."""
+        """Return the root mean squared noise of the weights over all steps, for noise and learning rate 1."""
         return factorisation.mean_error(self.inverse, momentum)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrelatedNoise(ABC):
-    """A way to correlate noise over steps: later noise takes back a part of what earlier noise has done to the sums.
+    """A way to correlate noise over steps: later noise cancels a part of what earlier noise has done to the weights.
+
+    Pass one to `hush.privatize` as ``correlated=``. See `Banded` and `BufferedToeplitz`.
 
     Attributes:
-        momentum: The optimizer's, which the noise is fitted to, at a constant learning rate. Utility, nothing else.
+        momentum: The optimizer's momentum, at a constant learning rate, that the noise is fitted to. It affects utility
+            only.
+
+    Example:
+        One epoch of 100 steps, in order of arrival. With independent noise of equal privacy, the weights would be three
+        times as noisy:
+
+        >>> from hush.guarantee import Relation
+        >>> from hush.training import BufferedToeplitz, Flat, InOrder, TrainingPlan
+        >>> plan = TrainingPlan(
+        ...     sampling=InOrder(10), num_units=1000, num_steps=100, relation=Relation.ZERO_OUT, delta=1e-5,
+        ...     correlated=BufferedToeplitz(), noise_multiplier=2.0, clipping=Flat(1.0), physical_batch_size=10,
+        ... )
+        >>> print(f"{plan.factor().error():.1f} instead of {Banded(bands=1).factor(100, Once()).error():.1f}")
+        2.3 instead of 7.1
     """
 
     momentum: float = 0.0
-    most_steps: ClassVar[int] = 100_000
+    max_steps: ClassVar[int] = _MAX_STEPS
 
     def __post_init__(self) -> None:
         """Check the numbers."""
         check_delta("momentum", self.momentum)
 
     def factor(self, num_steps: int, participation: Participation) -> Factor:
-        """Return the factor for so many steps, of least mean squared error among its kind; found once, then kept."""
-        if not check_count("num_steps", num_steps) <= self.most_steps:
-            raise InvalidArgument("num_steps", num_steps, f"at most {self.most_steps}")
-        check_instance("participation", participation, Participation, "Such as Once()")
+        """Return the factor of least mean squared error for ``num_steps`` steps; it is optimised once, then cached."""
+        if not check_count("num_steps", num_steps) <= self.max_steps:
+            raise InvalidArgument("num_steps", num_steps, f"at most {self.max_steps}")
+        check_instance("participation", participation, Participation, "For example Once()")
         return Factor(_recursion(self, num_steps, *participation.pattern(num_steps)), num_steps)
 
     def event(self, noise_multiplier: float, participation: Participation, num_steps: int) -> Event:
-        """Return the event of so many steps."""
+        """Return the event of ``num_steps`` steps."""
         return self.factor(num_steps, participation).event(noise_multiplier, participation)
 
     @abstractmethod
     def recursion(self, objective: NoiseObjective) -> Recursion:
-        """Return the best recursion of its kind."""
+        """Return the recursion of this kind that has the least loss."""
 
 
 @lru_cache(maxsize=64)
@@ -209,20 +249,31 @@ def _recursion(noise: CorrelatedNoise, num_steps: int, separation: int, times: i
     return noise.recursion(NoiseObjective(num_steps, separation, times, noise.momentum))
 
 
-def _norm(recursion: Recursion, objective: NoiseObjective) -> float:
-    """Return the largest norm of a column, by which to divide."""
+def _column_norm(recursion: Recursion, objective: NoiseObjective) -> float:
+    """Return the norm of C's first column, the largest of all, in single precision: C is divided by it."""
     return single([float(np.linalg.norm(recursion.column(objective.length)))])[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Banded(CorrelatedNoise):
-    """C has a few bands: the noise of steps further apart than that can be told apart, and sampling amplifies.
+    """C has a few bands: distant steps of an example touch different rows of C x, so that sampling amplifies privacy.
 
-    With one band the noise is independent: DP-SGD. More bands mean less noise in the sums, but fewer examples in each
-    of the parts that take turns (`PoissonTurns`), so less amplification.
+    With one band the noise is independent: DP-SGD. More bands mean less noise in the weights, but they need as many
+    parts that take turns (`CyclicPoisson`). Each part is then smaller and sampled at a higher rate, so that sampling
+    amplifies less.
 
     Attributes:
-        bands: How many, with the diagonal. A run keeps one vector less than this in memory, none in checkpoints.
+        bands: The number of bands, with the diagonal. A run keeps one vector less than this in memory, and none in
+            checkpoints.
+
+    Example:
+        >>> from hush.training import CyclicPoisson, Flat, TrainingPlan
+        >>> plan = TrainingPlan(
+        ...     sampling=CyclicPoisson(20, parts=2), num_units=1000, num_steps=50, delta=1e-5,
+        ...     correlated=Banded(bands=2), noise_multiplier=1.0, clipping=Flat(1.0), physical_batch_size=20,
+        ... )
+        >>> print(f"epsilon {plan.guarantee().epsilon:.2f}")
+        epsilon 1.75
 
     References:
         Choquette-Choo et al. 2023; the Toeplitz variant, as in McKenna 2024, optimised for the mean squared error.
@@ -236,21 +287,34 @@ class Banded(CorrelatedNoise):
         check_count("bands", self.bands)
 
     def recursion(self, objective: NoiseObjective) -> Recursion:
-        """Return the best bands."""
+        """Return the bands of least loss."""
         taps = single(factorisation.optimal_bands(self.bands, objective)[1:])
-        return Bands(_norm(Bands(1.0, taps), objective), taps)
+        return Bands(_column_norm(Bands(1.0, taps), objective), taps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferedToeplitz(CorrelatedNoise):
-    """C's column is a sum of a few geometric series (BLT): near the best possible noise, from a few vectors in memory.
+    """C's column is a sum of a few geometric series (BLT): near-optimal noise from a few vectors of memory.
 
     Attributes:
-        buffers: How many series. More than four gain less than a thousandth, up to ten thousand steps.
-        window: Without one, a run keeps a vector per buffer in memory and draws one per step; after it was resumed, it
-            draws all earlier steps again, once. With a window, the inverse is cut after so many coefficients, the
-            mechanism is the one so defined, and every step draws so many vectors again and keeps none. For one epoch,
-            the error of the sums is then larger by 6 % (1,000 steps, window 32), or by 31 % (10,000 steps).
+        buffers: The number of series. More than four gain less than a thousandth, up to ten thousand steps.
+        window: Without one, a run keeps a vector per buffer in memory and draws one vector per step; after it was
+            resumed, it draws all earlier steps again, once. With a window, the inverse of C is cut after so many
+            coefficients, and the mechanism is the one so defined: every step draws so many vectors, and none is kept.
+            For one epoch, the error of the weights is then larger by 6 % (1,000 steps, window 32) or by 31 % (10,000
+            steps).
+
+    Example:
+        One epoch of any number of steps costs as much as a single Gaussian with the same noise multiplier:
+
+        >>> from hush.guarantee import Relation
+        >>> from hush.training import Flat, InOrder, TrainingPlan
+        >>> plan = TrainingPlan(
+        ...     sampling=InOrder(10), num_units=1000, num_steps=100, relation=Relation.ZERO_OUT, delta=1e-5,
+        ...     correlated=BufferedToeplitz(), noise_multiplier=2.0, clipping=Flat(1.0), physical_batch_size=10,
+        ... )
+        >>> print(f"epsilon {plan.guarantee().epsilon:.2f}")
+        epsilon 1.99
 
     References:
         Dvijotham, McMahan, Pillutla, Steinke & Thakurta 2024; McMahan, Xu & Zhang 2024 (several participations, and the
@@ -264,18 +328,18 @@ class BufferedToeplitz(CorrelatedNoise):
     def __post_init__(self) -> None:
         """Check the numbers."""
         CorrelatedNoise.__post_init__(self)
-        if not check_count("buffers", self.buffers) <= 20:
-            raise InvalidArgument("buffers", self.buffers, "at most 20", "More than 5 gain nothing")
+        if not check_count("buffers", self.buffers) <= _MAX_BUFFERS:
+            raise InvalidArgument("buffers", self.buffers, f"at most {_MAX_BUFFERS}", "More than 5 gain nothing")
         if self.window is not None:
             check_count("window", self.window)
 
     def recursion(self, objective: NoiseObjective) -> Recursion:
-        """Return the best series, or the best window."""
+        """Return the series, or the cut inverse, of least loss."""
         window = None if self.window is None else min(self.window, objective.length)
         weights, decays = factorisation.optimal_buffers(self.buffers, objective, window)
         if window is None:
             heights, slopes = single(weights * decays), single(decays)
-            return Buffers(_norm(Buffers(1.0, heights, slopes), objective), heights, slopes)
+            return Buffers(_column_norm(Buffers(1.0, heights, slopes), objective), heights, slopes)
         taps = factorisation.inverse(factorisation.moments(weights, decays, window), window)
-        gain, *rest = single(taps * _norm(Window(1.0, tuple(taps[1:])), objective))
+        gain, *rest = single(taps * _column_norm(Window(1.0, tuple(taps[1:])), objective))
         return Window(gain, tuple(rest))

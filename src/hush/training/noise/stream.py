@@ -1,7 +1,13 @@
-"""Correlated noise, step by step: y = C^-1 z, with z regenerated from counters and nothing of it in a checkpoint.
+"""Correlated noise, step by step: y = C^-1 z, with z drawn again from (key, step) and nothing of it in a checkpoint.
 
-Each recursion says how y follows from z, and which matrix C that makes: its coefficients are those that are applied,
-in single precision, so that the sensitivity computed from its column is that of the noise that is really added.
+A `Recursion` says how y_t follows from z_t and earlier steps, and which matrix C that makes:
+
+`Bands`    C has a few bands; y_t needs the last few y
+`Buffers`  C's column is a sum of geometric series; y_t needs one vector per series
+`Window`   C^-1 has a few bands; y_t needs the last few z, which are drawn again
+
+A recursion's coefficients are those that are applied, in single precision. So the sensitivity that is computed from its
+column is the sensitivity of the noise that is really added. `NoiseStream` runs a recursion over the steps of a run.
 """
 
 from __future__ import annotations
@@ -19,32 +25,35 @@ from hush.training.noise.factorisation import Array, inverse, inverse_series
 from hush.training.noise.gaussian import gaussian
 
 Single = tuple[float, ...]
-Draw = Callable[[int, float], Tensor]  # of a step and a scale: independent noise, new memory each time
+Draw = Callable[[int, float], Tensor]  # from a step and a scale to independent noise, in new memory each time
 
 
 def single(values: Iterable[float]) -> Single:
-    """Return numbers of single precision, as they will be multiplied with."""
+    """Return the numbers rounded to single precision, as torch will apply them."""
     return tuple(float(np.float32(value)) for value in values)
 
 
 @dataclass(frozen=True, slots=True)
 class Recursion(ABC):
-    """How correlated noise follows from independent noise; a value, equal only if the noise is the same.
+    """How correlated noise y follows from independent noise z.
+
+    Recursions compare by value: they are equal only if they make the same noise. A stored run refuses to go on with
+    another one.
 
     Attributes:
-        gain: With what the independent noise of the step itself is multiplied: 1 / c_0.
+        gain: The factor of the step's own independent noise: 1 / c_0, for the first coefficient c_0 of C's column.
     """
 
     gain: float
 
     @property
     def bands(self) -> int | None:
-        """From which place on the column of C is zero, if it is so for any number of steps."""
+        """How many leading coefficients of C's column may differ from 0; None if all may."""
         return None
 
     @property
     def remembers(self) -> bool:
-        """Whether a step needs what earlier steps have left."""
+        """Whether a step needs the memory that earlier steps have left."""
         return True
 
     @abstractmethod
@@ -57,18 +66,27 @@ class Recursion(ABC):
 
     @abstractmethod
     def follow(self, step: int, draw: Draw, memory: list[Tensor]) -> Tensor:
-        """Return the correlated noise of a step, and change the memory, empty before the first one, for the next."""
+        """Return the correlated noise of a step.
+
+        Args:
+            step: The step's number.
+            draw: Draws independent noise.
+            memory: What earlier steps have left: empty before step 0. It is changed for the next step.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Bands(Recursion):
-    """y_t = gain z_t - sum_j taps_j y_(t-j), for j = 1, ...: C has the bands 1 / gain, taps_1 / gain, ..."""
+    """A banded C: y_t = gain z_t - sum_j taps_j y_(t-j) for j = 1, 2, ...
+
+    The first column of C is (1, taps_1, taps_2, ...) / gain.
+    """
 
     taps: Single
 
     @property
     def bands(self) -> int:
-        """One more than there are taps: the diagonal."""
+        """The number of taps, and one more for the diagonal."""
         return 1 + len(self.taps)
 
     def column(self, num_steps: int) -> Array:
@@ -81,10 +99,10 @@ class Bands(Recursion):
         return inverse(self.column(self.bands), num_steps)
 
     def follow(self, step: int, draw: Draw, memory: list[Tensor]) -> Tensor:
-        """Subtract the last y, latest first, and remember this one instead of the oldest."""
+        """Subtract the last y, latest first; this one takes the place of the oldest in memory."""
         result = draw(step, self.gain)
-        for tap, before in zip(self.taps, memory, strict=False):  # fewer, in the first steps
-            result.add_(before, alpha=-tap)
+        for tap, earlier in zip(self.taps, memory, strict=False):  # the first steps have fewer before them
+            result.add_(earlier, alpha=-tap)
         if self.taps:
             oldest = memory.pop() if len(memory) == len(self.taps) else torch.empty_like(result)
             memory.insert(0, oldest.copy_(result))
@@ -93,7 +111,10 @@ class Bands(Recursion):
 
 @dataclass(frozen=True, slots=True)
 class Buffers(Recursion):
-    """y_t = gain z_t - sum_i weights_i u_i, where u_i becomes decays_i u_i + y_t: c_k = weights decays^(k-1) / gain."""
+    """A sum of geometric series: y_t = gain z_t - sum_i weights_i u_i, then u_i becomes decays_i u_i + y_t.
+
+    The first column of C is c_0 = 1 / gain and c_k = sum_i weights_i decays_i^(k-1) / gain.
+    """
 
     weights: Single
     decays: Single
@@ -104,7 +125,7 @@ class Buffers(Recursion):
         return np.concatenate([[1.0], np.array(self.weights) @ powers]) / self.gain
 
     def follow(self, step: int, draw: Draw, memory: list[Tensor]) -> Tensor:
-        """Subtract the buffers, and then move them on."""
+        """Subtract the buffers, then update them."""
         result = draw(step, self.gain)
         if not memory:
             memory.extend(torch.zeros_like(result) for _ in self.weights)
@@ -117,13 +138,16 @@ class Buffers(Recursion):
 
 @dataclass(frozen=True, slots=True)
 class Window(Recursion):
-    """y_t = gain z_t + sum_j taps_j z_(t-j), for j = 1, ...: the bands are those of C^-1."""
+    """A banded inverse: y_t = gain z_t + sum_j taps_j z_(t-j) for j = 1, 2, ...
+
+    The first column of C^-1 is (gain, taps_1, taps_2, ...).
+    """
 
     taps: Single
 
     @property
     def remembers(self) -> bool:
-        """It does not: what it needs is drawn again."""
+        """False: earlier independent noise is drawn again."""
         return False
 
     def column(self, num_steps: int) -> Array:
@@ -136,7 +160,7 @@ class Window(Recursion):
         return np.concatenate([taps, np.zeros(num_steps - len(taps))])
 
     def follow(self, step: int, draw: Draw, memory: list[Tensor]) -> Tensor:
-        """Add the independent noise of earlier steps, drawn again one at a time: two vectors, whatever the window."""
+        """Add the independent noise of earlier steps, one at a time: two vectors of memory, whatever the window."""
         result = draw(step, self.gain)
         for lag, tap in enumerate(self.taps[:step], 1):
             result.add_(draw(step - lag, 1.0), alpha=tap)
@@ -146,19 +170,19 @@ class Window(Recursion):
 class NoiseStream:
     """Correlated noise of unit scale, as a function of the keys and the step: ``stream(step)``.
 
-    With a window, each step draws the independent noise of as many steps anew, and nothing is kept at all. Otherwise a
-    step draws once, and keeps a few vectors of the noise's size in memory: the last y of a banded factor, or the
-    buffers. They are never stored. A step out of turn, such as the first one after a run was resumed, draws all steps
-    before it again, with the same result to the last bit on the same kind of device.
+    With a `Window`, each step draws the independent noise of as many steps again, and nothing is kept. With another
+    recursion, a step draws once and keeps a few vectors of the noise's size in memory: the last y, or the buffers. They
+    are never stored. A step out of turn, such as the first one after a run was resumed, draws all earlier steps again.
+    On the same kind of device the result is the same to the last bit.
 
-    Keys may change on the way: with ``((0, first), (100, second))`` the independent noise of the steps from 100 on is
-    drawn under the second key, and that of the steps before, which it is correlated with, still under the first. So a
-    resumed run gets fresh noise, and its mechanism is that of a run which was never interrupted. Of two runs that go on
-    from one state, under two new keys, all independent noise since then is independent: together they are as private
-    as their common steps and both continuations, composed.
+    Keys may change during a run. With ``((0, first), (100, second))``, the independent noise of the steps from 100 on
+    is drawn under the second key. Earlier independent noise, which the new noise is correlated with, stays under the
+    first. So a resumed run gets fresh noise, and its mechanism is that of a run that was never interrupted. If two runs
+    continue from one state under two new keys, all independent noise since then is independent: together they are as
+    private as their common steps and both continuations, composed.
 
     Assumes:
-        A step's noise is used for one sum only (the caller's duty: count the step before using its noise). Keys are
+        A step's noise is used for one sum only (the caller's duty: count the step before you use its noise). Keys are
         secret, random, and used for nothing else (the caller's duty).
     """
 
@@ -171,28 +195,40 @@ class NoiseStream:
         num_steps: int,
         device: torch.device | None = None,
     ) -> None:
-        """Take the recursion of a factor, one key or from which step on each holds, and the number of elements."""
-        check_instance("recursion", recursion, Recursion, "As factor.recursion")
+        """Prepare a stream; nothing is drawn yet.
+
+        Args:
+            recursion: How the noise is correlated: ``factor.recursion``.
+            keys: One key for all steps, or pairs of a first step and the key that holds from there on.
+            size: The number of elements of the noise.
+            num_steps: The number of steps that are accounted for; later ones are refused.
+            device: Where to draw the noise; a CPU, if omitted.
+        """
+        check_instance("recursion", recursion, Recursion, "Pass factor.recursion")
         self._keys = [(0, keys)] if isinstance(keys, bytes) else sorted(keys, key=lambda pair: pair[0])
         if not self._keys or self._keys[0][0] != 0 or len({first for first, _ in self._keys}) != len(self._keys):
-            raise InvalidArgument("keys", [first for first, _ in self._keys], "one from step 0 on, and later ones")
+            raise InvalidArgument(
+                "keys", [first for first, _ in self._keys], "one key from step 0 on, and at most one for any later step"
+            )
         self.recursion, self._size, self._device = recursion, check_count("size", size), device
         self._num_steps = check_count("num_steps", num_steps)
         self._memory: list[Tensor] = []
-        self._next = 0  # the step that the memory is for
+        self._next = 0  # the step that the memory is ready for
 
     def __call__(self, step: int) -> Tensor:
-        """Return y of a step, in single precision; the caller may change it."""
+        """Return y_t for t = ``step``, in single precision and in memory of its own: you may change it."""
         check_count("step", step, minimum=0)
         if not step < self._num_steps:
-            raise InvalidArgument("step", step, f"less than the {self._num_steps} steps that are accounted for")
-        begin, self._next = self._next, 0  # should this fail half-way, the next call begins anew
+            raise InvalidArgument(
+                "step", step, f"less than {self._num_steps}, the number of steps that are accounted for"
+            )
+        begin, self._next = self._next, 0  # if a draw fails, the next call starts over
         if not self.recursion.remembers:
             return self.recursion.follow(step, self._draw, [])
         if begin == 0 or step < begin:
             self._memory, begin = [], 0
-        for each in range(begin, step):
-            self.recursion.follow(each, self._draw, self._memory)
+        for skipped in range(begin, step):
+            self.recursion.follow(skipped, self._draw, self._memory)
         result = self.recursion.follow(step, self._draw, self._memory)
         self._next = step + 1
         return result

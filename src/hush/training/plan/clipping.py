@@ -1,8 +1,13 @@
-"""Ways to clip: how an example's gradient is scaled, so that no contribution is larger than the clip norm.
+"""Clipping: how a per-example gradient is scaled so that its norm is at most the clip norm.
 
-Whatever the way, the norm of a contribution is at most ``clip_norm``; that is the sensitivity of the sum when an
-example comes or goes, and what the noise is a multiple of. Ways differ in what they do below it, and in what is clipped
-together: all parameters, or groups of them, each to its share of the clip norm.
+A `Clipping` turns the norms of a batch's gradients into factors between a gradient and its contribution to the sum.
+`hush.training.per_example` measures the norms, multiplies and sums; this module only decides the factors.
+
+Every kind of clipping bounds the norm of a contribution by ``clip_norm``. That is the sensitivity of the sum to adding
+or removing an example, and the unit of the noise. So the kind of clipping changes utility, never the event.
+
+Parameters may be clipped in `Groups`, each to its own share of the clip norm. Gradients of disjoint groups are
+orthogonal, so squared norms add up, and the squared shares of all groups add up to 1.
 """
 
 from __future__ import annotations
@@ -19,19 +24,28 @@ from hush.errors import InvalidArgument, check_instance, check_positive, check_p
 
 
 class Groups(ABC):
-    """Which parameters are clipped together, and to what share of the clip norm.
-
-    Shares are of its square: gradients of groups are orthogonal, so that their squared norms add up.
-    """
+    """Which parameters are clipped together, and to which share of the clip norm."""
 
     @abstractmethod
     def of(self, sizes: Mapping[str, int]) -> tuple[list[int], list[float]]:
-        """Return each parameter's group, and each group's clip norm in multiples of the whole one."""
+        """Assign parameters to groups.
+
+        Args:
+            sizes: The number of entries of each parameter, by name.
+
+        Returns:
+            The index of each parameter's group, in the order of ``sizes``, and each group's share of the clip norm. The
+            squares of the shares add up to at most 1.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Together(Groups):
-    """All parameters in one group."""
+    """All parameters form one group. The default.
+
+    >>> Together().of({"weight": 6, "bias": 2})
+    ([0, 0], [1.0])
+    """
 
     def of(self, sizes: Mapping[str, int]) -> tuple[list[int], list[float]]:
         return [0] * len(sizes), [1.0]
@@ -39,64 +53,76 @@ class Together(Groups):
 
 @dataclass(frozen=True, slots=True)
 class PerLayer(Groups):
-    """The parameters of each module are a group.
+    """The parameters of each module form a group.
 
     Attributes:
-        by_size: Whether a group's squared share is its share of the parameters; else, all groups' are equal.
+        by_size: Whether the squared share of a group is proportional to its number of entries. By default all groups
+            have the same share.
+
+    >>> groups, shares = PerLayer(by_size=True).of({"0.weight": 6, "0.bias": 3, "1.weight": 3})
+    >>> groups, [round(share**2, 6) for share in shares]
+    ([0, 0, 1], [0.75, 0.25])
     """
 
     by_size: bool = False
 
     def of(self, sizes: Mapping[str, int]) -> tuple[list[int], list[float]]:
         layers: dict[str, int] = {}
-        places = [layers.setdefault(name.rpartition(".")[0], len(layers)) for name in sizes]
+        group_indices = [layers.setdefault(name.rpartition(".")[0], len(layers)) for name in sizes]
         weights = [0.0] * len(layers)
-        for place, size in zip(places, sizes.values(), strict=True):
-            weights[place] += size if self.by_size else 0
-        return places, _shares(weights if self.by_size else [1.0] * len(layers))
+        for group, size in zip(group_indices, sizes.values(), strict=True):
+            weights[group] += size if self.by_size else 0
+        return group_indices, _shares(weights if self.by_size else [1.0] * len(layers))
 
 
 @dataclass(frozen=True, slots=True)
 class ByName(Groups):
-    """Groups by the beginnings of parameters' names, each with a weight: its share of the squared clip norm.
+    """Groups by prefixes of parameter names, each with a weight: its share of the squared clip norm.
 
-    A parameter belongs to the longest beginning that fits; ``""`` fits all.
+    A parameter belongs to the longest prefix that fits. The prefix ``""`` fits all parameters.
+
+    >>> groups, shares = ByName({"encoder.": 1, "": 3}).of({"encoder.weight": 6, "head.weight": 2})
+    >>> groups, [round(share**2, 6) for share in shares]
+    ([0, 1], [0.25, 0.75])
     """
 
     weights: tuple[tuple[str, float], ...]
 
     def __init__(self, weights: Mapping[str, float] | Sequence[tuple[str, float]]) -> None:
-        """Take weights by beginnings, such as ``{"encoder.": 1, "": 3}``."""
+        """Take weights by prefix."""
         pairs = weights.items() if isinstance(weights, Mapping) else weights
         object.__setattr__(self, "weights", tuple((str(name), check_positive(name, weight)) for name, weight in pairs))
         if not self.weights:
             raise InvalidArgument("weights", weights, "at least one group")
 
     def of(self, sizes: Mapping[str, int]) -> tuple[list[int], list[float]]:
-        places: list[int] = []
+        group_indices: list[int] = []
         used: dict[str, int] = {}
         for name in sizes:
-            fitting = [beginning for beginning, _ in self.weights if name.startswith(beginning)]
+            fitting = [prefix for prefix, _ in self.weights if name.startswith(prefix)]
             if not fitting:
-                raise InvalidArgument("groups", name, "a group for every parameter", 'A group named "" takes the rest')
-            places.append(used.setdefault(max(fitting, key=len), len(used)))
+                raise InvalidArgument(
+                    "groups", name, "a group for every parameter", 'The prefix "" takes all remaining parameters'
+                )
+            group_indices.append(used.setdefault(max(fitting, key=len), len(used)))
         weights = dict(self.weights)
-        return places, _shares([weights[beginning] for beginning in used])
+        return group_indices, _shares([weights[prefix] for prefix in used])
 
 
 def _shares(weights: list[float]) -> list[float]:
-    """Return norms whose squares are in the proportion of the weights, and add up to 1 at most."""
+    """Return shares whose squares are proportional to the weights and add up to at most 1."""
     total = sum(weights)
+    # The factor absorbs the rounding of the square roots, which could otherwise take the sum just above 1.
     return [math.sqrt(weight / total) * (1 - 1e-12) for weight in weights]
 
 
 @dataclass(frozen=True, slots=True)
 class Clipping(ABC):
-    """A way to clip.
+    """Base class: a bound on the norm of a contribution.
 
     Attributes:
         clip_norm: The largest norm of an example's contribution.
-        groups: What is clipped together.
+        groups: Which parameters are clipped together.
     """
 
     clip_norm: float = 1.0
@@ -105,18 +131,31 @@ class Clipping(ABC):
     def __post_init__(self) -> None:
         """Check the numbers."""
         check_positive("clip_norm", self.clip_norm)
+        # Far from 1, squares of clipped entries would underflow or overflow in single precision.
         if not 1e-12 <= self.clip_norm <= 1e12:
             raise InvalidArgument("clip_norm", self.clip_norm, "between 1e-12 and 1e12", "Scale the loss instead")
         check_instance("groups", self.groups, Groups, "Such as PerLayer()")
 
     @abstractmethod
     def factors(self, norms: Tensor, targets: Tensor) -> Tensor:
-        """Return what gradients of these norms are multiplied with, so that none is larger than its target."""
+        """Return the factor for each gradient, such that factor times norm is at most the target.
+
+        Args:
+            norms: The norms of gradients, per example and group.
+            targets: The largest norms that they may have after clipping: the groups' shares of ``clip_norm``.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Flat(Clipping):
-    """Gradients beyond the clip norm are shortened to it; others stay (Abadi et al. 2016)."""
+    """Gradients longer than the clip norm C are scaled down to it: factor min(1, C / norm). The default.
+
+    References:
+        Abadi et al. 2016, "Deep Learning with Differential Privacy", Algorithm 1.
+
+    >>> Flat(clip_norm=2.0).factors(torch.tensor([1.0, 8.0]), torch.tensor(2.0))
+    tensor([1.0000, 0.2500])
+    """
 
     def factors(self, norms: Tensor, targets: Tensor) -> Tensor:
         """Return min(1, C / norm)."""
@@ -125,12 +164,18 @@ class Flat(Clipping):
 
 @dataclass(frozen=True, slots=True)
 class Automatic(Clipping):
-    """All gradients are brought to about the clip norm; small ones stay smaller (AUTO-S; Bu et al. 2022).
+    """All gradients are scaled to about the clip norm C: factor C / (norm + stability).
 
-    The clip norm then only scales the learning rate: there is nothing to tune.
+    The clip norm then acts as a factor on the learning rate, so you need not tune it.
 
     Attributes:
-        stability: Added to norms: gradients much smaller than this stay small.
+        stability: Gradients much shorter than this stay short.
+
+    References:
+        Bu et al. 2022, "Automatic Clipping: Differentially Private Deep Learning Made Easier and Stronger", AUTO-S.
+
+    >>> Automatic(stability=0.5).factors(torch.tensor([0.5, 7.5]), torch.tensor(1.0))
+    tensor([1.0000, 0.1250])
     """
 
     stability: float = 0.01
@@ -147,21 +192,34 @@ class Automatic(Clipping):
 
 @dataclass(frozen=True, slots=True)
 class Normalized(Clipping):
-    """All gradients are brought to the clip norm, however small (AUTO-V; Bu et al. 2022, Das et al. 2021)."""
+    """All gradients are scaled to exactly the clip norm C, however short they are: factor C / norm.
+
+    References:
+        Bu et al. 2022 (AUTO-V); Das et al. 2021, "On the Convergence of Differentially Private Federated Learning".
+
+    >>> Normalized().factors(torch.tensor([0.0, 0.5, 8.0]), torch.tensor(1.0))
+    tensor([0.0000, 2.0000, 0.1250])
+    """
 
     def factors(self, norms: Tensor, targets: Tensor) -> Tensor:
-        """Return C / norm; a gradient of 0 stays 0."""
+        """Return C / norm, and 0 for a gradient of 0."""
         return torch.where(norms > 0, targets / norms.clamp_min(1e-300), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Global(Clipping):
-    """All gradients are scaled alike, by C over a threshold; those beyond the threshold count nothing (Bu et al. 2021).
+    """All gradients are scaled alike, by C / Z; gradients longer than the threshold Z are dropped.
 
-    Directions of the sum stay those of gradient descent on fewer examples.
+    The sum keeps the direction of the plain gradient on the examples that remain.
 
     Attributes:
-        threshold: Up to which norm gradients count; without it, the clip norm, and nothing is scaled.
+        threshold: Z. By default the clip norm C, so that nothing is scaled.
+
+    References:
+        Bu et al. 2021, "On the Convergence and Calibration of Deep Learning with Differential Privacy".
+
+    >>> Global(threshold=4.0).factors(torch.tensor([1.0, 3.0, 5.0]), torch.tensor(1.0))
+    tensor([0.2500, 0.2500, 0.0000])
     """
 
     threshold: float | None = None
@@ -173,25 +231,34 @@ class Global(Clipping):
             check_positive("threshold", self.threshold)
 
     def factors(self, norms: Tensor, targets: Tensor) -> Tensor:
-        """Return C / Z up to Z, and 0 beyond; Z is split among groups as C is."""
-        share = 1.0 if self.threshold is None else self.threshold / self.clip_norm
-        return torch.where(norms <= targets * share, 1.0 / share, 0.0)
+        """Return C / Z up to Z, and 0 beyond. Z is split among groups as C is."""
+        ratio = 1.0 if self.threshold is None else self.threshold / self.clip_norm
+        return torch.where(norms <= targets * ratio, 1.0 / ratio, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Adaptive(Clipping):
-    """Flat clipping whose norm follows a quantile of the gradients' norms (Andrew et al. 2021, Algorithm 1).
+    """Flat clipping whose clip norm follows a quantile of the gradient norms.
 
-    After each step the clip norm is multiplied with exp(-rate (b - quantile)), where b is the share of examples that
-    were not clipped, with noise: the number of those, less half of all, changes by 1/2 when an example comes or goes.
-    The plan's noise multiplier z is that of both releases together: the sum gets (z^-2 - (2 s)^-2)^(-1/2) for noise of
-    standard deviation s on the number (Theorem 1 there).
+    After each step the clip norm is multiplied by exp(-rate (b - quantile)), where b is a noisy fraction of the
+    examples that were not clipped. To get b, the run releases the number of unclipped examples minus half of all
+    examples. An example moves that number by 1/2, so noise of standard deviation s on it has noise multiplier 2 s.
+
+    The plan's noise multiplier z covers the clipped sum and this count together: the sum gets
+    (z^-2 - (2 s)^-2)^(-1/2).
 
     Attributes:
-        clip_norm: With which to begin.
-        quantile: What share of the examples should not be clipped.
+        clip_norm: The initial clip norm.
+        quantile: The target fraction of examples that are not clipped.
         rate: How fast the clip norm moves.
-        count_noise: The standard deviation s; without it, a twentieth of the batch, or twice z if that is more.
+        count_noise: The standard deviation s. By default a twentieth of the batch size, or 2 z if that is more.
+
+    References:
+        Andrew et al. 2021, "Differentially Private Learning with Adaptive Clipping", Algorithm 1 and Theorem 1.
+
+    >>> clipping = Adaptive(clip_norm=1.0, quantile=0.5, rate=0.2)
+    >>> round(clipping.moved(1.0).clip_norm, 3)  # no example was clipped: the clip norm falls
+    0.905
     """
 
     quantile: float = 0.5
@@ -211,23 +278,26 @@ class Adaptive(Clipping):
         return torch.clamp(targets / norms.clamp_min(1e-300), max=1.0)
 
     def noise_on_count(self, noise_multiplier: float, batch_size: int) -> float:
-        """Return the standard deviation of the noise on the number of examples."""
+        """Return s, the standard deviation of the noise on the count of unclipped examples."""
         return max(batch_size / 20, 2 * noise_multiplier) if self.count_noise is None else self.count_noise
 
     def noise_on_sum(self, noise_multiplier: float, batch_size: int) -> float:
-        """Return the noise multiplier that is left for the sum."""
-        count = self.noise_on_count(noise_multiplier, batch_size)
-        left = noise_multiplier**-2 - (2 * count) ** -2
-        if not left > 0:
+        """Return the noise multiplier of the clipped sum, such that sum and count together have the plan's."""
+        count_noise = self.noise_on_count(noise_multiplier, batch_size)
+        # Theorem 1: z^-2 = z_sum^-2 + (2 s)^-2.
+        precision = noise_multiplier**-2 - (2 * count_noise) ** -2
+        if not precision > 0:
             raise InvalidArgument(
                 "count_noise",
-                count,
+                count_noise,
                 f"more than {noise_multiplier / 2:.4g}",
-                "Half the noise multiplier is all there is",
+                "At half the noise multiplier, the count alone would use up the whole budget",
             )
-        return float(left**-0.5)
+        return float(precision**-0.5)
 
     def moved(self, share: float) -> Adaptive:
-        """Return the way to clip after a step in which about this share of the examples was not clipped."""
-        clip_norm = self.clip_norm * math.exp(-self.rate * (min(max(share, -2.0), 3.0) - self.quantile))
+        """Return the clipping for the next step, given a noisy fraction of the examples that were not clipped."""
+        # Noise can carry the fraction far outside [0, 1]. Bounding it keeps one unlucky draw from ruining the run.
+        bounded = min(max(share, -2.0), 3.0)
+        clip_norm = self.clip_norm * math.exp(-self.rate * (bounded - self.quantile))
         return replace(self, clip_norm=min(max(clip_norm, 1e-12), 1e12))

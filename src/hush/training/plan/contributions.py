@@ -1,6 +1,8 @@
-"""What one contribution to the sum is: an example's gradient, the mean of some, or one clipped by an estimated norm.
+"""Contributions: what is clipped and added to the sum of a step.
 
-Each way says by how much the sum moves when a unit comes, goes or changes, and what event a noisy sum is.
+By default a contribution is one unit's gradient. It can also be the mean gradient of several augmented copies, of
+several examples, or a gradient whose norm is only estimated. Each kind states how far the sum moves between
+neighbouring datasets, and which accounting event a noisy sum of such contributions is.
 """
 
 from __future__ import annotations
@@ -15,53 +17,65 @@ from hush.guarantee import Relation
 
 
 class Contribution:
-    """What is clipped and summed."""
+    """Base class, with the properties of one gradient per sampled unit."""
 
     name: ClassVar[str] = ""
 
     @property
     def copies(self) -> int:
-        """How often an example is in a batch."""
+        """How many times an example is in a batch."""
         return 1
 
     @property
     def examples(self) -> int:
-        """How many sampled units share one contribution."""
+        """How many sampled units share a contribution."""
         return 1
 
     def sensitivity(self, relation: Relation) -> float:
-        """Return by what multiple of the clip norm the sum moves; for a replacement, half of that."""
+        """Return how far the sum moves between neighbours, in clip norms; for replacement, half of that distance."""
         return 1.0
 
     def mechanism(self, noise_multiplier: float) -> Event:
-        """Return the event of a sum with noise."""
+        """Return the event of a sum of contributions with noise."""
         return GaussianEvent(noise_multiplier)
 
     def change(self, batch: Any) -> Any:
-        """Return what a model is given, of what was fetched."""
+        """Turn a fetched batch, with its copies, into the batch that your loop receives."""
         return batch
 
 
 @dataclass(frozen=True, slots=True)
 class PerExample(Contribution):
-    """Each unit's own gradient: exact, and the default."""
+    """Each unit's own gradient, clipped exactly. The default.
+
+    >>> PerExample().mechanism(1.5)
+    GaussianEvent(noise_multiplier=1.5)
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Augmented(Contribution):
-    """The mean gradient of several versions of an example, clipped as one (augmentation multiplicity; De et al. 2022).
+    """The mean gradient of several augmented copies of an example, clipped as one (augmentation multiplicity).
 
-    A batch contains each example ``times`` times, its copies side by side; the caller's loop, or ``transform``, changes
-    each. All copies are one person's: the contribution is clipped after averaging, and nothing more is given away.
+    A batch contains each example ``times`` times, with its copies next to each other. Augment them in your loop, or
+    with ``transform``. All copies belong to the same unit and are averaged before clipping, so the guarantee is the
+    same as without augmentation.
 
     Attributes:
-        times: How many versions.
-        transform: From a fetched batch, with its copies, to what the model is given; it must treat rows one by one.
+        times: The number of copies.
+        transform: Augments a fetched batch. It must treat rows independently.
+
+    References:
+        De et al. 2022, "Unlocking High-Accuracy Differentially Private Image Classification through Scale".
+
+    >>> Augmented(8).copies
+    8
     """
 
     name: ClassVar[str] = "augmented"
     times: int
-    transform: Callable[[Any], Any] | None = field(default=None, repr=False)  # a run may be resumed with another object
+    # Not part of repr, which a resumed run compares: the transform may be another object then.
+    transform: Callable[[Any], Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Check the number."""
@@ -77,11 +91,17 @@ class Augmented(Contribution):
 
 @dataclass(frozen=True, slots=True)
 class Microbatches(Contribution):
-    """The mean gradient of ``size`` examples, clipped as one, as TF Privacy does for speed.
+    """The mean gradient of ``size`` examples, clipped as one, as TensorFlow Privacy does for speed.
 
-    An example's influence on a clipped mean is not its own clipped gradient: the mean may turn around, so that the sum
-    moves by up to twice the clip norm. The noise is as much larger. It needs samples in which the place of each unit
-    does not depend on others: positions decide who is averaged with whom.
+    Removing an example can turn a clipped mean around, so the sum moves by up to twice the clip norm, and the noise is
+    doubled accordingly. Positions decide which examples are averaged together. So this needs a sampling in which a
+    unit's position does not depend on the other units.
+
+    Attributes:
+        size: The number of examples in a micro-batch.
+
+    >>> Microbatches(16).sensitivity(Relation.ZERO_OUT)
+    2.0
     """
 
     name: ClassVar[str] = "micro-batches"
@@ -96,20 +116,27 @@ class Microbatches(Contribution):
         return self.size
 
     def sensitivity(self, relation: Relation) -> float:
-        # A replaced example moves one clipped mean to another one: 2 C in all, which is what replacing means elsewhere.
+        # Replacing an example moves one clipped mean to another, by at most 2 C. Replacement doubles the clip norm for
+        # every kind of contribution, so the factor here is 1.
         return 1.0 if relation is Relation.REPLACE else 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Projected(Contribution):
-    """Each unit's gradient, clipped by a norm that is estimated from random projections (DP-SGD-JL; Bu et al. 2021).
+    """Each unit's gradient, clipped by a norm that is estimated from random projections (DP-SGD-JL).
 
-    Works for any module, in the memory of ordinary training. Estimates err, so that a contribution may be larger than
-    the clip norm: its size is random, and is accounted for as such. `PrivateTraining.step` then takes a function that
-    computes the losses, since it runs forward several times.
+    This works for any module, in the memory of ordinary training. An estimate may be too small, so a contribution may
+    exceed the clip norm; the event accounts for its random size. Pass `PrivateTraining.step` a function that computes
+    the losses, because it runs the model several times.
 
     Attributes:
-        projections: How many; the fewer, the more noise is needed for the same epsilon.
+        projections: The number of projections. With fewer, the same epsilon needs more noise.
+
+    References:
+        Bu et al. 2021, "Fast and Memory Efficient Differentially Private-SGD via JL Projections".
+
+    >>> Projected(20).mechanism(1.5)
+    ProjectedGaussianEvent(noise_multiplier=1.5, projections=20)
     """
 
     name: ClassVar[str] = "projected"

@@ -1,4 +1,8 @@
-"""A phase on public data before the private one: it costs nothing, and it is said where the guarantee is."""
+"""Public pre-training: a phase on public data before the private one.
+
+A guarantee holds for any starting weights that do not depend on private data, so this phase costs nothing. Nothing can
+check that the data is public, so you state why it is, and the statement becomes an assumption of the guarantee.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +22,24 @@ from hush.training.plan.transfer import refuse_private
 
 @dataclass(frozen=True, slots=True)
 class PublicPhase:
-    """Where starting weights come from: data that is declared public, and why it is.
+    """The origin of starting weights: which public data they were trained on.
 
-    `pretrain` returns one. For weights from elsewhere, write it: ``PublicPhase("ImageNet, from torchvision")``. Given
-    to ``privatize(..., starts_from=...)``, it is part of the plan and of what the guarantee assumes. It costs nothing:
-    a guarantee is about the private examples, and holds for any starting weights that do not depend on them.
+    `pretrain` returns one. For weights from elsewhere, write one yourself, and pass it to
+    ``privatize(..., starts_from=...)``.
 
     Attributes:
-        public: Which data it was, and why it is public. Nothing can check that.
-        num_steps: How many steps were taken, if it is known.
+        public: Which data it was, and why it is public. Your statement; hush cannot check it.
+        num_steps: The number of steps that were taken, if known.
+
+    >>> PublicPhase("ImageNet, from torchvision").assumption
+    'the starting weights depend on no private data, only on data declared public: ImageNet, from torchvision'
     """
 
     public: str
     num_steps: int | None = None
 
     def __post_init__(self) -> None:
-        """Insist on a reason."""
+        """Require a reason."""
         check_instance("public", self.public, str, "Say which data it is, and why it is public")
         if not self.public.strip():
             raise InvalidArgument("public", self.public, "words: which data it is, and why it is public")
@@ -42,8 +48,8 @@ class PublicPhase:
 
     @property
     def assumption(self) -> str:
-        """What a guarantee assumes."""
-        return f"the starting weights depend on no private data, but on what was declared public: {self.public}"
+        """The assumption that the phase adds to a guarantee."""
+        return f"the starting weights depend on no private data, only on data declared public: {self.public}"
 
 
 def pretrain(
@@ -57,18 +63,21 @@ def pretrain(
     loss: Callable[[Tensor, Tensor], Tensor] | None = None,
     generator: torch.Generator | None = None,
 ) -> PublicPhase:
-    """Train on public data, as usual: no clipping, no noise. Return what `privatize` wants to know of it.
+    """Train on public data in the ordinary way, without clipping or noise.
 
     Args:
-        model: The model; it is to be private later on, so that it must not have batch statistics.
-        optimizer: An optimizer over its parameters; the private phase may have another one.
-        public_data: Examples and targets that are not to be protected: none of them is private by another way, and
-            their choice did not depend on private ones.
-        public: Why the data is public; it is stated with the guarantee.
-        epochs: How many times all examples are seen.
-        batch_size: How many examples are in a batch; the last of an epoch may have fewer.
-        loss: From (outputs, targets) to one loss per example; cross entropy, if none is given.
-        generator: Where the order of the examples comes from; torch's own, if none is given.
+        model: The model. It is trained privately later, so it must not use batch statistics.
+        optimizer: An optimizer over the model's parameters. The private phase may use another one.
+        public_data: Examples and targets that need no protection. They must not contain private examples, nor be chosen
+            by looking at private ones.
+        public: Which data it is, and why it is public; stated with the guarantee.
+        epochs: The number of passes over the examples.
+        batch_size: The number of examples in a batch; the last batch of an epoch may have fewer.
+        loss: From (outputs, targets) to one loss per example. By default, cross entropy.
+        generator: Shuffles the examples. By default, torch's global generator.
+
+    Returns:
+        The statement about this phase, for ``privatize(..., starts_from=...)``.
 
     Assumes:
         The data is public, as ``public`` says (the caller's duty).
@@ -82,21 +91,21 @@ def pretrain(
     6
     >>> private = privatize(model, optimizer, (x, y), epsilon=1.0, delta=1e-5, num_steps=3, starts_from=phase)
     >>> private.guarantee().assumptions[-1]
-    'the starting weights depend on no private data, but on what was declared public: drawn at random'
+    'the starting weights depend on no private data, only on data declared public: drawn at random'
     """
     check_instance("model", model, nn.Module)
     check_instance("optimizer", optimizer, Optimizer)
-    PublicPhase(public)  # before anything is done
+    PublicPhase(public)  # refuses an empty reason before the model changes
     check_count("epochs", epochs)
     check_count("batch_size", batch_size)
     refuse_private(model)
-    count, fetch = fetcher(public_data)
+    num_examples, fetch = fetcher(public_data)
     if hasattr(optimizer, "noise_stddev"):
-        optimizer.noise_stddev = 0.0  # there is none in this phase
+        optimizer.noise_stddev = 0.0  # for AdamBC: this phase adds no noise
     num_steps = 0
     for _ in range(epochs):
-        order = torch.randperm(count, generator=generator).numpy()
-        for start in range(0, count, batch_size):
+        order = torch.randperm(num_examples, generator=generator).numpy()
+        for start in range(0, num_examples, batch_size):
             x, y = fetch(order[start : start + batch_size])
             optimizer.zero_grad()
             outputs = model(x)

@@ -1,4 +1,11 @@
-"""The plan: everything that decides what a training run promises, fixed before it starts."""
+"""The training plan: everything that determines a run's guarantee, fixed before the run reads data.
+
+`make_plan` fills in what follows from what you specify: the sampling, the number of steps and the noise. The result is
+a `TrainingPlan`, an immutable value whose parts are types: a `Sampling` says which units take part, a `Contribution`
+what each adds to the sum, a `Clipping` how it is bounded, a `Schedule` what changes over the steps. From these the plan
+computes its accounting event and its guarantee. Combinations without a proof are refused in one place,
+`_refuse_combinations`.
+"""
 
 from __future__ import annotations
 
@@ -20,36 +27,60 @@ from hush.training.plan.phases import PublicPhase
 from hush.training.plan.samplers import BallsInBins, Full, InOrder, Poisson, Sampling, Setting
 from hush.training.plan.schedule import Schedule
 
+_MIN_PROJECTIONS = 5  # with fewer, no amount of noise may reach an epsilon
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
-    """Noisy, clipped gradient descent on samples of units: of examples, or of users.
+    """The plan of a private training run: DP-SGD on samples of privacy units.
 
-    In every step some units are sampled; the gradients of those are clipped and summed; noise of standard deviation
-    ``noise_multiplier`` times the clip norm (times what a contribution may move the sum, if that is more) is added
-    once; and the sum is divided by the expected batch size, which is public, whatever the number really was.
+    In every step, units are sampled, their gradients are clipped and summed, Gaussian noise is added once, and the sum
+    is divided by the expected batch size, which is public. The standard deviation of the noise is
 
-    With a limit on Poisson samples no more units than that take part in a step, and the rest of a larger sample is
-    dropped. That changes a step with the probability t of such a sample, so that (epsilon, delta) becomes
-    (epsilon, delta + (1 + e^epsilon) T t) for T steps (Chua et al. 2024, Theorem 3.3: from outputs to outputs without
-    dropping, to those of the neighbour, and back).
+        noise_multiplier * clip_norm * sensitivity
+
+    where the sensitivity is that of the contribution, in clip norms; it is 1 except for `Microbatches`.
+
+    A limit on Poisson samples (``Poisson(..., max_batch_size=)``) drops the excess of a large sample. If that happens
+    in a step with probability at most t, (epsilon, delta) becomes (epsilon, delta + (1 + e^epsilon) T t) for T steps:
+    compare each neighbour's outputs with those of a run that drops nothing (Chua et al. 2024, Theorem 3.3).
 
     Attributes:
-        sampling: How units are chosen.
-        num_units: How many there are.
-        num_steps, noise_multiplier: as above.
-        clipping: How gradients are clipped; its clip norm is the largest contribution.
-        delta: For which delta the guarantee is stated.
-        physical_batch_size: How many examples go through the model at once: memory, nothing else.
-        contribution: What is clipped: a unit's own gradient, or something else.
-        schedule: How noise, clip norm and batch size change.
-        correlated: How noise is correlated over steps, if it is.
-        relation, unit: What the guarantee is about.
-        rows_per_unit: How many examples a unit has in a step.
-        group_size: As how many sampled units each protected one is accounted for.
-        labelled: Whether examples are labelled with whose they are.
-        starts_from: Where the starting weights come from, if they were trained on public data; it costs nothing, and
-            the guarantee assumes it.
+        sampling: How units are sampled.
+        num_units: The number of units.
+        num_steps: The number of steps.
+        clipping: How gradients are clipped.
+        noise_multiplier: The noise, in multiples of how far a unit can move the clipped sum.
+        delta: The delta of the guarantee.
+        physical_batch_size: The number of examples that go through the model at once. It affects memory and speed only.
+        contribution: What is clipped: by default, each unit's own gradient.
+        schedule: How noise multiplier, clip norm and batch size change over the steps.
+        correlated: How the noise is correlated over the steps, if it is.
+        relation: The neighbouring relation of the guarantee.
+        unit: What the guarantee protects.
+        rows_per_unit: The largest number of a unit's examples in a step.
+        group_size: How many sampled units a protected unit stands for; more than 1 for `UserGroups`.
+        labelled: Whether every example carries its unit's id.
+        starts_from: The public phase that the starting weights come from, if any. It costs nothing; the guarantee
+            assumes it.
+
+    Guarantee:
+        A run of all steps is (epsilon, delta)-differentially private, for the epsilon of `guarantee`.
+
+    Assumes:
+        The sampling's parameters are public, and the loss of an example depends on that example only (the caller's
+        duty; `PrivateTraining` checks the losses). The guarantee lists these assumptions.
+
+    References:
+        Abadi et al. 2016, Algorithm 1; accounting by privacy loss distributions. Truncated Poisson batches: Chua et al.
+        2024, "Scalable DP-SGD: Shuffling vs. Poisson Subsampling", Theorem 3.3.
+
+    >>> plan = TrainingPlan(
+    ...     sampling=Poisson(256), num_units=60_000, num_steps=1_000, clipping=Flat(1.0), noise_multiplier=1.1,
+    ...     delta=1e-5, physical_batch_size=256,
+    ... )
+    >>> round(plan.guarantee().epsilon, 2)
+    0.6
     """
 
     sampling: Sampling
@@ -70,7 +101,7 @@ class TrainingPlan:
     starts_from: PublicPhase | None = None
 
     def __post_init__(self) -> None:
-        """Check all of it."""
+        """Check the parts, and that they go together."""
         check_instance("sampling", self.sampling, Sampling, "Such as Poisson(512)")
         check_instance("clipping", self.clipping, Clipping, "Such as Flat(clip_norm=1.0)")
         check_instance("contribution", self.contribution, Contribution, "Such as PerExample()")
@@ -88,23 +119,24 @@ class TrainingPlan:
             raise InvalidArgument("unit", str(self.unit), "one example or user", "See Guarantee.for_group")
         self.sampling.check(self.num_units)
         _refuse_combinations(self)
-        self.contribution.mechanism(self.noise_multiplier)  # refuses noise beyond what can be accounted for
+        # Both refuse noise levels that cannot be accounted for, before the run starts.
+        self.contribution.mechanism(self.noise_multiplier)
         for step in range(self.num_steps if self.schedule is not None else 1):
             self.noise_on_sum(step)
 
     @property
     def batch_size(self) -> int:
-        """How many units a batch has, on average."""
+        """The expected number of units in a batch."""
         return self.sampling.size(self.num_units)
 
     @property
     def sampling_rate(self) -> float:
-        """With what probability a unit is in a batch."""
+        """The expected fraction of the units in a batch."""
         return self.batch_size / self.num_units
 
     @property
     def max_batch_size(self) -> int | None:
-        """How many units a batch may have, if that is limited."""
+        """The largest number of units in a batch, if there is a limit."""
         return self.sampling.max_batch_size if isinstance(self.sampling, Poisson) else None
 
     def setting(self, step: int) -> Setting:
@@ -115,37 +147,41 @@ class TrainingPlan:
         return self.noise_multiplier * self.schedule.factor("noise_multiplier", step), min(size, self.num_units)
 
     def clip_factor(self, step: int) -> float:
-        """Return by what the clip norm is multiplied in a step."""
+        """Return the factor on the clip norm in a step."""
         return 1.0 if self.schedule is None else self.schedule.factor("clip_norm", step)
 
     def noise_on_sum(self, step: int) -> float:
-        """Return the noise on the clipped sum, in clip norms; more than the plan's if it is shared, or has to be."""
+        """Return the standard deviation of the noise on the clipped sum of a step, in clip norms.
+
+        It exceeds the noise multiplier if adaptive clipping shares the budget with a count, or if a contribution moves
+        the sum by more than the clip norm.
+        """
         noise, size = self.setting(step)
         if isinstance(self.clipping, Adaptive):
             noise = self.clipping.noise_on_sum(noise, size)
         return noise * self.contribution.sensitivity(self.relation)
 
     def divisor(self, step: int) -> float:
-        """Return by what the sum of a step is divided: how many contributions it has, on average."""
+        """Return the divisor of a step's sum: the expected number of contributions."""
         return self.setting(step)[1] / self.contribution.examples
 
     @property
     def rows(self) -> int:
-        """How many examples a contribution has."""
+        """The number of rows that a contribution takes in a batch."""
         return self.rows_per_unit * self.contribution.copies * self.contribution.examples
 
     def factor(self) -> Factor | None:
-        """Return how noise is correlated, for all steps."""
+        """Return the factorisation that correlates the noise of all steps, or None if it is independent."""
         if self.correlated is None:
             return None
         return self.correlated.factor(self.num_steps, self.sampling.participation(self.num_units, self.num_steps))
 
     def event(self, num_steps: int | None = None) -> Event:
-        """Return the event of the first steps, or of all, for this plan's relation and unit."""
+        """Return the event of the first ``num_steps`` steps, or of all, with its relation, unit and assumptions."""
         assumptions = self._assumptions()
         if self.max_batch_size is not None:
-            chance = self.overflow(self.num_steps if num_steps is None else num_steps)
-            assumptions += (f"no sample exceeded the limit, which it does with probability {chance:.3g} at most",)
+            probability = self.overflow(self.num_steps if num_steps is None else num_steps)
+            assumptions += (f"no sample exceeded the limit (one does with probability at most {probability:.3g})",)
         return QualifiedEvent(self._event(num_steps), self.relation.value, str(self.unit), assumptions)
 
     def _event(self, num_steps: int | None = None) -> Event:
@@ -155,134 +191,151 @@ class TrainingPlan:
         factor = self.factor()
         if factor is not None:
             participation = self.sampling.participation(self.num_units, self.num_steps)
-            found = factor.event(self.noise_multiplier, participation, steps)
+            event = factor.event(self.noise_multiplier, participation, steps)
         else:
             settings = [self.setting(step) for step in range(steps)]
-            found = self.sampling.event(settings, self.num_units, self.contribution.mechanism)
-        return found if self.group_size == 1 else GroupEvent(found, self.group_size)
+            event = self.sampling.event(settings, self.num_units, self.contribution.mechanism)
+        return event if self.group_size == 1 else GroupEvent(event, self.group_size)
 
     def guarantee(self, num_steps: int | None = None, assumptions: tuple[str, ...] = ()) -> Guarantee:
-        """Return what the first steps, or all, promise."""
+        """Return the guarantee of the first ``num_steps`` steps, or of all, with additional assumptions."""
         accountant = PldAccountant(relation=self.relation, unit=self.unit).compose(self._event(num_steps))
-        stated = self._truncated(accountant, self.num_steps if num_steps is None else num_steps)
+        stated = self._with_room_for_overflow(accountant, self.num_steps if num_steps is None else num_steps)
         return Guarantee(
             epsilon=stated.epsilon,
             delta=stated.delta if self.max_batch_size is None else self.delta,
             unit=stated.unit,
             relation=stated.relation,
-            method=", ".join([*self._manner(), stated.method]),
+            method=", ".join([*self._method(), stated.method]),
             assumptions=(*self._assumptions(), *assumptions),
         )
 
-    def _manner(self) -> list[str]:
-        manner = [self.sampling.how]
+    def _method(self) -> list[str]:
+        """Return the words that describe this plan in the method of a guarantee."""
+        words = [self.sampling.how]
         if self.contribution.name:
-            manner.append(self.contribution.name)
+            words.append(self.contribution.name)
         if self.correlated is not None:
-            manner.append("correlated noise")
+            words.append("correlated noise")
         if self.group_size > 1:
-            manner.append(f"groups of {self.group_size} examples")
-        return manner
+            words.append(f"groups of {self.group_size} examples")
+        return words
 
     def _assumptions(self) -> tuple[str, ...]:
-        public = [self.sampling.assumption, "the loss of an example depends on that example only"]
+        assumptions = [self.sampling.assumption, "the loss of an example depends on that example only"]
         if self.max_batch_size is not None:
-            public.append(f"there are at most {self.num_units} examples")
+            assumptions.append(f"there are at most {self.num_units} units")
         if self.unit.kind is not UnitKind.EXAMPLE:
-            public.append(
-                f"examples of one {self.unit} are labelled so" if self.labelled else f"each {self.unit} has one example"
+            assumptions.append(
+                f"every example carries the id of its {self.unit}"
+                if self.labelled
+                else f"each {self.unit} has one example"
             )
         if self.starts_from is not None:
-            public.append(self.starts_from.assumption)
-        return tuple(public)
+            assumptions.append(self.starts_from.assumption)
+        return tuple(assumptions)
 
     def overflow(self, num_steps: int) -> float:
-        """Return a bound on the probability that any of the first samples exceeds the limit."""
+        """Return an upper bound on the probability that one of the first samples exceeds the limit."""
         limit = self.max_batch_size
         if limit is None:
             return 0.0
         sizes = Counter(self.setting(step)[1] for step in range(num_steps))
-        most = self.num_units + self.group_size  # of a neighbour
-        return sum(count * _overflow(limit, most, size / self.num_units) for size, count in sizes.items())
+        num_units = self.num_units + self.group_size  # of the larger of two neighbours
+        return sum(count * _overflow(limit, num_units, size / self.num_units) for size, count in sizes.items())
 
-    def _truncated(self, accountant: PldAccountant, steps: int) -> Guarantee:
-        """Return a guarantee that leaves enough of delta to dropped examples: a larger epsilon needs more of it."""
+    def _with_room_for_overflow(self, accountant: PldAccountant, steps: int) -> Guarantee:
+        """Return a guarantee whose delta is smaller than the plan's by the price of dropped examples.
+
+        That price, (1 + e^epsilon) times the probability of an overflow, grows with epsilon, which in turn grows as
+        less of delta is left. So this is a fixed point, found by iteration from below.
+        """
         stated = accountant.guarantee(self.delta)
-        chance = self.overflow(steps)
+        probability = self.overflow(steps)
         if self.max_batch_size is None or steps == 0:
             return stated
         for _ in range(100):
-            left = self.delta - (1 + math.exp(min(stated.epsilon, 700.0))) * chance
-            if not left > 0:
-                raise _too_small(self.max_batch_size)
-            found = accountant.guarantee(left)
-            if found.epsilon <= stated.epsilon * (1 + 1e-12):
-                return found
+            remaining = self.delta - (1 + math.exp(min(stated.epsilon, 700.0))) * probability
+            if not remaining > 0:
+                raise _limit_too_small(self.max_batch_size)
+            candidate = accountant.guarantee(remaining)
+            if candidate.epsilon <= stated.epsilon * (1 + 1e-12):
+                return candidate
             stated = Guarantee(
-                epsilon=found.epsilon * (1 + 1e-6),
-                delta=left,
-                unit=found.unit,
-                relation=found.relation,
-                method=found.method,
+                epsilon=candidate.epsilon * (1 + 1e-6),
+                delta=remaining,
+                unit=candidate.unit,
+                relation=candidate.relation,
+                method=candidate.method,
             )
-        raise _too_small(self.max_batch_size)
+        raise _limit_too_small(self.max_batch_size)
 
 
 def _refuse_combinations(plan: TrainingPlan) -> None:
-    """Refuse, by name, what does not go together."""
-    sampling, contribution, schedule = plan.sampling, plan.contribution, plan.schedule
-    way = type(sampling).__name__
+    """Refuse, by name, combinations without a proof."""
+    sampling, sampling_name = plan.sampling, type(plan.sampling).__name__
     if plan.relation not in sampling.relations:
         raise Unsupported(
-            f"{way} under the relation {plan.relation.value!r}: nothing is proven for it",
-            f"Use {' or '.join(f'Relation.{each.name}' for each in sampling.relations)}",
+            f"{sampling_name} under the relation {plan.relation.value!r}: nothing is proven for it",
+            f"Use {' or '.join(f'Relation.{relation.name}' for relation in sampling.relations)}",
         )
-    if isinstance(contribution, Microbatches):
-        if not sampling.keeps_places or plan.relation is Relation.ADD_OR_REMOVE:
-            raise Unsupported(
-                f"Microbatches with {way} under {plan.relation.value!r}: a unit that comes or goes moves the others "
-                "to other micro-batches",
-                "Use FixedSize, ShuffledEpochs, InOrder or Full, with Relation.ZERO_OUT or REPLACE",
-            )
-        if isinstance(plan.clipping, Adaptive) or plan.rows_per_unit > 1:
-            raise Unsupported("Microbatches with Adaptive clipping or Users: two ways to share a contribution")
-    if isinstance(contribution, Projected):
-        if type(plan.clipping) is not Flat or not isinstance(plan.clipping.groups, Together):
-            raise Unsupported("Projected with other than Flat clipping of all parameters together")
-        if plan.rows_per_unit > 1 or plan.group_size > 1:
-            raise Unsupported("Projected with users: its random sensitivity is accounted for one example")
-        if isinstance(sampling, BallsInBins) or plan.correlated is not None:
-            raise Unsupported("Projected with BallsInBins or correlated noise: no analysis is known", "Use Poisson")
+    if isinstance(plan.contribution, Microbatches):
+        _refuse_with_microbatches(plan, sampling_name)
+    if isinstance(plan.contribution, Projected):
+        _refuse_with_projections(plan)
     if isinstance(plan.clipping, Adaptive) and plan.correlated is not None:
-        raise Unsupported("Adaptive clipping with correlated noise: the noise of its counts is not correlated")
+        raise Unsupported("Adaptive clipping with correlated noise: the noise on its counts is not correlated")
     if isinstance(sampling, InOrder) and plan.unit.kind is not UnitKind.EXAMPLE and plan.relation is Relation.REPLACE:
         raise Unsupported(
-            "InOrder with users under the relation 'replace': who replaces a user may have another place",
+            "InOrder with users under the relation 'replace': the replacement may come at another position",
             "Use Relation.ZERO_OUT",
         )
     if plan.group_size > 1 and not isinstance(sampling, (Poisson, Full)):
-        raise Unsupported(f"UserGroups with {way}: no analysis of groups is known", "Use Users, or Poisson")
-    if schedule is None:
-        return
-    if schedule.batch_size is not None and not sampling.varies:
-        raise Unsupported(f"a schedule of batch sizes with {way}", "Use Poisson or FixedSize")
+        raise Unsupported(f"UserGroups with {sampling_name}: no analysis of groups is known", "Use Users, or Poisson")
+    if plan.schedule is not None:
+        _refuse_with_schedule(plan, plan.schedule, sampling_name)
+
+
+def _refuse_with_microbatches(plan: TrainingPlan, sampling_name: str) -> None:
+    if not plan.sampling.keeps_places or plan.relation is Relation.ADD_OR_REMOVE:
+        raise Unsupported(
+            f"Microbatches with {sampling_name} under {plan.relation.value!r}: adding or removing a unit moves others "
+            "to another micro-batch",
+            "Use FixedSize, ShuffledEpochs, InOrder or Full, with Relation.ZERO_OUT or REPLACE",
+        )
+    if isinstance(plan.clipping, Adaptive) or plan.rows_per_unit > 1:
+        raise Unsupported("Microbatches with Adaptive clipping or Users: two ways to share a contribution")
+
+
+def _refuse_with_projections(plan: TrainingPlan) -> None:
+    if type(plan.clipping) is not Flat or not isinstance(plan.clipping.groups, Together):
+        raise Unsupported("Projected with other than Flat clipping of all parameters together")
+    if plan.rows_per_unit > 1 or plan.group_size > 1:
+        raise Unsupported("Projected with users: its random sensitivity is analysed for single examples")
+    if isinstance(plan.sampling, BallsInBins) or plan.correlated is not None:
+        raise Unsupported("Projected with BallsInBins or correlated noise: no analysis is known", "Use Poisson")
+
+
+def _refuse_with_schedule(plan: TrainingPlan, schedule: Schedule, sampling_name: str) -> None:
+    if schedule.batch_size is not None and not plan.sampling.varies:
+        raise Unsupported(f"a schedule of batch sizes with {sampling_name}", "Use Poisson or FixedSize")
     if schedule.clip_norm is not None and isinstance(plan.clipping, Adaptive):
-        raise Unsupported("a schedule of clip norms with Adaptive clipping, which has its own")
+        raise Unsupported("a schedule of clip norms with Adaptive clipping, which sets the clip norm itself")
     if plan.correlated is not None:
-        raise Unsupported("a schedule with correlated noise: its correlation assumes equal steps")
+        raise Unsupported("a schedule with correlated noise: the correlation assumes equal steps")
 
 
-def _too_small(limit: int) -> InvalidArgument:
+def _limit_too_small(limit: int) -> InvalidArgument:
     return InvalidArgument(
         "max_batch_size",
         limit,
-        "so large that delta is not used up by dropped examples",
-        "Six deviations above batch_size do",
+        "a larger limit: dropping examples would use up delta",
+        "Six standard deviations above batch_size suffice",
     )
 
 
 def _overflow(limit: int, num_units: int, rate: float) -> float:
-    """Return the probability that a sample of so many units exceeds the limit."""
+    """Return the probability that a Poisson sample exceeds the limit, rounded up."""
     return float(binom.sf(limit, num_units, rate)) * (1 + 1e-9)
 
 
@@ -302,79 +355,70 @@ def make_plan(
     relation: Relation | None = None,
     **settings: Any,
 ) -> TrainingPlan:
-    """Fill in what follows: the sampling, the number of steps, the noise; without a batch size, take all units.
+    """Complete a plan from the arguments of `privatize`, which describes them.
 
-    With ``epsilon`` alone the noise is calibrated to it. With ``noise_multiplier`` as well, training ends before the
-    step that would exceed epsilon.
+    With ``epsilon`` alone, the noise is calibrated to it. With ``noise_multiplier`` as well, the plan ends before the
+    step that would exceed epsilon. Without a batch size, all units take part in every step.
     """
     if epsilon is None and noise_multiplier is None:
-        raise InvalidArgument("epsilon", None, "a number > 0", "Say epsilon=..., or noise_multiplier=...")
+        raise InvalidArgument("epsilon", None, "a number > 0", "Pass epsilon=, or noise_multiplier=")
     if (epochs is None) == (num_steps is None):
-        raise InvalidArgument("epochs", epochs, "a number", "Say epochs=... or num_steps=..., one of the two")
+        raise InvalidArgument("epochs", epochs, "a number, or num_steps instead", "Give epochs or num_steps, not both")
     check_count("num_units", num_units)
     if not check_probability("delta", delta) * num_units < 1:
         raise InvalidArgument(
             "delta",
             delta,
-            "less than one over the number of those who are protected",
-            "Else it allows for the release of some of them as they are",
+            "less than 1 over the number of units",
+            "A larger delta would allow publishing one of them in the clear",
         )
-    way = _sampling(sampling, batch_size, max_batch_size, num_units)
+    sampling = _complete_sampling(sampling, batch_size, max_batch_size, num_units)
     if num_steps is None:
-        num_steps = way.steps(check_positive("epochs", epochs), num_units)
+        num_steps = sampling.steps(check_positive("epochs", epochs), num_units)
     draft = TrainingPlan(
-        sampling=way,
+        sampling=sampling,
         num_units=num_units,
         num_steps=check_count("num_steps", num_steps),
-        clipping=clipping if noise_multiplier is not None else replace(clipping, **_without_count(clipping)),
+        # While the noise is unknown, a fixed noise on adaptive clipping's count could exceed it.
+        clipping=clipping if noise_multiplier is not None else _without_count_noise(clipping),
         noise_multiplier=1.0 if noise_multiplier is None else noise_multiplier,
         delta=delta,
         physical_batch_size=1 if physical_batch_size is None else physical_batch_size,
-        relation=way.relations[0] if relation is None else relation,
+        relation=sampling.relations[0] if relation is None else relation,
         **settings,
     )
-    PldAccountant(relation=draft.relation, unit=draft.unit).compose(draft.event(1))  # refuses what has no analysis
+    # Refuses a combination without an analysis now, rather than after the run.
+    PldAccountant(relation=draft.relation, unit=draft.unit).compose(draft.event(1))
     if physical_batch_size is None:
-        room = -(-way.room(num_units) // draft.contribution.examples)
-        draft = replace(draft, physical_batch_size=room * draft.rows)
+        contributions = -(-sampling.room(num_units) // draft.contribution.examples)
+        draft = replace(draft, physical_batch_size=contributions * draft.rows)
     if epsilon is None:
         return draft
-    left = delta - (1 + math.exp(min(check_positive("epsilon", epsilon), 700.0))) * draft.overflow(draft.num_steps)
-    if not left > 0:
+    overflow = draft.overflow(draft.num_steps)
+    remaining_delta = delta - (1 + math.exp(min(check_positive("epsilon", epsilon), 700.0))) * overflow
+    if not remaining_delta > 0:
         assert draft.max_batch_size is not None
-        raise _too_small(draft.max_batch_size)
+        raise _limit_too_small(draft.max_batch_size)
     if noise_multiplier is None:
-        if isinstance(draft.contribution, Projected) and draft.contribution.projections < 5:
-            raise InvalidArgument(
-                "projections",
-                draft.contribution.projections,
-                "at least 5 to meet an epsilon",
-                "With 20 it costs little",
-            )
-        noise = calibrate_noise(
-            epsilon=epsilon,
-            delta=left,
-            relation=draft.relation,
-            template=lambda noise: replace(draft, noise_multiplier=noise, clipping=Flat())._event(),
-        )
-        return replace(draft, noise_multiplier=noise, clipping=clipping)
-    steps = _affordable(draft, epsilon, left)
-    while draft.correlated is not None and steps > 1 and not _fits(replace(draft, num_steps=steps), epsilon, left):
-        steps -= 1  # noise for fewer steps is correlated in another way
+        return replace(draft, noise_multiplier=_calibrated(draft, epsilon, remaining_delta), clipping=clipping)
+    steps = _affordable_steps(draft, epsilon, remaining_delta)
+    while (
+        draft.correlated is not None
+        and steps > 1
+        and not _fits(replace(draft, num_steps=steps), epsilon, remaining_delta)
+    ):
+        steps -= 1  # a plan with fewer steps correlates its noise differently, so the cost changes, too
     return replace(draft, num_steps=steps)
 
 
-def _without_count(clipping: Clipping) -> dict[str, Any]:
-    """Return what to change while noise is not known yet."""
-    return {"count_noise": None} if isinstance(clipping, Adaptive) else {}
-
-
-def _sampling(
+def _complete_sampling(
     sampling: Sampling | None, batch_size: int | None, max_batch_size: int | None, num_units: int
 ) -> Sampling:
     if sampling is not None:
         if batch_size is not None or max_batch_size is not None:
-            raise InvalidArgument("batch_size", batch_size, "nothing, beside sampling=...", "It has a size of its own")
+            raise InvalidArgument(
+                "batch_size", batch_size, "None with sampling=", "Give batch_size or sampling, not both"
+            )
         check_instance("sampling", sampling, Sampling, "Such as Poisson(512)")
         return sampling
     if batch_size is None:
@@ -384,8 +428,30 @@ def _sampling(
     return Poisson(batch_size, max_batch_size)
 
 
-def _affordable(plan: TrainingPlan, epsilon: float, delta: float) -> int:
-    """Return how many steps of a plan cost no more than epsilon."""
+def _without_count_noise(clipping: Clipping) -> Clipping:
+    return replace(clipping, count_noise=None) if isinstance(clipping, Adaptive) else clipping
+
+
+def _calibrated(draft: TrainingPlan, epsilon: float, delta: float) -> float:
+    """Return the smallest noise multiplier with which a plan meets epsilon."""
+    if isinstance(draft.contribution, Projected) and draft.contribution.projections < _MIN_PROJECTIONS:
+        raise InvalidArgument(
+            "projections",
+            draft.contribution.projections,
+            f"at least {_MIN_PROJECTIONS} to meet an epsilon",
+            "20 projections cost little",
+        )
+    return calibrate_noise(
+        epsilon=epsilon,
+        delta=delta,
+        relation=draft.relation,
+        # The event does not depend on the clipping, so any will do.
+        template=lambda noise: replace(draft, noise_multiplier=noise, clipping=Flat())._event(),
+    )
+
+
+def _affordable_steps(plan: TrainingPlan, epsilon: float, delta: float) -> int:
+    """Return the largest number of steps that cost at most epsilon, by bisection."""
     if _fits(plan, epsilon, delta):
         return plan.num_steps
     low, high = 0, plan.num_steps
@@ -394,7 +460,7 @@ def _affordable(plan: TrainingPlan, epsilon: float, delta: float) -> int:
         low, high = (middle, high) if _fits(plan, epsilon, delta, middle) else (low, middle)
     if low == 0:
         raise InvalidArgument(
-            "noise_multiplier", plan.noise_multiplier, f"enough for one step within epsilon={epsilon}"
+            "noise_multiplier", plan.noise_multiplier, f"enough noise for one step within epsilon={epsilon}"
         )
     return low
 

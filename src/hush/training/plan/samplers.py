@@ -1,8 +1,12 @@
-"""Ways to choose who takes part in a step, each with its event.
+"""Sampling: which units take part in a step, and the accounting event of noisy sums over such samples.
 
-A *unit* is what the guarantee protects: an example, or all of a user's. Every choice is a function of a secret key and
-the number of the step, so that a run can be resumed. An event says what a way releases, for noise multipliers and batch
-sizes that may differ from step to step.
+A *unit* is what the guarantee protects: an example, or all examples of a user. A `Sampling` answers three questions:
+
+- ``sample``: which units take part in a step? The answer is a function of a secret key and of the step's number, so a
+  run can be resumed without storing samples.
+- ``event``: what does a sequence of noisy sums over these samples release? Noise multipliers and batch sizes may differ
+  from step to step.
+- ``relations``: for which neighbouring datasets is that event proven?
 """
 
 from __future__ import annotations
@@ -32,30 +36,38 @@ from hush.randomness import KeyedSource, geometric, uniform_below
 from hush.training.noise.correlated import Once, Participation, PoissonTurns, Separated
 
 Indices = NDArray[np.int64]
-Mechanism = Callable[[float], Event]  # from a noise multiplier to what is done with a sample
+Mechanism = Callable[[float], Event]  # from a noise multiplier to the event of a noisy sum over one sample
 Setting = tuple[float, int]  # a step's noise multiplier and batch size
-Keys = Callable[[int], bytes]  # from a step to the key that holds for it
+Keys = Callable[[int], bytes]  # from a step to the key that is valid for it
 
 
 class Sampling(ABC):
-    """How the units of a step are chosen."""
+    """Base class: how the units of a step are chosen.
+
+    Attributes:
+        relations: The neighbouring relations for which the event is proven; the first one is the default.
+        how: The sampling, for the ``method`` of a guarantee.
+        assumption: What a guarantee assumes about the sampling's parameters.
+        varies: Whether batch sizes may follow a schedule.
+        keeps_places: Whether a unit's position in a batch is independent of the other units' data.
+    """
 
     relations: ClassVar[tuple[Relation, ...]] = (Relation.ADD_OR_REMOVE, Relation.ZERO_OUT, Relation.REPLACE)
     how: ClassVar[str] = "DP-SGD"
     assumption: ClassVar[str] = "the sampling rate was chosen without looking at the data"
-    varies: ClassVar[bool] = False  # whether batch sizes may follow a schedule
-    keeps_places: ClassVar[bool] = False  # whether a unit's value has no influence on where others are
+    varies: ClassVar[bool] = False
+    keeps_places: ClassVar[bool] = False
 
     @abstractmethod
     def size(self, num_units: int) -> int:
-        """Return how many units a batch has, on average."""
+        """Return the expected number of units in a batch."""
 
     @abstractmethod
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
         """Return the units of a step.
 
-        Keys may change when a run is resumed. What must stay the same for some steps, such as an epoch's order, is
-        drawn under the key of the first of them.
+        A resumed run has a new key. So a sampling that needs the same random numbers in several steps, such as an
+        epoch's order, draws them under the key of the first of these steps.
         """
 
     @abstractmethod
@@ -63,45 +75,49 @@ class Sampling(ABC):
         """Return the event of steps with these noise multipliers and batch sizes."""
 
     def participation(self, num_units: int, num_steps: int) -> Participation:
-        """Return in which steps a unit may take part, for correlated noise; refuse where nothing is proven."""
+        """Return in which steps a unit may take part, for correlated noise. Refuse it where nothing is proven."""
         raise Unsupported(
             f"correlated noise with {type(self).__name__}: a unit may take part in any step",
             "Use InOrder, or CyclicPoisson with Banded noise",
         )
 
     def check(self, num_units: int) -> None:
-        """Refuse batches that are larger than the data."""
+        """Refuse batches that are larger than the dataset."""
         if not self.size(num_units) <= num_units:
-            raise InvalidArgument("batch_size", self.size(num_units), f"at most the {num_units} that there are")
+            raise InvalidArgument("batch_size", self.size(num_units), f"at most {num_units}, the number of units")
 
     def steps(self, epochs: float, num_units: int) -> int:
-        """Return how many steps see each unit so many times, on average."""
+        """Return the number of steps in which each unit takes part ``epochs`` times, on average."""
+        # The subtraction keeps rounding errors from adding a step.
         return max(math.ceil(epochs * num_units / self.size(num_units) - 1e-9), 1)
 
     def room(self, num_units: int) -> int:
-        """Return a size that nearly always holds a whole batch."""
+        """Return a physical batch size that nearly always holds a whole batch."""
         return min(self.size(num_units), num_units)
 
     def count(self, step: int, num_units: int, batch_size: int) -> int | None:
-        """Return how many units a step has, if that is known without drawing them."""
+        """Return the number of units of a step, or None if you have to draw the sample to know."""
         return None
 
 
-def _in_turns(settings: Sequence[Setting], count: int) -> list[float]:
-    """Return the least noise of every so many steps: a unit that takes part in one of them may take part in that."""
-    turns = range(0, len(settings), count)
-    return [min(noise for noise, _ in settings[start : start + count]) for start in turns]
-
-
 def composed(parts: Sequence[Event]) -> Event:
-    """Return events one after the other, equal neighbours as one."""
+    """Return the composition of events, with equal neighbours joined."""
     runs = [SelfComposedEvent(event, len(list(same))) for event, same in groupby(parts)]
     return runs[0] if len(runs) == 1 else ComposedEvent(tuple(runs))
 
 
+def _smallest_noises(settings: Sequence[Setting], length: int) -> list[float]:
+    """Return the smallest noise multiplier of each ``length`` consecutive steps.
+
+    A unit takes part in only one of them. The bound holds whichever one it is.
+    """
+    starts = range(0, len(settings), length)
+    return [min(noise for noise, _ in settings[start : start + length]) for start in starts]
+
+
 @dataclass(frozen=True, slots=True)
 class _Sized(Sampling):
-    """Batches of one size, on average."""
+    """Base class of samplings with a batch size, exact or expected."""
 
     batch_size: int
 
@@ -115,10 +131,15 @@ class _Sized(Sampling):
 
 @dataclass(frozen=True, slots=True)
 class Poisson(_Sized):
-    """Each unit takes part by itself, with the same probability in every step.
+    """Each unit takes part independently, with probability batch_size / num_units, in every step. The default.
 
-    With a ``max_batch_size`` no more units than that take part in a step, so that all steps have one shape; the rest
-    of a larger sample is dropped. The plan adds what that costs to delta.
+    Attributes:
+        batch_size: The expected number of units in a batch.
+        max_batch_size: The largest number of units in a step, so that all steps have the same shape. The excess of a
+            larger sample is dropped, which adds to delta (see `TrainingPlan`).
+
+    >>> Poisson(10).sample(lambda step: bytes(32), step=0, num_units=100, batch_size=10).tolist()
+    [5, 23, 45, 48, 54, 69, 90, 97]
     """
 
     varies: ClassVar[bool] = True
@@ -139,23 +160,25 @@ class Poisson(_Sized):
     def room(self, num_units: int) -> int:
         if self.max_batch_size is not None:
             return self.max_batch_size
-        spread = math.sqrt(self.batch_size * max(1 - self.batch_size / num_units, 0.0))
-        return min(math.ceil(self.batch_size + 2 * spread), num_units)
+        stddev = math.sqrt(self.batch_size * max(1 - self.batch_size / num_units, 0.0))
+        return min(math.ceil(self.batch_size + 2 * stddev), num_units)
 
 
 def poisson_event(event: Event, rate: float) -> Event:
-    """Return an event on a Poisson sample."""
+    """Return the event of a mechanism on a Poisson sample."""
     return event if rate >= 1 else PoissonSampledEvent(event, rate)
 
 
 def poisson_sample(key: bytes, step: int, num_units: int, sampling_rate: float) -> Indices:
-    """Return the indices of the units that take part in a step: each by itself, with the same probability.
+    """Return the indices of a Poisson sample, in increasing order.
 
-    Gaps between them are geometric, sampled exactly; the rate is rounded down, by less than 1e-15 of itself.
+    The gaps between sampled indices are geometric. They are sampled exactly, at a rate that is rounded down by a
+    relative error below 1e-15.
     """
     if sampling_rate == 1:
         return np.arange(num_units)
     source = KeyedSource(key, step)
+    # P(gap >= k) = (1 - rate)^k = exp(-k / scale). A larger scale is a lower rate, which is the safe side.
     scale = -1 / math.log1p(-sampling_rate) * (1 + 2.0**-50)
     parts: list[Indices] = []
     last = -1
@@ -170,10 +193,14 @@ def poisson_sample(key: bytes, step: int, num_units: int, sampling_rate: float) 
 
 @dataclass(frozen=True, slots=True)
 class Full(Sampling):
-    """All units take part in every step (DP-GD)."""
+    """All units take part in every step: DP gradient descent.
+
+    >>> Full().sample(lambda step: bytes(32), step=0, num_units=5, batch_size=5).tolist()
+    [0, 1, 2, 3, 4]
+    """
 
     how: ClassVar[str] = "DP-GD"
-    assumption: ClassVar[str] = "the number by which sums are divided was chosen without looking at the data"
+    assumption: ClassVar[str] = "the divisor of the sums was chosen without looking at the data"
     keeps_places: ClassVar[bool] = True
 
     def size(self, num_units: int) -> int:
@@ -191,14 +218,17 @@ class Full(Sampling):
 
 @dataclass(frozen=True, slots=True)
 class FixedSize(_Sized):
-    """Exactly ``batch_size`` units, drawn without replacement, afresh in every step.
+    """Exactly ``batch_size`` units, drawn without replacement, independently in every step.
 
-    How many units there are is public; neighbours differ by one that is replaced.
+    The number of units is public; neighbouring datasets differ in one replaced unit.
+
+    >>> FixedSize(3).sample(lambda step: bytes(32), step=0, num_units=100, batch_size=3).tolist()
+    [30, 28, 77]
     """
 
     relations: ClassVar[tuple[Relation, ...]] = (Relation.REPLACE,)
     how: ClassVar[str] = "DP-SGD on batches of a fixed size"
-    assumption: ClassVar[str] = "how many units there are is public"
+    assumption: ClassVar[str] = "the number of units is public"
     varies: ClassVar[bool] = True
     keeps_places: ClassVar[bool] = True
 
@@ -214,44 +244,49 @@ class FixedSize(_Sized):
 
 @dataclass(frozen=True, slots=True)
 class _Epochs(_Sized):
-    """Batches of one size, one after the other, through an order of all units, over and over.
+    """Base class of samplings that pass over all units in some order, epoch after epoch.
 
-    A unit takes part in one batch of an epoch. Which one is not counted as secret: without amplification, an epoch
-    costs what one step on all units costs. Neighbours keep all units' places: one is left empty, or replaced.
+    A unit takes part in one batch of an epoch. Which batch is not counted as secret, so there is no amplification: an
+    epoch costs as much as one step on all units. Neighbouring datasets keep every unit's position; one unit's data is
+    zeroed out or replaced.
     """
 
     relations: ClassVar[tuple[Relation, ...]] = (Relation.ZERO_OUT, Relation.REPLACE)
-    assumption: ClassVar[str] = "how many units there are is public"
+    assumption: ClassVar[str] = "the number of units is public"
     keeps_places: ClassVar[bool] = True
 
     def per_epoch(self, num_units: int) -> int:
-        """Return how many steps an epoch has; the last batch may be smaller."""
+        """Return the number of steps in an epoch. The last batch of an epoch may be smaller."""
         return -(-num_units // self.batch_size)
 
     def steps(self, epochs: float, num_units: int) -> int:
         return max(math.ceil(epochs * self.per_epoch(num_units) - 1e-9), 1)
 
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
-        epoch, place = divmod(step, self.per_epoch(num_units))
-        return self._order(keys(step - place), epoch, num_units)[place * batch_size : (place + 1) * batch_size]
+        epoch, position = divmod(step, self.per_epoch(num_units))
+        order = self._order(keys(step - position), epoch, num_units)
+        return order[position * batch_size : (position + 1) * batch_size]
 
     def count(self, step: int, num_units: int, batch_size: int) -> int:
-        place = step % self.per_epoch(num_units)
-        return min(batch_size, num_units - place * batch_size)
+        position = step % self.per_epoch(num_units)
+        return min(batch_size, num_units - position * batch_size)
 
     @abstractmethod
     def _order(self, key: bytes, epoch: int, num_units: int) -> Indices:
-        """Return all units in the order of this epoch."""
+        """Return all units in the order of an epoch."""
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
-        return composed([mechanism(noise) for noise in _in_turns(settings, self.per_epoch(num_units))])
+        return composed([mechanism(noise) for noise in _smallest_noises(settings, self.per_epoch(num_units))])
 
 
 @dataclass(frozen=True, slots=True)
 class ShuffledEpochs(_Epochs):
-    """Every epoch goes through all units in a new random order, as ordinary training does.
+    """Every epoch passes over all units in a new random order, as in ordinary training.
 
-    Accounted without amplification by the shuffling.
+    No amplification by shuffling is claimed.
+
+    >>> ShuffledEpochs(3).sample(lambda step: bytes(32), step=1, num_units=6, batch_size=3).tolist()
+    [4, 0, 3]
     """
 
     how: ClassVar[str] = "DP-SGD on shuffled epochs, not amplified by sampling"
@@ -262,14 +297,20 @@ class ShuffledEpochs(_Epochs):
 
 @dataclass(frozen=True, slots=True)
 class InOrder(_Epochs):
-    """Batches in the order of arrival: one pass over a stream, or several."""
+    """Batches in the order of arrival: one or more passes over a stream. Made for correlated noise.
+
+    >>> InOrder(3).sample(lambda step: bytes(32), step=1, num_units=6, batch_size=3).tolist()
+    [3, 4, 5]
+    """
 
     how: ClassVar[str] = "DP-SGD in the order of arrival"
-    assumption: ClassVar[str] = "how many units there are, and their order, is public"
+    assumption: ClassVar[str] = "the number of units and their order are public"
 
     def participation(self, num_units: int, num_steps: int) -> Participation:
-        turn = self.per_epoch(num_units)
-        return Once() if num_steps <= turn else Separated(separation=turn, times=-(-num_steps // turn))
+        per_epoch = self.per_epoch(num_units)
+        if num_steps <= per_epoch:
+            return Once()
+        return Separated(separation=per_epoch, times=-(-num_steps // per_epoch))
 
     def _order(self, key: bytes, epoch: int, num_units: int) -> Indices:
         return np.arange(num_units)
@@ -277,10 +318,16 @@ class InOrder(_Epochs):
 
 @dataclass(frozen=True, slots=True)
 class BallsInBins(_Sized):
-    """In every epoch each unit goes, by itself, to one of the epoch's batches (Chua et al. 2025).
+    """In every epoch, each unit independently falls into one of the epoch's batches.
 
-    Every unit is seen once per epoch, and yet the batch that it is in stays hidden: epochs like shuffled ones, at a
-    cost like that of Poisson samples.
+    A unit is seen exactly once per epoch, as with shuffling, but its batch stays secret. So the cost is close to that
+    of Poisson sampling.
+
+    References:
+        Chua et al. 2025, "Balls-and-Bins Sampling for DP-SGD".
+
+    >>> BallsInBins(3).sample(lambda step: bytes(32), step=1, num_units=6, batch_size=3).tolist()
+    [2, 5]
     """
 
     relations: ClassVar[tuple[Relation, ...]] = (Relation.ADD_OR_REMOVE, Relation.ZERO_OUT)
@@ -288,19 +335,19 @@ class BallsInBins(_Sized):
     assumption: ClassVar[str] = "the number of batches was chosen without looking at the data"
 
     def bins(self, num_units: int) -> int:
-        """Return how many batches an epoch has."""
+        """Return the number of batches in an epoch."""
         return max(round(num_units / self.batch_size), 1)
 
     def steps(self, epochs: float, num_units: int) -> int:
         return max(math.ceil(epochs * self.bins(num_units) - 1e-9), 1)
 
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
-        epoch, place = divmod(step, self.bins(num_units))
-        return np.flatnonzero(_bins_of(keys(step - place), epoch, num_units, self.bins(num_units)) == place)
+        epoch, position = divmod(step, self.bins(num_units))
+        return np.flatnonzero(_bins_of(keys(step - position), epoch, num_units, self.bins(num_units)) == position)
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
         bins = self.bins(num_units)
-        return composed([BallsInBinsEvent(mechanism(noise), bins) for noise in _in_turns(settings, bins)])
+        return composed([BallsInBinsEvent(mechanism(noise), bins) for noise in _smallest_noises(settings, bins)])
 
     def room(self, num_units: int) -> int:
         return Poisson(self.batch_size).room(num_units)
@@ -308,10 +355,21 @@ class BallsInBins(_Sized):
 
 @dataclass(frozen=True, slots=True)
 class CyclicPoisson(_Sized):
-    """Units are dealt out, each by itself, to ``parts`` parts; steps take Poisson samples of one part after another.
+    """Units are split at random into ``parts`` parts; steps take Poisson samples from one part after the other.
 
-    What noise that is correlated over ``parts`` steps needs, so that a unit never meets the same noise twice
-    (Choquette-Choo et al. 2023, Algorithm 2).
+    Noise that is correlated over ``parts`` steps (`Banded`) needs this: a unit then never takes part twice within the
+    reach of the correlation.
+
+    Attributes:
+        batch_size: The expected number of units in a batch.
+        parts: The number of parts.
+
+    References:
+        Choquette-Choo et al. 2023, "(Amplified) Banded Matrix Factorization", Algorithm 2.
+
+    >>> sampling = CyclicPoisson(2, parts=3)
+    >>> sampling.rate(12)
+    0.5
     """
 
     relations: ClassVar[tuple[Relation, ...]] = (Relation.ADD_OR_REMOVE, Relation.ZERO_OUT)
@@ -324,7 +382,7 @@ class CyclicPoisson(_Sized):
         check_count("parts", self.parts)
 
     def rate(self, num_units: int) -> float:
-        """Return the probability with which a unit takes part, when it is its part's turn."""
+        """Return the probability with which a unit takes part in a step of its own part."""
         return min(self.batch_size * self.parts / num_units, 1.0)
 
     def participation(self, num_units: int, num_steps: int) -> Participation:
@@ -333,35 +391,40 @@ class CyclicPoisson(_Sized):
     def check(self, num_units: int) -> None:
         if not self.batch_size * self.parts <= num_units:
             raise InvalidArgument(
-                "batch_size", self.batch_size, f"at most a part, {num_units // self.parts} units", "Use fewer parts"
+                "batch_size",
+                self.batch_size,
+                f"at most {num_units // self.parts}, the number of units in a part",
+                "Use fewer parts",
             )
 
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
-        own = np.flatnonzero(_bins_of(keys(0), 1 << 64, num_units, self.parts) == step % self.parts)
-        return own[poisson_sample(keys(step), step, len(own), self.rate(num_units))]
+        # The split into parts lasts for the whole run, so it is drawn under the key of step 0. The stream number 2^64
+        # is beyond all numbers of steps, so its random numbers are used nowhere else.
+        members = np.flatnonzero(_bins_of(keys(0), 1 << 64, num_units, self.parts) == step % self.parts)
+        return members[poisson_sample(keys(step), step, len(members), self.rate(num_units))]
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
         rate = self.rate(num_units)
-        return composed([poisson_event(mechanism(noise), rate) for noise in _in_turns(settings, self.parts)])
+        return composed([poisson_event(mechanism(noise), rate) for noise in _smallest_noises(settings, self.parts)])
 
     def room(self, num_units: int) -> int:
         return Poisson(self.batch_size).room(num_units)
 
 
-def _distinct(source: KeyedSource, count: int, some: int) -> Indices:
-    """Return so many different ones of so many, in a random order: drawn one by one, and again if they were before."""
-    if 2 * some >= count:
-        return _shuffled(source, count)[:some]
+def _distinct(source: KeyedSource, population: int, size: int) -> Indices:
+    """Draw ``size`` distinct numbers below ``population``, in random order, by rejecting repetitions."""
+    if 2 * size >= population:
+        return _shuffled(source, population)[:size]
     drawn = np.zeros(0, dtype=np.int64)
     while True:
-        drawn = np.concatenate([drawn, uniform_below(source, count, 2 * some)])
-        first = np.sort(np.unique(drawn, return_index=True)[1])
-        if len(first) >= some:
-            return drawn[first[:some]]
+        drawn = np.concatenate([drawn, uniform_below(source, population, 2 * size)])
+        first_positions = np.sort(np.unique(drawn, return_index=True)[1])
+        if len(first_positions) >= size:
+            return drawn[first_positions[:size]]
 
 
 def _shuffled(source: KeyedSource, count: int) -> Indices:
-    """Return a uniform order of so many: by random words, drawn again in the event that two are equal."""
+    """Return a uniformly random permutation: sort random words, and draw them again if two are equal."""
     while True:
         words = source.words(count)
         order = np.argsort(words, kind="stable")
@@ -371,9 +434,11 @@ def _shuffled(source: KeyedSource, count: int) -> Indices:
 
 @lru_cache(maxsize=2)
 def _order_of(key: bytes, epoch: int, count: int) -> Indices:
+    """Return the order of an epoch; cached, as every step of the epoch asks for it."""
     return _shuffled(KeyedSource(key, epoch), count)
 
 
 @lru_cache(maxsize=2)
 def _bins_of(key: bytes, epoch: int, count: int, bins: int) -> Indices:
+    """Return each unit's bin in an epoch; cached, as every step of the epoch asks for it."""
     return uniform_below(KeyedSource(key, epoch), bins, count)

@@ -1,7 +1,8 @@
-"""Schedules: noise, clip norm and batch size that change over a run, as part of its plan.
+"""Schedules: noise multiplier, clip norm and batch size that change over the steps of a run.
 
-A schedule is public and fixed in advance. Noise is always a multiple of the clip norm of its step: the two cannot drift
-apart.
+A schedule is part of the plan, so it is public and fixed in advance. It holds factors on the plan's numbers. The noise
+on a sum is always noise multiplier times clip norm of the same step, so a schedule of clip norms needs no extra
+accounting.
 """
 
 from __future__ import annotations
@@ -12,20 +13,27 @@ from dataclasses import dataclass
 
 from hush.errors import InvalidArgument, check_count, check_instance, check_positive
 
-_STAIRS = 64  # of a ramp: each is an event of its own, and a thousand of them would take long to account for
+# Ramps move in this many stairs. Every stair is an event of its own, and a thousand of them would take long to account
+# for.
+_STAIRS = 64
 
 
 class Curve(ABC):
-    """By what a number of the plan is multiplied in a step."""
+    """A factor for each step, by which a number of the plan is multiplied."""
 
     @abstractmethod
     def at(self, step: int) -> float:
-        """Return the factor of a step."""
+        """Return the factor of a step, counted from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class PiecewiseCurve(Curve):
-    """Constant from each of some steps on: ``PiecewiseCurve({0: 1.0, 500: 2.0})``."""
+    """A constant factor from each of the listed steps on.
+
+    >>> curve = PiecewiseCurve({0: 1.0, 500: 2.0})
+    >>> curve.at(499), curve.at(500)
+    (1.0, 2.0)
+    """
 
     starts: tuple[tuple[int, float], ...]
 
@@ -33,7 +41,7 @@ class PiecewiseCurve(Curve):
         """Take factors by the step from which they hold."""
         check_instance("starts", starts, Mapping, "Such as {0: 1.0, 500: 2.0}")
         pairs = sorted(
-            (check_count("step", step, minimum=0), check_positive("factor", f)) for step, f in starts.items()
+            (check_count("step", step, minimum=0), check_positive("factor", factor)) for step, factor in starts.items()
         )
         if not pairs or pairs[0][0] != 0:
             raise InvalidArgument("starts", dict(starts), "factors from step 0 on")
@@ -45,6 +53,8 @@ class PiecewiseCurve(Curve):
 
 @dataclass(frozen=True, slots=True)
 class _Ramp(Curve):
+    """A move from ``start`` to ``end`` within ``num_steps`` steps."""
+
     start: float
     end: float
     num_steps: int
@@ -55,31 +65,49 @@ class _Ramp(Curve):
         check_positive("end", self.end)
         check_count("num_steps", self.num_steps)
 
-    def _share(self, step: int) -> float:
+    def _progress(self, step: int) -> float:
+        """Return how much of the way is done, rounded down to a stair: 0 to 1."""
         return min(step * _STAIRS // self.num_steps, _STAIRS) / _STAIRS
 
 
 @dataclass(frozen=True, slots=True)
 class LinearCurve(_Ramp):
-    """From ``start`` to ``end`` within so many steps, in 64 stairs, and ``end`` from there on."""
+    """A factor that moves from ``start`` to ``end`` in equal differences, in 64 stairs, and then stays there.
+
+    >>> curve = LinearCurve(start=1.0, end=2.0, num_steps=640)
+    >>> curve.at(0), curve.at(320), curve.at(10_000)
+    (1.0, 1.5, 2.0)
+    """
 
     def at(self, step: int) -> float:
-        return self.start + (self.end - self.start) * self._share(step)
+        return self.start + (self.end - self.start) * self._progress(step)
 
 
 @dataclass(frozen=True, slots=True)
 class ExponentialCurve(_Ramp):
-    """The same by equal ratios."""
+    """A factor that moves from ``start`` to ``end`` in equal ratios, in 64 stairs, and then stays there.
+
+    >>> curve = ExponentialCurve(start=1.0, end=4.0, num_steps=640)
+    >>> curve.at(0), curve.at(320), curve.at(10_000)
+    (1.0, 2.0, 4.0)
+    """
 
     def at(self, step: int) -> float:
-        return float(self.start * (self.end / self.start) ** self._share(step))
+        return float(self.start * (self.end / self.start) ** self._progress(step))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How noise multiplier, clip norm and batch size change over the steps, each relative to the plan's number.
+    """Curves for the noise multiplier, the clip norm and the batch size, relative to the plan's numbers.
 
-    The noise on a sum is noise multiplier times clip norm: both move it.
+    Attributes:
+        noise_multiplier: Factors on the noise multiplier; None leaves it constant.
+        clip_norm: Factors on the clip norm. They scale the noise, too.
+        batch_size: Factors on the expected batch size.
+
+    >>> schedule = Schedule(noise_multiplier=LinearCurve(1.0, 0.5, num_steps=100))
+    >>> schedule.factor("noise_multiplier", 100), schedule.factor("batch_size", 100)
+    (0.5, 1.0)
     """
 
     noise_multiplier: Curve | None = None
@@ -90,9 +118,9 @@ class Schedule:
         """Check that they are curves."""
         for name in ("noise_multiplier", "clip_norm", "batch_size"):
             if (curve := getattr(self, name)) is not None:
-                check_instance(name, curve, Curve, "Such as Piecewise({0: 1.0, 500: 2.0})")
+                check_instance(name, curve, Curve, "Such as PiecewiseCurve({0: 1.0, 500: 2.0})")
 
     def factor(self, name: str, step: int) -> float:
-        """Return by what one of the three is multiplied in a step."""
+        """Return the factor of one of the three numbers in a step."""
         curve: Curve | None = getattr(self, name)
         return 1.0 if curve is None else curve.at(step)

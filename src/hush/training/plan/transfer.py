@@ -1,6 +1,7 @@
-"""Training a part of a model: the fewer weights are trained, the less noise a step takes in all.
+"""Training a part of a model: freeze layers, or replace the output layer.
 
-Call these before the optimizer is built and before `privatize`; both look at the parameters as they are then.
+The noise of a step has one entry per trained parameter, so training fewer parameters means less noise in total. Call
+these functions before you build the optimizer and before `privatize`; both look at the parameters as they are then.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from torch import nn
 
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance
 
-# What libraries of models call the part that gives the answers.
+# Common names for the part of a model that computes its outputs.
 _HEADS = frozenset({"classifier", "fc", "head", "heads", "score"})
 _KINDS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-_SHOWN = 40
+_MOST_NAMES = 40
 
 
 def freeze_except(model: nn.Module, *patterns: str) -> tuple[str, ...]:
-    """Freeze all parameters but those that match; return the names of those that are trained.
+    """Freeze all parameters except those that match a pattern. Return the names of the trained ones.
 
     Args:
         model: The model.
-        patterns: Names of parameters or of modules, with ``*`` and ``?`` as in file names: ``"fc"``, ``"*.bias"``,
+        patterns: Names of parameters or modules, with ``*`` and ``?`` as in file names: ``"fc"``, ``"*.bias"``,
             ``"layer4.*"``. Each must match something. A parameter with two names is trained if either matches.
 
     >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
@@ -35,35 +36,35 @@ def freeze_except(model: nn.Module, *patterns: str) -> tuple[str, ...]:
     check_instance("model", model, nn.Module)
     refuse_private(model)
     for pattern in patterns:
-        check_instance("patterns", pattern, str, "Names one by one: freeze_except(model, 'fc', '*.bias')")
+        check_instance("patterns", pattern, str, "Pass names one by one: freeze_except(model, 'fc', '*.bias')")
     if not patterns:
         raise InvalidArgument("patterns", patterns, "at least one name, such as 'fc' or '*.bias'")
-    names = dict(model.named_parameters(remove_duplicate=False))
+    params_by_name = dict(model.named_parameters(remove_duplicate=False))
     chosen: set[int] = set()
     for pattern in patterns:
-        found = {id(param) for name, param in names.items() if _is_in(name, pattern)}
-        if not found:
+        matching = {id(param) for name, param in params_by_name.items() if _matches(name, pattern)}
+        if not matching:
             raise InvalidArgument(
-                "patterns", pattern, "a pattern that matches a parameter", f"There are {listed(names)}"
+                "patterns", pattern, "a pattern that matches a parameter", f"The model has {listed(params_by_name)}"
             )
-        chosen |= found
+        chosen |= matching
     for param in model.parameters():
         param.requires_grad_(id(param) in chosen)
     return tuple(name for name, param in model.named_parameters() if id(param) in chosen)
 
 
 def replace_head(model: nn.Module, num_outputs: int, *, name: str | None = None) -> str:
-    """Put a new layer, all zeros, in the place of the one that gives the answers; return its name.
+    """Replace the output layer by a new, zero-initialised one. Return its name.
 
-    It is the last linear or convolutional layer of the part that is called ``fc``, ``classifier``, ``head``, ``heads``
-    or ``score``; without such a part, the model's last one. The new layer has its own weights, also where the old one
-    shared them with an embedding, which keeps them. It starts from zero, so that the first step's gradient is that of
-    the features alone, and no noise is spent on getting rid of a random guess.
+    The output layer is the last linear or convolutional layer of the part that is called ``fc``, ``classifier``,
+    ``head``, ``heads`` or ``score``; without such a part, the last one of the model. The new layer has its own weights,
+    even if the old one shared them with an embedding. It starts from zero, so the first gradient depends on the
+    features alone, and no noisy step is wasted on undoing a random start.
 
     Args:
         model: A model that contains its head.
-        num_outputs: How many outputs the new one has.
-        name: Which layer it is, to decide it yourself.
+        num_outputs: The number of outputs of the new layer.
+        name: The name of the layer to replace, if you want to choose it.
 
     >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 1000))
     >>> replace_head(model, 10)
@@ -74,79 +75,84 @@ def replace_head(model: nn.Module, num_outputs: int, *, name: str | None = None)
     check_count("num_outputs", num_outputs)
     layers = {path: module for path, module in model.named_modules(remove_duplicate=False) if _is_layer(path, module)}
     if not layers:
-        raise InvalidArgument("model", type(model).__name__, "a model that contains a linear layer, or a convolution")
+        raise InvalidArgument("model", type(model).__name__, "a model that contains a linear or convolutional layer")
     if name is None:
-        name = _found(model, layers)
+        name = _find_head(model, layers)
     elif name not in layers:
         raise InvalidArgument(
-            "name", name, "the name of a linear layer, or a convolution", f"There are {listed(layers)}"
+            "name", name, "the name of a linear or convolutional layer", f"The model has {listed(layers)}"
         )
     old = layers[name]
-    shared = [path for path, module in layers.items() if module is old]
-    if len(shared) > 1:
-        raise Unsupported(f"{' and '.join(shared)}: one layer in two places", "Replace it yourself, in both")
-    parent, _, own = name.rpartition(".")
-    _refuse_dead(model.get_submodule(parent), own, name)
-    setattr(model.get_submodule(parent), own, _blank(old, num_outputs))
+    aliases = [path for path, module in layers.items() if module is old]
+    if len(aliases) > 1:
+        raise Unsupported(
+            f"{' and '.join(aliases)}: one layer that is used in two places", "Replace it in both yourself"
+        )
+    parent_path, _, attribute = name.rpartition(".")
+    parent = model.get_submodule(parent_path)
+    _refuse_dead(parent, attribute, name)
+    setattr(parent, attribute, _zero_layer(old, num_outputs))
     return name
 
 
 def refuse_private(model: nn.Module) -> None:
-    """Refuse a model that is in a private run: its layers are known to the run as they are."""
+    """Refuse a model that is attached to a private run, which relies on its layers as they are."""
     if any(getattr(module.__dict__.get("forward"), "engine", None) is not None for module in model.modules()):
         raise Unsupported("the model is in a private run", "Change it before privatize, or after private.close()")
 
 
 def listed(names: Iterable[str]) -> str:
-    """Write names for a message; not all of a large model's."""
-    every = list(names)
-    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
-    return ", ".join(every[:_SHOWN]) + more
+    """Join names for a message, but not all of a large model's."""
+    all_names = list(names)
+    more = f" and {len(all_names) - _MOST_NAMES} more" if len(all_names) > _MOST_NAMES else ""
+    return ", ".join(all_names[:_MOST_NAMES]) + more
 
 
-def _is_in(name: str, pattern: str) -> bool:
+def _matches(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
 
 
 def _is_layer(path: str, module: nn.Module) -> bool:
-    # An attention layer reads the weights of its output projection, and never calls it.
-    hidden = isinstance(module, nn.modules.linear.NonDynamicallyQuantizableLinear)
-    return bool(path) and isinstance(module, _KINDS) and not hidden
+    # Attention reads the weight of its output projection and never calls it, so that one cannot be replaced.
+    is_read = isinstance(module, nn.modules.linear.NonDynamicallyQuantizableLinear)
+    return bool(path) and isinstance(module, _KINDS) and not is_read
 
 
-def _found(model: nn.Module, layers: dict[str, nn.Module]) -> str:
-    """Return the head's name, by what its part is called or by being the last; refuse where that is a guess."""
-    parts: dict[str, str] = {}  # of each part that is called a head: the last layer
+def _find_head(model: nn.Module, layers: dict[str, nn.Module]) -> str:
+    """Return the name of the output layer, by the name of its part or because it is last. Refuse to guess."""
+    heads: dict[str, str] = {}  # from the path of a part that is called a head to its last layer
     for path in layers:
         steps = path.split(".")
         for depth, step in enumerate(steps):
             if step in _HEADS:
-                parts[".".join(steps[: depth + 1])] = path
+                heads[".".join(steps[: depth + 1])] = path
                 break
-    if parts:
-        outermost = min(part.count(".") for part in parts)
-        return _only([path for part, path in parts.items() if part.count(".") == outermost])
-    *_, last = layers
+    if heads:
+        outermost = min(part.count(".") for part in heads)
+        return _the_only([path for part, path in heads.items() if part.count(".") == outermost])
+    last = list(layers)[-1]
     linear = [path for path, module in layers.items() if isinstance(module, nn.Linear)]
     if linear and last != linear[-1]:
-        return _only([linear[-1], last])
-    parents = [".".join(last.split(".")[:depth]) for depth in range(last.count(".") + 1)]
-    if any(isinstance(model.get_submodule(parent), nn.ModuleList) for parent in parents):
-        raise InvalidArgument("name", None, "the head's name", f"The last layer is one of a list of blocks: {last}")
-    return _only([*_beside(model, layers, last), last])
+        return _the_only([linear[-1], last])
+    ancestors = [".".join(last.split(".")[:depth]) for depth in range(last.count(".") + 1)]
+    if any(isinstance(model.get_submodule(ancestor), nn.ModuleList) for ancestor in ancestors):
+        raise InvalidArgument(
+            "name", None, "the head's name", f"The last layer, {last}, is one of a list of blocks. Pass name="
+        )
+    return _the_only([*_parallel_heads(model, layers, last), last])
 
 
-def _beside(model: nn.Module, layers: dict[str, nn.Module], last: str) -> list[str]:
-    """Return another head of the same model: on the same inputs as the last one, and not before it in a chain."""
+def _parallel_heads(model: nn.Module, layers: dict[str, nn.Module], last: str) -> list[str]:
+    """Return a layer beside the last one that looks like another head: it takes the same inputs, and feeds neither."""
     parent = last.rpartition(".")[0]
-    others = [path for path in layers if path.rpartition(".")[0] == parent and path != last]
-    if not others or isinstance(model.get_submodule(parent), nn.Sequential):
+    siblings = [path for path in layers if path.rpartition(".")[0] == parent and path != last]
+    if not siblings or isinstance(model.get_submodule(parent), nn.Sequential):
         return []
-    (one_in, one_out), (inputs, _) = _shape(layers[others[-1]]), _shape(layers[last])
-    return [others[-1]] if one_in == inputs and one_out != inputs else []
+    (sibling_inputs, sibling_outputs), (inputs, _) = _shape(layers[siblings[-1]]), _shape(layers[last])
+    return [siblings[-1]] if sibling_inputs == inputs and sibling_outputs != inputs else []
 
 
-def _only(candidates: Sequence[str]) -> str:
+def _the_only(candidates: Sequence[str]) -> str:
     if len(candidates) > 1:
         raise InvalidArgument("name", None, "the head's name", f"It may be {' or '.join(candidates)}")
     return candidates[0]
@@ -158,16 +164,19 @@ def _shape(layer: Any) -> tuple[int, int]:
     return layer.in_channels, layer.out_channels
 
 
-def _refuse_dead(parent: nn.Module, own: str, name: str) -> None:
+def _refuse_dead(parent: nn.Module, attribute: str, name: str) -> None:
+    """Refuse a layer of zeros before a ReLU, whose gradient at zero is zero."""
     if not isinstance(parent, nn.Sequential):
         return
     names = list(parent._modules)
-    if any(isinstance(parent._modules[after], (nn.ReLU, nn.ReLU6)) for after in names[names.index(own) + 1 :]):
-        raise Unsupported(f"{name}: a ReLU after a layer of zeros never learns", "Put nn.Identity() in its place")
+    if any(isinstance(parent._modules[after], (nn.ReLU, nn.ReLU6)) for after in names[names.index(attribute) + 1 :]):
+        raise Unsupported(
+            f"{name}: a zero-initialised layer before a ReLU never learns", "Replace the ReLU by nn.Identity()"
+        )
 
 
-def _blank(old: Any, num_outputs: int) -> nn.Module:
-    """Return a layer like an old one, with other outputs, and zeros for weights."""
+def _zero_layer(old: Any, num_outputs: int) -> nn.Module:
+    """Return a zero-initialised layer like an old one, with another number of outputs."""
     settings: dict[str, Any] = {
         "bias": old.bias is not None,
         "device": old.weight.device,
@@ -184,5 +193,5 @@ def _blank(old: Any, num_outputs: int) -> nn.Module:
     with torch.no_grad():
         for param in new.parameters():
             param.zero_()
-    trained: nn.Module = new.train(old.training)
-    return trained
+    layer: nn.Module = new.train(old.training)
+    return layer

@@ -1,9 +1,14 @@
-"""Whose data is protected together: a user, or a user within a time window.
+"""Privacy units larger than an example: users, and users within a time window.
 
-- `Users`: users are sampled; all of a user's gradients are added up and clipped as one.
-- `UserGroups`: examples are sampled, and the guarantee is that for a group of as many as a user may have.
+There are two ways to protect a user:
 
-`compare_units` tells which of the two costs less.
+- `Users`: users are sampled, and the sum of a user's gradients is clipped as one contribution.
+- `UserGroups`: examples are sampled and clipped one by one, and the guarantee for an example is converted into one for
+  a group of as many examples as a user may have.
+
+`compare_units` tells which of the two costs less for given numbers.
+
+This module also reads ids out of datasets, and refuses ids that could split one person into two or merge two into one.
 """
 
 from __future__ import annotations
@@ -24,11 +29,12 @@ from hush.errors import InvalidArgument, check_count, check_instance, check_posi
 from hush.guarantee import Guarantee, Unit
 from hush.randomness import KeyedSource
 
-_PERSONS = {
+# Words in column names that suggest ids of people, and words that suggest ids of something else.
+_PEOPLE = {
     *("uid", "pid", "user", "username", "person", "patient", "customer", "client", "member", "employee", "owner"),
     *("subject", "account", "author", "speaker", "device", "email", "phone", "ssn", "participant", "household"),
 }
-_THINGS = {
+_OBJECTS = {
     *("label", "class", "image", "token", "input", "intent", "item", "product", "word", "category", "document", "doc"),
     *("row", "target", "type", "topic", "segment", "position", "event", "session", "file", "model", "batch"),
 }
@@ -36,14 +42,18 @@ _THINGS = {
 
 @dataclass(frozen=True, eq=False)
 class Users:
-    """Whose each example is; users are sampled, and a user's summed gradient is clipped.
+    """The user of each example, for user-level privacy: users are sampled, and a user's summed gradient is clipped.
 
     Attributes:
-        ids: A column of the dataset (its name), or one id per example.
-        rows_per_unit: How many of a user's examples take part in a step at most; others are drawn afresh in each.
-        times: When each example was made, for a window: a column or an array, in seconds or as datetimes.
-        window: The length of the time windows, counted from 1970 on; what a user does in one of them is protected
-            together, and what falls into two of them is not.
+        ids: The name of a column of the dataset, or one id per example.
+        rows_per_unit: The largest number of a user's examples in a step. If a user has more, each step draws a new
+            random subset.
+        times: For a window: when each example was created, as a column name or an array, in seconds or as datetimes.
+        window: The length of the time windows, counted from 1970. A user's examples within a window are protected
+            together; examples in two different windows are not.
+
+    >>> [rows.tolist() for rows in Users(["ann", "bob", "ann"]).rows(None, 3)]
+    [[0, 2], [1]]
     """
 
     ids: Any
@@ -52,173 +62,194 @@ class Users:
     window: timedelta | None = None
 
     def __post_init__(self) -> None:
-        """Check what can be."""
+        """Check everything that does not need the dataset."""
         check_count("rows_per_unit", self.rows_per_unit)
         if self.window is not None:
             check_instance("window", self.window, timedelta, "Such as timedelta(days=7)")
-            Unit.user_window(self.window)  # refuses what is no window
+            Unit.user_window(self.window)  # refuses an empty or negative window
         if (self.times is None) != (self.window is None):
             raise InvalidArgument("window", self.window, "a timedelta together with times, or neither")
 
     @property
     def unit(self) -> Unit:
-        """What the guarantee protects."""
+        """The unit that the guarantee protects."""
         return Unit.user() if self.window is None else Unit.user_window(self.window)
 
     def rows(self, dataset: Any, num_examples: int) -> list[NDArray[np.int64]]:
-        """Return the examples of each unit."""
-        labels = _labels(_column(self.ids, dataset, "unit"), num_examples, "unit")
+        """Return the indices of each unit's examples. Units come in the order of their first example."""
+        labels = unit_labels(_column(self.ids, dataset, "unit"), num_examples, "unit")
         if self.window is not None:
             seconds = _seconds(_column(self.times, dataset, "times"))
             if seconds.shape != (num_examples,):
-                raise InvalidArgument("times", seconds.shape, f"one for each of the {num_examples} examples")
+                raise InvalidArgument("times", seconds.shape, f"one time for each of the {num_examples} examples")
             windows = np.floor_divide(seconds, self.window.total_seconds()).astype(np.int64)
             labels = np.unique(np.stack([labels, windows], 1), axis=0, return_inverse=True)[1].reshape(-1)
         order = np.argsort(labels, kind="stable")
-        owned = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
-        return sorted(owned, key=lambda own: int(own[0]))  # in the order in which they first appear
+        rows_by_unit = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+        return sorted(rows_by_unit, key=lambda rows: int(rows[0]))
 
 
 @dataclass(frozen=True, eq=False)
 class UserGroups(Users):
-    """The same promise, kept another way: examples are sampled, and accounted for in groups of ``rows_per_unit``.
+    """User-level privacy by group privacy: examples are sampled, and accounted for in groups of ``rows_per_unit``.
 
-    Examples of a user beyond that, drawn at random, take no part in the run at all.
+    If a user has more examples, the run uses a fixed random subset of them.
+
+    >>> UserGroups(["ann", "bob", "ann"], rows_per_unit=2).unit.kind.value
+    'user'
     """
 
 
-def chosen(rows: NDArray[np.int64], most: int, source: KeyedSource) -> NDArray[np.int64]:
-    """Return at most so many of a unit's examples, at random."""
-    if len(rows) <= most:
+def random_subset(rows: NDArray[np.int64], size: int, source: KeyedSource) -> NDArray[np.int64]:
+    """Return at most ``size`` of a unit's examples, drawn at random."""
+    if len(rows) <= size:
         return rows
-    return np.sort(rows[np.argsort(source.words(len(rows)), kind="stable")[:most]])
+    return np.sort(rows[np.argsort(source.words(len(rows)), kind="stable")[:size]])
 
 
 def as_users(unit: Any) -> Users | None:
-    """Return users, if that is what a unit is: a column's name and an array are, too."""
+    """Return the users that a ``unit`` argument describes: `Users`, a column name or ids. None for an example."""
     if unit is None or isinstance(unit, Unit):
         return None
     return unit if isinstance(unit, Users) else Users(unit)
 
 
 def refuse_repeated_ids(dataset: Any) -> None:
-    """Refuse a dataset with a column that looks like whose an example is, and repeats, where no unit is declared."""
-    for name, column in _columns(dataset, _names_people).items():
-        values = _plain(column)
+    """Refuse a dataset without a declared unit if a column looks like ids of people, and an id repeats."""
+    for name, column in _columns(dataset, _suggests_people).items():
+        values = _as_array(column)
         values = values.reshape(-1) if values.size == len(values) else values
         if values.ndim == 1 and values.dtype.kind in "iufUSO" and len(set(values.tolist())) < len(values):
             raise InvalidArgument(
                 "unit",
                 None,
                 f"a unit: {name!r} repeats",
-                f'Say unit="{name}" to protect all that belongs together, or unit=Unit.example()',
+                f'Pass unit="{name}" to protect all examples of an id together, or unit=Unit.example()',
             )
 
 
-def _names_people(name: Any) -> bool:
-    """Say whether a column's name sounds like whose an example is."""
+def _suggests_people(name: Any) -> bool:
+    """Return whether a column's name suggests ids of people: ``userId``, ``patient-number``, ``email``."""
     spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", str(name)).lower()
     words = {word for word in re.split(r"[^a-z]+", spaced) if word}
     words |= {re.sub(r"(ids?|no|number|s)$", "", word) for word in words}
-    return not words & _THINGS and bool(words & {*_PERSONS, "id", "ids"})
+    return not words & _OBJECTS and bool(words & {*_PEOPLE, "id", "ids"})
 
 
-def _columns(dataset: Any, wanted: Callable[[Any], bool]) -> Mapping[Any, Any]:
-    """Return some columns of a dataset that has them: a mapping, or examples that are mappings, read once."""
+def _columns(dataset: Any, is_wanted: Callable[[Any], bool]) -> Mapping[Any, Any]:
+    """Return the wanted columns of a mapping, or of a dataset whose examples are mappings; otherwise none."""
     if isinstance(dataset, Mapping):
-        return {name: column for name, column in dataset.items() if wanted(name)}
+        return {name: column for name, column in dataset.items() if is_wanted(name)}
     if isinstance(dataset, tuple) or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         return {}
     first = dataset[0] if len(dataset) else None
     if not isinstance(first, Mapping):
         return {}
-    names = [name for name in first if wanted(name) and _plain(first[name]).size == 1]
+    names = [name for name in first if is_wanted(name) and _as_array(first[name]).size == 1]
     columns: dict[Any, list[Any]] = {name: [] for name in names}
     for index in range(len(dataset) if names else 0):
         row = dataset[index]
         for name in names:
-            columns[name].append(_plain(row[name]).item())
+            columns[name].append(_as_array(row[name]).item())
     return columns
 
 
-def _column(values: Any, dataset: Any, name: str) -> Any:
+def _column(values: Any, dataset: Any, argument: str) -> Any:
+    """Return a column by name, or values that are a column already."""
     if not isinstance(values, str):
         return values
-    columns = _columns(dataset, lambda column: column == values)
+    columns = _columns(dataset, lambda name: name == values)
     if values not in columns:
-        raise InvalidArgument(name, values, "a column of the dataset", "Or one id per example, as an array")
+        raise InvalidArgument(argument, values, "a column of the dataset", "Or pass an array with one id per example")
     return columns[values]
 
 
-def _plain(values: Any) -> NDArray[Any]:
+def _as_array(values: Any) -> NDArray[Any]:
     if isinstance(values, Tensor):
-        plain = values.detach().cpu()
-        return (plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain).numpy()
-    if isinstance(values, (list, tuple)):  # as they are: NumPy would make strings of what is missing
+        tensor = values.detach().cpu()
+        return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).numpy()
+    if isinstance(values, (list, tuple)):
+        # As objects: NumPy would turn a missing value among strings into the string "nan".
         return np.array([*values, None], dtype=object)[:-1]
     return np.asarray(values)
 
 
-def _labels(values: Any, count: int, name: str) -> NDArray[np.int64]:
-    """Return a number for each id, in the order in which they first appear."""
+def unit_labels(values: Any, count: int, argument: str) -> NDArray[np.int64]:
+    """Number the ids of examples, in the order of their first appearance.
+
+    Args:
+        values: One id per example: integers, strings or bytes.
+        count: The number of examples.
+        argument: The name of the argument, for messages.
+    """
     if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
-        raise _no_ids(name)
-    ids = _plain(values)
+        raise _invalid_ids(argument)
+    ids = _as_array(values)
     ids = ids.reshape(-1) if ids.size == len(ids) else ids
     if ids.shape != (count,):
-        raise InvalidArgument(name, ids.shape, f"one id for each of the {count} examples")
+        raise InvalidArgument(argument, ids.shape, f"one id for each of the {count} examples")
     if ids.dtype.kind == "f":
-        exact = 2.0**24 if ids.dtype.itemsize <= 4 else 2.0**53
-        if not np.all((np.abs(ids) < exact) & (ids == np.floor(ids))):  # and no NaN
-            raise _no_ids(name)
+        # Beyond these integers, floats are rounded, which would merge different ids.
+        largest_exact = 2.0**24 if ids.dtype.itemsize <= 4 else 2.0**53
+        if not np.all((np.abs(ids) < largest_exact) & (ids == np.floor(ids))):  # also false for NaN
+            raise _invalid_ids(argument)
     if ids.dtype.kind not in "iufbUSO":
-        raise _no_ids(name)
-    known: dict[Any, int] = {}
-    keys = [_identity(one, name) for one in ids.tolist()]
-    if len({kind for kind, _ in keys}) > 1:  # is 3 the same as "3", or True as 1? Nobody knows
-        raise _no_ids(name)
-    return np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int64)
+        raise _invalid_ids(argument)
+    numbers: dict[Any, int] = {}
+    keys = [_typed_id(value, argument) for value in ids.tolist()]
+    if len({kind for kind, _ in keys}) > 1:  # 3 and "3", or True and 1, may or may not be the same person
+        raise _invalid_ids(argument)
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
-def _identity(one: Any, name: str) -> tuple[type, Any]:
-    """Return an id as what it is, whatever NumPy calls it."""
-    plain = one.item() if isinstance(one, np.generic) else one
+def _typed_id(value: Any, argument: str) -> tuple[type, Any]:
+    """Return an id as a plain Python value, with its type."""
+    plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, float) and plain.is_integer():
         plain = int(plain)
     for kind in (bool, int, str, bytes):
         if isinstance(plain, kind):
             return kind, plain
-    raise _no_ids(name)
+    raise _invalid_ids(argument)
 
 
-def _no_ids(name: str) -> InvalidArgument:
+def _invalid_ids(argument: str) -> InvalidArgument:
     return InvalidArgument(
-        name, "missing", "integers or words, one for every example", "What is missing, or rounded, is not one person"
+        argument,
+        "missing",
+        "integers or strings, one for every example",
+        "A missing or rounded id does not identify one person",
     )
 
 
 def _seconds(values: Any) -> NDArray[np.float64]:
-    times = _plain(values)
+    """Return times as seconds since 1970."""
+    times = _as_array(values)
     times = times.reshape(-1) if times.size == len(times) else times
-    if times.dtype.kind == "O" and all(isinstance(one, datetime) for one in times.tolist()):
-        times = np.array([(one if one.tzinfo else one.replace(tzinfo=UTC)).timestamp() for one in times.tolist()])
+    if times.dtype.kind == "O" and all(isinstance(time, datetime) for time in times.tolist()):
+        times = np.array([(time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() for time in times.tolist()])
     if times.dtype.kind == "M":
         times = (times - np.datetime64("1970-01-01")) / np.timedelta64(1, "s")
     if times.dtype.kind not in "iuf":
         raise InvalidArgument("times", str(times.dtype), "seconds or datetimes")
-    found = times.astype(np.float64)
-    if not np.all(np.abs(found) < 1e11):  # and no NaN; more than 3,000 years
+    seconds = times.astype(np.float64)
+    if not np.all(np.abs(seconds) < 1e11):  # 3,000 years; also false for NaN
         raise InvalidArgument("times", "out of range", "seconds, or datetimes, for every example")
-    return found
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)
 class UnitComparison:
-    """What protecting users costs in two ways that add the same noise to the mean gradient.
+    """The cost of protecting users in two ways that add the same noise to the mean gradient.
 
     Attributes:
-        users: With users sampled and their summed gradients clipped (`Users`).
-        groups: With examples sampled, accounted for in groups (`UserGroups`).
+        users: The guarantee if users are sampled and their summed gradients clipped (`Users`).
+        groups: The guarantee if examples are sampled and accounted for in groups (`UserGroups`).
+
+    >>> comparison = compare_units(num_users=1000, examples_per_user=4, batch_size=50, noise_multiplier=1.0,
+    ...                            num_steps=100, delta=1e-5)
+    >>> comparison.recommended.__name__
+    'UserGroups'
     """
 
     users: Guarantee
@@ -245,15 +276,23 @@ def compare_units(
     num_steps: int,
     delta: float,
 ) -> UnitComparison:
-    """Return what a user's protection costs in two ways, at the same noise on the mean gradient.
+    """Compare the cost of protecting users in two ways, at the same noise on the mean gradient.
 
-    Sampling users, a batch is of ``batch_size`` users, with noise of ``noise_multiplier`` clip norms on the sum of
-    their contributions. Sampling examples at the same rate, a batch is of k times as many contributions for k examples
-    per user, so that k times the noise leaves the mean equally noisy. Which costs less depends on the numbers: a
-    group's examples are rarely all in one batch.
+    If users are sampled, a batch has ``batch_size`` of them, and noise of ``noise_multiplier`` clip norms is added to
+    the sum of their contributions. If examples are sampled at the same rate, a batch has k times as many contributions,
+    for k examples per user; then k times the noise leaves the mean equally noisy. Neither is always better: the
+    examples of a group are rarely all in the same batch.
+
+    Args:
+        num_users: The number of users.
+        examples_per_user: The largest number of examples of a user, k.
+        batch_size: The expected number of users in a batch.
+        noise_multiplier: The noise on the sum of users' contributions, in clip norms.
+        num_steps: The number of steps.
+        delta: The delta of both guarantees.
 
     References:
-        Charles et al. 2024 compare the two ways for language models.
+        Charles et al. 2024, "Fine-Tuning Large Language Models with User-Level Differential Privacy", compares both.
 
     >>> print(compare_units(num_users=1000, examples_per_user=4, batch_size=50, noise_multiplier=1.0,
     ...                     num_steps=100, delta=1e-5))
@@ -261,16 +300,16 @@ def compare_units(
     """
     rate = check_count("batch_size", batch_size) / check_count("num_users", num_users)
     if not rate <= 1:
-        raise InvalidArgument("batch_size", batch_size, f"at most the {num_users} users")
-    size, steps = check_count("examples_per_user", examples_per_user), check_count("num_steps", num_steps)
+        raise InvalidArgument("batch_size", batch_size, f"at most {num_users}, the number of users")
+    group_size, steps = check_count("examples_per_user", examples_per_user), check_count("num_steps", num_steps)
     noise = check_positive("noise_multiplier", noise_multiplier)
 
-    def step(multiplier: float) -> SelfComposedEvent:
-        one = GaussianEvent(multiplier)
-        return SelfComposedEvent(one if rate == 1 else PoissonSampledEvent(one, rate), steps)
+    def run(multiplier: float) -> SelfComposedEvent:
+        step = GaussianEvent(multiplier)
+        return SelfComposedEvent(step if rate == 1 else PoissonSampledEvent(step, rate), steps)
 
     accountant = PldAccountant(unit=Unit.user())
     return UnitComparison(
-        users=accountant.compose(step(noise)).guarantee(delta),
-        groups=accountant.compose(GroupEvent(step(noise * size), size)).guarantee(delta),
+        users=accountant.compose(run(noise)).guarantee(delta),
+        groups=accountant.compose(GroupEvent(run(noise * group_size), group_size)).guarantee(delta),
     )

@@ -15,7 +15,7 @@ from hush.accounting import DiscreteGaussianEvent, Event
 from hush.errors import InvalidArgument, check_count, check_instance
 from hush.guarantee import Unit, UnitKind
 from hush.randomness import RandomSource, discrete_gaussian
-from hush.training.plan.units import _labels
+from hush.training.plan.units import unit_labels
 
 _STEPS = 1024  # a unit's share of the score, -1 to 1, in integers: exact noise is on integers
 
@@ -170,7 +170,7 @@ def _per_unit(outcome: HeldOutAnswers, unit: Unit) -> NDArray[np.float64]:
         return shares
     if np.shape(outcome.owners) != shares.shape:
         raise InvalidArgument("owners", type(outcome.owners).__name__, "one id for each held-out example")
-    labels = _labels(outcome.owners, len(shares), "owners")
+    labels = unit_labels(outcome.owners, len(shares), "owners")
     means: NDArray[np.float64] = np.bincount(labels, weights=shares) / np.bincount(labels)
     return np.clip(means, 0.0, 1.0)
 

@@ -165,7 +165,7 @@ class _Costs:
         if self.unit.group_size > 1:
             raise InvalidArgument("unit", str(self.unit), "one example or user", "See Guarantee.for_group")
         if plan is not None and not delta * plan.num_units < 1:
-            raise InvalidArgument("delta", delta, "less than one over the number of those who are protected")
+            raise InvalidArgument("delta", delta, "less than 1 over the number of units")
         self.assumptions: tuple[str, ...] = ()
         for index in range(len(space.listed)):
             self.assumptions += self._plain(index, _PROBES[0])[1]

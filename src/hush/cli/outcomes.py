@@ -1,0 +1,63 @@
+"""What `hush train`, `hush tune` and `hush audit` share: the packages they need, the output folder, the result."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hush.errors import Unsupported
+
+if TYPE_CHECKING:
+    from hush.runs import Outcome
+
+
+def add_output(group: Any) -> None:
+    """Add where the result goes, and how much is shown, to a group of arguments."""
+    group.add_argument("--output", metavar="RUN", help="the folder to write; if omitted, runs/NAME-1, -2, ...")
+    group.add_argument("--quiet", action="store_true", help="show no progress")
+    group.add_argument("--json", action="store_true", help="print the result as one JSON object, in the last line")
+
+
+def check_installed() -> None:
+    """Refuse, in one line, if a package for training is missing."""
+    try:
+        import safetensors  # noqa: F401  # writes the model, after hours of training
+
+        from hush.runs import train  # noqa: F401
+    except ImportError as error:
+        missing = error.name or "a package"
+        raise Unsupported(f"training needs {missing}, which is not installed", "pip install 'hush[train]'") from None
+
+
+def output_folder(output: str | None, data: str) -> Path:
+    """Return the folder to write: the one that was named, or the next one named after the data."""
+    if output is not None:
+        return Path(output)
+    name = Path(data).name.split(".")[0] or "run"
+    number = 1
+    while (folder := Path("runs") / f"{name}-{number}").exists():
+        number += 1
+    return folder
+
+
+def print_outcome(outcome: Outcome, options: argparse.Namespace) -> None:
+    """Print the result of a run, for people or as JSON."""
+    guarantee = outcome.guarantee
+    if options.json:
+        content = {
+            "accuracy": outcome.accuracy,
+            "epsilon": guarantee.epsilon,
+            "delta": guarantee.delta,
+            "noise_multiplier": outcome.noise_multiplier,
+            "run": str(outcome.path),
+        }
+        print(json.dumps(content))
+        return
+    if outcome.accuracy is not None:
+        print(f"Held-out accuracy: {outcome.accuracy:.1%}")
+    elif (outcome.path / "figures.json").exists():
+        print("Held-out accuracy: withheld. Too few held-out examples per class to measure through the noise.")
+    print(guarantee if options.quiet else f"\n{guarantee.explain()}\n")
+    print(f"Written to {outcome.path}: open {outcome.path / 'report.html'}")

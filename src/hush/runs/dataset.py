@@ -1,0 +1,103 @@
+"""The dataset of a run: read, completed by what is learned privately, and split into training and held-out units."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hush.accounting import calibrate_noise
+from hush.data import Category, Examples, Learn, Prepared, needs_learning, open_data, prepare
+from hush.errors import InvalidArgument
+from hush.runs.progress import Progress
+from hush.runs.settings import Settings
+
+COUNTS_ARE_PUBLIC = "how many rows and units are trained on, and how many are held out, is public"
+# The share of delta for values that only one unit has: they stay hidden except with this probability.
+_RARE_VALUES_SHARE = 1e-4
+_MOST_NAMES = 6
+
+
+def read_dataset(settings: Settings, key: bytes, delta: float, progress: Progress) -> Prepared:
+    """Read the data, learn what is not declared with its share of the budget, and hold some units out.
+
+    Args:
+        settings: What to read, what is declared, and how the budget is shared.
+        key: 32 secret bytes that decide the split and the noise of what is learned. The same key gives the same result.
+        delta: The delta at which learning has to stay within its share of epsilon.
+        progress: Told what is learned.
+    """
+    data = open_data(
+        settings.data,
+        target=settings.target,
+        data_dir=settings.data_dir,
+        download=settings.download,
+        delimiter=settings.delimiter,
+    )
+    if settings.target in settings.groups and settings.target is not None:
+        raise InvalidArgument(
+            "groups", settings.target, "another column than the target", "Classes are always compared"
+        )
+    undeclared = needs_learning(data, settings.target, settings.schema, settings.unit, settings.groups)
+    if undeclared and not settings.learn_share > 0:
+        raise InvalidArgument(
+            "learn_share",
+            settings.learn_share,
+            "more than 0",
+            f"Not declared: {_enumerate(undeclared)}",
+            "Declare it in a schema (see hush schema), or leave a share of the budget to learn it",
+        )
+    if undeclared:
+        share = f"{settings.learn_share:.0%} of the budget"
+        progress.say(f"Not declared, so learned privately with {share}: {_enumerate(undeclared)}.")
+    prepared = prepare(
+        data,
+        target=settings.target,
+        schema=settings.schema,
+        unit=settings.unit,
+        groups=settings.groups,
+        holdout=settings.holdout,
+        learn=learning_noise(settings.epsilon * settings.learn_share, delta) if undeclared else None,
+        key=key,
+    )
+    _refuse_undeclared_groups(prepared)
+    return prepared
+
+
+def learning_noise(epsilon: float, delta: float) -> Learn:
+    """Return the noise with which learning what is not declared costs epsilon, if nothing else is released."""
+    return Learn(
+        noise_multiplier=calibrate_noise(epsilon=epsilon, delta=delta), delta=max(delta * _RARE_VALUES_SHARE, 1e-100)
+    )
+
+
+def _refuse_undeclared_groups(prepared: Prepared) -> None:
+    """Refuse to compare groups that nobody declared: a group's name may belong to a single person."""
+    for name in () if prepared.test_is_public else prepared.schema.groups:
+        if name not in group_values(prepared):
+            raise InvalidArgument(
+                "groups", name, "a column whose values are declared", f"Use --category {name}=VALUE,VALUE,..."
+            )
+
+
+def group_values(prepared: Prepared) -> dict[str, tuple[str, ...]]:
+    """Return the declared values of the columns whose groups are compared."""
+    columns = prepared.schema.columns
+    return {
+        name: column.values
+        for name in prepared.schema.groups
+        if isinstance(column := columns.get(name), Category) and column.values is not None
+    }
+
+
+def assumptions_of(prepared: Prepared) -> tuple[str, ...]:
+    """Return what preparing the data assumes; nothing about groups, as those that are not declared are refused."""
+    return tuple(sentence for sentence in prepared.assumptions if "group" not in sentence)
+
+
+def count_units(examples: Examples) -> int:
+    """Return how many privacy units some examples have."""
+    return len(examples) if examples.units is None else len(np.unique(examples.units))
+
+
+def _enumerate(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more

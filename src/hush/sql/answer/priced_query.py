@@ -1,0 +1,176 @@
+"""A query with its noise, and the release of its groups.
+
+`price_query` decides, from public numbers only, how much noise each release of a plan gets and how groups that are not
+public are selected. This fixes what the query costs before any data are read. `PricedQuery.release` then turns the
+exact groups of an engine into noisy ones. Everything after it is post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hush.accounting import Event
+from hush.guarantee import Guarantee, Unit
+from hush.randomness import RandomSource
+from hush.sql.syntax.expression import Expr
+from hush.sql.syntax.releases import SumRelease
+from hush.sql.write.plan import ExactGroup, QueryPlan
+from hush.sql.write.trees import Quantiles, release_quantiles, tree_blocks
+from hush.statistics import Block, ContributionLimits, NoisePlan, Selection
+from hush.statistics.noise import UNITS, NoiseKind, ReleasePlan, plan_release
+
+Leaves = Mapping[tuple[Any, ...], NDArray[np.int64]]
+_NO_LEAVES = np.empty((0, 2), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedGroup:
+    """The noisy numbers of one group.
+
+    Attributes:
+        keys: The values of the keys.
+        numbers: The noisy releases by name, in steps of their grids; quantiles by the name of their statistic.
+        quantiles: The same quantiles with their intervals.
+    """
+
+    keys: tuple[Any, ...]
+    numbers: Mapping[str, float]
+    quantiles: Quantiles = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PricedQuery:
+    """A plan with its noise.
+
+    Attributes:
+        plan: The plan.
+        budget: The noise, and the selection of groups that are not public. The noise has one block for each of the
+            plan's releases, then one for each of its trees.
+        unit: The privacy unit.
+        assumptions: Assumptions of the engine and of the table.
+    """
+
+    plan: QueryPlan
+    budget: ReleasePlan
+    unit: Unit
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def noise(self) -> NoisePlan:
+        """The noise on all releases and trees."""
+        return self.budget.noise
+
+    @property
+    def noise_kind(self) -> str:
+        """The kind of noise, as a word."""
+        return self.noise.kind
+
+    def scales(self) -> dict[str, float]:
+        """Return the noise scale of each release, in units of the data, and of each tree, in rows per node."""
+        names = [f"{release.quantity.value}{self._used_by(release)}" for release in self.plan.releases]
+        names += [f"rows in a node of a tree{self._used_by(tree)}" for tree in range(len(self.plan.trees))]
+        names = [f"{name} ({number})" if names.count(name) > 1 else name for number, name in enumerate(names, 1)]
+        grids = [release.grid for release in self.plan.releases] + [1 / UNITS] * len(self.plan.trees)
+        scales = zip(names, grids, self.noise.block_scales, strict=True)
+        return {name: grid * scale for name, grid, scale in scales}
+
+    def _used_by(self, part: SumRelease | int) -> str:
+        """Return which columns of the answer use a release, or a tree, as a suffix."""
+        statistics = {
+            index for index, statistic in enumerate(self.plan.statistics) if part in (statistic.tree, *statistic.parts)
+        }
+        names = [output.name for output in self.plan.outputs if _statistics_in(output.expression) & statistics]
+        return f" for {', '.join(names)}" if names else ""
+
+    def claim(self, source: RandomSource) -> tuple[Guarantee, Event]:
+        """Return the guarantee of the answer, and its event for accountants."""
+        return self.budget.claim(source, unit=self.unit, assumptions=self.assumptions)
+
+    def release(
+        self, groups: Sequence[ExactGroup], trees: Sequence[Leaves], confidence: float, source: RandomSource
+    ) -> list[ReleasedGroup]:
+        """Select the groups to show, unless they are public, and add noise to their numbers.
+
+        Args:
+            groups: The plan's exact groups.
+            trees: The exact leaf counts of each of the plan's trees, by group.
+            confidence: The confidence of the quantiles' intervals.
+            source: The random source.
+        """
+        if self.budget.selection is not None and groups:
+            num_units = np.array([group.units for group in groups], dtype=np.int64)
+            groups = [groups[index] for index in self.budget.choose_groups(num_units, source)]
+            # The engine's order may depend on the data. This one depends on the selected keys only.
+            groups = sorted(groups, key=lambda group: [(key is None, str(key)) for key in group.keys])
+        noisy = self._noisy_sums(groups, source)
+        return [self._release_group(group, sums, trees, confidence, source) for group, sums in noisy]
+
+    def _noisy_sums(
+        self, groups: Sequence[ExactGroup], source: RandomSource
+    ) -> list[tuple[ExactGroup, dict[str, float]]]:
+        names = [release.name for release in self.plan.releases]
+        if not names or not groups:
+            return [(group, {}) for group in groups]
+        totals = np.array([[group.sums[name] for name in names] for group in groups], dtype=np.int64)
+        num_sums = len(names)
+        sum_noise = replace(
+            self.noise, blocks=self.noise.blocks[:num_sums], block_scales=self.noise.block_scales[:num_sums]
+        )
+        noisy = sum_noise.release(totals, source)
+        return [
+            (group, dict(zip(names, map(float, row), strict=True))) for group, row in zip(groups, noisy, strict=True)
+        ]
+
+    def _release_group(
+        self,
+        group: ExactGroup,
+        sums: dict[str, float],
+        trees: Sequence[Leaves],
+        confidence: float,
+        source: RandomSource,
+    ) -> ReleasedGroup:
+        quantiles: Quantiles = {}
+        for index, leaves_by_group in enumerate(trees):
+            # A group without values has a tree of noise: that it has no values must not show.
+            leaves = leaves_by_group.get(group.keys, _NO_LEAVES)
+            quantiles.update(release_quantiles(self.plan, index, self.noise, leaves, confidence, source))
+        values = {name: quantile[0] for name, quantile in quantiles.items()}
+        return ReleasedGroup(keys=group.keys, numbers={**sums, **values}, quantiles=quantiles)
+
+
+def _statistics_in(expression: Expr) -> set[int]:
+    own_index = {int(expression.value)} if expression.op == "statistic" else set()
+    return own_index.union(*map(_statistics_in, expression.args))
+
+
+def price_query(
+    plan: QueryPlan, epsilon: float, delta: float, noise: NoiseKind | None, selection: Selection | None, unit: Unit
+) -> PricedQuery:
+    """Return a plan with its noise. All releases, all trees and the selection of groups share one budget.
+
+    Args:
+        plan: The plan.
+        epsilon: The epsilon of the whole answer.
+        delta: The delta of the whole answer.
+        noise: The kind of noise; None for the kind with the smaller error.
+        selection: How groups that are not public are selected; None for the default.
+        unit: The privacy unit.
+    """
+    # One unit changes a release by at most its sensitivity in each of its groups. Integers get integer noise.
+    blocks = tuple(Block.disjoint(release.sensitivity, whole=release.grid == 1.0) for release in plan.releases)
+    limits = ContributionLimits(groups_per_unit=plan.groups_per_unit, rows_per_unit=plan.rows_per_unit)
+    budget = plan_release(
+        blocks + tree_blocks(plan),
+        groups_per_unit=limits.groups_among(plan.num_groups),
+        public_groups=plan.public_keys or not plan.keys,
+        epsilon=epsilon,
+        delta=delta,
+        noise=noise,
+        selection=selection,
+    )
+    return PricedQuery(plan, budget, unit)

@@ -1,0 +1,255 @@
+r"""Private bounds from a logarithmic histogram: the range that most numbers of a column are in.
+
+The flow, wherever bounds are learned:
+
+`LogHistogram.counts`  exact counts by sign and order of magnitude; a row counts in one bin
+noise on every bin     the caller's part, and what the bounds cost
+a `BoundsRule`         decides from the noisy counts which bins hold data; this is post-processing, and free
+
+`approximate_bounds` uses it for one column with the budget of a release, the scalers of `hush.estimators` for all
+columns at once, and `hush.data` when it learns a schema. They differ in the bins, the noise and the rule:
+
+- `OccupiedBins` (here): bins that stand out of the noise one by one, for Laplace and Gaussian noise.
+- `BinRuns` (`hush.statistics.bin_runs`): also data that are spread over many bins, for Gaussian noise.
+
+References: Wilson et al. 2020, which has a threshold for independent bins; ours is for all bins but one being empty.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from hush.errors import InvalidArgument, check_count, check_positive, check_probability
+from hush.statistics.columns import Codes, Floats
+from hush.statistics.noise.release import Block, LaplaceNoise, NoiseKind, NoisePlan
+
+SUCCESSES = (1 - 1e-9, 1 - 1e-8, 1 - 1e-7, 1 - 1e-6)
+_MAX_BINS = 5000
+_MANTISSA_BITS, _EXPONENT_BIAS = 52, 1023  # of a double
+_CHUNK = 1 << 16  # numbers that are binned at once: few enough for the cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogHistogram:
+    """Bins by sign and order of magnitude. They are public: nothing about them depends on data.
+
+    The bins of each sign are [0, scale], (scale, scale * base], (scale * base, scale * base^2], and so on. The last
+    one also takes everything beyond it, infinity included. Negative bins come first, from the largest magnitude.
+
+    >>> bins = LogHistogram(scale=1.0, num_bins=3)
+    >>> bins.edges.tolist()
+    [-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0]
+    >>> bins.counts(np.array([-1.5, 0.5, 0.7, 99.0])).tolist()
+    [[0, 1, 0, 2, 0, 1]]
+
+    Attributes:
+        scale: The smallest magnitude that is told apart from 0.
+        base: The ratio of the ends of neighbouring bins.
+        num_bins: The number of bins of each sign.
+        zero_bin: Whether 0 has a bin of its own, in the middle. If not, it is in the first positive bin.
+    """
+
+    scale: float = 2.0**-20
+    base: float = 2.0
+    num_bins: int = 62
+    zero_bin: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        check_positive("scale", self.scale)
+        if not check_positive("base", self.base) > 1:
+            raise InvalidArgument("base", self.base, "more than 1")
+        if not check_count("num_bins", self.num_bins) <= _MAX_BINS:
+            raise InvalidArgument("num_bins", self.num_bins, f"at most {_MAX_BINS}")
+        if not bool(np.isfinite(self.ends).all()):
+            raise InvalidArgument("num_bins", self.num_bins, "bin ends within the range of floats", "Take fewer bins")
+
+    @property
+    def size(self) -> int:
+        """The number of bins of both signs, and the bin of zero."""
+        return 2 * self.num_bins + self.zero_bin
+
+    @property
+    def ends(self) -> Floats:
+        """The upper ends of the positive bins."""
+        return _bin_ends(self.scale, self.base, self.num_bins)
+
+    @property
+    def edges(self) -> Floats:
+        """The edges of all bins: bin i lies between edges i and i + 1."""
+        zeros = [0.0, 0.0] if self.zero_bin else [0.0]
+        return np.concatenate([-self.ends[::-1], zeros, self.ends])
+
+    def block(self, rows_per_unit: int = 1) -> Block:
+        """Return the sensitivity of the counts, if a unit has at most ``rows_per_unit`` rows."""
+        return Block.disjoint(rows_per_unit, columns=self.size, whole=True)
+
+    def bins(self, numbers: Floats) -> Codes:
+        """Return the bin of each number. NaN gets any bin: leave it out before or after."""
+        bins = self._magnitudes(np.abs(numbers))
+        np.copyto(bins, -1 - self.zero_bin - bins, where=numbers < 0)
+        bins += self.num_bins + self.zero_bin
+        if self.zero_bin:
+            bins[numbers == 0] = self.num_bins
+        return bins
+
+    def counts(self, rows: Floats) -> NDArray[np.int64]:
+        """Return how many numbers each bin has, with one row per column of the data. NaN is not counted.
+
+        Args:
+            rows: One column, or a matrix with one column per feature.
+        """
+        matrix = rows if rows.ndim == 2 else rows[:, None]
+        width = matrix.shape[1]
+        counts = np.zeros(width * self.size, dtype=np.int64)
+        first_bins = np.arange(width) * self.size
+        step = max(_CHUNK // max(width, 1), 1)
+        for start in range(0, len(matrix), step):
+            numbers = matrix[start : start + step]
+            bins = self.bins(numbers)
+            bins += first_bins
+            counts += np.bincount(bins[~np.isnan(numbers)], minlength=counts.size)
+        return counts.reshape(width, self.size)
+
+    def _magnitudes(self, sizes: Floats) -> Codes:
+        """Return the bin of each non-negative number among those of one sign, from 0. A bin includes its upper end.
+
+        The numbers are overwritten.
+        """
+        exponent = _exact_exponent(self.scale)
+        if self.base != 2.0 or exponent is None:
+            return np.searchsorted(self.ends[:-1], sizes)
+        # The leading bits of a double are its exponent. The number before a power of two has that of the bin below.
+        magnitudes = sizes.view(np.int64)
+        magnitudes -= 1
+        magnitudes >>= _MANTISSA_BITS
+        magnitudes -= _EXPONENT_BIAS + exponent - 1
+        return np.clip(magnitudes, 0, self.num_bins - 1, out=magnitudes)
+
+
+@lru_cache(maxsize=16)
+def _bin_ends(scale: float, base: float, num_bins: int) -> Any:
+    with np.errstate(over="ignore"):
+        ends = scale * base ** np.arange(num_bins, dtype=np.float64)
+    ends.flags.writeable = False  # the cache shares it
+    return ends
+
+
+def _exact_exponent(scale: float) -> int | None:
+    """Return log2 of a scale that is a power of two, and far from the smallest floats; else None."""
+    fraction, exponent = math.frexp(scale)
+    return exponent - 1 if fraction == 0.5 and exponent > -1000 else None
+
+
+class BoundsRule(ABC):
+    """Decides from noisy counts which bins hold data. Rules only post-process a release, so they cost nothing.
+
+    A rule has levels, from the strictest to the loosest. Each column gets the bounds of the first level at which
+    anything stands out of the noise: the same counts are looked at again.
+    """
+
+    def learn(self, noisy: NDArray[Any]) -> Floats:
+        """Return lower and upper bounds, one row per column of the data; NaN where nothing stands out of the noise.
+
+        Args:
+            noisy: Noisy counts of shape (columns of the data, bins).
+        """
+        bounds = np.full((len(noisy), 2), np.nan)
+        for level in self._levels():
+            unknown = np.flatnonzero(np.isnan(bounds[:, 0]))
+            if unknown.size:
+                bounds[unknown] = self._bounds(noisy[unknown], level)
+        return bounds
+
+    @abstractmethod
+    def _levels(self) -> Sequence[float]:
+        """Return the levels, from the strictest to the loosest."""
+
+    @abstractmethod
+    def _bounds(self, noisy: NDArray[Any], level: float) -> Floats:
+        """Return the bounds at one level; NaN where nothing stands out."""
+
+
+@dataclass(frozen=True, slots=True)
+class OccupiedBins(BoundsRule):
+    """From the lower end of the first bin above a threshold to the upper end of the last one.
+
+    >>> from hush.randomness import TestSource
+    >>> from hush.statistics import plan_noise
+    >>> bins = LogHistogram(scale=1.0, num_bins=8)
+    >>> plan = plan_noise((bins.block(),), groups_per_unit=1, epsilon=1.0)
+    >>> noisy = plan.release(bins.counts(np.full((500, 1), 5.0)), TestSource(1))
+    >>> OccupiedBins.for_noise(bins, plan).learn(noisy).tolist()
+    [[4.0, 8.0]]
+
+    Attributes:
+        histogram: The bins.
+        thresholds: The noisy count that an occupied bin exceeds, from the strictest to the loosest.
+    """
+
+    histogram: LogHistogram
+    thresholds: tuple[float, ...]
+
+    @classmethod
+    def for_noise(
+        cls, histogram: LogHistogram, plan: NoisePlan, successes: Sequence[float] = SUCCESSES
+    ) -> OccupiedBins:
+        """Return the rule for counts with this noise.
+
+        Args:
+            histogram: The bins.
+            plan: The noise on their counts.
+            successes: The probability with which no empty bin passes, for each level.
+        """
+        scale, noise = plan.block_scales[0], plan.noise
+        # Rounding noise to integers adds at most half a step.
+        thresholds = (_threshold(scale, histogram.size - 1, success, noise) + 0.5 for success in successes)
+        return cls(histogram, tuple(thresholds))
+
+    def _levels(self) -> Sequence[float]:
+        return self.thresholds
+
+    def _bounds(self, noisy: NDArray[Any], level: float) -> Floats:
+        edges = self.histogram.edges
+        is_occupied = noisy > level
+        first = is_occupied.argmax(axis=1)
+        last = self.histogram.size - 1 - is_occupied[:, ::-1].argmax(axis=1)
+        bounds = np.column_stack([edges[first], edges[last + 1]])
+        return np.where(is_occupied.any(axis=1)[:, None], bounds, np.nan)
+
+
+def bounds_threshold(noise_scale: float, num_bins: int, success: float, *, noise: NoiseKind | None = None) -> float:
+    """Return a threshold that the noise of all but one of 2 ``num_bins`` bins stays below.
+
+    For Laplace noise of scale b, it is t = -b ln(2 - 2 c^(1 / (2 B - 1))), with c for ``success`` and B for
+    ``num_bins``.
+
+    >>> round(bounds_threshold(1.0, 4, 0.9), 2)
+    3.51
+
+    Args:
+        noise_scale: The Laplace scale, or the standard deviation of Gaussian noise.
+        num_bins: The number of bins of each sign.
+        success: The probability with which all of these bins stay below the threshold.
+        noise: The kind of noise; Laplace if None.
+    """
+    return _threshold(noise_scale, 2 * check_count("num_bins", num_bins) - 1, success, noise)
+
+
+def _threshold(noise_scale: float, num_empty: int, success: float, noise: NoiseKind | None) -> float:
+    below = check_probability("success", success) ** (1 / num_empty)  # of a single bin
+    if not 0 < below < 1:
+        raise InvalidArgument("success", success, "a number in (0, 1)")
+    above = -math.expm1(math.log(success) / num_empty)  # 1 - below, without cancellation
+    if noise is None or isinstance(noise, LaplaceNoise):
+        return -noise_scale * math.log(2 * above)
+    return -noise_scale * float(ndtri(above))

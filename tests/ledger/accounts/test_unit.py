@@ -1,0 +1,45 @@
+"""Privacy units by name, and what a budget may not mix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from hush import Unit
+from hush.accounting import (
+    LaplaceEvent,
+)
+from hush.accounting.events import QualifiedEvent
+from hush.errors import InvalidArgument, Unsupported
+from hush.ledger import Ledger
+
+Opened = Callable[..., Ledger]
+
+
+FLU = "how many had the flu"
+
+
+def test_units_and_relations_are_not_mixed(opened: Opened) -> None:
+    ledger = opened()
+    for unit, own in (
+        ("row", Unit.example()),
+        ("patient", Unit.user()),
+        ("patient-month", Unit.user_calendar("month")),
+    ):
+        data = ledger.dataset(f"by {unit}", epsilon=3, delta=1e-6, unit=unit)
+        assert data.cap.unit == own
+        for other in (Unit.example(), Unit.user(), Unit.user_calendar("month"), Unit.user_calendar("week")):
+            event = QualifiedEvent(LaplaceEvent(10.0), "add-or-remove", str(other))
+            if other == own:
+                data.charge(event, purpose=FLU)
+            else:
+                with pytest.raises(Unsupported, match="stated under"):
+                    data.charge(event, purpose=FLU)
+        with pytest.raises(Unsupported, match="stated under"):
+            data.charge(QualifiedEvent(LaplaceEvent(10.0), "replace", str(own)), purpose=FLU)
+
+
+def test_groups_of_users_are_no_unit_of_a_budget(opened: Opened) -> None:
+    with pytest.raises(InvalidArgument, match="^unit="):
+        opened().dataset("v", epsilon=1, unit=Unit.user().group(3))

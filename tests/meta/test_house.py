@@ -1,0 +1,139 @@
+"""The house rules that ``tools/house.py`` can count, and where names may be imported from."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src"
+
+# Modules below a package that are public themselves. All others are internal to their package.
+PUBLIC_MODULES = {
+    "hush.accounting.budget",
+    "hush.accounting.events",
+    "hush.audit.attributes",
+    "hush.audit.canaries",
+    "hush.audit.extraction",
+    "hush.audit.fairness",
+    "hush.audit.membership",
+    "hush.audit.reconstruction",
+    "hush.audit.testers",
+    "hush.audit.training",
+    "hush.estimators.pate",
+    "hush.lab.anonymity",
+    "hush.lab.ntk",
+    "hush.lab.ratios",
+    "hush.report.parts",
+    "hush.statistics.noise",
+    "hush.training.scattering",
+}
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+house = _load(ROOT / "tools" / "house.py")
+COUNTS: dict[str, Any] = house.count(ROOT)
+MODULES: dict[str, Path] = house.modules(SOURCE)
+
+
+def imported_names(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the module and the name of every ``from hush... import name``."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "hush":
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def is_public(module: str) -> bool:
+    return module.count(".") <= 1 or module in PUBLIC_MODULES
+
+
+def public_homes() -> dict[tuple[str, str], str]:
+    """Return the public module of each public object, by the internal module that defines it and its name there."""
+    homes = {}
+    for public in sorted({*PUBLIC_MODULES, *(name for name in MODULES if name.count(".") == 1)}):
+        for node in ast.parse(MODULES[public].read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom) and node.module and not is_public(node.module):
+                homes |= {(node.module, alias.name): public for alias in node.names if alias.asname == alias.name}
+    return homes
+
+
+def test_folders_are_small_and_names_are_plain() -> None:
+    assert COUNTS["folders of more than 15 files"] == 0
+    assert COUNTS["files with a leading underscore"] == 0
+
+
+def test_there_are_no_import_cycles() -> None:
+    assert COUNTS["cycles"] == []
+
+
+def test_a_class_name_is_defined_once() -> None:
+    assert COUNTS["homonyms"] == {}
+
+
+def test_locals_say_what_they_hold() -> None:
+    assert COUNTS["functions with a vague local, %"] < 8
+
+
+def test_modules_have_a_test_of_their_name() -> None:
+    assert COUNTS["modules with a test of their name, %"] >= 70
+
+
+def test_packages_import_public_modules_of_each_other_only() -> None:
+    wrong = [
+        f"{name}: from {module} import {target}"
+        for name, path in MODULES.items()
+        for module, target in imported_names(path.read_text(encoding="utf-8"))
+        if module.split(".")[:2] != name.split(".")[:2] and not is_public(module)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("folder", ["tests", "examples", "benchmarks", "reproductions"])
+def test_public_objects_are_imported_from_their_public_module(folder: str) -> None:
+    homes = public_homes()
+    wrong = [
+        f"{path.relative_to(ROOT)}: {target} is public in {homes[module, target]}, not in {module}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for module, target in imported_names(path.read_text(encoding="utf-8"))
+        if (module, target) in homes
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_pages_import_public_modules_only() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    wrong = [
+        f"{page.name}: {module}"
+        for page in pages
+        for module in re.findall(r"(?:from|import) (hush[\w.]*)", page.read_text(encoding="utf-8"))
+        if not is_public(module)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", sorted({name for name in MODULES if name.count(".") == 1} | PUBLIC_MODULES))
+def test_public_modules_resolve_from_the_root(name: str) -> None:
+    if name in ("hush.__main__", "hush.lazy", "hush.version", "hush.numerics", "hush.strict_json"):
+        return
+    if name in ("hush.training", "hush.training.scattering", "hush.lab.ntk", "hush.audit.training", "hush.runs"):
+        pytest.importorskip("torch")
+    value: Any = importlib.import_module("hush")
+    for part in name.split(".")[1:]:
+        value = getattr(value, part)
+    assert value.__name__ == name

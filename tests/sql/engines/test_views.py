@@ -1,0 +1,175 @@
+"""Views of bounded contributions: reused by further queries, built in parts, and dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from hush.data.tables.catalog import Catalog, PrivateTable
+from hush.errors import HushError
+from hush.sql.engines import duckdb as duckdb_module
+from hush.sql.engines.duckdb import DuckDBEngine
+from hush.sql.engines.views import BoundedViews, exact_groups
+from hush.sql.read.query import plan_query
+from hush.sql.write.plan import QueryPlan
+from hush.statistics import ContributionLimits
+
+
+class Counting(DuckDBEngine):
+    """Counts the tables that are materialised."""
+
+    made = 0
+
+    def materialise(self, name: str, sql: str) -> None:
+        self.made += 1
+        super().materialise(name, sql)
+
+
+def test_views_answer_further_queries(connection: Any, planned: Callable[..., QueryPlan], ranking_key: bytes) -> None:
+    engine = Counting(connection=connection)
+    views = BoundedViews(engine, ranking_key)
+    first = planned("SELECT region, COUNT(*), AVG(income), SUM(age) FROM people GROUP BY region", groups_per_unit=2)
+    others = [
+        planned("SELECT region, AVG(income) FROM people GROUP BY region HAVING AVG(income) > 5", groups_per_unit=2),
+        planned("SELECT SUM(age) AS s, region FROM people GROUP BY region ORDER BY s LIMIT 1", groups_per_unit=2),
+    ]
+    for plan in [first, *others]:
+        assert views.groups(plan) == exact_groups(plan, engine, ranking_key=ranking_key)
+    assert engine.made == 1
+    different = [
+        planned("SELECT region, COUNT(*) FROM people GROUP BY region", groups_per_unit=1),
+        planned("SELECT region, COUNT(*) FROM people WHERE age > 3 GROUP BY region", groups_per_unit=2),
+        planned("SELECT note, COUNT(*) FROM people GROUP BY note", groups_per_unit=2),
+        planned("SELECT region, SUM(age) FROM people GROUP BY region", groups_per_unit=2, rows_per_unit=2),
+        planned("SELECT COUNT(*) FROM people"),
+    ]
+    for plan in different:
+        assert sorted(map(repr, views.groups(plan))) == sorted(
+            map(repr, exact_groups(plan, engine, ranking_key=ranking_key))
+        )
+    assert engine.made == 1 + len(different)
+    wider = planned("SELECT region, SUM(price) FROM people GROUP BY region", groups_per_unit=2)
+    assert views.groups(wider) == exact_groups(wider, engine, ranking_key=ranking_key)
+    assert engine.made == 2 + len(different)  # the view lacked a release
+
+
+def test_a_view_does_not_change_until_it_is_forgotten(
+    connection: Any, engine: DuckDBEngine, planned: Callable[..., QueryPlan]
+) -> None:
+    views = BoundedViews(engine)
+    plan = planned("SELECT COUNT(*) FROM people")
+    before = views.groups(plan)
+    connection.execute("DELETE FROM people")
+    assert views.groups(plan) == before
+    views.forget()
+    assert views.groups(plan)[0].units == 0
+    assert views.ranking_key not in repr(views).encode()
+
+
+# Views that are built in parts hold the same rows as views that are built at once.
+
+KEY = bytes(range(32))
+
+
+USERS = 90
+
+
+ROWS = f"""
+    SELECT 'user ' || (i % {USERS}) AS who, i % 7 AS g, CASE WHEN i % 5 = 0 THEN NULL ELSE 1.5 * (i % 40) END AS x,
+           i % 900000 AS big, DATE '2024-01-01' + CAST(i % 60 AS INTEGER) AS day
+    FROM range(2000) AS t(i)
+    UNION ALL SELECT NULL, 1, 1.0, 1, NULL
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "rows.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY ({ROWS}) TO '{file}'")
+    return file
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duckdb_module, "_PART_ROWS", 300)
+
+
+def planned_rows(engine: DuckDBEngine, text: str, *, keys: Any = None, unit: Any = ("who", None, None)) -> QueryPlan:
+    bounds = {"x": (0, 50), "big": (-900_000, 900_000)}
+    who, time, window = unit
+    table = PrivateTable(
+        columns=engine.columns("rows"), unit=who, time=time, window=window, bounds=bounds, keys=keys or {}
+    )
+    return plan_query(
+        text, tables=Catalog({"rows": table}), limits=ContributionLimits(groups_per_unit=2, rows_per_unit=3)
+    )
+
+
+QUERIES = [
+    "SELECT g, COUNT(*) AS n, COUNT(x), SUM(x), AVG(big) FROM rows GROUP BY g",
+    "SELECT COUNT(DISTINCT who) AS n, STDDEV(x) FROM rows WHERE x > 3",
+    "SELECT g, SUM(big * 100000) AS s FROM rows GROUP BY g",
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("keys", [None, {"g": [0, 2, 4, 99]}])
+@pytest.mark.parametrize("unit", [("who", None, None), ("who", "day", "month")])
+@pytest.mark.usefixtures("in_parts")
+def test_all_parts_together_are_the_view(path: Path, query: str, keys: Any, unit: Any) -> None:
+    if unit[1] is not None and "DISTINCT" in query:
+        query = query.replace("COUNT(DISTINCT who)", "COUNT(*)")
+    engine = DuckDBEngine({"rows": path})
+    assert engine.parts("rows") == 7
+    plan = planned_rows(engine, query, keys=keys, unit=unit)
+    in_parts, at_once = BoundedViews(engine, KEY).groups(plan), exact_groups(plan, engine, ranking_key=KEY)
+    assert sorted(in_parts, key=repr) == sorted(at_once, key=repr)
+    assert any(group.units for group in in_parts)
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_user_in_several_parts_would_be_caught(path: Path) -> None:
+    """A twin that divides rows instead of users keeps too many groups per user."""
+    engine = DuckDBEngine({"rows": path})
+    plan = planned_rows(engine, QUERIES[0], keys={"g": list(range(7))})
+    parts = [plan.bounded_sql(ranking_key=KEY, part=(index, 7)) for index in range(7)]
+    num_rows = sum(len(engine.run(part)) for part in parts)
+    twin_rows = sum(len(engine.run(part.replace("HASH(r.u0)", "HASH(l0.i)"))) for part in parts)
+    assert num_rows == 2 * USERS
+    assert twin_rows > 2 * USERS
+
+
+def test_large_parquet_files_are_bounded_in_parts(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = tmp_path / "lines.csv"
+    lines.write_text("who,g\n" + "1,2\n" * 1000)
+    engine = DuckDBEngine({"rows": path, "lines": lines})
+    assert engine.parts("rows") == 1
+    monkeypatch.setattr(duckdb_module, "_PART_ROWS", 10)
+    assert engine.parts("rows") == duckdb_module._MAX_PARTS
+    assert engine.parts("lines") == 1
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_half_a_view_is_dropped(path: Path) -> None:
+    class Failing(DuckDBEngine):
+        dropped: tuple[str, ...] = ()
+
+        def append(self, name: str, sql: str) -> None:
+            super().append(name, sql.replace("FROM hush_kept", "FROM hush_nowhere"))
+
+        def drop(self, name: str) -> None:
+            self.dropped += (name,)
+            super().drop(name)
+
+    engine = Failing({"rows": path})
+    plan = planned_rows(engine, QUERIES[0])
+    with pytest.raises(HushError, match="could not run"):
+        BoundedViews(engine, KEY).groups(plan)
+    (name,) = engine.dropped
+    with pytest.raises(HushError):
+        engine.run(f"SELECT * FROM {name}")

@@ -1,0 +1,48 @@
+"""Queries that a plan without limits answers exactly as the engine's own SQL does."""
+
+EXACT_QUERIES = [
+    "SELECT COUNT(*), COUNT(income), SUM(age), SUM(income), COUNT(DISTINCT user_id) FROM people WHERE user_id IS "
+    "NOT NULL",
+    "SELECT AVG(income), AVG(age), VAR_POP(age), VARIANCE(age), STDDEV(income), STDDEV_POP(income) FROM people "
+    "WHERE user_id >= 0",
+    "SELECT note, COUNT(*) AS n, SUM(age) AS s FROM people WHERE age >= 0 GROUP BY note ORDER BY n DESC, note",
+    "SELECT note, COUNT(*) AS n FROM people WHERE user_id >= 0 GROUP BY note HAVING n > 25 AND SUM(age) < 100000 "
+    "ORDER BY note LIMIT 3",
+    "SELECT note, flag, AVG(age) AS a FROM people WHERE note LIKE 'n1%' GROUP BY note, flag ORDER BY note, flag "
+    "NULLS LAST",
+    "SELECT FLOOR(age / 10) * 10 AS decade, COUNT(*) AS n FROM people WHERE age IS NOT NULL GROUP BY decade ORDER "
+    "BY decade",
+    "SELECT DATE_TRUNC('month', day) AS m, COUNT(*) AS n FROM people WHERE day BETWEEN '2024-02-01' AND "
+    "'2024-06-30' GROUP BY m ORDER BY m",
+    "SELECT YEAR(day) AS y, EXTRACT(quarter FROM moment) AS q, SUM(age) AS n FROM people WHERE moment < "
+    "'2024-05-01 12:00:00' GROUP BY y, q ORDER BY y, q",
+    "SELECT COUNT(*) * 2 + 1 AS n, ROUND(AVG(age), 2) AS a, CASE WHEN COUNT(*) > 3 THEN 'many' ELSE 'few' END AS w "
+    "FROM people WHERE user_id >= 0",
+    "SELECT SUM(CASE WHEN age > 50 AND NOT flag THEN 1 ELSE 0 END) AS s FROM people WHERE COALESCE(region, 'x') <> "
+    "'mars'",
+    "SELECT LENGTH(note) AS l, COUNT(*) AS n FROM people WHERE note IS NOT NULL AND LOWER(note) IN ('n1', 'n10', "
+    "'n2') GROUP BY l ORDER BY l",
+    "SELECT z.zone, COUNT(*) AS n, SUM(p.age) AS s FROM people p JOIN zones z ON p.region = z.region WHERE z.zone "
+    "IS NOT NULL AND p.user_id >= 0 "
+    "GROUP BY z.zone ORDER BY z.zone",
+    "SELECT o.item, COUNT(*) AS n, SUM(o.amount) AS s FROM people p JOIN orders o ON p.user_id = o.uid GROUP BY "
+    "o.item ORDER BY o.item",
+    "SELECT COUNT(*) AS n, COUNT(o.item) AS m FROM people p LEFT JOIN orders o ON p.user_id = o.uid AND o.amount > "
+    "5 WHERE p.user_id >= 0",
+    "WITH t AS (SELECT user_id, COUNT(*) AS n, SUM(age) AS s, MAX(age) AS top FROM people WHERE user_id >= 0 GROUP "
+    "BY user_id) "
+    "SELECT n, COUNT(*) AS c, AVG(LEAST(GREATEST(s, 0), 10000)) AS a FROM t WHERE top > 20 GROUP BY n ORDER BY n",
+    "SELECT COUNT(*) AS n FROM people WHERE note NOT LIKE 'n1%' AND age NOT IN (1, 2) AND age NOT BETWEEN 5 AND 9 "
+    "AND NOT note ILIKE 'N2'",
+    "SELECT CONCAT(note, region) AS c, note || region AS d, COUNT(*) AS n FROM people WHERE user_id = 3 GROUP BY "
+    "c, d ORDER BY c",
+    "SELECT COUNT(*) AS n FROM people WHERE TRY_CAST(note AS DOUBLE) IS NULL AND moment < CAST('2024-02-01' AS "
+    "TIMESTAMP) AND day < TIMESTAMP '2024-03-01'",
+    "SELECT COUNT(*) AS n FROM (SELECT user_id AS u, COUNT(*) AS n, MIN(day) AS d FROM people GROUP BY u HAVING n "
+    "> 7) AS t WHERE d < '2024-02-01'",
+    "SELECT IF(age > 50, 'old', 'young') AS g, CAST(flag AS INT) AS f, COUNT(*) AS n FROM people WHERE flag IS NOT "
+    "NULL GROUP BY g, f ORDER BY g, f",
+    "SELECT AVG(t.a) AS a FROM (SELECT age + 1 AS a FROM people WHERE age > 10 AND user_id >= 0) AS t",
+    "SELECT SUM(LEAST(GREATEST(price * 2 - 1, -100), 100)) AS s FROM people WHERE price < 10 AND user_id >= 0",
+    "SELECT SUM(LEAST(GREATEST(CAST(score AS DOUBLE), 0), 50)) AS s FROM people WHERE CAST(score AS DOUBLE) > 3",
+]

@@ -1,0 +1,33 @@
+"""A table of 3,000 users with one row each, in three regions. Ages are 0 to 99."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+
+from hush.data.tables.catalog import Catalog, PrivateTable
+from hush.sql import Table
+from hush.sql.engines.duckdb import DuckDBEngine
+
+
+def towns_connection() -> Any:
+    """Return a connection with the table."""
+    connection = duckdb.connect()
+    connection.execute(
+        "CREATE TABLE people AS SELECT i AS user_id, ['north', 'south', 'west'][1 + i % 3] AS region, "
+        "CAST(i * 37 % 100 AS DOUBLE) AS age, CAST(i AS VARCHAR) AS name FROM range(3000) AS t(i)"
+    )
+    return connection
+
+
+def towns_table(connection: Any, **changes: Any) -> Table:
+    """Return the declared table; ``changes`` replace its declarations."""
+    engine = DuckDBEngine(connection=connection)
+    declared = {
+        "unit": "user_id",
+        "bounds": {"age": (0, 128)},
+        "keys": {"region": ["north", "south", "west"]},
+        **changes,
+    }
+    return Table(engine, Catalog({"people": PrivateTable(columns=engine.columns("people"), **declared)}), "people")

@@ -1,0 +1,63 @@
+"""The text of plans: every plan can be written in every dialect, and values are put on the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import duckdb
+import pytest
+import sqlglot
+
+from hush.sql.syntax.grid import on_grid
+from hush.sql.write.dialects import DIALECTS
+from hush.sql.write.emit import row_integer
+from hush.sql.write.plan import QueryPlan
+from sql.queries import EXACT_QUERIES
+
+@pytest.mark.parametrize("dialect", ["duckdb", "spark", "postgres"])
+@pytest.mark.parametrize(
+    "text", [*EXACT_QUERIES, "SELECT note, MEDIAN(income) FROM people GROUP BY note"], ids=lambda text: text[:40]
+)
+def test_every_plan_can_be_written_in_every_dialect(
+    text: str, dialect: str, planned: Callable[..., QueryPlan], ranking_key: bytes
+) -> None:
+    plan = planned(text, groups_per_unit=2, rows_per_unit=3)
+    texts = [
+        plan.sql(dialect, ranking_key=ranking_key),
+        plan.bounded_sql(dialect, ranking_key=ranking_key),
+        plan.summary_sql("v", dialect),
+    ]
+    texts += [plan.tree_sql(tree, dialect, ranking_key=ranking_key) for tree in range(len(plan.trees))]
+    for written in texts:
+        (statement,) = sqlglot.parse(written, read=dialect)
+        assert isinstance(statement, sqlglot.exp.Select)
+        assert not list(statement.find_all(sqlglot.exp.Command))
+        again = statement.sql(dialect)
+        assert sqlglot.parse_one(again, read=dialect).sql(dialect) == again
+    if dialect == "postgres":
+        assert "TRY_CAST" not in texts[0]
+
+
+@pytest.mark.parametrize("square", [False, True])
+def test_a_value_is_clamped_and_rounded_to_the_grid(square: bool) -> None:
+    bounds, offset, grid = (-2.0, 3.0), 0.5, 2.0**-8
+    values = [-1e308, -2.5, -2.0, -0.125, 0.0, 1.0 / 3, 2.999, 3.0, 1e100]
+    text = row_integer("v", bounds, offset, grid, DIALECTS["duckdb"], square=square)
+    rows = duckdb.connect().execute(f"SELECT v, {text} FROM (SELECT unnest(?) AS v) AS t", [values]).fetchall()
+    for value, integer in rows:
+        clamped = min(max(value, bounds[0]), bounds[1])
+        # Numbers beyond 1e100 are missing, and count as 0.
+        assert integer == (0 if abs(value) > 1e100 else on_grid((clamped**2 if square else clamped) - offset, grid))
+
+
+def test_missing_values_count_as_zero() -> None:
+    text = row_integer("v", (1.0, 3.0), 0.0, 1.0, DIALECTS["duckdb"])
+    values = [None, float("nan"), float("inf"), 2.0]
+    rows = duckdb.connect().execute(f"SELECT {text} FROM (SELECT unnest(?) AS v) AS t", [values]).fetchall()
+    assert rows == [(0,), (0,), (0,), (2,)]
+
+
+def test_a_column_named_like_one_of_the_plan_is_qualified(planned: Callable[..., QueryPlan], ranking_key: bytes) -> None:
+    text = planned("SELECT COUNT(*) FROM people").sql(ranking_key=ranking_key)
+    assert 's."user_id" AS u0' in text
+    assert 's."user_id" IS NOT NULL' in text

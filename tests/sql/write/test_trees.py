@@ -1,0 +1,127 @@
+"""Quantile trees: leaves that match their groups, nodes that match those of arrays, and one charge per column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hush.randomness import TestSource
+from hush.sql.engines.duckdb import DuckDBEngine
+from hush.sql.engines.views import exact_groups, exact_leaves
+from hush.sql.write.plan import QueryPlan
+from hush.sql.write.trees import leaf_array, tree_blocks
+from hush.statistics.noise import UNITS
+from hush.statistics.noise.tree import cell_counts, cells_of
+from sql.towns import towns_table
+
+NO_LIMIT = {"groups_per_unit": 1000, "rows_per_unit": 250}
+
+
+@pytest.mark.parametrize("keys", [{}, {"region": ["north", "south", "west", "east"]}])
+def test_quantiles_are_near_the_truth(towns: Any, keys: Any) -> None:
+    text = (
+        "SELECT region, MEDIAN(age) AS m, QUANTILE_CONT(age, 0.9) AS q, COUNT(*) AS n FROM people GROUP BY region "
+        "HAVING COUNT(*) > 500 ORDER BY region DESC"
+    )
+    answer = towns_table(towns, keys=keys).sql(text, epsilon=8.0, delta=1e-6, source=TestSource(3))
+    assert [row[0] for row in answer.rows] == ["west", "south", "north"]
+    for row, ends in zip(answer.rows, answer.intervals, strict=True):
+        assert abs(row[1] - 49.5) < 6
+        assert abs(row[2] - 89.5) < 6
+        assert set(ends) == {"m", "q", "n"}
+        assert all(ends[name][0] <= row[at] <= ends[name][1] for at, name in ((1, "m"), (2, "q"), (3, "n")))
+    assert answer.guarantee.epsilon == 8.0
+
+
+def test_more_quantiles_of_a_column_cost_nothing_and_other_aggregates_share_the_budget(towns: Any) -> None:
+    own = towns_table(towns)
+    one = own.price("SELECT MEDIAN(age) FROM people", epsilon=1.0)
+    many = own.price("SELECT MEDIAN(age), QUANTILE_CONT(age, 0.1), QUANTILE_CONT(age, 0.9) FROM people", epsilon=1.0)
+    both = own.price("SELECT MEDIAN(age), COUNT(*) FROM people", epsilon=1.0)
+    assert one.scales == {"rows in a node of a tree for MEDIAN(age)": pytest.approx(4.0)}
+    assert list(many.scales.values()) == list(one.scales.values())
+    assert sorted(both.scales.values()) == pytest.approx([4.5, 9.0])  # 8 parts of 9 for the tree, of 4 times a count
+    assert one.guarantee.epsilon == both.guarantee.epsilon == 1.0
+
+
+def test_a_table_without_values_has_a_median(towns: Any) -> None:
+    answer = towns_table(towns).sql("SELECT MEDIAN(age) AS m FROM people WHERE age > 1000", epsilon=1.0)
+    assert 0 <= answer.rows[0][0] <= 128
+
+
+@pytest.mark.parametrize("key", ["price * 2", "price", "day", "moment", "flag", "big", "note", "region"])
+def test_trees_find_their_groups(key: str, engine: DuckDBEngine, planned: Any, ranking_key: bytes) -> None:
+    """Keys of groups and of leaves come from two queries, and must be the same to Python: NULL, 0 and decimals too."""
+    plan = planned(
+        f"SELECT {key} AS k, COUNT(income), MEDIAN(income) FROM people GROUP BY k", groups_per_unit=3, rows_per_unit=2
+    )
+    leaves = exact_leaves(plan, 0, engine, ranking_key=ranking_key)
+    groups = {group.keys: group for group in exact_groups(plan, engine, ranking_key=ranking_key)}
+    assert leaves.keys() <= groups.keys()
+    for keys, group in groups.items():  # no unit has more than two of its values counted, here or there
+        assert sum(leaves.get(keys, {}).values()) == group.sums["a0"]
+
+
+def test_nodes_are_those_of_the_tree_over_arrays(engine: DuckDBEngine, planned: Any, ranking_key: bytes) -> None:
+    plan = planned("SELECT MEDIAN(income) FROM people", rows_per_unit=1000)
+    leaves = exact_leaves(plan, 0, engine, ranking_key=ranking_key)[()]
+    rows = engine.run("SELECT income FROM people WHERE income IS NOT NULL AND user_id IS NOT NULL")
+    cells = cells_of(np.array([row[0] for row in rows]), plan.trees[0].bounds)
+    assert np.array_equal(node_totals(plan.trees[0], as_pairs(leaves)), node_counts(cells) * UNITS)
+
+
+def test_leaves_are_kept_until_they_are_forgotten(towns: Any) -> None:
+    """A second question about a column, for whichever quantile, runs nothing but what a count would."""
+    own = towns_table(towns)
+    runs: list[str] = []
+    run = own._engine.run
+    own._views.engine = type("Spied", (), {"__getattr__": lambda _, name: getattr(own._engine, name)})()
+    own._views.engine.run = lambda sql: (runs.append(sql), run(sql))[1]
+    first = own.sql("SELECT MEDIAN(age) AS m, COUNT(*) FROM people", epsilon=50.0, source=TestSource(1))
+    assert sum("leaf" in sql for sql in runs) == 1
+    again = own.sql("SELECT MEDIAN(age) AS m, COUNT(*) FROM people", epsilon=50.0, source=TestSource(1))
+    own.sql("SELECT QUANTILE_CONT(age, 0.9) FROM people", epsilon=1.0)
+    assert again.rows == first.rows
+    assert sum("leaf" in sql for sql in runs) == 1
+    for other in (
+        "SELECT MEDIAN(age) FROM people WHERE age < 50",
+        "SELECT MEDIAN(age + 1) FROM people",
+        "SELECT region, MEDIAN(age) FROM people GROUP BY region",
+    ):
+        before = len(runs)
+        own.sql(other, epsilon=1.0)
+        assert sum("leaf" in sql for sql in runs[before:]) == 1, other
+    own.sql("SELECT MEDIAN(age) FROM people", epsilon=1.0, rows_per_unit=2)  # other rows count
+    assert sum("leaf" in sql for sql in runs) == 5
+    towns.execute("UPDATE people SET age = 128")
+    assert own.sql("SELECT MEDIAN(age) FROM people", epsilon=50.0).rows[0][0] < 60  # as old as the first question
+    own.forget()
+    assert own.sql("SELECT MEDIAN(age) FROM people", epsilon=50.0).rows[0][0] > 120
+
+
+def test_quantile_leaves_hold_the_quantile(
+    engine: DuckDBEngine, planned: Callable[..., QueryPlan], ranking_key: bytes
+) -> None:
+    plan = planned("SELECT MEDIAN(income) AS m, QUANTILE_CONT(income, 0.25) AS q FROM people", **NO_LIMIT)
+    assert len(plan.trees) == 1
+    assert [statistic.probability for statistic in plan.statistics] == [0.5, 0.25]
+    (leaves,) = exact_leaves(plan, 0, engine, ranking_key=ranking_key).values()
+    below, total, low = 0, sum(leaves.values()), 0.0
+    for leaf in sorted(leaves):
+        below += leaves[leaf]
+        if below >= total / 2:
+            low = leaf / 65_536 * 200_000
+            break
+    ((median,),) = engine.run("SELECT quantile_disc(income, 0.5) FROM people WHERE user_id >= 0")
+    assert abs(low - median) <= 200_000 / 65_536
+    names = [statistic.name for statistic in plan.statistics]
+    assert plan.answer([((), dict(zip(names, (5.0, 2.0), strict=True)))]) == [(5.0, 2.0)]
+
+
+def test_a_tree_counts_rows_on_every_level(planned: Callable[..., QueryPlan]) -> None:
+    (block,) = tree_blocks(planned("SELECT MEDIAN(income) FROM people", rows_per_unit=3))
+    assert block.l1 == 4 * 3 * UNITS  # one node on each of four levels, for each of three rows
+    assert block.share > 1

@@ -1,0 +1,360 @@
+"""A private run, step by step: its cost, its noise, what it refuses, and what it leaves behind."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import pickle
+import weakref
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import hush
+from hush.accounting import epsilon as accounted
+from hush.errors import InvalidArgument, Unsupported
+from hush.training import Full, PrivateTraining, Projected, privatize
+from hush.training.noise.gaussian import gaussian
+from training.loops import batch_run, data, linear_data, linear_run, network, quiet_run, run, train, weights
+
+
+def test_a_run_costs_what_the_accountant_says() -> None:
+    private = train(run())
+    expected = accounted(noise_multiplier=1.0, sampling_rate=40 / 300, num_steps=6, delta=1e-5)
+    assert private.guarantee().epsilon == pytest.approx(expected)
+    assert private.steps_taken == 6
+    assert "test randomness" in private.guarantee().assumptions
+
+
+def test_a_run_meets_its_target_and_stops() -> None:
+    private = train(run(noise_multiplier=None, epsilon=2.0, epochs=3, num_steps=None))
+    assert 1.999 < private.guarantee().epsilon <= 2.0
+    assert list(private.loader) == []
+
+
+def test_a_run_stops_before_it_overspends() -> None:
+    private = train(run(epsilon=4.0, noise_multiplier=1.0, num_steps=1000))
+    assert private.guarantee().epsilon <= 4
+    more = accounted(noise_multiplier=1.0, sampling_rate=40 / 300, num_steps=private.steps_taken + 1, delta=1e-5)
+    assert more > 4
+
+
+def test_nothing_was_spent_before_the_first_step() -> None:
+    assert run().guarantee().epsilon == 0
+
+
+@pytest.mark.parametrize("physical", [7, 16, 64, 300])
+def test_the_physical_batch_changes_nothing(physical: int) -> None:
+    reference = weights(train(run(physical_batch_size=40)))
+    assert torch.allclose(weights(train(run(physical_batch_size=physical))), reference, atol=1e-5)
+
+
+def test_the_update_is_the_noisy_clipped_sum_over_the_expected_batch() -> None:
+    """One step, by hand; the divisor is the plan's, whatever the sample's size."""
+    # Of eight runs, the first whose sample is not of the expected size: that of one is in 7 % of the times.
+    runs = (run(seed, num_steps=1, clip_norm=0.3, batch_size=40) for seed in range(8))
+    private = next(each for each in runs if len(each._batches.sample(0)) != 40)
+    before = weights(private)
+    sample = private._batches.sample(0)
+    x, y = data()
+    expected = hush.training.looped_sum(
+        copy.deepcopy(private.model),
+        (x[sample], y[sample]),
+        lambda module, batch: F.cross_entropy(module(batch[0]), batch[1], reduction="none"),
+        clip_norm=0.3,
+    )
+    noise = gaussian(private._key_for("noise"), 0, before.numel())
+    total = torch.cat([each.flatten() for each in expected.gradients.values()]) + 0.3 * noise
+    train(private)
+    assert len(sample) != 40
+    assert torch.allclose(weights(private), before - 0.1 * total / 40, atol=1e-4)
+
+
+def test_an_empty_sample_takes_its_noise() -> None:
+    private = run(num_steps=40, batch_size=1, count=300, physical_batch_size=20)
+    sizes = [len(private._batches.sample(step)) for step in range(40)]
+    # None of 40 is empty in (1 - 1 / e)^40 = 1.1e-8 of the times, and one has more than 20 in 40 * 1e-20.
+    assert 0 in sizes
+    before = weights(private)
+    for number, (x, y) in enumerate(private.loader):
+        private.step(F.cross_entropy(private.model(x), y, reduction="none"))
+        if sizes[number] == 0:
+            assert not torch.equal(weights(private), before)
+        before = weights(private)
+
+
+def test_losses_are_one_per_example() -> None:
+    private = run()
+    x, y = next(iter(private.loader))
+    for wrong in (F.cross_entropy(private.model(x), y), F.cross_entropy(private.model(x), y, reduction="none")[:-1]):
+        with pytest.raises(InvalidArgument, match="^losses.shape="):
+            private.step(wrong)
+    with pytest.raises(InvalidArgument, match="^losses="), torch.no_grad():
+        private.step(F.cross_entropy(private.model(x), y, reduction="none"))
+
+
+@pytest.mark.parametrize("kind", ["mean", "contrastive", "normalised"])
+def test_coupled_losses_are_refused(kind: str) -> None:
+    private = run()
+    x, y = next(iter(private.loader))
+    outputs = private.model(x)
+    losses = {
+        "mean": lambda: F.cross_entropy(outputs, y, reduction="none") - outputs.mean(),
+        "contrastive": lambda: torch.logsumexp(outputs @ outputs.T, 1),
+        "normalised": lambda: ((outputs - outputs.mean(0)) / outputs.std(0)).square().sum(1),
+    }[kind]()
+    with pytest.raises(Unsupported, match="depends on another one"):
+        private.step(losses)
+
+
+def test_parameters_used_behind_a_layers_back_are_refused() -> None:
+    class Sneaky(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(6, 6)
+            self.outer = nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.outer(F.linear(self.inner(x), self.inner.weight))
+
+    private = run(model=Sneaky())
+    x, y = next(iter(private.loader))
+    with pytest.raises(Unsupported, match=r"^inner\.weight"):
+        private.step(F.cross_entropy(private.model(x), y, reduction="none"))
+
+
+def test_evaluation_and_copies_are_ordinary() -> None:
+    private = run()
+    x, y = next(iter(private.loader))
+    with torch.no_grad():
+        plain = private.model(x)
+    outputs = private.model(x)
+    assert torch.allclose(plain, outputs)
+    twin = copy.deepcopy(private.model)
+    restored = pickle.loads(pickle.dumps(private.model))
+    for model in (twin, restored):
+        F.cross_entropy(model(x), y).backward()
+        assert all(param.grad is not None for param in model.parameters()), "autograd's own gradients"
+    private.step(F.cross_entropy(outputs, y, reduction="none"))
+    assert type(private.model) is nn.Sequential
+    assert type(private.model[0]) is nn.Linear
+    assert set(private.model.state_dict()) == set(network().state_dict())
+
+
+def test_closing_gives_the_model_back() -> None:
+    private = train(run())
+    model = private.close()
+    assert "forward" not in model[0].__dict__  # type: ignore[index]
+    again = privatize(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), data(), noise_multiplier=1.0, delta=1e-5, num_steps=1
+    )
+    train(again)
+
+
+def test_a_model_is_privatized_once() -> None:
+    private = run()
+    with pytest.raises(Unsupported, match="once"):
+        run(model=private.model)
+
+
+def test_a_parameter_frozen_half_way_stays() -> None:
+    private = run()
+    train(private, 3)
+    frozen = private.model[0].weight  # type: ignore[index]
+    frozen.requires_grad_(False)
+    frozen.grad = None
+    before = frozen.detach().clone()
+    train(private)
+    assert torch.equal(frozen, before)
+    assert private.steps_taken == 6
+
+
+def test_a_run_explains_itself() -> None:
+    text = train(run()).guarantee().explain()
+    assert "test randomness" in text
+    assert "sampling rate" in text
+
+
+def test_steps_leave_nothing_behind() -> None:
+    """A tap that is kept keeps the graph that it is part of, and with it the memory of every step."""
+    private = run()
+    gc.disable()
+    try:
+        for x, y in private.loader:
+            losses = F.cross_entropy(private.model(x), y, reduction="none")
+            taps = [weakref.ref(tap) for tap in private._engine.layout.taps]
+            assert taps
+            private.step(losses)
+            del losses
+            assert all(tap() is None for tap in taps)
+    finally:
+        gc.enable()
+
+
+def zeroed() -> nn.Module:
+    model = nn.Linear(3, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    return model
+
+
+def step_all(private: PrivateTraining, count: int) -> None:
+    for (x,) in private.loader:
+        if private.step(private.model(x).squeeze(1)).complete and private.steps_taken >= count:
+            break
+
+
+def test_a_batch_that_was_left_half_way_is_not_counted_twice() -> None:
+    """A new loop began the step anew on top of the sums of the old one."""
+    model = zeroed()
+    private = quiet_run(model, (torch.full((8, 3), 100.0),), physical_batch_size=2)
+    for served, (x,) in enumerate(private.loader, 1):
+        private.step(private.model(x).squeeze(1))
+        if served == 3:
+            break
+    for (x,) in private.loader:
+        if private.step(private.model(x).squeeze(1)).complete:
+            break
+    assert isinstance(model.weight, Tensor)
+    assert model.weight.grad is not None
+    assert float(model.weight.grad.norm()) * 8 <= 8.1  # noise of 1e-3 has no part in that
+
+
+def test_old_gradients_are_not_applied() -> None:
+    """A gradient from before, on a parameter that is frozen since, went through the optimizer without noise."""
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+    model(torch.randn(9, 3)).sum().backward()
+    frozen = model[0].weight
+    frozen.requires_grad_(False)
+    before = frozen.detach().clone()
+    step_all(quiet_run(model, (torch.randn(20, 3),)), 1)
+    assert torch.equal(frozen, before)
+
+
+def test_another_backward_leaves_nothing_behind() -> None:
+    torch.manual_seed(4)
+
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 1), nn.Linear(3, 1)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return self.a(x).squeeze(1), self.b(x).squeeze(1)
+
+    model = Branches()
+    private = quiet_run(model, (torch.randn(8, 3),), lr=0.0)
+    for number, (x,) in enumerate(private.loader):
+        losses, other = private.model(x)
+        if number:
+            (other.sum() ** 2).backward()
+        private.step(losses)
+    assert model.b.weight.grad is not None
+    assert float(model.b.weight.grad.abs().max()) < 1e-3, "noise only: of standard deviation 1e-3 / 8"
+
+
+def test_sums_over_physical_batches_are_not_in_single_precision() -> None:
+    """An example could push a sum in fp32 to where thousands of others are rounded away (Casacuberta et al. 2022)."""
+    private = batch_run(nn.Linear(6, 3), physical_batch_size=3, batch_size=None)
+    for served, (x, y) in enumerate(private.loader):
+        private.step(F.cross_entropy(private.model(x), y, reduction="none"))
+        if served == 2:
+            break
+    assert {total.dtype for total in private._totals.values()} == {torch.float64}
+
+
+def test_groups_added_later_are_checked() -> None:
+    model = nn.Linear(6, 3)
+    private = batch_run(model)
+    assert isinstance(private.optimizer, torch.optim.Optimizer)
+    private.optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(3))]})
+    with pytest.raises(InvalidArgument, match="^optimizer="):
+        train(private)
+    assert private.steps_taken == 0
+
+
+def test_runs_are_not_copied() -> None:
+    private = batch_run(nn.Linear(6, 3))
+    with pytest.raises(Unsupported, match="noise twice"):
+        copy.deepcopy(private)
+    with pytest.raises(Unsupported, match="noise twice"):
+        pickle.dumps(private)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e25])
+def test_nothing_in_the_first_examples_ends_a_run(value: float) -> None:
+    x, y = linear_data()
+    x[0] = value
+    private = train(linear_run((x, y), sampling=Full()))
+    assert all(bool(param.isfinite().all()) for param in private.model.parameters())
+
+
+def test_parameters_without_an_optimizer_are_refused() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    add_lora(model, rank=2, targets=["0"])
+    with pytest.raises(InvalidArgument, match="^optimizer=.*lora"):
+        hush.privatize(model, optimizer, linear_data(), noise_multiplier=1.0, delta=1e-3, num_steps=1)
+
+
+def test_a_run_that_was_ended_early_says_what_that_assumes() -> None:
+    private = linear_run()
+    for x, y in private.loader:
+        private.step(F.cross_entropy(private.model(x), y, reduction="none"))
+        break
+    assert "the run was not ended because of what it had learned" in private.guarantee().assumptions
+    assert "the run was not ended because of what it had learned" not in train(linear_run()).guarantee().assumptions
+
+
+def test_a_parameter_frozen_between_forward_and_step_stays() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    private = linear_run(model=model)
+    x, y = next(iter(private.loader))
+    losses = F.cross_entropy(private.model(x), y, reduction="none")
+    model[0].weight.requires_grad_(False)
+    before = model[0].weight.clone()
+    private.step(losses)
+    assert torch.equal(before, model[0].weight)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning"
+)  # from Python 3.12 on: other threads of the test run may exist
+def test_a_forked_process_does_not_go_on() -> None:
+    private = linear_run(sampling=Full())
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            next(iter(private.loader))
+            os.write(write, b"went on")
+        except Unsupported as error:
+            os.write(write, str(error).encode()[:9])
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    told = os.read(read, 100)
+    os.close(read)
+    assert told == b"a run in "
+
+
+def test_projected_losses_are_looked_at_again() -> None:
+    x, y = linear_data()
+    private = linear_run((x, y), sampling=Full(), contribution=Projected(6))
+
+    def go() -> None:
+        for inputs, targets in private.loader:
+
+            def losses(inputs: Tensor = inputs, targets: Tensor = targets) -> Tensor:
+                found = F.cross_entropy(private.model(inputs), targets, reduction="none")
+                return found if private.steps_taken < 1 else found + found.mean()
+
+            private.step(losses)
+
+    with pytest.raises(Unsupported, match="depends on another one"):
+        go()

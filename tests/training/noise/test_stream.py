@@ -1,0 +1,139 @@
+"""Correlated noise step by step: it is C^-1 z, whatever the order of the steps, the interruptions and the keys."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.stats import chi2, t
+
+from hush.errors import InvalidArgument
+from hush.training import Banded, CorrelatedNoise
+from hush.training.noise import stream as stream_module
+from hush.training.noise.correlated import Factor, Once
+from hush.training.noise.gaussian import gaussian
+from hush.training.noise.stream import Bands, Buffers, NoiseStream, Recursion, Window
+from training.noise_setups import FALSE_ALARMS, KEY, OTHER_KEY, every_noise, matrix
+
+
+@pytest.mark.parametrize(
+    ("recursion", "column"),
+    [
+        (Bands(2.0, (0.5, 0.25)), [0.5, 0.25, 0.125, 0, 0]),
+        (Buffers(2.0, (0.5, 0.25), (0.5, 0.1)), [0.5, 0.375, 0.1375, 0.06375, 0.031375]),
+        (Window(0.5, (-0.25,)), [2, 1, 0.5, 0.25, 0.125]),
+    ],
+    ids=repr,
+)
+def test_columns_by_hand(recursion: Recursion, column: list[float]) -> None:
+    assert recursion.column(5) == pytest.approx(column)
+    assert np.allclose(matrix(recursion.inverse(5)) @ matrix(np.array(column)), np.eye(5))
+    assert recursion.bands == (3 if isinstance(recursion, Bands) else None)
+    assert recursion.remembers is not isinstance(recursion, Window)
+
+
+def test_a_stored_run_would_notice_another_recursion() -> None:
+    """Runs store the text of their recursion: coefficients that differ in the last digit must show."""
+    recursion = Banded(bands=3).factor(20, Once()).recursion
+    assert isinstance(recursion, Bands)
+    nudged = Bands(recursion.gain, (float(np.nextafter(np.float32(recursion.taps[0]), 1)), *recursion.taps[1:]))
+    assert nudged != recursion
+    assert repr(nudged) != repr(recursion)
+    assert repr(recursion).startswith("Bands(gain=")
+
+
+def explicit(factor: Factor, num_steps: int, size: int) -> NDArray[np.float64]:
+    draws = np.stack([gaussian(KEY, step, size).double().numpy() for step in range(num_steps)])
+    return matrix(factor.inverse) @ draws
+
+
+@every_noise
+@pytest.mark.parametrize("num_steps", [1, 12, 300])
+def test_the_stream_is_the_product_with_the_inverse(correlated: CorrelatedNoise, num_steps: int) -> None:
+    factor = correlated.factor(num_steps, Once())
+    stream = NoiseStream(factor.recursion, KEY, 37, num_steps=num_steps)
+    noise = [stream(step) for step in range(num_steps)]
+    assert all(vector.dtype is torch.float32 for vector in noise)
+    assert np.allclose(torch.stack(noise).double().numpy(), explicit(factor, num_steps, 37), atol=2e-6)
+
+
+@every_noise
+def test_a_step_is_the_same_whenever_it_is_asked_for(correlated: CorrelatedNoise) -> None:
+    """In any order, from a new stream, and whatever is done with what was returned."""
+    recursion = correlated.factor(20, Once()).recursion
+    stream = NoiseStream(recursion, KEY, 11, num_steps=20)
+    in_order = [stream(step) for step in range(20)]
+    for step in (7, 7, 3, 19, 0, 8):
+        assert torch.equal(stream(step).clone(), in_order[step])
+        stream(step).zero_()
+    assert torch.equal(NoiseStream(recursion, KEY, 11, num_steps=20)(13), in_order[13])
+
+
+@every_noise
+def test_a_resumed_run_continues_one_mechanism_under_a_new_key(correlated: CorrelatedNoise) -> None:
+    factor = correlated.factor(20, Once())
+    stream = NoiseStream(factor.recursion, [(0, KEY), (9, OTHER_KEY)], 11, num_steps=20)
+    first = NoiseStream(factor.recursion, KEY, 11, num_steps=20)
+    assert all(torch.equal(stream(step), first(step)) for step in range(9))
+    draws = [gaussian(KEY if step < 9 else OTHER_KEY, step, 11).double().numpy() for step in range(20)]
+    noise = torch.stack([stream(step) for step in range(20)]).double().numpy()
+    assert np.allclose(noise, matrix(factor.inverse) @ np.stack(draws), atol=2e-6)
+
+
+def test_a_failed_step_leaves_nothing_behind(monkeypatch: Any) -> None:
+    recursion = Banded(bands=4).factor(9, Once()).recursion
+    stream, expected = (NoiseStream(recursion, KEY, 5, num_steps=9) for _ in range(2))
+    stream(3)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stream_module, "gaussian", fail)
+        with pytest.raises(MemoryError):
+            stream(4)
+    assert torch.equal(stream(4), expected(4))
+
+
+def covariance_p_values(noise: NDArray[np.float64], column: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of the hypothesis that the columns of ``noise`` are independent, each C^-1 times a standard normal vector.
+
+    Whitened by C: two-sided, exact p-values of the variances (chi squared) and of the correlations (Student's t).
+    """
+    white = matrix(column) @ noise
+    size = white.shape[1]
+    squares = (white**2).sum(1)
+    tails = [2 * min(chi2.cdf(square, size), chi2.sf(square, size)) for square in squares]
+    for i, j in itertools.combinations(range(len(white)), 2):
+        r = float(white[i] @ white[j]) / math.sqrt(squares[i] * squares[j])
+        tails.append(2 * t.sf(abs(r) * math.sqrt((size - 1) / (1 - r * r)), size - 1))
+    return np.array(tails)
+
+
+@every_noise
+def test_the_noise_has_the_covariance_of_the_inverse(correlated: CorrelatedNoise) -> None:
+    """21 p-values, one of them below 1e-9 / 21 once in 1e9 times; controls: 3 % off, and no correlation."""
+    factor = correlated.factor(6, Once())
+    stream = NoiseStream(factor.recursion, KEY, 50_000, num_steps=6)
+    noise = torch.stack([stream(step) for step in range(6)]).double().numpy()
+    limit = FALSE_ALARMS / 21
+    assert covariance_p_values(noise, factor.column).min() > limit
+    assert covariance_p_values(0.97 * noise, factor.column).min() < limit
+    assert covariance_p_values(1.03 * noise, factor.column).min() < limit
+    if factor.recursion.bands != 1:
+        assert covariance_p_values(noise, np.eye(1, 6)[0]).min() < limit
+
+
+def test_steps_beyond_what_is_accounted_for_are_refused() -> None:
+    stream = NoiseStream(Banded(bands=2).factor(5, Once()).recursion, KEY, 3, num_steps=5)
+    for step in (5, -1, True):
+        with pytest.raises(InvalidArgument, match="^step="):
+            stream(step)
+    for keys in ([], [(1, KEY)], [(0, KEY), (0, OTHER_KEY)]):
+        with pytest.raises(InvalidArgument, match="^keys="):
+            NoiseStream(stream.recursion, keys, 3, num_steps=5)
