@@ -26,12 +26,12 @@ demo: $(INSTALLED) ## Train a network on handwritten digits, privately, and say 
 test: $(INSTALLED) ## Run the tests and doctests, without those marked slow
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
-slow: test-slow repeat $(OTHER_PYTHONS:%=test-%) ## Run everything else: slow tests, repeated ones, other Pythons
+slow: test-slow $(OTHER_PYTHONS:%=test-%) ## Run everything else: slow tests, other Pythons
 
 test-slow: $(INSTALLED) ## Run the tests marked slow
 	$(BIN)/python -m pytest -m slow $(PARALLEL)
 
-repeat: $(INSTALLED) ## Run every quick test that draws randomness 20 times, with real randomness
+repeat: $(INSTALLED) ## Run every quick test that draws randomness 20 times, with real randomness (35 minutes)
 	$(BIN)/python -m pytest -m "not slow" --real-randomness --repeat 20 $(PARALLEL) tests
 
 $(OTHER_PYTHONS:%=test-%): test-%: ## Run the tests that need no torch on another Python

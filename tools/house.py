@@ -18,6 +18,7 @@ import ast
 import collections
 import importlib
 import io
+import itertools
 import json
 import pkgutil
 import sys
@@ -177,7 +178,7 @@ def walk(task: Callable[[], object]) -> dict[str, int]:
     files = [file for file, _ in seen]
     visited = {files[0]}
     changes = back = 0
-    for before, after in zip(files, files[1:], strict=False):
+    for before, after in itertools.pairwise(files):
         if before != after:
             changes += 1
             back += after in visited

@@ -1,4 +1,4 @@
-"""Attribute inference, beside imputation."""
+"""Attribute inference, compared with imputation."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from hush.errors import InvalidArgument
 
 
 def losses(values: np.ndarray, fit: float, seed: int) -> np.ndarray:
-    """A model whose loss is smaller, by ``fit``, where the true value is in place."""
-    found = np.abs(np.random.default_rng(seed).normal(1.0, 0.2, size=(len(values), 3)))
-    found[np.arange(len(values)), values] -= fit
-    return found
+    """The losses of a model that has a smaller loss, by ``fit``, at the true value."""
+    table = np.abs(np.random.default_rng(seed).normal(1.0, 0.2, size=(len(values), 3)))
+    table[np.arange(len(values)), values] -= fit
+    return table
 
 
-def test_a_model_that_remembers_gives_members_away() -> None:
+def test_a_model_that_memorises_reveals_attributes_of_members() -> None:
     random = np.random.default_rng(0)
     members, others = random.integers(0, 3, size=(2, 500))
-    found = infer_attribute(
+    result = infer_attribute(
         losses(members, 0.8, 1),
         members,
         losses(others, 0.0, 2),
@@ -29,16 +29,16 @@ def test_a_model_that_remembers_gives_members_away() -> None:
         imputed=np.zeros(500),
     )
     # Over 40 seeds 0.996 and 0.60, with standard deviations of 0.003 and 0.02.
-    assert found.member_accuracy > 0.9
-    assert found.advantage_low > 0.4
-    assert found.advantage_low < found.advantage < found.advantage_high
-    assert found.gain == pytest.approx(found.member_accuracy - found.imputed_accuracy)
+    assert result.member_accuracy > 0.9
+    assert result.advantage_low > 0.4
+    assert result.advantage_low < result.advantage < result.advantage_high
+    assert result.gain == pytest.approx(result.member_accuracy - result.imputed_accuracy)
 
 
-def test_a_model_that_does_not_remember_has_no_advantage() -> None:
+def test_a_model_that_generalises_has_no_advantage() -> None:
     random = np.random.default_rng(3)
     members, others = random.integers(0, 3, size=(2, 500))
-    found = infer_attribute(
+    result = infer_attribute(
         losses(members, 0.5, 4),
         members,
         losses(others, 0.5, 5),
@@ -48,18 +48,18 @@ def test_a_model_that_does_not_remember_has_no_advantage() -> None:
         imputed=members,
         confidence=1 - 1e-7,
     )
-    assert found.advantage_low < 0 < found.advantage_high  # false alarms: 1e-7
-    assert found.gain < 0  # imputation knew it all; the model is wrong 33 times of 500, never with e^-33
+    assert result.advantage_low < 0 < result.advantage_high  # false alarms: 1e-7
+    assert result.gain < 0  # imputation is always correct here; the model errs 33 times in 500, never with e^-33
 
 
-def test_the_prior_decides_where_losses_do_not() -> None:
+def test_the_prior_decides_between_equal_losses() -> None:
     values = np.array([2, 2, 0])
     same = np.full((3, 3), 0.5)
-    found = infer_attribute(same, values, same, values, prior=[0.2, 0.1, 0.7], train_loss=1.0, imputed=values)
-    assert found.member_accuracy == pytest.approx(2 / 3)
+    result = infer_attribute(same, values, same, values, prior=[0.2, 0.1, 0.7], train_loss=1.0, imputed=values)
+    assert result.member_accuracy == pytest.approx(2 / 3)
 
 
-def test_imputation_learns_what_other_records_tell() -> None:
+def test_imputation_learns_from_other_records() -> None:
     random = np.random.default_rng(6)
     x = random.normal(size=(800, 4)) * np.array([1.0, 100.0, 1.0, 0.0]) + 5
     values = (x[:, 0] > 5).astype(int)
@@ -67,19 +67,19 @@ def test_imputation_learns_what_other_records_tell() -> None:
     assert (guessed == values[400:]).mean() > 0.95  # 0.994 over seeds, with a standard deviation of 0.004
 
 
-def test_what_is_no_loss_is_refused() -> None:
-    bad = np.full((2, 2), np.nan)
+def test_invalid_losses_are_refused() -> None:
+    invalid = np.full((2, 2), np.nan)
     with pytest.raises(InvalidArgument, match="NaN"):
-        infer_attribute(bad, [0, 1], bad, [0, 1], prior=[1, 1], train_loss=1.0, imputed=[0, 1])
-    good = np.zeros((2, 2))
+        infer_attribute(invalid, [0, 1], invalid, [0, 1], prior=[1, 1], train_loss=1.0, imputed=[0, 1])
+    valid = np.zeros((2, 2))
     with pytest.raises(InvalidArgument, match="a loss for each"):
-        infer_attribute(good, [0, 1, 1], good, [0, 1], prior=[1, 1], train_loss=1.0, imputed=[0, 1])
+        infer_attribute(valid, [0, 1, 1], valid, [0, 1], prior=[1, 1], train_loss=1.0, imputed=[0, 1])
     with pytest.raises(InvalidArgument, match="one guess"):
-        infer_attribute(good, [0, 1], good, [0, 1], prior=[1, 1], train_loss=1.0, imputed=[0])
+        infer_attribute(valid, [0, 1], valid, [0, 1], prior=[1, 1], train_loss=1.0, imputed=[0])
 
 
-def test_the_gain_has_an_interval_that_holds_it() -> None:
-    """Members whose value the model shows seven times in ten, and imputation six: it is a gain of 0.1 or nearly."""
+def test_the_interval_of_the_gain_keeps_its_confidence() -> None:
+    """The model guesses seven values in ten and imputation six, independently: a gain of 0.1."""
     missed = narrow = 0
     for seed in range(100):
         rng = np.random.default_rng(seed)
@@ -87,10 +87,10 @@ def test_the_gain_has_an_interval_that_holds_it() -> None:
         shown = np.where(rng.random(2000) < 0.7, values, 1 - values)
         imputed = np.where(rng.random(2000) < 0.6, values, 1 - values)
         losses = np.where(np.arange(2) == shown[:, None], 0.1, 2.0)
-        found = infer_attribute(losses, values, losses, values, prior=[0.5, 0.5], train_loss=0.5, imputed=imputed)
-        missed += not found.gain_low <= 0.1 <= found.gain_high
-        narrow += found.gain_low > 0
-        assert found.gain_low <= found.gain <= found.gain_high
+        result = infer_attribute(losses, values, losses, values, prior=[0.5, 0.5], train_loss=0.5, imputed=imputed)
+        missed += not result.gain_low <= 0.1 <= result.gain_high
+        narrow += result.gain_low > 0
+        assert result.gain_low <= result.gain <= result.gain_high
     # False alarms: P(Binomial(100, 0.05) > 18) = 5e-7; of 800 intervals 4 missed, and all were above 0.
     assert missed <= 18
     assert narrow >= 90

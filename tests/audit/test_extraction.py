@@ -15,13 +15,13 @@ WEIGHTS, BIAS = RANDOM.normal(size=(20, 4)), RANDOM.normal(size=4)
 
 
 class Victim:
-    """A linear model that counts what it is asked."""
+    """A linear model that counts queries."""
 
     def __init__(self, *, probabilities: bool = False) -> None:
-        self.asked, self._probabilities = 0, probabilities
+        self.queries, self._probabilities = 0, probabilities
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        self.asked += len(x)
+        self.queries += len(x)
         logits = x @ WEIGHTS + BIAS
         return log_softmax(logits, axis=1) if self._probabilities else logits
 
@@ -29,19 +29,19 @@ class Victim:
 def test_a_linear_model_is_extracted_exactly() -> None:
     victim = Victim()
     copy = extract_linear(victim, 20)
-    assert victim.asked == 21
+    assert victim.queries == 21
     assert np.allclose(copy.weights, WEIGHTS, atol=1e-12)
     assert np.allclose(copy.bias, BIAS, atol=1e-12)
 
 
-def test_probabilities_give_the_same_answers() -> None:
+def test_log_probabilities_give_the_same_predictions() -> None:
     """log p is not linear, but its differences between classes are."""
     copy = extract_linear(Victim(probabilities=True), 20)
     x = np.random.default_rng(1).normal(size=(1000, 20))
     assert agreement(copy.logits, Victim(), x) == 1.0
 
 
-def test_what_is_not_linear_is_shown_by_agreement() -> None:
+def test_agreement_reveals_a_wrong_copy_of_a_nonlinear_model() -> None:
     def victim(x: np.ndarray) -> np.ndarray:
         return np.stack([x[:, 0] ** 2 - 1, 1 - x[:, 0] ** 2], 1)
 
@@ -50,7 +50,7 @@ def test_what_is_not_linear_is_shown_by_agreement() -> None:
     assert agreement(extract_linear(victim, 3).logits, victim, x) < 0.9
 
 
-def test_a_student_learns_from_answers() -> None:
+def test_a_student_learns_from_queries() -> None:
     random = np.random.default_rng(3)
     x = random.normal(size=(1000, 20))
     labels = (x @ WEIGHTS + BIAS).argmax(1)
@@ -64,22 +64,22 @@ def test_a_student_learns_from_answers() -> None:
     assert many.agreement == many.accuracy > 0.95 > few.agreement
 
 
-def test_a_student_of_ones_own() -> None:
+def test_students_can_be_trained_by_the_caller() -> None:
     x = np.random.default_rng(5).normal(size=(50, 20))
 
-    def fit(inputs: np.ndarray, wanted: np.ndarray) -> Victim:
-        assert np.allclose(wanted.sum(1), 1)
+    def fit(inputs: np.ndarray, probabilities: np.ndarray) -> Victim:
+        assert np.allclose(probabilities.sum(1), 1)
         return Victim()
 
-    found = knockoff(Victim(), x, queries=10, inputs=x, labels=np.zeros(50), fit=fit)
-    assert found.agreement == 1.0
+    copy = knockoff(Victim(), x, queries=10, inputs=x, labels=np.zeros(50), fit=fit)
+    assert copy.agreement == 1.0
 
 
-def test_what_cannot_be_asked_is_refused() -> None:
+def test_invalid_queries_are_refused() -> None:
     x = np.zeros((5, 20))
     with pytest.raises(InvalidArgument, match="queries"):
         knockoff(Victim(), x, queries=6, inputs=x, labels=np.zeros(5))
     with pytest.raises(InvalidArgument, match="labels"):
         knockoff(Victim(), x, queries=5, inputs=x, labels=np.zeros(4))
     with pytest.raises(InvalidArgument, match="finite"):
-        extract_linear(lambda given: np.full((len(given), 2), np.inf), 3)
+        extract_linear(lambda inputs: np.full((len(inputs), 2), np.inf), 3)

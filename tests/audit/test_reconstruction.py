@@ -1,4 +1,4 @@
-"""Reconstruction: the reference's fractions are reached; what hush answers resists."""
+"""Reconstruction: reference fractions are reached, and private answers resist."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NUM_RECORDS = 128
 
 def fractions(c: float, factor: int, seeds: int) -> tuple[float, float]:
     """Mean recovered fractions, by linear program and least squares, with Laplace noise of deviation c sqrt(n)."""
-    found = []
+    results = []
     for seed in range(seeds):
         generator = np.random.default_rng(seed)
         secret = generator.random(NUM_RECORDS) < 0.5
@@ -37,8 +37,8 @@ def fractions(c: float, factor: int, seeds: int) -> tuple[float, float]:
         noise = generator.laplace(scale=c * math.sqrt(NUM_RECORDS / 2), size=len(queries)) if c else 0.0
         answers = queries @ secret + noise
         attacks = reconstruct_by_linear_program, reconstruct_by_least_squares
-        found.append([attack(queries, answers).fraction_correct(secret) for attack in attacks])
-    program, squares = np.mean(found, axis=0)
+        results.append([attack(queries, answers).fraction_correct(secret) for attack in attacks])
+    program, squares = np.mean(results, axis=0)
     return float(program), float(squares)
 
 
@@ -69,8 +69,8 @@ def test_more_reference_fractions(c: float, factor: int, expected: float, tolera
     assert program - 0.22 < squares <= program + 0.11, "least squares is weaker, by a few points"
 
 
-def test_lies_among_the_answers_are_borne() -> None:
-    # One answer in twenty is arbitrarily wrong: absolute errors forgive that, and squares do not.
+def test_wrong_answers_are_tolerated_by_the_linear_program() -> None:
+    # One answer in twenty is arbitrarily wrong: absolute errors tolerate that, squared errors do not.
     generator = np.random.default_rng(3)
     secret = generator.random(64) < 0.5
     queries = subset_queries(64, 512, generator)
@@ -80,24 +80,25 @@ def test_lies_among_the_answers_are_borne() -> None:
     assert reconstruct_by_least_squares(queries, answers).fraction_correct(secret) < 0.9  # chance: 0.5, +- 0.06
 
 
-def test_accounted_noise_resists() -> None:
-    # All answers together cost epsilon 1: of even bits, no attack can know more than 73 %.
+def test_private_answers_resist() -> None:
+    # All answers together cost epsilon 1: no attack can guess more than 73 % of fair bits.
     generator = np.random.default_rng(4)
     secret = generator.random(NUM_RECORDS) < 0.5
     queries = subset_queries(NUM_RECORDS, 2 * NUM_RECORDS, generator)
     mechanism = Laplace(epsilon=1 / len(queries), sensitivity=1.0)
     source = TestSource("resist")
     answers = linear_answers(queries, lambda group: mechanism.release(float(secret[group].sum()), source).value)
-    most = 1 / (1 + math.exp(-1))
-    found = reconstruct_by_linear_program(queries, answers).fraction_correct(secret)
-    assert found < most + 3 * math.sqrt(0.25 / NUM_RECORDS)  # 0.52 over 20 seeds, with a standard deviation of 0.054
+    limit = 1 / (1 + math.exp(-1))
+    recovered = reconstruct_by_linear_program(queries, answers).fraction_correct(secret)
+    # 0.52 over 20 seeds, with a standard deviation of 0.054.
+    assert recovered < limit + 3 * math.sqrt(0.25 / NUM_RECORDS)
 
 
-def test_differences_find_everybody() -> None:
+def test_differences_recover_every_record() -> None:
     secret = np.random.default_rng(5).random(60) < 0.5
 
     def service(group: Any) -> float:
-        assert group.sum() >= 59, "no question is about few people"
+        assert group.sum() >= 59, "no query covers few records"
         return float(secret[group].sum())
 
     assert difference_attack(service, 60).fraction_correct(secret) == 1.0
@@ -118,7 +119,7 @@ def test_repetition_averages_noise_away() -> None:
 
 
 def test_differences_against_tables(tmp_path: Path) -> None:
-    # Two questions to hush.table about a person, at epsilon 0.5 each, and the same two to the engine itself.
+    # Two queries to hush.table for each person, at epsilon 0.5 each, and the same two to the engine itself.
     duckdb = pytest.importorskip("duckdb")
     pytest.importorskip("sqlglot")
     secret, path = np.random.default_rng(8).random(60) < 0.5, str(tmp_path / "people.parquet")
@@ -138,16 +139,17 @@ def test_differences_against_tables(tmp_path: Path) -> None:
         assert answer.guarantee.epsilon <= 0.5
         return float(answer.rows[0][0])
 
-    def found(ask: Any, people: int) -> int:
-        each = (difference_attack(ask, 60, targets=[i]).fraction_correct(secret[[i]]) for i in range(people))
-        return round(sum(each))
+    def recovered(ask: Any, people: int) -> int:
+        hits = (difference_attack(ask, 60, targets=[i]).fraction_correct(secret[[i]]) for i in range(people))
+        return round(sum(hits))
 
-    assert found(exact, 20) == 20
-    # Both together are private at epsilon 1: even bits are guessed with e / (1 + e) at most. False alarms: 1e-7.
-    assert found(private, 60) <= binom.isf(1e-7, 60, 1 / (1 + math.exp(-1.0))) < 60
+    assert recovered(exact, 20) == 20
+    # Both queries together are private at epsilon 1: fair bits are guessed with probability e / (1 + e) at most. False
+    # alarms: 1e-7.
+    assert recovered(private, 60) <= binom.isf(1e-7, 60, 1 / (1 + math.exp(-1.0))) < 60
 
 
-def test_the_story_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     script = Path(__file__).parents[2] / "examples" / "reconstruction.py"
     if not script.exists():
         pytest.skip("examples are not part of this distribution")
@@ -156,7 +158,7 @@ def test_the_story_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     assert "Two sums that differ in one person: 100%" in capsys.readouterr().out
 
 
-def test_what_cannot_be_reconstructed_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     for queries, answers in (
         ([[0, 2]], [1.0]),
         ([[0, 1]], [math.nan]),
@@ -167,9 +169,9 @@ def test_what_cannot_be_reconstructed_is_refused() -> None:
         for attack in (reconstruct_by_linear_program, reconstruct_by_least_squares):
             with pytest.raises(InvalidArgument):
                 attack(queries, answers)
-    found = Reconstruction(estimates=np.array([0.2, 0.7]), method="by hand")
-    assert found.bits.tolist() == [False, True]
+    result = Reconstruction(estimates=np.array([0.2, 0.7]), method="by hand")
+    assert result.bits.tolist() == [False, True]
     with pytest.raises(InvalidArgument, match="^secret="):
-        found.fraction_correct([True])
+        result.fraction_correct([True])
     with pytest.raises(InvalidArgument, match="^num_repeats="):
         difference_attack(lambda group: 0.0, 3, num_repeats=0)

@@ -240,8 +240,8 @@ def test_claims_hold_with_more_samples(case: Case, pair: int) -> None:
     ids=lambda k: k.__name__,
 )
 def test_tight_claims_are_nearly_reached(kind: type[hush.Mechanism]) -> None:
-    # Otherwise the tester would be blind: an attack can show nearly all of these epsilons. The smallest share is that of
-    # unary encoding, 0.921 with a standard deviation of 0.009 over seeds, which is 8 of these above the limit.
+    # Otherwise the tester would be blind: an attack can show nearly all of these epsilons. The smallest share is that
+    # of unary encoding, 0.921 with a standard deviation of 0.009 over seeds, which is 8 of these above the limit.
     claimed = TABLE[kind][0].mechanism.guarantee().epsilon
     assert 0.85 * claimed < TABLE[kind][0].test(0, 2 * SAMPLES).epsilon_lower <= claimed
 

@@ -55,8 +55,8 @@ def results_of(estimator: Any, **more: str) -> list[dict[str, Any]]:
 
 def unexpected_failures(estimator: Any, **more: str) -> list[str]:
     """Return scikit-learn's checks that fail and are not in the table, with what they say."""
-    failed = [one for one in results_of(estimator, **BY_CHANCE, **more) if one["status"] == "failed"]
-    return [f"{one['check_name']}: {one['exception']}" for one in failed]
+    failed = [result for result in results_of(estimator, **BY_CHANCE, **more) if result["status"] == "failed"]
+    return [f"{result['check_name']}: {result['exception']}" for result in failed]
 
 
 def trains(model: Any) -> None:

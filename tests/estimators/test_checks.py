@@ -30,8 +30,8 @@ def test_no_expected_failure_is_stale():
     # but let it be one run of three: they are asked up to 13 times, 6e-7.
     stale = set(EXPECTED_FAILED | TELLING)
     for _ in range(13):
-        seen = [one for model in WITNESSES for one in results_of(model, **TELLING)]
-        stale -= {one["check_name"] for one in seen if one["status"] == "xfail"}
+        results = [result for model in WITNESSES for result in results_of(model, **TELLING)]
+        stale -= {result["check_name"] for result in results if result["status"] == "xfail"}
         if not stale:
             break
     assert stale == set()

@@ -48,17 +48,17 @@ AUDITED = {
 }
 
 
-def fitted(case: Case, data: Any, **given: Any) -> Any:
-    return case.make(**{"epsilon": 1.0, "source": TestSource(1)} | given).fit(*data)
+def fitted(case: Case, data: Any, **settings: Any) -> Any:
+    return case.make(**{"epsilon": 1.0, "source": TestSource(1)} | settings).fit(*data)
 
 
 def told(model: Any, X: Any) -> list[float]:
     """Return everything that somebody who has the model can see: its numbers, and what it says of some rows."""
-    seen = {k: v for k, v in vars(model).items() if k.endswith("_") or k.startswith("_")}
+    state = {k: v for k, v in vars(model).items() if k.endswith("_") or k.startswith("_")}
     parts = []
-    for name in sorted(seen):
-        if isinstance(seen[name], (float, int, np.ndarray, tuple)) and name not in ("n_features_in_",):
-            numbers = np.asarray(seen[name])
+    for name in sorted(state):
+        if isinstance(state[name], (float, int, np.ndarray, tuple)) and name not in ("n_features_in_",):
+            numbers = np.asarray(state[name])
             if numbers.dtype.kind in "fiub":
                 parts.append(numbers.astype(np.float64).ravel())
     for ask in ("predict_proba", "predict", "transform"):
@@ -75,10 +75,15 @@ def test_all_are_enrolled():
         for name in he.__all__
         if inspect.isclass(getattr(he, name)) and issubclass(getattr(he, name), BaseEstimator)
     }
-    free = {"PublicOneHotEncoder"}  # it learns nothing
-    whole = {"PATEClassifier", "PrivateGridSearch", "PrivateClassifier", "PrivateRegressor"}  # in files of their own
+    learns_nothing = {"PublicOneHotEncoder"}  # it learns nothing
+    own_files = {
+        "PATEClassifier",
+        "PrivateGridSearch",
+        "PrivateClassifier",
+        "PrivateRegressor",
+    }  # in files of their own
     local = {"LocalRandomizer", "Rappor", "LocalNaiveBayes", "LocalLinearRegression"}  # so are those without a holder
-    assert kinds - free - whole - local == {name.split(",")[0] for name in CASES}
+    assert kinds - learns_nothing - own_files - local == {name.split(",")[0] for name in CASES}
 
 
 @ALL
@@ -117,9 +122,9 @@ def test_each_fit_is_charged_once_and_before_anything_leaves(case):
 def test_strange_rows_are_no_errors(case):
     X, y = case.second
     for strange in (math.nan, math.inf, -math.inf, 1e308, -1e308, 1e-320):
-        one, every = X.copy(), np.full_like(X, strange)
-        one[-1] = strange
-        for rows in (one, every):
+        single, every = X.copy(), np.full_like(X, strange)
+        single[-1] = strange
+        for rows in (single, every):
             probes = told(fitted(case, (rows, y)), np.array([[0.1, 0.2]]))
             assert not np.isnan(probes).any()
 
@@ -158,10 +163,10 @@ def lower_bound(case: Case, epsilon: float) -> float:
     def run(data: Any, source: Any) -> Any:
         return told(fitted(case, data, epsilon=epsilon, source=source), np.array([[0.5, 0.5], [-0.5, 0.1]]))
 
-    found = audit(
+    result = audit(
         run, case.first, case.second, samples=case.samples, search_samples=75, delta=1e-6, source=TestSource(3)
     )
-    return found.epsilon_lower
+    return result.epsilon_lower
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ BOX: dict[str, Any] = {"epsilon": 1.0, "bounds": (-1, 1)}
 NET: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-4, "data_norm": 1.0, "epochs": 1, "batch_size": 20}
 
 
-def network(kind: Any, **given: Any) -> Any:
-    return kind(pytest.importorskip("torch").nn.Linear, **NET, **given)
+def network(kind: Any, **settings: Any) -> Any:
+    return kind(pytest.importorskip("torch").nn.Linear, **NET, **settings)
 
 
 OTHERS: dict[str, Any] = {
@@ -57,9 +57,9 @@ ALL = pytest.mark.parametrize("kind", dict.fromkeys(ESTIMATORS), ids=lambda kind
 def documented(kind: Any, title: str) -> set[str]:
     """Return the names under a title of a docstring."""
     text = inspect.cleandoc(kind.__doc__ or "")
-    found = re.search(rf"^{title}:\n((?:[ ]+\S.*\n?|\n)+)", text, re.MULTILINE)
-    names = re.findall(r"^    (\w+(?:, \w+)*):", found[1], re.MULTILINE) if found else []
-    return {name for some in names for name in some.split(", ")}
+    section = re.search(rf"^{title}:\n((?:[ ]+\S.*\n?|\n)+)", text, re.MULTILINE)
+    names = re.findall(r"^    (\w+(?:, \w+)*):", section[1], re.MULTILINE) if section else []
+    return {name for entry in names for name in entry.split(", ")}
 
 
 def fitted(kind: Any) -> Any:
@@ -72,9 +72,9 @@ def fitted(kind: Any) -> Any:
 
 @pytest.mark.parametrize("kind", dict.fromkeys(PUBLIC), ids=lambda kind: kind.__name__)
 def test_parameters(kind):
-    told = documented(kind, "Args") | documented(kind, "Attributes")  # the latter, of what is made of fields
-    wanted = set(inspect.signature(kind).parameters)
-    assert wanted - told == set()
+    listed = documented(kind, "Args") | documented(kind, "Attributes")  # the latter, of what is made of fields
+    parameters = set(inspect.signature(kind).parameters)
+    assert parameters - listed == set()
 
 
 @pytest.mark.filterwarnings("ignore:the answers have fewer")
@@ -82,10 +82,10 @@ def test_parameters(kind):
 def test_attributes(kind):
     """What is documented is there, but for the names of features, which not all tables have."""
     public = {name for name in vars(fitted(kind)) if name.endswith("_") and not name.startswith("_")}
-    told = {name for name in documented(kind, "Attributes") if name.endswith("_")}
-    assert public - told == set()
-    properties = {name for name in told if hasattr(kind, name)}
-    assert told - public - properties - {"feature_names_in_"} == set()
+    listed = {name for name in documented(kind, "Attributes") if name.endswith("_")}
+    assert public - listed == set()
+    properties = {name for name in listed if hasattr(kind, name)}
+    assert listed - public - properties - {"feature_names_in_"} == set()
 
 
 @ALL

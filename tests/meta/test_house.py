@@ -28,6 +28,7 @@ PUBLIC_MODULES = {
     "hush.audit.reconstruction",
     "hush.audit.testers",
     "hush.audit.training",
+    "hush.data.tables.catalog",
     "hush.estimators.pate",
     "hush.lab.anonymity",
     "hush.lab.ntk",

@@ -1,4 +1,4 @@
-"""Runs without a name are written below the current folder: every test has one of its own."""
+"""Runs without an output folder are written below the current folder, so every test has a folder of its own."""
 
 from pathlib import Path
 
@@ -6,5 +6,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

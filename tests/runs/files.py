@@ -1,4 +1,4 @@
-"""Small data in every format, and short runs on them, which tests share."""
+"""Helpers that the tests of runs and of the command line share: small data in every format, and short runs."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ def write_csv(path: Path, rows: int = 400) -> Path:
 def write_users(path: Path, users: int = 300) -> Path:
     """Write one or two rows for most users, and forty for one."""
     x, y = numbers(2 * users + 40, seed=1)
-    owners = [*range(users), *(place for place in range(users) if place % 2), *([7] * 40)]
-    lines = [f"u{who},{a},{b},{label}" for who, (a, b), label in zip(owners, x.tolist(), y.tolist(), strict=False)]
+    owners = [*range(users), *(user for user in range(users) if user % 2), *([7] * 40)]
+    lines = [f"u{owner},{a},{b},{label}" for owner, (a, b), label in zip(owners, x.tolist(), y.tolist(), strict=False)]
     return write_rows(path, "who,a,b,y", lines)
 
 
 def write_parquet(path: Path, rows: int = 400) -> Path:
     x, y = numbers(rows)
     connection = duckdb.connect()
-    connection.register("given", {"a": x[:, 0], "b": x[:, 1], "y": y})
-    connection.execute(f"COPY (SELECT * FROM given) TO '{path}' (FORMAT parquet)")
+    connection.register("columns", {"a": x[:, 0], "b": x[:, 1], "y": y})
+    connection.execute(f"COPY (SELECT * FROM columns) TO '{path}' (FORMAT parquet)")
     connection.close()
     return path
 
@@ -93,15 +93,15 @@ def write_npz(path: Path) -> Path:
 
 def write_images(folder: Path) -> Path:
     images, labels = pictures(120)
-    for place, (image, label) in enumerate(zip(images, labels.tolist(), strict=True)):
-        where = folder / ("left", "right")[label]
-        where.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image).save(where / f"{place}.png")
+    for number, (image, label) in enumerate(zip(images, labels.tolist(), strict=True)):
+        class_folder = folder / ("left", "right")[label]
+        class_folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(class_folder / f"{number}.png")
     return folder
 
 
 def train(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
-    """Run `hush train` to its end, and return what it says in the last line."""
+    """Run `hush train` to its end, and return the JSON object of the last line."""
     capsys.readouterr()
     status = main(["train", *map(str, arguments), *SHORT])
     printed = capsys.readouterr()
@@ -111,7 +111,7 @@ def train(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, A
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 2) -> str:
-    """Run `hush train`, see that it refuses in one line, and return the line."""
+    """Run `hush train`, check that it refuses in one line, and return the line."""
     capsys.readouterr()
     assert main(["train", *map(str, arguments), "--quiet"]) == status
     printed = capsys.readouterr()
@@ -123,16 +123,22 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object, status: int 
 
 
 def listing(folder: Path) -> dict[str, bytes]:
-    """Return every file of a folder with its content."""
-    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+    """Return the content of every file in a folder, by its relative path."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def names(folder: Path) -> set[str]:
+    """Return the names of what is in a run's folder, without the declarations, which not every run has."""
+    return {path.name for path in folder.iterdir()} - {"schema.json"}
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a file of JSON lines."""
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def separation(run: Path, source: Path, labels: NDArray[Any]) -> float:
-    """Return how much larger the log-odds of class 1 are where it is right, on average, by the model of a run."""
+    """Return by how much a run's model gives higher log-odds of class 1 to rows of class 1, on average."""
     probabilities = np.clip(runs.load(run).probabilities(source).astype(float), 1e-100, 1.0)
     odds = np.log(probabilities[:, 1] / probabilities[:, 0])
     return float(odds[labels == 1].mean() - odds[labels == 0].mean())
@@ -140,11 +146,10 @@ def separation(run: Path, source: Path, labels: NDArray[Any]) -> float:
 
 def command(source: Path, run: Path, steps: int = 3) -> list[str]:
     """Return a command that learns the classes, and trains for a few steps."""
-    fixed = ["--target", "y", *BOUNDS, "--epsilon", "6", "--batch-size", "100", "--steps", str(steps)]
-    fixed += ["--learning-rate", "0.5"]
-    return ["train", str(source), *fixed, "--output", str(run)]
+    flags = ["--target", "y", *BOUNDS, "--epsilon", "6", "--batch-size", "100", "--steps", str(steps)]
+    return ["train", str(source), *flags, "--learning-rate", "0.5", "--output", str(run)]
 
 
-def go_on(run: Path) -> None:
-    """Resume a run, to its end."""
+def resume(run: Path) -> None:
+    """Resume a run, and train it to its end."""
     assert main(["train", "--resume", str(run), "--quiet"]) == 0

@@ -1,4 +1,4 @@
-"""A full disk: one line, exit status 1, and whatever was begun goes on when there is room."""
+"""A full disk: one line, exit status 1, and a run that was started can be resumed when there is space."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import pytest
 from hush.cli import main
 from hush.runs import folder
 from runs import files
-from runs.files import command, go_on
+from runs.files import command, resume
 
 
 @pytest.mark.slow
 def test_a_full_disk_at_every_write(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At each moment in turn: one line, exit status 1; and whatever was begun goes on."""
-    source, number, resumed = files.write_csv(tmp_path / "t.csv", 200), 0, 0
+    """At each write in turn: one line, exit status 1, and a run that was started can be resumed."""
+    source, number, num_resumed = files.write_csv(tmp_path / "t.csv", 200), 0, 0
     while True:
-        run, number, seen = tmp_path / f"run{number}", number + 1, [0]
+        run, number, writes = tmp_path / f"run{number}", number + 1, [0]
         original = os.fsync
 
-        def full(handle: int, seen: list[int] = seen, number: int = number, original: Any = original) -> None:
-            seen[0] += 1
-            if seen[0] == number:
+        def full(handle: int, writes: list[int] = writes, number: int = number, original: Any = original) -> None:
+            writes[0] += 1
+            if writes[0] == number:
                 raise OSError(errno.ENOSPC, "No space left on device")
             original(handle)
 
@@ -33,22 +33,22 @@ def test_a_full_disk_at_every_write(tmp_path: Path, capsys: Any, monkeypatch: py
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", full)
             status = main([*command(source, run, 1), "--quiet"])
-        told = capsys.readouterr()
+        printed = capsys.readouterr()
         if status == 0:
             break
-        assert (status, told.out, told.err.count("\n")) == (1, "", 1)
-        assert "the disk is full" in told.err
-        if "--resume" in told.err:
-            go_on(run)
-            resumed += 1
+        assert (status, printed.out, printed.err.count("\n")) == (1, "", 1)
+        assert "the disk is full" in printed.err
+        if "--resume" in printed.err:
+            resume(run)
+            num_resumed += 1
         else:
             assert not run.exists()
             assert main([*command(source, run, 1), "--quiet"]) == 0
-        # A point that was stored and not told yet is left out: half of it may have been seen.
+        # A point that was stored but not published yet is left out: half of it may have been seen.
         optional = {"metrics.jsonl", "not-private.jsonl"}
-        assert ({each.name for each in run.iterdir()} | optional) - {"schema.json"} == files.FILES
+        assert files.names(run) | optional == files.FILES
         assert [row["step"] for row in folder.Folder(run).rows("metrics.jsonl")] in ([1], [])
-    assert resumed >= 8
+    assert num_resumed >= 8
 
 
 @pytest.mark.parametrize("name", ["run.json", "key.json", "data.json", "figures.json"])
@@ -65,19 +65,19 @@ def test_a_full_disk(name: str, tmp_path: Path, capsys: Any, monkeypatch: pytest
     with monkeypatch.context() as patched:
         patched.setattr(Path, "write_bytes", full)
         assert main([*command(source, run), "--quiet"]) == 1
-    told = capsys.readouterr()
-    assert (told.out, told.err.count("\n")) == ("", 1)
-    assert "the disk is full" in told.err
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert "the disk is full" in printed.err
     if name in ("run.json", "key.json"):
         assert not run.exists()
-        assert "Nothing was begun" in told.err
+        assert "Nothing was started" in printed.err
     else:
-        go_on(run)
-        assert {each.name for each in run.iterdir()} - {"schema.json"} == files.FILES
+        resume(run)
+        assert files.names(run) == files.FILES
 
 
 def test_no_room_for_weights(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch and safetensors have errors of their own for it."""
+    """torch and safetensors raise errors of their own."""
     import torch
 
     source, run = files.write_csv(tmp_path / "t.csv"), tmp_path / "run"
@@ -89,23 +89,23 @@ def test_no_room_for_weights(tmp_path: Path, capsys: Any, monkeypatch: pytest.Mo
         patched.setattr(torch, "save", full)
         assert main([*command(source, run), "--quiet"]) == 1
     assert "the disk is full" in capsys.readouterr().err
-    go_on(run)
+    resume(run)
 
 
-@pytest.mark.parametrize("place", ["lock", "append"])
-def test_no_room_for_a_new_file(place: str, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("operation", ["lock", "append"])
+def test_no_room_for_a_new_file(operation: str, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     source, run = files.write_csv(tmp_path / "t.csv"), tmp_path / "run"
     original = Path.open
 
     def full(self: Path, mode: str = "r", *rest: Any, **options: Any) -> Any:
-        if (place == "lock" and self.name == "lock") or (place == "append" and mode == "ab+"):
+        if (operation == "lock" and self.name == "lock") or (operation == "append" and mode == "ab+"):
             raise OSError(errno.ENOSPC, "No space left on device")
         return original(self, mode, *rest, **options)
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "open", full)
         assert main([*command(source, run), "--quiet"]) == 1
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "--resume" in told
-    go_on(run)
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert "--resume" in message
+    resume(run)

@@ -1,4 +1,4 @@
-"""What a finished run and its messages may depend on: public numbers, and what was paid for."""
+"""Leaks: a finished run and its messages depend on public numbers and on what was paid for, and on nothing else."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from runs import files
 
 
 class Lines:
-    """Keeps what a run says."""
+    """Keeps the lines that a run says."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.lines: list[str] = []
 
     def say(self, line: str) -> None:
-        self.said.append(line)
+        self.lines.append(line)
 
     def show(self, stage: str, done: int, total: int, note: str = "") -> None:
-        self.said.append(stage)
+        self.lines.append(stage)
 
 
 COLUMNS = {name: data.Numeric(lower=-3, upper=3) for name in "ab"}
@@ -33,24 +33,24 @@ SCHEMA = data.Schema(columns=COLUMNS, target="y", classes=("0", "1"))
 
 
 def trained(source: Path, run: Path, schema: data.Schema | None = SCHEMA, **more: object) -> list[str]:
-    """Do a run in which all coins and all noise are the same each time; return what it said."""
-    lines = Lines()
+    """Do a run with the same coins and the same noise each time; return the lines that it said."""
+    progress = Lines()
     settings = runs.Settings(data=str(source), epsilon=6.0, target="y", schema=schema, num_steps=3, **more)  # type: ignore[arg-type]
-    runs.train(settings, run, progress=lines, source=TestSource("leaks"))
-    return lines.said
+    runs.train(settings, run, progress=progress, source=TestSource("leaks"))
+    return progress.lines
 
 
 def test_values_change_only_what_has_noise(tmp_path: Path) -> None:
     """Other values in every row, and everything that has no noise stays the same to the last byte."""
-    told = []
-    for place, sign in (("one", 1), ("two", -1)):
-        (tmp_path / place).mkdir()
+    lines_of_runs = []
+    for name, sign in (("one", 1), ("two", -1)):
+        (tmp_path / name).mkdir()
         x, y = files.numbers()
         lines = [f"{sign * a},{b / 2},{label}" for (a, b), label in zip(x.tolist(), y.tolist(), strict=True)]
-        files.write_rows(tmp_path / place / "t.csv", "a,b,y", lines)
-        told.append(trained(tmp_path / place / "t.csv", tmp_path / place / "run"))
-    one, two = (files.listing(tmp_path / place / "run") for place in ("one", "two"))
-    assert told[0] == told[1]
+        files.write_rows(tmp_path / name / "t.csv", "a,b,y", lines)
+        lines_of_runs.append(trained(tmp_path / name / "t.csv", tmp_path / name / "run"))
+    one, two = (files.listing(tmp_path / name / "run") for name in ("one", "two"))
+    assert lines_of_runs[0] == lines_of_runs[1]
     assert one.keys() == two.keys() == files.FILES | {"schema.json"}
     same = {name for name in one if one[name] == two[name]}
     assert {"guarantee.json", "model.json"} <= same
@@ -65,15 +65,15 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def check_hostile(records: list[str], schema: data.Schema | None, place: Path) -> None:
-    """Records of any content raise nothing, warn of nothing and appear nowhere."""
+def check_hostile(records: list[str], schema: data.Schema | None, folder: Path) -> None:
+    """Check that records raise nothing, warn of nothing and appear nowhere, whatever they hold."""
     x, y = files.numbers(1200)
     lines = [f"{a},{b},{label}" for (a, b), label in zip(x.tolist(), y.tolist(), strict=True)]
-    source = files.write_rows(place / "t.csv", "a,b,y", [*lines[:600], *records, *lines[600:]])
-    said = "\n".join(trained(source, place / "run", schema))
-    assert {each.name for each in (place / "run").iterdir()} - {"schema.json"} == files.FILES
-    assert not any(record in said for record in records if record)
-    assert np.isfinite(runs.load(place / "run").probabilities(source)).all()
+    source = files.write_rows(folder / "t.csv", "a,b,y", [*lines[:600], *records, *lines[600:]])
+    text = "\n".join(trained(source, folder / "run", schema))
+    assert files.names(folder / "run") == files.FILES
+    assert not any(record in text for record in records if record)
+    assert np.isfinite(runs.load(folder / "run").probabilities(source)).all()
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, None], ids=["declared", "learned"])
@@ -88,7 +88,7 @@ def test_one_record_ends_no_run(record: str, schema: data.Schema | None, tmp_pat
     check_hostile([record], schema, tmp_path)
 
 
-def test_what_one_person_has_appears_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_of_a_single_person_appear_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A class, a category, a group, a name of a unit and words that only one person has."""
     x, y = files.numbers(1500)
     rest = [f"u{n},{'fm'[n % 2]},{a},{b},{label},ordinary words" for n, ((a, b), label) in
@@ -108,42 +108,31 @@ def test_what_one_person_has_appears_nowhere(tmp_path: Path, capsys: pytest.Capt
     assert runs.load(run).classes == ("0", "1")
 
 
-def test_groups_that_nobody_declared_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    x, y = files.numbers()
-    lines = [f"{a},{b},{'fm'[n % 2]},{label}" for n, ((a, b), label) in enumerate(zip(x.tolist(), y, strict=True))]
-    source = files.write_rows(tmp_path / "t.csv", "a,b,sex,y", lines)
-    command = (source, "--target", "y", *files.DECLARED, "--epsilon", 3, "--output", tmp_path / "run", "--group", "sex")
-    told = files.refused(capsys, *command)
-    assert "--category sex=" in told
-    assert not (tmp_path / "run").exists()
-    files.train(capsys, *command, "--category", "sex=f,m")
-
-
-def test_numbers_of_people_are_stated_as_public(tmp_path: Path) -> None:
+def test_the_number_of_units_is_stated_as_public(tmp_path: Path) -> None:
     source = files.write_csv(tmp_path / "t.csv")
     trained(source, tmp_path / "run")
-    stated = runs.load(tmp_path / "run").guarantee.assumptions
-    assert any("how many rows and units are trained on, and how many are held out" in each for each in stated)
-    assert "test randomness" in stated
+    assumptions = runs.load(tmp_path / "run").guarantee.assumptions
+    assert "how many rows and units are trained on, and how many are held out, is public" in assumptions
+    assert "test randomness" in assumptions
 
 
 @pytest.mark.parametrize(
     "more", [{"batch_size": 10**6}, {"model": "cnn"}, {"delta": 0.5}, {"train_only": ("q",)}], ids=str
 )
-def test_refusals_say_nothing_of_a_record(more: dict[str, object], tmp_path: Path) -> None:
-    """The same refusal, word by word, whatever one record holds."""
+def test_refusals_say_nothing_about_a_record(more: dict[str, object], tmp_path: Path) -> None:
+    """The refusal is the same, word for word, whatever one record holds."""
     x, y = files.numbers()
     lines = [f"{a},{b},{label}" for (a, b), label in zip(x.tolist(), y.tolist(), strict=True)]
-    told = set()
+    messages = set()
     for record in ("0.5,0.5,1", "nan,nan,", "9e99,x,0", "0.5,0.5,rare"):
         source = files.write_rows(tmp_path / "t.csv", "a,b,y", [*lines, record])
         with pytest.raises(HushError) as caught:
             trained(source, tmp_path / "run", **more)
-        told.add(str(caught.value))
-    assert len(told) == 1
+        messages.add(str(caught.value))
+    assert len(messages) == 1
 
 
-def test_too_few_outputs_are_found_before_the_data_show_it(
+def test_too_few_outputs_are_refused_before_the_data_are_seen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model with one output for two classes would stop at the first person of the second class."""
@@ -157,8 +146,8 @@ def test_too_few_outputs_are_found_before_the_data_show_it(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [str(tmp_path), *__import__("sys").path])
     for name in ("one", "other", "none"):
-        own = ("--target", "y", *files.DECLARED, "--epsilon", 3, "--model", f"narrow_of_a_test:{name}")
-        assert "model='narrow_of_a_test" in files.refused(capsys, source, *own)
+        flags = ("--target", "y", *files.DECLARED, "--epsilon", 3, "--model", f"narrow_of_a_test:{name}")
+        assert "model='narrow_of_a_test" in files.refused(capsys, source, *flags)
 
 
 REMEMBERING = """
@@ -198,7 +187,7 @@ def extra(shape, classes):
 
 
 @pytest.mark.parametrize("averaging", [[], ["--no-averaging"]])
-def test_a_model_that_remembers_does_not_tell_of_those_held_out(
+def test_a_model_that_remembers_never_sees_held_out_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, averaging: list[str]
 ) -> None:
     from safetensors.torch import load_file

@@ -1,4 +1,4 @@
-"""The lecture's examples, corrected, as questions in SQL: eye colours, the sensitivity quiz, salaries."""
+"""The lecture's examples as SQL queries, corrected: eye colours, the sensitivity quiz, salaries."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hush.data.tables.catalog import Catalog, PrivateTable
 from hush.randomness import TestSource
-from hush.sql import Catalog, DuckDBEngine, PrivateTable, Table
+from hush.sql import Table
+from hush.sql.engines.duckdb import DuckDBEngine
 from hush.statistics import GaussianNoise
 
 duckdb = pytest.importorskip("duckdb")
@@ -23,15 +25,15 @@ def people() -> Table:
     columns = "who BIGINT, eyes VARCHAR, tall BOOLEAN, zip VARCHAR, city VARCHAR, pay DOUBLE"
     connection.execute(f"CREATE TABLE people({columns})")
     rows = [
-        (place, COLOURS[place % 4 if place % 3 else 0], place % 2 == 0, str(10027 + place % 2), "NYC", float(pay))
-        for place, pay in enumerate(SALARIES)
+        (number, COLOURS[number % 4 if number % 3 else 0], number % 2 == 0, str(10027 + number % 2), "NYC", float(pay))
+        for number, pay in enumerate(SALARIES)
     ]
     connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?)", rows)
     engine = DuckDBEngine(connection=connection)
-    about = PrivateTable(
+    declared = PrivateTable(
         columns=engine.columns("people"), unit="who", bounds={"pay": (0, 200_000)}, keys={"eyes": COLOURS}
     )
-    return Table(engine, Catalog({"people": about}), "people")
+    return Table(engine, Catalog({"people": declared}), "people")
 
 
 BROWN, TALL, ZIP, CITY = (
@@ -45,20 +47,20 @@ BROWN, TALL, ZIP, CITY = (
     [
         (f"SELECT {BROWN} AS a FROM people", 1),
         ("SELECT COUNT(*) FROM people WHERE eyes = 'brown'", 1),
-        ("SELECT eyes, COUNT(*) FROM people GROUP BY eyes", 1),  # adding or removing one; replacing one would be 2
+        ("SELECT eyes, COUNT(*) FROM people GROUP BY eyes", 1),  # adding or removing a person; replacing one would be 2
         (f"SELECT {BROWN} AS a, {TALL} AS b FROM people", 2),
         (f"SELECT {ZIP} AS a, {CITY} AS b FROM people", 2),
     ],
 )
 def test_the_quiz(people: Table, text: str, sensitivity: int) -> None:
-    """At epsilon 1, the scale of Laplace noise is the L1 sensitivity of all that is released."""
+    """At epsilon 1, the scale of Laplace noise is the L1 sensitivity of all releases together."""
     scales = people.price(text, epsilon=1.0).scales
     assert list(scales.values()) == pytest.approx([sensitivity] * len(scales))
 
 
-def test_counts_per_zip_have_the_same_noise_however_many_there_are(people: Table) -> None:
+def test_the_noise_of_counts_does_not_depend_on_the_number_of_groups(people: Table) -> None:
     price = people.price("SELECT zip, COUNT(*) FROM people GROUP BY zip", epsilon=1.5, delta=1e-6)
-    assert list(price.scales.values()) == pytest.approx([1.0])  # a third of epsilon is for telling which there are
+    assert list(price.scales.values()) == pytest.approx([1.0])  # a third of epsilon selects the groups
 
 
 def test_eye_colours(people: Table) -> None:

@@ -1,4 +1,4 @@
-"""Models whose per-example gradients are easy to get wrong, with data for them."""
+"""Models whose per-example gradients are easy to get wrong, with data for them. A row here enrols a layer in tests."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Attention(nn.Module):
 
 
 class Conv1D(nn.Module):
-    """What Hugging Face calls so: a linear layer whose weight is stored the other way round."""
+    """Hugging Face's Conv1D: a linear layer whose weight is stored transposed."""
 
     def __init__(self, outputs: int, inputs: int) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class Conv1D(nn.Module):
         return torch.addmm(self.bias, x.reshape(-1, x.shape[-1]), self.weight).view(size)
 
 
-Conv1D.__module__ = "transformers.pytorch_utils"  # hush goes by the name, and does not import the package
+Conv1D.__module__ = "transformers.pytorch_utils"  # hush recognises it by name, and does not import the package
 
 
 class Unused(nn.Module):

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.linalg import toeplitz
 
-from hush.training import Banded, BufferedToeplitz, CorrelatedNoise
-from hush.training.noise.correlated import Once, Participation, Separated
+from hush.training import Banded, BufferedToeplitz
+from hush.training.noise.correlated import CorrelatedNoise, Once, Participation, Separated
 
 KEY = bytes(range(32))
 OTHER_KEY = bytes(32)

@@ -10,19 +10,40 @@ from torch import Tensor, nn
 
 import hush
 from hush.randomness import TestSource
-from hush.training import PrivateTraining, Projected
+from hush.training import (
+    BallsInBins,
+    CyclicPoisson,
+    FixedSize,
+    Full,
+    InOrder,
+    Poisson,
+    PrivateTraining,
+    Projected,
+    ShuffledEpochs,
+)
 
 COUNT = 40
 IDS = np.arange(COUNT) // 4
+SAMPLINGS = [
+    Poisson(8),
+    Poisson(8, max_batch_size=36),
+    Full(),
+    FixedSize(8),
+    ShuffledEpochs(8),
+    InOrder(8),
+    BallsInBins(8),
+    CyclicPoisson(3, parts=3),
+]
 
 
 def model() -> nn.Module:
-    """Return a network in which an input of zeros has gradient 0."""
+    """A network in which an input of zeros has gradient 0."""
     torch.manual_seed(1)
     return nn.Sequential(nn.Linear(5, 6, bias=False), nn.Tanh(), nn.Linear(6, 3, bias=False))
 
 
 def run(x: Tensor, y: Tensor, **settings: Any) -> PrivateTraining:
+    """Start a run of three steps whose optimizer leaves the weights alone."""
     network = model()
     settings = {"noise_multiplier": 2.0, "delta": 1e-3, "num_steps": 3} | settings
     optimizer = torch.optim.SGD(network.parameters(), lr=0.0)
@@ -31,12 +52,12 @@ def run(x: Tensor, y: Tensor, **settings: Any) -> PrivateTraining:
 
 def sums(private: PrivateTraining) -> list[tuple[Tensor, float, float]]:
     """Return each step's noiseless sum, its noise and its divisor."""
-    found: list[tuple[Tensor, float, float]] = []
+    recorded: list[tuple[Tensor, float, float]] = []
 
     def record(key: bytes, step: int, totals: dict[str, Tensor], noise: float, divisor: float, stream: Any) -> None:
-        shapes = {name: each.shape for name, each in private.model.named_parameters()}
+        shapes = {name: param.shape for name, param in private.model.named_parameters()}
         parts = [totals.get(name, torch.zeros(shape)).flatten().double() for name, shape in shapes.items()]
-        found.append((torch.cat(parts), noise, divisor))
+        recorded.append((torch.cat(parts), noise, divisor))
 
     private._updater = record  # type: ignore[assignment]
     for x, y in private.loader:
@@ -45,7 +66,7 @@ def sums(private: PrivateTraining) -> list[tuple[Tensor, float, float]]:
             return nn.functional.cross_entropy(private.model(x), y, reduction="none")
 
         private.step(losses if isinstance(private.plan.contribution, Projected) else losses())
-    return found
+    return recorded
 
 
 def data() -> tuple[Tensor, Tensor]:

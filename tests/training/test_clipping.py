@@ -24,12 +24,12 @@ from hush.training import (
     Normalized,
     PerLayer,
     PrivateTraining,
-    Together,
     clipped_sum,
     privatize,
 )
 from hush.training.noise.gaussian import gaussian
 from hush.training.per_example.engine import GradientEngine
+from hush.training.plan.clipping import Together
 from training.models import BATCH, MODELS, losses
 
 WAYS: dict[str, Any] = {

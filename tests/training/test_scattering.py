@@ -1,4 +1,4 @@
-"""Scattering: against a slow transform in space, and by what wavelets promise."""
+"""Scattering against a slow transform in space, and its mathematical properties."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def wrapped(height: int, width: int, function: object, turns: int = 3) -> np.nda
 
 @cache
 def morlet(grid: tuple[int, int], scale: int, number: int, angles: int) -> np.ndarray:
-    """The wavelet in space, by the formula of Bruna and Mallat (2013, equation 4), on a grid of its own resolution."""
+    """The wavelet in space, by the formula of Bruna and Mallat (2013, equation 4), at its own resolution."""
     sigma, centre, slant, angle = 0.8 * 2**scale, 0.75 * np.pi / 2**scale, 4 / angles, number * np.pi / angles
 
     def envelope(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -39,8 +39,8 @@ def morlet(grid: tuple[int, int], scale: int, number: int, angles: int) -> np.nd
     def wave(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         return envelope(rows, columns) * np.exp(1j * centre * (columns * np.cos(angle) + rows * np.sin(angle)))
 
-    wavy, hill = wrapped(*grid, wave), wrapped(*grid, envelope)
-    return wavy - wavy.sum() / hill.sum() * hill
+    waves, envelopes = wrapped(*grid, wave), wrapped(*grid, envelope)
+    return waves - waves.sum() / envelopes.sum() * envelopes
 
 
 @cache
@@ -49,16 +49,16 @@ def gaussian(grid: tuple[int, int], sigma: float) -> np.ndarray:
     return wrapped(*grid, lambda rows, columns: np.exp(-(rows**2 + columns**2) / (2 * sigma**2)) / norm)
 
 
-def convolved(x: np.ndarray, kernel: np.ndarray, every: int) -> np.ndarray:
-    """Convolve around the grid, by a sum over all pixels for each, and keep one sample in so many."""
+def convolved(x: np.ndarray, kernel: np.ndarray, stride: int) -> np.ndarray:
+    """Convolve around the grid, by a sum over all pixels for each pixel, and subsample."""
     height, width = x.shape
     rows, columns = np.divmod(np.arange(height * width), width)
     terms = kernel[(rows[:, None] - rows) % height, (columns[:, None] - columns) % width]
-    return (terms @ x.reshape(-1)).reshape(x.shape)[::every, ::every]
+    return (terms @ x.reshape(-1)).reshape(x.shape)[::stride, ::stride]
 
 
 def scattered(image: np.ndarray, scales: int, angles: int) -> np.ndarray:
-    """The whole transform of one colour, path by path, in double precision."""
+    """The complete transform of one colour, path by path, in double precision."""
     step = 2**scales
     missing = [-side % step for side in image.shape]
     x = np.pad(image, [(step, step + more) for more in missing], mode="reflect")
@@ -90,27 +90,27 @@ def noise(*shape: int, seed: int = 0) -> Tensor:
 )
 def test_agrees_with_sums_over_all_pixels(size: tuple[int, int], scales: int, angles: int) -> None:
     images = noise(2, 2, *size)
-    found = Scattering(size, scales, angles)(images)
-    assert found.dtype is torch.float32
+    result = Scattering(size, scales, angles)(images)
+    assert result.dtype is torch.float32
     for number, image in enumerate(images):
         expected = np.concatenate([scattered(colour.double().numpy(), scales, angles) for colour in image])
-        torch.testing.assert_close(found[number].double(), torch.from_numpy(expected), rtol=1e-4, atol=2e-6)
+        torch.testing.assert_close(result[number].double(), torch.from_numpy(expected), rtol=1e-4, atol=2e-6)
 
 
 def test_an_oracle_with_another_slant_disagrees() -> None:
-    """The comparison above is able to fail: the wavelets' shape is part of it."""
+    """The comparison above can fail: it depends on the wavelets' shape."""
     image = noise(1, 1, 9, 12)
-    found = Scattering((9, 12), 1, 4)(image)[0].double().numpy()
-    assert np.abs(found - scattered(image[0, 0].double().numpy(), 1, 4)).max() < 1e-5
-    assert np.abs(found - scattered(image[0, 0].double().numpy(), 1, 5)[:5]).max() > 1e-2
+    result = Scattering((9, 12), 1, 4)(image)[0].double().numpy()
+    assert np.abs(result - scattered(image[0, 0].double().numpy(), 1, 4)).max() < 1e-5
+    assert np.abs(result - scattered(image[0, 0].double().numpy(), 1, 5)[:5]).max() > 1e-2
 
 
 @pytest.mark.parametrize(("size", "colours"), [((28, 28), 1), ((32, 32), 3), ((8, 8), 1), ((12, 20), 2), ((30, 29), 1)])
 def test_shapes(size: tuple[int, int], colours: int) -> None:
     transform = Scattering(size)
-    found = transform(noise(3, colours, *size))
+    result = transform(noise(3, colours, *size))
     assert transform.channels == 81
-    assert found.shape == (3, colours * 81, math.ceil(size[0] / 4), math.ceil(size[1] / 4))
+    assert result.shape == (3, colours * 81, math.ceil(size[0] / 4), math.ceil(size[1] / 4))
 
 
 @pytest.mark.parametrize("groups", [None, 27])
@@ -118,7 +118,7 @@ def test_no_images(groups: int | None) -> None:
     assert Scattering((28, 28), groups=groups)(torch.zeros(0, 1, 28, 28)).shape == (0, 81, 7, 7)
 
 
-def test_colours_are_apart() -> None:
+def test_colours_are_transformed_separately() -> None:
     images = noise(2, 3, 12, 12)
     transform = Scattering((12, 12))
     together = transform(images)
@@ -129,21 +129,21 @@ def test_colours_are_apart() -> None:
 
 @pytest.mark.parametrize("groups", [None, 27])
 @pytest.mark.parametrize("intruder", [0.0, 1e30, math.nan, math.inf])
-def test_an_example_does_not_touch_the_others(groups: int | None, intruder: float) -> None:
-    """What is done for an example depends on it alone; else one would be in the features of the others."""
+def test_an_image_does_not_affect_the_others(groups: int | None, intruder: float) -> None:
+    """Otherwise an example would leak into the features of others, without any accounting."""
     transform = Scattering((12, 12), groups=groups)
     images = noise(5, 1, 12, 12)
     changed = images.clone()
     changed[2] = intruder
-    kept = [0, 1, 3, 4]
-    assert torch.equal(transform(images)[kept], transform(changed)[kept])
+    others = [0, 1, 3, 4]
+    assert torch.equal(transform(images)[others], transform(changed)[others])
 
 
 def test_normalising_over_the_batch_would_be_noticed() -> None:
     class Mixed(Scattering):
         def forward(self, images: Tensor) -> Tensor:
-            found = super().forward(images)
-            return found / found.std(0)
+            plain = super().forward(images)
+            return plain / plain.std(0)
 
     images = noise(5, 1, 12, 12)
     changed = images.clone()
@@ -154,11 +154,11 @@ def test_normalising_over_the_batch_would_be_noticed() -> None:
 @pytest.mark.parametrize(
     ("size", "scales", "angles"), [((28, 28), 2, 8), ((32, 32), 3, 4), ((17, 12), 2, 6), ((8, 8), 2, 8)]
 )
-def test_distances_grow_by_no_more_than_the_bound(size: tuple[int, int], scales: int, angles: int) -> None:
+def test_distances_grow_by_at_most_the_bound(size: tuple[int, int], scales: int, angles: int) -> None:
     transform = Scattering(size, scales, angles)
     bound = transform.lipschitz_bound()
-    most = 2.0 if min(size) > 8 else 3.0  # a contraction, but for pixels that mirroring repeats: 4 or 9 times
-    assert bound <= most * (1 + 1e-6)
+    largest = 2.0 if min(size) > 8 else 3.0  # a contraction, except that mirroring repeats pixels 4 or 9 times
+    assert bound <= largest * (1 + 1e-6)
     ramps = torch.linspace(0, 1, size[1]).expand(2, 1, *size)
     pairs = [(noise(2, 1, *size, seed=i), noise(2, 1, *size, seed=100 + i)) for i in range(3)]
     for x, y in [*pairs, (ramps, 1 - ramps), (ramps, ramps + 1e-3 * pairs[0][0])]:
@@ -166,29 +166,29 @@ def test_distances_grow_by_no_more_than_the_bound(size: tuple[int, int], scales:
         assert (moved <= bound * (x - y).flatten(1).norm(dim=1)).all()
 
 
-def test_the_bound_is_of_the_wavelets_that_are_used() -> None:
+def test_the_bound_depends_on_the_actual_wavelets() -> None:
     transform = Scattering((28, 28))
     before = transform.lipschitz_bound()
     transform.wavelets_0_1.mul_(2)
     assert transform.lipschitz_bound() > 1.2 * before
 
 
-def test_wavelets_hear_every_frequency() -> None:
-    """The other side of the Littlewood-Paley bound: no frequency is lost, so that images stay apart."""
+def test_wavelets_cover_every_frequency() -> None:
+    """The lower Littlewood-Paley bound: no frequency is lost, so different images have different features."""
     transform = Scattering((28, 28))
-    heard = transform._low_pass_energy(0) + sum(transform._energy(0, scale) for scale in range(2))
-    assert heard.max() <= 1 + 1e-6
-    assert heard.min() >= 0.1
+    energy = transform._low_pass_energy(0) + sum(transform._energy(0, scale) for scale in range(2))
+    assert energy.max() <= 1 + 1e-6
+    assert energy.min() >= 0.1
 
 
 def test_a_constant_has_no_detail() -> None:
-    found = Scattering((16, 16))(torch.full((1, 1, 16, 16), 0.7))
-    torch.testing.assert_close(found[:, 0], torch.full((1, 4, 4), 0.7), rtol=1e-4, atol=0)
-    assert found[:, 1:].abs().max() < 1e-6
+    result = Scattering((16, 16))(torch.full((1, 1, 16, 16), 0.7))
+    torch.testing.assert_close(result[:, 0], torch.full((1, 4, 4), 0.7), rtol=1e-4, atol=0)
+    assert result[:, 1:].abs().max() < 1e-6
 
 
 def blob(rows: float, columns: float, angle: float = 0.0, size: int = 40) -> Tensor:
-    """A short wave in a round window, turned and moved."""
+    """A short wave in a round window, rotated and shifted."""
     y, x = torch.meshgrid(torch.arange(size) - size / 2, torch.arange(size) - size / 2, indexing="ij")
     y, x = y - rows, x - columns
     along = x * math.cos(angle) + y * math.sin(angle)
@@ -199,27 +199,27 @@ def test_small_shifts_change_little() -> None:
     transform = Scattering((40, 40), scales=3)
     still, moved = blob(0, 0), blob(0, 1)
     change = (transform(moved) - transform(still)).norm() / transform(still).norm()
-    assert (moved - still).norm() / still.norm() > 1.0  # pixels are altogether different
+    assert (moved - still).norm() / still.norm() > 1.0  # the pixels are completely different
     assert change < 0.15
 
 
 def energies(images: Tensor, scale: int) -> Tensor:
-    """Energies of order 1 by angle."""
-    found = Scattering((40, 40))(images)[0, 1 + 8 * scale : 9 + 8 * scale]
-    return found.square().sum((1, 2))
+    """The energy of order 1 for each angle."""
+    result = Scattering((40, 40))(images)[0, 1 + 8 * scale : 9 + 8 * scale]
+    return result.square().sum((1, 2))
 
 
 @pytest.mark.parametrize("scale", [0, 1])
-def test_turning_by_45_degrees_moves_energies_by_two_angles(scale: int) -> None:
+def test_rotating_by_45_degrees_shifts_energies_by_two_angles(scale: int) -> None:
     before, after = energies(blob(0, 0, 0.2), scale), energies(blob(0, 0, 0.2 + math.pi / 4), scale)
     torch.testing.assert_close(after, before.roll(2), rtol=0.05, atol=1e-3 * float(before.max()))
     assert (after - before).abs().max() > 0.3 * before.max()  # the blob has a direction
 
 
 def test_normalised_groups_have_mean_0_and_variance_1() -> None:
-    found = Scattering((28, 28), groups=27)(100 * noise(4, 1, 28, 28)).view(4, 27, -1)
-    torch.testing.assert_close(found.mean(2), torch.zeros(4, 27), rtol=0, atol=1e-4)
-    torch.testing.assert_close(found.var(2, correction=0), torch.ones(4, 27), rtol=0.01, atol=0)
+    result = Scattering((28, 28), groups=27)(100 * noise(4, 1, 28, 28)).view(4, 27, -1)
+    torch.testing.assert_close(result.mean(2), torch.zeros(4, 27), rtol=0, atol=1e-4)
+    torch.testing.assert_close(result.var(2, correction=0), torch.ones(4, 27), rtol=0.01, atol=0)
 
 
 def test_nothing_is_trained_or_stored() -> None:
@@ -246,18 +246,18 @@ def test_gradients_with_respect_to_images_are_finite() -> None:
     assert images.grad.abs().sum() > 0
 
 
-def test_gradients_are_those_of_differences() -> None:
+def test_gradients_agree_with_finite_differences() -> None:
     transform = Scattering((9, 10), angles=2).double()
     images = noise(1, 1, 9, 10).double().requires_grad_()
     assert torch.autograd.gradcheck(transform, images)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 7, 100])
-def test_features_of_a_data_set(batch_size: int) -> None:
+def test_features_of_a_dataset(batch_size: int) -> None:
     images, seen = noise(7, 1, 12, 12), []
     transform = Scattering((12, 12))
-    found = features(transform, images, batch_size=batch_size, progress=lambda done, all_: seen.append((done, all_)))
-    torch.testing.assert_close(found, transform(images), rtol=1e-5, atol=1e-6)
+    result = features(transform, images, batch_size=batch_size, progress=lambda *counts: seen.append(counts))
+    torch.testing.assert_close(result, transform(images), rtol=1e-5, atol=1e-6)
     assert seen == [(min(done, 7), 7) for done in range(batch_size, 7 + batch_size, batch_size)]
 
 
@@ -302,7 +302,7 @@ def test_refused_images(images: Tensor, match: str) -> None:
         Scattering((28, 28), groups=5)(images)
 
 
-def test_refused_data_sets() -> None:
+def test_refused_datasets() -> None:
     with pytest.raises(InvalidArgument, match=r"^images\.shape=\(0, 1, 12, 12\): expected at least one image"):
         features(Scattering((12, 12)), torch.zeros(0, 1, 12, 12))
     with pytest.raises(InvalidArgument, match="^batch_size=0: expected an integer >= 1"):
@@ -323,21 +323,21 @@ def reproduction(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("value", [0.3, -1.0, 1e30, 1e38, math.nan, math.inf])
-def test_a_row_moves_the_mean_of_the_reproduction_by_its_share(reproduction: ModuleType, value: float) -> None:
+def test_a_row_moves_the_reproductions_sum_by_at_most_one(reproduction: ModuleType, value: float) -> None:
     x = noise(40, 81)
     row = torch.full((1, 81), value) * noise(1, 81, seed=1).sign()
     change = reproduction.bounded_sum(torch.cat([x, row])) - reproduction.bounded_sum(x)
     assert change.isfinite().all()
     assert change.norm() <= 1
-    plain = (torch.cat([x, row]).sum(0) - x.sum(0)) / 9  # what it is without bounds
+    plain = (torch.cat([x, row]).sum(0) - x.sum(0)) / 9  # without bounds
     assert abs(value) <= 1 or not plain.norm() <= 1
 
 
-def test_the_mean_of_the_reproduction_is_one_with_noise(reproduction: ModuleType) -> None:
+def test_the_reproductions_mean_has_the_right_noise(reproduction: ModuleType) -> None:
     x = 0.5 + 0.1 * noise(2000, 900)
     mean, event = reproduction.private_mean(x, 4.0)
     assert event.event == GaussianEvent(4.0)
-    error = (mean - x.mean(0)) * 2000 / 30  # on the sum of rows of norm 1: of standard deviation 4
-    # False alarms: 3e-10 by the chi-squared law of 899 degrees of freedom, and 2e-9 for 6 deviations of the mean.
+    error = (mean - x.mean(0)) * 2000 / 30  # on the sum of rows of norm 1: standard deviation 4
+    # False alarms: 3e-10 by the chi-squared law with 899 degrees of freedom, and 2e-9 for 6 deviations of the mean.
     assert 3.4 < error.std() < 4.6
     assert error.mean().abs() < 0.8

@@ -1,18 +1,48 @@
-"""Accounting: what was given away, and what may still be.
+"""Accounting: how much privacy a computation costs, and how much may still be spent.
+
+>>> from hush import accounting
+>>> round(accounting.epsilon(noise_multiplier=1.1, sampling_rate=0.004, num_steps=3500, delta=1e-5), 2)
+1.05
+>>> round(accounting.calibrate_noise(epsilon=3.0, delta=1e-5, sampling_rate=0.004, num_steps=3500), 2)
+0.71
+
+**One idea: a mechanism is its privacy profile.** The profile delta(epsilon) of a pair of distributions, forwards and
+backwards, describes everything that an attacker can do. ``losses.profile`` defines it. ``losses.noise_profiles`` and
+``losses.sampled_profiles`` give it for each mechanism as a sum of positive terms, so its *relative* error is known.
+``losses.pairs`` turns events into dominating pairs for each way in which neighbours can differ, and refuses by name
+what has no proof. From there:
+
+- ``accountants.pld`` (the default). ``losses.lattice`` puts a pair on a grid, once from above (chords of a convex
+  curve) and once from below (chords lowered by their largest overshoot, then the convex hull). ``losses.saddle_point``
+  and ``losses.grid`` choose the grid for an accuracy. ``losses.composition`` composes in the frequency domain *under an
+  exponential tilt* and carries a bound on every rounding error to the end. The tilt makes rounding relative to delta
+  (T * 1e-16) instead of absolute (T * 1e-16 / delta), which is what puts untilted FFT accountants below the truth.
+- ``accountants.rdp``. Renyi divergences come from the same profiles by one integral (``losses.renyi``), so no mechanism
+  has a second formula that could disagree.
+- ``accountants.zcdp``, ``accountants.gdp``, ``accountants.classic``: closed forms.
+- ``filters``: budgets under adaptive choices. ``budget``: integer costs and caps, for ledgers. ``calibrate``: the
+  inversion, to the safe side, of any of these.
+
+To add a mechanism, write an event in ``events.py``, a profile, and a rule in ``losses/pairs.py``. Every accountant that
+can support it then does.
+
+The contents:
 
 - One-liners: `epsilon`, `calibrate_noise`.
-- Events, what was run: `GaussianEvent`, `LaplaceEvent`, `DiscreteGaussianEvent`, `DiscreteLaplaceEvent`, `ProjectedGaussianEvent`,
-  `ExponentialMechanismEvent`, `RandomizedResponseEvent`, `ApproximateDPEvent`, `ZeroConcentratedDPEvent`; `PoissonSampledEvent`,
-  `FixedSizeSampledEvent`, `BallsInBinsEvent`; `ComposedEvent`, `SelfComposedEvent`, `ParallelEvent`, `ParallelByIndexEvent`;
-  `RepeatNegativeBinomialEvent`, `RepeatPoissonEvent`; `GroupEvent`.
-- Accountants, one contract (`Accountant`): `PldAccountant` (default, certified), `RdpAccountant`, `ZcdpAccountant`,
-  `GdpAccountant`, `BasicAccountant`, `AdvancedAccountant`.
+- Events, which describe what was run: `GaussianEvent`, `LaplaceEvent`, `DiscreteGaussianEvent`, `DiscreteLaplaceEvent`,
+  `ProjectedGaussianEvent`, `ExponentialMechanismEvent`, `RandomizedResponseEvent`, `ApproximateDPEvent`,
+  `ZeroConcentratedDPEvent`; `PoissonSampledEvent`, `FixedSizeSampledEvent`, `BallsInBinsEvent`; `ComposedEvent`,
+  `SelfComposedEvent`, `ParallelEvent`, `ParallelByIndexEvent`; `RepeatNegativeBinomialEvent`, `RepeatPoissonEvent`;
+  `GroupEvent`.
+- Accountants, with one contract (`Accountant`): `PldAccountant` (default, certified), `RdpAccountant`,
+  `ZcdpAccountant`, `GdpAccountant`, `BasicAccountant`, `AdvancedAccountant`.
 - Classic theorems: `basic_composition`, `advanced_composition`, `optimal_composition`, `sampling_amplification`,
   `parallel_composition`.
-- Parameters chosen on the way: `PureFilter`, `ZcdpFilter`, `RdpFilter`, `filter_for`, `ZcdpOdometer`.
+- Parameters chosen adaptively: `PureFilter`, `ZcdpFilter`, `RdpFilter`, `filter_for`, `ZcdpOdometer`.
 - Calibration: `calibrate_noise`, `calibrate_steps`, `calibrate_sampling_rate`, `calibrate_contributions`,
   `calibrate_count`.
 - Curves: `epsilon_curve`, `delta_curve`, `max_true_positive_rate`.
+- Budgets for ledgers: `hush.accounting.budget`.
 """
 
 from hush.accounting.accountants.accountant import Accountant as Accountant
@@ -26,6 +56,7 @@ from hush.accounting.accountants.classic import sampling_amplification as sampli
 from hush.accounting.accountants.gdp import GdpAccountant as GdpAccountant
 from hush.accounting.accountants.pld import PldAccountant as PldAccountant
 from hush.accounting.accountants.rdp import RdpAccountant as RdpAccountant
+from hush.accounting.accountants.rdp import renyi_to_epsilon as renyi_to_epsilon
 from hush.accounting.accountants.zcdp import ZcdpAccountant as ZcdpAccountant
 from hush.accounting.calibrate import calibrate_contributions as calibrate_contributions
 from hush.accounting.calibrate import calibrate_count as calibrate_count
@@ -34,6 +65,7 @@ from hush.accounting.calibrate import calibrate_sampling_rate as calibrate_sampl
 from hush.accounting.calibrate import calibrate_steps as calibrate_steps
 from hush.accounting.curves import delta_curve as delta_curve
 from hush.accounting.curves import epsilon_curve as epsilon_curve
+from hush.accounting.curves import gaussian_delta as gaussian_delta
 from hush.accounting.curves import max_true_positive_rate as max_true_positive_rate
 from hush.accounting.events import ApproximateDPEvent as ApproximateDPEvent
 from hush.accounting.events import BallsInBinsEvent as BallsInBinsEvent
@@ -83,7 +115,6 @@ __all__ = [
     "ParallelEvent",
     "PldAccountant",
     "PoissonSampledEvent",
-    "PrivacyFilter",
     "ProjectedGaussianEvent",
     "PureFilter",
     "RandomizedResponseEvent",

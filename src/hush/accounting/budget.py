@@ -1,10 +1,28 @@
-"""Budgets: what a release asks for before it is run, what it costs, and what a cap allows.
+"""Budgets: what a release costs, and whether a cap on everything that is ever released allows it.
 
-A `Cap` is a promise made once, for everything that will ever be released from some data, whatever is asked next and
-whatever the answers were. `Cap.cost` turns an event into a `Cost`; costs add up; `Cap.fits` says whether the promise
-still holds. Costs are whole numbers of tiny steps, rounded up, so that a database can add them exactly.
+    event         what is about to be run
+    Cost          four integers: Renyi divergence, epsilon, events without an epsilon, delta (`Cap.cost`)
+    total         costs add up, exactly, in any database
+    Cap           one (epsilon, delta) guarantee for all releases from some data; `Cap.fits` checks a total
 
-`Budget` and `Reservation` are what layers below the ledger know of it.
+A `Cap` holds for choices that depend on earlier answers: which query comes next, with which parameters, and when to
+stop. Costs are integers, rounded up, so a database can add them exactly and enforce the cap by a constraint.
+
+**Why two rules can be combined.** A total fits if the Renyi divergence at one fixed order is within its limit, *or* if
+every event has an epsilon and these add up to at most the cap's. Let L be the privacy loss of everything released, and
+R the Renyi divergence charged at order a. At a fixed order, exp((a - 1)(L - R)) is a supermartingale, whatever is run
+next (Feldman & Zrnic 2021), and (1 - e^(epsilon - L))_+ is at most c e^((a - 1)(L - epsilon)) for the constant c of the
+conversion. So on outcomes where R ends within its limit, the expected excess is at most the delta of that rule. On
+outcomes where only the sum of epsilons is within the cap, L never exceeds epsilon, and the excess is 0. A claim with a
+delta is a pure claim, except on an event of that probability (Kairouz, Oh & Viswanath 2015). These probabilities add up
+to at most the claims' own share of delta. The share is fixed in advance: one that could be moved in view of outcomes
+would cost up to twice as much.
+
+**Large runs** can cost too much at the cap's order and still fit by their privacy loss distribution. Then the whole run
+is charged as one claim (`Cap.claimed_cost`). That is valid because nothing of it was seen before, and no part of it can
+be given back.
+
+`Budget` and `Reservation` are the protocol through which everything below the ledger charges: `Charge` is the request.
 """
 
 from __future__ import annotations
@@ -28,26 +46,29 @@ from hush.errors import InvalidArgument, Unsupported, check_delta, check_instanc
 from hush.guarantee import Guarantee, Relation, Unit
 
 LOSS_STEPS = 10**12
-"""So many steps have an epsilon, or a Renyi divergence, of 1."""
+"""The number of steps in an epsilon, or in a Renyi divergence, of 1."""
 
 DELTA_STEPS = 10**18
-"""So many steps has a delta of 1."""
+"""The number of steps in a delta of 1."""
 
 CLAIMS_SHARE = Fraction(1, 10)
-"""The part of a cap's delta that is set aside for events with a delta of their own, unless said otherwise."""
+"""The default share of a cap's delta for events that have a delta of their own."""
 
-_MOST = 10**17  # steps of one charge: ten of them still fit into 64 bits
+_MAX_STEPS = 10**17  # of one charge: ten such charges still fit into 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What something costs under a cap, in steps; costs add up, event by event.
+    """The cost of an event under a cap, in steps. Costs add up, event by event.
+
+    >>> Cost(renyi=3, pure=2) + Cost(renyi=1, unbounded=1)
+    Cost(renyi=4, pure=2, unbounded=1, delta=0)
 
     Attributes:
-        renyi: The Renyi divergence at the cap's order, without what the deltas below stand for.
-        pure: The sum of epsilons, of those events that have one.
-        unbounded: How many events have none: a Gaussian, for instance.
-        delta: The deltas of events that may fail altogether with some probability.
+        renyi: The Renyi divergence at the cap's order, not counting outcomes that ``delta`` covers.
+        pure: The sum of the epsilons of events that have one at delta = 0.
+        unbounded: The number of events that have none, such as a Gaussian.
+        delta: The deltas of claims, which fail altogether with that probability.
     """
 
     renyi: int = 0
@@ -56,7 +77,7 @@ class Cost:
     delta: int = 0
 
     def __add__(self, other: Cost) -> Cost:
-        """Return what both cost together."""
+        """Return the cost of both together."""
         return Cost(
             renyi=self.renyi + other.renyi,
             pure=self.pure + other.pure,
@@ -65,28 +86,37 @@ class Cost:
         )
 
     def __neg__(self) -> Cost:
-        """Return what gives it back."""
+        """Return the cost that gives this one back."""
         return Cost(renyi=-self.renyi, pure=-self.pure, unbounded=-self.unbounded, delta=-self.delta)
 
     def __le__(self, other: Cost) -> bool:
-        """Say whether no part of it is more than the other's."""
-        mine, others = (self.renyi, self.pure, self.unbounded, self.delta), other
-        return all(
-            a <= b for a, b in zip(mine, (others.renyi, others.pure, others.unbounded, others.delta), strict=True)
+        """Return whether no component exceeds the other's."""
+        return (
+            self.renyi <= other.renyi
+            and self.pure <= other.pure
+            and self.unbounded <= other.unbounded
+            and self.delta <= other.delta
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cap:
-    """A limit on everything that is ever released, for choices that depend on what was released before.
+    """A limit on everything that is ever released, where each choice may depend on earlier releases.
 
-    What was spent fits if the deltas of claims are within their share, and either the Renyi divergence at one order,
-    fixed in advance, is within what the rest of delta allows, or everything has an epsilon and these add up to no more
-    than the cap's.
+    A total cost fits if the deltas of claims are within their share, and one of two rules holds. Either the Renyi
+    divergence, at an order fixed in advance, is within what the rest of delta allows. Or every event has an epsilon,
+    and these add up to at most the cap's. The module's docstring proves that the two rules can be combined.
+
+    >>> cap = Cap(epsilon=1.0, delta=1e-6, unit=Unit.user())
+    >>> spent = Cost()
+    >>> for _ in range(9):
+    ...     spent = spent + cap.cost(ev.LaplaceEvent(scale=10.0))  # epsilon 0.1 each
+    >>> cap.fits(spent), round(cap.spent_epsilon(spent), 3), cap.largest_epsilon(spent)
+    (True, 0.9, 0.1)
 
     Guarantee:
-        (epsilon, delta)-DP for any sequence of events chosen adaptively, parameters and the time to stop included, also
-        if several of them run at the same time.
+        (epsilon, delta)-DP for any sequence of events chosen adaptively, including their parameters and when to stop,
+        also if several of them run at the same time.
 
     Assumes:
         Each event is charged before it is run (the caller's duty). The order and the share of claims are chosen before
@@ -94,20 +124,19 @@ class Cap:
 
     References:
         Feldman & Zrnic 2021, Theorem 3.1, and Lecuyer 2021, Theorem 1 (filter at a fixed order); Rogers et al. 2016
-        (sums of epsilons); Kairouz, Oh & Viswanath 2015, Theorem 3.2 (an (epsilon, delta) claim is one that fails with
-        probability delta and is a pure one else); Haney et al. 2023 (filters for mechanisms that run concurrently).
-        The two rules may be taken together because the second leaves no loss above epsilon: what the first allows,
-        its part of delta, is all that can exceed it, besides failed claims. ARCHITECTURE.md has the argument.
+        (sums of epsilons); Kairouz, Oh & Viswanath 2015, Theorem 3.2 (an (epsilon, delta) claim fails with probability
+        delta and is a pure claim otherwise); Haney et al. 2023 (filters for mechanisms that run concurrently). The two
+        rules can be combined because the second leaves no loss above epsilon: the module's docstring has the argument.
 
     Attributes:
-        epsilon: Of the promise.
-        delta: Of the promise.
+        epsilon: The epsilon of the guarantee.
+        delta: The delta of the guarantee.
         unit: What is protected.
-        relation: What neighbours are.
-        order: The Renyi order. Unless given, one that allows for nearly as many small Gaussian releases as the best,
-            and is as low as that permits: at high orders, sampled releases with little noise cost too much. None if
-            there is no delta: then only epsilons add up.
-        claims_delta: The part of delta for events that have a delta of their own; a tenth, unless given.
+        relation: How neighbouring datasets differ.
+        order: The Renyi order. By default the lowest one that allows nearly as many small Gaussian releases as the
+            best: at high orders, sampled releases with little noise cost too much. None if delta is 0: then only
+            epsilons add up.
+        claims_delta: The share of delta for events that have a delta of their own, by default a tenth.
     """
 
     epsilon: float
@@ -118,13 +147,13 @@ class Cap:
     claims_delta: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the arguments, and fill in what was left out."""
+        """Check the arguments and fill in the defaults."""
         epsilon, delta = check_positive("epsilon", self.epsilon, maximum=1e4), check_delta("delta", self.delta)
         check_instance("unit", self.unit, Unit, "Such as Unit.user()")
         check_instance("relation", self.relation, Relation)
         claims_delta = float(exactly(delta) * CLAIMS_SHARE) if self.claims_delta is None else self.claims_delta
         if not check_delta("claims_delta", claims_delta) <= delta:
-            raise InvalidArgument("claims_delta", claims_delta, "at most delta", "It is a part of it")
+            raise InvalidArgument("claims_delta", claims_delta, "at most delta", "It is a share of delta")
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
         object.__setattr__(self, "claims_delta", float(claims_delta))
@@ -133,7 +162,7 @@ class Cap:
     def _checked_order(self) -> float | None:
         if not self.renyi_delta > 0:
             if self.order is not None:
-                raise InvalidArgument("order", self.order, "None, without a delta", "Renyi divergence needs one")
+                raise InvalidArgument("order", self.order, "None, without a delta", "Renyi divergence needs a delta")
             return None
         if self.order is None:
             return _best_order(self.epsilon, self.renyi_delta)
@@ -143,47 +172,47 @@ class Cap:
 
     @property
     def renyi_delta(self) -> float:
-        """The part of delta that is not for claims, rounded down."""
-        left = exactly(self.delta) - exactly(self.claims_delta or 0.0)
-        return math.nextafter(float(left), 0.0) if left > 0 else 0.0
+        """The share of delta that is not for claims, rounded down."""
+        rest = exactly(self.delta) - exactly(self.claims_delta or 0.0)
+        return math.nextafter(float(rest), 0.0) if rest > 0 else 0.0
 
     @property
     def limit(self) -> Cost:
-        """What each part of a cost may be; ``renyi`` is -1 where that rule allows nothing, and nothing is unbounded."""
-        most = -1
+        """The limit of each component of a cost. ``renyi`` is -1 if that rule allows nothing."""
+        renyi = -1
         if self.order is not None:
-            most = math.floor((exactly(self.epsilon) - exactly(_slack(self.order, self.renyi_delta))) * LOSS_STEPS)
+            renyi = math.floor((exactly(self.epsilon) - exactly(_slack(self.order, self.renyi_delta))) * LOSS_STEPS)
         return Cost(
-            renyi=max(most, -1),
+            renyi=max(renyi, -1),
             pure=math.floor(exactly(self.epsilon) * LOSS_STEPS),
             delta=math.floor(exactly(self.claims_delta or 0.0) * DELTA_STEPS),
         )
 
     def fits(self, spent: Cost) -> bool:
-        """Say whether the promise holds if this is spent."""
-        most = self.limit
-        pure = spent.unbounded == 0 and spent.pure <= most.pure
-        return spent.delta <= most.delta and (spent.renyi <= most.renyi or pure)
+        """Return whether the guarantee holds if this much is spent."""
+        limit = self.limit
+        pure_fits = spent.unbounded == 0 and spent.pure <= limit.pure
+        return spent.delta <= limit.delta and (spent.renyi <= limit.renyi or pure_fits)
 
     def spent_epsilon(self, spent: Cost) -> float:
-        """Return the smallest epsilon for which a cap of this delta, order and share would have allowed that."""
+        """Return the smallest epsilon for which a cap of this delta, order and share would have allowed this cost."""
         if spent == Cost():
             return 0.0
-        ways = [spent.pure / LOSS_STEPS] if spent.unbounded == 0 else []
+        epsilons = [spent.pure / LOSS_STEPS] if spent.unbounded == 0 else []
         if self.order is not None:
-            ways.append(max(spent.renyi / LOSS_STEPS + _slack(self.order, self.renyi_delta), 0.0))
-        return min(ways, default=math.inf)
+            epsilons.append(max(spent.renyi / LOSS_STEPS + _slack(self.order, self.renyi_delta), 0.0))
+        return min(epsilons, default=math.inf)
 
     def used(self, spent: Cost) -> float:
-        """Return which part of the budget is used up, by the rule that leaves the most."""
-        most = self.limit
-        ways = [spent.pure / most.pure] if spent.unbounded == 0 else []
-        if most.renyi > 0:
-            ways.append(spent.renyi / most.renyi)
-        return max(min(ways, default=0.0), spent.delta / most.delta if spent.delta else 0.0)
+        """Return the fraction of the budget that is used, by the rule that leaves more."""
+        limit = self.limit
+        fractions = [spent.pure / limit.pure] if spent.unbounded == 0 else []
+        if limit.renyi > 0:
+            fractions.append(spent.renyi / limit.renyi)
+        return max(min(fractions, default=0.0), spent.delta / limit.delta if spent.delta else 0.0)
 
     def alone(self, event: ev.Event, cost: Cost) -> float:
-        """Return what an event would cost if it were all that is ever released, as an epsilon at the cap's delta."""
+        """Return the epsilon of an event at the cap's delta, as if nothing else were ever released."""
         try:
             accountant = PldAccountant(relation=self.relation, unit=self.unit).compose(event)
             return min(accountant.epsilon(self.delta), self.spent_epsilon(cost))
@@ -191,15 +220,15 @@ class Cap:
             return self.spent_epsilon(cost)
 
     def cost(self, event: ev.Event) -> Cost:
-        """Return what an event costs; one without a Renyi divergence is refused, see `claimed_cost`."""
+        """Return the cost of an event. Events without a Renyi divergence are refused: see `claimed_cost`."""
         check_instance("event", event, ev.Event)
         return _cost(event, self.relation, self.unit, self.order)
 
     def claimed_cost(self, event: ev.Event, *, delta: float) -> Cost:
-        """Return what an event costs as a claim: that of its privacy loss distribution at a delta.
+        """Return the cost of an event as one claim: the epsilon of its privacy loss distribution at ``delta``.
 
-        That is proven for what is fixed before any of its output is seen, and reserved whole. For many parts, or large
-        ones, it may be less than what the filter adds up.
+        The claim is proven only if the whole event is fixed, and reserved, before any of its output is seen. For many
+        parts, or large ones, it can cost less than the sum of the parts' costs.
         """
         plain, _ = ev.plain_event(event, self.relation, self.unit)
         return _claimed(
@@ -207,7 +236,7 @@ class Cap:
         )
 
     def largest_epsilon(self, spent: Cost) -> float:
-        """Return the largest epsilon of a pure release that still fits, rounded down to three digits."""
+        """Return the largest epsilon, rounded down to three digits, of a pure release that still fits."""
         low, high = 0.0, float(self.epsilon)
         for _ in range(60):
             middle = (low + high) / 2
@@ -215,18 +244,18 @@ class Cap:
                 low = middle
             else:
                 high = middle
-        found = _three_digits_down(low)
-        return found if found >= 1e-5 else 0.0
+        largest = _three_digits_down(low)
+        return largest if largest >= 1e-5 else 0.0
 
     def least_noise(self, spent: Cost) -> float:
-        """Return the least noise multiplier of a Gaussian release that still fits, rounded up; infinite if none."""
-        left = self.limit.renyi - spent.renyi
-        if self.order is None or left <= 0:
+        """Return the smallest noise multiplier, rounded up, of a Gaussian release that still fits, or infinity."""
+        remaining = self.limit.renyi - spent.renyi
+        if self.order is None or remaining <= 0:
             return math.inf
-        return _three_digits_up(math.sqrt(self.cost(ev.GaussianEvent(1.0)).renyi / left))
+        return _three_digits_up(math.sqrt(self.cost(ev.GaussianEvent(1.0)).renyi / remaining))
 
     def guarantee(self) -> Guarantee:
-        """Return what holds however the budget is spent."""
+        """Return the guarantee that holds however the budget is spent."""
         rule = "sums of epsilons" if self.order is None else f"a filter at Renyi order {self.order:.4g}"
         return Guarantee(
             epsilon=self.epsilon,
@@ -240,18 +269,21 @@ class Cap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """What somebody is about to run, for a budget to allow.
+    """A request to a budget: what is about to be run.
+
+    >>> Charge(event=ev.LaplaceEvent(scale=2.0), purpose="count of users").sealed
+    False
 
     Attributes:
         event: What will be run, at most.
-        purpose: What for, in a few words.
-        question: What identifies it: the same text asks for the same thing. Empty if that has no meaning.
-        delta: The delta at which the event is stated, should it be charged as a claim.
-        sealed: Whether its result leaves only after `Reservation.commit`. Then it may be run again after a crash.
-        request: A key of the caller's own: a second charge with the same key is the same charge.
-        resumes: Whether it may go on with what the same request has reserved and not settled: an interrupted run.
-        parts: Of which parts of the data it is, where what charges knows: all blocks that it looks at, or none of them
-            by name. A budget in blocks refuses it if these are not the blocks that are charged.
+        purpose: The purpose, in a few words.
+        question: A text that identifies the question, so that the same question is recognised. Empty if there is none.
+        delta: The delta at which to state the event if it has to be charged as a claim.
+        sealed: Whether the result leaves only after `Reservation.commit`. Then it can be run again after a crash.
+        request: Your own key. A second charge with the same key is the same charge.
+        resumes: Whether it may continue with what the same request reserved but did not settle: an interrupted run.
+        parts: The blocks of the data that it reads, if it knows them. A budget in blocks refuses the charge if these
+            are not the blocks that are charged.
     """
 
     event: ev.Event
@@ -265,38 +297,43 @@ class Charge:
 
 
 class Reservation(Protocol):
-    """A part of a budget that is set aside; it counts as spent until it is voided, whatever happens."""
+    """A part of a budget that is set aside. It counts as spent until it is voided, whatever happens."""
 
     @property
     def answer(self) -> str | None:
-        """What the same question was answered before, if it was: there is nothing to run."""
+        """The stored answer, if the same question was answered before. Then there is nothing to run."""
 
     @property
     def resumed(self) -> bool:
-        """Whether an interrupted run goes on with it: then it must go on from what it had."""
+        """Whether an interrupted run continues with it. Then the run must continue from its stored state."""
 
     def is_open(self) -> bool:
-        """Say whether it still counts, and nobody has settled it."""
+        """Return whether it still counts and has been neither committed nor voided."""
 
     def commit(self, event: ev.Event | None = None, *, answer: str | None = None) -> str | None:
-        """Say that it was run, or a part of it, and store the answer; return the answer that is stored."""
+        """Record that the event was run, or only a part of it; store the answer, and return the stored one."""
 
     def void(self) -> None:
-        """Say that nothing was released."""
+        """Record that nothing was released."""
 
 
 class Budget(Protocol):
-    """Something that events are charged to before they are run."""
+    """Anything that events can be charged to before they are run, such as a ledger's dataset."""
 
     def reserve(self, charge: Charge) -> Reservation:
-        """Set aside what a charge costs, or raise `BudgetExceeded` and change nothing."""
+        """Set aside the cost of a charge, or raise `BudgetExceeded` and change nothing."""
 
 
 def run_sealed(budget: Budget, charge: Charge, run: Callable[[], str]) -> str:
-    """Run something whose result leaves only after it is charged; return what the budget has stored.
+    """Run a computation whose result leaves only after it is charged, and return the answer that the budget stored.
 
-    Whatever ends ``run`` early leaves the reservation as it is: that it failed may tell something, too. The same
-    question, asked again, goes on with it and costs nothing more.
+    If ``run`` raises, the reservation stays, since the failure itself may reveal something. Asking the same question
+    again continues with the reservation and costs nothing more.
+
+    Args:
+        budget: The budget to charge.
+        charge: The request.
+        run: Computes the answer.
     """
     reservation = budget.reserve(replace(charge, sealed=True))
     if reservation.answer is not None:
@@ -309,28 +346,28 @@ def run_sealed(budget: Budget, charge: Charge, run: Callable[[], str]) -> str:
 @lru_cache(maxsize=4096)
 def _cost(event: ev.Event, relation: Relation, unit: Unit, order: float | None) -> Cost:
     plain, _ = ev.plain_event(event, relation, unit)
-    sure, failing = _without_deltas(plain, relation)
-    pure = _pure(sure, relation)
-    divergence = 0.0 if order is None else _renyi(sure, relation, order)
+    without_deltas, failure = _without_deltas(plain, relation)
+    pure = _pure(without_deltas, relation)
+    divergence = 0.0 if order is None else _renyi(without_deltas, relation, order)
     if order is None and pure is None:
         raise Unsupported(
             f"{plain.kind}: it has no epsilon at delta 0, and the budget has no delta to spare",
             "Use Laplace noise, or a budget with a delta",
         )
-    if not failing < 1:
-        raise Unsupported(f"{plain.kind}: its deltas add up to 1, so that it promises nothing", "Use smaller ones")
+    if not failure < 1:
+        raise Unsupported(f"{plain.kind}: its deltas add up to 1, so it protects nothing", "Use smaller deltas")
     return Cost(
         renyi=_steps(divergence, LOSS_STEPS),
         pure=0 if pure is None else _steps(pure, LOSS_STEPS),
         unbounded=int(pure is None),
-        delta=math.ceil(failing * DELTA_STEPS),
+        delta=math.ceil(failure * DELTA_STEPS),
     )
 
 
 def _claimed(plain: ev.Event, relation: Relation, unit: Unit, order: float | None, delta: float) -> Cost:
     epsilon = PldAccountant(relation=relation, unit=unit).compose(plain).epsilon(delta)
     if not epsilon < 1e3:
-        raise Unsupported(f"{plain.kind}: it promises nothing at delta = {delta:.3g}", "Use more noise")
+        raise Unsupported(f"{plain.kind}: it protects nothing at delta = {delta:.3g}", "Use more noise")
     return _cost(ev.ApproximateDPEvent(max(epsilon, 1e-6), delta), relation, unit, order)
 
 
@@ -339,17 +376,18 @@ def _renyi(event: ev.Event, relation: Relation, order: float) -> float:
 
 
 def _pure(event: ev.Event, relation: Relation) -> float | None:
+    """Return the event's epsilon at delta = 0, or None if it has none."""
     try:
-        each = [claims(event, change) for change in changes(relation)]
+        claims_by_change = [claims(event, change) for change in changes(relation)]
     except Unsupported:
         return None
-    if any(claim[1] > 0 for parts in each for claim, _ in parts):
-        return None  # a claim with a delta that is not counted, such as one on a sample
-    return max(math.fsum(count * claim[0] for claim, count in parts) for parts in each)
+    if any(claim[1] > 0 for parts in claims_by_change for claim, _ in parts):
+        return None  # a claim whose delta was not split off, such as one on a sample
+    return max(math.fsum(count * claim[0] for claim, count in parts) for parts in claims_by_change)
 
 
 def _without_deltas(event: ev.Event, relation: Relation) -> tuple[ev.Event, Fraction]:
-    """Split an event into one without claims' deltas, and the probability that one of these claims fails."""
+    """Split an event into one whose claims have no deltas, and the probability that one of these claims fails."""
     if isinstance(event, ev.ApproximateDPEvent):
         return ev.ApproximateDPEvent(event.epsilon), exactly(event.delta)
     if isinstance(event, ev.SelfComposedEvent):
@@ -358,30 +396,30 @@ def _without_deltas(event: ev.Event, relation: Relation) -> tuple[ev.Event, Frac
     if isinstance(event, (ev.ComposedEvent, ev.ParallelEvent, ev.ParallelByIndexEvent)):
         parts = [_without_deltas(part, relation) for part in event.events]
         deltas = sorted((delta for _, delta in parts), reverse=True)
-        # One who is replaced may leave one part and enter another; one who comes or goes is in one part only.
+        # A replaced record may leave one part and enter another. An added or removed record is in one part only.
         counted = deltas if isinstance(event, ev.ComposedEvent) else deltas[: 2 if relation is Relation.REPLACE else 1]
         return replace(event, events=tuple(part for part, _ in parts)), sum(counted, Fraction(0))
     return event, Fraction(0)
 
 
 def _steps(number: float, per_unit: int) -> int:
-    steps = math.ceil(exactly(number) * per_unit) if number < math.inf else _MOST + 1
-    if not 0 <= steps <= _MOST:
+    steps = math.ceil(exactly(number) * per_unit) if number < math.inf else _MAX_STEPS + 1
+    if not 0 <= steps <= _MAX_STEPS:
         raise Unsupported("the event costs more than any budget has", "Use more noise")
     return steps
 
 
 def _slack(order: float, delta: float) -> float:
-    """What the conversion at an order adds (Canonne, Kamath & Steinke 2020, Proposition 12), rounded up."""
+    """Return what converting at an order adds (Canonne, Kamath & Steinke 2020, Proposition 12), rounded up."""
     slack = math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
     return math.nextafter(slack + abs(slack) * 1e-15, math.inf)
 
 
 def _best_order(epsilon: float, delta: float) -> float:
-    """Return the lowest order at which 99 % of the small Gaussian releases fit that fit at the best order."""
+    """Return the lowest order that allows 99 % of the number of small Gaussian releases that the best one allows."""
     orders = 1 + np.geomspace(1e-3, 1e5, 4000)
     slack = np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
-    fitting = (epsilon - slack) / orders  # each costs in proportion to the order
+    fitting = (epsilon - slack) / orders  # the number of releases: each costs in proportion to the order
     return float(np.round(orders[int(np.argmax(fitting >= 0.99 * fitting.max()))], 4))
 
 

@@ -1,4 +1,10 @@
-"""Calibration: from a target (epsilon, delta) to the parameter that meets it, never exceeding it."""
+"""Calibration: from a target (epsilon, delta) to the parameter that meets it.
+
+template   a function from the parameter to an event
+excess     log(epsilon of the event / target), negative where the target is met
+search     a secant method on the logarithm of the parameter, first with a rough accountant, then with a precise one
+result     a parameter that was evaluated and meets the target: never one beyond it
+"""
 
 from __future__ import annotations
 
@@ -21,9 +27,9 @@ from hush.guarantee import Relation
 Template = Callable[[float], Event]
 AccountantType = type[Accountant]
 
-_TOLERANCE = 1e-6
-_ROUGH = 1e-3
-_FAR = 50.0
+_TOLERANCE = 1e-6  # relative, of the parameter
+_ROUGH = 1e-3  # accuracy of the first search
+_LARGEST_EXCESS = 50.0  # stands for infinity
 _NOISE_RANGE = (2e-3, 9e5)
 
 
@@ -39,19 +45,29 @@ def calibrate_noise(
 ) -> float:
     """Return the smallest noise multiplier whose steps stay within (epsilon, delta).
 
-    ``template`` makes an event of a noise multiplier; without one it is ``num_steps`` Poisson-sampled Gaussians.
-
-    Guarantee:
-        The event with the returned noise has epsilon at most the target's, by the accountant's own bound.
-
-    Assumes:
-        More noise means less epsilon (true of every event that scales with its noise; the caller's duty for templates).
-
-    References:
-        Bisection to the safe side; Balle & Wang 2018 for the single Gaussian that it reproduces.
-
     >>> round(calibrate_noise(epsilon=1.0, delta=1e-5), 3)
     3.731
+    >>> round(calibrate_noise(epsilon=2.0, delta=1e-5, sampling_rate=0.01, num_steps=1000), 3)
+    0.959
+
+    Args:
+        epsilon: The target.
+        delta: The delta at which the target is meant.
+        sampling_rate: The probability that a record is in a batch (Poisson sampling).
+        num_steps: The number of steps.
+        relation: How neighbouring datasets differ.
+        accountant: The accountant's class.
+        template: Makes an event of a noise multiplier, if it is not ``num_steps`` Poisson-sampled Gaussians.
+
+    Guarantee:
+        The event with the returned noise has an epsilon of at most the target, by the accountant's own bound.
+
+    Assumes:
+        More noise means a smaller epsilon. That holds for every event that scales with its noise; for a template it is
+        the caller's duty.
+
+    References:
+        A root search to the safe side; for a single Gaussian it reproduces Balle & Wang 2018.
     """
     rate, steps = check_probability("sampling_rate", sampling_rate), check_count("num_steps", num_steps)
 
@@ -73,14 +89,17 @@ def calibrate_sampling_rate(
 ) -> float:
     """Return the largest sampling rate (at most 1) at which the steps stay within (epsilon, delta).
 
+    >>> round(calibrate_sampling_rate(epsilon=2.0, delta=1e-5, noise_multiplier=1.0, num_steps=1000), 4)
+    0.0109
+
     Guarantee:
-        Epsilon at the returned rate is at most the target's.
+        Epsilon at the returned rate is at most the target.
 
     Assumes:
-        A larger rate means a larger epsilon: true of Poisson sampling, which the template is (checked here).
+        A larger rate means a larger epsilon, as it does for Poisson sampling (checked here: the steps are sampled so).
 
     References:
-        Bisection to the safe side.
+        A root search to the safe side.
     """
     steps, noise = check_count("num_steps", num_steps), check_positive("noise_multiplier", noise_multiplier)
 
@@ -99,10 +118,22 @@ def calibrate_count(
     relation: Relation = Relation.ADD_OR_REMOVE,
     accountant: AccountantType = PldAccountant,
 ) -> int:
-    """Return the largest count whose event stays within (epsilon, delta), 0 if not even 1 does.
+    """Return the largest count whose event stays within (epsilon, delta), or 0 if not even 1 does.
+
+    >>> from hush.accounting import LaplaceEvent
+    >>> calibrate_count(epsilon=1.0, delta=0, template=lambda count: SelfComposedEvent(LaplaceEvent(10.0), count))
+    10
+
+    Args:
+        epsilon: The target.
+        delta: The delta at which the target is meant.
+        template: Makes an event of a count.
+        maximum: The largest count to consider.
+        relation: How neighbouring datasets differ.
+        accountant: The accountant's class.
 
     Guarantee:
-        Epsilon at the returned count is at most the target's.
+        Epsilon at the returned count is at most the target.
 
     Assumes:
         A larger count means a larger epsilon (the caller's duty).
@@ -133,11 +164,14 @@ def calibrate_steps(
 ) -> int:
     """Return how many steps of a Poisson-sampled Gaussian stay within (epsilon, delta).
 
+    >>> calibrate_steps(epsilon=2.0, delta=1e-5, noise_multiplier=1.0, sampling_rate=0.01)
+    1202
+
     Guarantee:
-        Epsilon after the returned number of steps is at most the target's.
+        Epsilon after the returned number of steps is at most the target.
 
     Assumes:
-        Nothing beyond the accountant's own (checked here).
+        Nothing beyond the accountant's own assumptions (checked here).
 
     References:
         Doubling and bisection over the integers.
@@ -162,11 +196,14 @@ def calibrate_contributions(
 ) -> int:
     """Return how many records one unit may contribute so that ``event`` stays within (epsilon, delta) for the unit.
 
+    >>> calibrate_contributions(epsilon=2.0, delta=1e-5, event=GaussianEvent(10.0))
+    5
+
     Guarantee:
-        A group of the returned size has epsilon at most the target's.
+        A group of the returned size has an epsilon of at most the target.
 
     Assumes:
-        Contributions are really bounded at that number (the caller's duty).
+        You bound each unit's contributions at that number (the caller's duty).
 
     References:
         Groups as in `GroupEvent`.
@@ -182,7 +219,7 @@ def calibrate_contributions(
 
 
 class _Search:
-    """Bisection on one parameter of an event; only values that were evaluated and fit are ever returned."""
+    """A search over one parameter of an event. It returns only values that were evaluated and meet the target."""
 
     def __init__(
         self, template: Template, epsilon: float, delta: float, relation: Relation, accountant: AccountantType
@@ -196,17 +233,17 @@ class _Search:
         self._accountant = accountant
 
     def fits(self, value: float) -> bool:
-        return self._reached(value) <= self._epsilon
+        return self._epsilon_at(value) <= self._epsilon
 
     def smallest(self, low: float, high: float, name: str) -> float:
-        """Return about the smallest value that fits; epsilon falls as the value grows."""
+        """Return the smallest value that fits, up to the tolerance, where epsilon falls as the value grows."""
         return self._solve(low, high, name, falling=True)
 
     def largest(self, low: float, high: float, name: str) -> float:
-        """Return about the largest value that fits; epsilon grows with the value."""
+        """Return the largest value that fits, up to the tolerance, where epsilon grows with the value."""
         return self._solve(low, high, name, falling=False)
 
-    def _reached(self, value: float, *, rough: bool = False) -> float:
+    def _epsilon_at(self, value: float, *, rough: bool = False) -> float:
         if rough and issubclass(self._accountant, PldAccountant):
             accountant: Accountant = self._accountant(relation=self._relation, accuracy=_ROUGH)
         else:
@@ -214,28 +251,31 @@ class _Search:
         return accountant.compose(self._template(value)).epsilon(self._delta)
 
     def _solve(self, low: float, high: float, name: str, *, falling: bool) -> float:
-        """Bracket and narrow down with a rough accountant; then a few steps with the precise one."""
+        """Search with a rough accountant, then take a few steps with the precise one."""
         rough = _Root(lambda value: self._log_excess(value, rough=True), low, high, falling=falling)
         guess = rough.find(1.0 if falling else 0.01, tolerance=_ROUGH, step=0.7)
         exact = _Root(self._log_excess, low, high, falling=falling, slope=rough.slope)
         result = exact.find(guess or math.sqrt(low * high), tolerance=_TOLERANCE, step=_ROUGH)
         if result is None:
             raise InvalidArgument(
-                "epsilon", self._epsilon, f"a target that some {name} in [{low:.3g}, {high:.3g}] meets", "Ask for less"
+                "epsilon",
+                self._epsilon,
+                f"a target that some {name} in [{low:.3g}, {high:.3g}] meets",
+                "Choose a larger epsilon or fewer steps",
             )
         return result
 
     def _log_excess(self, value: float, *, rough: bool = False) -> float:
-        reached = self._reached(value, rough=rough)
-        if reached <= 0:
-            return -_FAR
-        return min(math.log(reached / self._epsilon), _FAR) if reached < math.inf else _FAR
+        epsilon = self._epsilon_at(value, rough=rough)
+        if epsilon <= 0:
+            return -_LARGEST_EXCESS
+        return min(math.log(epsilon / self._epsilon), _LARGEST_EXCESS) if epsilon < math.inf else _LARGEST_EXCESS
 
 
 class _Root:
-    """Finds where an excess over the target changes sign; only values that were tried and have none are returned.
+    """Finds where the excess over the target changes sign. It returns only values that were tried and have no excess.
 
-    Works in ``u = log value``, negated where epsilon grows with the value, so that the excess falls with u.
+    It works in ``u = log value``, negated if epsilon grows with the value, so that the excess falls with u.
     """
 
     def __init__(
@@ -249,12 +289,12 @@ class _Root:
     ) -> None:
         self._sign = 1 if falling else -1
         self._excess = excess
-        self._least, self._most = sorted((self._sign * math.log(low), self._sign * math.log(high)))
+        self._lowest, self._highest = sorted((self._sign * math.log(low), self._sign * math.log(high)))
         self.slope = slope
 
     def find(self, start: float, *, tolerance: float, step: float) -> float | None:
-        """Return a value within ``tolerance`` (in u) of the root, on its safe side; None if no value is safe."""
-        u = min(max(self._sign * math.log(start), self._least), self._most)
+        """Return a value within ``tolerance`` (in u) of the root, on its safe side, or None if no value is safe."""
+        u = min(max(self._sign * math.log(start), self._lowest), self._highest)
         safe, unsafe = math.inf, -math.inf
         before: tuple[float, float] | None = None
         for _ in range(200):
@@ -262,22 +302,25 @@ class _Root:
             safe, unsafe = (u, unsafe) if value <= 0 else (safe, u)
             self._learn_slope(u, value, before)
             close = self.slope is not None and value <= 0 and -value <= -0.5 * tolerance * self.slope
-            if close or safe - unsafe <= tolerance or (value <= 0 and u == self._least):
+            if close or safe - unsafe <= tolerance or (value <= 0 and u == self._lowest):
                 break
-            if value > 0 and u == self._most:
+            if value > 0 and u == self._highest:
                 return None
             before = (u, value)
-            u = min(max(self._next(u, value, tolerance, step, safe, unsafe), self._least), self._most)
+            u = min(max(self._next(u, value, tolerance, step, safe, unsafe), self._lowest), self._highest)
             step *= 2
         return math.exp(self._sign * safe)
 
     def _learn_slope(self, u: float, value: float, before: tuple[float, float] | None) -> None:
-        if before is not None and max(abs(value), abs(before[1])) < _FAR and (value - before[1]) * (u - before[0]) < 0:
+        """Update the slope from two points, if neither is infinite and the excess falls between them."""
+        if before is None or max(abs(value), abs(before[1])) >= _LARGEST_EXCESS:
+            return
+        if (value - before[1]) * (u - before[0]) < 0:
             self.slope = (value - before[1]) / (u - before[0])
 
     def _next(self, u: float, value: float, tolerance: float, step: float, safe: float, unsafe: float) -> float:
-        """Take a secant step, a hair to the safe side; bisect if that leaves the bracket, walk if there is none."""
-        if self.slope is not None and abs(value) < _FAR:
+        """Return the next u: a secant step, slightly to the safe side; inside a bracket else bisect, else walk on."""
+        if self.slope is not None and abs(value) < _LARGEST_EXCESS:
             candidate = u - value / self.slope + 0.25 * tolerance
             if unsafe < candidate < safe and abs(candidate - u) <= 4 * step:
                 return candidate

@@ -1,4 +1,9 @@
-"""What an event is, and its form in JSON. The events themselves are in ``events.py``."""
+"""The base class of events, and their JSON form (schema ``hush.event/1``). The events themselves are in ``events.py``.
+
+event   a frozen dataclass; its fields are numbers, texts, events, or tuples of these
+plain   nested dictionaries with a "kind" (`encode_event`, `decode_event`)
+JSON    the plain form with a schema, which ledgers and run folders store
+"""
 
 from __future__ import annotations
 
@@ -16,26 +21,36 @@ _KINDS: dict[str, type[Event]] = {}
 
 
 class Event:
-    """Base of all events. Events are values: equal if they describe the same thing, hashable, never changed."""
+    """Base class of all events. An event is an immutable, hashable value; equal events describe the same computation.
+
+    >>> from hush.accounting import GaussianEvent
+    >>> text = GaussianEvent(noise_multiplier=2.0).to_json()
+    >>> text
+    '{"schema": "hush.event/1", "kind": "gaussian", "noise_multiplier": 2.0}'
+    >>> Event.from_json(text) == GaussianEvent(2.0)
+    True
+    """
 
     __slots__ = ()
     kind: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
-        """Enrol the class under its kind, for reading JSON."""
+        """Register the class under its kind, for reading JSON."""
         if cls.kind:
             _KINDS[cls.kind] = cls
 
     def to_json(self) -> str:
-        """Write the event, and all that it contains, as JSON."""
+        """Return the event, with everything it contains, as JSON."""
         try:
             return json.dumps({"schema": SCHEMA, **encode_event(self)}, allow_nan=False)
         except RecursionError:
-            raise InvalidArgument("event", self.kind, "less nesting", "Flatten it: Composed takes any number") from None
+            raise InvalidArgument(
+                "event", self.kind, "less nesting", "Flatten it: ComposedEvent takes any number of events"
+            ) from None
 
     @staticmethod
     def from_json(text: str) -> Event:
-        """Read what `to_json` wrote; refuse other schemas, unknown fields, and values out of range."""
+        """Return the event that `to_json` wrote. Refuse other schemas, unknown fields and values out of range."""
         data = parse(text)
         check_instance("text", data, dict, "An event is a JSON object as Event.to_json writes it")
         schema = data.pop("schema", None)
@@ -44,13 +59,13 @@ class Event:
         return decode_event(data)
 
     def _set(self, **values: object) -> None:
-        """Store validated values; only ``__post_init__`` calls it."""
+        """Store validated values. Only ``__post_init__`` may call it."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
 
 def encode_event(event: Event) -> dict[str, Any]:
-    """Return an event as plain values for JSON."""
+    """Return an event as nested dictionaries and lists."""
     data: dict[str, Any] = {"kind": event.kind}
     for field in fields(event):  # type: ignore[arg-type]
         value = getattr(event, field.name)
@@ -63,26 +78,28 @@ def encode_event(event: Event) -> dict[str, Any]:
 
 
 def decode_event(data: object) -> Event:
-    """Return the event that plain values describe, or say what is wrong with them."""
+    """Return the event that nested dictionaries describe, or raise an error that names the wrong field."""
     if not isinstance(data, Mapping) or not isinstance(data.get("kind"), str):
         raise InvalidArgument("event", data, 'an object with a "kind"', f"Kinds are {', '.join(sorted(_KINDS))}")
     cls = _KINDS.get(data["kind"])
     if cls is None:
         raise InvalidArgument("kind", data["kind"], "a known event", f"Kinds are {', '.join(sorted(_KINDS))}")
     known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
-    given = {str(name): value for name, value in data.items() if name != "kind"}
-    for name in given:
+    values = {str(name): value for name, value in data.items() if name != "kind"}
+    for name in values:
         if name not in known:
-            raise InvalidArgument(name, given[name], f"no such field in {data['kind']!r}", f"It has {', '.join(known)}")
+            raise InvalidArgument(
+                name, values[name], f"no such field in {data['kind']!r}", f"It has {', '.join(known)}"
+            )
     for name, field in known.items():
-        if name not in given and field.default is MISSING:
+        if name not in values and field.default is MISSING:
             raise InvalidArgument(name, None, f"a value: {data['kind']!r} needs it")
-    if "event" in given:
-        given["event"] = decode_event(given["event"])
-    if "events" in given:
-        check_instance("events", given["events"], list)
-        given["events"] = tuple(decode_event(part) for part in given["events"])
-    if "assumptions" in given:
-        check_instance("assumptions", given["assumptions"], list)
-        given["assumptions"] = tuple(given["assumptions"])
-    return cls(**given)
+    if "event" in values:
+        values["event"] = decode_event(values["event"])
+    if "events" in values:
+        check_instance("events", values["events"], list)
+        values["events"] = tuple(decode_event(part) for part in values["events"])
+    if "assumptions" in values:
+        check_instance("assumptions", values["assumptions"], list)
+        values["assumptions"] = tuple(values["assumptions"])
+    return cls(**values)

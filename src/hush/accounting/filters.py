@@ -1,8 +1,10 @@
-"""Filters and odometers: budgets for parameters that are chosen on the way.
+"""Filters and odometers: budgets for parameters that are chosen adaptively.
 
-An accountant's theorem needs the events fixed in advance. When the next event's parameters depend on earlier outcomes,
-ask a filter before each step: it says no *before* the budget would be overspent. An odometer instead tells at any
-moment what has been spent.
+An accountant's theorem needs events that are fixed in advance. If the parameters of the next event depend on earlier
+outcomes, ask a filter before each event: it refuses *before* the budget is overspent. An odometer has no limit; it
+tells at any time how much has been spent.
+
+Charges add up exactly, as the decimals that they print as: ten charges of 0.1 are 1.
 """
 
 from __future__ import annotations
@@ -35,10 +37,10 @@ _ADAPTIVE = "each event is charged before it is run"
 
 
 class PrivacyFilter(ABC):
-    """A budget that events are charged to before they are run.
+    """Base class of filters: a budget to which events are charged before they are run.
 
-    ``spend(event)`` charges, or raises `BudgetExceeded` and charges nothing. The guarantee holds from the start,
-    whatever is spent later.
+    ``spend(event)`` charges the event, or raises `BudgetExceeded` and charges nothing. The guarantee holds from the
+    start, whatever is spent later.
     """
 
     method: str
@@ -56,20 +58,20 @@ class PrivacyFilter(ABC):
 
     @property
     def spent(self) -> float:
-        """What was charged so far, in the filter's own currency."""
+        """The total charged so far, in the filter's own unit."""
         return float(self._spent)
 
     @property
     @abstractmethod
     def limit(self) -> float:
-        """The budget in the filter's own currency, as ``spent`` is."""
+        """The budget in the filter's own unit, the one of ``spent``."""
 
     @abstractmethod
     def cost(self, event: Event) -> float:
-        """Return what an event costs in the filter's own currency."""
+        """Return the cost of an event in the filter's own unit."""
 
     def can_spend(self, event: Event) -> bool:
-        """Say whether `spend` would accept the event now."""
+        """Return whether `spend` would accept the event now."""
         after = self._after(event)
         return after is not None and after <= exactly(self.limit)
 
@@ -85,7 +87,7 @@ class PrivacyFilter(ABC):
         self._assumed = tuple(dict.fromkeys((*self._assumed, *plain_event(event, self.relation, self.unit)[1])))
 
     def guarantee(self) -> Guarantee:
-        """Return what holds however the budget is spent."""
+        """Return the guarantee that holds however the budget is spent."""
         return Guarantee(
             epsilon=self.epsilon,
             delta=self.delta,
@@ -96,7 +98,7 @@ class PrivacyFilter(ABC):
         )
 
     def _after(self, event: Event) -> Fraction | None:
-        """Return the exact total after a charge, or None where that would be infinite."""
+        """Return the exact total after a charge, or None if it would be infinite."""
         check_instance("event", event, Event)
         cost = self.cost(plain_event(event, self.relation, self.unit)[0])
         if not cost >= 0:
@@ -105,12 +107,18 @@ class PrivacyFilter(ABC):
 
 
 def exactly(number: float) -> Fraction:
-    """Return the decimal number that a float prints as: ten charges of 0.1 are 1, and no small one is lost."""
+    """Return the decimal number that a float prints as, so that ten charges of 0.1 are 1 and no charge is lost."""
     return Fraction(repr(float(number)))
 
 
 class PureFilter(PrivacyFilter):
-    """A filter for (epsilon, delta) claims that adds them up.
+    """A filter that adds up epsilons and deltas.
+
+    >>> from hush.accounting import LaplaceEvent
+    >>> budget = PureFilter(epsilon=1.0)
+    >>> budget.spend(LaplaceEvent(scale=2.0))
+    >>> budget.spent, budget.can_spend(LaplaceEvent(scale=1.0))
+    (0.5, False)
 
     Guarantee:
         (epsilon, delta)-DP for any sequence of events chosen adaptively, parameters included.
@@ -153,13 +161,19 @@ class PureFilter(PrivacyFilter):
 
     def _claim(self, event: Event) -> tuple[float, float]:
         plain = plain_event(event, self.relation, self.unit)[0]
-        each = [claims(plain, change) for change in changes(self.relation)]
-        epsilon = max(math.fsum(count * claim[0] for claim, count in parts) for parts in each)
-        return epsilon, max(math.fsum(count * claim[1] for claim, count in parts) for parts in each)
+        claims_by_change = [claims(plain, change) for change in changes(self.relation)]
+        epsilon = max(math.fsum(count * claim[0] for claim, count in parts) for parts in claims_by_change)
+        return epsilon, max(math.fsum(count * claim[1] for claim, count in parts) for parts in claims_by_change)
 
 
 class ZcdpFilter(PrivacyFilter):
-    """A filter in rho: adaptivity is free, the bound is that of fixed parameters.
+    """A filter in rho, the parameter of zCDP. It allows as much as if the parameters were fixed in advance.
+
+    >>> from hush.accounting import GaussianEvent
+    >>> budget = ZcdpFilter(epsilon=1.0, delta=1e-6)
+    >>> budget.spend(GaussianEvent(noise_multiplier=20.0))
+    >>> round(budget.spent / budget.limit, 3)
+    0.051
 
     Guarantee:
         (epsilon, delta)-DP for any sequence of events chosen adaptively, parameters included.
@@ -176,8 +190,8 @@ class ZcdpFilter(PrivacyFilter):
     def __init__(
         self, *, epsilon: float, delta: float, relation: Relation = Relation.ADD_OR_REMOVE, unit: Unit | None = None
     ) -> None:
-        """Set the budget; rho follows from it by the best conversion."""
-        check_positive("delta", delta, "zCDP promises nothing at delta = 0")
+        """Set the budget. Its rho follows by the best conversion."""
+        check_positive("delta", delta, "zCDP guarantees nothing at delta = 0")
         super().__init__(epsilon=epsilon, delta=delta, relation=relation, unit=unit)
         self._limit = epsilon_to_rho(self.epsilon, self.delta)
 
@@ -192,14 +206,19 @@ class ZcdpFilter(PrivacyFilter):
 
 
 class RdpFilter(PrivacyFilter):
-    """A filter at one Renyi order, fixed in advance.
+    """A filter in the Renyi divergence at one order, fixed in advance.
+
+    >>> from hush.accounting import GaussianEvent, PoissonSampledEvent
+    >>> budget = RdpFilter(epsilon=1.0, delta=1e-6, order=20)
+    >>> budget.can_spend(PoissonSampledEvent(GaussianEvent(2.0), 0.01))
+    True
 
     Guarantee:
         (epsilon, delta)-DP for any sequence of events chosen adaptively, parameters included.
 
     Assumes:
         Each event is charged before it is run (the caller's duty). Each has a Renyi divergence at the order (checked
-        here). The order does not depend on outcomes (the caller's duty): choose it for what you expect to run, for
+        here). The order does not depend on outcomes (the caller's duty): choose it for the events that you expect, for
         instance with `RdpAccountant.best_order`.
 
     References:
@@ -217,17 +236,18 @@ class RdpFilter(PrivacyFilter):
         relation: Relation = Relation.ADD_OR_REMOVE,
         unit: Unit | None = None,
     ) -> None:
-        """Set the budget; the divergence allowed at the order follows from it."""
-        check_positive("delta", delta, "Renyi differential privacy promises nothing at delta = 0")
+        """Set the budget. The divergence that it allows at the order follows."""
+        check_positive("delta", delta, "Renyi differential privacy guarantees nothing at delta = 0")
         super().__init__(epsilon=epsilon, delta=delta, relation=relation, unit=unit)
         if not check_positive("order", order) > 1:
             raise InvalidArgument("order", order, "a number > 1")
         self._orders = np.array([float(order)])
+        # Canonne, Kamath & Steinke 2020, Proposition 12.
         slack = math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
         self._limit = self.epsilon - slack
         if not self._limit > 0:
             raise InvalidArgument(
-                "order", order, "an order at which the budget allows anything", "Take a larger one, or a larger epsilon"
+                "order", order, "an order at which the budget allows anything", "Use a larger order or epsilon"
             )
 
     @property
@@ -252,13 +272,17 @@ def filter_for(
     relation: Relation = Relation.ADD_OR_REMOVE,
     unit: Unit | None = None,
 ) -> PrivacyFilter:
-    """Return the filter that goes with an accountant, or say why there is none.
+    """Return the filter that corresponds to an accountant, or raise an error that says why there is none.
+
+    >>> from hush.accounting import ZcdpAccountant
+    >>> type(filter_for(ZcdpAccountant, epsilon=1.0, delta=1e-6)).__name__
+    'ZcdpFilter'
 
     Guarantee:
-        As the filter's.
+        The filter's.
 
     Assumes:
-        As the filter's (checked here: a privacy loss distribution is refused).
+        The filter's assumptions (checked here: `PldAccountant` is refused, as its bound does not hold adaptively).
 
     References:
         Feldman & Zrnic 2021; Whitehouse et al. 2023.
@@ -267,12 +291,12 @@ def filter_for(
     if issubclass(accountant, PldAccountant):
         raise Unsupported(
             "PldAccountant has no filter: it composes loss distributions fixed in advance, and its bound fails "
-            "when outcomes choose the next one's parameters",
+            "if outcomes choose the parameters of later events",
             "Use ZcdpFilter or RdpFilter, or fix the events in advance",
         )
     if issubclass(accountant, RdpAccountant):
         if order is None:
-            raise InvalidArgument("order", order, "a Renyi order > 1", "It has to be fixed before anything is run")
+            raise InvalidArgument("order", order, "a Renyi order > 1", "It must be fixed before anything is run")
         return RdpFilter(epsilon=epsilon, delta=delta, order=order, relation=relation, unit=unit)
     if accountant not in _FILTERS:
         raise Unsupported(f"{accountant.__name__} has no filter", "Use PureFilter, ZcdpFilter or RdpFilter")
@@ -280,23 +304,29 @@ def filter_for(
 
 
 class ZcdpOdometer:
-    """Tells at any moment, for parameters chosen on the way, what has been spent.
+    """Tells at any time, for parameters chosen adaptively, how much has been spent.
+
+    >>> from hush.accounting import GaussianEvent
+    >>> odometer = ZcdpOdometer(delta=1e-6)
+    >>> odometer.spend(GaussianEvent(noise_multiplier=20.0))
+    >>> round(odometer.epsilon, 2)
+    0.35
 
     Guarantee:
-        With probability 1 - delta over everything released, the privacy loss so far is at most the running epsilon
-        at every moment at once. (That implies (epsilon, delta)-DP at any stopping time, also an adaptive one.)
+        With probability 1 - delta over everything released, the privacy loss so far is at most the running epsilon, at
+        all times simultaneously. This implies (epsilon, delta)-DP at any stopping time, even an adaptive one.
 
     Assumes:
         Each event is charged before it is run (the caller's duty). Each is zCDP (checked here).
 
     References:
         Rogers et al. 2016 (odometers); Whitehouse et al. 2023, Theorem 1 and section 4: for a rho fixed in advance the
-        loss stays below rho + 2 sqrt(rho ln(1/delta)) at all times at which at most rho is spent. Here for a ladder of
-        rhos, each 2^(1/4) times the one before, with delta shared out as 6 / (pi^2 (1 + |i|)^2) / 2 over its rungs.
+        loss stays below rho + 2 sqrt(rho ln(1/delta)) at all times at which at most rho is spent. Here this is applied
+        to a ladder of rhos 2^(i/4), where rung i gets the share 3 / (pi^2 (1 + |i|)^2) of delta.
     """
 
     def __init__(self, *, delta: float, relation: Relation = Relation.ADD_OR_REMOVE, unit: Unit | None = None) -> None:
-        """Start with nothing spent; ``delta`` is for the whole time."""
+        """Start with nothing spent. ``delta`` covers all times together."""
         self.unit = Unit.example() if unit is None else unit
         check_instance("unit", self.unit, Unit)
         self.delta = check_positive("delta", check_delta("delta", delta))

@@ -1,4 +1,4 @@
-"""The one-liner that everybody needs."""
+"""The question that users ask most often, as one function: the epsilon of DP-SGD."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ def epsilon(
     delta: float,
     relation: Relation = Relation.ADD_OR_REMOVE,
 ) -> float:
-    """Return the epsilon of DP-SGD: a certified upper bound, by privacy loss distributions.
+    """Return the epsilon of DP-SGD: a certified upper bound, from privacy loss distributions.
+
+    >>> round(epsilon(noise_multiplier=4.0, sampling_rate=0.01, num_steps=10_000, delta=1e-5), 4)
+    0.9469
 
     Args:
-        noise_multiplier: standard deviation of the noise on the clipped sum, over the clip norm.
-        sampling_rate: probability with which each record is in a batch (Poisson sampling).
-        num_steps: number of steps.
-        delta: at which to state epsilon.
-        relation: neighbouring relation.
+        noise_multiplier: The standard deviation of the noise on the clipped sum, divided by the clip norm.
+        sampling_rate: The probability that a record is in a batch (Poisson sampling).
+        num_steps: The number of steps.
+        delta: The delta at which to state epsilon.
+        relation: How neighbouring datasets differ.
 
     Guarantee:
-        Never below the true epsilon; above it by about 2e-6, relatively.
+        Never below the true epsilon, and above it by a relative 2e-6 or so.
 
     Assumes:
         Poisson sampling, independent at each step (the caller's duty).
 
     References:
         `PldAccountant`.
-
-    >>> round(epsilon(noise_multiplier=4.0, sampling_rate=0.01, num_steps=10_000, delta=1e-5), 4)
-    0.9469
     """
     step = PoissonSampledEvent(GaussianEvent(noise_multiplier), sampling_rate)
     return PldAccountant(relation=relation).compose(step, num_steps).epsilon(delta)

@@ -1,16 +1,42 @@
-"""Attacks that put a number under the promise: lower bounds on epsilon, with a confidence.
+"""Audits: attacks, and the lower bounds on epsilon that they prove, with a confidence.
 
-- `audit_scores`: an attack's scores of members and others to an `AuditResult`; `audit_one_run` for many canaries in one
-  run; `epsilon_from_counts` where there are counts only. `best_of` several.
-- Methods: `ClopperPearson` (any mechanism, independent scores), `GaussianDP` (assumes a Gaussian trade-off curve),
-  `OneRun` and `OneRunFDP` (canaries of one run), `Jeffreys` (a belief, not a confidence bound).
-- Threshold rules: `Explicit`, `Bonferroni`, `SplitScores`, `MultiSplit`. Whatever is chosen after a look is paid for.
-- `AuditResult`, `Comparison`, `Verdict`: what was shown, and what it says of a claim.
-- `roc`, `Roc`, `bootstrap` with `Auc`, `TprAt`, `Advantage` and `Interval`: the curve of an attack, to look at:
-  no proofs.
-- The parts: `clopper_pearson`, `Side`, `gdp_epsilon`, `one_run_epsilon`, `one_run_fdp_mu`, `jeffreys_interval`.
+>>> import numpy as np
+>>> from hush import audit
+>>> rng = np.random.default_rng(0)
+>>> members, others = rng.normal(1.0, 1.0, 2000), rng.normal(0.0, 1.0, 2000)
+>>> result = audit.audit_scores(members, others, delta=1e-5)
+>>> print(result.compare(2.0).verdict, result.compare(0.5).verdict)
+consistent violated
 
-Attacks and ready-made audits are in submodules. No torch is loaded here.
+**One kind of result.** Whatever the attack, it ends in an `AuditResult`: a lower confidence bound on epsilon, with its
+method, its assumptions and the counts behind it. `AuditResult.compare` tells whether a claim is consistent with it. A
+bound that is too small never proves that a mechanism is private: a stronger attack may exist.
+
+**No free choice.** Anything chosen after seeing scores (a threshold, a direction, the best of several audits) is either
+corrected for or chosen on other data. Thresholds are corrected over a ladder of counts that is fixed in advance.
+Dividing by the number of vertices of the ROC's convex hull, as is often done, lets the data choose the divisor.
+
+The contents of this module:
+
+- From scores to a result: `audit_scores` (independent scores), `audit_one_run` (many canaries in one run),
+  `epsilon_from_counts` (counts only), `best_of` (several audits).
+- Methods (`BoundMethod`): `ClopperPearson` (any mechanism, independent scores), `GaussianDP` (assumes a Gaussian
+  trade-off curve), `OneRun` and `OneRunFDP` (canaries of one run), `Jeffreys` (a credible bound only).
+- Threshold rules (`ThresholdRule`): `Explicit`, `Bonferroni`, `SplitScores`, `MultiSplit`.
+- Results: `AuditResult`, `Comparison`, `Verdict`.
+- Curves to look at, which prove nothing: `roc` and `Roc`; `bootstrap` with `Auc`, `TprAt`, `Advantage` and `Interval`.
+- Binomial bounds: `clopper_pearson` with `Side`.
+
+The attacks and ready-made audits are in submodules, which load on first use. No torch is loaded here.
+
+- `audit.membership`: membership inference: Yeom, Shokri, LiRA, RMIA, quantile regression.
+- `audit.canaries`: canaries with wrong labels, poisoned points, exposure of secrets.
+- `audit.training`: canary gradients in the steps of private training (needs torch).
+- `audit.testers`: mechanisms as black boxes.
+- `audit.attributes`, `audit.extraction`, `audit.reconstruction`: other attacks.
+- `audit.fairness`: accuracy by group, with and without privacy.
+
+All audits end in the same bounds, in ``audit/bounds``.
 """
 
 from typing import TYPE_CHECKING
@@ -19,16 +45,12 @@ from hush.audit.bounds.audit import audit_one_run as audit_one_run
 from hush.audit.bounds.audit import audit_scores as audit_scores
 from hush.audit.bounds.audit import best_of as best_of
 from hush.audit.bounds.bayes import Jeffreys as Jeffreys
-from hush.audit.bounds.bayes import jeffreys_interval as jeffreys_interval
 from hush.audit.bounds.counts import Side as Side
 from hush.audit.bounds.counts import clopper_pearson as clopper_pearson
 from hush.audit.bounds.counts import epsilon_from_counts as epsilon_from_counts
-from hush.audit.bounds.gaussian import gdp_epsilon as gdp_epsilon
 from hush.audit.bounds.method import BoundMethod as BoundMethod
 from hush.audit.bounds.one_run import OneRun as OneRun
 from hush.audit.bounds.one_run import OneRunFDP as OneRunFDP
-from hush.audit.bounds.one_run import one_run_epsilon as one_run_epsilon
-from hush.audit.bounds.one_run_fdp import one_run_fdp_mu as one_run_fdp_mu
 from hush.audit.bounds.rates import ClopperPearson as ClopperPearson
 from hush.audit.bounds.rates import GaussianDP as GaussianDP
 from hush.audit.bounds.result import AuditResult as AuditResult
@@ -101,9 +123,5 @@ __all__ = [
     "bootstrap",
     "clopper_pearson",
     "epsilon_from_counts",
-    "gdp_epsilon",
-    "jeffreys_interval",
-    "one_run_epsilon",
-    "one_run_fdp_mu",
     "roc",
 ]

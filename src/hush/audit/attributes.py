@@ -1,7 +1,7 @@
-"""Attribute inference: guessing what is missing of a record from a model, beside guessing it without the model.
+"""Attribute inference: guess a missing attribute of a record with a model, and compare with guessing without it.
 
-- `infer_attribute`: the attack of Yeom et al., with its advantage; `AttributeInference` is what it found.
-- `impute`: the same guess from other records alone. Most of what looks like inference is imputation.
+- `infer_attribute` is the attack of Yeom et al.; it returns an `AttributeInference` with intervals for its advantage.
+- `impute` makes the same guess from other records alone. Most of what looks like inference is imputation.
 """
 
 from __future__ import annotations
@@ -25,17 +25,24 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class AttributeInference:
-    """How often a missing attribute was guessed rightly.
+    """How often a missing attribute was guessed correctly, from `infer_attribute`.
+
+    >>> losses, values = np.array([[0.1, 2.0], [2.0, 0.1]] * 50), [0, 1] * 50
+    >>> result = infer_attribute(
+    ...     losses, values, losses, values, prior=[0.5, 0.5], train_loss=0.5, imputed=[0] * 100
+    ... )
+    >>> result.member_accuracy, result.advantage, result.gain
+    (1.0, 0.0, 0.5)
 
     Attributes:
-        member_accuracy: For members of the training data.
-        other_accuracy: For others: what the model gives away about anybody.
-        imputed_accuracy: For members, without the model.
-        advantage: ``member_accuracy`` less ``other_accuracy``: what is due to membership.
-        advantage_low, advantage_high: Ends of an interval for it, at ``confidence``.
-        gain: ``member_accuracy`` less ``imputed_accuracy``: what the model adds to other records.
-        gain_low, gain_high: Ends of an interval for it, at ``confidence``.
-        confidence: Of each interval.
+        member_accuracy: The accuracy for members of the training data.
+        other_accuracy: The accuracy for non-members: what the model reveals about everyone.
+        imputed_accuracy: The accuracy for members without the model.
+        advantage: ``member_accuracy`` minus ``other_accuracy``: what membership adds.
+        advantage_low, advantage_high: An interval for the advantage.
+        gain: ``member_accuracy`` minus ``imputed_accuracy``: what the model adds to other records.
+        gain_low, gain_high: An interval for the gain.
+        confidence: The confidence of each interval.
     """
 
     member_accuracy: float
@@ -61,100 +68,118 @@ def infer_attribute(
     imputed: ArrayLike,
     confidence: float = 0.95,
 ) -> AttributeInference:
-    """Guess an attribute by which of its values fits the model best.
+    """Guess an attribute by the value that fits the model best.
 
-    For a record x and each value v, the model's loss on x with v in its place is weighed as prior(v) times the density
-    of N(0, train_loss) there; the value with the largest weight is the guess.
+    For a record x and a value v, let l be the model's loss on x with the attribute set to v. The weight of v is
+    prior(v) times the density of N(0, train_loss^2) at l. The guess is the value with the largest weight.
 
     Args:
-        member_losses: Losses of members with each value in place, [n, V].
-        member_values: The true values, as numbers from 0 to V - 1.
-        other_losses: The same of records that were not trained on.
+        member_losses: Losses of members, with the attribute set to each of V values, [n, V].
+        member_values: The true values, as integers from 0 to V - 1.
+        other_losses: The same for records that were not trained on.
         other_values: Their true values.
-        prior: How frequent each value is.
-        train_loss: The standard deviation: the model's mean loss in training.
-        imputed: What `impute`, or a better one, guesses for the members without the model.
-        confidence: Of the interval for the advantage, and of that for the gain.
+        prior: The frequency of each value.
+        train_loss: The standard deviation above; use the model's mean training loss.
+        imputed: Guesses for the members without the model, by `impute` or something better.
+        confidence: The confidence of the interval for the advantage, and of that for the gain.
+
+    Returns:
+        Accuracies, advantage and gain, with intervals.
 
     Guarantee:
-        With probability ``confidence`` each interval holds its true value.
+        With probability ``confidence`` each interval contains its true value.
 
     Assumes:
-        Members and others are independent samples (the caller's duty). The baseline is as good as the attacker's
-        knowledge allows: a weak one makes imputation look like inference (the caller's duty).
+        Members and non-members are independent samples (the caller's duty). The baseline is as good as the attacker's
+        knowledge allows (the caller's duty): a weak one makes imputation look like inference.
 
     References:
         Yeom et al. 2018, Adversary 4; Jayaraman & Evans 2022 (the imputation baseline); Clopper & Pearson 1934.
     """
-    level = 1 - check_confidence(confidence)
-    weights = np.asarray(prior, dtype=np.float64)
-    if weights.ndim != 1 or not bool(np.all(weights >= 0)) or not weights.sum() > 0:
-        raise InvalidArgument("prior", weights.shape, "how frequent each value is: numbers >= 0")
+    error = 1 - check_confidence(confidence)
+    frequencies = np.asarray(prior, dtype=np.float64)
+    if frequencies.ndim != 1 or not bool(np.all(frequencies >= 0)) or not frequencies.sum() > 0:
+        raise InvalidArgument("prior", frequencies.shape, "one frequency >= 0 for each value, not all 0")
     scale = check_positive("train_loss", train_loss)
-    members = _right(member_losses, member_values, weights, scale, "member_losses")
-    others = _right(other_losses, other_values, weights, scale, "other_losses")
-    if np.shape(imputed) != members.shape:
+    members_correct = _guessed_correctly(member_losses, member_values, frequencies, scale, "member_losses")
+    others_correct = _guessed_correctly(other_losses, other_values, frequencies, scale, "other_losses")
+    if np.shape(imputed) != members_correct.shape:
         raise InvalidArgument("imputed", np.shape(imputed), "one guess for each member")
-    baseline = np.asarray(imputed) == np.asarray(member_values)
-    apart = _difference(members, others, level)
-    # The same members in both: what counts is who is guessed by one alone.
-    gained = _difference(members & ~baseline, baseline & ~members, level)
-    found, expected, without = (float(each.mean()) for each in (members, others, baseline))
+    imputed_correct = np.asarray(imputed) == np.asarray(member_values)
+    advantage_low, advantage_high = _difference_interval(members_correct, others_correct, error)
+    # Paired on the same members: the gain is P(only the attack is correct) - P(only the baseline is correct).
+    gain_low, gain_high = _difference_interval(
+        members_correct & ~imputed_correct, imputed_correct & ~members_correct, error
+    )
+    member_accuracy, other_accuracy, imputed_accuracy = (
+        float(correct.mean()) for correct in (members_correct, others_correct, imputed_correct)
+    )
     return AttributeInference(
-        member_accuracy=found,
-        other_accuracy=expected,
-        imputed_accuracy=without,
-        advantage=found - expected,
-        advantage_low=apart[0],
-        advantage_high=apart[1],
-        gain=found - without,
-        gain_low=gained[0],
-        gain_high=gained[1],
+        member_accuracy=member_accuracy,
+        other_accuracy=other_accuracy,
+        imputed_accuracy=imputed_accuracy,
+        advantage=member_accuracy - other_accuracy,
+        advantage_low=advantage_low,
+        advantage_high=advantage_high,
+        gain=member_accuracy - imputed_accuracy,
+        gain_low=gain_low,
+        gain_high=gain_high,
         confidence=confidence,
     )
 
 
 def impute(known: ArrayLike, known_values: ArrayLike, missing: ArrayLike, *, num_values: int) -> Integers:
-    """Guess an attribute from the rest of a record, as records that the attacker knows suggest it: no model is asked.
+    """Guess an attribute from the rest of the record, without the model: a softmax regression on known records.
 
-    A softmax regression on standardised features.
+    >>> x = np.array([[-1.0], [-2.0], [1.0], [2.0]])
+    >>> impute(x, [0, 0, 1, 1], [[-1.5], [1.5]], num_values=2).tolist()
+    [0, 1]
 
     Args:
-        known: The other attributes, and the target if the attacker knows it, of records that are known, [n, d].
-        known_values: Their values, as numbers from 0 on.
-        missing: The same attributes of those whose value is to be guessed.
-        num_values: How many values there are.
+        known: The other attributes of records that the attacker knows, [n, d]. Include the label if the attacker knows
+            it.
+        known_values: The values of the attribute in these records, as integers counted from 0.
+        missing: The other attributes of the records to guess.
+        num_values: The number of values.
+
+    Returns:
+        One guess for each row of ``missing``.
 
     References:
         Jayaraman & Evans 2022, Section 4.
     """
     x, values = np.asarray(known, dtype=np.float64), np.asarray(known_values, dtype=np.int64)
-    asked = np.asarray(missing, dtype=np.float64)
-    if x.ndim != 2 or asked.ndim != 2 or x.shape[1] != asked.shape[1] or len(x) != len(values) or not len(x):
-        raise InvalidArgument("known", x.shape, "rows of as many attributes as those in missing have, with values")
+    missing_x = np.asarray(missing, dtype=np.float64)
+    if x.ndim != 2 or missing_x.ndim != 2 or x.shape[1] != missing_x.shape[1] or len(x) != len(values) or not len(x):
+        raise InvalidArgument("known", x.shape, "rows with as many attributes as those of missing, and a value each")
     check_count("num_values", num_values)
     centre, spread = x.mean(0), x.std(0)
-    spread = np.where(spread > 0, spread, 1.0)
-    fitted = fit_softmax((x - centre) / spread, np.eye(num_values)[values])
-    return fitted.predict((asked - centre) / spread)
+    spread = np.where(spread > 0, spread, 1.0)  # a constant attribute
+    classifier = fit_softmax((x - centre) / spread, np.eye(num_values)[values])
+    return classifier.predict((missing_x - centre) / spread)
 
 
-def _difference(first: NDArray[np.bool_], second: NDArray[np.bool_], level: float) -> tuple[float, float]:
-    """Return an interval for the difference of two shares, however they depend: four bounds share what may fail."""
-    low, high = (
-        [float(clopper_pearson(int(each.sum()), len(each), level / 4, side)) for each in (first, second)]
+def _difference_interval(first: NDArray[np.bool_], second: NDArray[np.bool_], error: float) -> tuple[float, float]:
+    """Return an interval for the difference of two rates, however dependent. Its four bounds share the error."""
+    # Two one-sided bounds for each of two rates; the difference is largest where one is high and the other low.
+    lows, highs = (
+        [float(clopper_pearson(int(hits.sum()), len(hits), error / 4, side)) for hits in (first, second)]
         for side in (Side.LOWER, Side.UPPER)
     )
-    return low[0] - high[1], high[0] - low[1]
+    return lows[0] - highs[1], highs[0] - lows[1]
 
 
-def _right(losses: ArrayLike, values: ArrayLike, prior: Floats, scale: float, name: str) -> NDArray[np.bool_]:
-    """Return whose value was guessed."""
-    found, true = np.asarray(losses, dtype=np.float64), np.asarray(values)
-    if found.ndim != 2 or found.shape != (len(true), len(prior)) or not len(found):
-        raise InvalidArgument(name, found.shape, f"a loss for each of {len(prior)} values, and a value for each row")
-    if bool(np.isnan(found).any()):
+def _guessed_correctly(
+    losses: ArrayLike, values: ArrayLike, prior: Floats, scale: float, name: str
+) -> NDArray[np.bool_]:
+    """Return for which records the guess is correct."""
+    loss_table, true_values = np.asarray(losses, dtype=np.float64), np.asarray(values)
+    if loss_table.ndim != 2 or loss_table.shape != (len(true_values), len(prior)) or not len(loss_table):
+        raise InvalidArgument(
+            name, loss_table.shape, f"a loss for each of {len(prior)} values, and a value for each row"
+        )
+    if bool(np.isnan(loss_table).any()):
         raise InvalidArgument(name, "NaN", "numbers")
-    with np.errstate(divide="ignore"):
-        weights = np.log(prior) + norm.logpdf(found, scale=scale)
-    return np.asarray(weights.argmax(1) == true)
+    with np.errstate(divide="ignore"):  # a prior of 0 rules its value out
+        log_weights = np.log(prior) + norm.logpdf(loss_table, scale=scale)
+    return np.asarray(log_weights.argmax(1) == true_values)

@@ -1,8 +1,8 @@
-"""Model extraction: a copy of a model from its answers.
+"""Model extraction: copy a model by querying it.
 
-- `extract_linear`: a linear model exactly, from one query more than it has inputs.
-- `knockoff`: a student that is trained on the victim's answers to inputs of the attacker's own.
-- `Softmax`: the copy that both make; `agreement`: how often two models answer the same; `Extraction`: what came out.
+- `extract_linear` copies a linear model exactly, with one query more than it has features.
+- `knockoff` trains a student on the victim's answers to the attacker's inputs, and returns an `Extraction`.
+- `Softmax` is the linear model that both return by default; `agreement` measures how often two models agree.
 """
 
 from __future__ import annotations
@@ -22,21 +22,29 @@ from hush.randomness import RandomSource, source_or_default, uniform_below
 __all__ = ["Extraction", "Softmax", "agreement", "extract_linear", "knockoff"]
 
 Floats = NDArray[np.float64]
-Victim = Callable[[Floats], ArrayLike]  # from inputs [n, ...] to logits or log-probabilities [n, K]
+Victim = Callable[[Floats], ArrayLike]  # inputs [n, ...] to logits or log-probabilities [n, K]
 Student = Callable[[Floats], ArrayLike]
-Fit = Callable[[Floats, Floats], Student]  # from inputs and probabilities to a student
+Fit = Callable[[Floats, Floats], Student]  # inputs and probabilities to a student
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Extraction:
-    """How good a copy is.
+    """A copy of a model, from `knockoff`, and how good it is on test inputs.
+
+    >>> from hush.randomness import TestSource
+    >>> weights = np.array([[1.0, -1.0]])
+    >>> x = np.linspace(-1, 1, 50)[:, None]
+    >>> settings = {"queries": 20, "inputs": x, "labels": x[:, 0] < 0, "source": TestSource(1)}
+    >>> copy = knockoff(lambda inputs: inputs @ weights, x, **settings)
+    >>> copy.queries, copy.agreement > 0.95
+    (20, True)
 
     Attributes:
-        student: The copy: from inputs to one number for each class.
-        queries: How many inputs the victim was asked about.
-        agreement: How often the copy answers as the victim does, on the inputs given to measure with.
-        accuracy: How often the copy is right there.
-        victim_accuracy: How often the victim is.
+        student: The copy: a function from inputs to one number per class.
+        queries: The number of queries to the victim.
+        agreement: How often the copy and the victim predict the same class.
+        accuracy: The accuracy of the copy.
+        victim_accuracy: The accuracy of the victim.
     """
 
     student: Student
@@ -47,19 +55,30 @@ class Extraction:
 
 
 def extract_linear(victim: Victim, num_features: int) -> Softmax:
-    """Return a linear model from its answers at zero and at each unit vector: ``num_features + 1`` queries.
+    """Copy a linear model from its outputs at zero and at each unit vector: ``num_features + 1`` queries.
 
-    Logits give it exactly; log-probabilities give it up to what all classes share, which changes no answer. What is
-    not linear is copied wrongly, and `agreement` shows it.
+    Logits give an exact copy. Log-probabilities give one up to a term that all classes share, which changes no
+    prediction. A model that is not linear is copied wrongly; `agreement` shows it.
+
+    >>> weights = np.array([[1.0, -1.0], [0.5, 2.0]])
+    >>> extract_linear(lambda inputs: inputs @ weights, num_features=2).weights.tolist()
+    [[1.0, -1.0], [0.5, 2.0]]
+
+    Args:
+        victim: A function from inputs to logits or log-probabilities.
+        num_features: The number of features.
+
+    Returns:
+        The copy.
 
     References:
         Tramer et al. 2016, Section 4.1 (equation-solving attacks).
     """
     size = check_count("num_features", num_features)
-    answers = _answers(victim, np.vstack([np.zeros((1, size)), np.eye(size)]))
-    if not bool(np.isfinite(answers).all()):
-        raise InvalidArgument("victim", "its answers", "finite logits or log-probabilities")
-    return Softmax(answers[1:] - answers[0], answers[0])
+    outputs = _outputs(victim, np.vstack([np.zeros((1, size)), np.eye(size)]))
+    if not bool(np.isfinite(outputs).all()):
+        raise InvalidArgument("victim", "its outputs", "finite logits or log-probabilities")
+    return Softmax(outputs[1:] - outputs[0], outputs[0])
 
 
 def knockoff(
@@ -72,54 +91,69 @@ def knockoff(
     fit: Fit | None = None,
     source: RandomSource | None = None,
 ) -> Extraction:
-    """Train a student on a victim's answers to some of the attacker's inputs, chosen at random.
+    """Train a student on the victim's outputs for a random choice of the attacker's inputs.
 
     Args:
-        victim: Gives logits or log-probabilities.
-        transfer: Inputs that the attacker has; they need not be like the victim's.
-        queries: How many of them to ask about.
-        inputs: Inputs to measure with.
-        labels: Their classes.
-        fit: How a student is trained, from inputs and the victim's probabilities; without it, softmax regression.
-        source: Where the choice comes from; for tests, a TestSource.
+        victim: A function from inputs to logits or log-probabilities.
+        transfer: The attacker's inputs. They need not resemble the victim's training data.
+        queries: How many of them to query.
+        inputs: Test inputs, to measure the copy.
+        labels: The classes of the test inputs.
+        fit: A function of inputs and the victim's probabilities that trains a student; by default softmax regression.
+        source: The source of randomness. Pass a TestSource in tests only.
+
+    Returns:
+        The student, and how well it copies the victim.
 
     References:
         Orekondy, Schiele & Fritz 2019 (Knockoff Nets; the random strategy).
     """
-    given, tested = np.asarray(transfer, dtype=np.float64), np.asarray(inputs, dtype=np.float64)
-    if not check_count("queries", queries) <= len(given):
-        raise InvalidArgument("queries", queries, "at most as many as there are inputs to transfer")
-    order = np.argsort(np.asarray(uniform_below(source_or_default(source), 1 << 62, len(given))))
-    asked = given[order[:queries]]
-    answers = _answers(victim, asked)
-    student = _fitted(asked, softmax(answers, axis=1)) if fit is None else fit(asked, softmax(answers, axis=1))
-    mine, theirs = (_answers(each, tested).argmax(1) for each in (student, victim))
-    true = np.asarray(labels)
-    if true.shape != mine.shape:
-        raise InvalidArgument("labels", true.shape, "one for each input")
+    transfer_inputs, test_inputs = np.asarray(transfer, dtype=np.float64), np.asarray(inputs, dtype=np.float64)
+    if not check_count("queries", queries) <= len(transfer_inputs):
+        raise InvalidArgument("queries", queries, "at most the number of transfer inputs")
+    sort_keys = np.asarray(uniform_below(source_or_default(source), 1 << 62, len(transfer_inputs)))
+    query_inputs = transfer_inputs[np.argsort(sort_keys)[:queries]]
+    probabilities = softmax(_outputs(victim, query_inputs), axis=1)
+    student = (_fit_linear if fit is None else fit)(query_inputs, probabilities)
+    predicted, victim_predicted = (_outputs(model, test_inputs).argmax(1) for model in (student, victim))
+    true_classes = np.asarray(labels)
+    if true_classes.shape != predicted.shape:
+        raise InvalidArgument("labels", true_classes.shape, "one for each input")
     return Extraction(
         student=student,
         queries=queries,
-        agreement=float((mine == theirs).mean()),
-        accuracy=float((mine == true).mean()),
-        victim_accuracy=float((theirs == true).mean()),
+        agreement=float((predicted == victim_predicted).mean()),
+        accuracy=float((predicted == true_classes).mean()),
+        victim_accuracy=float((victim_predicted == true_classes).mean()),
     )
 
 
 def agreement(one: Victim, other: Victim, inputs: ArrayLike) -> float:
-    """Return how often two models give the same class."""
-    given = np.asarray(inputs, dtype=np.float64)
-    return float((_answers(one, given).argmax(1) == _answers(other, given).argmax(1)).mean())
+    """Return how often two models predict the same class.
+
+    >>> agreement(lambda x: np.hstack([x, -x]), lambda x: np.hstack([-x, x]), [[1.0], [2.0]])
+    0.0
+
+    Args:
+        one: A model: a function from inputs to one number per class.
+        other: Another model.
+        inputs: The inputs to compare on.
+
+    Returns:
+        A share in [0, 1].
+    """
+    test_inputs = np.asarray(inputs, dtype=np.float64)
+    return float((_outputs(one, test_inputs).argmax(1) == _outputs(other, test_inputs).argmax(1)).mean())
 
 
-def _fitted(inputs: Floats, wanted: Floats) -> Student:
-    return fit_softmax(inputs, wanted).logits
+def _fit_linear(inputs: Floats, probabilities: Floats) -> Student:
+    return fit_softmax(inputs, probabilities).logits
 
 
-def _answers(model: Victim, inputs: Floats) -> Floats:
+def _outputs(model: Victim, inputs: Floats) -> Floats:
     if not len(inputs):
-        raise InvalidArgument("inputs", 0, "one at least")
-    found = np.asarray(model(inputs), dtype=np.float64)
-    if found.ndim != 2 or len(found) != len(inputs):
-        raise InvalidArgument("victim", found.shape, "one number for each input and class")
-    return found
+        raise InvalidArgument("inputs", 0, "at least one input")
+    outputs = np.asarray(model(inputs), dtype=np.float64)
+    if outputs.ndim != 2 or len(outputs) != len(inputs):
+        raise InvalidArgument("victim", outputs.shape, "one number for each input and class")
+    return outputs

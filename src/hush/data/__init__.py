@@ -1,15 +1,28 @@
-"""Data: from a file to examples, with public or privately learned preprocessing only.
+"""Data for training: from a file to examples, with preprocessing that is public or learned privately.
 
-- `open_data` finds a CSV, Parquet or NPZ file, a folder of IDX files or images, or a known data set, and looks at no
-  value. It returns a `RawData`.
-- `Schema` says what is declared: `Numeric`, `Category`, `Text` and `Ignore` columns, classes, unit, groups, `Images`.
-  `template` makes one to fill in; `needs_learning` tells what is left to be learned.
-- `prepare` learns that privately (`Learn` is the noise), holds some units out and returns `Prepared`: `Examples` to
-  train from and to test with, the event that learning cost, and the complete schema.
-- `transform` and `examples` apply a complete schema to other data.
+| step | where |
+|---|---|
+| open a CSV, Parquet or NPZ file, a folder of IDX files or images, or a known dataset | `open_data`, returns `RawData`
+|
+| declare columns, classes, unit and groups | `Schema` of `Numeric`, `Category`, `Text`, `Ignore`; `Images` |
+| get a schema to fill in; see what would have to be learned | `template`, `needs_learning` |
+| learn the rest privately, hold units out, encode | `prepare` with the noise `Learn`, returns `Prepared` `Examples` |
+| apply a complete schema to other data | `transform`, `examples` |
 
-Numbers are scaled to [-1, 1] by their bounds, categories become one place each, text counts of public words, images
-numbers in [0, 1]. What a single record holds never raises an exception, and never decides a type.
+The ideas of the package:
+
+- **Opening reads no value.** Names and types of columns, and names of folders, are public; rows are read when they are
+  needed. hush never reads anything from your data without charging for it.
+- **A record is its own affair.** No value raises an exception, decides a type, or changes how another row is read. A
+  line of a CSV file is a record, whatever quotes it contains.
+- **Learned once, with one row per unit.** Bounds, values and classes that you do not declare come from Gaussian
+  releases whose proof is in `preparation/learn.py`. Held-out units take no part in them.
+- **One schema for all data.** The complete schema is a public file. It encodes new data exactly as the training data.
+
+Numbers are scaled to [-1, 1] by their bounds, categories become one input per value, text becomes counts of the words
+in a public vocabulary, and images become numbers in [0, 1].
+
+The rooms: `tables` (declarations and rows), `formats` (readers) and `preparation` (from raw data to examples).
 """
 
 from hush.data.formats.open import open_data as open_data

@@ -1,19 +1,50 @@
-"""Private estimators with scikit-learn's manners: parameters in the constructor, a guarantee after fit.
+"""Private, scikit-learn-compatible estimators: parameters in the constructor, a guarantee after fit.
 
-- Regression from noisy sufficient statistics: `PrivateLinearRegression` (AdaSSP), `PrivateRidge`;
-  `FunctionalRegression`.
-- Linear classifiers: `PrivateLogisticRegression`, `PrivateLinearSVC`, by `ObjectivePerturbation`, `OutputPerturbation`,
-  `BoltOnSGD`, `NoisyGradients`, `FrankWolfe` or `FunctionalMechanism`.
-- Classes from noisy moments: `PrivateGaussianNB`, `PrivateLDA`; from trees: `PrivateRandomForestClassifier`,
-  `PrivateDecisionTreeClassifier`; from teachers' votes: `PATEClassifier` (`hush.estimators.pate`).
-- Networks: `PrivateClassifier`, `PrivateRegressor`, over `hush.training`; torch is loaded by fit.
-- Without labels: `PrivatePCA` (by `AnalyzeGauss`, `Wishart` or `ExponentialPCA`), `PrivateCovariance`, `PrivateKMeans`,
-  `PrivateHistogramDensity`.
-- Preparation: `PrivateStandardScaler`, `PrivateMinMaxScaler`, `PublicOneHotEncoder`; bounds that are not known:
-  `LearnBounds`.
-- Rows that nobody may hold (the local model): `LocalRandomizer` perturbs tables, `Rappor` words; `LocalNaiveBayes` and
-  `LocalLinearRegression` learn from what was told.
-- Choices: `PrivateSelectBest` of features, `PrivateGridSearch` of settings, on `HeldOut` rows or `Folds`.
+Regression
+    `PrivateLinearRegression` (AdaSSP) and `PrivateRidge`, from noisy sufficient statistics; `FunctionalRegression`,
+    with delta = 0.
+Linear classifiers
+    `PrivateLogisticRegression` and `PrivateLinearSVC`, by `ObjectivePerturbation`, `OutputPerturbation`, `BoltOnSGD`,
+    `NoisyGradients`, `FrankWolfe` or `FunctionalMechanism`.
+Other classifiers
+    `PrivateGaussianNB` and `PrivateLDA`, from noisy moments; `PrivateRandomForestClassifier` and
+    `PrivateDecisionTreeClassifier`; `PATEClassifier`, from votes of teachers (`hush.estimators.pate`).
+Networks
+    `PrivateClassifier` and `PrivateRegressor`, around `hush.training`; torch is loaded by fit.
+Without labels
+    `PrivatePCA` (by `AnalyzeGauss`, `Wishart` or `ExponentialPCA`), `PrivateCovariance`, `PrivateKMeans`,
+    `PrivateHistogramDensity`.
+Preparation
+    `PrivateStandardScaler`, `PrivateMinMaxScaler`, `PublicOneHotEncoder`; `LearnBounds`, for bounds that you do not
+    know.
+The local model, for data you must not collect in the clear
+    `LocalRandomizer` randomises tables, `Rappor` words; `LocalNaiveBayes` and `LocalLinearRegression` learn from the
+    reports.
+Choices
+    `PrivateSelectBest` of features, `PrivateGridSearch` of settings, on `HeldOut` rows or `Folds`.
+
+Ideas that hold across the package:
+
+- **One base class** (`base.estimator`). Parameters are checked in the constructor and again in fit. A fit states its
+  cost and charges it before a value is looked at. Clones share the budget; pickled models lose it and cannot be
+  refitted.
+- **Labels and cells are read one by one** (`base.labels`). In an array, one text would turn all labels into text, and a
+  single record would change how all others are read.
+- **Sums are integers.** `moments.gram` puts clipped rows on a grid of 2^-16 and lets BLAS add up integers, which is
+  exact. Noise is added once, in a single Gaussian release of all statistics, each with its share of the squared
+  sensitivity. `moments.moments` does the same for bounds instead of norms, with the noise plans of `hush.statistics`.
+- **A linear classifier is a loss and a method** (`linear.method`). From public numbers alone, a method prepares a
+  recipe that knows its event. No proof rests on an exact minimum: noise masks everything within the tolerance
+  (`linear.noise.mask_error`).
+- **Published proofs are checked.** The Wishart noise of Jiang et al. 2016 is not pure (`moments.wishart` has the exact
+  delta). Costs of PATE queries that depend on earlier outcomes bound the privacy loss only after the fact
+  (`pate.report`).
+- **Every estimator is enrolled in a contract** by a table (`tests/estimators/table.py`): refusals, charges, strange
+  rows, and an audit on worst-case neighbours, which must also detect the leak when epsilon is many times larger.
+
+Rooms, in reading order: `base`, `moments`, `linear`, `partitions`, `selection`, `local`, `pate`. scikit-learn is the
+only further dependency (``hush[estimators]``). diffprivlib is a peer in the benchmarks, not a dependency:
+`benchmarks/estimators_peers` explains why.
 """
 
 from hush.estimators.base.bounds import LearnBounds as LearnBounds

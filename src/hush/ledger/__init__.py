@@ -12,9 +12,20 @@
 Rooms: `storage` (the database, one transaction per row, a hash chain), `accounts` (budgets, blocks, shares, people),
 `history` (replay, verification, recomputation, the auditor's report).
 
-A charge is reserved before the release and committed after it, so a crash never leaves a release uncharged. The
-database itself checks each row against the cap, so no program can overdraw a budget. Costs are integers in fixed units,
-so sums are exact and do not depend on the order of the rows.
+How it works:
+
+- **A cost is four integers** (`hush.accounting.budget.Cost`): Renyi divergence at the cap's order, added-up epsilons,
+  the number of events without an epsilon, and the deltas of claims. Each is rounded up to fixed units, so a database
+  adds them exactly, in any order, and a CHECK constraint is the cap. `hush.accounting.budget` has the proof.
+- **Nothing is free.** A charge is reserved before the release and committed after it, so a crash never leaves a release
+  uncharged. A *sealed* question, whose answer leaves through the ledger only, continues with its reservation after a
+  crash. Other releases are not run twice.
+- **A large run may cost too much at the cap's order, but not by its privacy loss distribution.** Then it is reserved as
+  one claim. That is valid because nothing of it was seen; no part of it is refunded.
+- **Durable without a queue.** A commit releases the lock, and the writer waits for the disk afterwards, so writers
+  share the wait. Nothing is released before the row is on disk.
+- **Enforced by the database.** In PostgreSQL, a trigger (`storage/postgres.sql`) has the rules of `storage/sqlite.py`
+  again, against people who can write SQL. It cannot compute the cost of an event; `Ledger.verify` does.
 
 Needs ``hush[ledger]``, and ``hush[postgres]`` for PostgreSQL.
 """

@@ -98,7 +98,6 @@ __all__ = [
     "ReportNoisyMax",
     "ReportNoisyMaxWithGap",
     "Sensitivity",
-    "SensitivityType",
     "SmoothCauchy",
     "SmoothLaplace",
     "StableValue",

@@ -1,8 +1,13 @@
-"""What stability buys besides privacy: what one record, or one pixel, cannot change can be relied on elsewhere.
+"""Uses of stability beyond privacy.
 
-- `ReusableHoldout`: rows that are held out and may be asked again and again, by somebody who learns from the answers.
-- `SmoothedClassifier`: predictions that no small change of the input can turn, with a `Certificate`;
-  `gaussian_radius` and `pixeldp_radius` say how small.
+A computation that hardly depends on any single record does not overfit it, and a prediction that hardly depends on any
+single pixel cannot be flipped by changing it. Both are differential privacy with another reading of "record".
+
+- `ReusableHoldout` answers adaptive queries about held-out rows without being overfitted: `HoldoutAnswer`.
+- `SmoothedClassifier` makes predictions that no small change of the input can flip, with a `Certificate`.
+  `gaussian_radius` and `pixeldp_radius` compute how large the change may be.
+
+In reading order: `holdout`; `radius` and `smoothing`.
 """
 
 from hush.stability.holdout import HoldoutAnswer as HoldoutAnswer

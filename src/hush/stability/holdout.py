@@ -1,4 +1,8 @@
-"""A holdout that survives being asked many times (Thresholdout)."""
+"""A held-out set that can be queried many times without being overfitted (Thresholdout).
+
+query > mean over training rows, mean over holdout rows > AboveThreshold on their difference
+> agree: the training mean, for free     > differ: the holdout mean with Laplace noise, from a fixed number
+"""
 
 from __future__ import annotations
 
@@ -21,18 +25,22 @@ from hush.randomness import RandomSource, assumptions_of, source_or_default
 Query = Callable[..., Any]
 Floats = NDArray[np.float64]
 
-_STEPS = float(1 << 30)  # values are counted in these: sums of 2^23 of them are exact in double precision
-_MOST_ROWS = 1 << 23
-_COMPARING = 0.5  # the part of epsilon that comparisons cost; the rest is for values
+_STEPS = float(1 << 30)  # values are multiples of 1 / this: sums of up to 2^23 of them are exact in double precision
+_MAX_ROWS = 1 << 23
+_COMPARISON_SHARE = 0.5  # the share of epsilon for comparisons; the rest is for releasing values
 
 
 @dataclass(frozen=True, slots=True)
 class HoldoutAnswer:
     """An answer of a `ReusableHoldout`.
 
+    >>> answer = HoldoutAnswer(value=0.5, overfitted=True)
+    >>> answer.overfitted
+    True
+
     Attributes:
-        value: The mean over the holdout, with noise; or that over the training rows, where the two agree.
-        overfitted: Whether they did not agree: the value is then the holdout's.
+        value: The mean over the training rows if the holdout agrees, otherwise the noisy mean over the holdout.
+        overfitted: Whether the two disagreed, i.e. the value comes from the holdout.
     """
 
     value: float
@@ -40,48 +48,49 @@ class HoldoutAnswer:
 
 
 class ReusableHoldout:
-    """Rows that are held out, and can be asked about models that were chosen in view of earlier answers.
+    """A held-out set that you can query about models that were chosen by looking at earlier answers.
 
-    A holdout that is looked at again and again is a second training set: what is chosen by it fits it by chance. Here
-    an answer is the mean over the *training* rows, as long as the holdout's is within ``tolerance`` of it, up to noise;
-    only where they differ, and ``max_overfits`` times at most, is the holdout's own mean told, with noise. So the
-    holdout gives away little about any of its rows, and that is why it stays representative of the population.
+    A held-out set that is reused becomes a second training set: models chosen by it fit it by chance. Here, an answer
+    is the mean over the *training* rows, as long as the holdout's mean is within ``tolerance`` of it, up to noise. Only
+    if they differ, and at most ``max_overfits`` times, the holdout's mean is released, with noise. So the answers
+    reveal little about any row of the holdout, and it stays representative of the population.
 
-    Choose it where many models, features or thresholds are compared on a few thousand rows. It needs a tolerance well
-    above ``noise_scale``, which falls with the number of rows.
-
-    Guarantee:
-        epsilon-differential privacy of the holdout for all answers together, when one row is replaced by another. And
-        for the population that its rows are independent draws from: see `proven_width`.
-
-    Assumes:
-        A query's value for a row depends on that row alone, and on what was released (the caller's duty; values are
-        clamped to [0, 1], NaN is 0, and so is a row on which the query fails: checked here). The holdout's rows were
-        not used before, are no training rows, and
-        are seen through this object only (the caller's duty). Their number is public.
-
-    References:
-        Dwork, Feldman, Hardt, Pitassi, Reingold & Roth 2015, Thresholdout; variant: the comparisons are those of
-        `AboveThreshold`, whose noise is smaller (Lyu, Su & Li 2017), for one threshold throughout. Jung et al. 2020,
-        Theorem 3.5 (from samples to the population).
-
-    Args:
-        training: Columns of rows that may be looked at, such as (X, y).
-        holdout: The same of those that may not.
-        epsilon: For all that is ever answered.
-        max_overfits: How often the holdout's own mean may be told.
-        tolerance: How far it may be from the training rows' before it is.
-        budget: What is charged with epsilon, once.
-        source: Of noise, for tests.
+    Use it to compare many models, features or thresholds on a few thousand rows. The tolerance must be well above
+    ``noise_scale``, which falls with the number of rows.
 
     >>> import numpy as np
     >>> from hush.randomness import TestSource
     >>> x, y = np.zeros(20_000), np.arange(20_000) % 2
-    >>> seen, unseen = (x[:10_000], np.zeros(10_000)), (x[10_000:], y[10_000:])
-    >>> holdout = ReusableHoldout(seen, unseen, epsilon=1.0, max_overfits=5, tolerance=0.1, source=TestSource(1))
-    >>> answer = holdout.ask(lambda x, y: y == 0)
-    >>> answer.overfitted, round(answer.value, 1), holdout.remaining
+    >>> training, holdout = (x[:10_000], np.zeros(10_000)), (x[10_000:], y[10_000:])
+    >>> settings = {"epsilon": 1.0, "max_overfits": 5, "tolerance": 0.1, "source": TestSource(1)}
+    >>> reusable = ReusableHoldout(training, holdout, **settings)
+    >>> answer = reusable.ask(lambda x, y: y == 0)
+    >>> answer.overfitted, round(answer.value, 1), reusable.remaining
     (True, 0.5, 4)
+
+    Args:
+        training: The columns of the training rows, such as (X, y).
+        holdout: The same columns of the held-out rows.
+        epsilon: The epsilon of all answers together.
+        max_overfits: How often the holdout's mean may be released.
+        tolerance: How far the two means may differ before it is.
+        budget: A budget to charge with epsilon, once.
+        source: The source of noise. Pass a TestSource in tests only.
+
+    Guarantee:
+        epsilon-differential privacy of the holdout for all answers together, under replacement of one row. It implies
+        accuracy for the population that the rows are drawn from: see `proven_width`.
+
+    Assumes:
+        A query's value for a row depends on this row and on released answers only (the caller's duty). Values are
+        clamped to [0, 1]; NaN counts as 0, and so does a row on which the query fails (checked here). The held-out rows
+        were not used before, are not training rows, and are accessed through this object only (the caller's duty).
+        Their number is public.
+
+    References:
+        Dwork, Feldman, Hardt, Pitassi, Reingold & Roth 2015, Thresholdout. Variant: the comparisons are those of
+        `AboveThreshold`, whose noise is smaller (Lyu, Su & Li 2017), with a single threshold. Jung et al. 2020,
+        Theorem 3.5 (from samples to the population).
     """
 
     def __init__(
@@ -99,12 +108,14 @@ class ReusableHoldout:
         self._sizes = _length("training", self._training), _length("holdout", self._holdout)
         self.epsilon, self.tolerance = check_positive("epsilon", epsilon), check_fraction("tolerance", tolerance)
         count, self._source = check_count("max_overfits", max_overfits), source_or_default(source)
-        reach = round_up((1 + 1e-6) / self._sizes[1])  # a mean of exact sums, rounded once
-        comparing = round_down(self.epsilon * _COMPARING)
+        # One replaced row changes the mean by 1 / n; the margin covers rounding of the exact sum's quotient.
+        sensitivity = round_up((1 + 1e-6) / self._sizes[1])
+        # Basic composition: comparisons, and at most `count` values, add up to epsilon; both are rounded down.
+        comparison_epsilon = round_down(self.epsilon * _COMPARISON_SHARE)
         stated: dict[str, Any] = {"relation": Relation.REPLACE, "unit": Unit.example()}
-        self._threshold = AboveThreshold(epsilon=comparing, sensitivity=reach, count=count, **stated)
-        each = round_down((self.epsilon - comparing) / count)
-        self._value = Laplace(epsilon=each, sensitivity=reach, **stated)
+        self._threshold = AboveThreshold(epsilon=comparison_epsilon, sensitivity=sensitivity, count=count, **stated)
+        value_epsilon = round_down((self.epsilon - comparison_epsilon) / count)
+        self._value = Laplace(epsilon=value_epsilon, sensitivity=sensitivity, **stated)
         assumptions = ("queries treat each row by itself", *assumptions_of(self._source))
         self.event = events.QualifiedEvent(
             ApproximateDPEvent(self.epsilon), Relation.REPLACE.value, str(Unit.example()), assumptions
@@ -118,75 +129,87 @@ class ReusableHoldout:
 
     @property
     def remaining(self) -> int:
-        """How often the holdout's own mean can still be told."""
+        """How often the holdout's mean can still be released."""
         return self._session.remaining
 
     @property
     def noise_scale(self) -> float:
-        """The scale of the noise on values."""
+        """The scale of the Laplace noise on released values."""
         return self._value.noise_scale
 
     @quiet_numpy
     def ask(self, query: Query) -> HoldoutAnswer:
-        """Return the mean of a query's values.
-
-        Raises `BudgetExceeded` once the holdout was told ``max_overfits`` times.
+        """Return the mean of a query's values over the rows.
 
         Args:
-            query: Takes the columns, and returns a number in [0, 1], or a truth value, for each row.
+            query: A function of the columns that returns a number in [0, 1], or a boolean, for each row.
+
+        Returns:
+            The answer, and whether it comes from the holdout.
+
+        Raises:
+            BudgetExceeded: The holdout's mean has been released ``max_overfits`` times.
         """
-        seen = _mean(_values(query(*self._training)), self._sizes[0])
+        training_mean = _mean(_values(query(*self._training)), self._sizes[0])
         if not self.remaining > 0:
-            self._session.ask(0.0)  # it refuses: nothing more is asked of the holdout
-        unseen = _mean(self._unseen(query), self._sizes[1])
-        if not self._session.ask(abs(unseen - seen)):
-            return HoldoutAnswer(seen, False)
-        value = float(self._value.release(unseen, self._source).value)
+            self._session.ask(0.0)  # raises BudgetExceeded before the query touches the holdout
+        holdout_mean = _mean(self._holdout_values(query), self._sizes[1])
+        if not self._session.ask(abs(holdout_mean - training_mean)):
+            return HoldoutAnswer(training_mean, False)
+        value = float(self._value.release(holdout_mean, self._source).value)
         return HoldoutAnswer(min(max(value, 0.0), 1.0), True)
 
-    def _unseen(self, query: Query) -> Floats:
-        """Return a query's values for the holdout; where it fails, row by row: 0 for those of which it does."""
+    def _holdout_values(self, query: Query) -> Floats:
+        """Return a query's values for the holdout. If it fails, run it row by row, with 0 for rows that fail."""
         try:
             return _values(query(*self._holdout))
-        except Exception:  # whatever it is: an error would tell something of a row
-            each = [self._alone(query, place) for place in range(self._sizes[1])]
-            return np.array(each, dtype=np.float64)
+        except Exception:  # any error, if it got out, would reveal something about a row
+            row_values = [self._row_value(query, row) for row in range(self._sizes[1])]
+            return np.array(row_values, dtype=np.float64)
 
-    def _alone(self, query: Query, place: int) -> float:
+    def _row_value(self, query: Query, row: int) -> float:
         try:
-            (value,) = _values(query(*(column[place : place + 1] for column in self._holdout)))
+            (value,) = _values(query(*(column[row : row + 1] for column in self._holdout)))
         except Exception:
             return 0.0
         return float(value)
 
     def proven_width(self, num_queries: int, confidence: float = 0.95) -> float:
-        """Return how far, with this confidence, all of so many answers are from the population's means at most.
+        """Return a bound on how far so many answers can be from the population's means.
 
-        It holds for every way to choose queries, and is wide: at 10,000 rows rather a warning than a measure. What
-        noise and tolerance alone do to the holdout's own means is most of it only from some 100,000 rows on.
+        It holds however the queries are chosen. The bound is wide: with 10,000 rows it is a warning rather than a
+        measurement. Only from about 100,000 rows on is it dominated by the noise and the tolerance.
+
+        Args:
+            num_queries: The number of queries.
+            confidence: The confidence that all answers are within the bound.
+
+        Returns:
+            The width, at most 1.
         """
         check_count("num_queries", num_queries)
-        wrong = 1 - check_fraction("confidence", confidence)
+        error = 1 - check_fraction("confidence", confidence)
+        # Jung et al. 2020, Theorem 3.5: sample width at error c * error, plus e^epsilon - 1, plus c; minimised over c.
         shift = math.expm1(self.epsilon)
-        widths = [self._sample_width(num_queries, share * wrong) + shift + share for share in np.logspace(-4, -0.5, 50)]
+        widths = [self._sample_width(num_queries, c * error) + shift + c for c in np.logspace(-4, -0.5, 50)]
         return min([1.0, *map(float, widths)])
 
-    def _sample_width(self, num_queries: int, wrong: float) -> float:
-        """Return how far all answers are from the holdout's own means, but for a probability of ``wrong``."""
-        judged = self._threshold.accuracy(num_queries, 1 - wrong / 2)
-        told = self._value.accuracy(1 - wrong / (2 * self._threshold.count))
-        return max(self.tolerance + judged, told)
+    def _sample_width(self, num_queries: int, error: float) -> float:
+        """Return how far all answers are from the holdout's means, except with probability ``error``."""
+        comparison_width = self._threshold.accuracy(num_queries, 1 - error / 2)
+        value_width = self._value.accuracy(1 - error / (2 * self._threshold.count))
+        return max(self.tolerance + comparison_width, value_width)
 
 
-def _values(found: Any) -> Floats:
-    """Return values as numbers; what is none is NaN."""
-    values = np.asarray(found)
+def _values(answers: Any) -> Floats:
+    """Return a query's answers as floats, with NaN for anything that is not a number."""
+    values = np.asarray(answers)
     if values.dtype.kind in "biuf":
         return values.astype(np.float64)
-    return np.array([_number(value) for value in values.ravel().tolist()], dtype=np.float64).reshape(values.shape)
+    return np.array([_as_float(value) for value in values.ravel().tolist()], dtype=np.float64).reshape(values.shape)
 
 
-def _number(value: Any) -> float:
+def _as_float(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
@@ -194,15 +217,16 @@ def _number(value: Any) -> float:
 
 
 def _mean(values: Floats, size: int) -> float:
-    """Return the mean of values within [0, 1], exact but for one rounding; NaN counts as 0."""
+    """Return the mean of values clamped to [0, 1], exact except for one rounding. NaN counts as 0."""
     if values.shape != (size,):
         raise InvalidArgument("query", "a function", "one number for each row", "The number of rows is public")
+    # Integers up to 2^30, added at most 2^23 times, stay below 2^53: the sum is exact, whatever the order.
     steps: Floats = np.trunc(np.clip(np.nan_to_num(values, nan=0.0), 0.0, 1.0) * _STEPS)
     return float(steps.sum()) / (_STEPS * size)
 
 
 def _length(name: str, columns: tuple[Any, ...]) -> int:
     sizes = {len(column) for column in columns}
-    if len(sizes) != 1 or not 1 <= (size := sizes.pop()) <= _MOST_ROWS:
-        raise InvalidArgument(name, "columns", f"one or more of equal length, between 1 and {_MOST_ROWS}")
+    if len(sizes) != 1 or not 1 <= (size := sizes.pop()) <= _MAX_ROWS:
+        raise InvalidArgument(name, "columns", f"columns of equal length, between 1 and {_MAX_ROWS}")
     return size

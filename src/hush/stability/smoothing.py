@@ -1,4 +1,7 @@
-"""Predictions by a vote over noisy copies of the input, which no small change can turn."""
+"""Randomised smoothing: predict by a vote over noisy copies of the input, and certify that the vote is stable.
+
+example > noisy copies > classes (your classifier) > votes > lower bound on the winner's share > radius
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.audit.bounds.counts import Side, clopper_pearson
+from hush.audit import Side, clopper_pearson
 from hush.errors import InvalidArgument, check_count, check_fraction, check_positive
 from hush.randomness import RandomSource, source_or_default, standard_normal
 from hush.stability.radius import gaussian_radius
 
-_MOST = 2.0**20
+_MAX_RATIO = 2.0**20  # of inputs to noise: beyond this, the noise loses digits
 Radius = Callable[[float, float, float], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What is proven about one prediction.
+    """A certified prediction.
+
+    >>> certificate = Certificate(label=1, radius=0.5, lower=0.9, confidence=0.999)
+    >>> certificate.withstands(0.4), certificate.withstands(0.6)
+    (True, False)
 
     Attributes:
-        label: The class; None where the votes do not tell.
-        radius: No change of the input of smaller L2 norm leads to another class.
-        lower: What the probability of the class under noise is at least.
-        confidence: Of all of it: votes are a sample.
+        label: The class; None if the vote is too close.
+        radius: No change of the input with an L2 norm below this changes the class.
+        lower: A lower bound on the probability of the class under noise.
+        confidence: The confidence of the certificate. It is statistical, because the votes are a sample.
     """
 
     label: int | None
@@ -35,46 +42,47 @@ class Certificate:
     confidence: float
 
     def withstands(self, norm: float) -> bool:
-        """Say whether the class stays for every change of an L2 norm below this."""
+        """Return whether the class is certified against changes of this L2 norm."""
         return self.label is not None and norm <= self.radius
 
 
 class SmoothedClassifier:
-    """A classifier of noisy inputs, asked many times: its most frequent answer is certified to be stable.
+    """A classifier that predicts by a vote over noisy copies of an input, with certified stability.
 
-    Train the classifier on inputs with the same noise, or it will not know what it sees. More noise certifies larger
-    radii, and costs accuracy. It is differential privacy with the roles changed: the record is a pixel, and what must
-    not depend on it much is a prediction.
-
-    Guarantee:
-        With the stated confidence, for each input by itself: the smoothed classifier, that is the class which
-        ``classify`` returns with the largest probability under noise, is the same for all inputs within the radius.
-
-    Assumes:
-        ``classify`` answers for each input by itself, the same whenever it is asked (the caller's duty). Noise has 24
-        bits and sums have 53, where theorems have real numbers: inputs are not larger than some 2^20 times the noise
-        (checked here: larger ones are refused).
-
-    References:
-        Lecuyer et al. 2019 (PixelDP); Cohen, Rosenfeld & Kolter 2019, CERTIFY (a class is guessed from some samples,
-        and its probability is bounded by Clopper & Pearson 1934 from others).
-
-    Args:
-        classify: From an array of inputs to a class number for each; for a torch model such as
-            ``lambda x: model(torch.from_numpy(x)).argmax(1).numpy()``.
-        num_classes: How many classes there are.
-        noise_stddev: Of the Gaussian noise on each number of the input, in the input's units.
-        batch_size: How many noisy copies are classified at once.
-        source: Of noise, for tests.
+    Train the classifier on inputs with the same noise; otherwise it is not accurate on noisy ones. More noise certifies
+    larger radii and costs accuracy. This is differential privacy with other roles: the record is a pixel, and the
+    output that must not depend on it is the prediction.
 
     >>> import numpy as np
     >>> from hush.randomness import TestSource
     >>> smoothed = SmoothedClassifier(
     ...     lambda x: (x[:, 0] > 0).astype(int), num_classes=2, noise_stddev=0.5, source=TestSource(1)
     ... )
-    >>> found = smoothed.certify(np.array([1.0, 0.0], dtype=np.float32), num_samples=10_000)
-    >>> found.label, 0.9 < found.radius < 1.0  # the true one is 1
+    >>> certificate = smoothed.certify(np.array([1.0, 0.0], dtype=np.float32), num_samples=10_000)
+    >>> certificate.label, 0.9 < certificate.radius < 1.0  # the true radius is 1
     (1, True)
+
+    Args:
+        classify: A function from an array of inputs to one class number per input. For a torch model, use something
+            like ``lambda x: model(torch.from_numpy(x)).argmax(1).numpy()``.
+        num_classes: The number of classes.
+        noise_stddev: The standard deviation of the Gaussian noise on each number of the input, in the input's units.
+        batch_size: The number of noisy copies to classify at once.
+        source: The source of noise. Pass a TestSource in tests only.
+
+    Guarantee:
+        With the stated confidence, for each input separately: the smoothed classifier predicts the same class for all
+        inputs within the radius. The smoothed classifier is the class that ``classify`` returns with the largest
+        probability under noise.
+
+    Assumes:
+        ``classify`` treats each input separately and always gives the same answer (the caller's duty). Noise has 24
+        bits and sums have 53, where the theorems have real numbers, so inputs may be at most 2^20 times the noise
+        (checked here).
+
+    References:
+        Lecuyer et al. 2019 (PixelDP); Cohen, Rosenfeld & Kolter 2019, CERTIFY (some samples choose the class, others
+        bound its probability by Clopper & Pearson 1934).
     """
 
     def __init__(
@@ -103,51 +111,55 @@ class SmoothedClassifier:
         confidence: float = 0.999,
         radius: Radius = gaussian_radius,
     ) -> Certificate:
-        """Predict the class of one input, and say how far it can be relied on.
+        """Predict the class of one input, and certify a radius.
 
         Args:
-            example: One input, without a dimension for batches.
-            num_samples: Noisy copies for the bound.
-            num_guesses: Others, to find the class.
-            confidence: Of the certificate.
+            example: One input, without a batch dimension.
+            num_samples: The number of noisy copies for the bound.
+            num_guesses: The number of other noisy copies, which choose the class.
+            confidence: The confidence of the certificate.
             radius: `gaussian_radius`, or `pixeldp_radius` for comparison.
+
+        Returns:
+            The certificate. Its label is None if the class does not have a certified majority.
         """
-        wrong = 1 - check_fraction("confidence", confidence)
-        guess = int(self.votes(example, num_guesses).argmax())
-        count = int(self.votes(example, num_samples)[guess])
-        lower = float(clopper_pearson(count, num_samples, wrong, Side.LOWER))
+        error = 1 - check_fraction("confidence", confidence)
+        # Separate samples choose the class and bound its probability: the choice then needs no correction.
+        label = int(self.votes(example, num_guesses).argmax())
+        count = int(self.votes(example, num_samples)[label])
+        lower = float(clopper_pearson(count, num_samples, error, Side.LOWER))
         if not lower > 0.5:
             return Certificate(label=None, radius=0.0, lower=lower, confidence=confidence)
-        # All other classes share what is left.
-        found = radius(lower, 1 - lower, self.noise_stddev)
-        return Certificate(label=guess, radius=found, lower=lower, confidence=confidence)
+        # Every other class has a probability of at most 1 - lower.
+        certified = radius(lower, 1 - lower, self.noise_stddev)
+        return Certificate(label=label, radius=certified, lower=lower, confidence=confidence)
 
     def predict(self, example: Any, *, num_samples: int = 100) -> int:
-        """Return the class with the most votes, without a proof."""
+        """Return the class with the most votes, without a certificate."""
         return int(self.votes(example, num_samples).argmax())
 
     def votes(self, example: Any, num_samples: int) -> NDArray[np.int64]:
-        """Return how often each class was the answer for a noisy copy of one input."""
-        given = np.asarray(example)
-        exact, kind = given.astype(np.float64), given.dtype if given.dtype.kind == "f" else np.dtype(np.float32)
-        if not bool((np.abs(exact) <= self.noise_stddev * _MOST).all()):
+        """Return how many noisy copies of one input were assigned to each class."""
+        array = np.asarray(example)
+        exact, dtype = array.astype(np.float64), array.dtype if array.dtype.kind == "f" else np.dtype(np.float32)
+        if not bool((np.abs(exact) <= self.noise_stddev * _MAX_RATIO).all()):
             raise InvalidArgument("example", "an array", "finite numbers, at most 2^20 times the noise")
         counts = np.zeros(self.num_classes, dtype=np.int64)
-        for size in _parts(check_count("num_samples", num_samples), self.batch_size):
+        for size in _batch_sizes(check_count("num_samples", num_samples), self.batch_size):
             noise = standard_normal(self._source, size * max(exact.size, 1)).reshape(size, *exact.shape)
-            # Rounded once, after the sum: then it is a part of what classifies.
-            noisy = (exact + noise.astype(np.float64) * self.noise_stddev).astype(kind)
-            counts += self._counted(self.classify(noisy), size)
+            # Rounded once, after the addition: the rounding then counts as part of the classifier.
+            noisy = (exact + noise.astype(np.float64) * self.noise_stddev).astype(dtype)
+            counts += self._count_votes(self.classify(noisy), size)
         return counts
 
-    def _counted(self, answers: Any, size: int) -> NDArray[np.int64]:
-        found = np.asarray(answers)
-        if found.shape != (size,) or found.dtype.kind not in "iu":
+    def _count_votes(self, answers: Any, size: int) -> NDArray[np.int64]:
+        labels = np.asarray(answers)
+        if labels.shape != (size,) or labels.dtype.kind not in "iu":
             raise InvalidArgument("classify", "its answer", "an integer for each input")
-        if not bool(((found >= 0) & (found < self.num_classes)).all()):
+        if not bool(((labels >= 0) & (labels < self.num_classes)).all()):
             raise InvalidArgument("classify", "its answer", f"integers from 0 to {self.num_classes - 1}")
-        return np.bincount(found, minlength=self.num_classes)
+        return np.bincount(labels, minlength=self.num_classes)
 
 
-def _parts(total: int, size: int) -> Iterator[int]:
+def _batch_sizes(total: int, size: int) -> Iterator[int]:
     yield from (min(size, total - start) for start in range(0, total, size))

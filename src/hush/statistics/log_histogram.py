@@ -81,7 +81,8 @@ class LogHistogram:
     @property
     def ends(self) -> Floats:
         """The upper ends of the positive bins."""
-        return _bin_ends(self.scale, self.base, self.num_bins)
+        ends: Floats = _bin_ends(self.scale, self.base, self.num_bins)
+        return ends
 
     @property
     def edges(self) -> Floats:
@@ -220,11 +221,11 @@ class OccupiedBins(BoundsRule):
 
     def _bounds(self, noisy: NDArray[Any], level: float) -> Floats:
         edges = self.histogram.edges
-        is_occupied = noisy > level
+        is_occupied: NDArray[np.bool_] = np.asarray(noisy > level)
         first = is_occupied.argmax(axis=1)
         last = self.histogram.size - 1 - is_occupied[:, ::-1].argmax(axis=1)
         bounds = np.column_stack([edges[first], edges[last + 1]])
-        return np.where(is_occupied.any(axis=1)[:, None], bounds, np.nan)
+        return np.where(is_occupied.any(axis=1, keepdims=True), bounds, np.nan)
 
 
 def bounds_threshold(noise_scale: float, num_bins: int, success: float, *, noise: NoiseKind | None = None) -> float:

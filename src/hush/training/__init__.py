@@ -1,24 +1,61 @@
-"""Private training on PyTorch.
+"""Private training on PyTorch (DP-SGD and its relatives), with exact per-example clipping from one backward pass.
 
-- `privatize`: three added lines in an ordinary loop; `fit`: no loop at all. Both return a `PrivateTraining`.
-- `TrainingPlan`: what was agreed on: sampling, clipping, noise, normaliser, event. `start_training` begins under one.
-- `check`, `clipped_sum`: per-example norms and clipped sums for inspection, compared with a plain loop (`looped_sum`).
-- `Flat`, `Automatic`, `Normalized`, `Global`, `Adaptive`: ways to clip; `PerLayer`, `ByName`: what is clipped together.
-- `Poisson`, `Full`, `FixedSize`, `ShuffledEpochs`, `InOrder`, `BallsInBins`, `CyclicPoisson`: ways to sample.
-- `Users`, `UserGroups`: whose data is protected together; `compare_units`: which of the two costs less.
-- `PerExample`, `Augmented`, `Microbatches`, `Projected`: what is clipped.
-- `Schedule` of `PiecewiseCurve`, `LinearCurve` and `ExponentialCurve` curves: noise, clip norm and batch size that change.
-- `Banded`, `BufferedToeplitz`: noise that is correlated over the steps. `Ball`: weights that stay within one.
-- `AdamBC`: Adam without the noise in its second moment; `MovingAverage`, `TailAverage`: averages of the weights.
-- `freeze_except`, `replace_head`, `add_lora`, `merge_lora`: training a part of a model.
-- `pretrain`, `PublicPhase`: a phase on public data, which is not accounted for, and stated with the guarantee.
-- `replace_batchnorm`: makes models with batch statistics trainable.
-- `tune`: a private search for settings, with its cost. `plan_tuning` calibrates one (`TuningPlan`); it finds a `Tuned`.
-  `Candidate`, `HeldOutAnswers`: what a run returns; `PublicScore`, `PrivateScore`, `ChargedScore`: how runs are compared;
-  `LogRange`, `UniformRange`: settings that are numbers; `LogarithmicRepetitions`,
-  `NegativeBinomialRepetitions`, `PoissonRepetitions`: laws of their number, which is secret.
-- ``hush.training.scattering``: wavelet features of images, which cost no privacy.
-- ``hush.lab.ntk``: a laboratory for what clipping and noise do to convergence.
+Contents
+--------
+
+Train: `privatize` adds privacy to your own loop, `fit` runs the loop for you; both return a `PrivateTraining`.
+`start_training` starts a run under a `TrainingPlan` that you have made. `replace_batchnorm` replaces layers that mix
+examples.
+
+Choose, by passing a value to `privatize`:
+
+- sampling: `Poisson`, `Full`, `FixedSize`, `ShuffledEpochs`, `InOrder`, `BallsInBins`, `CyclicPoisson`
+- clipping: `Flat`, `Automatic`, `Normalized`, `Global`, `Adaptive`; by groups of parameters: `PerLayer`, `ByName`
+- what is clipped: `PerExample`, `Augmented`, `Microbatches`, `Projected`
+- the privacy unit: `Users`, `UserGroups`; `compare_units` tells which of the two costs less
+- noise over the steps: `Schedule` of `PiecewiseCurve`, `LinearCurve` and `ExponentialCurve`; correlated noise:
+  `Banded`, `BufferedToeplitz`
+- a ball that the weights stay in: `Ball`
+
+Train a part of a model, or start from public data: `freeze_except`, `replace_head`, `add_lora` and `merge_lora` (with
+``hush[lora]``), `pretrain`, `PublicPhase`. Get more out of the noisy steps: `AdamBC`, `MovingAverage`, `TailAverage`.
+
+Search for hyper-parameters: `tune`, or `plan_tuning` for a `TuningPlan`; the result is a `Tuned`. Runs return a
+`Candidate` or `HeldOutAnswers`, and are compared by a `PublicScore`, `PrivateScore` or `ChargedScore`. Settings are
+lists, `LogRange` or `UniformRange`; the secret number of runs is `LogarithmicRepetitions`,
+`NegativeBinomialRepetitions` or `PoissonRepetitions`.
+
+Inspect: `clipped_sum` returns norms and clipped sums, `looped_sum` the same by a plain loop, `check` compares both.
+
+``hush.training.scattering`` computes image features that cost no privacy; ``hush.lab.ntk`` shows how clipping and noise
+affect convergence.
+
+How it works
+------------
+
+A step samples privacy units, computes their gradients in one backward pass, clips and sums them, adds noise once,
+divides by the expected batch size, and lets the optimizer step. The folders, from top to bottom (imports point down):
+
+- ``tuning``: private search over many runs.
+- ``loop``: the run itself: batches, steps, noise and optimizer, resumption, budgets.
+- ``extras``: averages, AdamBC and LoRA. ``per_example``: gradients, norms and clipped sums of all examples of a batch.
+- ``plan``: everything that is fixed before a run reads data, and determines its guarantee.
+- ``noise``: the noise of a step, independent or correlated over the steps.
+- ``kernels``: Triton kernels and CUDA graphs, which change the speed only. ``scattering``: features.
+
+Four ideas run through all of it:
+
+- **The plan is a value made of types.** The kind of sampling, contribution, clipping, unit and noise is a type each. A
+  sampling knows which units take part, for which neighbouring relations that is proven, and the accounting event. What
+  does not go together is refused in one place. A test walks through all combinations, and measures how far one unit
+  moves a sum.
+- **Contributions are rows.** Users, augmentations and micro-batches are the same to the engine: a number of consecutive
+  rows of a batch that are joined before they are clipped. The clip norm bounds a contribution whatever the kind of
+  clipping, so the event does not depend on it.
+- **Everything random is a function of a key and the step.** So a run can be resumed, and its state contains no gradient
+  without noise. A resumed run draws its noise under a new key; otherwise two runs from one state would share it.
+- **Checks decide before data does.** A run compares itself with a plain loop at its first batch, on made-up examples:
+  whether a run is refused must not depend on what the data contains.
 """
 
 from typing import TYPE_CHECKING
@@ -34,31 +71,24 @@ from hush.training.loop.fit import replace_batchnorm as replace_batchnorm
 from hush.training.loop.privatize import privatize as privatize
 from hush.training.loop.privatize import start_training as start_training
 from hush.training.loop.session import PrivateTraining as PrivateTraining
-from hush.training.loop.session import Step as Step
 from hush.training.loop.update import Ball as Ball
 from hush.training.noise.correlated import Banded as Banded
 from hush.training.noise.correlated import BufferedToeplitz as BufferedToeplitz
-from hush.training.noise.correlated import CorrelatedNoise as CorrelatedNoise
 from hush.training.per_example.check import check as check
 from hush.training.per_example.check import clipped_sum as clipped_sum
 from hush.training.per_example.check import looped_sum as looped_sum
-from hush.training.per_example.clipped_sum import ClippedSum as ClippedSum
 from hush.training.plan.clipping import Adaptive as Adaptive
 from hush.training.plan.clipping import Automatic as Automatic
 from hush.training.plan.clipping import ByName as ByName
 from hush.training.plan.clipping import Clipping as Clipping
 from hush.training.plan.clipping import Flat as Flat
 from hush.training.plan.clipping import Global as Global
-from hush.training.plan.clipping import Groups as Groups
 from hush.training.plan.clipping import Normalized as Normalized
 from hush.training.plan.clipping import PerLayer as PerLayer
-from hush.training.plan.clipping import Together as Together
 from hush.training.plan.contributions import Augmented as Augmented
-from hush.training.plan.contributions import Contribution as Contribution
 from hush.training.plan.contributions import Microbatches as Microbatches
 from hush.training.plan.contributions import PerExample as PerExample
 from hush.training.plan.contributions import Projected as Projected
-from hush.training.plan.loader import Loader as Loader
 from hush.training.plan.phases import PublicPhase as PublicPhase
 from hush.training.plan.phases import pretrain as pretrain
 from hush.training.plan.plan import TrainingPlan as TrainingPlan
@@ -68,29 +98,24 @@ from hush.training.plan.samplers import FixedSize as FixedSize
 from hush.training.plan.samplers import Full as Full
 from hush.training.plan.samplers import InOrder as InOrder
 from hush.training.plan.samplers import Poisson as Poisson
-from hush.training.plan.samplers import Sampling as Sampling
 from hush.training.plan.samplers import ShuffledEpochs as ShuffledEpochs
-from hush.training.plan.schedule import Curve as Curve
 from hush.training.plan.schedule import ExponentialCurve as ExponentialCurve
 from hush.training.plan.schedule import LinearCurve as LinearCurve
 from hush.training.plan.schedule import PiecewiseCurve as PiecewiseCurve
 from hush.training.plan.schedule import Schedule as Schedule
 from hush.training.plan.transfer import freeze_except as freeze_except
 from hush.training.plan.transfer import replace_head as replace_head
-from hush.training.plan.units import UnitComparison as UnitComparison
 from hush.training.plan.units import UserGroups as UserGroups
 from hush.training.plan.units import Users as Users
 from hush.training.plan.units import compare_units as compare_units
 from hush.training.tuning.repetitions import LogarithmicRepetitions as LogarithmicRepetitions
 from hush.training.tuning.repetitions import NegativeBinomialRepetitions as NegativeBinomialRepetitions
 from hush.training.tuning.repetitions import PoissonRepetitions as PoissonRepetitions
-from hush.training.tuning.repetitions import Repetitions as Repetitions
 from hush.training.tuning.scores import Candidate as Candidate
 from hush.training.tuning.scores import ChargedScore as ChargedScore
 from hush.training.tuning.scores import HeldOutAnswers as HeldOutAnswers
 from hush.training.tuning.scores import PrivateScore as PrivateScore
 from hush.training.tuning.scores import PublicScore as PublicScore
-from hush.training.tuning.scores import Score as Score
 from hush.training.tuning.search import Tuned as Tuned
 from hush.training.tuning.search import TuningPlan as TuningPlan
 from hush.training.tuning.space import LogRange as LogRange
@@ -115,22 +140,16 @@ __all__ = [
     "ByName",
     "Candidate",
     "ChargedScore",
-    "ClippedSum",
     "Clipping",
-    "Contribution",
-    "CorrelatedNoise",
-    "Curve",
     "CyclicPoisson",
     "ExponentialCurve",
     "FixedSize",
     "Flat",
     "Full",
     "Global",
-    "Groups",
     "HeldOutAnswers",
     "InOrder",
     "LinearCurve",
-    "Loader",
     "LogRange",
     "LogarithmicRepetitions",
     "Microbatches",
@@ -147,19 +166,13 @@ __all__ = [
     "Projected",
     "PublicPhase",
     "PublicScore",
-    "Repetitions",
-    "Sampling",
     "Schedule",
-    "Score",
     "ShuffledEpochs",
-    "Step",
     "TailAverage",
-    "Together",
     "TrainingPlan",
     "Tuned",
     "TuningPlan",
     "UniformRange",
-    "UnitComparison",
     "UserGroups",
     "Users",
     "add_lora",

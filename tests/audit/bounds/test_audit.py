@@ -25,8 +25,8 @@ from hush.audit import (
     audit_scores,
     best_of,
     epsilon_from_counts,
-    one_run_epsilon,
 )
+from hush.audit.bounds.one_run import one_run_epsilon
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Bound
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hush.audit import Explicit, Jeffreys, audit_scores, jeffreys_interval
-from hush.audit.bounds.bayes import _Posterior
+from hush.audit import Explicit, Jeffreys, audit_scores
+from hush.audit.bounds.bayes import _Posterior, jeffreys_interval
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Bound
 

@@ -32,11 +32,11 @@ from hush.audit import (
     ThresholdRule,
     audit_one_run,
     audit_scores,
-    gdp_epsilon,
-    one_run_epsilon,
     roc,
 )
+from hush.audit.bounds.gaussian import gdp_epsilon
 from hush.audit.bounds.method import Level, apply_rule
+from hush.audit.bounds.one_run import one_run_epsilon
 from hush.audit.bounds.rates import RateMethod
 from hush.audit.bounds.sample import Sample
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hush import accounting
-from hush.audit import gdp_epsilon
-from hush.audit.bounds.gaussian import _delta
+from hush.audit.bounds.gaussian import _delta, gdp_epsilon
 from hush.errors import InvalidArgument
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
-from hush.audit import Bonferroni, OneRun, audit_scores, one_run_epsilon, roc
+from hush.audit import Bonferroni, OneRun, audit_scores, roc
 from hush.audit.bounds.guesses import count_correct, numbers_of_guesses
-from hush.audit.bounds.one_run import _TailBound
+from hush.audit.bounds.one_run import _TailBound, one_run_epsilon
 from hush.audit.bounds.sample import Sample
 from hush.errors import InvalidArgument
 

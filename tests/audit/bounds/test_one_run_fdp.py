@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from hush.audit import OneRun, OneRunFDP, audit_scores, gdp_epsilon, one_run_fdp_mu, roc
-from hush.audit.bounds.one_run_fdp import contradicts
+from hush.audit import OneRun, OneRunFDP, audit_scores, roc
+from hush.audit.bounds.gaussian import gdp_epsilon
+from hush.audit.bounds.one_run_fdp import contradicts, one_run_fdp_mu
 from hush.errors import InvalidArgument
 
 

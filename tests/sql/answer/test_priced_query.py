@@ -1,7 +1,8 @@
-"""One unit more: all exact numbers that get noise, trees included, move by no more than the event says."""
+"""The price of a query: one unit changes all numbers that get noise, trees included, by no more than the event says."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,15 +14,16 @@ from numpy.typing import NDArray
 from hush.accounting import PldAccountant
 from hush.guarantee import Unit
 from hush.randomness import TestSource
-from hush.sql import DuckDBEngine, Table
-from hush.sql.answer import asked
+from hush.sql import Table
+from hush.sql.answer import priced_query
+from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.write import bounded
-from hush.statistics import GaussianNoise, LaplaceNoise, NoisePlan
+from hush.statistics import Block, GaussianNoise, LaplaceNoise, NoisePlan, TruncatedGeometric
+from hush.statistics.noise import UNITS, SelectionPlan, budget_split
 from hush.statistics.noise import release as release_module
-from hush.statistics.noise.selection import SelectionPlan, TruncatedGeometric
-from hush.statistics.noise.tree import UNITS, Block
+from sql.towns import towns_table
 
-# Keys come first, and every column is of a group.
+# Each query, with the number of its keys. Keys come first.
 PUBLIC = (
     "SELECT region, MEDIAN(income), QUANTILE_CONT(income, 0.9), COUNT(*), AVG(age), MEDIAN(age) FROM people "
     "GROUP BY region"
@@ -39,18 +41,18 @@ INTRUDERS = {
     "rows at one end": f"{_INTO} r, 200000, 120, '100', r FROM (VALUES ('north'), ('south'), ('east')) AS t(r), "
     "range(30)",
 }
-Told = dict[tuple[Any, ...], list[NDArray[np.float64]]]
+Numbers = dict[tuple[Any, ...], list[NDArray[np.float64]]]  # by group
 
 
-def asked_of(connection: Any, described: Callable[..., Any], ranking_key: bytes, **changes: Any) -> Table:
+def declared(connection: Any, described: Callable[..., Any], ranking_key: bytes, **changes: Any) -> Table:
     engine = DuckDBEngine(connection=connection)
-    found = Table(engine, described(engine, **changes), "people")
-    found._views.ranking_key = ranking_key  # neighbours are compared under one choice of groups
-    return found
+    table = Table(engine, described(engine, **changes), "people")
+    table._views.ranking_key = ranking_key  # both neighbours keep groups by the same key
+    return table
 
 
-def over_noise(own: Table, text: str, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[Told, Any]:
-    """Return each group's exact numbers over the scale of their noise, as the noise layer gets them, and the answer."""
+def over_noise(table: Table, text: str, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[Numbers, Any]:
+    """Return each group's exact numbers, divided by their noise scale, as the noise layer gets them; and the answer."""
     seen: list[NDArray[np.float64]] = []
     release = NoisePlan.release
 
@@ -60,16 +62,18 @@ def over_noise(own: Table, text: str, monkeypatch: pytest.MonkeyPatch, **setting
 
     with monkeypatch.context() as patch:
         patch.setattr(NoisePlan, "release", spy)
-        # Which groups are told has an event of its own: all of them are looked at here.
-        patch.setattr(asked, "TruncatedGeometric", EveryGroup)
-        answer = own.sql(text, source=TestSource(1), **settings)
+        # The selection of groups has an event of its own. Here all groups are selected.
+        answer = table.sql(text, source=TestSource(1), selection=EveryGroup(), **settings)
     keys = [row[: KEYS[text]] for row in answer.rows]
-    plain = seen[: len(keys)] if any("tree" not in name for name in answer.scales) else []
-    trees = seen[len(plain) :]
-    each = len(trees) // max(len(keys), 1)
-    assert each == sum("tree" in name for name in answer.scales)
-    found = {key: [*plain[at : at + 1], *trees[at * each : (at + 1) * each]] for at, key in enumerate(keys)}
-    return found, answer
+    sums = seen[: len(keys)] if any("tree" not in name for name in answer.scales) else []
+    trees = seen[len(sums) :]
+    num_trees = len(trees) // max(len(keys), 1)
+    assert num_trees == sum("tree" in name for name in answer.scales)
+    numbers = {
+        key: [*sums[index : index + 1], *trees[index * num_trees : (index + 1) * num_trees]]
+        for index, key in enumerate(keys)
+    }
+    return numbers, answer
 
 
 class EveryGroup(TruncatedGeometric):
@@ -85,14 +89,15 @@ class EveryGroup(TruncatedGeometric):
         return All()  # type: ignore[return-value]
 
 
-def change(before: Told, after: Told, order: int) -> float:
-    """Return the norm of the difference, a group that is not there counting as zeros."""
+def change(before: Numbers, after: Numbers, order: int) -> float:
+    """Return the norm of the difference. A missing group counts as zeros."""
     moved = []
     for keys in before.keys() | after.keys():
         left, right = before.get(keys), after.get(keys)
         parts = right or left or []
         moved += [
-            (right[at] if right else 0.0) - (left[at] if left else np.zeros_like(parts[at])) for at in range(len(parts))
+            (right[index] if right else 0.0) - (left[index] if left else np.zeros_like(part))
+            for index, part in enumerate(parts)
         ]
     return float(np.linalg.norm(np.concatenate(moved), order)) if moved else 0.0
 
@@ -106,12 +111,12 @@ def measured(
     patch: pytest.MonkeyPatch,
     noise: Any,
 ) -> tuple[float, float, Any]:
-    """Return how much one unit changes all that is released, over its noise, what the event allows, and the answer."""
+    """Return how much one unit changes the released numbers, over their noise; what the event allows; the answer."""
     settings = {"epsilon": 1.0, "delta": 1e-6, "groups_per_unit": 2, "rows_per_unit": 3, "noise": noise}
     connection = world()
-    before, _ = over_noise(asked_of(connection, described, key), text, patch, **settings)
+    before, _ = over_noise(declared(connection, described, key), text, patch, **settings)
     connection.execute(INTRUDERS[intruder])
-    after, answer = over_noise(asked_of(connection, described, key), text, patch, **settings)
+    after, answer = over_noise(declared(connection, described, key), text, patch, **settings)
     budget = 2 / 3 if text == PRIVATE else 1.0
     if isinstance(noise, LaplaceNoise):
         return change(before, after, 1), budget, answer
@@ -122,7 +127,7 @@ def measured(
 @pytest.mark.parametrize("noise", [LaplaceNoise(), GaussianNoise()])
 @pytest.mark.parametrize("text", KEYS)
 @pytest.mark.parametrize("intruder", INTRUDERS)
-def test_one_unit_changes_all_that_is_released_by_no_more_than_the_event_says(
+def test_one_unit_changes_all_released_numbers_by_no_more_than_the_event_says(
     new_world: Any, described: Any, ranking_key: bytes, text: str, intruder: str, noise: Any, monkeypatch: Any
 ) -> None:
     moved, allowed, answer = measured(new_world, described, ranking_key, text, intruder, monkeypatch, noise)
@@ -134,17 +139,17 @@ def test_one_unit_changes_all_that_is_released_by_no_more_than_the_event_says(
 
 
 def no_limit_on_rows(patch: pytest.MonkeyPatch) -> None:
-    right = bounded.leaves
-    patch.setattr(bounded, "leaves", lambda *given: right(*given).replace("WHERE n <= 3 ", ""))
+    leaves_query = bounded.leaves_query
+    patch.setattr(bounded, "leaves_query", lambda *args: leaves_query(*args).replace("WHERE n <= 3 ", ""))
 
 
 def no_limit_on_groups(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(bounded, "_kept", lambda *_: "SELECT * FROM hush_pairs")
+    patch.setattr(bounded, "_kept_layer", lambda *_: "SELECT * FROM hush_pairs")
 
 
 def noise_for_one_level(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        asked,
+        priced_query,
         "tree_blocks",
         lambda plan: tuple(Block(columns=69_904, l1=t.rows * UNITS, l2=t.rows * UNITS) for t in plan.trees),
     )
@@ -160,20 +165,22 @@ def trees_free_of_charge(patch: pytest.MonkeyPatch) -> None:
 
 
 def noise_for_one_group(patch: pytest.MonkeyPatch) -> None:
-    right = asked.plan_noise
+    plan_noise = budget_split.plan_noise
     patch.setattr(
-        asked, "plan_noise", lambda blocks, *, groups_per_unit, **rest: right(blocks, groups_per_unit=1, **rest)
+        budget_split,
+        "plan_noise",
+        lambda blocks, *, groups_per_unit, **settings: plan_noise(blocks, groups_per_unit=1, **settings),
     )
 
 
-def every_release_at_the_whole_price(patch: pytest.MonkeyPatch) -> None:
-    right = asked.plan_noise
+def the_full_budget_for_every_release(patch: pytest.MonkeyPatch) -> None:
+    plan_noise = budget_split.plan_noise
 
-    def alone(blocks: Any, **settings: Any) -> NoisePlan:
-        scales = [right((block,), **settings).block_scales[0] for block in blocks]
-        return replace(right(blocks, **settings), block_scales=tuple(scales))
+    def twin(blocks: Any, **settings: Any) -> NoisePlan:
+        scales = [plan_noise((block,), **settings).block_scales[0] for block in blocks]
+        return replace(plan_noise(blocks, **settings), block_scales=tuple(scales))
 
-    patch.setattr(asked, "plan_noise", alone)
+    patch.setattr(budget_split, "plan_noise", twin)
 
 
 TWINS = [
@@ -182,7 +189,7 @@ TWINS = [
     noise_for_one_level,
     trees_free_of_charge,
     noise_for_one_group,
-    every_release_at_the_whole_price,
+    the_full_budget_for_every_release,
 ]
 
 
@@ -194,3 +201,17 @@ def test_broken_twins_are_caught(
     twin(monkeypatch)
     moved, allowed, _ = measured(new_world, described, ranking_key, PUBLIC, "rows at one end", monkeypatch, noise)
     assert moved > allowed
+
+
+def test_the_kind_of_noise_has_the_smaller_error(towns: Any) -> None:
+    """Next to a median as well: Laplace for few groups, Gaussian for many."""
+    people, text = towns_table(towns), "SELECT region, COUNT(*), SUM(age), MEDIAN(age) FROM people GROUP BY region"
+    prices = {
+        noise: people.price(text, epsilon=1.0, delta=1e-6, noise=noise)
+        for noise in (None, LaplaceNoise(), GaussianNoise())
+    }
+    errors = {noise: math.prod(price.scales.values()) for noise, price in prices.items()}
+    assert prices[None].noise == "Laplace"
+    assert 2**1.5 * errors[LaplaceNoise()] < errors[GaussianNoise()]
+    many = towns_table(towns, keys={"region": list("abcdefghijklmnopqrst")})
+    assert many.price(text, epsilon=1.0, delta=1e-6, groups_per_unit=20).noise == "Gaussian"

@@ -1,10 +1,11 @@
-"""From a question to a noisy answer, on a real DuckDB."""
+"""From a query to a noisy answer, end to end on DuckDB."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,37 +19,38 @@ from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Unit
 from hush.randomness import TestSource
 from hush.sql import QueryRefused, table
-from hush.statistics import GaussianNoise, LaplaceNoise
+from hush.sql.answer.table import _Budget
+from hush.statistics import ContributionLimits, GaussianNoise, LaplaceNoise, TruncatedGeometric
 
 REGIONS = ["north", "south", "west"]
-QUESTION = "SELECT region, COUNT(*) AS n, AVG(income) AS income FROM people GROUP BY region"
+QUERY = "SELECT region, COUNT(*) AS n, AVG(income) AS income FROM people GROUP BY region"
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Write 3,000 users of one row, of whom one lives alone in the east."""
-    place = tmp_path / "people.parquet"
+    """Write 3,000 users with one row each. One of them lives in the east, alone."""
+    file = tmp_path / "people.parquet"
     duckdb.sql(
         "COPY (SELECT i AS who, CASE WHEN i = 7 THEN 'east' WHEN i % 3 = 0 THEN 'north' ELSE 'south' END AS region, "
         "1000.0 * (i % 100) AS income, DATE '2024-01-01' + CAST(i % 60 AS INT) AS day FROM range(3000) t(i)) "
-        f"TO '{place}'"
+        f"TO '{file}'"
     )
-    return place
+    return file
 
 
 def people(path: Path, **changes: Any) -> Any:
     return table(path, **{"unit": "who", "bounds": {"income": (0, 100_000)}, "keys": {"region": REGIONS}, **changes})
 
 
-def test_answers_are_near_the_truth_and_absent_groups_are_there(path: Path) -> None:
-    answer = people(path).sql(QUESTION, epsilon=5.0, source=TestSource(1))
+def test_answers_are_near_the_truth_and_empty_groups_are_reported(path: Path) -> None:
+    answer = people(path).sql(QUERY, epsilon=5.0, source=TestSource(1))
     assert answer.columns == ("region", "n", "income")
-    found = {row[0]: row[1:] for row in answer.rows}
-    assert list(found) == REGIONS
-    assert abs(found["north"][0] - 1000) < 20
-    assert abs(found["south"][0] - 1999) < 20
-    assert abs(found["west"][0]) < 20
-    assert abs(found["north"][1] - 49_500) < 2000
+    by_region = {row[0]: row[1:] for row in answer.rows}
+    assert list(by_region) == REGIONS
+    assert abs(by_region["north"][0] - 1000) < 20
+    assert abs(by_region["south"][0] - 1999) < 20
+    assert abs(by_region["west"][0]) < 20
+    assert abs(by_region["north"][1] - 49_500) < 2000
     assert answer.guarantee.unit == Unit.user()
     assert "test randomness" in answer.guarantee.assumptions
 
@@ -56,53 +58,53 @@ def test_answers_are_near_the_truth_and_absent_groups_are_there(path: Path) -> N
 @pytest.mark.parametrize("noise", [LaplaceNoise(), GaussianNoise()])
 @pytest.mark.parametrize("private", [False, True])
 def test_the_event_costs_what_is_claimed(path: Path, noise: Any, private: bool) -> None:
-    own = people(path, keys={} if private else {"region": REGIONS})
-    answer = own.sql(QUESTION, epsilon=0.7, delta=1e-6, groups_per_unit=2, noise=noise, source=TestSource(2))
+    people_table = people(path, keys={} if private else {"region": REGIONS})
+    answer = people_table.sql(QUERY, epsilon=0.7, delta=1e-6, groups_per_unit=2, noise=noise, source=TestSource(2))
     assert answer.guarantee.epsilon == 0.7
     cost = PldAccountant(unit=Unit.user()).compose(answer.event).epsilon(max(answer.guarantee.delta, 1e-6))
     assert cost <= 0.7 * (1 + 1e-6)
 
 
-def test_the_price_is_what_is_paid(path: Path) -> None:
-    own = people(path)
-    price = own.price(QUESTION, epsilon=0.5, groups_per_unit=2)
-    answer = own.sql(QUESTION, epsilon=0.5, groups_per_unit=2)
+def test_the_price_is_the_cost_of_the_answer(path: Path) -> None:
+    people_table = people(path)
+    price = people_table.price(QUERY, epsilon=0.5, groups_per_unit=2)
+    answer = people_table.sql(QUERY, epsilon=0.5, groups_per_unit=2)
     assert price.guarantee == answer.guarantee
     assert price.scales == answer.scales
 
 
 def test_noise_has_the_stated_scale(path: Path) -> None:
-    own = people(path)
-    question = "SELECT region, COUNT(*) AS n FROM people GROUP BY region"
-    scale = next(iter(own.price(question, epsilon=0.5, groups_per_unit=2).scales.values()))
+    people_table = people(path)
+    query = "SELECT region, COUNT(*) AS n FROM people GROUP BY region"
+    scale = next(iter(people_table.price(query, epsilon=0.5, groups_per_unit=2).scales.values()))
     assert scale == pytest.approx(2 / 0.5)  # two groups of one row each
     source = TestSource(3)
     truth = {"north": 1000, "south": 1999, "west": 0}
-    answers = [own.sql(question, epsilon=0.5, groups_per_unit=2, source=source).rows for _ in range(60)]
+    answers = [people_table.sql(query, epsilon=0.5, groups_per_unit=2, source=source).rows for _ in range(60)]
     errors = [n - truth[region] for rows in answers for region, n in rows]
     # The mean of 180 of |Laplace(4)|. False alarms: 45 % off with 1e-8.
     assert np.mean(np.abs(errors)) == pytest.approx(4.0, rel=0.45)
 
 
-def test_a_group_of_one_user_is_told_with_probability_delta(path: Path) -> None:
-    own = people(path, keys={})
+def test_a_group_of_one_user_is_shown_with_probability_delta(path: Path) -> None:
+    people_table = people(path, keys={})
     source = TestSource(4)
     # False alarms: 20 times 1e-9.
-    seen = [{row[0] for row in own.sql(QUESTION, epsilon=1.0, delta=1e-9, source=source).rows} for _ in range(20)]
+    seen = [{row[0] for row in people_table.sql(QUERY, epsilon=1.0, delta=1e-9, source=source).rows} for _ in range(20)]
     assert not any("east" in regions for regions in seen)
     assert all(regions == {"north", "south"} for regions in seen)
 
 
-def test_having_order_and_limit_are_on_noisy_values(path: Path) -> None:
+def test_having_order_and_limit_act_on_noisy_values(path: Path) -> None:
     text = "SELECT region, COUNT(*) AS n FROM people GROUP BY region HAVING COUNT(*) > 500 ORDER BY n DESC LIMIT 1"
     assert [row[0] for row in people(path).sql(text, epsilon=2.0, source=TestSource(5)).rows] == ["south"]
 
 
 def test_users_within_windows(path: Path) -> None:
-    own = table(path, unit=("who", "day", "month"), name="people")
-    answer = own.sql("SELECT COUNT(*) AS n FROM people", epsilon=2.0, groups_per_unit=1)
+    people_table = table(path, unit=("who", "day", "month"), name="people")
+    answer = people_table.sql("SELECT COUNT(*) AS n FROM people", epsilon=2.0, groups_per_unit=1)
     assert answer.guarantee.unit.kind is not Unit.user().kind
-    assert any("calendar" in each for each in answer.guarantee.assumptions)
+    assert any("calendar" in assumption for assumption in answer.guarantee.assumptions)
     assert abs(answer.rows[0][0] - 3000) < 50
 
 
@@ -110,46 +112,48 @@ def test_users_within_windows(path: Path) -> None:
     ("text", "settings", "error"),
     [
         ("SELECT who FROM people", {}, QueryRefused),
-        (QUESTION, {"epsilon": 0.0}, InvalidArgument),
-        (QUESTION, {"epsilon": float("nan")}, InvalidArgument),
-        (QUESTION, {"noise": GaussianNoise()}, InvalidArgument),
-        (QUESTION, {"groups_per_unit": 0}, InvalidArgument),
+        (QUERY, {"epsilon": 0.0}, InvalidArgument),
+        (QUERY, {"epsilon": float("nan")}, InvalidArgument),
+        (QUERY, {"noise": GaussianNoise()}, InvalidArgument),
+        (QUERY, {"groups_per_unit": 0}, InvalidArgument),
         ("SELECT COUNT(*) FROM read_csv('/etc/passwd')", {}, HushError),
     ],
 )
-def test_refusals(path: Path, text: str, settings: dict[str, Any], error: type[Exception]) -> None:
+def test_queries_and_arguments_that_are_refused(
+    path: Path, text: str, settings: dict[str, Any], error: type[Exception]
+) -> None:
     with pytest.raises(error):
         people(path).sql(text, **{"epsilon": 1.0, **settings})
 
 
 def test_groups_that_are_not_public_need_a_delta(path: Path) -> None:
-    with pytest.raises(InvalidArgument, match="delta="):
-        people(path, keys={}).sql(QUESTION, epsilon=1.0)
+    with pytest.raises(InvalidArgument, match="^delta=0: .*keys are not public.*keys="):
+        people(path, keys={}).sql(QUERY, epsilon=1.0)
 
 
 COMMAND = ["--unit", "who", "--bounds", "income=0:100000", "--keys", "region=north,south,west", "--epsilon", "2"]
 
 
 def test_the_command(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["query", str(path), QUESTION, *COMMAND]) == 0
+    assert main(["query", str(path), QUERY, *COMMAND]) == 0
     printed = capsys.readouterr()
     assert "north" in printed.out
     assert "epsilon <= 2" in printed.err
-    assert main(["query", str(path), QUESTION, *COMMAND, "--format", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [row["region"] for row in found["rows"]] == REGIONS
-    assert found["guarantee"]["epsilon"] == 2
-    assert main(["query", str(path), QUESTION, *COMMAND, "--format", "csv"]) == 0
+    assert main(["query", str(path), QUERY, *COMMAND, "--format", "json"]) == 0
+    printed_json = json.loads(capsys.readouterr().out)
+    assert [row["region"] for row in printed_json["rows"]] == REGIONS
+    assert printed_json["guarantee"]["epsilon"] == 2
+    assert main(["query", str(path), QUERY, *COMMAND, "--format", "csv"]) == 0
     rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
     assert rows[0] == ["region", "n", "n_low", "n_high", "income", "income_low", "income_high"]
     assert len(rows) == 4
-    assert main(["query", str(path), QUESTION, *COMMAND, "--price"]) == 0
+    assert main(["query", str(path), QUERY, *COMMAND, "--price"]) == 0
     assert "noise" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("wrong", [["--bounds", "income"], ["--keys", "region="], ["--epsilon", "0"]])
-def test_mistakes_are_told_in_one_line(path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str]) -> None:
-    assert main(["query", str(path), QUESTION, *COMMAND, *wrong]) == 2
+def test_mistakes_are_reported_in_one_line(path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str]) -> None:
+    assert main(["query", str(path), QUERY, *COMMAND, *wrong]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert len(printed.err.splitlines()) == 1
@@ -160,10 +164,10 @@ def test_mistakes_are_told_in_one_line(path: Path, capsys: pytest.CaptureFixture
 def test_no_record_of_a_csv_file_changes_another(tmp_path: Path, record: str, ending: str) -> None:
     path = tmp_path / "people.csv"
     path.write_bytes(ending.join(["who,x", "alice,1", record, "carol,3", "dave,4", ""]).encode())
-    own = table(path, unit="who", keys={"who": ["alice", "carol", "dave"]}, bounds={"x": (0, 10)})
-    with pytest.raises(QueryRefused):  # units are not told
-        own.sql("SELECT who, COUNT(*) AS n FROM people GROUP BY who", epsilon=1.0)
-    rows = own._engine.run('SELECT "who", "x" FROM "people" ORDER BY 1')
+    people_table = table(path, unit="who", keys={"who": ["alice", "carol", "dave"]}, bounds={"x": (0, 10)})
+    with pytest.raises(QueryRefused):  # units are never shown
+        people_table.sql("SELECT who, COUNT(*) AS n FROM people GROUP BY who", epsilon=1.0)
+    rows = people_table._engine.run('SELECT "who", "x" FROM "people" ORDER BY 1')
     assert [row for row in rows if row[0] in ("alice", "carol", "dave")] == [
         ("alice", "1"),
         ("carol", "3"),
@@ -171,19 +175,46 @@ def test_no_record_of_a_csv_file_changes_another(tmp_path: Path, record: str, en
     ]
 
 
-def test_what_a_csv_file_is_taken_for_is_stated(tmp_path: Path) -> None:
+def test_the_assumption_about_csv_files_is_stated(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("who,x\n1,2\n")
     answer = table(path, unit="who").sql("SELECT COUNT(*) AS n FROM people", epsilon=1.0)
-    assert any("line of a CSV file" in each for each in answer.guarantee.assumptions)
+    assert any("line of a CSV file" in assumption for assumption in answer.guarantee.assumptions)
 
 
-def test_changed_data_are_seen_after_forgetting(tmp_path: Path) -> None:
+def test_changed_data_are_read_after_forget(tmp_path: Path) -> None:
     path = tmp_path / "live.parquet"
     duckdb.sql(f"COPY (SELECT i AS who FROM range(50) t(i)) TO '{path}'")
-    own = table(path, unit="who")
-    question = "SELECT COUNT(*) AS n FROM live"
-    assert abs(own.sql(question, epsilon=50.0).rows[0][0] - 50) < 5
+    people_table = table(path, unit="who")
+    query = "SELECT COUNT(*) AS n FROM live"
+    assert abs(people_table.sql(query, epsilon=50.0).rows[0][0] - 50) < 5
     duckdb.sql(f"COPY (SELECT i AS who FROM range(500) t(i)) TO '{path}'")
-    own.forget()
-    assert abs(own.sql(question, epsilon=50.0).rows[0][0] - 500) < 5
+    people_table.forget()
+    assert abs(people_table.sql(query, epsilon=50.0).rows[0][0] - 500) < 5
+
+
+def test_a_question_is_everything_that_an_answer_depends_on(path: Path) -> None:
+    """Two calls with the same question share one answer in a ledger, so all arguments have to be part of it."""
+    limits, budget = ContributionLimits(), _Budget(1.0, 0.0, None, None, None, None, 0.95)
+    question = people(path)._question("SELECT 1", limits, budget, fresh=False)
+    assert people(path)._question("SELECT 1", limits, budget, fresh=False) == question
+    others = [
+        people(path)._question("SELECT 2", limits, budget, fresh=False),
+        people(path)._question("SELECT 1", ContributionLimits(rows_per_unit=2), budget, fresh=False),
+        people(path)._question("SELECT 1", ContributionLimits(groups_per_unit=2), budget, fresh=False),
+        people(path, bounds={"income": (0, 5)})._question("SELECT 1", limits, budget, fresh=False),
+        people(path)._question("SELECT 1", limits, budget, fresh=True),
+    ]
+    changes = {
+        "epsilon": 2.0,
+        "delta": 1e-6,
+        "noise": LaplaceNoise(),
+        "selection": TruncatedGeometric(),
+        "accuracy": 0.05,
+        "expected": 10.0,
+        "confidence": 0.9,
+    }
+    assert changes.keys() == {field.name for field in fields(_Budget)}
+    for name, value in changes.items():
+        others.append(people(path)._question("SELECT 1", limits, replace(budget, **{name: value}), fresh=False))
+    assert len({question, *others}) == 1 + len(others)

@@ -103,9 +103,7 @@ def test_equal_keys_are_refused(keys: list[float]) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["duckdb", "spark", "postgres"])
-def test_constants_are_parsed_as_written(
-    dialect: str, planned: Callable[..., QueryPlan], ranking_key: bytes
-) -> None:
+def test_constants_are_parsed_as_written(dialect: str, planned: Callable[..., QueryPlan], ranking_key: bytes) -> None:
     odd = "it's \\ \\' -- /* \n ; é"
     quoted = odd.replace("'", "''")
     plan = planned(f"SELECT COUNT(*) FROM people WHERE note = '{quoted}'")

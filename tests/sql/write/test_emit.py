@@ -14,6 +14,7 @@ from hush.sql.write.emit import row_integer
 from hush.sql.write.plan import QueryPlan
 from sql.queries import EXACT_QUERIES
 
+
 @pytest.mark.parametrize("dialect", ["duckdb", "spark", "postgres"])
 @pytest.mark.parametrize(
     "text", [*EXACT_QUERIES, "SELECT note, MEDIAN(income) FROM people GROUP BY note"], ids=lambda text: text[:40]
@@ -57,7 +58,7 @@ def test_missing_values_count_as_zero() -> None:
     assert rows == [(0,), (0,), (0,), (2,)]
 
 
-def test_a_column_named_like_one_of_the_plan_is_qualified(planned: Callable[..., QueryPlan], ranking_key: bytes) -> None:
+def test_columns_of_a_table_are_qualified(planned: Callable[..., QueryPlan], ranking_key: bytes) -> None:
     text = planned("SELECT COUNT(*) FROM people").sql(ranking_key=ranking_key)
     assert 's."user_id" AS u0' in text
     assert 's."user_id" IS NOT NULL' in text

@@ -32,19 +32,21 @@ def test_quantiles_are_near_the_truth(towns: Any, keys: Any) -> None:
         assert abs(row[1] - 49.5) < 6
         assert abs(row[2] - 89.5) < 6
         assert set(ends) == {"m", "q", "n"}
-        assert all(ends[name][0] <= row[at] <= ends[name][1] for at, name in ((1, "m"), (2, "q"), (3, "n")))
+        assert all(ends[name][0] <= row[index] <= ends[name][1] for index, name in enumerate("mqn", start=1))
     assert answer.guarantee.epsilon == 8.0
 
 
-def test_more_quantiles_of_a_column_cost_nothing_and_other_aggregates_share_the_budget(towns: Any) -> None:
-    own = towns_table(towns)
-    one = own.price("SELECT MEDIAN(age) FROM people", epsilon=1.0)
-    many = own.price("SELECT MEDIAN(age), QUANTILE_CONT(age, 0.1), QUANTILE_CONT(age, 0.9) FROM people", epsilon=1.0)
-    both = own.price("SELECT MEDIAN(age), COUNT(*) FROM people", epsilon=1.0)
-    assert one.scales == {"rows in a node of a tree for MEDIAN(age)": pytest.approx(4.0)}
-    assert list(many.scales.values()) == list(one.scales.values())
-    assert sorted(both.scales.values()) == pytest.approx([4.5, 9.0])  # 8 parts of 9 for the tree, of 4 times a count
-    assert one.guarantee.epsilon == both.guarantee.epsilon == 1.0
+def test_further_quantiles_are_free_and_other_aggregates_share_the_budget(towns: Any) -> None:
+    people = towns_table(towns)
+    median = people.price("SELECT MEDIAN(age) FROM people", epsilon=1.0)
+    three = people.price(
+        "SELECT MEDIAN(age), QUANTILE_CONT(age, 0.1), QUANTILE_CONT(age, 0.9) FROM people", epsilon=1.0
+    )
+    with_count = people.price("SELECT MEDIAN(age), COUNT(*) FROM people", epsilon=1.0)
+    assert median.scales == {"rows in a node of a tree for MEDIAN(age)": pytest.approx(4.0)}
+    assert list(three.scales.values()) == list(median.scales.values())
+    assert sorted(with_count.scales.values()) == pytest.approx([4.5, 9.0])  # the tree has 8 of 9 shares
+    assert median.guarantee.epsilon == with_count.guarantee.epsilon == 1.0
 
 
 def test_a_table_without_values_has_a_median(towns: Any) -> None:
@@ -54,36 +56,38 @@ def test_a_table_without_values_has_a_median(towns: Any) -> None:
 
 @pytest.mark.parametrize("key", ["price * 2", "price", "day", "moment", "flag", "big", "note", "region"])
 def test_trees_find_their_groups(key: str, engine: DuckDBEngine, planned: Any, ranking_key: bytes) -> None:
-    """Keys of groups and of leaves come from two queries, and must be the same to Python: NULL, 0 and decimals too."""
+    """Keys of groups and of leaves come from two queries, and must be equal in Python: NULL, 0 and decimals as well."""
     plan = planned(
         f"SELECT {key} AS k, COUNT(income), MEDIAN(income) FROM people GROUP BY k", groups_per_unit=3, rows_per_unit=2
     )
     leaves = exact_leaves(plan, 0, engine, ranking_key=ranking_key)
     groups = {group.keys: group for group in exact_groups(plan, engine, ranking_key=ranking_key)}
     assert leaves.keys() <= groups.keys()
-    for keys, group in groups.items():  # no unit has more than two of its values counted, here or there
+    for keys, group in groups.items():  # both queries count at most two values of a unit
         assert sum(leaves.get(keys, {}).values()) == group.sums["a0"]
 
 
-def test_nodes_are_those_of_the_tree_over_arrays(engine: DuckDBEngine, planned: Any, ranking_key: bytes) -> None:
+def test_leaves_are_the_cells_of_the_tree_over_arrays(engine: DuckDBEngine, planned: Any, ranking_key: bytes) -> None:
     plan = planned("SELECT MEDIAN(income) FROM people", rows_per_unit=1000)
-    leaves = exact_leaves(plan, 0, engine, ranking_key=ranking_key)[()]
+    leaves = leaf_array(exact_leaves(plan, 0, engine, ranking_key=ranking_key)[()])
+    counts = np.zeros(plan.trees[0].leaves, dtype=np.int64)
+    counts[leaves[:, 0]] = leaves[:, 1]
     rows = engine.run("SELECT income FROM people WHERE income IS NOT NULL AND user_id IS NOT NULL")
     cells = cells_of(np.array([row[0] for row in rows]), plan.trees[0].bounds)
-    assert np.array_equal(node_totals(plan.trees[0], as_pairs(leaves)), node_counts(cells) * UNITS)
+    assert np.array_equal(counts, cell_counts(cells))
 
 
-def test_leaves_are_kept_until_they_are_forgotten(towns: Any) -> None:
-    """A second question about a column, for whichever quantile, runs nothing but what a count would."""
-    own = towns_table(towns)
+def test_leaves_are_read_once_until_they_are_forgotten(towns: Any) -> None:
+    """A second query about a column, for any quantile, runs no more than a count would."""
+    people = towns_table(towns)
     runs: list[str] = []
-    run = own._engine.run
-    own._views.engine = type("Spied", (), {"__getattr__": lambda _, name: getattr(own._engine, name)})()
-    own._views.engine.run = lambda sql: (runs.append(sql), run(sql))[1]
-    first = own.sql("SELECT MEDIAN(age) AS m, COUNT(*) FROM people", epsilon=50.0, source=TestSource(1))
+    run = people._engine.run
+    people._views.engine = type("Spied", (), {"__getattr__": lambda _, name: getattr(people._engine, name)})()
+    people._views.engine.run = lambda sql: (runs.append(sql), run(sql))[1]
+    first = people.sql("SELECT MEDIAN(age) AS m, COUNT(*) FROM people", epsilon=50.0, source=TestSource(1))
     assert sum("leaf" in sql for sql in runs) == 1
-    again = own.sql("SELECT MEDIAN(age) AS m, COUNT(*) FROM people", epsilon=50.0, source=TestSource(1))
-    own.sql("SELECT QUANTILE_CONT(age, 0.9) FROM people", epsilon=1.0)
+    again = people.sql("SELECT MEDIAN(age) AS m, COUNT(*) FROM people", epsilon=50.0, source=TestSource(1))
+    people.sql("SELECT QUANTILE_CONT(age, 0.9) FROM people", epsilon=1.0)
     assert again.rows == first.rows
     assert sum("leaf" in sql for sql in runs) == 1
     for other in (
@@ -92,17 +96,17 @@ def test_leaves_are_kept_until_they_are_forgotten(towns: Any) -> None:
         "SELECT region, MEDIAN(age) FROM people GROUP BY region",
     ):
         before = len(runs)
-        own.sql(other, epsilon=1.0)
+        people.sql(other, epsilon=1.0)
         assert sum("leaf" in sql for sql in runs[before:]) == 1, other
-    own.sql("SELECT MEDIAN(age) FROM people", epsilon=1.0, rows_per_unit=2)  # other rows count
+    people.sql("SELECT MEDIAN(age) FROM people", epsilon=1.0, rows_per_unit=2)  # more rows count
     assert sum("leaf" in sql for sql in runs) == 5
     towns.execute("UPDATE people SET age = 128")
-    assert own.sql("SELECT MEDIAN(age) FROM people", epsilon=50.0).rows[0][0] < 60  # as old as the first question
-    own.forget()
-    assert own.sql("SELECT MEDIAN(age) FROM people", epsilon=50.0).rows[0][0] > 120
+    assert people.sql("SELECT MEDIAN(age) FROM people", epsilon=50.0).rows[0][0] < 60  # as old as the first query
+    people.forget()
+    assert people.sql("SELECT MEDIAN(age) FROM people", epsilon=50.0).rows[0][0] > 120
 
 
-def test_quantile_leaves_hold_the_quantile(
+def test_leaves_contain_the_quantile(
     engine: DuckDBEngine, planned: Callable[..., QueryPlan], ranking_key: bytes
 ) -> None:
     plan = planned("SELECT MEDIAN(income) AS m, QUANTILE_CONT(income, 0.25) AS q FROM people", **NO_LIMIT)

@@ -9,8 +9,8 @@ import pytest
 
 import hush.statistics as hs
 from hush.randomness import TestSource
-from hush.statistics.noise import BRANCHING, HEIGHT, UNITS, release_tree, tree_block
-from hush.statistics.noise.tree import CELLS, NODES, cell_counts, cells_of, node_counts, rank_limits
+from hush.statistics.noise import BRANCHING, HEIGHT, UNITS, rank_limits, release_tree, tree_block
+from hush.statistics.noise.tree import CELLS, NODES, cell_counts, cells_of, node_counts
 
 BOUNDS = (0.0, 100.0)
 

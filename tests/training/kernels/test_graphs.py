@@ -117,7 +117,7 @@ def test_replayed_clipping_is_what_is_computed_step_by_step(name: str) -> None:
             for from_graph, direct in zip(results[True], results[False], strict=True):
                 assert torch.allclose(from_graph, direct, rtol=1e-3, atol=1e-6), step
             for number, value in enumerate(gradients):
-                if value is not None and number not in engine._layout.inputs:  # which may be indices
+                if value is not None and number not in engine._recorder.layout.inputs:  # which may be indices
                     value.mul_(1.1)
     assert replayed, "nothing was recorded: this test compared nothing"
     assert engine._graphs._can_record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -9,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import hush
 from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
 from hush.training import Projected, fit, replace_batchnorm
@@ -32,7 +32,7 @@ def test_fit_learns_and_reports(capsys: pytest.CaptureFixture[str]) -> None:
     assert private.guarantee().epsilon <= 3
 
 
-def test_batch_norms_are_replaced_with_their_weights() -> None:
+def test_batch_norms_are_replaced_and_keep_their_weights() -> None:
     model = nn.Sequential(nn.Conv2d(3, 48, 3), nn.BatchNorm2d(48), nn.Sequential(nn.BatchNorm2d(48, affine=False)))
     weight = model[1].weight
     replaced = replace_batchnorm(model)
@@ -46,27 +46,27 @@ def test_batch_norms_are_replaced_with_their_weights() -> None:
     )
 
 
-def test_fit_takes_columns_projections_and_names_what_it_lacks() -> None:
+def test_fit_takes_columns_and_projections_and_names_missing_ones() -> None:
     x, y = linear_data()
     users = torch.arange(LINEAR_COUNT) // 3
     settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-3, "num_steps": 2, "progress": False}
     columns = {"x": x, "y": y, "user": users}
-    done = hush.fit(nn.Linear(4, 2), columns, inputs="x", target="y", unit="user", batch_size=5, **settings)
+    done = fit(nn.Linear(4, 2), columns, inputs="x", target="y", unit="user", batch_size=5, **settings)
     assert done.plan.num_units == 20
-    hush.fit(nn.Linear(4, 2), (x, y), contribution=Projected(6), batch_size=12, **settings)
+    fit(nn.Linear(4, 2), (x, y), contribution=Projected(6), batch_size=12, **settings)
     with pytest.raises(InvalidArgument, match="^inputs=None: expected one of the columns x, y"):
-        hush.fit(nn.Linear(4, 2), columns, unit="user", batch_size=5, **settings)
+        fit(nn.Linear(4, 2), columns, unit="user", batch_size=5, **settings)
     with pytest.raises(InvalidArgument, match="^dataset='tuple': expected examples and targets"):
-        hush.fit(nn.Linear(4, 2), (x, y, y), batch_size=5, **settings)
+        fit(nn.Linear(4, 2), (x, y, y), batch_size=5, **settings)
     with pytest.raises(InvalidArgument, match="^dataset='tuple'"):
-        hush.fit(nn.Linear(4, 2), (x,), batch_size=5, **settings)
-    hush.fit(nn.Linear(4, 2), (x.numpy(), y.numpy()), batch_size=5, **settings)
+        fit(nn.Linear(4, 2), (x,), batch_size=5, **settings)
+    fit(nn.Linear(4, 2), (x.numpy(), y.numpy()), batch_size=5, **settings)
 
     def shared(outputs: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(outputs, targets, reduction="none") / len(targets)
 
     with pytest.raises(Unsupported, match="^loss: that of an example depends on the others"):
-        hush.fit(nn.Linear(4, 2), (x, y), loss=shared, batch_size=5, **settings)
+        fit(nn.Linear(4, 2), (x, y), loss=shared, batch_size=5, **settings)
 
 
 def test_fit_takes_ordinary_losses() -> None:
@@ -74,17 +74,17 @@ def test_fit_takes_ordinary_losses() -> None:
     settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-3, "num_steps": 2, "progress": False}
     settings["batch_size"] = 12
     sigmoid = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid(), nn.Flatten(0))
-    hush.fit(sigmoid, (x, y.float()), loss=nn.BCELoss(reduction="none"), **settings)
+    fit(sigmoid, (x, y.float()), loss=nn.BCELoss(reduction="none"), **settings)
 
     def squeezed(outputs: Tensor, targets: Tensor) -> Tensor:
         return F.mse_loss(outputs.squeeze(), targets, reduction="none")
 
-    hush.fit(nn.Linear(4, 1), (x, y.float()), loss=squeezed, **settings)
+    fit(nn.Linear(4, 1), (x, y.float()), loss=squeezed, **settings)
 
     def noisy(outputs: Tensor, targets: Tensor) -> Tensor:
         return (outputs.squeeze(1) - targets - 0.1 * torch.randn_like(targets)).square()
 
-    hush.fit(nn.Linear(4, 1), (x, y.float()), loss=noisy, **settings)
+    fit(nn.Linear(4, 1), (x, y.float()), loss=noisy, **settings)
 
     class Named(nn.Module):
         def __init__(self) -> None:
@@ -98,10 +98,26 @@ def test_fit_takes_ordinary_losses() -> None:
         return F.cross_entropy(outputs["logits"], targets, reduction="none") / (targets != -100).sum()
 
     with pytest.raises(Unsupported, match="^loss"):
-        hush.fit(Named(), (x, y), loss=shared, **settings)
+        fit(Named(), (x, y), loss=shared, **settings)
 
 
 def test_batch_norm_of_vectors_becomes_one_group() -> None:
     model = replace_batchnorm(nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)))
     assert model[1].num_groups == 1
     train(linear_run(model=model))
+
+
+def test_a_terminal_shows_one_line_that_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-3, "num_steps": 4}
+    fit(nn.Linear(4, 2), linear_data(), **settings)
+    lines = stream.getvalue().rstrip("\n").split("\r")[1:]
+    assert [line.split()[1] for line in lines] == ["0/4", "1/4", "2/4", "3/4", "4/4"]
+    assert lines[-1].startswith("[" + "#" * 24 + "]")
+    assert "accuracy" not in lines[-1]
+    assert stream.getvalue().count("\n") == 1

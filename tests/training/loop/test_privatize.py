@@ -15,8 +15,18 @@ from torch import Tensor, nn
 import hush
 from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
-from hush.training import Flat, Poisson, TrainingPlan, UserGroups, Users, privatize, start_training
-from training.loops import LINEAR_COUNT, batch_run, data, linear_data, linear_run, network, quiet_run, run, train, weights
+from hush.training import Flat, Poisson, TrainingPlan, UserGroups, Users, check, privatize, start_training
+from training.loops import (
+    LINEAR_COUNT,
+    batch_run,
+    data,
+    linear_data,
+    linear_run,
+    network,
+    run,
+    train,
+    weights,
+)
 
 
 def test_two_models_with_their_own_optimizers() -> None:
@@ -29,7 +39,7 @@ def test_two_models_with_their_own_optimizers() -> None:
 
 
 def test_one_model_with_two_optimizers() -> None:
-    """As with one optimizer for both halves; and both are part of the state."""
+    """Two optimizers for two halves do the same as one for all, and both are part of the state."""
     runs = []
     for halves in (False, True):
         model = network()
@@ -45,12 +55,12 @@ def test_one_model_with_two_optimizers() -> None:
 def test_a_private_discriminator_and_an_ordinary_generator() -> None:
     """Two losses on one model in a step, added up; and gradients through it to another model, between steps.
 
-    With 30 other seeds, the generator moves by 2.59 +- 0.14: by 11 standard deviations more than it must.
+    With 30 other seeds, the generator moves by 2.59 +- 0.14: 11 standard deviations above the threshold.
     """
     torch.manual_seed(6)
     real = torch.randn(200, 6) + 3
     generator = nn.Linear(4, 6)
-    own = torch.optim.SGD(generator.parameters(), lr=0.5)
+    generator_optimizer = torch.optim.SGD(generator.parameters(), lr=0.5)
     model = nn.Sequential(nn.Linear(6, 8), nn.LeakyReLU(), nn.Linear(8, 1))
     judge = torch.optim.SGD(model.parameters(), lr=0.5)
     settings: dict[str, Any] = {"noise_multiplier": 0.1, "delta": 1e-5, "num_steps": 40, "batch_size": 200}
@@ -64,14 +74,14 @@ def test_a_private_discriminator_and_an_ordinary_generator() -> None:
         if private.step(losses.squeeze(1)).complete:
             with pytest.raises(InvalidArgument, match="out of turn"):
                 private.step(losses.squeeze(1))
-            own.zero_grad()
+            generator_optimizer.zero_grad()
             F.softplus(-private.model(generator(torch.randn(50, 4)))).mean().backward()
-            own.step()
+            generator_optimizer.step()
     assert (generator.bias.detach() - before).mean() > 1, "it moves towards the data"
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad])
-def test_any_optimizer(kind: Any) -> None:
+def test_torchs_optimizers(kind: Any) -> None:
     model = network()
     optimizer = kind(model.parameters(), lr=0.01)
     private = privatize(model, optimizer, data(), noise_multiplier=1.0, delta=1e-5, num_steps=3, batch_size=40)
@@ -80,7 +90,7 @@ def test_any_optimizer(kind: Any) -> None:
     assert not torch.equal(weights(private), before)
 
 
-def test_optimizers_that_look_twice_or_elsewhere_are_refused() -> None:
+def test_unsuitable_optimizers_are_refused() -> None:
     model = network()
     settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "num_steps": 3}
     with pytest.raises(Unsupported, match="LBFGS"):
@@ -90,8 +100,8 @@ def test_optimizers_that_look_twice_or_elsewhere_are_refused() -> None:
 
 
 def test_a_copy_of_a_private_model_can_be_privatized() -> None:
-    private = quiet_run(zeroed(), (torch.randn(20, 3),))
-    step_all(quiet_run(copy.deepcopy(private.model), (torch.randn(20, 3),)), 3)
+    private = batch_run(nn.Linear(6, 3))
+    assert train(batch_run(copy.deepcopy(private.model))).steps_taken == 3
 
 
 @dataclass
@@ -114,7 +124,7 @@ class InDataclass(Sampled):
 
 
 class Token(nn.Module):
-    """A parameter of the root's own, with attention below it."""
+    """A parameter of the model itself, with attention below it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +150,7 @@ class Fixed(nn.Module):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("kind", [Sampled, InDataclass, Token, Fixed])
-def test_models_that_are_all_right(kind: Any) -> None:
+def test_unusual_models_are_accepted(kind: Any) -> None:
     private = batch_run(kind())
     for x, y in private.loader:
         outputs = private.model(x)
@@ -148,7 +158,7 @@ def test_models_that_are_all_right(kind: Any) -> None:
     assert private.steps_taken == 3
 
 
-def test_a_fixed_batch_norm_stays_fixed() -> None:
+def test_batch_norm_must_stay_in_evaluation_mode() -> None:
     model = Fixed()
     private = batch_run(model)
     model.train()
@@ -156,7 +166,7 @@ def test_a_fixed_batch_norm_stays_fixed() -> None:
         train(private)
 
 
-def test_a_shared_first_argument() -> None:
+def test_an_argument_may_be_shared_by_all_examples() -> None:
     class Graph(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -171,7 +181,7 @@ def test_a_shared_first_argument() -> None:
     assert private.steps_taken == 3
 
 
-def test_another_default_type() -> None:
+def test_other_default_types() -> None:
     torch.set_default_dtype(torch.float64)
     try:
         for kind in (torch.float32, torch.float64):
@@ -188,7 +198,7 @@ def test_unknown_backends_are_refused() -> None:
 
 
 class Recurrent(nn.Module):
-    """Returns its hidden state, whose first dimension is that of layers."""
+    """Returns its hidden state, whose first dimension counts layers, not examples."""
 
     def __init__(self, layers: int) -> None:
         super().__init__()
@@ -205,14 +215,14 @@ class Dropped(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 2)
+        self.skipped, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.two(x if self.training and float(torch.rand(())) < 0.5 else x + self.one(x))
+        return self.head(x if self.training and float(torch.rand(())) < 0.5 else x + self.skipped(x))
 
 
 @pytest.mark.parametrize("kind", [lambda: Recurrent(1), lambda: Recurrent(2), *[Dropped] * 6])
-def test_ordinary_models_are_not_refused(kind: Any) -> None:
+def test_ordinary_models_are_accepted(kind: Any) -> None:
     private = linear_run(model=kind())
     for x, y in private.loader:
         outputs = private.model(x)
@@ -252,17 +262,17 @@ class TwoHeads(nn.Module):
         return self.first(hidden), self.second(hidden).squeeze(-1)
 
 
-def test_several_tasks_with_labels_that_some_examples_lack() -> None:
+def test_several_tasks_with_missing_labels() -> None:
     x, _ = linear_data()
     classes = torch.randint(0, 3, (LINEAR_COUNT,))
     classes[::3] = -100
     values = torch.randn(LINEAR_COUNT)
 
     def losses(model: nn.Module, batch: Any) -> Tensor:
-        logits, found = model(batch[0])
-        return F.cross_entropy(logits, batch[1], reduction="none") + 0.5 * (found - batch[2]).square()
+        logits, predictions = model(batch[0])
+        return F.cross_entropy(logits, batch[1], reduction="none") + 0.5 * (predictions - batch[2]).square()
 
-    hush.training.check(TwoHeads(), (x[:5], classes[:5], values[:5]), losses)
+    check(TwoHeads(), (x[:5], classes[:5], values[:5]), losses)
     private = linear_run((x, classes, values), model=TwoHeads())
     for batch in private.loader:
         private.step(losses(private.model, batch))
@@ -270,7 +280,7 @@ def test_several_tasks_with_labels_that_some_examples_lack() -> None:
 
 
 def test_contrastive_losses_need_a_decomposition() -> None:
-    """Among the examples of a batch they are refused; each with negatives of its own they are not."""
+    """A loss over the pairs of a batch is refused; one with its own negatives for each example is not."""
     x, _ = linear_data()
     pairs = torch.stack([x, x + 0.1 * torch.randn_like(x)], 1)
     negatives = torch.randn(LINEAR_COUNT, 5, 4)
@@ -286,3 +296,46 @@ def test_contrastive_losses_need_a_decomposition() -> None:
         scores = (codes[:, :1] * codes[:, 1:]).sum(-1)
         private.step(F.cross_entropy(scores, torch.zeros(len(batch), dtype=torch.long), reduction="none"))
     assert private.steps_taken == 4
+
+
+def test_clip_norm_and_clipping_are_not_given_together() -> None:
+    with pytest.raises(InvalidArgument, match="^clip_norm=2.*Give clip_norm or clipping, not both"):
+        run(clip_norm=2.0, clipping=Flat(1.0))
+    assert run(clip_norm=2.0).plan.clipping == Flat(2.0)
+    assert run().plan.clipping == Flat(1.0)
+
+
+def plan(**settings: Any) -> TrainingPlan:
+    usual: dict[str, Any] = {"sampling": Poisson(12), "num_units": LINEAR_COUNT, "num_steps": 4, "clipping": Flat(1.0)}
+    usual |= {"noise_multiplier": 1.0, "delta": 1e-3, "physical_batch_size": 20}
+    return TrainingPlan(**(usual | settings))
+
+
+def test_a_run_can_start_under_a_given_plan() -> None:
+    """It draws the same samples and noise as `privatize` under the plan that it makes."""
+    given, models = plan(), [nn.Linear(4, 2) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    optimizer = torch.optim.SGD(models[0].parameters(), lr=0.1)
+    started = start_training(given, models[0], optimizer, linear_data(), source=TestSource(7))
+    made = linear_run(model=models[1], source=TestSource(7), physical_batch_size=20)
+    assert started.plan is given
+    assert made.plan == given
+    assert torch.equal(weights(train(started)), weights(train(made)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "users", "name"),
+    [
+        ({"num_units": 59}, None, "num_units"),
+        ({"labelled": True}, None, "labelled"),
+        ({"num_units": 30}, Users(np.arange(60) // 2, rows_per_unit=2), "labelled"),
+        ({"num_units": 30, "labelled": True}, Users(np.arange(60) // 2, rows_per_unit=2), "unit"),
+        ({"num_units": 30, "labelled": True, "unit": hush.Unit.user()}, Users(np.arange(60) // 2, 2), "rows_per_unit"),
+        ({"labelled": True, "unit": hush.Unit.user()}, UserGroups(np.arange(60) // 2, 2), "group_size"),
+    ],
+)
+def test_a_plan_for_other_data_is_refused(settings: dict[str, Any], users: Any, name: str) -> None:
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(InvalidArgument, match=f"^{name}="):
+        start_training(plan(**settings), model, optimizer, linear_data(), users=users)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 import hush
 from hush.errors import InvalidArgument
@@ -23,7 +23,7 @@ from training.sums import model as sums_model
 
 
 @pytest.mark.parametrize("after", [1, 3, 5])
-def test_a_run_that_was_killed_goes_on_exactly(after: int) -> None:
+def test_a_resumed_run_is_exact(after: int) -> None:
     whole = train(run(physical_batch_size=16))
     first = train(run(physical_batch_size=16), after)
     stored = io.BytesIO()
@@ -36,7 +36,7 @@ def test_a_run_that_was_killed_goes_on_exactly(after: int) -> None:
     assert second.guarantee() == whole.guarantee()
 
 
-def test_a_run_killed_within_a_step_repeats_that_step() -> None:
+def test_a_run_interrupted_within_a_step_repeats_that_step() -> None:
     whole = train(run(physical_batch_size=5))
     private = run(physical_batch_size=5)
     iterator = iter(private.loader)
@@ -81,7 +81,7 @@ def test_a_state_is_a_copy() -> None:
     assert torch.equal(state["model"]["weight"], before)
 
 
-def test_runs_that_fork_from_one_state_have_their_own_noise() -> None:
+def test_two_runs_from_one_state_have_different_noise() -> None:
     data = (torch.randn(20, 3),)
     origin = quiet_run(zeroed(), data, noise_multiplier=5.0, source=None)
     state = origin.state_dict()
@@ -92,7 +92,7 @@ def test_runs_that_fork_from_one_state_have_their_own_noise() -> None:
         fork.load_state_dict(copy.deepcopy(state))
         step_all(fork, 1)
         gradients.append(model.weight.grad)
-    # Noise of standard deviation 5 / 20, three times: so close by chance in 1.2e-8 of the times.
+    # Three values of noise with standard deviation 5 / 20: they are this close with probability 1.2e-8.
     assert not torch.allclose(gradients[0], gradients[1], atol=1e-3)
 
 
@@ -110,11 +110,10 @@ def test_resumption_includes_dropout() -> None:
     second = start()
     second.load_state_dict(state)
     step_all(second, 4)
-    ends = [torch.cat([p.detach().flatten() for p in one.model.parameters()]) for one in (whole, second)]
-    assert torch.equal(*ends)
+    assert torch.equal(weights(whole), weights(second))
 
 
-def test_forks_do_not_share_samples() -> None:
+def test_two_runs_from_one_state_have_different_samples() -> None:
     data = torch.randn(60, 6), torch.randint(0, 3, (60,))
     state = batch_run(nn.Linear(6, 3), data).state_dict() | {"assumptions": ()}
     samples = []
@@ -122,10 +121,10 @@ def test_forks_do_not_share_samples() -> None:
         fork = batch_run(nn.Linear(6, 3), data)
         fork.load_state_dict(state)
         samples.append(fork._batches.sample(0).tolist())
-    assert samples[0] != samples[1]  # by chance, 60 coins of 1 / 3 fall the same in (5 / 9)^60 of the times
+    assert samples[0] != samples[1]  # 60 coins of 1 / 3 fall the same with probability (5 / 9)^60
 
 
-def test_a_state_that_fails_to_load_is_counted() -> None:
+def test_a_state_that_fails_to_load_is_still_accounted_for() -> None:
     trained = train(batch_run(nn.Linear(6, 3)))
     state = trained.state_dict()
     state["optimizers"][0]["param_groups"][0]["params"] = [0]
@@ -154,16 +153,18 @@ def test_resumption_within_a_step_includes_dropout(stop: int) -> None:
     second = start()
     second.load_state_dict(state)
     train(second)
-    for one, two in zip(second.model.parameters(), whole.model.parameters(), strict=True):
-        assert torch.equal(one, two)
+    assert torch.equal(weights(second), weights(whole))
 
 
-def test_a_run_goes_on_with_other_physical_batches() -> None:
-    first, second = linear_run(physical_batch_size=7, source=TestSource(1)), linear_run(physical_batch_size=20, source=TestSource(1))
+def test_a_run_resumes_with_other_physical_batches() -> None:
+    first, second = (
+        linear_run(physical_batch_size=7, source=TestSource(1)),
+        linear_run(physical_batch_size=20, source=TestSource(1)),
+    )
     second.load_state_dict(first.state_dict())
 
 
-def test_a_resumed_run_has_the_same_owners() -> None:
+def test_a_run_resumes_only_with_the_same_owners() -> None:
     x, y = linear_data()
     first = linear_run((x, y), unit=Users(np.arange(LINEAR_COUNT) // 2), batch_size=5)
     second = linear_run((x, y), unit=Users(np.arange(LINEAR_COUNT) % (LINEAR_COUNT // 2)), batch_size=5)
@@ -172,8 +173,8 @@ def test_a_resumed_run_has_the_same_owners() -> None:
 
 
 @pytest.mark.parametrize("correlated", [Banded(bands=3), BufferedToeplitz(buffers=2), BufferedToeplitz(window=3)])
-def test_correlated_noise_survives_a_resumption(correlated: Any) -> None:
-    """Also under a new key: what was drawn before is still taken back."""
+def test_correlated_noise_continues(correlated: Any) -> None:
+    """Also under a new key: the noise of earlier steps is still subtracted."""
     x, y = sums_data()
 
     def start(source: Any) -> PrivateTraining:
@@ -191,24 +192,23 @@ def test_correlated_noise_survives_a_resumption(correlated: Any) -> None:
             source=source,
         )
 
-    def go(private: PrivateTraining, until: int) -> None:
+    def train_until(private: PrivateTraining, until: int) -> None:
         for inputs, targets in private.loader:
             private.step(nn.functional.cross_entropy(private.model(inputs), targets, reduction="none"))
             if private.steps_taken == until:
                 return
 
     whole, first, second = start(TestSource(7)), start(TestSource(7)), start(TestSource(8))
-    go(whole, 9)
-    go(first, 4)
+    train_until(whole, 9)
+    train_until(first, 4)
     second.load_state_dict(first.state_dict())
-    go(second, 9)
-    for one, two in zip(whole.model.parameters(), second.model.parameters(), strict=True):
-        assert torch.allclose(one, two, atol=1e-5)
+    train_until(second, 9)
+    assert torch.allclose(weights(whole), weights(second), atol=1e-5)
     secret = start(None)
-    go(secret, 4)
+    train_until(secret, 4)
     resumed = start(None)
     resumed.load_state_dict(secret.state_dict())
-    go(resumed, 5)
+    train_until(resumed, 5)
     assert [first for first, _ in resumed._keys] == [0, 4]
     old, new = secret._noise_stream(), resumed._noise_stream()
     assert old is not None
@@ -218,7 +218,7 @@ def test_correlated_noise_survives_a_resumption(correlated: Any) -> None:
 
 
 @pytest.mark.parametrize("sampling", [ShuffledEpochs(8), BallsInBins(8)], ids=repr)
-def test_an_epoch_stays_one_when_it_is_resumed_under_a_new_key(sampling: Any) -> None:
+def test_an_epoch_keeps_its_order_under_a_new_key(sampling: Any) -> None:
     x, y = sums_data()
 
     def start() -> PrivateTraining:
@@ -238,7 +238,7 @@ def test_an_epoch_stays_one_when_it_is_resumed_under_a_new_key(sampling: Any) ->
     seen += [resumed._batches.sample(step) for step in range(3, 5)]
     assert sorted(np.concatenate(seen).tolist()) == list(range(SUMS_COUNT))
     assert [first for first, _ in resumed._keys] == [0, 3]
-    # By chance, all 40 are in the same batches in 8!^5 / 40! = 1e-25 of the times, or in 5^-40.
-    later = [[each._batches.sample(step) for step in range(5, 10)] for each in (resumed, private)]
-    same = [np.array_equal(one, other) for one, other in zip(*later, strict=True)]
+    # All 40 are in the same batches by chance with probability 8!^5 / 40! = 1e-25, or 5^-40.
+    later = [[session._batches.sample(step) for step in range(5, 10)] for session in (resumed, private)]
+    same = [np.array_equal(*samples) for samples in zip(*later, strict=True)]
     assert not all(same), "the next epoch is a new one"

@@ -10,21 +10,75 @@ from torch import nn
 
 import hush
 from hush.errors import InvalidArgument, Unsupported
-from hush.training import Ball, Banded
+from hush.training import Ball, Banded, InOrder
 from hush.training.loop.update import Updater
 from hush.training.noise.gaussian import gaussian
 from training.loops import network, weights
 from training.sums import data as sums_data
 from training.sums import model as sums_model
 
+KEY = bytes(range(32))
 
-def test_weights_stay_in_their_ball() -> None:
+
+def test_weights_stay_in_the_ball() -> None:
     x, y = sums_data()
-    network = sums_model()
-    optimizer = torch.optim.SGD(network.parameters(), lr=5.0)
+    model = sums_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=5.0)
     private = hush.privatize(
-        network, optimizer, (x, y), noise_multiplier=1.0, delta=1e-3, num_steps=4, projection=Ball(0.7)
+        model, optimizer, (x, y), noise_multiplier=1.0, delta=1e-3, num_steps=4, projection=Ball(0.7)
     )
     for inputs, targets in private.loader:
         private.step(nn.functional.cross_entropy(private.model(inputs), targets, reduction="none"))
-        assert float(torch.cat([each.detach().flatten() for each in network.parameters()]).norm()) <= 0.7 + 1e-5
+        assert float(weights(model).norm()) <= 0.7 + 1e-5
+
+
+def test_weights_inside_the_ball_are_left_alone() -> None:
+    params = [nn.Parameter(torch.tensor([0.3, 0.4])), nn.Parameter(torch.zeros(3))]
+    Ball(0.6).project(params)
+    assert torch.equal(params[0], torch.tensor([0.3, 0.4]))
+    frozen = nn.Parameter(torch.full((2,), 9.0), requires_grad=False)
+    Ball(0.25).project([*params, frozen])
+    assert torch.allclose(params[0], torch.tensor([0.15, 0.2]))
+    assert torch.equal(frozen, torch.full((2,), 9.0))
+    with pytest.raises(InvalidArgument, match="^radius="):
+        Ball(0.0)
+
+
+def test_gradients_are_sum_plus_noise_over_the_divisor() -> None:
+    model = network()
+    sizes = [param.numel() for param in model.parameters()]
+    totals = {name: torch.randn_like(param) for name, param in model.named_parameters() if name != "2.bias"}
+    updater = Updater(model, [torch.optim.SGD(model.parameters(), lr=0.0)])
+    updater(KEY, 3, totals, noise=2.0, divisor=8.0)
+    noise = torch.split(gaussian(KEY, 3, sum(sizes)), sizes)
+    for (name, param), part in zip(model.named_parameters(), noise, strict=True):
+        total = totals.get(name, torch.zeros_like(param))  # a parameter without a gradient gets noise all the same
+        assert param.grad is not None
+        assert torch.allclose(param.grad, (total + 2.0 * part.view_as(param)) / 8.0, atol=1e-6)
+
+
+def test_frozen_parameters_get_neither_noise_nor_an_old_gradient() -> None:
+    model = network()
+    frozen = model[0].weight.requires_grad_(False)
+    frozen.grad = torch.ones_like(frozen)
+    before = frozen.clone()
+    updater = Updater(model, [torch.optim.SGD(model.parameters(), lr=1.0)])
+    updater(KEY, 0, {}, noise=1.0, divisor=1.0)
+    assert frozen.grad is None
+    assert torch.equal(frozen, before)
+
+
+def test_correlated_noise_needs_the_same_parameters_in_all_steps() -> None:
+    model = sums_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-3, "num_steps": 2, "correlated": Banded(bands=2)}
+    private = hush.privatize(model, optimizer, sums_data(), sampling=InOrder(20), **settings)
+    for step, (inputs, targets) in enumerate(private.loader):
+        losses = nn.functional.cross_entropy(private.model(inputs), targets, reduction="none")
+        if step == 0:
+            private.step(losses)
+            model[0].weight.requires_grad_(False)  # type: ignore[index, union-attr]
+        else:
+            with pytest.raises(Unsupported, match="frozen or unfrozen"):
+                private.step(losses)
+            break

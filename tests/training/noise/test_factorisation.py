@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hush.training import Banded, BufferedToeplitz, CorrelatedNoise
+from hush.training import Banded, BufferedToeplitz
 from hush.training.noise import factorisation
-from hush.training.noise.correlated import Once, Participation, _recursion
+from hush.training.noise.correlated import CorrelatedNoise, Once, Participation, _recursion
 from hush.training.noise.factorisation import (
     NoiseObjective,
     inverse,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy.stats import kstest
+from scipy.stats import chi2, kstest
 
 from hush.training.noise import gaussian as gaussian_module
 from hush.training.noise.gaussian import gaussian
@@ -87,3 +87,24 @@ def test_radii_of_few_bits_get_more() -> None:
     expected = 4 * np.sqrt(-2 / 4 * np.log(2.0**-12 * 2.0**-31))
     assert float(values[0]) == pytest.approx(expected, rel=1e-3)
     assert expected > 6.5
+
+
+def test_an_error_of_two_percent_in_the_scale_is_noticed() -> None:
+    """By the sum of squares, whose law is chi-squared with 400,000 degrees of freedom: false alarms 1e-8.
+
+    2 % too much is 18 standard deviations.
+    """
+    values = gaussian(KEY, 3, 400_000).double().numpy()
+
+    def p_value(scale: float) -> float:
+        total = float(np.square(scale * values).sum())
+        return 2 * float(min(chi2.cdf(total, len(values)), chi2.sf(total, len(values))))
+
+    assert p_value(1.0) > 1e-8
+    assert p_value(1.02) < 1e-8
+
+
+def test_tails_are_as_fine_as_the_middle() -> None:
+    values = np.abs(gaussian(bytes(32), 1, 4_000_000).numpy())
+    tail = values[values > 4.0]  # about 250 values, of numbers that are 5e-7 apart: 0.03 equal pairs are expected
+    assert len(np.unique(tail)) > 0.9 * len(tail)

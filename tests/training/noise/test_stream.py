@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.stats import chi2, t
 
 from hush.errors import InvalidArgument
-from hush.training import Banded, CorrelatedNoise
+from hush.training import Banded
 from hush.training.noise import stream as stream_module
-from hush.training.noise.correlated import Factor, Once
+from hush.training.noise.correlated import CorrelatedNoise, Factor, Once
 from hush.training.noise.gaussian import gaussian
 from hush.training.noise.stream import Bands, Buffers, NoiseStream, Recursion, Window
 from training.noise_setups import FALSE_ALARMS, KEY, OTHER_KEY, every_noise, matrix

@@ -8,41 +8,34 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from hush.errors import InvalidArgument
-from hush.training import FixedSize, PrivateTraining, privatize
+from hush.training import FixedSize, privatize
 from hush.training.plan.loader import fetcher, physical_batches
-from training.loops import linear_run, network, run, train
+from training.loops import answered, linear_run, network, run, start, train
 
 
-def test_len_is_honest() -> None:
+def test_len_is_the_number_of_batches() -> None:
     private = run(physical_batch_size=9)
-    assert len(private.loader) == sum(1 for _ in _answered(private))
+    assert len(private.loader) == sum(1 for _ in answered(private))
     assert len(private.loader) == 0
 
 
-def _answered(private: PrivateTraining) -> Any:
-    for x, y in private.loader:
-        assert len(x) == private.plan.physical_batch_size, "one size for all"
-        private.step(F.cross_entropy(private.model(x), y, reduction="none"))
-        yield x
-
-
 def test_padding_contributes_nothing() -> None:
-    batches = micro_batches(np.arange(5), 4)
+    batches = physical_batches(np.arange(5), 4)
     assert [batch.ends for batch in batches] == [False, True]
     assert [int(batch.weights.sum()) for batch in batches] == [4, 1]
-    assert [int(batch.weights.sum()) for batch in micro_batches(np.arange(0), 4)] == [0]
+    assert [int(batch.weights.sum()) for batch in physical_batches(np.arange(0), 4)] == [0]
 
 
 def test_samples_beyond_the_limit_are_dropped() -> None:
-    batches = micro_batches(np.arange(9), 4, limit=6)
+    batches = physical_batches(np.arange(9), 4, limit=6)
     assert [int(batch.weights.sum()) for batch in batches] == [4, 2]
-    assert [int(batch.weights.sum()) for batch in micro_batches(np.arange(1), 4, limit=6)] == [1, 0]
+    assert [int(batch.weights.sum()) for batch in physical_batches(np.arange(1), 4, limit=6)] == [1, 0]
 
 
-def test_every_batch_is_answered_once() -> None:
+def test_every_batch_needs_one_answer() -> None:
     private = run(physical_batch_size=10)
     with pytest.raises(InvalidArgument, match="^losses=.*out of turn"):
         private.step(torch.zeros(10, requires_grad=True))
@@ -76,8 +69,9 @@ def test_datasets_of_other_kinds() -> None:
         )
 
 
-def test_padding_is_nobodys_data() -> None:
-    private = run(nn.Linear(6, 3), (torch.full((60, 6), 7.0), torch.full((60,), 2)), physical_batch_size=50)
+def test_padding_holds_no_data() -> None:
+    dataset = torch.full((60, 6), 7.0), torch.full((60,), 2)
+    private = start(nn.Linear(6, 3), dataset, physical_batch_size=50, batch_size=20)
     x, y = next(iter(private.loader))
     real = len(private._batches.sample(0))
     assert bool((x[:real] == 7).all())
@@ -86,16 +80,13 @@ def test_padding_is_nobodys_data() -> None:
     assert not y[real:].any()
 
 
-def test_a_list_of_examples_is_no_list_of_columns() -> None:
+def test_a_list_of_examples_is_not_a_list_of_columns() -> None:
     examples = [(torch.randn(6), 1) for _ in range(50)]
-    assert run(nn.Linear(6, 3), examples)._num_examples == 50
+    assert start(nn.Linear(6, 3), examples)._num_examples == 50
 
 
-def test_a_loop_that_was_begun_before_a_state_was_loaded_is_over() -> None:
-    private, other = (
-        run(sampling=FixedSize(5), physical_batch_size=2),
-        run(sampling=FixedSize(5), physical_batch_size=2),
-    )
+def test_loading_a_state_ends_earlier_loops() -> None:
+    private, other = (linear_run(sampling=FixedSize(5), physical_batch_size=2) for _ in range(2))
     batches = iter(private.loader)
     x, y = next(batches)
     private.step(F.cross_entropy(private.model(x), y, reduction="none"))
@@ -105,10 +96,33 @@ def test_a_loop_that_was_begun_before_a_state_was_loaded_is_over() -> None:
 
 
 def test_two_loops_at_once_are_refused() -> None:
-    private = run(zeroed(), (torch.full((8, 3), 100.0),), physical_batch_size=4)
+    private = start(nn.Linear(3, 1), (torch.full((8, 3), 100.0),), physical_batch_size=4)
     first, second = iter(private.loader), iter(private.loader)
     (x,) = next(first)
     private.step(private.model(x).squeeze(1))
     next(second)
     with pytest.raises(InvalidArgument, match="^step=.*one loop"):
         next(first)
+
+
+def test_rows_of_a_contribution_stay_together() -> None:
+    rows = np.arange(12).reshape(4, 3)
+    real = np.ones((4, 3), dtype=np.bool_)
+    real[1, 2] = False
+    first, second = physical_batches(rows, 6, step=7, real=real)
+    assert first.indices.tolist() == [0, 1, 2, 3, 4, 5]
+    assert first.real.tolist() == [True, True, True, True, True, False]
+    assert first.weights.tolist() == [True, True]
+    assert (second.step, second.position, second.ends) == (7, 1, True)
+    assert len(physical_batches(rows, 2)) == 4, "a contribution is never cut"
+
+
+def test_mappings_are_fetched_by_numeric_columns() -> None:
+    count, fetch = fetcher({"x": torch.arange(5.0), "name": np.array(list("abcde")), "y": np.arange(5)})
+    fetched = fetch(np.array([3, 1]))
+    assert count == 5
+    assert {name: column.tolist() for name, column in fetched.items()} == {"x": [3.0, 1.0], "y": [3, 1]}
+    with pytest.raises(InvalidArgument, match="^dataset="):
+        fetcher({"name": np.array(["a", "b"])})
+    with pytest.raises(InvalidArgument, match=r"^dataset=\[2, 3\]"):
+        fetcher((torch.zeros(2), torch.zeros(3)))

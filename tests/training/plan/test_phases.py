@@ -14,7 +14,6 @@ from hush.errors import InvalidArgument
 from hush.training import AdamBC, PrivateTraining, PublicPhase, freeze_except, pretrain, privatize, replace_head
 from training.towers import Tower, changed, data, losses, snapshot, train
 
-
 WHY = "drawn at random, from nobody"
 
 
@@ -28,7 +27,7 @@ def test_a_public_phase_trains_and_is_stated() -> None:
     model = Tower(fc=nn.Linear(8, 2))
     before = losses(model, data()).mean().item()
     phase = public_phase(model, epochs=20)
-    # From 60 starts, it falls to 0.10 +- 0.01 of what it was: 80 standard deviations below 1.
+    # From 60 starts, the loss falls to 0.10 +- 0.01 of its first value: 80 standard deviations below 1.
     assert losses(model, data()).mean().item() < before
     assert phase == PublicPhase(WHY, 80)
     replace_head(model, 2)
@@ -36,28 +35,28 @@ def test_a_public_phase_trains_and_is_stated() -> None:
     private, plain = train(model, starts_from=phase), train(Tower(fc=nn.Linear(8, 2)))
     assert private.guarantee().epsilon == plain.guarantee().epsilon, "only the private phase is accounted for"
     assert private.plan._event() == plain.plan._event()
-    assert any(WHY in each for each in private.guarantee().assumptions)
+    assert any(WHY in assumption for assumption in private.guarantee().assumptions)
     assert WHY in " ".join(private.guarantee().explain().split())
-    assert not any("public" in each for each in plain.guarantee().assumptions)
+    assert not any("public" in assumption for assumption in plain.guarantee().assumptions)
 
 
-def test_the_public_phase_is_that_of_a_plain_loop() -> None:
+def test_the_public_phase_is_an_ordinary_loop() -> None:
     model = Tower(fc=nn.Linear(8, 2))
     models = [model, copy.deepcopy(model)]
     public_phase(models[0], epochs=1, generator=torch.Generator().manual_seed(3))
     optimizer = torch.optim.SGD(models[1].parameters(), lr=0.2)
     x, y = data(70)
     order = torch.randperm(70, generator=torch.Generator().manual_seed(3))
-    for some in order.split(20):
+    for indices in order.split(20):
         optimizer.zero_grad()
-        F.cross_entropy(models[1](x[some]), y[some]).backward()
+        F.cross_entropy(models[1](x[indices]), y[indices]).backward()
         optimizer.step()
-    for one, other in zip(*(model.parameters() for model in models), strict=True):
-        assert torch.allclose(one, other, atol=1e-6)
+    for param, expected in zip(*(model.parameters() for model in models), strict=True):
+        assert torch.allclose(param, expected, atol=1e-6)
 
 
 def test_one_optimizer_for_both_phases() -> None:
-    """What AdamBC takes out of its second moment is the noise of the steps that had any."""
+    """AdamBC subtracts only the noise of the private steps: the public phase has none."""
     model = Tower(fc=nn.Linear(8, 2))
     optimizer = AdamBC(model.parameters(), lr=0.01, betas=(0.9, 0.5))
     phase = public_phase(model, optimizer)
@@ -77,32 +76,32 @@ def test_one_optimizer_for_both_phases() -> None:
     assert optimizer.state[model.fc.weight]["noise_variance"] == pytest.approx(0.5 / 30**2)  # type: ignore[index, union-attr]
 
 
-def test_a_run_goes_on_from_the_same_start_only() -> None:
+def test_a_run_resumes_only_with_the_same_public_phase() -> None:
     private = train(Tower(fc=nn.Linear(8, 2)), starts_from=PublicPhase("weights from elsewhere"))
     settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "num_steps": 3, "batch_size": 30}
 
-    def other(starts_from: PublicPhase | None) -> PrivateTraining:
+    def start(starts_from: PublicPhase | None) -> PrivateTraining:
         model = Tower(fc=nn.Linear(8, 2))
         return privatize(
             model, torch.optim.SGD(model.parameters(), lr=0.5), data(), starts_from=starts_from, **settings
         )
 
     with pytest.raises(InvalidArgument, match="^plan="):
-        other(None).load_state_dict(private.state_dict())
-    resumed = other(PublicPhase("weights from elsewhere"))
+        start(None).load_state_dict(private.state_dict())
+    resumed = start(PublicPhase("weights from elsewhere"))
     resumed.load_state_dict(private.state_dict())
     assert resumed.guarantee() == private.guarantee()
 
 
 @pytest.mark.parametrize("why", ["", "  ", None, 3])
-def test_a_public_phase_says_why(why: Any) -> None:
+def test_a_public_phase_needs_a_reason(why: Any) -> None:
     model = Tower(fc=nn.Linear(8, 2))
-    before = kept(model)
+    before = snapshot(model)
     with pytest.raises(InvalidArgument, match="^public="):
         public_phase(model, public=why)
-    assert not moved(model, before)
+    assert not changed(model, before)
 
 
-def test_a_plan_takes_a_record_only() -> None:
+def test_a_plan_takes_a_public_phase_only() -> None:
     with pytest.raises(InvalidArgument, match="^starts_from="):
         train(Tower(fc=nn.Linear(8, 2)), starts_from="public")

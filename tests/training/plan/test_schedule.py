@@ -9,10 +9,11 @@ import pytest
 
 from hush.errors import InvalidArgument
 from hush.training import ExponentialCurve, LinearCurve, PiecewiseCurve, Schedule
-from training.loops import run
+from training.sums import data as sums_data
+from training.sums import run as sums_run
 
 
-def test_ramps_have_few_stairs() -> None:
+def test_ramps_rise_in_few_stairs() -> None:
     curve = LinearCurve(1.0, 2.0, 1000)
     values = [curve.at(step) for step in range(1500)]
     assert len(set(values)) <= 65
@@ -21,19 +22,58 @@ def test_ramps_have_few_stairs() -> None:
 
 
 def test_schedules_are_accounted_for_step_by_step() -> None:
-    x, y = data()
-    plain = run(x, y, batch_size=8, num_steps=4).plan
+    plain = sums_run(*sums_data(), batch_size=8, num_steps=4).plan
     curve = PiecewiseCurve({0: 1.0, 2: 0.5})
-    less = run(x, y, batch_size=8, num_steps=4, schedule=Schedule(noise_multiplier=curve)).plan
+    less = sums_run(*sums_data(), batch_size=8, num_steps=4, schedule=Schedule(noise_multiplier=curve)).plan
     assert [less.setting(step) for step in range(4)] == [(2.0, 8), (2.0, 8), (1.0, 8), (1.0, 8)]
     assert less.guarantee(2).epsilon == pytest.approx(plain.guarantee(2).epsilon)
     assert less.guarantee().epsilon > 1.5 * plain.guarantee().epsilon
-    clips = run(x, y, batch_size=8, num_steps=4, schedule=Schedule(clip_norm=ExponentialCurve(1.0, 0.01, 3))).plan
+    clips = sums_run(
+        *sums_data(), batch_size=8, num_steps=4, schedule=Schedule(clip_norm=ExponentialCurve(1.0, 0.01, 3))
+    ).plan
     assert clips.guarantee().epsilon == plain.guarantee().epsilon, "noise moves with the clip norm"
-    target = run(
-        x, y, batch_size=8, num_steps=4, schedule=Schedule(noise_multiplier=curve), noise_multiplier=None, epsilon=1.0
+    target = sums_run(
+        *sums_data(),
+        batch_size=8,
+        num_steps=4,
+        schedule=Schedule(noise_multiplier=curve),
+        noise_multiplier=None,
+        epsilon=1.0,
     )
     assert 0.999 < target.plan.guarantee().epsilon <= 1.0
-    stopped = run(x, y, batch_size=8, num_steps=400, schedule=Schedule(noise_multiplier=curve), epsilon=2.0)
+    stopped = sums_run(
+        *sums_data(), batch_size=8, num_steps=400, schedule=Schedule(noise_multiplier=curve), epsilon=2.0
+    )
     assert stopped.plan.num_steps < 400
     assert stopped.plan.guarantee().epsilon <= 2.0 < stopped.plan.guarantee(stopped.plan.num_steps).epsilon * 1.5
+
+
+def test_piecewise_curves_jump_at_their_steps() -> None:
+    curve = PiecewiseCurve({0: 1.0, 10: 0.5, 20: 3.0})
+    assert [curve.at(step) for step in (0, 9, 10, 19, 20, 10_000)] == [1.0, 1.0, 0.5, 0.5, 3.0, 3.0]
+
+
+def test_ramps_end_where_they_should() -> None:
+    for curve in (LinearCurve(4.0, 1.0, 50), ExponentialCurve(4.0, 1.0, 50)):
+        assert curve.at(0) == 4.0
+        assert curve.at(50) == curve.at(51) == 1.0
+    assert LinearCurve(4.0, 1.0, 64).at(32) == pytest.approx(2.5)
+    assert ExponentialCurve(4.0, 1.0, 64).at(32) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: PiecewiseCurve({}), "starts"),
+        (lambda: PiecewiseCurve({5: 1.0}), "starts"),
+        (lambda: PiecewiseCurve({0: math.nan}), "factor"),
+        (lambda: PiecewiseCurve({-1: 1.0, 0: 1.0}), "step"),
+        (lambda: LinearCurve(0.0, 1.0, 5), "start"),
+        (lambda: ExponentialCurve(1.0, math.inf, 5), "end"),
+        (lambda: LinearCurve(1.0, 2.0, 0), "num_steps"),
+        (lambda: Schedule(clip_norm=2.0), "clip_norm"),  # type: ignore[arg-type]
+    ],
+)
+def test_refusals(make: Any, name: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"^{name}="):
+        make()

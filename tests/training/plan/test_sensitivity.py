@@ -17,44 +17,24 @@ from hush.training import (
     Adaptive,
     Augmented,
     Automatic,
-    BallsInBins,
     Banded,
     BufferedToeplitz,
-    CyclicPoisson,
     ExponentialCurve,
-    FixedSize,
     Flat,
-    Full,
     Global,
-    InOrder,
     LinearCurve,
     Microbatches,
     Normalized,
     PerExample,
     PerLayer,
     PiecewiseCurve,
-    Poisson,
     Projected,
     Schedule,
-    ShuffledEpochs,
     UserGroups,
     Users,
 )
 from hush.training.loop import session
-from training.sums import COUNT, IDS, data, run, sums
-
-
-SAMPLINGS = [
-    Poisson(8),
-    Poisson(8, max_batch_size=36),
-    Full(),
-    FixedSize(8),
-    ShuffledEpochs(8),
-    InOrder(8),
-    BallsInBins(8),
-    CyclicPoisson(3, parts=3),
-]
-
+from training.sums import COUNT, IDS, SAMPLINGS, data, run, sums
 
 CONTRIBUTIONS = [PerExample(), Augmented(3), Microbatches(4), Projected(4)]
 
@@ -94,20 +74,20 @@ def unit(kind: str) -> Any:
 COMBINATIONS = [
     (sampling, contribution, clipping, kind, more)
     for sampling, contribution, clipping, kind, more in product(SAMPLINGS, CONTRIBUTIONS, CLIPPINGS, UNITS, MORE)
-    # all pairs; of larger combinations, those of the ways that change what a contribution is
+    # All pairs of settings; of larger combinations, those that change a contribution.
     if (clipping == CLIPPINGS[0]) + (kind == "example") + (more == {}) >= 2
 ]
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=repr)
-def test_one_unit_moves_a_sum_by_what_the_event_says(sampling: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches come in pieces where nothing else is unusual; and what the first one is checked for has its own tests."""
+def test_one_unit_moves_a_sum_by_at_most_its_sensitivity(sampling: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Default settings run in several physical batches. The checks of the first batch have tests of their own."""
     for check in ("check_batch", "check_calls"):
         monkeypatch.setattr(session, check, lambda *_: None)
     worked = refused = 0
     unnamed: list[str] = []
-    for one, contribution, clipping, kind, more in COMBINATIONS:
-        if one is not sampling:
+    for combined_sampling, contribution, clipping, kind, more in COMBINATIONS:
+        if combined_sampling is not sampling:
             continue
         for relation in Relation:
             settings = {
@@ -119,10 +99,10 @@ def test_one_unit_moves_a_sum_by_what_the_event_says(sampling: Any, monkeypatch:
                 "physical_batch_size": 24 if clipping == CLIPPINGS[0] and not more else 200,
             } | more
             try:
-                move(settings, relation)
+                compare_sums(settings, relation)
                 worked += 1
             except Unsupported as error:
-                names = [type(each).__name__ for each in (sampling, contribution, clipping, *more.values())]
+                names = [type(part).__name__ for part in (sampling, contribution, clipping, *more.values())]
                 words = [*names, "UserGroups", "users", "schedule", "relation", "group", "gaussian", "noise"]
                 unnamed += [] if any(word in str(error) for word in words) else [str(error)]
                 refused += 1
@@ -131,31 +111,31 @@ def test_one_unit_moves_a_sum_by_what_the_event_says(sampling: Any, monkeypatch:
     assert refused > 10
 
 
-def move(settings: dict[str, Any], relation: Relation) -> None:
-    """Change everything of the unit of example 20, and compare sums."""
+def compare_sums(settings: dict[str, Any], relation: Relation) -> None:
+    """Change all data of example 20's unit, and compare the sums of all steps."""
     x, y = data()
     other = x.clone()
-    own = np.flatnonzero(IDS[20] == IDS) if settings["unit"] is not None else [20]
+    changed = np.flatnonzero(IDS[20] == IDS) if settings["unit"] is not None else np.array([20])
     if getattr(settings["unit"], "window", None) is not None:
-        own = np.arange(20, 24)
-    chance = torch.Generator().manual_seed(4)
-    other[own] = 50.0 * torch.randn(len(own), 5, generator=chance) if relation is Relation.REPLACE else 0.0
+        changed = np.arange(20, 24)
+    generator = torch.Generator().manual_seed(4)
+    other[changed] = 50.0 * torch.randn(len(changed), 5, generator=generator) if relation is Relation.REPLACE else 0.0
     before, after = run(x, y, **settings), run(other, y, **settings)
     plan = before.plan
     PldAccountant(relation=relation, unit=plan.unit).compose(plan.event())  # it can be accounted for
     group = plan.group_size
     taken = [batch.indices[batch.real] for step in range(plan.num_steps) for batch in before._batches(step)]
     moved = False
-    for step, ((one, noise, divisor), (two, _, _)) in enumerate(zip(sums(before), sums(after), strict=True)):
+    for step, ((total, noise, divisor), (other_total, _, _)) in enumerate(zip(sums(before), sums(after), strict=True)):
         clip_norm = plan.clipping.clip_norm * plan.clip_factor(step)
         if isinstance(plan.clipping, Adaptive):
-            clip_norm = max(clip_norm, 1.0)  # it has moved; its own test looks closer
+            clip_norm = max(clip_norm, 1.0)  # it has moved; test_clipping looks closer
         allowed = clip_norm * plan.contribution.sensitivity(relation) * (2 if relation is Relation.REPLACE else 1)
         if not isinstance(plan.contribution, Projected):
-            assert float((one - two).norm()) <= allowed * group * (1 + 1e-4)
-        moved = moved or not torch.equal(one, two)
+            assert float((total - other_total).norm()) <= allowed * group * (1 + 1e-4)
+        moved = moved or not torch.equal(total, other_total)
         if not isinstance(plan.clipping, Adaptive):
             expected = plan.setting(step)[0] * clip_norm * plan.contribution.sensitivity(relation)
             assert noise == pytest.approx(expected)
         assert divisor == plan.setting(step)[1] / plan.contribution.examples
-    assert moved == bool(np.isin(own, np.concatenate(taken)).any())
+    assert moved == bool(np.isin(changed, np.concatenate(taken)).any())

@@ -14,33 +14,35 @@ from hush.training import check, freeze_except, replace_head
 from training.towers import Tied, Tower, changed, few, losses, snapshot, train, with_shared_layer
 
 
-def test_only_what_is_trained_moves() -> None:
+def test_only_trained_parameters_move() -> None:
     model = Tower(fc=nn.Linear(8, 2))
     names = freeze_except(model, "fc", "body.*.bias")
     assert names == ("body.0.bias", "body.2.bias", "fc.weight", "fc.bias")
-    before = kept(model)
+    before = snapshot(model)
     train(model)
-    assert moved(model, before) == set(names)
+    assert changed(model, before) == set(names)
     assert all(param.grad is None for param in model.parameters() if not param.requires_grad)
 
 
-def test_freezing_again_frees_what_matches() -> None:
+def test_freezing_again_unfreezes_matching_parameters() -> None:
     model = Tower(fc=nn.Linear(8, 2))
     freeze_except(model, "fc")
     assert freeze_except(model, "body.0") == ("body.0.weight", "body.0.bias")
     assert not model.fc.weight.requires_grad  # type: ignore[union-attr]
 
 
-def test_patterns_that_match_nothing_are_named_with_what_there_is() -> None:
+def test_a_pattern_that_matches_nothing_is_refused_with_the_names_that_exist() -> None:
     model = Tower(fc=nn.Linear(8, 2))
     with pytest.raises(InvalidArgument, match=r"^patterns='head': .*body\.0\.weight.*fc\.bias"):
         freeze_except(model, "fc", "head")
-    assert all(param.requires_grad for param in model.parameters()), "nothing was done"
+    assert all(param.requires_grad for param in model.parameters()), "nothing was changed"
     with pytest.raises(InvalidArgument, match="^patterns="):
         freeze_except(model)
+    with pytest.raises(InvalidArgument, match="^patterns"):
+        freeze_except(model, ["weight"])  # type: ignore[arg-type]
 
 
-def test_a_parameter_with_two_names_is_found_by_either() -> None:
+def test_a_parameter_with_two_names_matches_by_either() -> None:
     assert freeze_except(Tied(), "lm_head") == ("embedding.weight",)
 
 
@@ -78,7 +80,7 @@ def test_heads_are_found_and_replaced(kind: str) -> None:
         check(model, few(), losses)
 
 
-def test_a_head_of_a_tied_model_is_freed() -> None:
+def test_a_new_head_is_not_tied() -> None:
     model = Tied()
     table = model.embedding.weight.detach().clone()
     replace_head(model, 11)
@@ -97,17 +99,17 @@ AMBIGUOUS: dict[str, tuple[nn.Module, str]] = {
 
 
 @pytest.mark.parametrize("kind", AMBIGUOUS)
-def test_a_guess_is_refused_with_the_candidates(kind: str) -> None:
-    model, named = copy.deepcopy(AMBIGUOUS[kind])
-    with pytest.raises(InvalidArgument, match=f"^name=None: .*{named}"):
+def test_an_ambiguous_head_is_refused_with_the_candidates(kind: str) -> None:
+    model, candidates = copy.deepcopy(AMBIGUOUS[kind])
+    with pytest.raises(InvalidArgument, match=f"^name=None: .*{candidates}"):
         replace_head(model, 4)
-    chosen = named.split(" or ")[-1]
+    chosen = candidates.split(" or ")[-1]
     assert replace_head(model, 4, name=chosen) == chosen
 
 
 def test_heads_that_cannot_be_replaced_are_refused() -> None:
     with pytest.raises(Unsupported, match="fc and again"):
-        replace_head(shared(), 4, name="fc")
+        replace_head(with_shared_layer(), 4, name="fc")
     with pytest.raises(InvalidArgument, match="^model="):
         replace_head(nn.Linear(3, 2), 4)
     with pytest.raises(InvalidArgument, match=r"^name='body': .*body\.2"):
@@ -118,7 +120,7 @@ def test_heads_that_cannot_be_replaced_are_refused() -> None:
         replace_head(Tower(), 0)
 
 
-def test_an_attention_layers_projection_is_no_head() -> None:
+def test_the_output_projection_of_attention_is_not_a_head() -> None:
     model = nn.TransformerEncoderLayer(6, 2, 8, batch_first=True)
     wrapped = nn.ModuleDict({"attention": model.self_attn, "out": nn.Linear(6, 3), "more": nn.MultiheadAttention(6, 2)})
     assert replace_head(wrapped, 4) == "out"

@@ -12,42 +12,42 @@ from torch import nn
 from torch.utils.data import Dataset
 
 import hush
-from hush.errors import InvalidArgument
-from hush.guarantee import Unit, UnitKind
-from hush.training import Full, UserGroups, Users, compare_units
+from hush.errors import InvalidArgument, Unsupported
+from hush.guarantee import Relation, Unit, UnitKind
+from hush.training import Full, InOrder, UserGroups, Users, compare_units
 from training.loops import LINEAR_COUNT, linear_data, linear_run
 from training.sums import COUNT, IDS, data, model, run, sums
 
 
 def test_a_users_gradient_is_the_clipped_sum_of_its_examples() -> None:
     x, y = data()
-    found, _, divisor = sums(run(x, y, sampling=Full(), clip_norm=0.3, unit=Users(IDS, rows_per_unit=4)))[0]
+    total, _, divisor = sums(run(x, y, sampling=Full(), clip_norm=0.3, unit=Users(IDS, rows_per_unit=4)))[0]
     network = model()
-    total = torch.zeros_like(found)
+    expected = torch.zeros_like(total)
     for user in range(10):
         rows = torch.from_numpy(user == IDS)
         loss = nn.functional.cross_entropy(network(x[rows]), y[rows], reduction="sum")
         gradient = torch.cat(
-            [each.flatten().double() for each in torch.autograd.grad(loss, list(network.parameters()))]
+            [part.flatten().double() for part in torch.autograd.grad(loss, list(network.parameters()))]
         )
-        total += gradient * min(1.0, 0.3 / float(gradient.norm()))
+        expected += gradient * min(1.0, 0.3 / float(gradient.norm()))
     assert divisor == 10
-    assert torch.allclose(found, total, atol=1e-4)
+    assert torch.allclose(total, expected, atol=1e-4)
 
 
-def test_a_broken_twin_that_clips_examples_of_a_user_one_by_one_is_caught() -> None:
-    """Four clipped gradients of one user, which are the same here, move the sum by four clip norms."""
+def test_clipping_a_users_examples_one_by_one_would_be_noticed() -> None:
+    """A broken twin: four equal gradients of one user, clipped one by one, move the sum by four clip norms."""
     x, y = data()
     x[IDS == 5], y[IDS == 5] = x[20].clone(), y[20].clone()
     other = x.clone()
     other[IDS == 5] = 0.0
-    one, two = (sums(run(each, y, sampling=Full(), clip_norm=0.01))[0][0] for each in (x, other))
-    assert float((one - two).norm()) > 0.035
-    one, two = (sums(run(each, y, sampling=Full(), clip_norm=0.01, unit=Users(IDS)))[0][0] for each in (x, other))
-    assert 0.005 < float((one - two).norm()) <= 0.01
+    twins = [sums(run(inputs, y, sampling=Full(), clip_norm=0.01))[0][0] for inputs in (x, other)]
+    assert float((twins[0] - twins[1]).norm()) > 0.035
+    totals = [sums(run(inputs, y, sampling=Full(), clip_norm=0.01, unit=Users(IDS)))[0][0] for inputs in (x, other)]
+    assert 0.005 < float((totals[0] - totals[1]).norm()) <= 0.01
 
 
-def test_columns_name_units_and_repeated_ids_are_not_overlooked() -> None:
+def test_a_column_names_the_unit_and_repeated_ids_are_noticed() -> None:
     x, y = data()
     dataset = {"x": x, "y": y, "user_id": torch.from_numpy(IDS)}
     network = model()
@@ -78,7 +78,7 @@ def test_windows_split_users() -> None:
     assert str(private.guarantee().unit) == "user within 2 minutes"
 
 
-def test_two_ways_to_protect_users_are_compared_with_numbers() -> None:
+def test_two_ways_to_protect_users_are_compared() -> None:
     few = compare_units(
         num_users=100, examples_per_user=2, batch_size=100, noise_multiplier=5.0, num_steps=10, delta=1e-5
     )
@@ -94,11 +94,11 @@ class Named(Dataset[dict[str, Any]]):
     """Examples that are mappings."""
 
     def __init__(self, repeat: int) -> None:
-        self.x, self.y = data()
+        self.x, self.y = linear_data()
         self.repeat = repeat
 
     def __len__(self) -> int:
-        return COUNT
+        return LINEAR_COUNT
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         return {"x": self.x[index], "y": self.y[index], "user_id": index // self.repeat}
@@ -107,66 +107,66 @@ class Named(Dataset[dict[str, Any]]):
 @pytest.mark.parametrize("name", ["userId", "UserID", "user id", "uid", "subject", "patient-number", "email"])
 @pytest.mark.parametrize("kind", ["integers", "column", "floats", "words"])
 def test_repeated_ids_are_noticed(name: str, kind: str) -> None:
-    x, y = data()
-    ids: Any = torch.arange(COUNT) // 3
+    x, y = linear_data()
+    ids: Any = torch.arange(LINEAR_COUNT) // 3
     ids = {"integers": ids, "column": ids.view(-1, 1), "floats": ids.double(), "words": ids.numpy().astype(str)}[kind]
     with pytest.raises(InvalidArgument, match="^unit=None"):
-        run({"x": x, "y": y, name: ids})
-    assert run({"x": x, "y": y, name: ids}, unit=name, batch_size=4).plan.num_units == 20
+        linear_run({"x": x, "y": y, name: ids})
+    assert linear_run({"x": x, "y": y, name: ids}, unit=name, batch_size=4).plan.num_units == 20
 
 
-def test_examples_that_are_mappings_have_columns() -> None:
+def test_datasets_of_mappings_have_columns() -> None:
     with pytest.raises(InvalidArgument, match="user_id"):
-        run(Named(3))
-    assert run(Named(3), unit="user_id", batch_size=4).plan.num_units == 20
-    run(Named(1))
+        linear_run(Named(3))
+    assert linear_run(Named(3), unit="user_id", batch_size=4).plan.num_units == 20
+    linear_run(Named(1))
 
 
 def test_times_may_be_datetimes() -> None:
-    x, y = data()
+    x, y = linear_data()
     start = datetime(2026, 1, 1, tzinfo=UTC)
-    times = [start + timedelta(minutes=30 * number) for number in range(COUNT)]
-    ids = np.zeros(COUNT, dtype=int)
-    private = run((x, y), unit=Users(ids, 4, times, timedelta(days=1)), batch_size=1, num_steps=1, delta=1e-2)
+    times = [start + timedelta(minutes=30 * number) for number in range(LINEAR_COUNT)]
+    ids = np.zeros(LINEAR_COUNT, dtype=int)
+    private = linear_run((x, y), unit=Users(ids, 4, times, timedelta(days=1)), batch_size=1, num_steps=1, delta=1e-2)
     assert private.plan.num_units == 2
     with pytest.raises(InvalidArgument, match="^times="):
-        run((x, y), unit=Users(ids, 4, ["now"] * COUNT, timedelta(hours=10)))
+        linear_run((x, y), unit=Users(ids, 4, ["now"] * LINEAR_COUNT, timedelta(hours=10)))
     with pytest.raises(InvalidArgument, match="^window=10"):
         Users(ids, 4, times, 10)  # type: ignore[arg-type]
     for missing in (None, float("nan")):
         with pytest.raises(InvalidArgument, match="^unit='missing'"):
-            run((x, y), unit=Users([missing, *["a"] * (COUNT - 1)]), batch_size=1)
+            linear_run((x, y), unit=Users([missing, *["a"] * (LINEAR_COUNT - 1)]), batch_size=1)
 
 
-def test_missing_ids_of_mappings_are_refused() -> None:
-    x, y = data()
-    rows = [{"x": x[i], "y": y[i], "user": "ann" if i % 2 else float("nan")} for i in range(COUNT)]
+def test_missing_ids_in_mappings_are_refused() -> None:
+    x, y = linear_data()
+    rows = [{"x": x[i], "y": y[i], "user": "ann" if i % 2 else float("nan")} for i in range(LINEAR_COUNT)]
     with pytest.raises(InvalidArgument, match="^unit='missing'"):
-        run(rows, unit="user", batch_size=1)
+        linear_run(rows, unit="user", batch_size=1)
 
 
 @pytest.mark.parametrize("name", ["label_id", "class_id", "input_ids", "label", "category_no"])
-def test_numbers_of_things_are_no_people(name: str) -> None:
-    x, y = data()
-    run({"x": x, "y": y, name: torch.arange(COUNT) // 3})
+def test_ids_of_things_are_not_people(name: str) -> None:
+    x, y = linear_data()
+    linear_run({"x": x, "y": y, name: torch.arange(LINEAR_COUNT) // 3})
 
 
 @pytest.mark.parametrize("name", ["customerid", "patientno", "Employee Number", "ssn", "phone", "IDs", "pid"])
-def test_people_by_other_names(name: str) -> None:
-    x, y = data()
+def test_other_names_for_people_are_noticed(name: str) -> None:
+    x, y = linear_data()
     with pytest.raises(InvalidArgument, match="^unit=None"):
-        run({"x": x, "y": y, name: torch.arange(COUNT) // 3})
+        linear_run({"x": x, "y": y, name: torch.arange(LINEAR_COUNT) // 3})
 
 
-def test_users_come_in_the_order_of_their_first_example_and_stay_there() -> None:
-    x, y = data()
-    ids = np.array([f"u{number // 2:03}" for number in range(COUNT)])
+def test_users_come_in_the_order_of_their_first_example() -> None:
+    x, y = linear_data()
+    ids = np.array([f"u{number // 2:03}" for number in range(LINEAR_COUNT)])
     renamed = ids.copy()
     renamed[:2] = "zzz"
-    owned = [Users(each).rows(None, COUNT) for each in (ids, renamed)]
-    assert all(np.array_equal(one, two) for one, two in zip(*owned, strict=True))
+    rows, renamed_rows = (Users(column).rows(None, LINEAR_COUNT) for column in (ids, renamed))
+    assert all(np.array_equal(*pair) for pair in zip(rows, renamed_rows, strict=True))
     with pytest.raises(Unsupported, match="InOrder with users"):
-        run((x, y), unit=Users(ids), sampling=InOrder(5), relation=Relation.REPLACE)
+        linear_run((x, y), unit=Users(ids), sampling=InOrder(5), relation=Relation.REPLACE)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_large_ids_stay_apart() -> None:
     assert len(Users([*np.array(["ann", "bob"]), "ann", "bob"]).rows(None, 4)) == 2
 
 
-def test_a_named_unit_does_not_excuse_repeated_ids() -> None:
-    x, y = data()
+def test_a_unit_without_ids_does_not_excuse_repeated_ids() -> None:
+    x, y = linear_data()
     with pytest.raises(InvalidArgument, match="user.id"):
-        run({"x": x, "y": y, "user.id": torch.arange(COUNT) // 2}, unit=Unit.user())
+        linear_run({"x": x, "y": y, "user.id": torch.arange(LINEAR_COUNT) // 2}, unit=Unit.user())

@@ -1,1 +1,6 @@
-"""Accountants, one contract: `accountant`; `pld`, `rdp`, `zcdp`, `gdp` and `classic` fulfil it."""
+"""The accountants: from events to epsilon and delta.
+
+In reading order: `accountant` is the contract of all of them. `pld` composes privacy loss distributions (the default).
+`rdp` adds Renyi divergences, `zcdp` and `gdp` add one parameter each, and `classic` holds the textbook theorems on
+(epsilon, delta). All but `classic` start from the dominating pairs of ``hush.accounting.losses``.
+"""

@@ -1,4 +1,10 @@
-"""The contract that every accountant fulfils."""
+"""The contract of every accountant.
+
+compose     append an event; refuse one that cannot be analysed
+events      what was run so far, without qualifications
+epsilon     for a delta, over the worst change of the data that the relation allows
+guarantee   epsilon with its unit, relation, method and assumptions
+"""
 
 from __future__ import annotations
 
@@ -9,27 +15,36 @@ from hush.accounting.events import Event, SelfComposedEvent, plain_event
 from hush.errors import InvalidArgument, Unsupported, check_count, check_delta, check_epsilon, check_instance
 from hush.guarantee import Bound, Guarantee, Relation, Unit
 
-_SMALLEST_DELTA = 1e-280
+_SMALLEST_DELTA = 1e-280  # smaller ones underflow when they are divided among many steps
 
 
 def check_accountant(name: str, kind: object) -> None:
-    """Refuse what is not a class of accountants."""
+    """Refuse anything but a class of accountants."""
     if not (isinstance(kind, type) and issubclass(kind, Accountant)):
-        raise InvalidArgument(name, kind, "a class of accountants", "Such as PldAccountant, not an instance of it")
+        raise InvalidArgument(name, kind, "a class of accountants", "Pass PldAccountant, for example, not an instance")
 
 
 class Accountant(ABC):
-    """Analyses events: how much one record, or whatever ``unit`` is, can show in what was released.
+    """Base class of accountants: they bound how much the released results reveal about one unit.
 
-    An accountant is a value. `compose` returns a new one with the event appended; nothing is ever taken back. What it
-    cannot analyse it refuses with `Unsupported`, naming the part; it never approximates silently.
+    An accountant is an immutable value. `compose` returns a new one with the event appended. If it cannot analyse an
+    event, it raises `Unsupported` and names the part. It never approximates silently.
+
+    >>> from hush.accounting import GaussianEvent, PldAccountant
+    >>> accountant = PldAccountant().compose(GaussianEvent(10.0)).compose(GaussianEvent(5.0), 3)
+    >>> len(accountant.events), round(accountant.epsilon(delta=1e-6), 3)
+    (2, 1.577)
+
+    Args:
+        relation: How neighbouring datasets differ.
+        unit: What is protected; by default an example.
     """
 
     method: str
     assumptions: tuple[str, ...] = ()
 
     def __init__(self, *, relation: Relation = Relation.ADD_OR_REMOVE, unit: Unit | None = None) -> None:
-        """Start with nothing released."""
+        """Start without events."""
         check_instance("relation", relation, Relation)
         self.relation = relation
         self.unit = Unit.example() if unit is None else unit
@@ -37,20 +52,20 @@ class Accountant(ABC):
         self.events: tuple[Event, ...] = ()
 
     def compose(self, event: Event, count: int = 1) -> Self:
-        """Return an accountant that has seen ``event``, ``count`` times, after all that this one has seen."""
+        """Return an accountant with ``event`` appended ``count`` times."""
         check_instance("event", event, Event)
         check_count("count", count, minimum=0)
-        plain, assumed = self._plain(event)
+        plain, assumptions = self._plain(event)
         appended = plain if count == 1 else SelfComposedEvent(plain, count)
         self._checked(appended)
         result = type(self)(relation=self.relation, unit=self.unit)
         result.__dict__.update(self._settings())
         result.events = (*self.events, appended)
-        result.assumptions = tuple(dict.fromkeys((*self.assumptions, *assumed)))
+        result.assumptions = tuple(dict.fromkeys((*self.assumptions, *assumptions)))
         return result
 
     def supports(self, event: Event) -> bool:
-        """Say whether `compose` would take the event."""
+        """Return whether `compose` would accept the event."""
         check_instance("event", event, Event)
         try:
             self._checked(self._plain(event)[0])
@@ -62,36 +77,36 @@ class Accountant(ABC):
         try:
             return plain_event(event, self.relation, self.unit)
         except RecursionError:
-            return event, ()  # nested too deeply: `_checked` says so
+            return event, ()  # nested too deeply, which `_checked` reports
 
     def _checked(self, event: Event) -> None:
         try:
             self._check(event)
         except OverflowError:
-            raise Unsupported(f"{event.kind}: its numbers multiply beyond what floats hold", "Compose fewer") from None
+            raise Unsupported(f"{event.kind}: its numbers overflow", "Compose fewer events") from None
         except RecursionError:
             raise Unsupported(
-                f"{event.kind}: it is nested too deeply", "Flatten it: Composed takes any number"
+                f"{event.kind}: it is nested too deeply", "Flatten it: ComposedEvent takes any number of events"
             ) from None
 
     def epsilon(self, delta: float) -> float:
-        """Return epsilon for a delta: never too small, unless the accountant says that it estimates."""
+        """Return epsilon for a delta: an upper bound, unless `bound` says that it is an estimate."""
         if 0 < check_delta("delta", delta) < _SMALLEST_DELTA:
             raise InvalidArgument("delta", delta, f"0, or at least {_SMALLEST_DELTA:.3g}", "Smaller ones underflow")
         try:
             return self._epsilon(float(delta))
         except OverflowError:
-            raise Unsupported("the events' numbers multiply beyond what floats hold", "Compose fewer") from None
+            raise Unsupported("the numbers of the events overflow", "Compose fewer events") from None
 
     def delta(self, epsilon: float) -> float:
-        """Return delta for an epsilon: never too small, unless the accountant says that it estimates."""
+        """Return delta for an epsilon: an upper bound, unless `bound` says that it is an estimate."""
         try:
             return self._delta(check_epsilon("epsilon", epsilon))
         except OverflowError:
-            raise Unsupported("the events' numbers multiply beyond what floats hold", "Compose fewer") from None
+            raise Unsupported("the numbers of the events overflow", "Compose fewer events") from None
 
     def guarantee(self, delta: float) -> Guarantee:
-        """Return what is promised at this delta, with its assumptions."""
+        """Return the guarantee at this delta, with its assumptions."""
         return Guarantee(
             epsilon=self.epsilon(delta),
             delta=delta,
@@ -103,11 +118,11 @@ class Accountant(ABC):
         )
 
     def bound(self) -> Bound:
-        """Say whether results are upper bounds or estimates."""
+        """Return whether results are upper bounds or estimates."""
         return Bound.UPPER
 
     def _settings(self) -> dict[str, object]:
-        """Return what a composed copy keeps besides relation and unit."""
+        """Return the attributes that a composed copy keeps, besides relation and unit."""
         return {}
 
     @abstractmethod
@@ -123,5 +138,5 @@ class Accountant(ABC):
         """Return delta for a valid epsilon."""
 
     def __repr__(self) -> str:
-        """Show the relation and how much was seen."""
+        """Return a text with the relation and the number of events."""
         return f"{type(self).__name__}(relation={self.relation.value!r}, events={len(self.events)})"

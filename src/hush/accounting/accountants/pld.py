@@ -1,4 +1,9 @@
-"""The privacy loss distribution accountant: the default, and the tightest."""
+"""The privacy loss distribution accountant: the default, and the tightest.
+
+events         unfold into dominating pairs, for each change of the data (`losses.pairs`)
+alternatives   where a record can be in several parts, one composition for each case; the worst counts
+losses         each alternative's pairs, composed numerically (`losses.solver.ComposedLoss`)
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from typing import Self
 from hush.accounting.accountants.accountant import Accountant
 from hush.accounting.events import Event
 from hush.accounting.losses.pairs import Alternative, Change, all_sums, alternatives, changes, merge_gaussians
-from hush.accounting.losses.solver import ACCURACY, ComposedLoss
+from hush.accounting.losses.solver import DEFAULT_ACCURACY, ComposedLoss
 from hush.errors import InvalidArgument, check_delta, check_epsilon, check_positive
 from hush.guarantee import Relation, Unit
 
@@ -18,33 +23,48 @@ from hush.guarantee import Relation, Unit
 class PldAccountant(Accountant):
     """Composes privacy loss distributions numerically, with certified bounds on both sides.
 
-    Every event has a dominating pair of distributions. Their losses are put on a lattice, once from above and once
-    from below, and composed in the frequency domain under an exponential tilt, so that rounding errors are relative
-    to delta. Rounding, wrap-around and truncation are inside the certificate. The grid follows from ``accuracy``.
+    Every event has a dominating pair of distributions. Their privacy losses are put on a lattice, once from above and
+    once from below, and composed in the frequency domain under an exponential tilt, which makes rounding errors
+    relative to delta. The bounds include rounding, wrap-around and truncation. The lattice follows from ``accuracy``.
+
+    >>> from hush.accounting import GaussianEvent, PoissonSampledEvent
+    >>> accountant = PldAccountant().compose(PoissonSampledEvent(GaussianEvent(1.0), 0.01), 1000)
+    >>> lower, upper = accountant.interval(delta=1e-5)
+    >>> round(upper, 3), upper <= lower * (1 + 1e-4)
+    (1.828, True)
+
+    Args:
+        relation: How neighbouring datasets differ.
+        unit: What is protected; by default an example.
+        accuracy: The relative error of epsilon to aim for, between 1e-8 and 0.1.
 
     Guarantee:
-        `epsilon` and `delta` are upper bounds. `interval` also gives a lower bound: what the composed dominating
-        pairs really have, so that the gap is all that the numerics can have lost.
+        `epsilon` and `delta` are upper bounds. `interval` also gives a lower bound on the epsilon of the composed
+        dominating pairs, so the gap is the most that the numerics can have lost.
 
     Assumes:
-        Noise was drawn as the events say (the caller's duty). The events were fixed in advance: outcomes may steer
-        what is computed next, but not its parameters (the caller's duty; for parameters chosen on the way use
-        `hush.accounting.RdpFilter` or `ZcdpFilter`). Each event's dominating pair is proven for the relation (checked
-        here: others are refused).
+        Noise was drawn as the events say (the caller's duty). The events were fixed in advance: outcomes may decide
+        what is computed next, but not its parameters (the caller's duty; for parameters chosen adaptively use
+        `RdpFilter` or `ZcdpFilter`). Each event's dominating pair is proven for the relation (checked here: others are
+        refused).
 
     References:
         Sommer, Meiser & Mohammadi 2019 (privacy loss distributions); Koskela, Jaelkoe & Honkela 2020 (FFT); Doroshenko
         et al. 2022 (connecting the dots: our upper lattice); Zhu, Dong & Wang 2022, Theorem 10 (dominating pairs
         compose, also adaptively). The lower lattice, the tilt and the certificate are this package's own:
-        ``_lattice.py`` and ``_compose.py`` derive them.
+        ``losses/lattice.py`` and ``losses/composition.py`` derive them.
     """
 
     method = "privacy loss distribution"
 
     def __init__(
-        self, *, relation: Relation = Relation.ADD_OR_REMOVE, unit: Unit | None = None, accuracy: float = ACCURACY
+        self,
+        *,
+        relation: Relation = Relation.ADD_OR_REMOVE,
+        unit: Unit | None = None,
+        accuracy: float = DEFAULT_ACCURACY,
     ) -> None:
-        """Start with nothing released; ``accuracy`` is the relative error of epsilon to aim for."""
+        """Start without events."""
         super().__init__(relation=relation, unit=unit)
         if not 1e-8 <= check_positive("accuracy", accuracy) <= 0.1:
             raise InvalidArgument("accuracy", accuracy, "between 1e-8 and 0.1")
@@ -52,20 +72,20 @@ class PldAccountant(Accountant):
         self._options: dict[Change, list[Alternative]] = {change: [Counter()] for change in changes(relation)}
 
     def interval(self, delta: float) -> tuple[float, float]:
-        """Return (lower, upper) between which the epsilon of the composed dominating pairs is proven to lie."""
+        """Return certified bounds (lower, upper) on the epsilon of the composed dominating pairs."""
         check_delta("delta", delta)
         intervals = [loss.epsilon_interval(delta, self._accuracy) for loss in self._losses]
         return max((low for low, _ in intervals), default=0.0), max((high for _, high in intervals), default=0.0)
 
     def delta_interval(self, epsilon: float) -> tuple[float, float]:
-        """Return (lower, upper) between which the delta of the composed dominating pairs is proven to lie."""
+        """Return certified bounds (lower, upper) on the delta of the composed dominating pairs."""
         check_epsilon("epsilon", epsilon)
         upper = self._delta(epsilon)
         lower = max((loss.delta_lower(epsilon, self._accuracy) for loss in self._losses), default=0.0)
         return min(lower, upper), upper
 
     def compose(self, event: Event, count: int = 1) -> Self:
-        """Return an accountant that has seen ``event``, ``count`` times, after all that this one has seen."""
+        """Return an accountant with ``event`` appended ``count`` times."""
         result = super().compose(event, count)
         appended = result.events[-1]
         result._options = {
@@ -83,14 +103,14 @@ class PldAccountant(Accountant):
 
     @cached_property
     def _losses(self) -> list[ComposedLoss]:
-        """The composed loss of every change and alternative, over which the worst counts."""
-        every = [tuple(merge_gaussians(option)) for options in self._options.values() for option in options]
-        return [ComposedLoss(parts) for parts in dict.fromkeys(every)]
+        """The composed loss of every change and alternative. The worst of them counts."""
+        merged = [tuple(merge_gaussians(option)) for options in self._options.values() for option in options]
+        return [ComposedLoss(parts) for parts in dict.fromkeys(merged)]
 
     def _epsilon(self, delta: float) -> float:
         worst = 0.0
         for loss in self._losses:
-            # A rough bound often shows at once that this one is not the worst.
+            # A rough bound often shows that this one is not the worst.
             if worst > 0 and loss.epsilon_upper(delta, math.sqrt(self._accuracy)) <= worst:
                 continue
             worst = max(worst, loss.epsilon_upper(delta, self._accuracy))

@@ -1,4 +1,12 @@
-"""The Renyi accountant (moments accountant), with orders optimised, not listed."""
+"""The Renyi accountant (moments accountant), which optimises over all real orders.
+
+    curve        the Renyi divergence of all events as a function of the order (`renyi_bound`, one rule per event)
+    conversion   epsilon = divergence + slack(order, delta), minimised over orders (`best_order`)
+
+Divergences of noise come from the same privacy profiles that `PldAccountant` composes, by one integral
+(`losses.renyi`). So no mechanism has a second formula that could disagree. Only what has no profile is added here:
+zCDP claims, and selection by repetition.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +28,27 @@ from hush.accounting.losses.solver import ComposedLoss
 from hush.errors import InvalidArgument, Unsupported, check_delta, check_positive
 
 MAX_ORDER = 1e9
-"""Orders are searched in (1, MAX_ORDER]."""
+"""The largest order; the search is in (1, MAX_ORDER]."""
 
 
 class RdpAccountant(Accountant):
-    """Adds up Renyi divergences (the moments accountant) and converts at the best order.
+    """Adds up Renyi divergences and converts to epsilon at the best order: the moments accountant.
 
-    Any real order above 1 may be the best one; it is searched for, not taken from a list. Looser than the privacy
-    loss distribution, but closed under adaptive choices (see `RdpFilter`) and the only one for private selection.
+    The best order can be any real number above 1; it is searched for, not taken from a list. The bound is looser than
+    that of `PldAccountant`, but it also holds adaptively at a fixed order (see `RdpFilter`), and it is the only one for
+    private selection.
+
+    >>> from hush.accounting import GaussianEvent, PoissonSampledEvent
+    >>> accountant = RdpAccountant().compose(PoissonSampledEvent(GaussianEvent(1.0), 0.01), 1000)
+    >>> round(accountant.epsilon(delta=1e-5), 3), round(accountant.best_order(delta=1e-5), 1)
+    (2.101, 7.8)
 
     Guarantee:
         `epsilon` and `delta` are upper bounds.
 
     Assumes:
-        Noise was drawn as the events say (the caller's duty). Each event has a Renyi divergence: no event with a
-        delta of its own (checked here: refused).
+        Noise was drawn as the events say (the caller's duty). Each event has a Renyi divergence, so none has a delta of
+        its own (checked here: refused).
 
     References:
         Mironov 2017 (composition); Abadi et al. 2016 (moments); Mironov, Talwar & Zhang 2019 (sampled Gaussian);
@@ -53,7 +67,7 @@ class RdpAccountant(Accountant):
     def best_order(self, delta: float) -> float:
         """Return the order that gives the smallest epsilon at this delta > 0."""
         check_positive("delta", check_delta("delta", delta))
-        return best_order(lambda orders: to_epsilon(self._curve(orders), orders, delta))[0]
+        return best_order(lambda orders: renyi_to_epsilon(self._curve(orders), orders, delta))[0]
 
     def _check(self, event: ev.Event) -> None:
         for change in changes(self.relation):
@@ -70,16 +84,18 @@ class RdpAccountant(Accountant):
             return self._pure_epsilon()
         if not self._curve(np.array([2.0])).any():
             return 0.0
-        found = best_order(lambda orders: to_epsilon(self._curve(orders), orders, delta))[1]
-        return min(found, self._pure_epsilon())
+        epsilon = best_order(lambda orders: renyi_to_epsilon(self._curve(orders), orders, delta))[1]
+        return min(epsilon, self._pure_epsilon())
 
     def _delta(self, epsilon: float) -> float:
         if not self._curve(np.array([2.0])).any() or epsilon >= self._pure_epsilon():
             return 0.0
-        return min(1.0, math.exp(best_order(lambda orders: to_log_delta(self._curve(orders), orders, epsilon))[1]))
+        return min(
+            1.0, math.exp(best_order(lambda orders: renyi_to_log_delta(self._curve(orders), orders, epsilon))[1])
+        )
 
     def _pure_epsilon(self) -> float:
-        """Return the limit at infinite order: the sum of the largest losses."""
+        """Return the limit at infinite order: the sum of the largest privacy losses."""
         try:
             options = [alternatives(ev.ComposedEvent(self.events), change) for change in changes(self.relation)]
         except Unsupported:
@@ -87,19 +103,31 @@ class RdpAccountant(Accountant):
         return max(ComposedLoss(option.items()).epsilon_upper(0.0) for choice in options for option in choice)
 
 
-def to_epsilon(divergence: Array, orders: Array, delta: float) -> Array:
-    """Convert Renyi divergences to epsilon (Canonne, Kamath & Steinke 2020, Proposition 12)."""
+def renyi_to_epsilon(divergence: Array, orders: Array, delta: float) -> Array:
+    """Return the epsilon that a Renyi divergence implies at each order (Canonne, Kamath & Steinke 2020, Prop. 12).
+
+    epsilon = divergence + log(1 - 1 / order) - (log delta + log order) / (order - 1), and at least 0.
+
+    Args:
+        divergence: The Renyi divergence at each order.
+        orders: The orders, all above 1.
+        delta: A delta > 0.
+    """
     slack = np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
     return np.maximum(divergence + slack, 0.0)
 
 
-def to_log_delta(divergence: Array, orders: Array, epsilon: float) -> Array:
-    """Convert Renyi divergences to log delta at an epsilon (the same proposition)."""
+def renyi_to_log_delta(divergence: Array, orders: Array, epsilon: float) -> Array:
+    """Return the log of the delta that a Renyi divergence implies at an epsilon (the same proposition)."""
     return (orders - 1) * (divergence - epsilon + np.log1p(-1 / orders)) - np.log(orders)
 
 
 def best_order(objective: Callable[[Array], Array]) -> tuple[float, float]:
-    """Minimise over orders: a wide grid in log(order - 1), then finer ones around its best point."""
+    """Return the order that minimises ``objective``, and the minimum.
+
+    The search starts with a wide grid in log(order - 1) and repeats with finer ones around the best point. Any order
+    gives a valid bound, so an inexact minimum only makes it looser.
+    """
     low, high = math.log(1e-6), math.log(MAX_ORDER)
     best, value = 2.0, math.inf
     for points in (40, 15, 15, 15):
@@ -114,12 +142,10 @@ def best_order(objective: Callable[[Array], Array]) -> tuple[float, float]:
 
 @singledispatch
 def renyi_bound(event: ev.Event, change: Change, orders: Array) -> Array:
-    """Return an upper bound on the Renyi divergence that an event allows at an array of orders > 1."""
+    """Return an upper bound on the Renyi divergence of an event, under one change, at an array of orders > 1."""
     options = alternatives(event, change)
     if any(pair.forward.failure > 0 for option in options for pair in option):
-        raise Unsupported(
-            f"{event.kind}: a loss without bound is possible, so it has no Renyi divergence", "Use PldAccountant"
-        )
+        raise Unsupported(f"{event.kind}: its loss can be infinite, so it has no Renyi divergence", "Use PldAccountant")
     sums = [np.sum([count * renyi_curve(pair)(orders) for pair, count in option.items()], axis=0) for option in options]
     return np.asarray(np.max(sums, axis=0))
 
@@ -128,7 +154,7 @@ def renyi_bound(event: ev.Event, change: Change, orders: Array) -> Array:
 def _(event: ev.ProjectedGaussianEvent, change: Change, orders: Array) -> Array:
     # The mean of e^(a / X) for a chi-square X is infinite for every a > 0, whatever its degrees of freedom.
     raise Unsupported(
-        f"{event.kind}: its sensitivity is random, and its Renyi divergence infinite at every order",
+        f"{event.kind}: its sensitivity is random, so its Renyi divergence is infinite at every order",
         "Use PldAccountant",
     )
 
@@ -156,29 +182,30 @@ def _(event: ev.ApproximateDPEvent, change: Change, orders: Array) -> Array:
 @renyi_bound.register
 def _(event: ev.ZeroConcentratedDPEvent, change: Change, orders: Array) -> Array:
     if not change.claimed:
-        raise Unsupported("zcdp in a part that a replaced record may leave: the claim is not about leaving")
+        raise Unsupported("zcdp in a part that a replaced record may leave: the claim does not cover removal")
     return event.rho * change.size**2 * orders  # a group of k: k^2 rho (Bun & Steinke 2016, Proposition 1.9)
 
 
 @renyi_bound.register
 def _(event: ev.BallsInBinsEvent, change: Change, orders: Array) -> Array:
-    raise Unsupported("balls-in-bins: its Renyi divergence is not bounded here in both directions", "Use PldAccountant")
+    raise Unsupported("balls-in-bins: its Renyi divergence is not implemented for both directions", "Use PldAccountant")
 
 
 @renyi_bound.register
 def _(event: ev.ParallelByIndexEvent, change: Change, orders: Array) -> Array:
     if change.size > 1:
-        alternatives(event, change)  # refuses, with the reason
+        alternatives(event, change)  # raises the error with the reason
     return np.asarray(np.max([renyi_bound(part, change, orders) for part in event.events], axis=0))
 
 
 @renyi_bound.register
 def _(event: ev.ParallelEvent, change: Change, orders: Array) -> Array:
     if change.size > 1:
-        alternatives(event, change)  # refuses, with the reason
+        alternatives(event, change)  # raises the error with the reason
     stays = [renyi_bound(part, change, orders) for part in event.events]
     if change.direction is not Direction.REPLACE:
         return np.asarray(np.max(stays, axis=0))
+    # A replaced record may leave one part and enter another: the divergences add up.
     leave, enter = (replace(change, direction=d, claimed=False) for d in (Direction.REMOVE, Direction.ADD))
     moves = [
         renyi_bound(source, leave, orders) + renyi_bound(target, enter, orders)
@@ -194,14 +221,14 @@ def _(event: ev.GroupEvent, change: Change, orders: Array) -> Array:
 
 @renyi_bound.register
 def _(event: ev.RepeatNegativeBinomialEvent, change: Change, orders: Array) -> Array:
-    """Papernot & Steinke 2022, Theorem 2, with the second order that makes the penalty smallest."""
+    """Papernot & Steinke 2022, Theorem 2, with the second order that minimises the penalty."""
     inner = _both_ways(event.event, change, orders)
     return np.asarray(inner + _penalty(event, change) + math.log(event.mean) / (orders - 1))
 
 
 @lru_cache(maxsize=64)
 def _penalty(event: ev.RepeatNegativeBinomialEvent, change: Change) -> float:
-    """Return what the theorem adds at every order."""
+    """Return the term that the theorem adds at every order: (1 + shape) times a bound at a second, free order."""
 
     def penalty(others: Array) -> Array:
         base = _both_ways(event.event, change, others)
@@ -212,19 +239,19 @@ def _penalty(event: ev.RepeatNegativeBinomialEvent, change: Change) -> float:
 
 @renyi_bound.register
 def _(event: ev.RepeatPoissonEvent, change: Change, orders: Array) -> Array:
-    """Papernot & Steinke 2022, Theorem 6: it needs the run's delta at epsilon = log(1 + 1 / (order - 1))."""
+    """Papernot & Steinke 2022, Theorem 6, which needs a run's delta at epsilon = log(1 + 1 / (order - 1))."""
     inner = _both_ways(event.event, change, orders)
     grid = 1 + np.geomspace(1e-4, 1e6, 300)
     base = _both_ways(event.event, change, grid)
     epsilons = np.log1p(1 / (orders - 1))
-    log_deltas = [float(np.min(to_log_delta(base, grid, epsilon))) for epsilon in epsilons]
+    log_deltas = [float(np.min(renyi_to_log_delta(base, grid, epsilon))) for epsilon in epsilons]
     deltas = np.exp(np.minimum(log_deltas, 0.0))
     return np.asarray(inner + event.mean * deltas + max(math.log(event.mean), 0.0) / (orders - 1))
 
 
 def _both_ways(event: ev.Event, change: Change, orders: Array) -> Array:
-    """Bound the divergence in both directions: selection is analysed through a ratio that goes either way."""
+    """Bound the divergence in both directions, which the theorems on selection need."""
     if change.direction is Direction.REPLACE:
         return renyi_bound(event, change, orders)
-    both = (replace(change, direction=direction) for direction in (Direction.REMOVE, Direction.ADD))
-    return np.asarray(np.max([renyi_bound(event, one, orders) for one in both], axis=0))
+    directions = (replace(change, direction=direction) for direction in (Direction.REMOVE, Direction.ADD))
+    return np.asarray(np.max([renyi_bound(event, directed, orders) for directed in directions], axis=0))

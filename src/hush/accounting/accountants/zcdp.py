@@ -1,4 +1,8 @@
-"""Zero-concentrated differential privacy: one number, rho, that adds up."""
+"""Zero-concentrated differential privacy (zCDP): one parameter, rho, which adds up under composition.
+
+`rho_bound` has one rule for each event. rho bounds the Renyi divergence by rho * order at every order, so the
+conversion to epsilon is that of `rdp`.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,26 @@ from functools import singledispatch
 
 from hush.accounting import events as ev
 from hush.accounting.accountants.accountant import Accountant
-from hush.accounting.accountants.rdp import best_order, to_epsilon, to_log_delta
+from hush.accounting.accountants.rdp import best_order, renyi_to_epsilon, renyi_to_log_delta
 from hush.accounting.losses.pairs import Change, Direction, changes
 from hush.errors import Unsupported, check_epsilon
 from hush.guarantee import Relation
 
 
 class ZcdpAccountant(Accountant):
-    """Adds up rho and converts at the best order.
+    """Adds up rho and converts to epsilon at the best order.
+
+    >>> from hush.accounting import GaussianEvent
+    >>> accountant = ZcdpAccountant().compose(GaussianEvent(10.0), 4)
+    >>> round(accountant.rho, 4), round(accountant.epsilon(delta=1e-6), 3)
+    (0.02, 0.9)
 
     Guarantee:
         `epsilon` and `delta` are upper bounds; `rho` is the composed zCDP parameter.
 
     Assumes:
-        Noise was drawn as the events say (the caller's duty). Each event is zCDP; a sampled one is not in general
-        (checked here: refused).
+        Noise was drawn as the events say (the caller's duty). Each event is zCDP, which sampled events in general are
+        not (checked here: refused).
 
     References:
         Bun & Steinke 2016 (definition, composition, Proposition 1.4: epsilon-DP is epsilon^2/2-zCDP, Proposition 1.9:
@@ -48,20 +57,20 @@ class ZcdpAccountant(Accountant):
         rho = self.rho
         if rho == 0:
             return 0.0
-        return min(1.0, math.exp(best_order(lambda orders: to_log_delta(rho * orders, orders, epsilon))[1]))
+        return min(1.0, math.exp(best_order(lambda orders: renyi_to_log_delta(rho * orders, orders, epsilon))[1]))
 
 
 def rho_to_epsilon(rho: float, delta: float) -> float:
-    """Return the epsilon of rho-zCDP at a delta: the best conversion over all orders."""
+    """Return the epsilon of rho-zCDP at a delta, by the best conversion over all orders."""
     if check_epsilon("rho", rho) == 0:
         return 0.0
     if delta == 0:
         return math.inf
-    return best_order(lambda orders: to_epsilon(rho * orders, orders, delta))[1]
+    return best_order(lambda orders: renyi_to_epsilon(rho * orders, orders, delta))[1]
 
 
 def epsilon_to_rho(epsilon: float, delta: float) -> float:
-    """Return the largest rho whose epsilon at delta is at most the one given (bisected to the safe side)."""
+    """Return the largest rho whose epsilon at ``delta`` is at most ``epsilon``, by bisection to the safe side."""
     low, high = 0.0, 1.0
     while rho_to_epsilon(high, delta) <= epsilon:
         low, high = high, 2 * high
@@ -75,7 +84,7 @@ def epsilon_to_rho(epsilon: float, delta: float) -> float:
 
 @singledispatch
 def rho_bound(event: ev.Event, change: Change) -> float:
-    """Return the rho that an event is known to satisfy."""
+    """Return the smallest rho that an event is known to satisfy under one change."""
     raise Unsupported(f"{event.kind}: it is not known to be zCDP", "Use RdpAccountant or PldAccountant")
 
 
@@ -148,7 +157,7 @@ def _(event: ev.ParallelEvent, change: Change) -> float:
     stays = max(rho_bound(part, change) for part in event.events)
     if change.direction is not Direction.REPLACE:
         return stays
-    # A replaced record may leave one part and enter another.
+    # A replaced record may leave one part and enter another: the two largest rhos add up.
     moved = replace(change, direction=Direction.REMOVE, claimed=False)
     return max(stays, math.fsum(sorted((rho_bound(part, moved) for part in event.events), reverse=True)[:2]))
 
@@ -160,9 +169,9 @@ def _(event: ev.GroupEvent, change: Change) -> float:
 
 def _require_claim(event: ev.Event, change: Change) -> None:
     if not change.claimed:
-        raise Unsupported(f"{event.kind} in a part that a replaced record may leave: the claim is not about leaving")
+        raise Unsupported(f"{event.kind} in a part that a replaced record may leave: the claim does not cover removal")
 
 
 def _refuse_group(event: ev.Event, change: Change) -> None:
     if change.size > 1:
-        raise Unsupported(f"{event.kind} for a group: its records may lie in several parts")
+        raise Unsupported(f"{event.kind} for a group: its records may be in several parts")

@@ -1,6 +1,15 @@
-"""Privacy loss: from one mechanism to many.
+"""The privacy loss: from the profile of one mechanism to the epsilon of many.
 
-Read in this order: `profile` (delta as a function of epsilon), `noise_profiles`, `sampled_profiles`,
-`projected_profile` and `allocation` (the profile of each mechanism), `pairs` (events to dominating pairs), `lattice`,
-`saddle_point`, `grid` and `composition` (many of them, on a grid), `solver` (epsilon and delta), `renyi` (moments).
+    events -> pairs -> lattice -> spectrum -> delta(epsilon) -> epsilon
+
+In reading order:
+
+- `profile`: delta as a function of epsilon, for a pair of distributions.
+- `noise_profiles`, `sampled_profiles`, `projected_profile`, `allocation`: the profile of each mechanism.
+- `pairs`: from an event to its dominating pairs.
+- `lattice`: a pair on a grid, from above and from below.
+- `saddle_point`, `grid`: which grid a problem needs.
+- `composition`: many pairs on a grid, composed in the frequency domain with certified errors.
+- `solver`: certified bounds on epsilon and delta.
+- `renyi`: Renyi divergences, from the same profiles.
 """

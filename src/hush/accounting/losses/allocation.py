@@ -1,20 +1,25 @@
 """Profiles of balls-in-bins sampling: every record falls into one of T batches, and T noisy sums are released.
 
-The pair is P = (1/T) sum_t N(e_t, sigma^2 I) against Q = N(0, sigma^2 I) (Chua et al. 2025; Feldman & Shenfeld 2025).
-Under Q the likelihood ratio is L = (W_1 + ... + W_T) / T, with independent ``W = e^(Z/sigma - 1/(2 sigma^2))``, Z
-standard normal. Both profiles are expectations, under Q, of convex functions of L: ``E (L - x)_+`` forwards and
-``E (1 - x L)_+`` backwards. This pair dominates, also where a step is chosen after the outcomes before it: given those,
-W_t belongs to a shift of at most 1, so it is at most W in the convex order, whatever they were; replace it by an
-independent W from the last step to the first.
+*The pair* is P = (1/T) sum_t N(e_t, sigma^2 I) against Q = N(0, sigma^2 I) (Chua et al. 2025; Feldman & Shenfeld 2025).
+Under Q the likelihood ratio is L = (W_1 + ... + W_T) / T, with independent ``W = e^(Z/sigma - 1/(2 sigma^2))`` for
+standard normal Z. Both profiles are expectations, under Q, of convex functions of L: ``E (L - x)_+`` forwards and
+``E (1 - x L)_+`` backwards. This pair dominates even if a step depends on earlier outcomes: given these, W_t belongs to
+a shift of at most 1, so it is at most W in the convex order, whatever they were. Replace it by an independent W, from
+the last step to the first.
 
-So L may be replaced by anything larger in the convex order, which independent sums keep. Here mass moves to two points
-around it, such that its mean stays: the result dominates, in both directions at once, with an error of second order
-(about 1e-5 of epsilon). T summands take log2(T) doublings.
+*The approximation.* L may be replaced by anything larger in the convex order, which independent sums preserve. Here
+each mass moves to the two grid points around it, with the mean unchanged. The result dominates in both directions at
+once, with a second-order error (about 1e-5 of epsilon). T summands take log2(T) doublings.
 
-The points lie as floating-point numbers do: evenly around a centre, twice as far apart at each next *level*. Their
-indices are integers, so that sums of them are exact. Masses are only ever added and multiplied, never subtracted: each
-keeps its relative accuracy, far out too, and no Fourier transform blurs the tails. What lies outside the grid is
-treated as a pair that fails: its mass under Q goes to L = 0, that under P to L = infinity.
+*The grid.* The points are spaced like floating-point numbers: evenly around a centre, and twice as far apart at each
+next *level*. Their indices are integers, so sums of points are exact. Masses are only added and multiplied, never
+subtracted: each keeps its relative accuracy, even far out, and no Fourier transform blurs the tails. Mass outside the
+grid counts as failure: under Q it goes to L = 0, under P to L = infinity.
+
+    summand   W on a grid: `_summand`
+    law       the distribution of a partial sum, doubled and added: `_add`
+    curve     both profiles at the points of the final sum: `_curve`
+    profile   evaluated between the points: `AllocationProfile`
 
 References:
     Chua et al. 2025, "Balls-and-bins sampling for DP-SGD" (the pair); Feldman & Shenfeld 2025, "Privacy amplification
@@ -32,21 +37,27 @@ from scipy.special import ndtr
 
 from hush.accounting.losses.profile import ULP, Array, Profile, tail_gap
 
-_RESOLUTION = 1 / 256  # spacing, relative to the local spread of the sum; the next power of two below
-_HEAVY = 0.25  # a sum whose spread, relative to itself, is more than this is resolved relative to 0
-_REACH = 12.0  # normal deviates; what lies beyond has probability 2e-33
+_RESOLUTION = 1 / 256  # spacing relative to the local spread of the sum, rounded down to a power of two
+_HEAVY = 0.25  # a sum whose relative spread exceeds this is resolved relative to 0
+_LARGEST_DEVIATE = 12.0  # larger normal deviates have probability 2e-33
 _LOG_TAIL = -74.0  # e^-74 = 7e-33
-_DUST = 1e-60  # what is less than this, under P and under Q, is not worth carrying
-_MARGINAL_ERROR = 4096 * ULP  # of the masses of one summand: exponents up to 22^2 / 2, found from rounded deviates
+_DUST = 1e-60  # smaller masses, under both P and Q, are dropped
+_MARGINAL_ERROR = 4096 * ULP  # relative, of a summand's masses: exponents up to 22^2 / 2, from rounded deviates
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 MIN_NOISE = 0.1
-"""Below this noise multiplier the likelihood ratio spans too many powers of two; one bin's Gaussian stands in."""
+"""Below this noise multiplier the likelihood ratio spans too many powers of two; a single Gaussian replaces it."""
 
 
 @dataclass(frozen=True)
 class AllocationProfile(Profile):
-    """(1/T) sum_t N(e_t, sigma^2 I) against N(0, sigma^2 I) in T dimensions, from above; ``reverse`` turns it round."""
+    """(1/T) sum_t N(e_t, sigma^2 I) against N(0, sigma^2 I) in T dimensions, from above.
+
+    Attributes:
+        noise_multiplier: sigma.
+        num_bins: T.
+        reverse: Whether the profile is that of the second distribution against the first.
+    """
 
     noise_multiplier: float
     num_bins: int
@@ -58,17 +69,17 @@ class AllocationProfile(Profile):
 
     @cached_property
     def max_loss(self) -> float:  # type: ignore[override]
-        """The last point's; beyond, only the failure is left."""
+        """The loss of the last point."""
         return -float(self._curve.losses[0]) if self.reverse else float(self._curve.losses[-1])
 
     @cached_property
     def failure(self) -> float:  # type: ignore[override]
-        """What was moved to L = infinity, or to L = 0."""
+        """The mass that was moved to L = infinity, or in reverse to L = 0."""
         return self._curve.zero if self.reverse else self._curve.infinite
 
     @cached_property
     def relative_error(self) -> float:  # type: ignore[override]
-        """That of the masses, and of the losses relative to the spread of the likelihood ratio."""
+        """The error of the masses, and of the losses relative to the spread of the likelihood ratio."""
         return self._curve.relative_error
 
     def delta(self, epsilon: Array) -> Array:
@@ -77,12 +88,12 @@ class AllocationProfile(Profile):
         inside = epsilon < self.max_loss
         epsilon = np.where(inside, epsilon, 0.0)
         if self.reverse:
-            # E (1 - x L)_+ = x put(y_j) + (1 - x e^(y_j)) Q(L <= e^(y_j)), with y_j the last loss up to -eps
+            # E (1 - x L)_+ = x put(y_j) + (1 - x e^(y_j)) Q(L <= e^(y_j)), with y_j the last loss up to -eps.
             last = np.maximum(np.searchsorted(curve.losses, -epsilon, side="right") - 1, 0)
             gap = -np.expm1(np.minimum(epsilon + curve.losses[last], 0.0))
             value = np.exp(epsilon) * curve.put[last] + gap * curve.head[last]
         else:
-            # E (L - x)_+ = call(y_j) + (e^(y_j) - x) Q(L >= e^(y_j)), with y_j the first loss from eps on
+            # E (L - x)_+ = call(y_j) + (e^(y_j) - x) Q(L >= e^(y_j)), with y_j the first loss from eps on.
             first = np.minimum(np.searchsorted(curve.losses, epsilon), len(curve.losses) - 1)
             gap = np.expm1(np.maximum(curve.losses[first] - epsilon, 0.0))
             value = curve.call[first] + np.exp(epsilon) * gap * curve.tail[first]
@@ -91,14 +102,17 @@ class AllocationProfile(Profile):
 
 @dataclass(frozen=True, slots=True)
 class _Curve:
-    """A discrete likelihood ratio, as both profiles at its points.
+    """A discrete likelihood ratio, as both profiles at its points. The names are those of options in finance.
 
     Attributes:
         losses: log L at the points, increasing.
-        call, tail: E (L - e^y)_+ and Q(L >= e^y) at the points; all include what went to infinity.
-        put, head: E (e^y - L)_+ and Q(L <= e^y); all include what went to 0.
-        zero, infinite: Q's mass at L = 0, and P's at L = infinity.
-        relative_error: bound on that of the four arrays, and of what is found between the points.
+        call: E (L - e^y)_+ at the points, including the mass at infinity.
+        tail: Q(L >= e^y) at the points.
+        put: E (e^y - L)_+ at the points, including the mass at 0.
+        head: Q(L <= e^y) at the points, including the mass at 0.
+        zero: Q's mass at L = 0.
+        infinite: P's mass at L = infinity.
+        relative_error: A bound on the relative error of the arrays, and of values between the points.
     """
 
     losses: Array
@@ -119,15 +133,15 @@ def _curve(noise_multiplier: float, num_bins: int) -> _Curve:
     offsets = np.concatenate([np.ldexp(run.indices, level) for level, run in levels])
     order = np.argsort(offsets)
     offsets, masses = offsets[order], np.concatenate([run.masses for _, run in levels])[order]
-    kept = masses > 0
-    offsets, masses = offsets[kept], masses[kept]
+    positive = masses > 0
+    offsets, masses = offsets[positive], masses[positive]
     losses = np.log1p(offsets / count) if law.centre else np.log(offsets / count)
     steps = np.diff(offsets) / count  # the differences are exact
     tail = np.cumsum(masses[::-1])[::-1]
     head = law.zero + np.cumsum(masses)
     infinite = law.excess / count
     call = np.append(np.cumsum((steps * tail[1:])[::-1])[::-1], 0.0) + infinite
-    # The first step is from L = 0, where only what went there lies.
+    # The first step starts at L = 0, where only the failed mass is.
     put = np.cumsum(np.append(math.exp(losses[0]) * law.zero, steps * head[:-1]))
     spread = math.sqrt(math.expm1(min(noise_multiplier**-2, 600.0)) / count)
     error = law.relative_error + 4 * len(masses) * ULP + 256 * ULP * (1 + 1 / min(spread, 1.0))
@@ -136,7 +150,7 @@ def _curve(noise_multiplier: float, num_bins: int) -> _Curve:
 
 @dataclass(slots=True)
 class _Run:
-    """Masses at consecutive points of one level's lattice, from index ``start`` on."""
+    """Masses at consecutive points of one level's lattice, starting at index ``start``."""
 
     start: int = 0
     masses: Array = field(default_factory=lambda: np.zeros(0))
@@ -146,11 +160,11 @@ class _Run:
         return np.arange(self.start, self.start + len(self.masses), dtype=float)
 
     def trimmed(self) -> _Run:
-        """Return it without zeros at the ends."""
-        found = np.flatnonzero(self.masses)
-        if not found.size:
+        """Return the run without zeros at its ends."""
+        nonzero = np.flatnonzero(self.masses)
+        if not nonzero.size:
             return _Run()
-        return _Run(self.start + int(found[0]), self.masses[found[0] : found[-1] + 1])
+        return _Run(self.start + int(nonzero[0]), self.masses[nonzero[0] : nonzero[-1] + 1])
 
     def __add__(self, other: _Run) -> _Run:
         if not self.masses.size or not other.masses.size:
@@ -168,7 +182,7 @@ class _Run:
         return _Run(self.start + other.start, np.convolve(self.masses, other.masses))
 
     def coarser(self) -> _Run:
-        """Move to the lattice of twice the spacing: odd points go to both neighbours, half each."""
+        """Return the run on the lattice of twice the spacing. Odd points go to both neighbours, half each."""
         if not self.masses.size:
             return self
         start = self.start // 2
@@ -180,16 +194,16 @@ class _Run:
         return _Run(start, np.append(even, odd[-1])).trimmed()
 
     def shifted(self, distance: int, level: int) -> _Run:
-        """Shift by an integer, which need not be a multiple of this level's spacing."""
+        """Return the run shifted by an integer, which need not be a multiple of this level's spacing."""
         if level <= 0:
             return _Run(self.start + (distance << -level), self.masses)
-        whole, part = divmod(distance, 1 << level)
-        share = part / (1 << level)
-        here = _Run(self.start + whole, (1 - share) * self.masses)
-        return here + _Run(here.start + 1, share * self.masses) if part else here
+        steps, remainder = divmod(distance, 1 << level)
+        share = remainder / (1 << level)
+        left = _Run(self.start + steps, (1 - share) * self.masses)
+        return left + _Run(left.start + 1, share * self.masses) if remainder else left
 
     def within(self, low: int, high: int) -> tuple[_Run, _Run, _Run]:
-        """Return what lies below ``low``, from there to ``high``, and above."""
+        """Return three runs: the indices below ``low``, from ``low`` to ``high``, and above ``high``."""
         first = min(max(low - self.start, 0), len(self.masses))
         last = min(max(high + 1 - self.start, first), len(self.masses))
         pieces = ((0, first), (first, last), (last, len(self.masses)))
@@ -199,7 +213,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """The points centre + index * 2^level, |index| <= radius, for the levels from base to top; none below ``low``."""
+    """The points centre + index * 2^level with |index| <= radius, for levels from base to top, and none below low."""
 
     centre: int
     base: int
@@ -210,13 +224,15 @@ class _Grid:
 
 @dataclass(slots=True)
 class _Law:
-    """The law of a partial sum under Q.
+    """The distribution of a partial sum under Q.
 
     Attributes:
-        count: of the summands, which is the mean.
-        runs: for each level its masses, at ``centre + index * 2^level``.
-        zero, excess: the mass moved to 0, and the expectation moved to infinity.
-        relative_error: bound on that of every mass, of ``zero`` and of ``excess``.
+        centre: The centre of the grid.
+        count: The number of summands, which is also the mean.
+        runs: The masses of each level, at ``centre + index * 2^level``.
+        zero: The mass that was moved to 0.
+        excess: The expectation that was moved to infinity.
+        relative_error: A bound on the relative error of every mass, of ``zero`` and of ``excess``.
     """
 
     centre: int
@@ -228,29 +244,31 @@ class _Law:
 
 
 def _sum_law(noise_multiplier: float, num_bins: int) -> _Law:
-    """Return the law of W_1 + ... + W_T, by doubling."""
+    """Return the distribution of W_1 + ... + W_T, by doubling."""
     shape = _Shape(noise_multiplier)
-    one = _summand(noise_multiplier, shape.grid(1))
-    law = one
+    summand = _summand(noise_multiplier, shape.grid(1))
+    law = summand
     for digit in bin(num_bins)[3:]:
         law = _add(law, law, shape.grid(2 * law.count))
         if digit == "1":
-            law = _add(law, one, shape.grid(law.count + 1))
+            law = _add(law, summand, shape.grid(law.count + 1))
     return law
 
 
 class _Shape:
-    """About how the sum of k summands is spread: it decides where points lie, and nothing else.
+    """The approximate spread of a sum of k summands. It decides where grid points are, and nothing else.
 
-    To the left of its mean a sum looks, around any value, like its law tilted by e^(-r W) to that mean.
+    Left of its mean, a sum near any value is distributed like its summands under a tilt e^(-r W) to that mean.
     """
 
     def __init__(self, noise_multiplier: float) -> None:
         self._sigma = noise_multiplier
-        self._largest = math.exp(_REACH / noise_multiplier + 0.5 / noise_multiplier**2)
+        self._largest = math.exp(_LARGEST_DEVIATE / noise_multiplier + 0.5 / noise_multiplier**2)
         normal = np.linspace(-16.0, 10.0, 1301)
         values = np.exp(normal / noise_multiplier - 0.5 / noise_multiplier**2)
-        rates = np.exp(np.linspace(-12.0, 2 * _REACH / noise_multiplier + 0.5 / noise_multiplier**2 + 14.0, 200))
+        rates = np.exp(
+            np.linspace(-12.0, 2 * _LARGEST_DEVIATE / noise_multiplier + 0.5 / noise_multiplier**2 + 14.0, 200)
+        )
         rates *= max(noise_multiplier, 1.0)
         logs = -0.5 * normal**2 - rates[:, None] * values
         peaks = logs.max(axis=1)
@@ -259,27 +277,27 @@ class _Shape:
         means = weights @ values / total
         spreads = np.sqrt((weights * (values - means[:, None]) ** 2).sum(axis=1) / total)
         exponents = np.log(total / np.exp(-0.5 * normal**2).sum()) + peaks + rates * means
-        inside = means > values[100]  # further left the ends of the integral would show
+        inside = means > values[100]  # further left the truncated integral is inaccurate
         self._means, self._spreads, self._exponents = means[inside], spreads[inside], exponents[inside]
 
     def grid(self, count: int) -> _Grid:
-        """Return the points for the sum of ``count`` summands."""
+        """Return the grid for the sum of ``count`` summands."""
         low = count * self._at(self._means, _LOG_TAIL / count)
-        place = count * self._at(self._means, -1 / count)
+        typical = count * self._at(self._means, -1 / count)
         spread = math.sqrt(count) * self._at(self._spreads, -1 / count)
         high = self._largest + (2 * count if count > 1 else 0)
-        if spread > _HEAVY * place:
-            radius = _power_of_two(2 * place / (_RESOLUTION * spread))
+        if spread > _HEAVY * typical:
+            radius = _power_of_two(2 * typical / (_RESOLUTION * spread))
             centre, base = 0, math.floor(math.log2(low / radius)) + 1
         else:
-            # Beyond sigma spreads a single large summand decides, whose own spread grows with it.
+            # Beyond sigma spreads a single large summand dominates, whose own spread grows with it.
             radius = _power_of_two(min(max(self._sigma, 4.0), 12.0) / _RESOLUTION)
             centre, base = count, math.floor(math.log2(_RESOLUTION * spread))
         top = max(base, math.ceil(math.log2((high - centre) / radius)))
         return _Grid(centre, base, top, radius, low)
 
     def _at(self, row: Array, exponent: float) -> float:
-        """Interpolate where the log-probability of being as small is about ``exponent``."""
+        """Return the row's value where the log-probability of a mean as small as this is about ``exponent``."""
         return float(np.interp(-exponent, -self._exponents, row))
 
 
@@ -288,14 +306,14 @@ def _power_of_two(value: float) -> int:
 
 
 def _summand(sigma: float, grid: _Grid) -> _Law:
-    """Put W on the grid: in each cell its mass goes to the two ends, such that the mean stays."""
+    """Return W on the grid: the mass of each cell goes to its two ends, with the mean unchanged."""
     indices, levels = _points(grid)
     offsets = np.ldexp(indices, levels)
     points = grid.centre + offsets
     logs = np.log1p(offsets) if grid.centre else np.log(offsets)
     normal = sigma * logs + 0.5 / sigma
     widths = np.log1p(np.diff(offsets) / points[:-1])  # of the cells, in log W
-    # Gauss-Legendre: the integrand is a Gaussian times an exponential, over a fraction of its width.
+    # Gauss-Legendre is accurate here: a Gaussian times an exponential, over a fraction of the Gaussian's width.
     within = 0.5 * (1 + _NODES) * widths[:, None]
     nodes = normal[:-1, None] + sigma * within
     density = np.exp(-0.5 * nodes**2) * (0.5 * sigma / math.sqrt(2 * math.pi) * widths / np.expm1(widths))[:, None]
@@ -305,9 +323,9 @@ def _summand(sigma: float, grid: _Grid) -> _Law:
     masses[-1] += float(ndtr(-normal[-1]))
     runs = {}
     for level in range(grid.base, grid.top + 1):
-        own = levels == level
+        on_level = levels == level
         run = _Run(-grid.radius, np.zeros(2 * grid.radius + 1))
-        run.masses[indices[own].astype(int) + grid.radius] = masses[own]
+        run.masses[indices[on_level].astype(int) + grid.radius] = masses[on_level]
         runs[level] = run.trimmed()
     return _Law(
         centre=grid.centre,
@@ -320,7 +338,7 @@ def _summand(sigma: float, grid: _Grid) -> _Law:
 
 
 def _points(grid: _Grid) -> tuple[Array, Array]:
-    """Return the indices and levels of the grid's points in increasing order, each point once."""
+    """Return the indices and levels of the grid's points, in increasing order and each point once."""
     radius = grid.radius
     positive = [(np.arange(1, radius), grid.base)]
     positive += [(np.arange(radius // 2, radius), level) for level in range(grid.base + 1, grid.top + 1)]
@@ -330,15 +348,15 @@ def _points(grid: _Grid) -> tuple[Array, Array]:
     if grid.centre:
         indices = np.concatenate([-indices[::-1], [0.0], indices])
         levels = np.concatenate([levels[::-1], [grid.base], levels])
-    kept = grid.centre + np.ldexp(indices, levels) >= grid.low
-    return indices[kept], levels[kept]
+    inside = grid.centre + np.ldexp(indices, levels) >= grid.low
+    return indices[inside], levels[inside]
 
 
 def _add(first: _Law, second: _Law, grid: _Grid) -> _Law:
-    """Return the law of an independent sum, on a grid."""
+    """Return the distribution of the sum of two independent variables, on a grid."""
     products, terms = _products(first, second)
     law = _Law(grid.centre, first.count + second.count, {})
-    # What one of them moved to 0 or to infinity, times the whole of the other, with all that then goes there.
+    # If one of the two failed, the sum fails, and all of the other's expectation goes to infinity.
     law.zero = first.zero + second.zero
     law.excess = first.excess + second.excess + first.zero * second.count + second.zero * first.count
     distance = first.centre + second.centre - grid.centre
@@ -353,43 +371,43 @@ def _add(first: _Law, second: _Law, grid: _Grid) -> _Law:
             inside = below + inside + _capped(law, above, level, grid)
         carried = below.coarser() + above.coarser()
         law.runs[level] = _swept(law, inside, level, grid)
-    # Sums of at most ``terms`` products, collected over the levels, and moved (halves are exact, other shares not).
+    # Sums of at most ``terms`` products, collected over the levels and moved (halves are exact, other shares are not).
     rounding = (terms + 8 * (len(products) + len(law.runs)) + 16) * ULP
     law.relative_error = first.relative_error + second.relative_error + 1.01 * rounding
     return law
 
 
 def _products(first: _Law, second: _Law) -> tuple[dict[int, _Run], int]:
-    """Return the sum's masses on each level's lattice, and the length of the longest sum.
+    """Return the sum's masses on each level's lattice, and the number of terms in the longest sum.
 
-    Two points of different levels meet on the coarser one, to which the finer mass is moved beforehand.
+    Two points of different levels are added on the coarser one, to which the finer mass is moved first.
     """
     lower = [_Run(), _Run()]
     products, terms = {}, 1
     levels = sorted({*first.runs, *second.runs})
     for level in range(levels[0], levels[-1] + 1):
-        own = [law.runs.get(level, _Run()) for law in (first, second)]
+        left, right = (law.runs.get(level, _Run()) for law in (first, second))
         lower = [run.coarser() for run in lower]
-        both = own[1] + lower[1]
-        products[level] = own[0] * both + lower[0] * own[1]
-        factors = ((own[0], both), (lower[0], own[1]))
-        terms = max(terms, *(min(len(one.masses), len(other.masses)) for one, other in factors))
-        lower = [own[0] + lower[0], both]
+        right_and_lower = right + lower[1]
+        products[level] = left * right_and_lower + lower[0] * right
+        factors = ((left, right_and_lower), (lower[0], right))
+        terms = max(terms, *(min(len(run_a.masses), len(run_b.masses)) for run_a, run_b in factors))
+        lower = [left + lower[0], right_and_lower]
     return products, terms
 
 
 def _capped(law: _Law, run: _Run, level: int, grid: _Grid) -> _Run:
-    """Move what lies beyond the last point there, and its excess to infinity."""
+    """Return the mass beyond the last point, moved to that point; its excess goes to infinity."""
     law.excess += math.ldexp(float(np.dot(run.masses, run.indices - grid.radius)), level)
     return _Run(grid.radius, run.masses.sum(keepdims=True)) if run.masses.size else run
 
 
 def _swept(law: _Law, run: _Run, level: int, grid: _Grid) -> _Run:
-    """Give up what lies too far left, and dust: to 0 and to infinity."""
+    """Return the run without masses that are too far left or negligible; these go to 0 and to infinity."""
     values = grid.centre + np.ldexp(run.indices, level)
-    lost = (values < grid.low) | (run.masses * np.maximum(values, 1.0) < _DUST)
-    if (values[run.masses > 0] < 0).any():  # no likelihood ratio; the grid does not reach there
+    dropped = (values < grid.low) | (run.masses * np.maximum(values, 1.0) < _DUST)
+    if (values[run.masses > 0] < 0).any():  # a likelihood ratio is positive: this would be a bug
         raise ArithmeticError(f"a sum of positive numbers came out negative on {grid}")
-    law.zero += float(run.masses[lost].sum())
-    law.excess += float(np.dot(run.masses[lost], np.maximum(values[lost], 0.0)))
-    return _Run(run.start, np.where(lost, 0.0, run.masses)).trimmed()
+    law.zero += float(run.masses[dropped].sum())
+    law.excess += float(np.dot(run.masses[dropped], np.maximum(values[dropped], 0.0)))
+    return _Run(run.start, np.where(dropped, 0.0, run.masses)).trimmed()

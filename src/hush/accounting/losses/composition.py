@@ -1,18 +1,24 @@
-"""Composition of lattice losses in the frequency domain, with a certificate.
+"""Composition of lattice losses in the frequency domain, with certified errors.
 
-For losses on the multiples of h, a tilt c > 0 and the tilted transform ``Phi`` of the composed loss,
+For losses on the multiples of h, a tilt c > 0, M(c) = E[e^(c Y)], and the transform ``Phi`` of the tilted and composed
+loss,
 
     delta(eps) = M(c)^T e^(-c eps) * (1/n) sum_k Phi_k G_k(eps),
 
 where G is the transform of ``e^(-c v) (1 - e^-v)_+`` in closed form. The tilt moves the mass to where delta is decided,
-so that rounding is relative to delta and not to 1: what ruins an ordinary FFT, ``T * 1e-16 / delta``, becomes
-``T * 1e-16``. Three things separate the sum from the true value, and each is inside the certificate:
+which makes rounding errors relative to delta instead of to 1: the error of an ordinary FFT, ``T * 1e-16 / delta``,
+becomes ``T * 1e-16``. Three errors separate the sum from the true value, and the bounds include all of them:
 
-- *wrap-around*: with n frequencies the sum equals ``sum_l e^(c l L) delta(eps + l L)``, L = n h. All terms are
-  positive, so it errs upwards only; for a lower bound the terms l != 0 are bounded and taken off.
-- *rounding*: of the curve values, of the masses, of the tilt, of the FFT, of the power T. Each frequency's relative
-  error is bounded and raised to the power T with it.
-- *frequencies left out* because ``|Phi_k|`` is below e^-60: bounded by that.
+- *Wrap-around.* With n frequencies the sum equals ``sum_l e^(c l L) delta(eps + l L)``, where L = n h. All terms are
+  positive, so the error is upwards only. For a lower bound the terms l != 0 are bounded and subtracted.
+- *Rounding* of the curve values, the masses, the tilt, the FFT and the power T. The relative error of each frequency is
+  bounded, and is raised to the power T with it.
+- *Omitted frequencies*, where ``|Phi_k|`` is below e^-60.
+
+    parts      each loss on the lattice, tilted: `_tilt`
+    band       the low frequencies, computed from few bins: `_low_band`
+    spectrum   the product over the parts, with its errors: `_compose`
+    delta      at any epsilon: `Spectrum.delta_bounds`
 """
 
 from __future__ import annotations
@@ -29,9 +35,9 @@ from scipy.fft import next_fast_len
 from hush.accounting.losses.lattice import Atoms
 from hush.accounting.losses.profile import ULP, Array
 
-_NEGLIGIBLE = 60.0
-_TERMS = 10
-_FEW = 20_000
+_NEGLIGIBLE = 60.0  # frequencies where the transform is below e^-60 are omitted
+_TERMS = 10  # of the power series within a bin
+_FEW_FREQUENCIES = 20_000  # up to here, sums are taken in the frequency domain
 
 Indices = NDArray[np.int64]
 Complex = NDArray[np.complex128]
@@ -39,7 +45,7 @@ Complex = NDArray[np.complex128]
 
 @dataclass(frozen=True, slots=True)
 class LatticePart:
-    """A loss on the lattice (``offset`` plus ``indices`` times the spacing) that is composed ``count`` times."""
+    """A loss on the lattice, at ``offset`` plus ``indices`` times the spacing, that is composed ``count`` times."""
 
     atoms: Atoms
     indices: Indices
@@ -48,12 +54,15 @@ class LatticePart:
 
 
 class Spectrum:
-    """The composed loss at the frequencies that matter, ready to be evaluated at any epsilon.
+    """The transform of the composed loss, from which delta can be computed at any epsilon.
 
     Attributes:
-        spacing, tilt, num_points: h, c and n.
-        log_scale: log M(c)^T, up to ``log_scale_error``.
-        infinite: probability of an unbounded loss, over all steps.
+        spacing: The spacing h.
+        tilt: The tilt c.
+        num_points: The number n of lattice points in a period.
+        log_scale: log M(c)^T.
+        log_scale_error: A bound on its error.
+        infinite: The probability of an infinite loss, over all steps.
     """
 
     def __init__(
@@ -69,23 +78,24 @@ class Spectrum:
         values: Complex,
         errors: Array,
     ) -> None:
-        """Take the tilted transform at frequencies 2 pi k / (n h), weighted, with bounds on the errors."""
+        """Store the weighted transform at frequencies 2 pi k / (n h), with bounds on its errors."""
         self._offset = offset
         self.spacing, self.tilt, self.num_points = band.spacing, tilt, band.num_points
         self.log_scale, self.log_scale_error, self.infinite = log_scale, log_scale_error, infinite
-        # The kernel's transform at eps is e^(-c v) slow - e^(-(c+1) v) fast, with v the way to the next lattice point.
+        # The kernel's transform at eps is e^(-c v) slow - e^(-(c+1) v) fast, with v the distance to the next lattice
+        # point.
         angles = (2j * math.pi / self.num_points) * indices
         slow = -1 / np.expm1(angles - tilt * self.spacing)
         fast = -1 / np.expm1(angles - (tilt + 1) * self.spacing)
         self._tail_sums = _TailSums(self.num_points, indices, values, tilt * self.spacing, self.spacing)
-        size = 16 * ULP * np.abs(values)
+        magnitudes = 16 * ULP * np.abs(values)
         self._difference_error = 1.01 * float(np.dot(errors, np.abs(slow - fast)))
         self._fast_error = 1.01 * float(np.dot(errors, np.abs(fast)))
-        self._rounding = 1.01 * float(np.dot(size, np.abs(slow) + np.abs(fast))) + self._tail_sums.error
-        self._left_out = -2 * math.exp(-_NEGLIGIBLE) / math.expm1(-tilt * self.spacing)
+        self._rounding = 1.01 * float(np.dot(magnitudes, np.abs(slow) + np.abs(fast))) + self._tail_sums.error
+        self._omitted = -2 * math.exp(-_NEGLIGIBLE) / math.expm1(-tilt * self.spacing)
 
     def delta_bounds(self, epsilon: float) -> tuple[float, float]:
-        """Return (lower, upper) for the lattice's delta; both still include wrap-around."""
+        """Return (lower, upper) for the lattice's delta. Both still include wrap-around."""
         scaled, error = self._kernel_sum(epsilon - self._offset)
         exponent = self.log_scale - self.tilt * epsilon
         slack = self.log_scale_error + 8 * ULP * (abs(self.log_scale) + abs(self.tilt * epsilon) + 1)
@@ -95,52 +105,55 @@ class Spectrum:
 
     def _kernel_sum(self, epsilon: float) -> tuple[float, float]:
         first = math.floor(epsilon / self.spacing) + 1
-        # In (0, h]; rounding here shifts epsilon by an ulp, which the caller's slack covers.
-        way = min(max(first * self.spacing - epsilon, 0.0), self.spacing)
-        slow, fast = math.exp(-self.tilt * way), math.exp(-(self.tilt + 1) * way)
+        # The distance is in (0, h]. Rounding it shifts epsilon by an ulp, which the caller's slack covers.
+        distance = min(max(first * self.spacing - epsilon, 0.0), self.spacing)
+        slow, fast = math.exp(-self.tilt * distance), math.exp(-(self.tilt + 1) * distance)
         slow_sum, fast_sum = self._tail_sums.at(first)
         total = slow * slow_sum - fast * fast_sum
-        error = slow * self._difference_error + (slow - fast) * self._fast_error + self._rounding + self._left_out
+        error = slow * self._difference_error + (slow - fast) * self._fast_error + self._rounding + self._omitted
         return total, error
 
 
 class _TailSums:
     """The sums over j >= 0 of p(m + j) e^(-c j h) and of p(m + j) e^(-(c+1) j h), for the periodic p of a spectrum.
 
-    With few frequencies they are summed in the frequency domain; with many, p is found once by an inverse FFT.
+    With few frequencies they are computed in the frequency domain. With many, an inverse FFT computes p once.
     """
 
     def __init__(self, num_points: int, indices: Indices, values: Complex, decay: float, spacing: float) -> None:
         self._num_points = num_points
         decays = (decay, decay + spacing)
         self.error = 0.0
-        self._inverted = len(indices) > max(_FEW, num_points // 64)
+        self._inverted = len(indices) > max(_FEW_FREQUENCIES, num_points // 64)
         if not self._inverted:
             angles = (2j * math.pi / num_points) * indices
             self._indices = indices
-            self._slow, self._fast = (values / -np.expm1(angles - one) for one in decays)
+            self._slow, self._fast = (values / -np.expm1(angles - rate) for rate in decays)
             return
         half: Complex = np.zeros(num_points // 2 + 1, dtype=np.complex128)
         half[indices] = values * num_points
-        half[(indices[1:] if indices[0] == 0 else indices)] /= 2  # both halves of a conjugate pair are summed again
+        half[(indices[1:] if indices[0] == 0 else indices)] /= 2  # irfft adds both halves of a conjugate pair
         if num_points % 2 == 0 and indices[-1] == num_points // 2:
             half[-1] *= 2
         self._masses = fft.irfft(half, num_points)
         steps = np.arange(num_points, dtype=float)
-        self._weights = [np.exp(-one * steps) / -math.expm1(-one * num_points) for one in decays]
+        self._weights = [np.exp(-rate * steps) / -math.expm1(-rate * num_points) for rate in decays]
         norm = math.sqrt(float(np.dot(self._masses, self._masses)))
         rounding = 8 * ULP * math.log2(num_points) * norm
-        self.error = sum(math.sqrt(float(np.dot(one, one))) for one in self._weights) * rounding
+        self.error = sum(math.sqrt(float(np.dot(weights, weights))) for weights in self._weights) * rounding
 
     def at(self, first: int) -> tuple[float, float]:
+        """Return both sums from the lattice point ``first`` on."""
         n = self._num_points
         if not self._inverted:
             turns = np.exp((2j * math.pi / n) * (self._indices * (first % n) % n))
             return float(np.dot(turns, self._slow).real), float(np.dot(turns, self._fast).real)
         start = first % n
         slow, fast = (
-            float(np.dot(self._masses[start:], one[: n - start]) + np.dot(self._masses[:start], one[n - start :]))
-            for one in self._weights
+            float(
+                np.dot(self._masses[start:], weights[: n - start]) + np.dot(self._masses[:start], weights[n - start :])
+            )
+            for weights in self._weights
         )
         return slow, fast
 
@@ -148,18 +161,25 @@ class _TailSums:
 def spectrum(
     parts: Sequence[LatticePart], spacing: float, tilt: float, num_points: int, max_points: int
 ) -> Spectrum | None:
-    """Tilt, transform and compose the parts; None if that would take an FFT of more than ``max_points``.
+    """Tilt, transform and compose the parts. Return None if that takes an FFT of more than ``max_points`` points.
 
-    Only low frequencies matter after many steps. They are found from few bins (see `_low_band`), if the rest can be
-    shown to be negligible; else from more bins, in the end from a plain FFT.
+    After many steps only low frequencies matter. They are computed from few bins (see `_low_band`) if the others can be
+    shown to be negligible, otherwise from more bins, and finally by a plain FFT.
+
+    Args:
+        parts: The losses.
+        spacing: The spacing h.
+        tilt: The tilt c.
+        num_points: The number n of lattice points in a period.
+        max_points: The size of the largest FFT that memory allows.
     """
     tilted = [_tilt(part, tilt) for part in parts]
-    # Showing that takes an FFT of some eighty times a part's mean size.
-    long = max(one.mean_size for one in tilted) > max_points / 100
-    bins = num_points if long else _first_guess(tilted, spacing, num_points)
+    # Showing that takes an FFT of about eighty times a part's mean offset.
+    too_wide = max(part.mean_size for part in tilted) > max_points / 100
+    bins = num_points if too_wide else _first_guess(tilted, spacing, num_points)
     while bins < min(num_points // 4, max_points):
         band = _Band(bins=bins, width=-(-num_points // bins), spacing=spacing)
-        if sum(one.count * math.log(_beyond(one, band, tilt)) for one in tilted) < -_NEGLIGIBLE:
+        if sum(part.count * math.log(_beyond(part, band, tilt)) for part in tilted) < -_NEGLIGIBLE:
             return _compose(tilted, band, tilt)
         bins *= 4
     if num_points > max_points:
@@ -169,13 +189,19 @@ def spectrum(
 
 @dataclass(frozen=True, slots=True)
 class _Tilted:
-    r"""The masses e^(c y) P(y) / M of one part, around the heaviest one, with bounds on their errors.
+    r"""The tilted masses e^(c y) P(y) / M of one part, with bounds on their errors.
 
     Attributes:
-        offsets, masses: lattice points counted from the heaviest, and what they weigh; ``origin`` is that one's index.
-        flat_error: bound on the sum of all errors of the masses, those of the curve excepted.
-        curve_error: what errors of the curve contribute, to be multiplied by |s (s + 1)| (see `_error`).
-        mean_size: the mean of \|offset\|.
+        offsets: The lattice points, counted from the one with the largest mass.
+        masses: The tilted masses.
+        origin: The index of the lattice point with the largest mass.
+        count: How often the part is composed.
+        offset: The loss of the lattice's point 0.
+        infinite: The probability of an infinite loss.
+        log_moment: log M.
+        flat_error: A bound on the sum of all errors of the masses, except those of the curve.
+        curve_error: The contribution of the curve's errors, to be multiplied by |s (s + 1)| (see `_error`).
+        mean_size: The mean of \|offsets\|.
     """
 
     offsets: Indices
@@ -201,9 +227,9 @@ def _tilt(part: LatticePart, tilt: float) -> _Tilted:
     masses = atoms.masses * weights
     origin = int(part.indices[np.argmax(masses)])
     offsets = part.indices - origin
-    sizes = np.abs(masses)
-    # Product, difference, exponential, two more products; the common factor's own error is log_scale_error's.
-    tilt_error = ULP * float(np.dot(sizes, 4 + 2 * np.abs(exponents) + abs(peak)))
+    magnitudes = np.abs(masses)
+    # A product, a difference, an exponential and two more products. The common factor's error is in log_scale_error.
+    tilt_error = ULP * float(np.dot(magnitudes, 4 + 2 * np.abs(exponents) + abs(peak)))
     mass_error = float(np.dot(atoms.mass_noise, weights))
     smooth, rough = _curve_errors(atoms, weights, tilt)
     return _Tilted(
@@ -216,15 +242,15 @@ def _tilt(part: LatticePart, tilt: float) -> _Tilted:
         log_moment=log_moment,
         flat_error=1.01 * (tilt_error + mass_error + rough),
         curve_error=1.01 * smooth,
-        mean_size=float(np.dot(sizes, np.abs(offsets))),
+        mean_size=float(np.dot(magnitudes, np.abs(offsets))),
     )
 
 
 def _curve_errors(atoms: Atoms, weights: Array, tilt: float) -> tuple[float, float]:
-    """Bound what errors of the curve do to the transform: (to be multiplied by |s (s + 1)|, to be added).
+    """Bound the effect of the curve's errors on the transform: (a factor of |s (s + 1)|, a constant to add).
 
-    On a fine grid they enter through second differences: summation by parts, twice, gives |s (s + 1)| times the first.
-    On one as coarse as the kernel, each error spoils its own mass and its neighbours'.
+    On a fine grid the errors enter through second differences, and summing by parts twice gives the first term. On a
+    grid as coarse as the kernel, each error affects its own mass and those of its neighbours.
     """
     errors = atoms.curve_error * np.abs(atoms.curve)
     if (tilt + 2) * float(atoms.gaps.max()) < 1:
@@ -232,16 +258,18 @@ def _curve_errors(atoms: Atoms, weights: Array, tilt: float) -> tuple[float, flo
         return float(np.dot(errors * weights, around * np.exp((tilt + 2) * around))), 0.0
     with np.errstate(over="ignore"):
         up, down = 1 / np.expm1(atoms.gaps), -1 / np.expm1(-atoms.gaps)
-    own = np.append(up, 0.0) + np.append(1.0, down)
-    spoilt = (
-        np.dot(errors, own * weights) + np.dot(errors[1:], up * weights[:-1]) + np.dot(errors[:-1], down * weights[1:])
+    at_corner = np.append(up, 0.0) + np.append(1.0, down)
+    total = (
+        np.dot(errors, at_corner * weights)
+        + np.dot(errors[1:], up * weights[:-1])
+        + np.dot(errors[:-1], down * weights[1:])
     )
-    return 0.0, float(spoilt)
+    return 0.0, float(total)
 
 
 @dataclass(frozen=True, slots=True)
 class _Band:
-    """Frequencies 2 pi k / (n h), k = 0 .. last, that are found from ``bins`` bins of ``width`` lattice points each."""
+    """The frequencies 2 pi k / (n h), k = 0, ..., last, computed from ``bins`` bins of ``width`` lattice points."""
 
     bins: int
     width: int
@@ -249,113 +277,120 @@ class _Band:
 
     @property
     def num_points(self) -> int:
-        """n: the lattice points of a period."""
+        """The number n of lattice points in a period."""
         return self.bins * self.width
 
     @property
     def last(self) -> int:
-        """The highest k: all of them without binning; with it, those whose angle per half bin is at most 1/2."""
+        """The highest k. With binning, only angles of at most 1/2 per half bin are computed."""
         return self.bins // 2 if self.width == 1 else math.floor(self.bins / (2 * math.pi))
 
     @property
     def unit(self) -> float:
-        """The lowest frequency but 0."""
+        """The lowest frequency above 0."""
         return 2 * math.pi / (self.num_points * self.spacing)
 
 
 def _first_guess(tilted: Sequence[_Tilted], spacing: float, num_points: int) -> int:
-    """Guess how many bins are enough: one step's transform must have fallen, the less the more steps there are."""
-    steps = sum(one.count for one in tilted)
-    size = sum(one.count * one.mean_size for one in tilted) / steps
-    angle = max(0.6, 1.2 * math.sqrt(4 * _NEGLIGIBLE / steps)) / max(size, 1e-9)  # per lattice point
+    """Return a first guess at how many bins are enough; the more steps, the lower the frequencies that matter."""
+    steps = sum(part.count for part in tilted)
+    mean_size = sum(part.count * part.mean_size for part in tilted) / steps
+    angle = max(0.6, 1.2 * math.sqrt(4 * _NEGLIGIBLE / steps)) / max(mean_size, 1e-9)  # per lattice point
     return int(next_fast_len(math.ceil(num_points * min(angle, math.pi)) + 16, real=True))
 
 
-def _beyond(one: _Tilted, band: _Band, tilt: float) -> float:
-    r"""Bound the size of a part's transform at all lattice frequencies above the band.
+def _beyond(part: _Tilted, band: _Band, tilt: float) -> float:
+    r"""Return a bound on the absolute value of a part's transform at all lattice frequencies above the band.
 
-    It is sampled by a short FFT; in between it changes by at most the mean \|offset\| times half the distance.
+    A short FFT samples it. Between two samples it changes by at most the mean \|offset\| times half their distance.
     """
-    length = int(next_fast_len(math.ceil(80 * one.mean_size) + 64, real=True))
-    samples = np.abs(fft.rfft(np.bincount(one.offsets % length, one.masses, length)))
+    length = int(next_fast_len(math.ceil(80 * part.mean_size) + 64, real=True))
+    samples = np.abs(fft.rfft(np.bincount(part.offsets % length, part.masses, length)))
     first = max(math.floor(band.last * length / band.num_points) - 1, 0)
-    error = float(_error(one, np.array([math.pi / band.spacing]), tilt)[0])
-    rounding = _fft_error(length, float(np.dot(one.masses, one.masses)))
-    return float(samples[first:].max()) + one.mean_size * math.pi / length + error + rounding
+    error = float(_error(part, np.array([math.pi / band.spacing]), tilt)[0])
+    rounding = _fft_error(length, float(np.dot(part.masses, part.masses)))
+    return float(samples[first:].max()) + part.mean_size * math.pi / length + error + rounding
 
 
-def _error(one: _Tilted, frequencies: Array, tilt: float) -> Array:
-    """Bound a transform's error, the FFT's excepted; the curve's share grows with |s (s + 1)|, s = c + i t."""
-    return one.flat_error + one.curve_error * np.hypot(tilt, frequencies) * np.hypot(tilt + 1, frequencies)
+def _error(part: _Tilted, frequencies: Array, tilt: float) -> Array:
+    """Return a bound on a transform's error, without the FFT's. The curve's grows with |s (s + 1)|, s = c + i t."""
+    return part.flat_error + part.curve_error * np.hypot(tilt, frequencies) * np.hypot(tilt + 1, frequencies)
 
 
 def _fft_error(length: int, squares: float) -> float:
-    """Bound each coefficient's rounding error (Higham 2002, Theorem 24.2, with a constant for mixed radices)."""
+    """Return a bound on each coefficient's rounding error (Higham 2002, Theorem 24.2, for mixed radices).
+
+    Args:
+        length: The length of the FFT.
+        squares: The sum of the squares of its input.
+    """
     return 4 * ULP * math.log2(length + 2) * math.sqrt(length * squares)
 
 
-def _low_band(one: _Tilted, band: _Band) -> tuple[Complex, Array]:
-    """Return a part's transform at the frequencies of the band, and a bound on the error of finding it.
+def _low_band(part: _Tilted, band: _Band) -> tuple[Complex, Array]:
+    """Return a part's transform at the frequencies of the band, and a bound on the error of computing it.
 
-    The masses are collected in bins, with their moments about the bins' centres; the transform is then a power series
-    in the angle x across half a bin, ``sum_q (-i x)^q / q! * FFT(q-th moments)``.
+    The masses are collected in bins, with their moments about the centres of the bins. The transform is then a power
+    series in the angle x across half a bin: ``sum_q (-i x)^q / q! * FFT(q-th moments)``.
     """
     half = max(band.width / 2, 0.5)
-    centred = (one.offsets + band.num_points // 2) % band.num_points - band.num_points // 2
-    places = np.floor_divide(centred + band.width // 2, band.width)
-    within = (centred - places * band.width) / half
-    places %= band.bins
+    centred = (part.offsets + band.num_points // 2) % band.num_points - band.num_points // 2
+    bins = np.floor_divide(centred + band.width // 2, band.width)
+    within = (centred - bins * band.width) / half
+    bins %= band.bins
     angles = (math.pi / band.bins) * np.arange(band.last + 1)
     total: Complex = np.zeros(band.last + 1, dtype=np.complex128)
     factor: Complex = np.ones(band.last + 1, dtype=np.complex128)
-    weights = one.masses
+    weights = part.masses
     rest = 0.0
     terms = 1 if band.width == 1 else _TERMS
     for order in range(terms):
-        moments = np.bincount(places, weights, band.bins)
+        moments = np.bincount(bins, weights, band.bins)
         if order == 0:
-            atom = float(one.masses[np.argmax(one.masses)])
-            moments[0] -= atom  # the heaviest point is transformed exactly: only the rest is rounded
+            atom = float(part.masses[np.argmax(part.masses)])
+            moments[0] -= atom  # the largest mass is transformed exactly; only the others are rounded
             total += atom
             rest = float(np.dot(moments, moments))
         total += factor * fft.rfft(moments)[: band.last + 1]
         factor = factor * (-1j * angles / (order + 1))
         weights = weights * within
-    left_out = 0.0 if terms == 1 else np.abs(factor) * float(np.abs(one.masses).sum())
-    return total, np.exp(angles if terms > 1 else 0 * angles) * (_fft_error(band.bins, rest) + 8 * ULP) + left_out
+    truncation = 0.0 if terms == 1 else np.abs(factor) * float(np.abs(part.masses).sum())
+    return total, np.exp(angles if terms > 1 else 0 * angles) * (_fft_error(band.bins, rest) + 8 * ULP) + truncation
 
 
 def _compose(tilted: Sequence[_Tilted], band: _Band, tilt: float) -> Spectrum:
+    """Return the product of the parts' transforms, each to the power of its count, with bounds on the errors."""
     n = band.num_points
-    kept: Indices = np.arange(band.last + 1)
-    logs: Complex = np.zeros(len(kept), dtype=np.complex128)
-    relative, log_bound = np.zeros(len(kept)), np.zeros(len(kept))
-    for one in tilted:
-        values, error = _low_band(one, band)
-        error = error[kept] + _error(one, band.unit * kept.astype(float), tilt)
-        size = np.sqrt(values.real[kept] ** 2 + values.imag[kept] ** 2)
-        # Every factor is below 1 + its error: a frequency once negligible stays so (hence twice the margin).
-        log_bound = log_bound + one.count * np.log(size + error)
+    indices: Indices = np.arange(band.last + 1)  # of the frequencies that are not negligible yet
+    logs: Complex = np.zeros(len(indices), dtype=np.complex128)
+    relative, log_bound = np.zeros(len(indices)), np.zeros(len(indices))
+    for part in tilted:
+        values, error = _low_band(part, band)
+        error = error[indices] + _error(part, band.unit * indices.astype(float), tilt)
+        magnitude = np.sqrt(values.real[indices] ** 2 + values.imag[indices] ** 2)
+        # Every factor is below 1 + its error, so a negligible frequency stays negligible (hence twice the margin).
+        log_bound = log_bound + part.count * np.log(magnitude + error)
         alive = np.flatnonzero(log_bound > -2 * _NEGLIGIBLE)
-        kept, error, size, log_bound = kept[alive], error[alive], np.maximum(size[alive], 1e-300), log_bound[alive]
-        log_one = np.log(size) + 1j * np.angle(values[kept])
-        ratio = np.minimum(error / size, 0.5)
-        logs = logs[alive] + one.count * log_one
-        relative = relative[alive] + one.count * (ratio / (1 - ratio) + 8 * ULP * (1 + np.abs(log_one)))
-    shift = sum(one.count * one.origin for one in tilted)
-    weight = np.where((kept == 0) | (2 * kept == n), 1.0, 2.0) / n
-    turns = np.exp((-2j * math.pi / n) * (kept * (shift % n) % n))
-    composed = np.exp(np.minimum(logs.real, 1.0) + 1j * logs.imag)  # above 0 by rounding only; errors tell how much
-    size = np.abs(composed)
-    grown = size * np.expm1(np.minimum(relative, 700.0))
+        indices, error, log_bound = indices[alive], error[alive], log_bound[alive]
+        magnitude = np.maximum(magnitude[alive], 1e-300)
+        log_values = np.log(magnitude) + 1j * np.angle(values[indices])
+        ratio = np.minimum(error / magnitude, 0.5)
+        logs = logs[alive] + part.count * log_values
+        relative = relative[alive] + part.count * (ratio / (1 - ratio) + 8 * ULP * (1 + np.abs(log_values)))
+    shift = sum(part.count * part.origin for part in tilted)
+    weight = np.where((indices == 0) | (2 * indices == n), 1.0, 2.0) / n
+    turns = np.exp((-2j * math.pi / n) * (indices * (shift % n) % n))
+    composed = np.exp(np.minimum(logs.real, 1.0) + 1j * logs.imag)  # logs.real > 0 by rounding only, as errors state
+    magnitude = np.abs(composed)
+    grown = magnitude * np.expm1(np.minimum(relative, 700.0))
     return Spectrum(
         band=band,
         tilt=tilt,
-        log_scale=sum(one.count * one.log_moment for one in tilted),
-        log_scale_error=8 * ULP * sum(one.count * (1 + abs(one.log_moment)) for one in tilted),
-        infinite=-math.expm1(sum(one.count * math.log1p(-one.infinite) for one in tilted)),
-        offset=sum(one.count * one.offset for one in tilted),
-        indices=kept,
+        log_scale=sum(part.count * part.log_moment for part in tilted),
+        log_scale_error=8 * ULP * sum(part.count * (1 + abs(part.log_moment)) for part in tilted),
+        infinite=-math.expm1(sum(part.count * math.log1p(-part.infinite) for part in tilted)),
+        offset=sum(part.count * part.offset for part in tilted),
+        indices=indices,
         values=weight * composed * turns,
-        errors=weight * np.minimum(grown, size + np.exp(np.minimum(log_bound, 700.0))),
+        errors=weight * np.minimum(grown, magnitude + np.exp(np.minimum(log_bound, 700.0))),
     )

@@ -1,4 +1,12 @@
-"""The lattice for a problem: spacing, tilt and window, from a requested accuracy and within memory."""
+"""The choice of a lattice: spacing, tilt and window, for a requested accuracy and within memory.
+
+    tilt        c, near the saddle point, such that a short window holds the tilted loss
+    window      the period L of the Fourier transform; what lies outside wraps around and counts as error
+    spacing     h, such that the chords between lattice points raise epsilon by the accuracy
+    reach       up to this many points from 0 every lattice point is used; farther out a relative resolution is enough
+
+These numbers affect the tightness of a bound, never its validity.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +22,11 @@ from hush.accounting.losses.lattice import loss_range
 from hush.accounting.losses.profile import ULP, DominatingPair
 from hush.accounting.losses.saddle_point import CumulantFunction, Part, Saddle, bisect
 
-MAX_POINTS = 1 << 20
-TAIL = 1e-9
-_FINEST = 1 << 24
-_EXACT_POINTS = 1 << 17
-_ALIAS = 1e-9
+MAX_POINTS = 1 << 20  # of an FFT
+TAIL = 1e-9  # the share of delta that truncated tails may have
+_FINEST = 1 << 24  # lattice points in a window, at most
+_EXACT_POINTS = 1 << 17  # up to here a lattice of the corners is used even if it is finer than needed
+_ALIAS = 1e-9  # the share of delta that wrap-around may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +34,13 @@ class LossGrid:
     """The lattice for one problem.
 
     Attributes:
-        spacing, tilt, num_points: as in ``Spectrum``.
-        fine_reach: up to this many lattice points from 0 each one is used; beyond, relative resolution is kept.
-        tail: how much of each loss may be left outside on the right.
-        exact: whether every corner of every curve is a lattice point.
+        spacing: The distance h of the lattice points.
+        tilt: The tilt c.
+        num_points: The number n of lattice points in a period.
+        fine_reach: Up to this many points from 0 every lattice point is used. Farther out, the relative resolution
+            stays constant.
+        tail: The probability of each loss that may be truncated on the right.
+        exact: Whether every corner of every curve is a lattice point.
     """
 
     spacing: float
@@ -40,21 +51,28 @@ class LossGrid:
     exact: bool
 
     def coarser(self) -> LossGrid:
-        """Return a grid for the same window that fits into memory."""
+        """Return a coarser grid for the same window, which fits into memory."""
         factor = 1.001 * self.num_points / MAX_POINTS
         points = int(next_fast_len(math.ceil(self.num_points / factor) - 8, real=True))
         return replace(self, spacing=self.spacing * factor, num_points=min(points, MAX_POINTS), exact=False)
 
-    def indices(self, pair: DominatingPair, count: int, offset: float = 0.0, *, whole: bool = False) -> Indices:
-        """Return the lattice points, counted from the offset, on which to represent a pair; all of it, if ``whole``."""
-        low, high = loss_range(pair, self.tail) if whole else _useful_range(pair, count, self.tail, self.tilt)
+    def indices(self, pair: DominatingPair, count: int, offset: float = 0.0, *, complete: bool = False) -> Indices:
+        """Return the lattice points, counted from the offset, that represent a pair.
+
+        Args:
+            pair: The pair.
+            count: How often it is composed.
+            offset: The loss of the point 0.
+            complete: Whether to represent all losses, or only those that matter under the tilt.
+        """
+        low, high = loss_range(pair, self.tail) if complete else _useful_range(pair, count, self.tail, self.tilt)
         left = _spread_indices(max(math.ceil((offset - low) / self.spacing * (1 - 4 * ULP)), 0), self.fine_reach)
         right = _spread_indices(math.ceil((high - offset) / self.spacing * (1 - 4 * ULP)), self.fine_reach)
         return np.concatenate([-left[:0:-1], right])
 
 
 def _spread_indices(last: int, fine_reach: int) -> Indices:
-    """Return 0, 1, .., fine_reach, then steps of 2 up to twice that, of 4 up to four times, .., last."""
+    """Return 0, 1, ..., fine_reach, then steps of 2 up to twice that, steps of 4 up to four times that, ..., last."""
     pieces = [np.arange(0, min(fine_reach, last))]
     start, step = fine_reach, 1
     while start < last:
@@ -64,36 +82,45 @@ def _spread_indices(last: int, fine_reach: int) -> Indices:
 
 
 def _useful_range(pair: DominatingPair, count: int, tail: float, tilt: float) -> tuple[float, float]:
-    """Return the losses to represent: further left, the tilt leaves nothing that a chord to the origin would change."""
+    """Return the range of losses to represent. Further left, the tilt makes the error of a chord negligible."""
     low, high = loss_range(pair, tail)
     return max(low, (math.log(TAIL) - math.log(count)) / tilt), high
 
 
 def choose_spacing(moments: CumulantFunction, saddle: Saddle, scale: float, accuracy: float) -> tuple[float, float]:
-    """Return the spacing at which joining points raises epsilon by about ``accuracy * scale``, and the fine reach.
+    """Return the spacing at which chords raise epsilon by about ``accuracy * scale``, and the fine reach.
 
-    A loss y inside a cell is split to the cell's ends, which adds (y - a)(b - y) to its second moment: h^2 / 6 where
-    the loss is spread over many cells, at most |y| h where it is not; and delta grows by e^(c (c + 1) / 2 of that).
+    A loss y in a cell [a, b] is split to the cell's ends, which adds (y - a)(b - y) to its second moment: h^2 / 6 on
+    average if the loss spreads over many cells, and at most |y| h otherwise. delta grows by the factor
+    e^(c (c + 1) / 2 times the added second moment).
     """
     weights = np.abs(moments.at(saddle.tilt)[3])
-    sizes = np.abs(moments.losses)
+    magnitudes = np.abs(moments.losses)
 
-    def added(h: float) -> float:
-        return float(moments.counts @ (weights * np.minimum(h * h / 6, sizes * h)).sum(axis=1))
+    def added_moment(h: float) -> float:
+        return float(moments.counts @ (weights * np.minimum(h * h / 6, magnitudes * h)).sum(axis=1))
 
     budget = 2 * accuracy * scale / (saddle.tilt + 1)
-    reach = math.log(float(sizes.max()))
-    spacing = math.exp(bisect(lambda log_h: added(math.exp(log_h)) - 0.8 * budget, reach - 30, reach, 0.05))
+    largest = math.log(float(magnitudes.max()))
+    # 80 % of the budget is for the spacing, 20 % for the coarser cells farther out.
+    spacing = math.exp(bisect(lambda log_h: added_moment(math.exp(log_h)) - 0.8 * budget, largest - 30, largest, 0.05))
     # Cells of relative width 1 / m, with m = fine_reach / 2, add y^2 / (6 m^2).
-    second = float(moments.counts @ (weights * sizes**2).sum(axis=1))
-    return spacing, 2 * math.sqrt(second / (6 * 0.2 * budget))
+    second_moment = float(moments.counts @ (weights * magnitudes**2).sum(axis=1))
+    return spacing, 2 * math.sqrt(second_moment / (6 * 0.2 * budget))
 
 
-def choose_tilt(moments: CumulantFunction, saddle: Saddle, log_delta: float, whole: float) -> tuple[float, float]:
-    """Return the tilt c with the shortest window L outside of which wrap-around adds ``_ALIAS`` times delta, and L.
+def choose_tilt(moments: CumulantFunction, saddle: Saddle, log_delta: float, widest: float) -> tuple[float, float]:
+    """Return the tilt c with the shortest window L for which wrap-around adds at most ``_ALIAS`` times delta, and L.
 
-    On the left wrap-around adds at most e^(-c L); on the right, for every c' > c, e^(K(c') - c' eps - (c' - c) L). For
-    a loss that is about Gaussian the saddle's own tilt is best. Where few large jumps decide, a smaller one is.
+    From the left wrap-around adds at most e^(-c L). From the right it adds at most e^(K(c') - c' eps - (c' - c) L), for
+    every c' > c. For a loss that is nearly Gaussian the saddle point's own tilt is best. If a few large losses decide
+    delta, a smaller tilt is.
+
+    Args:
+        moments: The cumulants of the composed loss.
+        saddle: The saddle point.
+        log_delta: The log of the target delta.
+        widest: The width of the whole range of the composed loss; no window needs to be wider.
     """
     target = -log_delta - math.log(_ALIAS)
     tilts = saddle.tilt * np.geomspace(0.02, 1.0, 18)
@@ -101,8 +128,8 @@ def choose_tilt(moments: CumulantFunction, saddle: Saddle, log_delta: float, who
     excess = np.array([moments.at(tilt)[0] - tilt * saddle.epsilon for tilt in steeper]) + target
     with np.errstate(divide="ignore"):
         rights = np.where(steeper > tilts[:, None], excess / (steeper - tilts[:, None]), np.inf).min(axis=1)
-    windows = np.maximum(target / tilts, np.minimum(rights, whole))
-    # Rounding is relative to e^(K(c) - c eps): allow that to exceed delta by e^14 at most, unless it must.
+    windows = np.maximum(target / tilts, np.minimum(rights, widest))
+    # Rounding is relative to e^(K(c) - c eps). That may exceed delta by a factor of e^14, or more if it must.
     amplified = np.array([moments.at(tilt)[0] - tilt * saddle.epsilon for tilt in tilts]) - log_delta
     windows = np.where(amplified <= max(14.0, float(amplified.min()) + 2.0), windows, np.inf)
     best = int(np.argmin(windows))
@@ -118,26 +145,36 @@ def choose_grid(
     accuracy: float,
     scale: float,
 ) -> LossGrid:
-    """Choose tilt, spacing and number of points, within memory."""
-    whole = sum(count * float(np.ptp(row)) for row, (_, count) in zip(moments.losses, parts, strict=True))
-    tilt, window = choose_tilt(moments, saddle, log_delta, whole)
+    """Return the lattice for a problem.
+
+    Args:
+        parts: The pairs and their counts.
+        moments: The cumulants of the composed loss.
+        saddle: The saddle point.
+        log_delta: The log of the target delta.
+        tail: The probability of each loss that may be truncated.
+        accuracy: The requested relative accuracy.
+        scale: The epsilon to which the accuracy is relative.
+    """
+    widest = sum(count * float(np.ptp(row)) for row, (_, count) in zip(moments.losses, parts, strict=True))
+    tilt, window = choose_tilt(moments, saddle, log_delta, widest)
     ranges = [_useful_range(pair, count, tail, tilt) for pair, count in parts]
     spacing, fine_reach = choose_spacing(moments, saddle, scale, accuracy)
     spacing = max(spacing, window / _FINEST)
     longest = max(window, *(high - low for low, high in ranges))
     period = _common_period(parts)
-    # On a lattice of the corners themselves nothing is lost, even if it is coarser than asked for.
+    # A lattice that contains all corners represents the curves exactly, even if it is coarser than requested.
     exact = period is not None and (period >= spacing or longest <= _EXACT_POINTS * period)
     if exact and period is not None and longest <= MAX_POINTS * period:
-        # A hair more, so that no corner is left of its point by rounding. And a tilt beyond the lattice's own scale
-        # would only magnify what rounding leaves to the right.
+        # Slightly wider, so that rounding puts no corner to the left of its point. A tilt beyond the lattice's own
+        # scale would only magnify the rounding errors on the right.
         spacing = period * (1 + 4 * ULP)
         tilt = min(tilt, 50 / spacing)
         window = max(window, (-log_delta - math.log(_ALIAS)) / tilt)
     else:
         exact = False
         if len(parts) == 1 and parts[0][0].forward is parts[0][0].backward and parts[0][0].forward.max_loss < math.inf:
-            # Both ends on the lattice: mechanisms of bounded loss have atoms there.
+            # A mechanism of bounded loss has atoms at both ends, so both are put on the lattice.
             spacing = parts[0][0].forward.max_loss / math.ceil(parts[0][0].forward.max_loss / spacing)
     points = next_fast_len(math.ceil(window / spacing) + 2, real=True)
     power = max(8, math.ceil(math.log2(max(fine_reach, 1.0))))
@@ -145,5 +182,6 @@ def choose_grid(
 
 
 def _common_period(parts: Sequence[Part]) -> float | None:
+    """Return the period of all profiles, if they have the same one."""
     periods = {profile.period for pair, _ in parts for profile in (pair.forward, pair.backward)}
     return periods.pop() if len(periods) == 1 else None

@@ -1,13 +1,15 @@
-"""Privacy loss on a lattice: pairs of distributions whose losses are multiples of one spacing.
+"""Privacy losses on a lattice, from above and from below.
 
-Joining the points of a profile by straight lines (in ``x = e^epsilon``) gives the profile of a pair whose losses are
-exactly the joined points, and, because a profile is convex, one that dominates (Doroshenko et al. 2022, "connect the
-dots"). The error is of second order in the spacing. Here the same values also give a pair that is *dominated*: lower
-every point by at least what a chord can overshoot, and take the convex hull.
+*From above.* Joining points of a profile by straight lines (in ``x = e^epsilon``) gives the profile of a pair whose
+losses are exactly these points. A profile is convex, so this pair dominates (Doroshenko et al. 2022, "connect the
+dots"). The error is of second order in the spacing.
 
-For losses ``y_j`` and curve values ``f_j`` the probability under P of ``y_j`` is, with ``d_j = f_{j+1} - f_j``,
-``a_j = d_j / (e^(y_{j+1} - y_j) - 1) + d_{j-1} / (e^(y_{j-1} - y_j) - 1)``, the change of slope at the corner times x.
-For y < 0 the curve minus its asymptote 1 - x is what is stored, so that both tails keep their relative accuracy.
+*From below.* The same values give a pair that is *dominated*: lower every point by at least the largest overshoot of
+its chords, and take the convex hull. `rounded_down` is a second one, with a first-order error, for sharply bent curves.
+
+*Masses.* For losses ``y_j`` and curve values ``f_j``, with ``d_j = f_{j+1} - f_j``, the probability of ``y_j`` under P
+is ``d_j / (e^(y_{j+1} - y_j) - 1) + d_{j-1} / (e^(y_{j-1} - y_j) - 1)``: the change of slope at the corner times x.
+For y < 0 the curve is stored without its asymptote 1 - x, so that both tails keep their relative accuracy.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import numpy as np
 from hush.accounting.losses.profile import ULP, Array, DominatingPair, Profile
 
 _SEARCH = np.geomspace(1e-12, 1e15, 1351)  # twenty-seven decades, fifty points each
-_HULL_ROUNDS = 6
+_HULL_ROUNDS = 6  # of the fast method, before the slow one takes over
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,13 @@ class Atoms:
     """A discrete privacy loss.
 
     Attributes:
-        losses: y_j, increasing, 0 among them.
-        gaps: their differences: kept, because subtracting rounded losses would lose them.
-        masses: P's probability of each loss, and ``mass_noise``, a bound on the rounding error of each.
-        infinite: probability of a loss without bound.
-        curve: values of the curve at the losses, of which the true ones differ by at most ``curve_error``, relatively.
+        losses: The losses y_j, increasing.
+        gaps: Their differences, stored because subtracting rounded losses would be inaccurate.
+        masses: The probability of each loss under P.
+        mass_noise: A bound on the rounding error of each mass.
+        infinite: The probability of an infinite loss.
+        curve: The values of the curve at the losses.
+        curve_error: A bound on the relative error of these values.
     """
 
     losses: Array
@@ -48,25 +52,26 @@ class Atoms:
 
 @lru_cache(maxsize=1024)
 def loss_range(pair: DominatingPair, tail: float) -> tuple[float, float]:
-    """Return (low, high) such that the curve's two tails, outside, are at most ``tail`` (or end there)."""
-    return -_reach(pair.backward, tail), _reach(pair.forward, tail)
+    """Return losses (low, high) outside of which the curve's two tails are at most ``tail``, or end."""
+    return -_tail_start(pair.backward, tail), _tail_start(pair.forward, tail)
 
 
-def _reach(profile: Profile, tail: float) -> float:
+def _tail_start(profile: Profile, tail: float) -> float:
+    """Return an epsilon from which on the profile is within ``tail`` of its constant."""
     grid = _SEARCH[profile.max_loss > _SEARCH]
     below = np.flatnonzero(profile.delta(grid) <= profile.failure + tail)
     return float(grid[below[0]]) if below.size else min(profile.max_loss, float(_SEARCH[-1]))
 
 
 def curve_values(pair: DominatingPair, losses: Array) -> Array:
-    """Evaluate the curve at sorted losses: delta for y >= 0, delta - (1 - e^y) for y < 0."""
+    """Return the curve at sorted losses: delta for y >= 0, and delta - (1 - e^y) for y < 0."""
     split = int(np.searchsorted(losses, 0.0))
     left = np.exp(losses[:split]) * pair.backward.delta(-losses[:split])
     return np.concatenate([left, pair.forward.delta(losses[split:])])
 
 
 def dominating(pair: DominatingPair, losses: Array, gaps: Array) -> Atoms:
-    """Return the pair whose profile joins the points of ``pair``'s at the given losses."""
+    """Return the pair whose profile joins the points of ``pair``'s profile at these losses. It dominates."""
     curve = curve_values(pair, losses)
     masses, noise = corner_masses(losses, gaps, curve)
     error = max(pair.forward.relative_error, pair.backward.relative_error)
@@ -74,22 +79,22 @@ def dominating(pair: DominatingPair, losses: Array, gaps: Array) -> Atoms:
 
 
 def corner_masses(losses: Array, gaps: Array, curve: Array) -> tuple[Array, Array]:
-    """Return e^y times the change of slope at each corner, and a bound on each one's rounding error.
+    """Return e^y times the change of slope at each corner, and a bound on the rounding error of each.
 
-    The curve is joined to the origin on the left, and goes on flat on the right.
+    The curve continues straight to the origin on the left, and flat on the right.
     """
-    crosses = (losses[:-1] < 0) & (losses[1:] > 0)  # only where the corner at 0 is not among the points
+    crosses = (losses[:-1] < 0) & (losses[1:] > 0)  # the cell around 0, if 0 is not among the points
     rises = np.diff(curve)
     end = int(np.searchsorted(losses, 0.0))
     if crosses.any():
         end -= 1
         rises[end] += math.expm1(losses[end])
-    with np.errstate(over="ignore"):  # a gap beyond 700 leaves nothing to the right
+    with np.errstate(over="ignore"):  # across a gap of more than 700 nothing is left
         up, down = rises / np.expm1(gaps), rises / np.expm1(-gaps)
     masses = np.append(up, 0.0)
     masses[1:] += down
     masses[0] -= curve[0]  # the chord from the origin, where the stored curve is 0
-    # Left of 0 the asymptote 1 - x was taken off: its change of slope, from -1 to 0, belongs where it ends.
+    # Left of 0 the asymptote 1 - x was subtracted. Its change of slope, from -1 to 0, belongs to where it ends.
     masses[end] += math.exp(losses[end])
     noise = np.append(np.abs(up), 0.0)
     noise[1:] += np.abs(down)
@@ -98,41 +103,50 @@ def corner_masses(losses: Array, gaps: Array, curve: Array) -> tuple[Array, Arra
 
 
 def dominated(pair: DominatingPair, losses: Array, gaps: Array, *, straight: bool = False) -> list[Atoms]:
-    """Return pairs on the same losses whose profiles are nowhere above that of ``pair``; which is best depends.
+    """Return pairs on the same losses whose profiles are nowhere above ``pair``'s. Which is best depends on the case.
 
-    ``straight`` says that the curve has its corners at these losses only, so that chords do not overshoot.
+    Args:
+        pair: The pair to bound from below.
+        losses: The lattice points.
+        gaps: Their differences.
+        straight: Whether the curve has corners at these losses only, so that chords do not overshoot.
     """
     upper = dominating(pair, losses, gaps)
     floor = upper.curve * (1 - 4 * upper.curve_error)
     lowered = floor if straight else floor - _overshoot(upper)
     right = int(np.searchsorted(losses, 0.0))
     left = int(np.searchsorted(losses, 0.0, side="right"))
-    whole_right = bool(losses[-1] >= pair.forward.max_loss * (1 - 4 * ULP))  # flat from here on
-    whole_left = bool(-losses[0] >= pair.backward.max_loss * (1 - 4 * ULP))  # straight to the origin
-    falling = _shift_tail(lowered[right:], floor[right:], floor[-1] if whole_right else 0.0, whole=whole_right)
-    rising = [_shift_tail(lowered[:left][::-1], floor[:left][::-1], 0.0, whole=whole_left)[::-1], lowered[:left].copy()]
-    # A value below 0 on the left is as good as any: it stands for a Q of slightly more than probability 1, and
-    # composition is monotone in the curve whatever the masses add up to. Not straight to the origin, it must be <= 0.
-    rising[1][0] = rising[1][0] if whole_left else min(rising[1][0], 0.0)
-    found = []
+    ends_right = bool(losses[-1] >= pair.forward.max_loss * (1 - 4 * ULP))  # the curve is flat from here on
+    ends_left = bool(-losses[0] >= pair.backward.max_loss * (1 - 4 * ULP))  # the curve is straight to the origin
+    falling = _shift_tail(lowered[right:], floor[right:], floor[-1] if ends_right else 0.0, complete=ends_right)
+    rising = [
+        _shift_tail(lowered[:left][::-1], floor[:left][::-1], 0.0, complete=ends_left)[::-1],
+        lowered[:left].copy(),
+    ]
+    # A value below 0 on the left is allowed: it stands for a Q with a total probability slightly above 1, and
+    # composition is monotone in the curve whatever the masses add up to. If the curve is not straight to the origin,
+    # the value must be <= 0.
+    rising[1][0] = rising[1][0] if ends_left else min(rising[1][0], 0.0)
+    bounds = []
     for start in rising:
         if right < left:  # there is a point at 0, where the two sides meet
             curve = np.concatenate([start[:-1], [min(start[-1], falling[0])], falling[1:]])
         elif start[-1] > lowered[left - 1] or falling[0] > lowered[right]:
-            continue  # the cell around 0 needs both of its ends lowered by the overshoot, not shifted
+            continue  # both ends of the cell around 0 must be lowered by the overshoot, not shifted
         else:
             curve = np.concatenate([start, falling])
         masses, noise = _hull_masses(losses, gaps, curve)
-        found.append(Atoms(losses, gaps, masses, noise, float(curve[-1]), curve, 0.0))
-    return found
+        bounds.append(Atoms(losses, gaps, masses, noise, float(curve[-1]), curve, 0.0))
+    return bounds
 
 
 def rounded_down(pair: DominatingPair, losses: Array, gaps: Array) -> Atoms:
     """Return a loss on the same points that is stochastically smaller than that of ``pair``.
 
-    The line through the points j and j + 1 meets the axis x = 0 at what `dominating` puts above j. The curve is convex,
-    so the tangent at j meets it no lower, at P(Y > y_j): what `dominating` puts on a point may be moved to the one
-    before it. The error is of first order in the spacing, but small where the curve bends sharply.
+    The line through the points j and j + 1 meets the axis x = 0 at the mass that `dominating` puts above j. The curve
+    is convex, so the tangent at j meets it no lower, namely at P(Y > y_j). So the mass that `dominating` puts on a
+    point can be moved to the preceding point. The error is of first order in the spacing, but small where the curve
+    bends sharply.
     """
     upper = dominating(pair, losses, gaps)
     errors = upper.curve_error * np.abs(upper.curve)
@@ -142,17 +156,18 @@ def rounded_down(pair: DominatingPair, losses: Array, gaps: Array) -> Atoms:
     noise[:-1] += errors[1:] * up
     noise[1:] += errors[:-1] * down
     masses, noise = (np.append(row[1:], end) for row, end in ((upper.masses, upper.infinite), (noise, errors[-1])))
-    if -losses[0] >= pair.backward.max_loss * (1 - 4 * ULP):  # there is nothing further left
+    if -losses[0] >= pair.backward.max_loss * (1 - 4 * ULP):  # there are no losses further left
         masses[0], noise[0] = masses[0] + upper.masses[0], noise[0] + upper.mass_noise[0] + errors[0]
     return Atoms(losses, gaps, np.maximum(masses, 0.0), noise + np.maximum(-masses, 0.0), 0.0, upper.curve, 0.0)
 
 
 def _overshoot(upper: Atoms) -> Array:
-    """Bound, at each point, how far the chords on either side can lie above the curve.
+    """Return, at each point, a bound on how far the chords on either side can be above the curve.
 
-    In a cell the curve is above the two neighbouring chords, extended. With slope changes A and B at the cell's ends
-    and width D these meet ``A B D / (A + B)`` below the chord. And it is monotone: no chord is further above it than
-    it changes across the cell (but for the cell around 0, where the stored curve changes its meaning).
+    In a cell the curve is above the extensions of the two neighbouring chords. With slope changes A and B at the cell's
+    ends and the width D, these extensions meet ``A B D / (A + B)`` below the chord. The curve is also monotone, so no
+    chord is further above it than the curve changes across the cell (except in the cell around 0, where the stored
+    curve changes its meaning).
     """
     masses = np.maximum(upper.masses, 0.0) + upper.mass_noise
     first, second = masses[:-1], masses[1:] * np.exp(-upper.gaps)
@@ -166,15 +181,20 @@ def _overshoot(upper: Atoms) -> Array:
     return bound
 
 
-def _shift_tail(lowered: Array, floor: Array, beyond: float, *, whole: bool) -> Array:
-    """From where lowering goes below 0, take the next point's value: the curve is monotone, so it lies above that.
+def _shift_tail(lowered: Array, floor: Array, beyond: float, *, complete: bool) -> Array:
+    """Replace values in the tail, where lowering would go below 0, by the value of the next point outwards.
 
-    The points run outwards from 0, and the curve falls, to ``beyond``. In every cell from the returned tail's first
-    point on, both ends are at or below the curve's value at the cell's outer end; before it, both ends are lowered by
-    the overshoot. Unless the ``whole`` curve is there, its last point belongs to the tail.
+    The curve is monotone, so it lies above that value. In every cell of the tail both ends are then at most the curve's
+    value at the cell's outer end. Before the tail, both ends are lowered by the overshoot.
+
+    Args:
+        lowered: The curve, lowered by the overshoot, at points that run outwards from 0.
+        floor: The curve itself, reduced by its error.
+        beyond: The value that the curve falls to after the last point.
+        complete: Whether the curve ends at the last point. If not, the last point belongs to the tail.
     """
     negative = lowered < 0
-    if whole and not negative.any():
+    if complete and not negative.any():
         return lowered
     following = np.append(floor[1:], beyond)
     start = int(np.argmax(negative)) if negative.any() else len(lowered) - 1
@@ -186,12 +206,12 @@ def _shift_tail(lowered: Array, floor: Array, beyond: float, *, whole: bool) -> 
 
 
 def _hull_masses(losses: Array, gaps: Array, curve: Array) -> tuple[Array, Array]:
-    """Return the corner masses, and their rounding errors, of the lower convex hull of the points."""
+    """Return the corner masses of the lower convex hull of the points, and bounds on their rounding errors."""
     keep = np.arange(len(losses))
-    reach = np.append(0.0, np.cumsum(gaps))
+    distances = np.append(0.0, np.cumsum(gaps))
     masses, noise = corner_masses(losses, gaps, curve)
-    # A point above the chord of two others (one may be the origin) is no corner of the hull. As a rule whole stretches
-    # go at once; where they do not, a pass over the points settles all but the first.
+    # A point above the chord of two others (one may be the origin) is no corner of the hull and has a negative mass.
+    # Usually whole stretches can be dropped at once. If not, a pass over the points settles all but the first.
     for attempt in itertools.count():
         if not (masses < 0).any() or (attempt > _HULL_ROUNDS and masses[0] >= 0):
             break
@@ -201,29 +221,29 @@ def _hull_masses(losses: Array, gaps: Array, curve: Array) -> tuple[Array, Array
             keep = keep[_hull(losses[keep], curve[keep])]
         else:
             keep = keep[1:]
-        masses, noise = corner_masses(losses[keep], np.diff(reach[keep]), curve[keep])
+        masses, noise = corner_masses(losses[keep], np.diff(distances[keep]), curve[keep])
     full = np.zeros((2, len(curve)))
     full[:, keep] = np.maximum(masses, 0.0), noise + np.maximum(-masses, 0.0)
     return full[0], full[1]
 
 
 def _hull(losses: Array, curve: Array) -> list[int]:
-    """Return the indices of the hull's corners, by one pass (Andrew's monotone chain)."""
+    """Return the indices of the hull's corners, by one pass over the points (Andrew's monotone chain)."""
     y, v = losses.tolist(), curve.tolist()
-    kept: list[int] = []
+    corners: list[int] = []
     for last in range(len(y)):
-        while len(kept) >= 2 and _corner_mass(y, v, kept[-2], kept[-1], last) < 0:
-            kept.pop()
-        kept.append(last)
-    return kept
+        while len(corners) >= 2 and _corner_mass(y, v, corners[-2], corners[-1], last) < 0:
+            corners.pop()
+        corners.append(last)
+    return corners
 
 
-def _corner_mass(y: list[float], v: list[float], before: int, here: int, after: int) -> float:
-    """Return what `corner_masses` would for a corner between two others."""
-    mass = math.exp(y[here]) if y[here] < 0 < y[after] or y[before] < 0 == y[here] else 0.0
+def _corner_mass(y: list[float], v: list[float], before: int, corner: int, after: int) -> float:
+    """Return the mass that `corner_masses` gives a corner between two other points."""
+    mass = math.exp(y[corner]) if y[corner] < 0 < y[after] or y[before] < 0 == y[corner] else 0.0
     for other in (before, after):
-        low, high = sorted((here, other))
+        low, high = sorted((corner, other))
         rise = v[high] - v[low] + (math.expm1(y[low]) if y[low] < 0 < y[high] else 0.0)
-        gap = min(y[other] - y[here], 700.0)
+        gap = min(y[other] - y[corner], 700.0)
         mass += rise / math.expm1(gap)
     return mass

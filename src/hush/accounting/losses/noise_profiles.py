@@ -1,4 +1,4 @@
-"""Profiles of the basic mechanisms: Gaussian, Laplace, their discrete kin, randomised response, bounded range."""
+"""Profiles of the basic mechanisms: Gaussian, Laplace, their discrete versions, randomised response, bounded range."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class GaussianProfile(Profile):
 
     @cached_property
     def relative_error(self) -> float:  # type: ignore[override]
-        """Exponents up to 40^2 / 2, and the difference of two Mills ratios that are mu apart."""
+        """From exponents up to 40^2 / 2, and the difference of two Mills ratios at a distance of mu."""
         return ULP * (4000 + 400 / self.mu)
 
     def delta(self, epsilon: Array) -> Array:
@@ -46,7 +46,10 @@ class LaplaceProfile(Profile):
 
 @dataclass(frozen=True)
 class RandomizedResponseProfile(Profile):
-    """k-ary randomised response; with k = 2 and a delta, the worst (epsilon, delta) pair of Kairouz et al. 2015."""
+    """k-ary randomised response; with k = 2 and a failure probability, the worst (epsilon, delta)-DP mechanism.
+
+    References: Kairouz, Oh & Viswanath 2015, Theorem 3.2.
+    """
 
     epsilon: float
     num_values: int = 2
@@ -70,10 +73,10 @@ class RandomizedResponseProfile(Profile):
 
 @dataclass(frozen=True)
 class BoundedRangeProfile(Profile):
-    """The pointwise worst mechanism of range epsilon, such as the exponential mechanism (Dong, Durfee & Rogers 2020).
+    """The pointwise worst mechanism of bounded range, such as the exponential mechanism (Dong, Durfee & Rogers 2020).
 
-    For losses t and t - epsilon the profile is ``p(t) (1 - e^(eps - t))`` with ``p(t) = (e^range - e^t) /
-    (e^range - 1)``; its maximum over t lies at ``t = (range + eps) / 2``.
+    For a mechanism with the two losses t and t - range, the profile is ``p(t) (1 - e^(eps - t))`` with
+    ``p(t) = (e^range - e^t) / (e^range - 1)``. Its maximum over t is at ``t = (range + eps) / 2``.
     """
 
     epsilon: float
@@ -91,7 +94,7 @@ class BoundedRangeProfile(Profile):
 
 @dataclass(frozen=True)
 class DiscreteLaplaceProfile(Profile):
-    """Integer noise with P(x) ~ e^(-|x| / scale) on an integer query of the given sensitivity."""
+    """Integer noise with P(x) proportional to e^(-|x| / scale), on an integer query of this sensitivity."""
 
     scale: float
     sensitivity: int
@@ -109,15 +112,18 @@ class DiscreteLaplaceProfile(Profile):
     def delta(self, epsilon: Array) -> Array:
         """Evaluate P(X >= t) - e^eps Q(X >= t) for the smallest t whose loss is at least eps, without cancellation."""
         first = np.clip(np.ceil((self.scale * epsilon + self.sensitivity) / 2), 1, self.sensitivity)
-        near = -np.expm1(np.minimum(epsilon - first / self.scale, 0.0))
-        far = -np.expm1((first - self.sensitivity) / self.scale)
+        at_first = -np.expm1(np.minimum(epsilon - first / self.scale, 0.0))
+        after_first = -np.expm1((first - self.sensitivity) / self.scale)
         ratio = math.exp(-1 / self.scale)
-        return np.asarray((near + ratio * far) / (1 + ratio))
+        return np.asarray((at_first + ratio * after_first) / (1 + ratio))
 
 
 @dataclass(frozen=True)
 class DiscreteGaussianProfile(Profile):
-    """Integer noise with P(x) ~ e^(-x^2 / 2 sigma^2) on an integer query (Canonne, Kamath & Steinke 2020)."""
+    """Integer noise with P(x) proportional to e^(-x^2 / (2 sigma^2)), on an integer query of this sensitivity.
+
+    References: Canonne, Kamath & Steinke 2020, Theorem 7.
+    """
 
     sigma: float
     sensitivity: int
@@ -129,24 +135,24 @@ class DiscreteGaussianProfile(Profile):
 
     @cached_property
     def relative_error(self) -> float:  # type: ignore[override]
-        """As for the Gaussian; the tail sums add about 1e-13."""
+        """The Gaussian's, plus about 1e-13 for the tail sums."""
         return (ULP * 4000 + 1e-13) * (1 + self.sigma / self.sensitivity)
 
     def delta(self, epsilon: Array) -> Array:
         """Evaluate P(X >= t) - e^eps Q(X >= t) for the smallest t whose loss is at least eps."""
         first = np.ceil(self.sigma**2 * epsilon / self.sensitivity + self.sensitivity / 2)
-        here, there = self._log_tail(first - self.sensitivity), self._log_tail(first)
+        log_p, log_q = self._log_tail(first - self.sensitivity), self._log_tail(first)
         with np.errstate(invalid="ignore"):  # far out both tails are empty
-            gap = -np.expm1(np.minimum(epsilon + there - here, 0.0))
-        return np.where(np.isfinite(here), np.exp(here) * gap, 0.0)
+            gap = -np.expm1(np.minimum(epsilon + log_q - log_p, 0.0))
+        return np.where(np.isfinite(log_p), np.exp(log_p) * gap, 0.0)
 
     def _log_tail(self, first: Array) -> Array:
-        """Return log P(X >= first), without underflow: where it is subtracted, 0 instead of little would be wrong."""
+        """Return log P(X >= first). It must not underflow: a tail is also subtracted, where 0 would be an error."""
         if self.sigma < _TABLE_LIMIT:
             return self._log_tail_by_table(first)
-        far = first >= 0.7 * self.sigma**2
-        near = self._log_tail_by_series(np.where(far, 0.0, first))
-        return np.where(far, self._log_tail_by_sum(np.where(far, first, self.sigma**2)), near)
+        is_distant = first >= 0.7 * self.sigma**2
+        by_series = self._log_tail_by_series(np.where(is_distant, 0.0, first))
+        return np.where(is_distant, self._log_tail_by_sum(np.where(is_distant, first, self.sigma**2)), by_series)
 
     @cached_property
     def _table(self) -> Array:
@@ -160,14 +166,17 @@ class DiscreteGaussianProfile(Profile):
         return self._table[np.clip(first + reach, 0, len(self._table) - 1).astype(np.int64)]
 
     def _log_tail_by_sum(self, first: Array) -> Array:
-        """Add up terms, each at most half of the one before."""
+        """Return the log tail as a sum of terms, each at most half of the preceding one."""
         steps = np.arange(64.0)
         terms = -steps * first[..., None] / self.sigma**2 - 0.5 * (steps / self.sigma) ** 2
         log_first = -0.5 * (first / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi))
         return np.asarray(log_first + np.log(np.exp(terms).sum(axis=-1)))
 
     def _log_tail_by_series(self, first: Array) -> Array:
-        """Euler-Maclaurin from the first point on; for sigma >= 64 and |first| < 0.7 sigma^2 eight terms are enough."""
+        """Return the log tail by the Euler-Maclaurin formula.
+
+        Eight terms are enough for sigma >= 64 and |first| < 0.7 sigma^2.
+        """
         z = first / self.sigma
         positive = np.minimum(np.abs(z), 0.7 * self.sigma)
         correction = np.full_like(positive, 0.5)
@@ -178,7 +187,7 @@ class DiscreteGaussianProfile(Profile):
             for step in (order, order + 1):
                 before, hermite = hermite, positive * hermite - step * before
             power *= self.sigma**2
-        # log of [sigma * Mills ratio + correction] * density, which never underflows
+        # The log of (sigma * Mills ratio + correction) * density, which never underflows.
         mills = self.sigma * np.sqrt(np.pi / 2) * erfcx(positive / math.sqrt(2.0))
         log_tail = np.log(mills + correction) - 0.5 * positive**2 - math.log(self.sigma * math.sqrt(2 * math.pi))
         # By symmetry P(X >= -a) = 1 - P(X >= a + 1) = 1 - P(X >= a) + P(X = a).
@@ -186,7 +195,8 @@ class DiscreteGaussianProfile(Profile):
         return np.asarray(np.where(z >= 0, log_tail, np.log1p(np.minimum(point - np.exp(log_tail), 0.0))))
 
 
-_TABLE_LIMIT = 64.0
+_TABLE_LIMIT = 64.0  # below this sigma, a table of all tails is small
+# B_2k / (2k)! for k = 1, ..., 8.
 _EULER_MACLAURIN = (
     1 / 12,
     -1 / 720,

@@ -1,8 +1,11 @@
 """From events to dominating pairs: what one change of the data does to each mechanism.
 
-A *change* is what neighbours differ by: a record removed, added or replaced (or ``size`` of them). For each change an
-event unfolds into alternatives, usually one; each is a multiset of pairs whose losses add up. What has no proven pair
-is refused, by name.
+    relation       how neighbours differ
+    changes        a record removed, added or replaced (or ``size`` records at once); the worst of them counts
+    alternatives   for each change, an event unfolds into alternatives, usually one; the worst of them counts
+    pairs          an alternative is a multiset of dominating pairs whose losses add up
+
+An event without a proven pair is refused, and the error names it. To add a mechanism, register a `leaf_pair`.
 """
 
 from __future__ import annotations
@@ -32,11 +35,11 @@ from hush.errors import Unsupported
 from hush.guarantee import Relation
 
 Alternative = Counter[DominatingPair]
-_MAX_ALTERNATIVES = 200
+_MAX_ALTERNATIVES = 200  # each one is composed separately
 
 
 class Direction(Enum):
-    """Which of the two neighbours the attacker sees: P is the data set with the record, or without, or either."""
+    """How the data change from P to Q: a record is removed, added or replaced."""
 
     REMOVE = "remove"
     ADD = "add"
@@ -45,13 +48,13 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What neighbours differ by.
+    """The difference between two neighbouring datasets.
 
     Attributes:
-        direction: removed, added or replaced.
-        relation: the accountant's; a caller's claims hold for it and for no other.
-        size: how many records change at once.
-        claimed: whether this is the change that the relation speaks of.
+        direction: Whether records are removed, added or replaced.
+        relation: The accountant's relation. Claims hold for this relation and no other.
+        size: How many records change at once.
+        claimed: Whether this is a change that the relation allows, so that claims cover it.
     """
 
     direction: Direction
@@ -61,21 +64,21 @@ class Change:
 
     @property
     def shift(self) -> int:
-        """By how many times one record's bound a sum moves."""
+        """How far a sum can move, in multiples of one record's contribution bound."""
         return self.size * (2 if self.direction is Direction.REPLACE else 1)
 
     def orient(self, pair: DominatingPair) -> DominatingPair:
-        """Turn a pair (with, without) the way this change looks at it."""
+        """Return the pair (with the record, without it) in the direction of this change."""
         return pair.swapped() if self.direction is Direction.ADD else pair
 
     def describe(self) -> str:
-        """Name the change for a message."""
+        """Return a name of the change for messages."""
         text = f"the relation {self.relation.value!r}"
         return text if self.size == 1 else f"{text} and a group of {self.size}"
 
 
 def changes(relation: Relation) -> tuple[Change, ...]:
-    """Return the changes over which to take the worst."""
+    """Return the changes that a relation allows. An accountant takes the worst of them."""
     if relation is Relation.REPLACE:
         return (Change(Direction.REPLACE, relation),)
     return (Change(Direction.REMOVE, relation), Change(Direction.ADD, relation))
@@ -83,7 +86,7 @@ def changes(relation: Relation) -> tuple[Change, ...]:
 
 @singledispatch
 def alternatives(event: ev.Event, change: Change) -> list[Alternative]:
-    """Unfold an event into alternatives, each a multiset of dominating pairs."""
+    """Return the alternatives of an event under one change, each a multiset of dominating pairs."""
     return [Counter({leaf_pair(event, change): 1})]
 
 
@@ -103,7 +106,7 @@ def _(event: ev.SelfComposedEvent, change: Change) -> list[Alternative]:
     if event.count > _MAX_ALTERNATIVES:
         raise Unsupported(
             f"{event.kind} of a parallel composition of composed events, {event.count} times: too many cases",
-            "Put one event in each part, or account for the parts by basic composition",
+            "Put a single event into each part, or use BasicAccountant",
         )
     result: list[Alternative] = [Counter()]
     for _ in range(event.count):
@@ -117,7 +120,7 @@ def _(event: ev.ParallelEvent, change: Change) -> list[Alternative]:
     stays = [option for part in event.events for option in alternatives(part, change)]
     if change.direction is not Direction.REPLACE:
         return _worst(stays)
-    # The record may leave one part and enter another: a removal here and an addition there.
+    # The record may leave one part and enter another: a removal in one and an addition in the other.
     leave, enter = (replace(change, direction=d, claimed=False) for d in (Direction.REMOVE, Direction.ADD))
     moves = [
         first + second
@@ -143,7 +146,7 @@ def _(event: ev.GroupEvent, change: Change) -> list[Alternative]:
 
 @alternatives.register
 def _(event: ev.RandomizedResponseEvent, change: Change) -> list[Alternative]:
-    # Local reports are independent: a group of k people is k of them.
+    # Local reports are independent, so a group of k people is k reports.
     return [Counter({leaf_pair(event, replace(change, size=1)): change.size})]
 
 
@@ -151,8 +154,8 @@ def _(event: ev.RandomizedResponseEvent, change: Change) -> list[Alternative]:
 def leaf_pair(event: ev.Event, change: Change) -> DominatingPair:
     """Return the dominating pair of a single mechanism."""
     raise Unsupported(
-        f"{event.kind} has no privacy loss distribution that is known from its parameters",
-        "Use RdpAccountant for it, alone or in a composition",
+        f"{event.kind} has no privacy loss distribution that follows from its parameters",
+        "Use RdpAccountant, which accepts it alone and in compositions",
     )
 
 
@@ -165,7 +168,7 @@ def _(event: ev.GaussianEvent, change: Change) -> DominatingPair:
 def _(event: ev.ProjectedGaussianEvent, change: Change) -> DominatingPair:
     if change.relation is Relation.REPLACE or change.size > 1:
         raise Unsupported(
-            f"{event.kind} under {change.describe()}: how the errors of several norms hang together is not known",
+            f"{event.kind} under {change.describe()}: the joint distribution of several norm estimates is not known",
             "Use Relation.ADD_OR_REMOVE and a group of 1",
         )
     return DominatingPair.symmetric(ProjectedGaussianProfile(1 / event.noise_multiplier, event.projections))
@@ -180,7 +183,9 @@ def _(event: ev.LaplaceEvent, change: Change) -> DominatingPair:
 def _(event: ev.DiscreteGaussianEvent, change: Change) -> DominatingPair:
     shift = change.shift * event.sensitivity
     if not shift <= 4000 * event.sigma:
-        raise Unsupported(f"{event.kind} under {change.describe()}: next to no noise for so large a change", "Use more")
+        raise Unsupported(
+            f"{event.kind} under {change.describe()}: there is almost no noise for so large a change", "Use more noise"
+        )
     return DominatingPair.symmetric(DiscreteGaussianProfile(event.sigma, shift))
 
 
@@ -199,8 +204,9 @@ def _(event: ev.ExponentialMechanismEvent, change: Change) -> DominatingPair:
 def _(event: ev.RandomizedResponseEvent, change: Change) -> DominatingPair:
     if change.relation is not Relation.REPLACE or not change.claimed:
         raise Unsupported(
-            f"randomized-response under the relation {change.relation.value!r}: who leaves takes a report along",
-            "Use Relation.REPLACE, under which each person's report is always there",
+            f"randomized-response under the relation {change.relation.value!r}: removing a person also removes their "
+            "report, which reveals the removal",
+            "Use Relation.REPLACE, under which every person reports",
         )
     return DominatingPair.symmetric(RandomizedResponseProfile(event.epsilon, event.num_values))
 
@@ -227,7 +233,7 @@ def _(event: ev.FixedSizeSampledEvent, change: Change) -> DominatingPair:
     if change.direction is not Direction.REPLACE or not change.claimed or change.size > 1:
         raise Unsupported(
             f"fixed-size-sampled under {change.describe()}: its amplification is proven for one replaced record",
-            "Use Relation.REPLACE, or PoissonSampled",
+            "Use Relation.REPLACE, or PoissonSampledEvent",
         )
     base = _single_pair(event, change)
     rate = event.batch_size / event.dataset_size
@@ -242,22 +248,23 @@ def _(event: ev.BallsInBinsEvent, change: Change) -> DominatingPair:
     base = event.event
     if not isinstance(base, ev.GaussianEvent):
         raise Unsupported(
-            f"balls-in-bins {base.kind}: its dominating pair is known for a Gaussian",
-            "Use one Gaussian on each batch, or PoissonSampled",
+            f"balls-in-bins {base.kind}: a dominating pair is known for a Gaussian only",
+            "Use one Gaussian on each batch, or PoissonSampledEvent",
         )
     if change.direction is Direction.REPLACE or change.size > 1:
         raise Unsupported(
             f"balls-in-bins gaussian under {change.describe()}: no dominating pair is proven",
-            "Use Relation.ADD_OR_REMOVE and a group of 1, or PoissonSampled",
+            "Use Relation.ADD_OR_REMOVE and a group of 1, or PoissonSampledEvent",
         )
     sigma, bins = base.noise_multiplier, event.num_bins
     if bins == 1 or sigma < MIN_NOISE:
-        # A mixture stands out no more than its parts do: the profile is jointly convex.
+        # The profile is jointly convex, so a mixture is no easier to distinguish than its components.
         return DominatingPair.symmetric(GaussianProfile(1 / sigma))
     return change.orient(DominatingPair(AllocationProfile(sigma, bins), AllocationProfile(sigma, bins, reverse=True)))
 
 
 def _sampled_gaussian(event: ev.PoissonSampledEvent, change: Change) -> DominatingPair:
+    """Return the pair of a Poisson-sampled Gaussian for a replacement or a group."""
     base = event.event
     if not isinstance(base, ev.GaussianEvent):
         raise Unsupported(
@@ -276,24 +283,24 @@ def _sampled_gaussian(event: ev.PoissonSampledEvent, change: Change) -> Dominati
 
 
 def _single_pair(event: ev.PoissonSampledEvent | ev.FixedSizeSampledEvent, change: Change) -> DominatingPair:
-    """Return the one pair of what is run on the sample."""
+    """Return the pair of the mechanism that runs on the sample. It must be a single mechanism."""
     if isinstance(event.event, ev.GroupEvent):
         raise Unsupported(
             f"{event.kind} group: it does not say whether records or whole groups are sampled",
-            "Put Group outside; for whole groups divide the noise by the size of a group",
+            "Put GroupEvent outside; if whole groups are sampled, divide the noise multiplier by the group size",
         )
     options = alternatives(event.event, change)
     parts = merge_gaussians(options[0]) if len(options) == 1 else []
     if len(parts) != 1 or parts[0][1] != 1:
         raise Unsupported(
-            f"{event.kind} {event.event.kind}: several mechanisms on one and the same sample",
-            "Sample afresh for each one, or describe them as one Gaussian",
+            f"{event.kind} {event.event.kind}: several mechanisms on the same sample",
+            "Draw a new sample for each mechanism, or describe them as one Gaussian",
         )
     return parts[0][0]
 
 
 def merge_gaussians(option: Alternative) -> list[Part]:
-    """Replace all unsampled Gaussians by one, exactly: mu adds in squares (Dong, Roth & Su 2022, Corollary 3.3)."""
+    """Replace all unsampled Gaussians by one, exactly: mu^2 adds up (Dong, Roth & Su 2022, Corollary 3.3)."""
     squares, parts = 0.0, []
     for pair, count in option.items():
         if isinstance(pair.forward, GaussianProfile):
@@ -301,20 +308,20 @@ def merge_gaussians(option: Alternative) -> list[Part]:
         elif count:
             parts.append((pair, count))
     if squares > 0:
-        # One ulp up: the square root must not round the guarantee down.
+        # One ulp up, as the square root must not round the guarantee down.
         parts.insert(0, (DominatingPair.symmetric(GaussianProfile(math.nextafter(math.sqrt(squares), math.inf))), 1))
     return parts
 
 
 def all_sums(first: Sequence[Alternative], second: Sequence[Alternative], event: ev.Event) -> list[Alternative]:
-    """Return every choice of one from each, composed."""
+    """Return the compositions of every alternative of ``first`` with every alternative of ``second``."""
     if len(first) == 1 and len(second) == 1:
         return [first[0] + second[0]]
-    return _limited(_distinct(one + other for one in first for other in second), event)
+    return _limited(_distinct(left + right for left in first for right in second), event)
 
 
 def _worst(options: Sequence[Alternative]) -> list[Alternative]:
-    """Keep alternatives apart, or join them into one pointwise-worst pair where each is a single mechanism."""
+    """Return the distinct alternatives, or a single pointwise-worst pair if each is a single mechanism."""
     distinct = _distinct(options)
     if len(distinct) == 1 or any(sum(option.values()) != 1 for option in distinct):
         return distinct
@@ -331,7 +338,7 @@ def _limited(options: list[Alternative], event: ev.Event) -> list[Alternative]:
     if len(options) > _MAX_ALTERNATIVES:
         raise Unsupported(
             f"{event.kind}: it unfolds into more than {_MAX_ALTERNATIVES} cases",
-            "Make the parts of its parallel compositions alike",
+            "Use the same event for all parts of a parallel composition",
         )
     return options
 
@@ -339,7 +346,7 @@ def _limited(options: list[Alternative], event: ev.Event) -> list[Alternative]:
 def _require_claim(event: ev.Event, change: Change) -> None:
     if change.size > 1 or not change.claimed:
         raise Unsupported(
-            f"{event.kind} under {change.describe()}: the claim is about one record of the accountant's relation",
+            f"{event.kind} under {change.describe()}: the claim covers one record under the accountant's relation",
             "Use Guarantee.for_group on the result, or state the claim for this relation",
         )
 
@@ -347,6 +354,6 @@ def _require_claim(event: ev.Event, change: Change) -> None:
 def _refuse_group(event: ev.Event, change: Change) -> None:
     if change.size > 1:
         raise Unsupported(
-            f"{event.kind} under {change.describe()}: the group's records may lie in several parts",
+            f"{event.kind} under {change.describe()}: the group's records may be in several parts",
             "Use Guarantee.for_group on the result",
         )

@@ -1,10 +1,12 @@
-"""Privacy profiles: how far one output distribution can stand out from another.
+"""Privacy profiles: how well an attacker can distinguish two output distributions.
 
 The *profile* of a pair of distributions is ``delta(epsilon) = sup_S P(S) - e^epsilon Q(S)``, the hockey-stick
-divergence of P from Q, for epsilon >= 0. Two of them, P against Q and Q against P, describe a pair completely: as a
-function of ``x = e^epsilon`` the curve is convex, and for epsilon < 0 it follows from the opposite profile,
-``delta(epsilon) = 1 - x + x * opposite(-epsilon)``. Every accountant of this package starts from here: a mechanism is
-added by writing its profile once, to a stated relative accuracy, with no cancellation.
+divergence of P from Q, for epsilon >= 0. Two profiles, P against Q and Q against P, describe the pair completely. As a
+function of ``x = e^epsilon`` the curve is convex, and for epsilon < 0 it follows from the opposite profile:
+``delta(epsilon) = 1 - x + x * opposite(-epsilon)``.
+
+Every accountant starts from here. To add a mechanism, write its profile once, to a stated relative accuracy and
+without cancellation.
 
 A pair *dominates* a mechanism if its profile is nowhere below the mechanism's, for all neighbouring inputs. Dominating
 pairs compose, also adaptively (Zhu, Dong & Wang 2022, Theorem 10).
@@ -23,20 +25,20 @@ from scipy.special import erfcx, log_ndtr, ndtr
 
 Array = NDArray[np.float64]
 
-ULP = 2.0**-53
+ULP = 2.0**-53  # the relative error of one rounding
 _ROOT_TWO = math.sqrt(2.0)
 _ROOT_HALF_PI = math.sqrt(math.pi / 2)
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
 class Profile(ABC):
-    """One direction of a pair: ``delta(epsilon)`` for epsilon >= 0, decreasing, convex in e^epsilon.
+    """One direction of a pair: ``delta(epsilon)`` for epsilon >= 0, decreasing and convex in e^epsilon.
 
     Attributes:
-        max_loss: largest finite privacy loss; the profile is constant from here on.
-        failure: that constant: the probability of a loss without bound.
-        period: if not None, the curve is piecewise linear in e^epsilon with its corners at multiples of it.
-        relative_error: bound on the relative error of the values that ``delta`` computes.
+        max_loss: The largest finite privacy loss. The profile is constant from here on.
+        failure: That constant, which is the probability of an infinite loss.
+        period: If not None, the curve is piecewise linear in e^epsilon, with corners at multiples of the period.
+        relative_error: A bound on the relative error of the values that ``delta`` computes.
     """
 
     max_loss: float = math.inf
@@ -49,32 +51,33 @@ class Profile(ABC):
         """Evaluate the profile at an array of epsilon >= 0."""
 
     def corners(self, limit: int) -> Array:
-        """Return the first corners of the curve, at most ``limit``, if it has any."""
+        """Return the first corners of the curve, at most ``limit`` of them."""
         return np.empty(0) if self.period is None else self.period * np.arange(1.0, limit + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class DominatingPair:
-    """A pair (P, Q) of distributions: the profile of P against Q, and of Q against P."""
+    """A pair (P, Q) of distributions, as the profile of P against Q (forward) and of Q against P (backward)."""
 
     forward: Profile
     backward: Profile
 
     @staticmethod
     def symmetric(profile: Profile) -> DominatingPair:
-        """Return a pair whose two directions are alike."""
+        """Return a pair whose two directions have the same profile."""
         return DominatingPair(profile, profile)
 
     def swapped(self) -> DominatingPair:
-        """Return (Q, P)."""
+        """Return the pair (Q, P)."""
         return DominatingPair(self.backward, self.forward)
 
 
 def tail_gap(low: Array, step: Array | float) -> Array:
-    """Return ``Phi(-low) - (phi(low) / phi(low + step)) * Phi(-low - step)`` for step > 0, always positive.
+    """Return ``Phi(-low) - (phi(low) / phi(low + step)) * Phi(-low - step)`` for step > 0, which is positive.
 
-    With the Mills ratio m this is ``phi(low) * (m(low) - m(low + step))``: no overflow, and only the cancellation
-    that a small step makes unavoidable (relative error about ``ULP * (low + 1 / step)``).
+    phi and Phi are the standard normal density and distribution function. With the Mills ratio m = (1 - Phi) / phi this
+    is ``phi(low) * (m(low) - m(low + step))``. Nothing overflows, and the only cancellation is the one that a small
+    step makes unavoidable: the relative error is about ``ULP * (low + 1 / step)``.
     """
     high = low + step
     positive = low >= 0
@@ -90,23 +93,23 @@ def tail_gap(low: Array, step: Array | float) -> Array:
 
 @dataclass(frozen=True)
 class PointwiseMax(Profile):
-    """The largest of several profiles at each epsilon (a maximum of convex curves is convex)."""
+    """The largest of several profiles at each epsilon. A maximum of convex curves is convex, so it is a profile."""
 
     profiles: tuple[Profile, ...]
 
     @cached_property
     def max_loss(self) -> float:  # type: ignore[override]
-        """The largest of the profiles'."""
+        """The largest among the profiles."""
         return max(profile.max_loss for profile in self.profiles)
 
     @cached_property
     def failure(self) -> float:  # type: ignore[override]
-        """The largest of the profiles'."""
+        """The largest among the profiles."""
         return max(profile.failure for profile in self.profiles)
 
     @cached_property
     def relative_error(self) -> float:  # type: ignore[override]
-        """The largest of the profiles'."""
+        """The largest among the profiles."""
         return max(profile.relative_error for profile in self.profiles)
 
     def delta(self, epsilon: Array) -> Array:

@@ -1,4 +1,10 @@
-"""Where delta is decided: moments of the composed loss, and the saddle point of their inversion."""
+"""The saddle point: the tilt at which delta is decided, from the cumulants of the composed loss.
+
+delta(eps) is an integral of exp(K(c) - c eps) / (c (c + 1)) along a line in the complex plane, with K the cumulant
+generating function of the composed privacy loss. Near the saddle point of the integrand the integral is easy to
+estimate, and the tilt c there is the right one for the lattice. All of this guides the choice of a grid; no bound
+depends on it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +17,7 @@ import numpy as np
 from hush.accounting.losses.lattice import Atoms, dominating, loss_range
 from hush.accounting.losses.profile import Array, DominatingPair
 
+# Points in (0, 1]: dense near 0, and evenly spaced further out.
 _UNEVEN = np.union1d(np.geomspace(1e-8, 1.0, 260), np.linspace(0.0, 1.0, 260)[1:])
 
 Part = tuple[DominatingPair, int]
@@ -18,7 +25,13 @@ Part = tuple[DominatingPair, int]
 
 @dataclass(frozen=True, slots=True)
 class CumulantFunction:
-    """The cumulant generating function K(c) = sum_i T_i log E[e^(c Y_i)] of the composed loss, from above."""
+    """The cumulant generating function K(c) = sum_i T_i log E[e^(c Y_i)] of the composed loss, from above.
+
+    Attributes:
+        losses: A row of losses for each pair.
+        masses: Their probabilities.
+        counts: T_i, how often each pair is composed.
+    """
 
     losses: Array
     masses: Array
@@ -26,10 +39,10 @@ class CumulantFunction:
 
     @staticmethod
     def of(parts: Sequence[Part], tail: float) -> CumulantFunction:
-        """Discretise each pair on losses that are dense around 0, and evenly spaced further out."""
+        """Discretise each pair on losses that are dense around 0 and evenly spaced further out."""
         rows = [_uneven(pair, tail) for pair, _ in parts]
         counts = np.array([count for _, count in parts], dtype=float)
-        # Signed masses: clipping the rounding noise around 0 would add mass, T times.
+        # Masses keep their sign: clipping rounding errors at 0 would add mass, T times.
         return CumulantFunction(np.stack([row.losses for row in rows]), np.stack([row.masses for row in rows]), counts)
 
     def at(self, tilt: float) -> tuple[float, float, float, Array]:
@@ -55,7 +68,14 @@ def _uneven(pair: DominatingPair, tail: float) -> Atoms:
 
 @dataclass(frozen=True, slots=True)
 class Saddle:
-    """Where delta is decided: the tilt, about the epsilon, about log delta, and the spread of the tilted loss."""
+    """A saddle point.
+
+    Attributes:
+        tilt: The tilt c.
+        epsilon: The epsilon to which it belongs, approximately.
+        log_delta: The log of delta there, approximately.
+        spread: The standard deviation of the tilted loss.
+    """
 
     tilt: float
     epsilon: float
@@ -64,7 +84,7 @@ class Saddle:
 
 
 def _saddle_at(moments: CumulantFunction, tilt: float) -> Saddle:
-    """Return the saddle point of K(c) - c eps - log(c (c + 1)) that has the given c."""
+    """Return the saddle point of K(c) - c eps - log(c (c + 1)) at the tilt c, by solving for eps."""
     value, mean, variance, _ = moments.at(tilt)
     epsilon = mean - 1 / tilt - 1 / (tilt + 1)
     curvature = max(variance, 0.0) + tilt**-2 + (tilt + 1) ** -2
@@ -73,18 +93,18 @@ def _saddle_at(moments: CumulantFunction, tilt: float) -> Saddle:
 
 
 def find_saddle(moments: CumulantFunction, *, log_delta: float | None = None, epsilon: float = 0.0) -> Saddle:
-    """Find the saddle for a delta, or else for an epsilon."""
+    """Return the saddle point for a delta, or, without one, for an epsilon."""
 
     def excess(log_tilt: float) -> float:
         saddle = _saddle_at(moments, math.exp(log_tilt))
         return saddle.epsilon - epsilon if log_delta is None else log_delta - saddle.log_delta
 
-    reach = math.log(float(np.abs(moments.losses).max()))
-    return _saddle_at(moments, math.exp(bisect(excess, -21 - reach, 18 - reach, 1e-3)))
+    scale = math.log(float(np.abs(moments.losses).max()))
+    return _saddle_at(moments, math.exp(bisect(excess, -21 - scale, 18 - scale, 1e-3)))
 
 
 def bisect(function: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
-    """Find where an increasing function changes sign; an end of the interval where it does not."""
+    """Return where an increasing function changes sign, or an end of the interval if it does not."""
     while high - low > tolerance:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if function(middle) > 0 else (middle, high)

@@ -104,6 +104,7 @@ def _audit_sample(
     unit: Unit,
     relation: Relation,
 ) -> AuditResult:
+    # The theorem behind one-run bounds needs fair coins; rates of two datasets may have any sizes.
     if isinstance(method, GuessMethod):
         check_coins(sample.num_in, sample.num_out)
     bound = apply_rule(rule, method, sample, level)
@@ -186,6 +187,7 @@ def audit_one_run(
     rule = _rule_for(method, threshold)
     if isinstance(rule, SplitScores | MultiSplit):
         _check_order(coins)
+    # Boolean indexing keeps the order of the coins, which `Sample.pooled` relies on.
     checked = Sample.of(values[coins], values[~coins])
     sample = Sample(checked.inside, checked.outside, coins)
     return _audit_sample(
@@ -228,12 +230,14 @@ def best_of(results: Sequence[AuditResult]) -> AuditResult:
     settings = {(result.confidence, result.delta, result.unit, result.relation) for result in results}
     if len(settings) > 1:
         raise InvalidArgument("results", "bounds", "audits with one confidence, delta, unit and relation")
+    # Each bound fails with probability (1 - confidence) / num_trials, so by the union bound none of them fails.
     return max(results, key=lambda result: result.epsilon_lower)
 
 
 def _check_order(coins: NDArray[np.bool_]) -> None:
     """Refuse to split canaries that are sorted by their coins."""
     changes = int(np.count_nonzero(coins[1:] != coins[:-1]))
+    # Fair coins change sides about every second time; at most one change means that they were sorted.
     if changes <= 1 and coins.size >= _MIN_SORTED:
         advice = "Here the coins decided the order", "Pass the canaries in the order in which the coins were thrown"
         raise InvalidArgument("included", "sorted coins", "canaries in an order that no coin decided", *advice)

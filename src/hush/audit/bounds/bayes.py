@@ -105,6 +105,7 @@ class _Posterior:
         if self.cdf(0.0) >= probability:
             return 0.0
         low, high = 0.0, 1.0
+        # Bracket the quantile by doubling, then solve.
         while self.cdf(high) < probability and high < _LARGEST_EPSILON:
             low, high = high, min(2 * high, _LARGEST_EPSILON)
         if self.cdf(high) < probability:

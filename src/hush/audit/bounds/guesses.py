@@ -34,6 +34,7 @@ def check_coins(num_in: int, num_out: int) -> None:
     With unfair coins, always guessing the likelier side is correct too often, whatever the mechanism does.
     """
     total = num_in + num_out
+    # Two-sided binomial test of probability 1/2.
     tail = 2 * float(bdtr(min(num_in, num_out), total, 0.5))
     if not tail >= _UNFAIR:
         raise InvalidArgument(
@@ -65,6 +66,7 @@ def count_correct(sample: Sample, in_guesses: int, out_guesses: int) -> int:
     correct, ranked = 0, sample.ranked
     if in_guesses:
         last = ranked[-in_guesses]
+        # Guesses strictly above the last one are all made; the remaining guesses fall among its ties.
         members_above = sample.num_in - np.searchsorted(sample.sorted_in, last, side="right")
         tied_guesses = in_guesses - (ranked.size - np.searchsorted(ranked, last, side="right"))
         # Worst case: the tied guesses fall on tied non-members first.

@@ -128,6 +128,7 @@ def _largest_rejected(rejects: Callable[[float], bool]) -> float:
     if not rejects(0.0):
         return 0.0
     low, high = 0.0, 1.0
+    # Invariant: low is rejected and high is not, so low never exceeds the answer.
     while rejects(high):
         low, high = high, 2 * high
     while high - low > _PRECISION * high:
@@ -229,6 +230,7 @@ class OneRun(GuessMethod):
     def can_beat(self, best: MethodBound, guesses: int, correct: int, level: Level) -> bool:
         """Whether the best epsilon is contradicted, first at delta = 0, which is a cheap necessary condition."""
         size = best.num_in + best.num_out
+        # The tail bound grows with delta, so a bound that fails at delta = 0 fails at any delta.
         return all(
             _TailBound(size, guesses, correct, delta).fixed_guesses(best.lower) <= level.error
             for delta in (0.0, level.delta)

@@ -41,6 +41,7 @@ def one_run_fdp_mu(num_canaries: int, num_guesses: int, num_correct: int, *, sig
         raise InvalidArgument("num_correct", num_correct, "num_correct <= num_guesses <= num_canaries")
     if not 0 < significance < 1:
         raise InvalidArgument("significance", significance, "a number in (0, 1)")
+    # Bisection; low is always contradicted, so it never exceeds the answer.
     low, high = 0.0, 1.0
     if correct == 0 or not contradicts(size, guesses, correct, significance, low):
         return 0.0

@@ -71,6 +71,7 @@ class RateMethod(BoundMethod):
         return float(rates.thresholds[np.argmax(self.strength(rates.tpr_lower, rates.fpr_upper, level))])
 
     def _best(self, sample: Sample, rates: Rates, level: Level) -> MethodBound:
+        # Strength grows with TPR and falls with FPR, so bounds on the rates give a lower bound on the strength.
         strengths = self.strength(rates.tpr_lower, rates.fpr_upper, level)
         best = int(np.argmax(strengths))
         observed = rates.tp[best : best + 1] / sample.num_in, rates.fp[best : best + 1] / sample.num_out
@@ -163,6 +164,7 @@ class GaussianDP(RateMethod):
 
     def epsilon(self, strength: float, level: Level) -> float:
         """Return the epsilon of mu at the level's delta."""
+        # Perfect observed rates make the point estimate infinite; Clopper-Pearson bounds never are.
         return math.inf if strength == math.inf else gdp_epsilon(max(strength, 0.0), level.delta)
 
     def mu(self, strength: float) -> float | None:
@@ -173,6 +175,7 @@ class GaussianDP(RateMethod):
 def _rates_at(sample: Sample, thresholds: Floats, error: float) -> Rates:
     """Bound the two rates at each threshold separately, with half of the error for each rate."""
     tp, fp = sample.counts(thresholds)
+    # Bonferroni over the two rates: both bounds hold together except with probability error.
     return Rates(
         thresholds,
         tp,
@@ -192,6 +195,7 @@ def _rates_everywhere(sample: Sample, thresholds: Floats, error: float) -> Rates
     """
     tp, fp = sample.counts(thresholds)
     in_rungs, out_rungs = ladder(sample.num_in), ladder(sample.num_out)
+    # Rounding a count up to a rung can only weaken its bound.
     fn_rounded = in_rungs[np.searchsorted(in_rungs, sample.num_in - tp)]
     fp_rounded = out_rungs[np.searchsorted(out_rungs, fp)]
     # The last rung is the full count: its bound is trivial (a rate of at most 1) and cannot fail, so it is free.

@@ -126,6 +126,7 @@ class AuditResult:
         check_epsilon("epsilon_lower", self.epsilon_lower)
         check_confidence(self.confidence)
         check_delta("delta", self.delta)
+        # A copy behind a read-only view: a result must not change with the caller's dictionary.
         object.__setattr__(self, "details", MappingProxyType(dict(self.details)))
 
     @property
@@ -163,6 +164,7 @@ class AuditResult:
         """
         claim = self._claim(claimed)
         self._require_comparable(claim)
+        # A claim at a smaller delta implies the same epsilon at the audit's delta, so epsilons compare directly.
         violated = self.epsilon_lower > claim.epsilon
         verdict = Verdict.VIOLATED if violated else Verdict.CONSISTENT
         return Comparison(
@@ -213,6 +215,7 @@ class AuditResult:
             raise Unsupported(
                 "compare: this result is not a confidence bound", "Audit with method=ClopperPearson() to compare"
             )
+        # "At least 2" and "at least 1" can both be true.
         if claim.bound is Bound.LOWER:
             raise Unsupported("compare: two lower bounds cannot contradict each other", "Pass the accountant's claim")
         if claim.unit != self.unit:
@@ -249,7 +252,7 @@ def check_confidence(confidence: Any) -> float:
 
 def floored(value: float, digits: int = 3) -> str:
     """Format a lower bound with so many significant digits, rounded down."""
-    exact = Decimal(repr(float(value)))
+    exact = Decimal(repr(float(value)))  # the shortest decimal that is the float, so that 0.3 stays 0.3
     step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
     return f"{float(exact.quantize(step, rounding=ROUND_FLOOR)):.{digits}g}" if exact else "0"
 

@@ -93,6 +93,7 @@ def roc(scores_in: ArrayLike, scores_out: ArrayLike) -> Roc:
     """
     sample = Sample.of(scores_in, scores_out)
     ranked = sample.ranked
+    # Descending distinct scores: each is a threshold at which the counts change.
     distinct = ranked[np.concatenate([[True], ranked[1:] != ranked[:-1]])][::-1]
     tp, fp = sample.counts(distinct)
     start = np.zeros(1, dtype=np.int64)
@@ -235,6 +236,7 @@ def _area(tp: Ints, fp: Ints) -> float:
 
 
 def _tpr_at(tp: Ints, fp: Ints, fpr: float) -> float:
+    # The last vertex whose FPR is at most the target.
     last = int(np.searchsorted(fp / fp[-1], fpr, side="right")) - 1
     return float(tp[last] / tp[-1])
 
@@ -244,6 +246,7 @@ def _hull_vertices(x: Ints, y: Ints) -> NDArray[np.int64]:
     vertices = np.arange(x.size)
     while vertices.size > 2:  # each pass drops every point on or under its neighbours' chord; few passes are needed
         step_x, step_y = np.diff(x[vertices]), np.diff(y[vertices])
+        # A point is on or under its neighbours' chord if the slope before it is at most the slope after it.
         under = step_y[:-1] * step_x[1:] <= step_y[1:] * step_x[:-1]
         if not under.any():
             break

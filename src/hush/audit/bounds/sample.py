@@ -110,6 +110,7 @@ class Sample:
                 "To split canaries of one run, use audit_one_run(scores, included, threshold=...)",
             )
         size = self.num_in + self.num_out
+        # The choice depends on the seed and the number of canaries, not on coins or scores.
         in_first = np.zeros(size, dtype=bool)
         in_first[rng.permutation(size)[: round(size * fraction)]] = True
         first, second = (
@@ -152,6 +153,7 @@ def ladder(total: int) -> Ints:
     rungs, half = [0], total // 2
     while rungs[-1] < half:
         last = rungs[-1]
+        # sqrt(k (1 - k / n)) is the standard deviation of a binomial count k.
         step = max(1, int(math.sqrt(last * (1 - last / total))), int(_RELATIVE_STEP * last))
         rungs.append(min(last + step, half))
     lower_half = np.array(rungs, dtype=np.int64)

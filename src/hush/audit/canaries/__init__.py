@@ -1,11 +1,13 @@
-"""Canaries: what to put into the data so that a model tells whether it was there.
+"""Canaries: examples put into the training data so that a model shows whether they were there.
 
-- `label_canaries`, `LabelCanaries`: units with wrong labels, included by coins; `audit_label_canaries` bounds epsilon
-  from one run, or several.
-- `clip_bkd`, `Poison`: a point that survives clipping; `audit_poisoning` bounds epsilon from many models.
-- `exposure`, `exposure_extrapolated`: how well a model knows a secret.
+- `label_canaries` chooses units with wrong labels, included by coins (`LabelCanaries`). `audit_label_canaries` bounds
+  epsilon from one run or several; `calibrated_scores` are the scores that it uses.
+- `clip_bkd` makes a poisoned point that survives clipping (`Poison`). `audit_poisoning` bounds epsilon from many
+  models.
+- `exposure` and `exposure_extrapolated` measure how well a model has memorised a secret.
 
-White-box canary gradients are in `hush.audit.training`.
+In reading order: `input_canaries`, `poisoning`, `memorisation`. Canary gradients, for an attacker who sees every step,
+are in `hush.audit.training`.
 """
 
 from hush.audit.canaries.input_canaries import LabelCanaries as LabelCanaries

@@ -1,4 +1,4 @@
-"""Secret-sharer exposure: how much better a model knows a secret than others that it could have been."""
+"""Exposure: how much better a language model knows a secret than random alternatives (the "secret sharer" test)."""
 
 from __future__ import annotations
 
@@ -14,42 +14,59 @@ Floats = NDArray[np.float64]
 
 
 def exposure(perplexities: ArrayLike, references: ArrayLike) -> Floats:
-    """Return log2 |R| - log2 rank of secrets among random references, by their perplexities.
+    """Return log2 |R| - log2 rank for each secret, by its perplexity among random references R.
 
-    The rank of a secret is one more than the number of references that the model finds no less likely, so that a tie
-    counts against it. A secret that is likelier than all references has exposure log2 |R|, and no more can be seen.
+    The rank is one more than the number of references with a perplexity of at most the secret's, so a tie counts
+    against the secret. A secret that is likelier than all references has exposure log2 |R|, the most that ranks can
+    show.
 
     >>> exposure([0.0, 3.5, 20.0], range(1, 17)).round(4).tolist()
     [4.0, 2.0, -0.0875]
 
     Args:
-        perplexities: Of the secrets that were put into the data.
-        references: Of as many other secrets, drawn alike, that were not.
+        perplexities: The perplexities of the secrets that were put into the data.
+        references: The perplexities of alternatives from the same distribution that were not.
+
+    Returns:
+        The exposure of each secret, in bits.
 
     References:
         Carlini et al. 2019, Definition 5 (exposure, estimated by sampling).
     """
-    found, others = _checked(perplexities, references)
-    ranks = 1 + np.searchsorted(np.sort(others), found, side="right")
-    return np.asarray(math.log2(len(others)) - np.log2(ranks))
+    secret_values, reference_values = _checked(perplexities, references)
+    # side="right" counts ties as likelier than the secret.
+    ranks = 1 + np.searchsorted(np.sort(reference_values), secret_values, side="right")
+    return np.asarray(math.log2(len(reference_values)) - np.log2(ranks))
 
 
 def exposure_extrapolated(perplexities: ArrayLike, references: ArrayLike) -> Floats:
-    """Return -log2 F(perplexity), with F a skew normal law fitted to the references: beyond log2 |R|, an extrapolation.
+    """Return -log2 F(perplexity), where F is a skew normal distribution fitted to the references.
+
+    Beyond log2 |R| this is an extrapolation.
+
+    Args:
+        perplexities: The perplexities of the secrets that were put into the data.
+        references: The perplexities of at least ten alternatives from the same distribution that were not.
+
+    Returns:
+        The exposure of each secret, in bits.
 
     References:
         Carlini et al. 2019, Section 4.3 (exposure by distribution modelling).
     """
-    found, others = _checked(perplexities, references)
-    if len(others) < 10 or not float(np.ptp(others)) > 0:
-        raise InvalidArgument("references", len(others), "at least ten, not all the same", "A law is fitted to them")
-    return np.asarray(-skewnorm.logcdf(found, *skewnorm.fit(others)) / math.log(2))
+    secret_values, reference_values = _checked(perplexities, references)
+    if len(reference_values) < 10 or not float(np.ptp(reference_values)) > 0:
+        raise InvalidArgument(
+            "references", len(reference_values), "at least ten, not all the same", "A distribution is fitted to them"
+        )
+    return np.asarray(-skewnorm.logcdf(secret_values, *skewnorm.fit(reference_values)) / math.log(2))
 
 
 def _checked(perplexities: ArrayLike, references: ArrayLike) -> tuple[Floats, Floats]:
-    found = np.atleast_1d(np.asarray(perplexities, dtype=np.float64))
-    others = np.asarray(list(references) if isinstance(references, range) else references, dtype=np.float64).ravel()
-    for name, values in (("perplexities", found), ("references", others)):
+    secret_values = np.atleast_1d(np.asarray(perplexities, dtype=np.float64))
+    reference_list = list(references) if isinstance(references, range) else references
+    reference_values = np.asarray(reference_list, dtype=np.float64).ravel()
+    for name, values in (("perplexities", secret_values), ("references", reference_values)):
         if not len(values) or bool(np.isnan(values).any()):
-            raise InvalidArgument(name, len(values), "numbers, one at least, and no NaN")
-    return found, others
+            raise InvalidArgument(name, len(values), "at least one number, and no NaN")
+    return secret_values, reference_values

@@ -1,4 +1,4 @@
-"""ClipBKD: a poisoned point that survives clipping, to audit a training procedure from its models alone."""
+"""ClipBKD: a poisoned point that survives clipping, to audit training from its final models alone."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Poison:
-    """A point to add ``copies`` times to the data of one world.
+    """A point to add ``copies`` times to one of two datasets.
+
+    >>> poison = Poison(point=np.array([0.0, 1.0]), label=1, copies=3)
+    >>> poison.statistic(at_point=[[1.0, 4.0]], at_zero=[[0.5, 1.0]]).tolist()
+    [3.0]
 
     Attributes:
-        point: Its features.
-        label: Its label.
-        copies: How often it is added: as many units the two worlds differ in.
+        point: The features of the point.
+        label: The label of the point.
+        copies: How often it is added, i.e. the number of units in which the two datasets differ.
     """
 
     point: Floats
@@ -31,23 +35,39 @@ class Poison:
     copies: int
 
     def statistic(self, at_point: ArrayLike, at_zero: ArrayLike) -> Floats:
-        """Return (f(x) - f(0)) . y for the outputs of models at the point and at zero, [models, classes]."""
-        found = np.asarray(at_point, dtype=np.float64) - np.asarray(at_zero, dtype=np.float64)
-        return np.asarray(np.atleast_2d(found)[:, self.label])
+        """Return the attack's statistic (f(x) - f(0)) . y for each model f.
+
+        Args:
+            at_point: The outputs of the models at the point x, [models, classes].
+            at_zero: Their outputs at zero, [models, classes].
+
+        Returns:
+            One number per model; larger for models that were trained with the poison.
+        """
+        differences = np.asarray(at_point, dtype=np.float64) - np.asarray(at_zero, dtype=np.float64)
+        return np.asarray(np.atleast_2d(differences)[:, self.label])
 
 
 def clip_bkd(inputs: ArrayLike, labels: ArrayLike, *, num_classes: int, norm: float, copies: int = 1) -> Poison:
     """Return the poison of ClipBKD: the direction in which the data vary least, with the least likely label.
 
-    Gradients of other points have little to say in that direction, so that what the poison does there stays, however
-    short its gradient is clipped.
+    The gradients of other points have almost no component in that direction. So the effect of the poison remains,
+    however much its gradient is clipped.
+
+    >>> x = np.random.default_rng(0).normal(size=(200, 2)) * [1.0, 0.01]
+    >>> poison = clip_bkd(x, (x[:, 0] > 0).astype(int), num_classes=2, norm=1.0)
+    >>> round(abs(float(poison.point[1])), 3)
+    1.0
 
     Args:
-        inputs: The data, [N, d]; other shapes are flattened.
-        labels: Their classes.
-        num_classes: How many there are.
-        norm: Of the poisoned point: that of ordinary points.
-        copies: How often it will be added.
+        inputs: The data, [N, d]. Other shapes are flattened.
+        labels: The class of each row.
+        num_classes: The number of classes.
+        norm: The norm of the poisoned point; use that of typical points.
+        copies: How often the point will be added.
+
+    Returns:
+        The poison.
 
     References:
         Jagielski, Ullman & Oprea 2020, Algorithm 2 (the last principal component; the least likely label of a logistic
@@ -60,10 +80,10 @@ def clip_bkd(inputs: ArrayLike, labels: ArrayLike, *, num_classes: int, norm: fl
     check_positive("norm", norm)
     check_count("copies", copies)
     centred = x - x.mean(0)
-    _, vectors = np.linalg.eigh(centred.T @ centred)  # ascending: the first varies least
+    _, vectors = np.linalg.eigh(centred.T @ centred)  # eigenvalues ascend: the data vary least along the first vector
     point = norm * vectors[:, 0]
-    fitted = fit_softmax(x, np.eye(check_count("num_classes", num_classes))[y])
-    return Poison(point=point, label=int(np.argmin(fitted.logits(point[None])[0])), copies=copies)
+    classifier = fit_softmax(x, np.eye(check_count("num_classes", num_classes))[y])
+    return Poison(point=point, label=int(np.argmin(classifier.logits(point[None])[0])), copies=copies)
 
 
 def audit_poisoning(
@@ -76,46 +96,55 @@ def audit_poisoning(
     unit: Unit = Unit.example(),
     relation: Relation = Relation.ADD_OR_REMOVE,
 ) -> AuditResult:
-    """Bound the epsilon of one unit from models that were trained with a poison and without.
+    """Bound the epsilon of one unit from models trained with and without a poison.
 
-    Every other model chooses the threshold; the others are counted. The worlds differ in ``copies`` units, which is
-    accounted for by group privacy.
+    Half of the models (every other one) choose the threshold, and the other half are counted. The datasets differ in
+    ``copies`` units, which group privacy accounts for.
+
+    >>> rng = np.random.default_rng(0)
+    >>> with_poison, without = rng.normal(4.0, 1.0, 400), rng.normal(0.0, 1.0, 400)
+    >>> audit_poisoning(with_poison, without, copies=1).epsilon_lower > 2
+    True
 
     Args:
         statistics_in: `Poison.statistic` of models trained with the poison.
-        statistics_out: The same of models trained without.
-        copies: In how many units the worlds differ.
-        delta: At which epsilon is meant.
-        confidence: Of the bound.
-        unit: What one copy is.
-        relation: How the worlds differ.
+        statistics_out: The same for models trained without it.
+        copies: The number of units in which the datasets differ.
+        delta: The delta at which epsilon is bounded.
+        confidence: The confidence of the bound.
+        unit: The privacy unit that one copy stands for.
+        relation: The neighbouring relation between the datasets.
+
+    Returns:
+        The bound, with the threshold in its details.
 
     Guarantee:
         With probability ``confidence``, epsilon_lower is at most the true epsilon of one unit at delta.
 
     Assumes:
-        Models were trained independently, with fresh randomness each (the caller's duty).
+        The models were trained independently, each with fresh randomness (the caller's duty).
 
     References:
         Jagielski, Ullman & Oprea 2020, Section 4.
     """
-    level = 1 - check_confidence(confidence)
-    worlds = [np.asarray(each, dtype=np.float64).ravel() for each in (statistics_in, statistics_out)]
-    for name, each in zip(("statistics_in", "statistics_out"), worlds, strict=True):
-        if len(each) < 4 or not bool(np.isfinite(each).all()):
-            raise InvalidArgument(name, len(each), "finite statistics of four models at least")
-    chosen, counted = [each[::2] for each in worlds], [each[1::2] for each in worlds]
-    thresholds = np.unique(np.concatenate(chosen))
-    hits, alarms = ((each[:, None] > thresholds).sum(0) for each in chosen)
-    tpr = clopper_pearson(hits, len(chosen[0]), level / 2, Side.LOWER)
-    fpr = clopper_pearson(alarms, len(chosen[1]), level / 2, Side.UPPER)
-    best = thresholds[int(np.argmax(epsilon_at(tpr, fpr, delta)))]
-    tp, fp = (int((each > best).sum()) for each in counted)
-    found = epsilon_from_counts(
+    error = 1 - check_confidence(confidence)
+    samples = [np.asarray(values, dtype=np.float64).ravel() for values in (statistics_in, statistics_out)]
+    for name, values in zip(("statistics_in", "statistics_out"), samples, strict=True):
+        if len(values) < 4 or not bool(np.isfinite(values).all()):
+            raise InvalidArgument(name, len(values), "finite statistics of at least four models")
+    search_halves, fresh_halves = [values[::2] for values in samples], [values[1::2] for values in samples]
+    # The halves are disjoint, so the threshold is independent of the models that are counted.
+    thresholds = np.unique(np.concatenate(search_halves))
+    positives_in, positives_out = ((values[:, None] > thresholds).sum(0) for values in search_halves)
+    tpr_lower = clopper_pearson(positives_in, len(search_halves[0]), error / 2, Side.LOWER)
+    fpr_upper = clopper_pearson(positives_out, len(search_halves[1]), error / 2, Side.UPPER)
+    threshold = thresholds[int(np.argmax(epsilon_at(tpr_lower, fpr_upper, delta)))]
+    tp, fp = (int((values > threshold).sum()) for values in fresh_halves)
+    result = epsilon_from_counts(
         tp,
-        len(counted[0]),
+        len(fresh_halves[0]),
         fp,
-        len(counted[1]),
+        len(fresh_halves[1]),
         delta=delta,
         confidence=confidence,
         group_size=copies,
@@ -123,8 +152,8 @@ def audit_poisoning(
         relation=relation,
     )
     return replace(
-        found,
+        result,
         method="Clopper-Pearson, ClipBKD poisoning",
         threshold_rule="chosen on every other model",
-        details={**found.details, "threshold": float(best)},
+        details={**result.details, "threshold": float(threshold)},
     )

@@ -74,6 +74,7 @@ def overlap(predicted: ArrayLike, member: ArrayLike) -> Overlap:
 def _mean_jaccard(predictions: Floats) -> float:
     if len(predictions) == 1:
         return 1.0
+    # |A and B| for all pairs of runs at once; |A or B| = |A| + |B| - |A and B|.
     intersections = predictions @ predictions.T
     sizes = predictions.sum(1)
     unions = sizes[:, None] + sizes - intersections

@@ -213,6 +213,7 @@ class _Ridge:
         candidates = [self._leave_one_out(u, s, projected, y, penalty) for penalty in _PENALTIES]
         best = int(np.argmin([float(np.square(residuals).mean()) for residuals in candidates]))
         self.residuals = candidates[best]
+        # Ridge by the singular value decomposition: weights = V diag(s / (s^2 + penalty n)) U' y.
         self._weights = vt.T @ (s / (np.square(s) + _PENALTIES[best] * len(x)) * projected)
 
     def __call__(self, x: Floats) -> Floats:

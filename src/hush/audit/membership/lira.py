@@ -69,6 +69,7 @@ def lira_online(
     """
     target_values, shadow_values, in_models = _aligned(target, shadows, included)
     kind = _resolve_variance(variance, len(shadow_values))
+    # NaN marks the models of the other kind, which the fit leaves out.
     inside = _fit_gaussians(np.where(in_models[..., None], shadow_values, np.nan), "in", kind)
     outside = _fit_gaussians(np.where(in_models[..., None], np.nan, shadow_values), "out", kind)
     return np.asarray((_log_density(target_values, *inside) - _log_density(target_values, *outside)).mean(-1))
@@ -140,6 +141,7 @@ def example_risk(shadows: ArrayLike, included: ArrayLike, *, variance: LiraVaria
         _fit_gaussians(np.where(part, values, np.nan)[..., None], side, kind)
         for part, side in ((in_models, "in"), (~in_models, "out"))
     )
+    # The best threshold between two Gaussians of equal variance lies in the middle.
     stddev = np.sqrt((np.square(stddev_in) + np.square(stddev_out)) / 2)
     return np.asarray(2 * ndtr(np.abs(median_in - median_out) / (2 * stddev)) - 1)[:, 0]
 
@@ -211,6 +213,7 @@ def _fit_gaussians(values: Floats, side: str, variance: LiraVariance) -> tuple[F
         median = np.nanmedian(values, axis=0)
         squares = np.square(values - median)
         freedom = np.maximum(count - 1, 0)
+    # Squared deviations from the median; a model alone has no degree of freedom.
     sum_of_squares = np.nansum(squares, axis=0)
     if variance is LiraVariance.POOLED:
         sum_of_squares, freedom = sum_of_squares.sum(0, keepdims=True), freedom.sum(0, keepdims=True)

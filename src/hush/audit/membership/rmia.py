@@ -53,6 +53,7 @@ def rmia_online(
     """
     target_values, table = _checked_confidences("target", target, references)
     in_models = mask("included", included, table.shape)
+    # Equation 11: the probability of the example is the mean of its two hypotheses.
     average = (_mean_over(table, in_models, "in") + _mean_over(table, ~in_models, "out")) / 2
     population_values, population_table = _checked_confidences("population", population, population_references)
     return _dominated_share(_ratio(target_values, average), _ratio(population_values, population_table.mean(0)), gamma)
@@ -129,6 +130,7 @@ def tuned_offline_a(references: ArrayLike, included: ArrayLike) -> float:
     in_models = mask("included", included, table.shape)
     if len(table) < 2:
         raise InvalidArgument("references", len(table), "at least two models", "One of them plays the target")
+    # The population must not contain scored examples, and none of them may be a member of the stand-in target.
     population = np.flatnonzero(~in_models[0])[::2]
     scored = np.setdiff1d(np.arange(table.shape[1]), population)
 
@@ -174,5 +176,6 @@ def _ratio(confidences: Floats, average: Floats) -> Floats:
 
 def _dominated_share(ratios: Floats, population_ratios: Floats, gamma: float) -> Floats:
     """Return, for each example, the share of the population whose ratio times gamma is at most its ratio."""
+    # An example dominates z if its ratio is at least gamma times that of z; sorting turns counting into a search.
     bars = np.sort(population_ratios * check_positive("gamma", gamma))
     return np.asarray(np.searchsorted(bars, ratios, side="right") / len(bars))

@@ -59,6 +59,7 @@ def advantage_bounds(epsilon: float, delta: float = 0.0) -> AdvantageBounds:
     """
     epsilon, delta = check_epsilon("epsilon", epsilon), check_delta("delta", delta)
     loose = math.expm1(epsilon) if epsilon < 700 else math.inf  # expm1(710) overflows
+    # TPR - FPR <= (e^epsilon - 1) FPR + delta, and FPR <= 1.
     return AdvantageBounds(yeom=loose + delta, tight=Guarantee(epsilon=epsilon, delta=delta).advantage())
 
 

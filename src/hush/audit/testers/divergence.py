@@ -132,6 +132,7 @@ class RenyiMeans:
         factors = np.array([order - 1, order])
         ranges = 2 * np.sinh(factors * self._limit)  # e^(c g) lies between e^(-c limit) and e^(c limit)
         means, widths = _bernstein(self._sums[direction], ranges, self._samples, error)
+        # The variational formula; the lower bound takes the first mean low and the second one high.
         estimate = order / (order - 1) * math.log(means[0]) - math.log(means[1])
         if not means[0] > widths[0]:
             return estimate, 0.0

@@ -88,6 +88,7 @@ class EventCounts:
         """Return the largest bound. The error is divided by the number of events."""
         if not self._events:
             return AttackEvidence(epsilon=0.0, epsilon_lower=0.0, details={"event": "none", "num_events": 0})
+        # The union bound over events lets the best one be reported.
         bounds = epsilon_bounds(self._hits[0], self._hits[1], self._samples, self._delta, error / len(self._events))
         best = int(np.argmax(bounds))
         hits, other_hits = (int(count) for count in self._hits[:, best])
@@ -122,6 +123,7 @@ def best_events(name: str, score: Score, first: Rows, second: Rows, delta: float
     if not thresholds:
         return
     candidates = np.unique(np.concatenate(thresholds))
+    # NaN scores were dropped from the sorted arrays but stay in the denominator: they are in no event.
     for above in (True, False):
         below = [np.searchsorted(values, candidates, side="left" if above else "right") for values in scores]
         hits = [len(values) - count if above else count for values, count in zip(scores, below, strict=True)]

@@ -113,6 +113,7 @@ def _bound(counts: NDArray[np.float64], other_counts: NDArray[np.float64], delta
     """Return the epsilon at which the lower bound on the divergence falls to delta."""
     samples = counts.sum()
     p, q = counts / samples, other_counts / samples
+    # The tolerance of Cohen, Kontorovich & Wolfer (2020), halved: the formula is in the docstring of HistogramAttack.
     deviation = 3 * math.sqrt(math.log(4 / error) / (2 * samples))
     p_slack, q_slack = (float(np.sqrt(values).sum()) / math.sqrt(samples) + deviation for values in (p, q))
     return _root(lambda epsilon: _hockey_stick(p, q, epsilon) - p_slack - math.exp(epsilon) * q_slack, delta)
@@ -120,6 +121,7 @@ def _bound(counts: NDArray[np.float64], other_counts: NDArray[np.float64], delta
 
 def _root(divergence: Callable[[float], float], delta: float) -> float:
     """Return where a decreasing function falls to delta, rounded down; infinity if it never does."""
+    # Invariant: the divergence at low exceeds delta, so low never exceeds the answer.
     low, high = 0.0, _LARGEST_EPSILON
     if not divergence(low) > delta:
         return 0.0

@@ -132,6 +132,7 @@ def audit_worst_neighbours(
         neighbours = NeighbourPair(mechanism=mechanism, first=pair[0], second=pair[1], source=source)
         return learn_from(neighbours, attack, search_samples, delta)[0].promise
 
+    # Search outputs only: nothing of this is used for the bound.
     promises = {name: promise(pair) for name, pair in inputs.items()}
     name = max(promises, key=lambda key: promises[key])
     worst, num_changes = inputs[name], 0

@@ -103,6 +103,7 @@ def audit_mechanism(
         mechanism=mechanism, first=first, second=second, source=source_or_default(source), features=features
     )
     certifier, width = learn_from(pair, attack, search_samples, delta)
+    # Fresh outputs, in blocks of bounded memory. The hypothesis is fixed by now.
     for block in pair.blocks(samples, width):
         certifier.observe(*block)
     evidence = certifier.conclude(error)

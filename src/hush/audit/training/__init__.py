@@ -1,14 +1,13 @@
-"""Audits of private training: canaries in the steps of `hush.training`; only this part of `hush.audit` needs torch.
+"""Audit private training by watching its steps. Only this part of `hush.audit` needs torch.
 
-- `Setup`: what to audit; `observe` watches its steps with a canary gradient and without: `Observations`.
-- `compare_claim`: whether the plan's claim is consistent with them; `audit_claim`: what was shown.
-- `audit_gaussian`: a bound on mu, and on the epsilon of a whole run.
-- `Recorder`: the optimizer that writes gradients down.
+- `Setup` describes the training to audit. `observe` watches its steps with and without a canary: `Observations`.
+- `compare_claim` says whether the plan's claim is consistent with the observations; `audit_claim` returns the bound.
+- `audit_gaussian` bounds mu of a step, and epsilon of a full run, if the steps are Gaussian mechanisms.
+
+In reading order: `observed_steps` (training to observations), `step_audits` (observations to bounds).
 """
 
-from hush.audit.training.observed_steps import STATISTICS as STATISTICS
 from hush.audit.training.observed_steps import Observations as Observations
-from hush.audit.training.observed_steps import Recorder as Recorder
 from hush.audit.training.observed_steps import Setup as Setup
 from hush.audit.training.observed_steps import observe as observe
 from hush.audit.training.step_audits import audit_claim as audit_claim
@@ -16,9 +15,7 @@ from hush.audit.training.step_audits import audit_gaussian as audit_gaussian
 from hush.audit.training.step_audits import compare_claim as compare_claim
 
 __all__ = [
-    "STATISTICS",
     "Observations",
-    "Recorder",
     "Setup",
     "audit_claim",
     "audit_gaussian",

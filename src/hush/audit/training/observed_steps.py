@@ -1,8 +1,13 @@
-"""Steps of private training as an attacker sees them who knows everything but the noise, and whether one unit is there.
+"""Watch the steps of private training, as an attacker who knows everything except the noise and the canary's presence.
 
-The steps are those of `hush.training.PrivateTraining`: its sampling, its clipping, its noise and its normaliser. Only
-the optimizer is replaced, by one that writes down the gradients that it is given and leaves the weights as they are, so
-that all observations are of one mechanism.
+The steps are those of `hush.training.PrivateTraining`, with its sampling, clipping, noise and divisor. Only the
+optimizer is replaced, by a `Recorder` that stores the noisy gradients and leaves the weights unchanged. So all
+observations are outputs of one mechanism:
+
+    Setup         model, data with a canary as its first unit, loss, and settings of `hush.privatize`
+    observe       runs the steps, with the canary in a random half of them
+    noisy sums    one vector for each step, from the recorder
+    Observations  three scores for each observation, with and without the canary
 """
 
 from __future__ import annotations
@@ -24,23 +29,35 @@ from hush.randomness import RandomSource, source_or_default, uniform_below
 from hush.training import Adaptive, Clipping, PrivateTraining, Projected, TrainingPlan, privatize
 
 Floats = NDArray[np.float64]
-Loss = Callable[..., Tensor]  # of the model and the columns of a batch: one loss per example
+Loss = Callable[..., Tensor]  # a function of the model and the columns of a batch: one loss per example
 
+# The scores of an observation: the gradient along the canary, and the size of the rest with either sign.
 STATISTICS = ("projection", "little noise", "much noise")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What to audit: a model, data whose first unit is the canary, a loss, and the settings of `hush.privatize`.
+    """The training to audit: a model, data whose first unit is the canary, a loss, and settings of `hush.privatize`.
 
-    The canary should be the worst case: an example with a large gradient, apart from those of all others or against
-    them. The other examples are known to the attacker.
+    Choose a worst-case canary: an example with a large gradient, orthogonal or opposite to those of all others. The
+    attacker knows the other examples.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> data = torch.eye(4)
+    >>> data[0] *= 10.0  # the canary
+    >>> setup = Setup(
+    ...     model=lambda: nn.Linear(4, 1, bias=False),
+    ...     dataset=(data,),
+    ...     loss=lambda model, x: model(x).squeeze(1),
+    ...     settings={"noise_multiplier": 1.0, "clip_norm": 1.0},
+    ... )
 
     Attributes:
-        model: Makes the model, the same each time.
-        dataset: Tensors of one length; the canary is the first unit, and has the first row at least.
-        loss: From the model and a batch's columns to one loss per example.
-        settings: Everything else that `hush.privatize` is to be given; the number of steps is the audit's.
+        model: A function that returns the model, the same each time.
+        dataset: Tensors of equal length. The canary is the first unit; its first row is row 0.
+        loss: A function of the model and the columns of a batch that returns one loss per example.
+        settings: The other arguments of `hush.privatize`, without the number of steps and the source.
     """
 
     model: Callable[[], nn.Module]
@@ -49,27 +66,43 @@ class Setup:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what would change from step to step: then observations would not be of one mechanism."""
+        """Refuse settings that change from step to step: the observations would not be outputs of one mechanism."""
         for name in ("num_steps", "epochs", "source"):
             if name in self.settings:
-                raise InvalidArgument("settings", name, "nothing that the audit decides itself")
+                raise InvalidArgument("settings", name, "no argument that the audit sets itself")
         if self.settings.get("schedule") is not None or self.settings.get("correlated") is not None:
             raise Unsupported(
-                "an audit of steps that differ: a schedule or correlated noise", "Audit the steps' settings one by one"
+                "an audit of steps that differ, by a schedule or correlated noise", "Audit each setting separately"
             )
         if isinstance(self.settings.get("clipping"), Adaptive):
-            raise Unsupported("an audit of steps whose clip norm moves", "Audit Flat clipping at some clip norms")
+            raise Unsupported("an audit of steps with a changing clip norm", "Audit Flat clipping at a few clip norms")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observations:
-    """What was seen: a row for each observation, a column for each of `STATISTICS`; higher means more like a member.
+    """The scores of observed steps, from `observe`.
+
+    Each observation has three scores: the projection of the noisy gradient onto the canary's gradient, in units of the
+    clip norm, and the squared norm of the rest, once negated. Higher means more like the canary was there.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> from hush.randomness import TestSource
+    >>> setup = Setup(
+    ...     model=lambda: nn.Linear(4, 1, bias=False),
+    ...     dataset=(10 * torch.eye(4),),
+    ...     loss=lambda model, x: model(x).squeeze(1),
+    ...     settings={"noise_multiplier": 1.0, "clip_norm": 1.0},
+    ... )
+    >>> observations = observe(setup, observations=5, source=TestSource(1))
+    >>> observations.scores_in.shape, round(observations.claimed(1e-5).epsilon, 3)
+    ((5, 3), 4.377)
 
     Attributes:
-        scores_in: Of observations with the canary, [n, 3].
-        scores_out: Of observations without it.
-        plan: What the run promises.
-        steps: How many steps an observation has.
+        scores_in: Scores of observations with the canary, [n, 3].
+        scores_out: Scores of observations without it, [n, 3].
+        plan: The plan of the run, which states the claim.
+        steps: The number of steps in each observation.
     """
 
     scores_in: Floats
@@ -78,97 +111,105 @@ class Observations:
     steps: int
 
     def accountant(self) -> PldAccountant:
-        """Return what the plan claims of the steps of one observation."""
+        """Return an accountant with the plan's event for the steps of one observation."""
         return PldAccountant(relation=self.plan.relation, unit=self.plan.unit).compose(self.plan.event(self.steps))
 
     def claimed(self, delta: float) -> Guarantee:
-        """Return the claim at this delta."""
+        """Return the plan's guarantee for the steps of one observation at ``delta``."""
         return self.accountant().guarantee(delta)
 
 
 class Recorder(Optimizer):
-    """Writes down the gradients that it is given, and leaves the weights as they are.
+    """An optimizer that records gradients and leaves the weights unchanged.
 
     Attributes:
-        seen: The gradients of all parameters, as one vector for each step.
+        recorded: The gradients of all parameters, concatenated, one vector for each step.
     """
 
     def __init__(self, params: Any) -> None:
         """Take the parameters."""
         super().__init__(params, {})
-        self.seen: list[Tensor] = []
+        self.recorded: list[Tensor] = []
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Write them down."""
-        given = [param.grad for group in self.param_groups for param in group["params"] if param.requires_grad]
-        self.seen.append(torch.cat([grad.detach().double().flatten() for grad in given if grad is not None]))
+        """Record the gradients."""
+        grads = [param.grad for group in self.param_groups for param in group["params"] if param.requires_grad]
+        self.recorded.append(torch.cat([grad.detach().double().flatten() for grad in grads if grad is not None]))
 
 
 def observe(
     setup: Setup, *, observations: int = 1000, steps: int = 1, runs: int = 1, source: RandomSource | None = None
 ) -> Observations:
-    """Watch the steps of private training with a canary gradient and without it.
+    """Watch the steps of private training with and without a canary.
 
-    In one run, coins decide for each observation whether the canary takes part; in two, it takes part in all of the
-    first and in none of the second. Not taking part means what the plan's relation says: the unit is not there, its
-    gradient is zero, or it is another unit, with the opposite gradient. Within an observation of several steps the
-    sign of the canary's loss alternates, so that noise which is used twice cancels out.
+    In one run, the canary takes part in a random half of the observations. In two runs, it takes part in all of the
+    first and in none of the second. Its absence follows the plan's neighbouring relation: the unit is missing, its
+    gradient is zero, or it is replaced by a unit with the opposite gradient. Within an observation of several steps,
+    the sign of the canary's loss alternates, so that noise which is used twice cancels and reveals the canary.
 
     Args:
-        setup: What to audit.
-        observations: How many with the canary, and as many without.
-        steps: How many steps each has; for sampling in epochs, those of an epoch.
+        setup: The training to audit.
+        observations: The number of observations with the canary, and again without it.
+        steps: The number of steps in each observation. For sampling in epochs, use the steps of an epoch.
         runs: One or two.
-        source: Where keys and coins come from; for tests, a TestSource.
+        source: The source of keys and coins. Pass a TestSource in tests only.
+
+    Returns:
+        The scores with and without the canary.
     """
     check_count("observations", observations)
     check_count("steps", steps)
     if runs not in (1, 2):
         raise InvalidArgument("runs", runs, "1 or 2")
-    own = source_or_default(source)
+    source = source_or_default(source)
     if runs == 2:
-        worlds = [np.ones(observations, dtype=bool), np.zeros(observations, dtype=bool)]
+        presence_by_run = [np.ones(observations, dtype=bool), np.zeros(observations, dtype=bool)]
     else:
-        order = uniform_below(own, 1 << 62, 2 * observations)
-        worlds = [np.argsort(np.argsort(np.asarray(order))) < observations]
-    found: dict[bool, list[Floats]] = {True: [], False: []}
-    for world in worlds:
-        scores, plan = _watched(setup, world, steps, own)
-        for bit in (True, False):
-            found[bit].append(scores[world == bit])
+        sort_keys = uniform_below(source, 1 << 62, 2 * observations)
+        ranks = np.argsort(np.argsort(np.asarray(sort_keys)))
+        presence_by_run = [ranks < observations]
+    scores_in: list[Floats] = []
+    scores_out: list[Floats] = []
+    for present in presence_by_run:
+        scores, plan = _watch_run(setup, present, steps, source)
+        scores_in.append(scores[present])
+        scores_out.append(scores[~present])
     return Observations(
-        scores_in=np.concatenate(found[True]), scores_out=np.concatenate(found[False]), plan=plan, steps=steps
+        scores_in=np.concatenate(scores_in), scores_out=np.concatenate(scores_out), plan=plan, steps=steps
     )
 
 
-def _watched(setup: Setup, world: NDArray[np.bool_], steps: int, source: RandomSource) -> tuple[Floats, TrainingPlan]:
-    """Return the scores of a run's observations, of which those in ``world`` have the canary."""
+def _watch_run(
+    setup: Setup, present: NDArray[np.bool_], steps: int, source: RandomSource
+) -> tuple[Floats, TrainingPlan]:
+    """Return the scores of a run's observations. The canary takes part in those where ``present`` is true."""
     model = setup.model()
     check_instance("model", model, nn.Module)
     rows = torch.arange(len(setup.dataset[0]))
-    # The size of physical batches matters to nothing but memory; one for each step keeps the run simple.
+    # The size of physical batches affects memory only; one batch for each step keeps the run simple.
     settings = {"physical_batch_size": len(rows) + 1, "delta": 1e-6, **setup.settings}
     recorder = Recorder([param for param in model.parameters() if param.requires_grad])
     private = privatize(
-        model, recorder, (*setup.dataset, rows), num_steps=steps * len(world), source=source, **settings
+        model, recorder, (*setup.dataset, rows), num_steps=steps * len(present), source=source, **settings
     )
-    canary = _rows_of_canary(private)
-    direction = _direction(model, setup, canary, private.plan.clipping)
+    canary = _canary_rows(private)
+    direction = _canary_direction(model, setup, canary, private.plan.clipping)
     if private.plan.relation is Relation.ADD_OR_REMOVE:
-        _remove(private, canary, world, steps)
-    without = {Relation.ADD_OR_REMOVE: 1.0, Relation.ZERO_OUT: 0.0, Relation.REPLACE: -1.0}[private.plan.relation]
+        _leave_out(private, canary, present, steps)
+    # The factor of the canary's loss in observations without it. A removed unit is not in the batch at all.
+    absent_factor = {Relation.ADD_OR_REMOVE: 1.0, Relation.ZERO_OUT: 0.0, Relation.REPLACE: -1.0}[private.plan.relation]
     for batch in private.loader:
         *columns, ids = batch
         step = private.steps_taken
-        factor = (1.0 if step % steps % 2 == 0 else -1.0) * (1.0 if world[step // steps] else without)
+        sign = 1.0 if step % steps % 2 == 0 else -1.0
+        factor = sign * (1.0 if present[step // steps] else absent_factor)
         factors = torch.where(torch.isin(ids, canary), factor, 1.0)
-        _take(private, setup.loss, columns, factors)
+        _take_step(private, setup.loss, columns, factors)
     private.close()
-    return _scores(torch.stack(recorder.seen), direction, private.plan, steps), private.plan
+    return _scores(torch.stack(recorder.recorded), direction, private.plan, steps), private.plan
 
 
-def _take(private: PrivateTraining, loss: Loss, columns: Sequence[Tensor], factors: Tensor) -> None:
-    """Take a step."""
+def _take_step(private: PrivateTraining, loss: Loss, columns: Sequence[Tensor], factors: Tensor) -> None:
 
     def losses() -> Tensor:
         return loss(private.model, *columns) * factors
@@ -176,40 +217,41 @@ def _take(private: PrivateTraining, loss: Loss, columns: Sequence[Tensor], facto
     private.step(losses if isinstance(private.plan.contribution, Projected) else losses())
 
 
-def _rows_of_canary(private: PrivateTraining) -> Tensor:
+def _canary_rows(private: PrivateTraining) -> Tensor:
+    """Return the rows of the first unit."""
     rows_by_unit = private._batches.rows_by_unit
     return torch.tensor([0]) if rows_by_unit is None else torch.from_numpy(np.asarray(rows_by_unit[0]))
 
 
-def _remove(private: PrivateTraining, canary: Tensor, world: NDArray[np.bool_], steps: int) -> None:
-    """Leave the first unit out of samples where it is not there; the number of units, which is public, stays."""
+def _leave_out(private: PrivateTraining, canary: Tensor, present: NDArray[np.bool_], steps: int) -> None:
+    """Remove the canary from the samples of observations without it. The number of units is public and stays."""
     batches = private._batches
-    drawn, gone = batches.sample, np.zeros(1, dtype=np.int64)
-    if batches.samples_examples:  # examples are sampled, and all of the canary's go
-        gone = np.flatnonzero(np.isin(batches.group_examples(), canary.numpy()))
+    draw_sample, canary_units = batches.sample, np.zeros(1, dtype=np.int64)
+    if batches.samples_examples:  # the sampling draws examples, so all examples of the canary's user are removed
+        canary_units = np.flatnonzero(np.isin(batches.group_examples(), canary.numpy()))
 
     def sample(step: int) -> NDArray[np.int64]:
-        units = drawn(step)
-        return units if world[step // steps] else units[~np.isin(units, gone)]
+        units = draw_sample(step)
+        return units if present[step // steps] else units[~np.isin(units, canary_units)]
 
     batches.sample = sample  # type: ignore[method-assign]
 
 
-def _direction(model: nn.Module, setup: Setup, canary: Tensor, clipping: Clipping) -> Tensor:
-    """Return the canary's gradient, clipped as the plan says, found by plain autograd."""
+def _canary_direction(model: nn.Module, setup: Setup, canary: Tensor, clipping: Clipping) -> Tensor:
+    """Return the unit vector along the canary's clipped gradient, computed by plain autograd."""
     params = {name: param for name, param in model.named_parameters() if param.requires_grad}
     losses = setup.loss(model, *(column[canary] for column in setup.dataset))
-    found = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True, materialize_grads=True)
-    grads = [grad.double().flatten() for grad in found]
-    places, shares = clipping.groups.of({name: param.numel() for name, param in params.items()})
+    raw_grads = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True, materialize_grads=True)
+    grads = [grad.double().flatten() for grad in raw_grads]
+    group_of_param, shares = clipping.groups.of({name: param.numel() for name, param in params.items()})
     squares = torch.zeros(len(shares), dtype=torch.float64)
-    for place, grad in zip(places, grads, strict=True):
-        squares[place] += grad.square().sum()
+    for group, grad in zip(group_of_param, grads, strict=True):
+        squares[group] += grad.square().sum()
     targets = torch.tensor(shares, dtype=torch.float64) * clipping.clip_norm
     factors = clipping.factors(squares.sqrt().unsqueeze(1), targets.unsqueeze(1)).squeeze(1)
-    if not bool((factors * squares).sum() > 0):  # a way to clip that leaves the canary out: look along it all the same
+    if not bool((factors * squares).sum() > 0):  # clipping drops the canary: look along its raw gradient instead
         factors = torch.ones_like(factors)
-    clipped = torch.cat([grad * factors[place] for place, grad in zip(places, grads, strict=True)])
+    clipped = torch.cat([grad * factors[group] for group, grad in zip(group_of_param, grads, strict=True)])
     norm: Tensor = torch.linalg.vector_norm(clipped)
     if not bool(norm > 0) or not bool(torch.isfinite(norm)):
         raise InvalidArgument("dataset", "the first unit", "a canary whose gradient is finite and not zero")
@@ -217,11 +259,12 @@ def _direction(model: nn.Module, setup: Setup, canary: Tensor, clipping: Clippin
     return direction
 
 
-def _scores(seen: Tensor, direction: Tensor, plan: TrainingPlan, steps: int) -> Floats:
-    """Return the statistics of every observation: the projection, in clip norms, and the size of all the rest."""
-    seen = seen * (plan.divisor(0) / plan.clipping.clip_norm)
-    along = seen @ direction
-    rest = (seen - along.unsqueeze(1) * direction).square().sum(1)
+def _scores(gradients: Tensor, direction: Tensor, plan: TrainingPlan, steps: int) -> Floats:
+    """Return the scores of every observation: the projection, in clip norms, and the size of the rest."""
+    # Undo the division by the batch size, and measure in clip norms: the canary contributes 1 at most.
+    gradients = gradients * (plan.divisor(0) / plan.clipping.clip_norm)
+    along = gradients @ direction
+    rest = (gradients - along.unsqueeze(1) * direction).square().sum(1)
     signs = torch.tensor([1.0 if step % 2 == 0 else -1.0 for step in range(steps)], dtype=torch.float64)
     projection = (along.view(-1, steps) * signs).sum(1)
     size = rest.view(-1, steps).sum(1)

@@ -1,4 +1,8 @@
-"""From observed steps to bounds: does what was seen contradict what the plan claims, and how much privacy was lost."""
+"""From observed steps to bounds: do the observations contradict the plan's claim, and how much privacy is lost?
+
+`audit_claim` assumes nothing about the mechanism: it searches a third of the observations for an event that contradicts
+the claim, and tests it on the rest. `audit_gaussian` assumes Gaussian steps and bounds mu, without a search.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +20,14 @@ from hush.errors import InvalidArgument, Unsupported, check_count
 from hush.guarantee import Guarantee, Relation
 from hush.training import Full, Microbatches, Poisson, Projected, TrainingPlan
 
-_POINTS = 24  # of the claimed curve
-_CANDIDATES = 200  # thresholds of each statistic
-_LEAST_DELTA = 1e-4  # beyond which so few observations say nothing
+_NUM_POINTS = 24  # points of the claimed curve to test
+_NUM_THRESHOLDS = 200  # candidate thresholds of each statistic
+_MIN_DELTA = 1e-4  # a few hundred observations show nothing at smaller deltas
 
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """A statistic beyond a threshold, and a point of the claimed curve that it may contradict."""
+    """An event, "statistic above threshold", and the point of the claimed curve that it may contradict."""
 
     statistic: int
     threshold: float
@@ -31,44 +35,58 @@ class _Test:
     delta: float
 
     def count(self, scores: Floats) -> int:
-        """Return in how many observations it says that the canary is there."""
+        """Return in how many observations the event occurs."""
         return int((scores[:, self.statistic] > self.threshold).sum())
 
 
 def audit_claim(observations: Observations, *, confidence: float = 0.95) -> AuditResult:
-    """Look for a contradiction to the whole curve of (epsilon, delta) that the plan claims.
+    """Search for a contradiction to the curve of (epsilon, delta) that the plan claims.
 
-    A third of the observations chooses a statistic, a threshold and a point of the curve; the others test that one
-    event, so that there is nothing left to correct for. The bound is at the delta of the point that was chosen;
-    `compare_claim` compares it with the claim there.
+    A third of the observations chooses a statistic, a threshold and a point of the curve. The rest tests this one
+    event, so nothing has to be corrected for. The bound holds at the delta of the chosen point; `compare_claim`
+    compares it with the claim there.
+
+    Args:
+        observations: The observations, at least 20 with and 20 without the canary.
+        confidence: The confidence of the bound.
+
+    Returns:
+        The bound for the steps of one observation. Its details name the statistic and the claimed epsilon.
 
     Guarantee:
         With probability ``confidence``, epsilon_lower is at most the true epsilon of an observation's steps at delta.
 
     Assumes:
-        Observations are independent (the weights stay, and noise and samples are new in every step: checked here by
-        the setup; the caller's duty where the loss remembers earlier steps, or where that is what is broken). The
-        canary is a unit that the claim is about (the caller's duty).
+        Independent observations: the weights stay fixed, and noise and samples are fresh in every step (checked here by
+        the setup; the caller's duty if the loss remembers earlier steps). The canary is a unit that the claim covers
+        (the caller's duty).
 
     References:
         Nasr et al. 2021 and 2023 (gradient canaries, white-box); Clopper & Pearson 1934 (the bound on both rates). The
-        search along a claimed curve, on observations of its own, is this package's.
+        search along a claimed curve, on separate observations, is our own.
     """
-    level = 1 - check_confidence(confidence)
+    error = 1 - check_confidence(confidence)
     for name, scores in (("scores_in", observations.scores_in), ("scores_out", observations.scores_out)):
         if not len(scores) >= 20:
             raise InvalidArgument(name, len(scores), "at least 20 observations", "A third of them choose what to test")
-    test = _chosen(observations, level)
-    ins, outs = (each[np.arange(len(each)) % 3 > 0] for each in (observations.scores_in, observations.scores_out))
-    found = epsilon_from_counts(
-        test.count(ins), len(ins), test.count(outs), len(outs), delta=test.delta, confidence=confidence
+    test = _choose_test(observations, error)
+    fresh_in, fresh_out = (
+        scores[np.arange(len(scores)) % 3 > 0] for scores in (observations.scores_in, observations.scores_out)
+    )
+    result = epsilon_from_counts(
+        test.count(fresh_in),
+        len(fresh_in),
+        test.count(fresh_out),
+        len(fresh_out),
+        delta=test.delta,
+        confidence=confidence,
     )
     return replace(
-        found,
+        result,
         method="Clopper-Pearson, white-box gradient canary",
         threshold_rule="statistic, threshold and delta chosen on other observations",
         details={
-            **found.details,
+            **result.details,
             "statistic": STATISTICS[test.statistic],
             "threshold": test.threshold,
             "steps": observations.steps,
@@ -81,94 +99,105 @@ def audit_claim(observations: Observations, *, confidence: float = 0.95) -> Audi
 
 
 def compare_claim(observations: Observations, *, confidence: float = 0.95) -> Comparison:
-    """Say whether the plan's claim about an observation's steps is consistent with what was seen, or violated.
+    """Say whether the plan's claim about an observation's steps is consistent with the observations, or violated.
+
+    Args:
+        observations: The observations, at least 20 with and 20 without the canary.
+        confidence: The confidence of the verdict.
+
+    Returns:
+        The verdict, with a sentence that you can print.
 
     Guarantee:
-        A true claim is called violated with a probability of at most 1 - ``confidence``.
+        A true claim is called violated with probability at most 1 - ``confidence``.
 
     Assumes:
-        As `audit_claim` does (the caller's duty).
+        The same as `audit_claim` (the caller's duty).
 
     References:
-        As for `audit_claim`.
+        See `audit_claim`.
     """
-    found = audit_claim(observations, confidence=confidence)
-    claimed = Guarantee(
-        epsilon=float(found.details["claimed_epsilon"]),
-        delta=found.delta,
-        unit=found.unit,
-        relation=found.relation,
+    result = audit_claim(observations, confidence=confidence)
+    claim = Guarantee(
+        epsilon=float(result.details["claimed_epsilon"]),
+        delta=result.delta,
+        unit=result.unit,
+        relation=result.relation,
         method="the plan, by privacy loss distributions",
     )
-    return found.compare(claimed)
+    return result.compare(claim)
 
 
 def audit_gaussian(
     observations: Observations, *, delta: float, num_steps: int | None = None, confidence: float = 0.95
 ) -> AuditResult:
-    """Bound the parameter mu of the Gaussian mechanism behind the steps, and what so many steps of it cost.
+    """Bound mu of the Gaussian mechanism behind the steps, and the epsilon of many such steps.
 
-    Observations with and without the canary are compared in pairs. With mu-GDP nobody orders a pair rightly with a
-    probability above Phi(mu / sqrt(2)): the two orders are told apart as N(mu, 1) x N(0, 1) and N(0, 1) x N(mu, 1) are.
-    On Poisson samples of rate q it is 1/2 + q (Phi(mu / sqrt(2)) - 1/2): the two orders differ by q times as much. So
-    the number of pairs in order bounds mu, by one binomial bound, and there is no threshold to choose. Where a unit is
-    replaced, both worlds sample one, and this does not hold: that is refused on samples.
+    Observations with and without the canary are compared in pairs. Under mu-GDP, a pair is ordered correctly with
+    probability at most Phi(mu / sqrt(2)): that is how well N(mu, 1) x N(0, 1) can be told from N(0, 1) x N(mu, 1). With
+    Poisson sampling at rate q it is at most 1/2 + q (Phi(mu / sqrt(2)) - 1/2). So the number of ordered pairs bounds
+    mu, by one binomial bound and without a threshold. If a unit is replaced, both datasets contain one that is sampled,
+    and the second formula does not hold; the combination is refused.
 
     Args:
-        observations: What was seen.
-        delta: For which epsilon is stated.
-        num_steps: Of how many steps; without it, those of one observation.
-        confidence: Of the bound.
+        observations: The observations.
+        delta: The delta at which epsilon is bounded.
+        num_steps: The number of steps whose epsilon is bounded; by default those of one observation.
+        confidence: The confidence of the bound.
 
     Returns:
-        ``mu_lower`` is of one step, before sampling; epsilon of all steps, composed by the accountant.
+        The bound. ``mu_lower`` is for one step before sampling; epsilon is for all steps, composed by the accountant.
 
     Guarantee:
         With probability ``confidence``, mu_lower and epsilon_lower are at most the true values.
 
     Assumes:
-        A step is a Gaussian mechanism, on all units or a Poisson sample, as the plan says (the plan's types are checked
-        here; the caller's duty where the code does something else: `audit_claim` does not assume it). Observations are
-        independent (as for `audit_claim`).
+        A step is a Gaussian mechanism, on all units or on a Poisson sample, as the plan says (the plan's types are
+        checked here; that the code does what the plan says is the caller's duty, and `audit_claim` does not assume it).
+        Independent observations, as for `audit_claim`.
 
     References:
         Dong, Roth & Su 2022 (mu-GDP, its composition); Nasr et al. 2023 (GDP audits); Zhu, Dong & Wang 2022, Theorem 11
-        (the sampled pair dominates). Bounding mu by pairs is this package's own.
+        (the sampled pair dominates). Bounding mu by pairs is our own.
     """
-    level = 1 - check_confidence(confidence)
-    total = observations.steps if num_steps is None else check_count("num_steps", num_steps)
-    rate = _rate(observations)
-    pairs = min(len(observations.scores_in), len(observations.scores_out))
-    ordered = int((observations.scores_in[:pairs, 0] > observations.scores_out[:pairs, 0]).sum())
-    low = float(clopper_pearson(ordered, pairs, level, Side.LOWER))
-    lower, guess = (_mu(share, rate, observations.steps) for share in (low, ordered / (pairs + 1)))
+    error = 1 - check_confidence(confidence)
+    total_steps = observations.steps if num_steps is None else check_count("num_steps", num_steps)
+    rate = _sampling_rate(observations)
+    num_pairs = min(len(observations.scores_in), len(observations.scores_out))
+    num_ordered = int((observations.scores_in[:num_pairs, 0] > observations.scores_out[:num_pairs, 0]).sum())
+    ordered_lower = float(clopper_pearson(num_ordered, num_pairs, error, Side.LOWER))
+    # Dividing by one pair more keeps the point estimate finite if all pairs are ordered.
+    mu_lower, mu_observed = (
+        _mu(share, rate, observations.steps) for share in (ordered_lower, num_ordered / (num_pairs + 1))
+    )
+    mu_point = max(mu_lower, mu_observed)
     return AuditResult(
-        epsilon=_composed(max(lower, guess), rate, total, delta, observations.plan),
-        epsilon_lower=_composed(lower, rate, total, delta, observations.plan),
+        epsilon=_composed_epsilon(mu_point, rate, total_steps, delta, observations.plan),
+        epsilon_lower=_composed_epsilon(mu_lower, rate, total_steps, delta, observations.plan),
         confidence=confidence,
         method="pairs of a Gaussian mechanism" if rate == 1 else "pairs of a Poisson-sampled Gaussian mechanism",
         threshold_rule="no threshold",
-        num_in=pairs,
-        num_out=pairs,
+        num_in=num_pairs,
+        num_out=num_pairs,
         delta=delta,
-        mu_lower=lower,
-        details={"pairs": pairs, "in_order": ordered, "mu": max(lower, guess), "num_steps": total},
+        mu_lower=mu_lower,
+        details={"pairs": num_pairs, "in_order": num_ordered, "mu": mu_point, "num_steps": total_steps},
         assumptions=("The observed steps are independent", "A step is a Gaussian mechanism, on a sample as planned"),
         unit=observations.plan.unit,
         relation=observations.plan.relation,
     )
 
 
-def _rate(observations: Observations) -> float:
+def _sampling_rate(observations: Observations) -> float:
     """Return the sampling rate of steps that are Gaussian mechanisms; refuse others."""
     plan = observations.plan
     if isinstance(plan.contribution, (Microbatches, Projected)) or plan.group_size > 1:
-        raise Unsupported("a Gaussian audit of steps that are no plain Gaussian mechanism", "Use audit_claim")
+        raise Unsupported("a Gaussian audit of steps that are not a plain Gaussian mechanism", "Use audit_claim")
     if isinstance(plan.sampling, Full):
         return 1.0
     if plan.relation is Relation.REPLACE:
         raise Unsupported(
-            "a Gaussian audit of samples under replacement: both worlds sample their unit, so the pairs bound no mu",
+            "a Gaussian audit of samples under replacement: both datasets sample their unit, so pairs do not bound mu",
             "Use audit_claim, or Full",
         )
     if isinstance(plan.sampling, Poisson) and observations.steps == 1 and plan.max_batch_size is None:
@@ -180,43 +209,52 @@ def _rate(observations: Observations) -> float:
 
 
 def _mu(share: float, rate: float, steps: int) -> float:
-    """Return the mu of one step whose pairs are in order with this probability."""
+    """Return mu of one step if pairs of so many steps are ordered with probability ``share``."""
+    # Invert share = 1/2 + q (Phi(mu sqrt(steps) / sqrt(2)) - 1/2): over several steps, mu grows with their root.
     without_sampling = min(0.5 + (share - 0.5) / rate, 1 - 1e-12)
     return math.sqrt(2 / steps) * float(ndtri(without_sampling)) if without_sampling > 0.5 else 0.0
 
 
-def _composed(mu: float, rate: float, steps: int, delta: float, plan: TrainingPlan) -> float:
-    """Return the epsilon of so many steps, from below, for the plan's unit and relation."""
+def _composed_epsilon(mu: float, rate: float, steps: int, delta: float, plan: TrainingPlan) -> float:
+    """Return the epsilon of so many steps, rounded down, for the plan's unit and relation."""
     if not mu > 1e-9:
         return 0.0
     event: Event = GaussianEvent(1 / mu)
     if rate == 1:
-        # mu is what tells the two worlds apart, whatever they differ in: the same pair of Gaussians.
+        # mu already measures how far the two datasets' outputs are apart, whatever the relation.
         return PldAccountant().compose(event, steps).interval(delta)[0]
+    # The interval's lower end: an audit rounds down, where the accountant would round up.
     accountant = PldAccountant(unit=plan.unit, relation=plan.relation)
     return accountant.compose(PoissonSampledEvent(event, rate), steps).interval(delta)[0]
 
 
-def _chosen(observations: Observations, level: float) -> _Test:
-    """Return what contradicts the claimed curve most, by the first of every three observations."""
-    curve = _curve(observations)
-    best, found = -math.inf, _Test(0, 0.0, *curve[0])
+def _choose_test(observations: Observations, error: float) -> _Test:
+    """Return the test that contradicts the claimed curve most, on the first of every three observations."""
+    curve = _claimed_curve(observations)
+    largest_excess, chosen = -math.inf, _Test(0, 0.0, *curve[0])
     for statistic in range(len(STATISTICS)):
-        ins, outs = (np.sort(each[::3, statistic]) for each in (observations.scores_in, observations.scores_out))
-        thresholds = np.unique(np.quantile(np.concatenate([ins, outs]), np.linspace(0, 1, _CANDIDATES)))
-        hits, alarms = (len(each) - np.searchsorted(each, thresholds, side="right") for each in (ins, outs))
-        tpr = clopper_pearson(hits, len(ins), level / 2, Side.LOWER)
-        fpr = clopper_pearson(alarms, len(outs), level / 2, Side.UPPER)
+        search_in, search_out = (
+            np.sort(scores[::3, statistic]) for scores in (observations.scores_in, observations.scores_out)
+        )
+        quantiles = np.linspace(0, 1, _NUM_THRESHOLDS)
+        thresholds = np.unique(np.quantile(np.concatenate([search_in, search_out]), quantiles))
+        tp, fp = (len(scores) - np.searchsorted(scores, thresholds, side="right") for scores in (search_in, search_out))
+        tpr_lower = clopper_pearson(tp, len(search_in), error / 2, Side.LOWER)
+        fpr_upper = clopper_pearson(fp, len(search_out), error / 2, Side.UPPER)
+        # A true claim has no positive excess, except with the error's probability.
         for epsilon, delta in curve:
-            excess = epsilon_at(tpr, fpr, delta) - epsilon
-            place = int(np.argmax(excess))
-            if excess[place] > best:
-                best, found = float(excess[place]), _Test(statistic, float(thresholds[place]), epsilon, delta)
-    return found
+            excess = epsilon_at(tpr_lower, fpr_upper, delta) - epsilon
+            best = int(np.argmax(excess))
+            if excess[best] > largest_excess:
+                largest_excess = float(excess[best])
+                chosen = _Test(statistic, float(thresholds[best]), epsilon, delta)
+    return chosen
 
 
-def _curve(observations: Observations) -> list[tuple[float, float]]:
-    """Return points of the claimed curve."""
+def _claimed_curve(observations: Observations) -> list[tuple[float, float]]:
+    """Return points (epsilon, delta) of the claimed curve."""
     accountant = observations.accountant()
-    highest = max(accountant.epsilon(_LEAST_DELTA), 0.0)
-    return [(float(each), min(accountant.delta(float(each)), 1 - 1e-9)) for each in np.linspace(0, highest, _POINTS)]
+    highest = max(accountant.epsilon(_MIN_DELTA), 0.0)
+    # From epsilon 0 up to where delta is too small for the observations to test.
+    epsilons = np.linspace(0, highest, _NUM_POINTS).tolist()
+    return [(epsilon, min(accountant.delta(epsilon), 1 - 1e-9)) for epsilon in epsilons]

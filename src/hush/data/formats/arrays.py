@@ -1,4 +1,4 @@
-"""Arrays in files: IDX (the format of MNIST), NPZ, and the binary version of CIFAR-10. No pickles are read."""
+"""Arrays in files: IDX (the format of MNIST), NPZ, and the binary version of CIFAR-10. Pickles are never read."""
 
 from __future__ import annotations
 
@@ -19,59 +19,67 @@ from hush.data.tables.raw import ImageSource, Pictures, RawData, as_images, as_l
 from hush.errors import InvalidArgument
 
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_LARGEST = 1 << 36
-_CIFAR_RECORD = 1 + 3 * 32 * 32
+_MAX_BYTES = 1 << 36
+_CIFAR_RECORD_BYTES = 1 + 3 * 32 * 32  # a label and an image
 CIFAR_TRAIN = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 CIFAR_TEST = ("test_batch.bin",)
-
-
-def read_idx(path: Path) -> NDArray[Any]:
-    """Return the array of an IDX file, compressed or not."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            zeros, kind, dimensions = struct.unpack(">HBB", file.read(4))
-            shape = struct.unpack(f">{dimensions}I", file.read(4 * dimensions))
-            size = math.prod(shape) * np.dtype(_IDX_TYPES[kind]).itemsize
-            if zeros or not dimensions or not size <= _LARGEST:
-                raise ValueError
-            content = file.read(size)
-        array = np.frombuffer(content, dtype=_IDX_TYPES[kind]).reshape(shape)
-    except (OSError, EOFError, zlib.error, struct.error, KeyError, ValueError):
-        raise InvalidArgument("data", path.name, "a whole file in IDX format") from None
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def idx_files(folder: Path) -> dict[str, Path]:
-    """Return which IDX files of a data set like MNIST a folder has, by name; compressed ones where both are."""
-    found = {}
-    for name in IDX_NAMES:
-        # The dot instead of the dash is what some archives of the original have.
-        for candidate in (f"{name}.gz", name, name.replace("-idx", ".idx")):
-            if (folder / candidate).is_file():
-                found[name] = folder / candidate
-                break
-    return found
-
-
 IDX_NAMES = (
     *("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
     *("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
 )
 
 
+def read_idx(path: Path) -> NDArray[Any]:
+    """Return the array of an IDX file, compressed or not.
+
+    The file starts with two zero bytes, the type, the number of dimensions, and the length of each dimension.
+    """
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            zeros, kind, dimensions = struct.unpack(">HBB", file.read(4))
+            shape = struct.unpack(f">{dimensions}I", file.read(4 * dimensions))
+            size = math.prod(shape) * np.dtype(_IDX_TYPES[kind]).itemsize
+            if zeros or not dimensions or not size <= _MAX_BYTES:
+                raise ValueError
+            content = file.read(size)
+        array = np.frombuffer(content, dtype=_IDX_TYPES[kind]).reshape(shape)
+    except (OSError, EOFError, zlib.error, struct.error, KeyError, ValueError):
+        raise InvalidArgument("data", path.name, "a complete file in IDX format") from None
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def idx_files(folder: Path) -> dict[str, Path]:
+    """Return the IDX files of a dataset like MNIST that a folder has, by name. Compressed files come first."""
+    files = {}
+    for name in IDX_NAMES:
+        # Some archives of the original have a dot in place of the dash.
+        for candidate in (f"{name}.gz", name, name.replace("-idx", ".idx")):
+            if (folder / candidate).is_file():
+                files[name] = folder / candidate
+                break
+    return files
+
+
 def open_idx(
     folder: Path, name: str, classes: tuple[str, ...] | None = None, *, public_test: bool = False
 ) -> ImageSource:
-    """Return a folder of IDX files as a source; labels become the names of ``classes``, if given."""
+    """Open a folder of IDX files.
+
+    Args:
+        folder: The folder.
+        name: The name that the caller used.
+        classes: The names of the classes that labels stand for, if the dataset is known.
+        public_test: Whether the test part, if there is one, is public.
+    """
     files = idx_files(folder)
-    missing = [each for each in IDX_NAMES[:2] if each not in files]
+    missing = [file_name for file_name in IDX_NAMES[:2] if file_name not in files]
     if missing:
         raise InvalidArgument("data", name, "a folder with the file " + " and ".join(missing))
-    has_test = all(each in files for each in IDX_NAMES[2:])
+    has_test = all(file_name in files for file_name in IDX_NAMES[2:])
 
     def load(declared: Images | None) -> tuple[Pictures, Pictures | None]:
         parts = [
-            Pictures(as_images(read_idx(files[images])), named(read_idx(files[labels]), classes))
+            Pictures(as_images(read_idx(files[images])), class_names(read_idx(files[labels]), classes))
             for images, labels in (IDX_NAMES[:2], IDX_NAMES[2:])[: 1 + has_test]
         ]
         return parts[0], parts[1] if has_test else None
@@ -79,21 +87,21 @@ def open_idx(
     return ImageSource(name, load, classes=classes, public_test=public_test and has_test)
 
 
-def named(labels: NDArray[Any], classes: tuple[str, ...] | None) -> NDArray[np.str_]:
-    """Return labels as text: the names of classes, or empty for numbers that have none."""
+def class_names(labels: NDArray[Any], classes: tuple[str, ...] | None) -> NDArray[np.str_]:
+    """Return labels as text: the name of each class, or an empty text for numbers beyond the classes."""
     if classes is None or labels.dtype.kind not in "iu" or labels.ndim != 1:
         return as_labels(labels)
-    known = (labels >= 0) & (labels < len(classes))
-    texts: NDArray[np.str_] = np.where(known, np.array(classes)[np.where(known, labels, 0)], "")
+    is_known = (labels >= 0) & (labels < len(classes))
+    texts: NDArray[np.str_] = np.where(is_known, np.array(classes)[np.where(is_known, labels, 0)], "")
     return texts
 
 
 def open_npz(path: Path, name: str) -> RawData:
-    """Return an NPZ file as a source: images, or a table if the inputs have two dimensions.
+    """Open an NPZ file: images, or a table if the inputs have two dimensions.
 
-    Its arrays are x and y (or images and labels; x_train and y_train), and for images optionally x_test and y_test.
+    Its arrays are x and y (or images and labels, or x_train and y_train), and for images optionally x_test and y_test.
     """
-    arrays = _Npz(path)
+    arrays = _NpzFile(path)
     inputs, labels = arrays.key("x", "images", "x_train"), arrays.key("y", "labels", "y_train")
     if inputs is None or labels is None:
         raise InvalidArgument("data", path.name, "the arrays x and y, or images and labels", "Save them by these names")
@@ -102,35 +110,36 @@ def open_npz(path: Path, name: str) -> RawData:
         return _npz_table(arrays, inputs, labels, name)
 
     def load(declared: Images | None) -> tuple[Pictures, Pictures | None]:
-        first = Pictures(as_images(arrays.read(inputs)), as_labels(arrays.read(labels)))
+        train = Pictures(as_images(arrays.read(inputs)), as_labels(arrays.read(labels)))
         if test[0] is None or test[1] is None:
-            return first, None
-        return first, Pictures(as_images(arrays.read(test[0])), as_labels(arrays.read(test[1])))
+            return train, None
+        return train, Pictures(as_images(arrays.read(test[0])), as_labels(arrays.read(test[1])))
 
     return ImageSource(name, load)
 
 
-def _npz_table(arrays: _Npz, inputs: str, labels: str, name: str) -> RawData:
+def _npz_table(arrays: _NpzFile, inputs: str, labels: str, name: str) -> RawData:
     (rows, width), dtype = arrays.header(inputs)
     if dtype.kind not in "buif" or arrays.header(labels)[0][:1] != (rows,):
         raise InvalidArgument("data", name, "numbers in x, and in y one label for each row")
 
     def read() -> list[NDArray[Any]]:
         values = arrays.read(inputs).astype(np.float64)
-        return [*(values[:, place] for place in range(width)), as_labels(arrays.read(labels))]
+        return [*(values[:, column] for column in range(width)), as_labels(arrays.read(labels))]
 
-    return from_arrays(name, [*(f"x{place}" for place in range(width)), "y"], ["DOUBLE"] * width + ["VARCHAR"], read)
+    columns = [*(f"x{column}" for column in range(width)), "y"]
+    return from_arrays(name, columns, ["DOUBLE"] * width + ["VARCHAR"], read)
 
 
-class _Npz:
-    """The arrays of an NPZ file, none of them unpickled."""
+class _NpzFile:
+    """The arrays of an NPZ file. Pickled objects are refused."""
 
     def __init__(self, path: Path) -> None:
         """Read the names of the arrays."""
         self._path = path
         try:
             with zipfile.ZipFile(path) as archive:
-                self._names = {Path(each).stem for each in archive.namelist() if each.endswith(".npy")}
+                self._names = {Path(file).stem for file in archive.namelist() if file.endswith(".npy")}
         except (OSError, zipfile.BadZipFile):
             raise InvalidArgument("data", path.name, "a file in NPZ format") from None
 
@@ -139,7 +148,7 @@ class _Npz:
         return next((name for name in names if name in self._names), None)
 
     def header(self, name: str) -> tuple[tuple[int, ...], Any]:
-        """Return shape and type, which stand before the values."""
+        """Return the shape and the type of an array, which the file states before the values."""
         try:
             with zipfile.ZipFile(self._path) as archive, archive.open(f"{name}.npy") as file:
                 version = np.lib.format.read_magic(file)
@@ -153,7 +162,7 @@ class _Npz:
         """Return an array."""
         if self.header(name)[1].hasobject:
             raise InvalidArgument(
-                "data", self._path.name, "arrays of numbers or text", "Objects are pickles, and not read"
+                "data", self._path.name, "arrays of numbers or text", "Objects are pickles, which hush does not read"
             )
         try:
             with np.load(self._path, allow_pickle=False) as arrays:
@@ -162,19 +171,19 @@ class _Npz:
             raise self._damaged(name) from None
 
     def _damaged(self, name: str) -> InvalidArgument:
-        return InvalidArgument("data", self._path.name, f"a whole array {name}")
+        return InvalidArgument("data", self._path.name, f"a complete array {name}")
 
 
 def open_cifar(folder: Path, name: str, classes: tuple[str, ...]) -> ImageSource:
-    """Return the binary version of CIFAR-10 as a source."""
+    """Open the binary version of CIFAR-10."""
 
     def part(files: tuple[str, ...]) -> Pictures:
         try:
             records = np.concatenate([np.fromfile(folder / file, dtype=np.uint8) for file in files])
-            records = records.reshape(-1, _CIFAR_RECORD)
+            records = records.reshape(-1, _CIFAR_RECORD_BYTES)
         except (OSError, ValueError):
-            raise InvalidArgument("data", name, "whole files of the binary version: " + ", ".join(files)) from None
-        return Pictures(records[:, 1:].reshape(-1, 3, 32, 32), named(records[:, 0].astype(np.int64), classes))
+            raise InvalidArgument("data", name, "complete files of the binary version: " + ", ".join(files)) from None
+        return Pictures(records[:, 1:].reshape(-1, 3, 32, 32), class_names(records[:, 0].astype(np.int64), classes))
 
     def load(declared: Images | None) -> tuple[Pictures, Pictures | None]:
         return part(CIFAR_TRAIN), part(CIFAR_TEST)

@@ -1,8 +1,8 @@
-"""The first line of a CSV file: names of columns and what separates them. Nothing else is looked at.
+"""The first line of a CSV file: the names of the columns, and their delimiter. Nothing else is read here.
 
-A record is a line, whatever is in it. In the usual grammar a quote that is not closed swallows all lines that follow:
-one person's record would decide whether the others' exist. So a line break within quotes is not supported, a line with
-an odd number of quotes is dropped, and every line is taken apart by itself.
+A record is a line, whatever it contains. In the usual CSV grammar, a quote that is not closed swallows all lines after
+it, so one person's record would decide whether the records of others exist. Here, a line break within quotes is not
+supported, a line with an odd number of quotes is dropped, and every line is split on its own.
 """
 
 from __future__ import annotations
@@ -17,45 +17,45 @@ from typing import BinaryIO, cast
 from hush.errors import InvalidArgument
 
 DELIMITERS = (",", ";", "\t", "|")
-_LONGEST = 1 << 24
+_MAX_HEADER_BYTES = 1 << 24
+_EXPECTED_HEADER = "a first line with the names of the columns"
 
 
 def read_header(path: Path, delimiter: str | None = None) -> tuple[list[str], str]:
-    """Return the names of the columns and the delimiter: the given one, or the most frequent one of this line."""
+    """Return the names of the columns, and the delimiter.
+
+    Args:
+        path: A CSV file, compressed or not.
+        delimiter: The delimiter; None for the one that is most frequent in the first line.
+    """
     if delimiter is not None and delimiter not in DELIMITERS:
         raise InvalidArgument("delimiter", delimiter, "a comma, a semicolon, a tab or a bar")
     line = _first_line(path)
-    found = delimiter or max(DELIMITERS, key=line.count)
-    names = [name.strip() for name in next(csv.reader([line], delimiter=found), [])]
+    delimiter = delimiter or max(DELIMITERS, key=line.count)
+    names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
     if not any(names):
-        raise InvalidArgument("data", path.name, "a first line with the names of the columns")
-    # What older programs write above row numbers.
-    names = [name or f"column{place}" for place, name in enumerate(names, 1)]
-    if _are_values(names):  # the message must not show what may be a record
-        raise InvalidArgument(
-            "data",
-            path.name,
-            "a first line with the names of the columns",
-            "It has numbers only",
-            "Add a line above it",
-        )
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InvalidArgument("column", twice, "each name once in the first line", "Rename one of them")
-    return names, found
+        raise InvalidArgument("data", path.name, _EXPECTED_HEADER)
+    # Some programs leave the name above row numbers empty.
+    names = [name or f"column{number}" for number, name in enumerate(names, 1)]
+    if _are_values(names):  # the message must not show the line, which is probably a record
+        raise InvalidArgument("data", path.name, _EXPECTED_HEADER, "It has numbers only", "Add a line above it")
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise InvalidArgument("column", repeated, "each name only once in the first line", "Rename one of the columns")
+    return names, delimiter
 
 
 def _first_line(path: Path) -> str:
     try:
         with _open(path) as file:
-            raw = file.readline(_LONGEST)
+            raw = file.readline(_MAX_HEADER_BYTES)
         line = raw.decode("utf-8-sig").rstrip("\r\n")
     except (OSError, EOFError, gzip.BadGzipFile):
         raise InvalidArgument("data", path.name, "a readable file") from None
     except UnicodeDecodeError:
         raise InvalidArgument("data", path.name, "text in UTF-8", "Save it with that encoding") from None
-    if len(raw) >= _LONGEST or line.count('"') % 2 or "\r" in line or "\0" in line:
-        raise InvalidArgument("data", path.name, "a first line with the names of the columns, without line breaks")
+    if len(raw) >= _MAX_HEADER_BYTES or line.count('"') % 2 or "\r" in line or "\0" in line:
+        raise InvalidArgument("data", path.name, f"{_EXPECTED_HEADER}, without line breaks")
     return line
 
 
@@ -64,7 +64,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _are_values(names: list[str]) -> bool:
-    """Tell whether the line looks like numbers and not like names; 0, 1, 2, ... are names."""
+    """Return whether the line looks like numbers rather than names. 0, 1, 2, ... and 1, 2, 3, ... are names."""
     try:
         numbers = [float(name) for name in names]
     except ValueError:
@@ -73,19 +73,19 @@ def _are_values(names: list[str]) -> bool:
 
 
 def lines_with_returns(path: Path) -> list[str] | None:
-    """Return the lines after the first, if a carriage return stands anywhere but before a line feed; else None.
+    """Return the lines after the first if the file has carriage returns that end no line; None if it has none.
 
-    DuckDB would end a line there, and make several records of one, or change the next one. Here lines end at line
-    feeds; other carriage returns are spaces. A line that is not in UTF-8 is left out.
+    DuckDB would end a line at such a carriage return. It would make several records of one, or change the next one.
+    Here, lines end at line feeds, and other carriage returns become spaces. Lines that are not UTF-8 are left out.
     """
     with _open(path) as file:
         content = file.read()
     if re.search(rb"\r(?!\n)", content) is None:
         return None
-    found = []
+    lines = []
     for line in re.sub(rb"\r+(?=\n)", b"", content).split(b"\n")[1:]:
         try:
-            found.append(line.replace(b"\r", b" ").decode("utf-8").replace("\0", ""))
+            lines.append(line.replace(b"\r", b" ").decode("utf-8").replace("\0", ""))
         except UnicodeDecodeError:
             continue
-    return found
+    return lines

@@ -1,4 +1,4 @@
-"""Downloads: from one public home, checked against a checksum that is written here, whole or not at all."""
+"""Downloads of public datasets. A file is checked against its published checksum, and kept complete or not at all."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ import os
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from hush.errors import InvalidArgument
 
-Progress = Callable[[int, int], None]
-_CHUNK = 1 << 18
-_SECONDS = 30
+_CHUNK_BYTES = 1 << 18
+_TIMEOUT_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote:
-    """A file that has a public home."""
+    """A file with a public address.
+
+    Attributes:
+        url: The address.
+        sha256: The published checksum.
+    """
 
     url: str
     sha256: str
@@ -33,7 +36,13 @@ class Remote:
 
 
 def download(remote: Remote, folder: Path, *, advice: str) -> Path:
-    """Return the file, fetched into the folder unless it is there; what fails leaves nothing behind."""
+    """Return the path of the file in the folder, downloaded if it is not there. A failure leaves nothing behind.
+
+    Args:
+        remote: The file.
+        folder: Where it is kept.
+        advice: What to do if the download fails, for messages.
+    """
     path = folder / remote.name
     if path.is_file():
         return path
@@ -46,30 +55,31 @@ def download(remote: Remote, folder: Path, *, advice: str) -> Path:
         with os.fdopen(handle, "wb") as file:
             digest = _fetch(remote, file, advice)
         if digest != remote.sha256:
-            raise InvalidArgument("download", remote.url, "the published checksum", "The file is another one", advice)
-        os.replace(temporary, path)  # in one step: nobody ever sees half a file
+            raise InvalidArgument("download", remote.url, "the published checksum", "The file has changed", advice)
+        os.replace(temporary, path)  # in one step, so that no other process sees half a file
     finally:
         Path(temporary).unlink(missing_ok=True)
     return path
 
 
 def _fetch(remote: Remote, file: IO[bytes], advice: str) -> str:
+    """Write the content of an address to a file; return its checksum."""
     digest, done = hashlib.sha256(), 0
     try:
-        with urllib.request.urlopen(remote.url, timeout=_SECONDS) as response:
+        with urllib.request.urlopen(remote.url, timeout=_TIMEOUT_SECONDS) as response:
             size = int(response.headers.get("Content-Length") or 0)
-            while chunk := response.read(_CHUNK):
+            while chunk := response.read(_CHUNK_BYTES):
                 digest.update(chunk)
                 file.write(chunk)
                 done += len(chunk)
-                _show(remote.name, done, size)
-    except (OSError, ValueError):  # URLError is an OSError; a full disk is one, too
+                _show_progress(remote.name, done, size)
+    except (OSError, ValueError):  # URLError is an OSError, and so is a full disk
         raise InvalidArgument("download", remote.url, "a connection, and room for the file", advice) from None
     return digest.hexdigest()
 
 
-def _show(name: str, done: int, size: int) -> None:
-    """Draw a bar, if somebody is looking."""
+def _show_progress(name: str, done: int, size: int) -> None:
+    """Draw a progress bar if the output is a terminal."""
     if not sys.stderr.isatty():
         return
     share = done / size if size else 0.0

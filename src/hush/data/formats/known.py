@@ -1,4 +1,4 @@
-"""Data sets known by name: where they are looked for, where they come from, what is public of them."""
+"""Datasets that are known by name: where they are looked for, where they come from, and what is public about them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,16 @@ _CIFAR_FOLDER = "cifar-10-batches-bin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    """A data set: its classes, its files, and how a folder that has them is found and read."""
+class _KnownDataset:
+    """A dataset that is known by name.
+
+    Attributes:
+        classes: Its classes.
+        remotes: Its files.
+        find: Returns the folder with the files, in or below a folder; None if they are not there.
+        read: Opens the folder.
+        unpack: Unpacks the downloaded files.
+    """
 
     classes: tuple[str, ...]
     remotes: tuple[Remote, ...]
@@ -44,14 +52,14 @@ def _find_idx(folder: Path) -> Path | None:
 
 
 def _find_cifar(folder: Path) -> Path | None:
-    for each in (folder, folder / _CIFAR_FOLDER):
-        if all((each / file).is_file() for file in (*CIFAR_TRAIN, *CIFAR_TEST)):
-            return each
+    for candidate in (folder, folder / _CIFAR_FOLDER):
+        if all((candidate / file).is_file() for file in (*CIFAR_TRAIN, *CIFAR_TEST)):
+            return candidate
     return None
 
 
 def _unpack_cifar(folder: Path) -> None:
-    """Take the six files out of the archive, and nothing else that it may hold."""
+    """Unpack the six files of the dataset, and nothing else that the archive may contain."""
     wanted = {f"{_CIFAR_FOLDER}/{file}" for file in (*CIFAR_TRAIN, *CIFAR_TEST)}
     with tarfile.open(folder / "cifar-10-binary.tar.gz") as archive:
         for member in archive:
@@ -60,7 +68,7 @@ def _unpack_cifar(folder: Path) -> None:
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
-    """Write what a member holds, and nothing else of it (Python 3.11.3 and earlier have no filters for archives)."""
+    """Write the content of a member, without its owner or mode. Python 3.11.3 and earlier have no filters for that."""
     content = archive.extractfile(member)
     assert content is not None  # it is a file
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,10 +84,10 @@ def _remotes(base: str, sums: tuple[str, ...]) -> tuple[Remote, ...]:
     return tuple(Remote(url=f"{base}{file}.gz", sha256=sha256) for file, sha256 in zip(IDX_NAMES, sums, strict=True))
 
 
-# SHA-256 of the published files. Their MD5 sums are in torchvision's datasets/mnist.py, in the README of
+# SHA-256 of the published files. Their MD5 sums are listed in torchvision's datasets/mnist.py, in the README of
 # zalandoresearch/fashion-mnist, and on Krizhevsky's page of CIFAR-10.
 KNOWN = {
-    "mnist": _Known(
+    "mnist": _KnownDataset(
         classes=DIGITS,
         remotes=_remotes(
             _MNIST_URL,
@@ -93,7 +101,7 @@ KNOWN = {
         find=_find_idx,
         read=_read_idx,
     ),
-    "fashion-mnist": _Known(
+    "fashion-mnist": _KnownDataset(
         classes=_FASHION_CLASSES,
         remotes=_remotes(
             _FASHION_URL,
@@ -107,7 +115,7 @@ KNOWN = {
         find=_find_idx,
         read=_read_idx,
     ),
-    "cifar10": _Known(
+    "cifar10": _KnownDataset(
         classes=_CIFAR_CLASSES,
         remotes=(
             Remote(
@@ -124,46 +132,51 @@ NAMES = ("digits", *KNOWN)
 
 
 def open_known(name: str, data_dir: Path | None, *, allow_download: bool) -> ImageSource:
-    """Return a known data set: from a folder that has it, else downloaded.
+    """Open a known dataset: from a folder that has it, or downloaded.
 
-    Files that are found are taken as they are, without a checksum: other splits and compressions of them are common.
+    Files that are found are used without a checksum: other splits and compressions of them are common.
+
+    Args:
+        name: The name of the dataset.
+        data_dir: The folder to look in first, and to download to; None for the user's cache.
+        allow_download: Whether to download files that are not found.
     """
     if name == "digits":
-        return _digits()
-    known = KNOWN[name]
-    for folder in _places(name, data_dir):
-        found = known.find(folder) if folder.is_dir() else None
-        if found is not None:
-            return known.read(found, name, known.classes)
+        return _open_digits()
+    dataset = KNOWN[name]
+    for candidate in _candidate_folders(name, data_dir):
+        folder = dataset.find(candidate) if candidate.is_dir() else None
+        if folder is not None:
+            return dataset.read(folder, name, dataset.classes)
     home = (data_dir or _cache()) / name
-    files = ", ".join(remote.name for remote in known.remotes)
-    advice = f"Put {files} into {home}, or name the folder that has them with data_dir or HUSH_DATA"
+    files = ", ".join(remote.name for remote in dataset.remotes)
+    advice = f"Put {files} into {home}, or set data_dir or HUSH_DATA to the folder that has them"
     if not allow_download:
-        raise InvalidArgument("data", name, "its files on this machine, as downloading was turned off", advice)
-    for remote in known.remotes:
+        raise InvalidArgument("data", name, "its files on this machine, because downloads are turned off", advice)
+    for remote in dataset.remotes:
         download(remote, home, advice=advice)
-    known.unpack(home)
-    found = known.find(home)
-    if found is None:
+    dataset.unpack(home)
+    folder = dataset.find(home)
+    if folder is None:
         raise InvalidArgument("data", name, "all of its files after the download", advice)
-    return known.read(found, name, known.classes)
+    return dataset.read(folder, name, dataset.classes)
 
 
-def _places(name: str, data_dir: Path | None) -> list[Path]:
+def _candidate_folders(name: str, data_dir: Path | None) -> list[Path]:
     roots = [data_dir, Path(os.environ["HUSH_DATA"]) if os.environ.get("HUSH_DATA") else None, _cache()]
-    return [place for root in roots if root is not None for place in (root / name, root)]
+    return [folder for root in roots if root is not None for folder in (root / name, root)]
 
 
 def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hush"
 
 
-def _digits() -> ImageSource:
+def _open_digits() -> ImageSource:
     def load(declared: Images | None) -> tuple[Pictures, Pictures | None]:
         try:
             from sklearn.datasets import load_digits
         except ModuleNotFoundError:
-            raise Unsupported("digits come with scikit-learn", "pip install scikit-learn") from None
+            raise Unsupported("the digits dataset comes with scikit-learn", "pip install scikit-learn") from None
         images, labels = load_digits().images, load_digits().target
         return Pictures(np.asarray(images, dtype=np.float32)[:, None], np.asarray(labels).astype(str)), None
 

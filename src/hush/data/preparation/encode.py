@@ -1,4 +1,4 @@
-"""From values to inputs, by a complete schema: each row by itself, with nothing taken from other rows."""
+"""From values to inputs, by a complete schema. Each row is encoded on its own, from nothing but itself."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ Inputs = NDArray[np.float32]
 
 
 def encode_table(columns: Mapping[str, Column], table: RowTable, numbers: Mapping[str, NDArray[np.float64]]) -> Inputs:
-    """Return [rows, width]: the parts of all columns side by side, in the order of the schema.
+    """Return inputs [rows, width]: the encoded columns side by side, in the order of the schema.
 
-    ``numbers`` are the numeric columns, as they were read before.
+    Args:
+        columns: The columns of a complete schema.
+        table: The rows.
+        numbers: The numeric columns, which were read before.
     """
     used = {name: column for name, column in columns.items() if not isinstance(column, Ignore)}
     inputs = np.zeros((table.num_rows, sum(width(column) for column in used.values())), dtype=np.float32)
@@ -28,7 +31,8 @@ def encode_table(columns: Mapping[str, Column], table: RowTable, numbers: Mappin
         if isinstance(column, Numeric):
             part[:, 0] = scaled(numbers[name], column)
         elif isinstance(column, Category):
-            part[np.arange(table.num_rows), table.codes(name, column.values or ())] = 1  # -1 is the last place
+            # The code of other values is -1: the last input.
+            part[np.arange(table.num_rows), table.codes(name, column.values or ())] = 1
         elif isinstance(column, Text):
             part[:] = bag_of_words(table.words(name, column.vocabulary))
     return inputs
@@ -42,7 +46,11 @@ def width(column: Column) -> int:
 
 
 def scaled(values: NDArray[np.float64], column: Numeric) -> Inputs:
-    """Return numbers clamped to their bounds and scaled to [-1, 1]; the middle for what is missing."""
+    """Return numbers, clamped to their bounds and scaled to [-1, 1]. Missing values become 0, the middle.
+
+    >>> scaled(np.array([0.0, 75.0, 999.0, np.nan]), Numeric(lower=0, upper=100)).tolist()
+    [-1.0, 0.5, 1.0, 0.0]
+    """
     lower, upper = column.lower or 0.0, column.upper or 0.0
     # Halves first: the difference of two finite bounds may be infinite.
     middle, half = lower / 2 + upper / 2, upper / 2 - lower / 2
@@ -53,7 +61,7 @@ def scaled(values: NDArray[np.float64], column: Numeric) -> Inputs:
 
 
 def bag_of_words(counts: Inputs) -> Inputs:
-    """Return ln(1 + count) of each word, scaled down to norm 1 where it is more."""
+    """Return ln(1 + count) of each word, scaled down to norm 1 where the norm is larger."""
     logs = np.log1p(counts)
     norms = np.sqrt(np.einsum("nw,nw->n", logs, logs, dtype=np.float32))
     result: Inputs = logs / np.maximum(norms, 1)[:, None]
@@ -61,7 +69,7 @@ def bag_of_words(counts: Inputs) -> Inputs:
 
 
 def encode_images(images: NDArray[Any], declared: Images) -> Inputs:
-    """Return images in [0, 1]; 0 for what is no number."""
+    """Return images scaled to [0, 1]. NaN becomes 0."""
     lower, upper = declared.lower, declared.upper
     with np.errstate(all="ignore"):  # warnings would depend on the data
         if images.dtype.kind == "f":

@@ -21,10 +21,20 @@ OTHER_GROUP = "(other)"
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Examples:
-    """Inputs [N, ...], targets [N] (places among the classes, -1: none), whose each is (None: its own), groups by name.
+    """Inputs with their targets, units and groups.
 
-    In a preparation, rows without a target stay: how many there are is something about people. A loss that ignores -1
-    (``F.cross_entropy(..., ignore_index=-1)``) lets them take part with nothing.
+    `prepare` keeps rows without a target, because their number is information about people. Use a loss that ignores the
+    target -1 (``F.cross_entropy(..., ignore_index=-1)``): such rows then contribute a zero gradient.
+
+    >>> pair = Examples(inputs=np.zeros((2, 3), dtype=np.float32), targets=np.array([1, -1]))
+    >>> len(pair), pair.inputs.shape
+    (2, (2, 3))
+
+    Attributes:
+        inputs: An array [N, ...].
+        targets: The index of each example's class; -1 for none of the classes.
+        units: The number of each example's privacy unit; None if each example is a unit of its own.
+        groups: For each group column, the group of each example.
     """
 
     inputs: Inputs
@@ -36,70 +46,89 @@ class Examples:
         """Return the number of examples."""
         return len(self.targets)
 
-    def among(self, kept: NDArray[np.bool_]) -> Examples:
+    def among(self, rows: NDArray[np.bool_]) -> Examples:
         """Return the examples of these rows."""
         return Examples(
-            inputs=self.inputs[kept],
-            targets=self.targets[kept],
-            units=None if self.units is None else self.units[kept],
-            groups={name: values[kept] for name, values in self.groups.items()},
+            inputs=self.inputs[rows],
+            targets=self.targets[rows],
+            units=None if self.units is None else self.units[rows],
+            groups={name: values[rows] for name, values in self.groups.items()},
         )
 
 
 def transform(schema: Schema, data: RawData) -> Inputs:
-    """Return the inputs of all rows or images of a source (its training part), by a complete schema; learn nothing."""
+    """Return the inputs of all rows or images of the training part. Nothing is learned.
+
+    >>> from hush.data import Schema, open_data
+    >>> transform(Schema(), open_data("digits")).shape
+    (1797, 1, 8, 8)
+
+    Args:
+        schema: A complete schema, such as that of a `Prepared`.
+        data: From `open_data`.
+    """
     check_instance("schema", schema, Schema)
     if isinstance(data, ImageSource):
         pictures, _ = data.read(schema.images)
         return encode_images(pictures.images, data.described(schema.images, pictures))
-    table = check_complete(schema, data)
-    return encode_table(schema.columns, table.table, read_numbers(table, schema))
+    source = check_complete(schema, data)
+    return encode_table(schema.columns, source.table, read_numbers(source, schema))
 
 
 def examples(schema: Schema, data: RawData) -> Examples:
-    """Return the examples of a source (its training part) whose target is one of the classes, by a complete schema."""
+    """Return the examples of the training part whose target is one of the classes. Nothing is learned.
+
+    >>> from hush.data import Schema, open_data
+    >>> len(examples(Schema(classes=("0", "1")), open_data("digits")))
+    360
+
+    Args:
+        schema: A complete schema, such as that of a `Prepared`.
+        data: From `open_data`.
+    """
     check_instance("schema", schema, Schema)
     if schema.classes is None:
         raise InvalidArgument("schema", "classes", "declared or learned", "Use the schema of a preparation")
     if isinstance(data, ImageSource):
         pictures, _ = data.read(schema.images)
         return picture_examples(data, pictures, schema)
-    table = check_complete(schema, data)
+    source = check_complete(schema, data)
     if schema.target is None:
         raise InvalidArgument("schema", "target", "the column to predict")
     for role, names in (("target", (schema.target,)), ("unit", (schema.unit,)), ("groups", schema.groups)):
         for name in names:
             if name is not None:
-                table.check_column(role, name)
-    units = None if schema.unit is None else _units(table.table, schema.unit)
-    found = table_examples(schema, table.table, read_numbers(table, schema), units)
-    there = found.targets >= 0
-    return found.among(there if units is None else there & (units >= 0))
+                source.check_column(role, name)
+    units = None if schema.unit is None else _unit_numbers(source.table, schema.unit)
+    every_row = table_examples(schema, source.table, read_numbers(source, schema), units)
+    has_target = every_row.targets >= 0
+    return every_row.among(has_target if units is None else has_target & (units >= 0))
 
 
 def check_complete(schema: Schema, data: RawData) -> TableSource:
-    """Refuse a schema that does not say everything about this table."""
+    """Return the table, if the schema declares everything about it; otherwise refuse."""
     if not isinstance(data, TableSource):
-        raise Unsupported("a source of another kind", "open_data makes them")
+        raise Unsupported("data of another kind", "Use what open_data returns")
     if schema.images is not None or not schema.columns:
-        raise InvalidArgument("schema", "columns", "declared, as this is a table")
+        raise InvalidArgument("schema", "columns", "declared columns, because the data are a table")
     for name, column in schema.columns.items():
         if not column.complete:
-            raise InvalidArgument("schema", name, "bounds or values that are known", "Use the schema of a preparation")
+            raise InvalidArgument("schema", name, "known bounds or values", "Use the schema of a preparation")
         if not isinstance(column, Ignore):
             data.check_column("schema", name)
     return data
 
 
 def read_numbers(data: TableSource, schema: Schema) -> dict[str, NDArray[np.float64]]:
-    """Return the numeric columns; refuse one that holds text.
+    """Return the numeric columns. Refuse one that holds text.
 
-    A column does if more than half of all rows have something else there than a number: a property of the file's type,
-    which counts as public (as if it had been declared), and which a single row turns only where the file is half text.
+    A column holds text if more than half of all rows have a value there that is not a number. That is a property of the
+    file's type, and counts as public, as if it were declared. A single row can change it only if the column is half
+    text.
     """
     names = [name for name, column in schema.columns.items() if isinstance(column, Numeric)]
     numbers = dict(zip(names, data.table.floats(names), strict=True))
-    # Most columns are cleared by the numbers themselves; only the others are counted exactly.
+    # Most columns are cleared by their numbers. Only the others are counted exactly.
     doubtful = [
         name for name in names if may_hold_text(data, name) and 2 * np.isnan(numbers[name]).sum() > len(numbers[name])
     ]
@@ -111,42 +140,57 @@ def read_numbers(data: TableSource, schema: Schema) -> dict[str, NDArray[np.floa
 def table_examples(
     schema: Schema, table: RowTable, numbers: dict[str, NDArray[np.float64]], units: NDArray[np.int64] | None
 ) -> Examples:
-    """Return one example for each row; the target is -1 where it is none of the classes."""
+    """Return one example per row, with the target -1 for rows that have none of the classes.
+
+    Args:
+        schema: A complete schema.
+        table: The rows.
+        numbers: Their numeric columns.
+        units: The number of each row's unit; None if each row is a unit.
+    """
     return Examples(
         inputs=encode_table(schema.columns, table, numbers),
         targets=table.codes(str(schema.target), schema.classes or ()),
         units=units,
-        groups={name: _group(schema, table, name) for name in schema.groups},
+        groups={name: _group_names(schema, table, name) for name in schema.groups},
     )
 
 
 def picture_examples(
     data: ImageSource, pictures: Pictures, schema: Schema, rows: NDArray[np.bool_] | None = None
 ) -> Examples:
-    """Return the examples of some images; without a choice, of those whose label is one of the classes."""
+    """Return images as examples.
+
+    Args:
+        data: The source of the images.
+        pictures: The images.
+        schema: A schema with classes.
+        rows: Which images to use; None for those whose label is one of the classes.
+    """
     targets = codes_of(pictures.labels, schema.classes or ())
-    kept = targets >= 0 if rows is None else rows
-    images = pictures.images if kept.all() else pictures.images[kept]
+    chosen = targets >= 0 if rows is None else rows
+    images = pictures.images if chosen.all() else pictures.images[chosen]
     inputs = encode_images(images, data.described(schema.images, pictures))
-    return Examples(inputs=inputs, targets=targets[kept])
+    return Examples(inputs=inputs, targets=targets[chosen])
 
 
 def codes_of(labels: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int64]:
-    """Return the place of each label among the classes, or -1."""
+    """Return the index of each label among the classes, or -1."""
     codes = np.full(len(labels), -1, dtype=np.int64)
-    for place, name in enumerate(classes):
-        codes[labels == name] = place
+    for code, name in enumerate(classes):
+        codes[labels == name] = code
     return codes
 
 
-def _group(schema: Schema, table: RowTable, name: str) -> NDArray[np.str_]:
-    """Return the group of each row: one of the declared values, if there are some, else whatever is there."""
+def _group_names(schema: Schema, table: RowTable, name: str) -> NDArray[np.str_]:
+    """Return the group of each row: one of the declared values or "(other)"; without declared values, the text."""
     column = schema.columns.get(name)
     if isinstance(column, Category) and column.values is not None:
         return np.array([*column.values, OTHER_GROUP])[table.codes(name, column.values)]
     return table.texts(name).astype(str)
 
 
-def _units(table: RowTable, name: str) -> NDArray[np.int64]:
-    found, units = np.unique(table.texts(name).astype(str), return_inverse=True)
-    return np.where(found[units] == "", -1, units).astype(np.int64)
+def _unit_numbers(table: RowTable, name: str) -> NDArray[np.int64]:
+    """Return a number for each row's unit, and -1 for rows without one."""
+    ids, numbers = np.unique(table.texts(name).astype(str), return_inverse=True)
+    return np.where(ids[numbers] == "", -1, numbers).astype(np.int64)

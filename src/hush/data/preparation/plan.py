@@ -1,4 +1,7 @@
-"""What will be done with each column, from names, types and declarations; no value is looked at."""
+"""What happens to each column, decided from names, types and declarations. No value is read.
+
+`template` and `needs_learning` are for you; `resolve` and `to_learn` are for `hush.data.preparation.prepare`.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,20 @@ from hush.data.tables.schema import Schema
 from hush.data.tables.table import OTHER, TEXT, UNTYPED, TableSource
 from hush.errors import InvalidArgument, Unsupported, check_instance
 
-_DECLARE = "Declare it as category, text with a vocabulary, or ignore: by flags (see --help) or in a schema"
+_DECLARE_TEXT = "Declare it as category, text with a vocabulary, or ignore: by flags (see --help) or in a schema"
 
 
 def template(data: RawData) -> Schema:
-    """Return a schema to fill in: the names of the columns, and kinds as the file declares them.
+    """Return a schema to fill in: the names of the columns, with the kinds that the file declares.
 
     No value is read. Columns of a CSV file have no declared type, and start as numeric.
+
+    >>> from hush.data import open_data
+    >>> template(open_data("digits")).classes[:3]
+    ('0', '1', '2')
+
+    Args:
+        data: From `open_data`.
     """
     if not isinstance(data, TableSource):
         return Schema(classes=data.classes if isinstance(data, ImageSource) else None)
@@ -31,18 +41,29 @@ def needs_learning(
     unit: str | None = None,
     groups: Sequence[str] = (),
 ) -> list[str]:
-    """Return what `prepare` would learn privately, in words; empty if everything is declared.
+    """Return what `prepare` would learn privately, in words; an empty list if everything is declared.
 
-    Decided by names, types and declarations, so that a budget can be split before anything is read.
+    It depends on names, types and declarations only, so you can split a budget before anything is read.
+
+    >>> from hush.data import open_data
+    >>> needs_learning(open_data("digits"))
+    []
+
+    Args:
+        data: From `open_data`.
+        target: The column to predict; images have labels instead.
+        schema: What you declare.
+        unit: The column with the privacy unit of each row.
+        groups: Columns by which accuracy will be compared.
     """
     plan = resolve(data, target, schema, unit, groups)
     numbers, texts = to_learn(plan)
-    wanted = [f"bounds of column {name!r}" for name in numbers] + [f"values of column {name!r}" for name in texts]
-    return wanted if plan.classes is not None else [*wanted, "classes of the target"]
+    items = [f"bounds of column {name!r}" for name in numbers] + [f"values of column {name!r}" for name in texts]
+    return items if plan.classes is not None else [*items, "classes of the target"]
 
 
 def to_learn(plan: Schema) -> tuple[list[str], list[str]]:
-    """Return the columns whose bounds, and those whose values, are not declared."""
+    """Return the columns whose bounds are not declared, and those whose values are not."""
     numbers = [name for name, column in plan.columns.items() if isinstance(column, Numeric) and not column.complete]
     texts = [name for name, column in plan.columns.items() if isinstance(column, Category) and not column.complete]
     return numbers, texts
@@ -51,42 +72,43 @@ def to_learn(plan: Schema) -> tuple[list[str], list[str]]:
 def resolve(
     data: RawData, target: str | None, schema: Schema | None, unit: str | None, groups: Sequence[str]
 ) -> Schema:
-    """Return the schema with a kind for every column that is a feature, and with what was given beside it."""
+    """Return a schema with a kind for every column that is a feature. The arguments are those of `needs_learning`."""
     check_instance("data", data, RawData, "open_data makes one")
     declared = Schema() if schema is None else schema
     check_instance("schema", declared, Schema)
     if isinstance(groups, str):
         raise InvalidArgument("groups", groups, "a list of columns")
-    roles = _either("target", target, declared.target), _either("unit", unit, declared.unit)
-    every = tuple(dict.fromkeys((*groups, *declared.groups)))
+    target, unit = _merged("target", target, declared.target), _merged("unit", unit, declared.unit)
+    all_groups = tuple(dict.fromkeys((*groups, *declared.groups)))
     if isinstance(data, ImageSource):
-        return _image_plan(data, declared, roles, every)
+        return _image_plan(data, declared, target, unit, all_groups)
     if not isinstance(data, TableSource):
-        raise Unsupported("a source of another kind", "open_data makes them")
-    return _table_plan(data, declared, roles, every)
+        raise Unsupported("data of another kind", "Use what open_data returns")
+    return _table_plan(data, declared, target, unit, all_groups)
 
 
-def _either(name: str, given: str | None, declared: str | None) -> str | None:
-    if given is not None and declared is not None and given != declared:
-        raise InvalidArgument(name, given, f"{declared!r}, as in the schema, or nothing")
-    return declared if given is None else given
+def _merged(name: str, argument: str | None, declared: str | None) -> str | None:
+    """Return a setting that is an argument, or in the schema, or the same in both."""
+    if argument is not None and declared is not None and argument != declared:
+        raise InvalidArgument(name, argument, f"{declared!r}, as in the schema, or nothing")
+    return declared if argument is None else argument
 
 
 def _image_plan(
-    data: ImageSource, declared: Schema, roles: tuple[str | None, str | None], groups: tuple[str, ...]
+    data: ImageSource, declared: Schema, target: str | None, unit: str | None, groups: tuple[str, ...]
 ) -> Schema:
-    for name, given in (("target", None if roles[0] == "label" else roles[0]), ("unit", roles[1]), ("groups", groups)):
-        if given:
-            raise InvalidArgument(name, given, "nothing", "Images have labels, and no columns", "Leave it out")
+    image_target = None if target == "label" else target
+    for name, setting in (("target", image_target), ("unit", unit), ("groups", groups)):
+        if setting:
+            raise InvalidArgument(name, setting, "nothing", "Images have labels, and no columns", "Leave it out")
     if declared.columns:
         raise InvalidArgument("schema", "columns", "none", "Images have no columns")
     return Schema(classes=declared.classes or data.classes, images=declared.images)
 
 
 def _table_plan(
-    data: TableSource, declared: Schema, roles: tuple[str | None, str | None], groups: tuple[str, ...]
+    data: TableSource, declared: Schema, target: str | None, unit: str | None, groups: tuple[str, ...]
 ) -> Schema:
-    target, unit = roles
     if target is None:
         raise InvalidArgument("target", None, "the column to predict", "Columns: " + ", ".join(data.columns[:20]))
     data.check_column("target", target)
@@ -99,33 +121,39 @@ def _table_plan(
             data.check_column("schema", name)
     for name in (target, *groups, *(() if unit is None else (unit,))):
         if data.kind(name) == OTHER:
-            raise InvalidArgument("column", name, "numbers or text, as it is a target, unit or group")
-    columns = {name: _kind(data, name, declared, groups) for name in data.columns if name not in (target, unit)}
+            raise InvalidArgument("column", name, "numbers or text", "It is the target, the unit or a group")
+    columns = {name: _column_kind(data, name, declared, groups) for name in data.columns if name not in (target, unit)}
     if all(isinstance(column, Ignore) for column in columns.values()):
         raise InvalidArgument("data", data.name, "at least one column to predict from, besides target, unit and groups")
     return Schema(columns=columns, target=target, classes=declared.classes, unit=unit, groups=groups)
 
 
-def _kind(data: TableSource, name: str, declared: Schema, groups: tuple[str, ...]) -> Column:
+def _column_kind(data: TableSource, name: str, declared: Schema, groups: tuple[str, ...]) -> Column:
+    """Return the declared kind of a column; without one, the kind that follows from the type in the file."""
+    is_other = data.kind(name) == OTHER
     if name in declared.columns:
         column = declared.columns[name]
-        if data.kind(name) == OTHER and not isinstance(column, Ignore):
-            raise InvalidArgument("column", name, "numbers or text", "It is of another type", "Declare it as ignore")
+        if is_other and not isinstance(column, Ignore):
+            raise _neither_numbers_nor_text(name)
         return column
-    if name in groups:  # compared by, not learned from, unless somebody says so
+    if name in groups:  # accuracy is compared by it; it is a feature only if the schema lists it
         return Ignore()
     if data.kind(name) == TEXT:
         raise text_without_vocabulary(name)
-    if data.kind(name) == OTHER:
-        raise InvalidArgument("column", name, "numbers or text", "It is of another type", "Declare it as ignore")
+    if is_other:
+        raise _neither_numbers_nor_text(name)
     return Numeric()
 
 
+def _neither_numbers_nor_text(name: str) -> InvalidArgument:
+    return InvalidArgument("column", name, "numbers or text", "It has another type", "Declare it as ignore")
+
+
 def text_without_vocabulary(name: str) -> InvalidArgument:
-    """Return the refusal of a column of text that nothing was declared of."""
-    return InvalidArgument("column", name, "numbers", "It is a text column without a vocabulary", _DECLARE)
+    """Return the refusal of a text column without a declaration."""
+    return InvalidArgument("column", name, "numbers", "It is a text column without a vocabulary", _DECLARE_TEXT)
 
 
 def may_hold_text(data: TableSource, name: str) -> bool:
-    """Tell whether the file leaves open if a column holds numbers."""
+    """Return whether the declared type of a column leaves open if it holds numbers."""
     return data.kind(name) in (UNTYPED, TEXT)

@@ -1,4 +1,13 @@
-"""From a source to examples: what is declared is applied, what is not is learned privately, some are held out."""
+"""From raw data to examples: declarations are applied, the rest is learned privately, and some units are held out.
+
+The flow of `prepare`:
+
+plan         what happens to each column (`resolve`); no value is read
+split        which units are held out, and which row each unit learns with
+learn        bounds, values and classes that are not declared: two Gaussian releases that share one noise multiplier
+complete     the schema, with what was learned
+examples     training and test part, encoded by the complete schema
+"""
 
 from __future__ import annotations
 
@@ -22,26 +31,33 @@ from hush.data.tables.table import TableSource
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.randomness import KeyedSource
 
-_PARTS = 64  # of an interval, to find closer bounds in
-# Noise of the first and of the second release of bounds, over that of both together: their precisions, one over the
-# square, are three quarters and one quarter of it, rounded to the safe side.
+_PARTS = 64  # into which an interval is divided to find closer bounds
+# The noise of the first and the second release of bounds, relative to that of both together. Their precisions, one over
+# the square, are three quarters and one quarter of it. Both factors are rounded up.
 _FIRST, _SECOND = 1.1547006, 2.0000001
+_SHOWN_VALUES = 10
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Prepared:
-    """Examples to train from and to test with, and what making them cost.
+    """Examples to train from and to test with, and what it cost to prepare them.
+
+    >>> from hush.data import open_data, prepare
+    >>> prepared = prepare(open_data("digits"), holdout=0.2, key=bytes(32))
+    >>> prepared.shape, prepared.classes[:3], prepared.event
+    ((1, 8, 8), ('0', '1', '2'), None)
 
     Attributes:
-        train: What to train from.
-        test: What was held out, or the test part that the data set has.
-        test_is_public: Whether the test part is that of a known public data set.
-        classes: Names of the classes, in the order of the targets.
-        shape: Shape of one input.
-        event: What learning cost, for an accountant under add-or-remove with the same unit; None if nothing was.
+        train: The examples to train from.
+        test: The examples that were held out, or the test part of the dataset.
+        test_is_public: Whether the test part is that of a known public dataset.
+        classes: The names of the classes, in the order of the targets.
+        shape: The shape of one input.
+        event: What learning cost, for an accountant under add-or-remove with the same unit; None if nothing was
+          learned.
         learned: What was learned, in sentences.
-        schema: The complete schema: `transform` applies it to other data.
-        assumptions: What the guarantee rests on.
+        schema: The complete schema. `transform` applies it to other data.
+        assumptions: What the guarantee assumes.
     """
 
     train: Examples
@@ -66,21 +82,21 @@ def prepare(
     learn: Learn | None = None,
     key: bytes,
 ) -> Prepared:
-    """Read a source, learn what is not declared, hold some units out, and return examples.
+    """Read data, learn what is not declared, hold some units out, and return examples.
 
     Args:
         data: From `open_data`.
         target: The column to predict; images have labels instead.
-        schema: What is declared.
-        unit: The column that says whose row it is; None if each row is somebody else's.
+        schema: What you declare.
+        unit: The column with the privacy unit of each row. If omitted, each row is its own unit.
         groups: Columns by which accuracy will be compared.
-        holdout: The share of units that is held out; not used if the source has a test part.
-        learn: The noise for what is learned. `needs_learning` tells beforehand what that would be.
+        holdout: The share of units that is held out; not used if the data have a test part.
+        learn: The noise for what is learned. `needs_learning` says beforehand what that would be.
         key: 32 secret bytes, for this preparation alone. The same key, data and declarations give the same result.
 
     Guarantee:
-        What is learned costs ``event``, per unit, under add-or-remove; held-out units take no part in it. The examples
-        themselves are not private: they are what private training protects.
+        What is learned costs ``event``, per unit, under add-or-remove. Held-out units take no part in it. The examples
+        themselves are not private: private training protects them.
 
     Assumes:
         Names and types of columns, the number of rows and which columns hold text are public, and whatever else is in
@@ -88,29 +104,36 @@ def prepare(
         in learning with one row (checked here).
 
     References:
-        `hush.data.preparation.learn` has the proof, and who it is from.
+        The docstring of `hush.data.preparation.learn` has the proof and its sources.
     """
     plan = resolve(data, target, schema, unit, groups)
     check_holdout(holdout)
     check_instance("learn", learn, (Learn, type(None)))
-    subkey(key, "check")
+    subkey(key, "check")  # refuses a key of another length before anything is read
     numbers, texts = to_learn(plan)
-    wanted = bool(numbers or texts or plan.classes is None)
-    if wanted and learn is None:
+    is_incomplete = bool(numbers or texts or plan.classes is None)
+    if is_incomplete and learn is None:
         raise InvalidArgument(
-            "learn", None, "the noise to learn with", "Not everything is declared: see needs_learning"
+            "learn", None, "the noise to learn with", "Not everything is declared: needs_learning lists the rest"
         )
-    work = _Work(plan, holdout, learn if wanted else None, key)
+    job = _Preparation(plan, holdout, learn if is_incomplete else None, key)
     if isinstance(data, ImageSource):
-        return _prepare_images(data, work)
+        return _prepare_images(data, job)
     if not isinstance(data, TableSource):
-        raise Unsupported("a source of another kind", "open_data makes them")
-    return _prepare_table(data, work)
+        raise Unsupported("data of another kind", "Use what open_data returns")
+    return _prepare_table(data, job)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Work:
-    """What both kinds of sources need; ``learn`` is None if nothing is left to be learned."""
+class _Preparation:
+    """What the preparation of tables and images has in common.
+
+    Attributes:
+        plan: The schema so far.
+        holdout: The share of units to hold out.
+        learn: The noise; None if nothing is left to learn.
+        key: 32 secret bytes.
+    """
 
     plan: Schema
     holdout: float
@@ -119,120 +142,132 @@ class _Work:
 
     @property
     def event(self) -> Event | None:
-        values = bool(to_learn(self.plan)[1]) or self.plan.classes is None
-        return None if self.learn is None else self.learn.event(values=values)
+        learns_values = bool(to_learn(self.plan)[1]) or self.plan.classes is None
+        return None if self.learn is None else self.learn.event(values=learns_values)
 
 
-def _prepare_table(data: TableSource, work: _Work) -> Prepared:
-    plan, table = work.plan, data.table
+def _prepare_table(data: TableSource, job: _Preparation) -> Prepared:
+    plan, table = job.plan, data.table
     numbers = read_numbers(data, plan)
     if plan.unit is None:
-        split = split_rows(table.num_rows, work.holdout, work.key)
+        split = split_rows(table.num_rows, job.holdout, job.key)
     else:
-        split = split_units(table, plan.unit, work.holdout, work.key)
-    schema, told = plan, tuple[str, ...]()
-    if work.learn is not None:
-        bounds, texts = to_learn(plan)
-        counted = [*texts, *([] if plan.classes is not None else [str(plan.target)])]
-        histograms = [log_histogram(numbers[name], split.speaks) for name in bounds]
-        tallies = [table.counts(name, split.speaks) for name in counted]
-        learn = work.learn if not bounds else replace(work.learn, noise_multiplier=work.learn.noise_multiplier * _FIRST)
-        learned = release(histograms, tallies, learn, _noise_source(work, histograms, tallies))
-        if bounds:
-            learned = replace(learned, bounds=_refined(learned.bounds, [numbers[name] for name in bounds], split, work))
-        schema, told = _completed(plan, learned)
-    every = table_examples(schema, table, numbers, split.units)
-    return _prepared(data, work, schema, told, every.among(split.train), every.among(split.test), own_test=False)
+        split = split_units(table, plan.unit, job.holdout, job.key)
+    schema, sentences = plan, tuple[str, ...]()
+    if job.learn is not None:
+        number_columns, text_columns = to_learn(plan)
+        tallied = [*text_columns, *([] if plan.classes is not None else [str(plan.target)])]
+        histograms = [log_histogram(numbers[name], split.learning) for name in number_columns]
+        tallies = [table.counts(name, split.learning) for name in tallied]
+        learn = job.learn
+        if number_columns:  # leave some of the precision to the second release
+            learn = replace(learn, noise_multiplier=learn.noise_multiplier * _FIRST)
+        learned = release(histograms, tallies, learn, _noise_source(job, histograms, tallies))
+        if number_columns:
+            bounds = _refined(learned.bounds, [numbers[name] for name in number_columns], split, job)
+            learned = replace(learned, bounds=bounds)
+        schema, sentences = _completed(plan, learned)
+    every_row = table_examples(schema, table, numbers, split.units)
+    train, test = every_row.among(split.train), every_row.among(split.test)
+    return _prepared(data, job, schema, sentences, train, test, has_test=False)
 
 
 def _refined(
-    bounds: list[tuple[float, float] | None], columns: list[NDArray[np.float64]], split: UnitSplit, work: _Work
+    bounds: list[tuple[float, float] | None],
+    columns: list[NDArray[np.float64]],
+    split: UnitSplit,
+    job: _Preparation,
 ) -> list[tuple[float, float] | None]:
-    """Return bounds that are closer to where numbers are; tails do not stand out, so half as much on either side."""
-    assert work.learn is not None
-    intervals = [found or UNKNOWN_BOUNDS for found in bounds]
-    histograms = [_parts(column[split.speaks], ends) for column, ends in zip(columns, intervals, strict=True)]
-    found = refine(histograms, work.learn.noise_multiplier * _SECOND, _noise_source(work, histograms, []))
-    closer: list[tuple[float, float] | None] = []
-    for ends, own, places in zip(intervals, bounds, found, strict=True):
-        if own is None or places is None:
-            closer.append(own)
+    """Return bounds that are closer to the numbers, from a second release.
+
+    Tails do not stand out of the noise. So the interval of parts that do is extended by half its width on either side.
+    """
+    assert job.learn is not None
+    intervals = [pair or UNKNOWN_BOUNDS for pair in bounds]
+    histograms = [_part_counts(column[split.learning], ends) for column, ends in zip(columns, intervals, strict=True)]
+    ranges = refine(histograms, job.learn.noise_multiplier * _SECOND, _noise_source(job, histograms, []))
+    refined: list[tuple[float, float] | None] = []
+    for ends, coarse, parts in zip(intervals, bounds, ranges, strict=True):
+        if coarse is None or parts is None:
+            refined.append(coarse)
             continue
+        first, last = parts
         width = ends[1] / _PARTS - ends[0] / _PARTS
-        more = 1 + (places[1] - places[0]) // 2
-        lower = ends[0] + max(places[0] - more, 0) * width
-        upper = ends[0] + min(places[1] + 1 + more, _PARTS) * width
-        closer.append((lower, upper) if ends[0] <= lower < upper <= ends[1] else own)
-    return closer
+        margin = 1 + (last - first) // 2
+        lower = ends[0] + max(first - margin, 0) * width
+        upper = ends[0] + min(last + 1 + margin, _PARTS) * width
+        refined.append((lower, upper) if ends[0] <= lower < upper <= ends[1] else coarse)
+    return refined
 
 
-def _parts(numbers: NDArray[np.float64], ends: tuple[float, float]) -> NDArray[np.int64]:
-    """Count numbers by equal parts of an interval; those beyond it in the outer ones, NaN in none."""
+def _part_counts(numbers: NDArray[np.float64], ends: tuple[float, float]) -> NDArray[np.int64]:
+    """Count numbers by equal parts of an interval. Those beyond it are in the outer parts, and NaN is in none."""
     lower, upper = ends
     inside = np.clip(numbers[~np.isnan(numbers)], lower, upper)
-    place = ((inside / 2 - lower / 2) / (upper / 2 - lower / 2) * _PARTS).astype(np.int64)
-    return np.bincount(np.clip(place, 0, _PARTS - 1), minlength=_PARTS).astype(np.int64)
+    parts = ((inside / 2 - lower / 2) / (upper / 2 - lower / 2) * _PARTS).astype(np.int64)
+    return np.bincount(np.clip(parts, 0, _PARTS - 1), minlength=_PARTS).astype(np.int64)
 
 
-def _prepare_images(data: ImageSource, work: _Work) -> Prepared:
-    pictures, own_test = data.read(work.plan.images)
-    split = split_rows(len(pictures.labels), 0.0 if own_test is not None else work.holdout, work.key)
-    schema, told = replace(work.plan, images=data.described(work.plan.images, pictures)), tuple[str, ...]()
-    if work.learn is not None:
-        values, counts = np.unique(pictures.labels[split.speaks], return_counts=True)
-        tally = {str(value): int(count) for value, count in zip(values, counts, strict=True) if value}
-        schema, told = _completed(schema, release([], [tally], work.learn, _noise_source(work, [], [tally])))
+def _prepare_images(data: ImageSource, job: _Preparation) -> Prepared:
+    pictures, test_pictures = data.read(job.plan.images)
+    split = split_rows(len(pictures.labels), 0.0 if test_pictures is not None else job.holdout, job.key)
+    schema, sentences = replace(job.plan, images=data.described(job.plan.images, pictures)), tuple[str, ...]()
+    if job.learn is not None:
+        labels, counts = np.unique(pictures.labels[split.learning], return_counts=True)
+        tally = {str(label): int(count) for label, count in zip(labels, counts, strict=True) if label}
+        learned = release([], [tally], job.learn, _noise_source(job, [], [tally]))
+        schema, sentences = _completed(schema, learned)
     train = picture_examples(data, pictures, schema, split.train)
-    if own_test is None:
+    if test_pictures is None:
         test = picture_examples(data, pictures, schema, split.test)
     else:
-        test = picture_examples(data, own_test, schema, np.ones(len(own_test.labels), dtype=np.bool_))
-    return _prepared(data, work, schema, told, train, test, own_test=own_test is not None)
+        test = picture_examples(data, test_pictures, schema, np.ones(len(test_pictures.labels), dtype=np.bool_))
+    return _prepared(data, job, schema, sentences, train, test, has_test=test_pictures is not None)
 
 
-def _noise_source(work: _Work, histograms: list[NDArray[np.int64]], tallies: list[dict[str, int]]) -> KeyedSource:
-    """Return noise that is a secret function of everything it is added to, and of what is asked.
+def _noise_source(job: _Preparation, histograms: list[NDArray[np.int64]], tallies: list[dict[str, int]]) -> KeyedSource:
+    """Return noise that is a secret function of the counts it is added to, and of what is being learned.
 
-    The same question about the same data gets the same answer. If a key is used for other data or another question
-    after all, the noise is another one: differences of two answers do not cancel it.
+    The same question about the same data gets the same answer. If a key is reused for other data or another question in
+    spite of the warning, the noise differs: a difference of two answers does not cancel it.
     """
-    digest = hashlib.blake2b(repr((work.learn, to_learn(work.plan), work.plan.classes)).encode())
+    digest = hashlib.blake2b(repr((job.learn, to_learn(job.plan), job.plan.classes)).encode())
     for counts in histograms:
         digest.update(counts.astype("<i8").tobytes())
     for tally in tallies:
         digest.update(json.dumps(sorted(tally.items())).encode())
-    return KeyedSource(subkey(work.key, f"noise {digest.hexdigest()}"), 0)
+    return KeyedSource(subkey(job.key, f"noise {digest.hexdigest()}"), 0)
 
 
 def _completed(plan: Schema, learned: Learned) -> tuple[Schema, tuple[str, ...]]:
-    """Return the schema with what was learned, and sentences about it. A function of the release, not of the data."""
+    """Return the schema with what was learned, and sentences about it. Both are functions of the release alone."""
     columns: dict[str, Column] = dict(plan.columns)
-    told = []
-    numbers, texts = to_learn(plan)
-    for name, bounds in zip(numbers, learned.bounds, strict=True):
-        columns[name] = found = _bounded(columns[name], bounds or UNKNOWN_BOUNDS)
-        doubt = "" if bounds else " (nothing but zero stood out of the noise)"
-        told.append(f"column {name!r}: bounds [{found.lower:.6g}, {found.upper:.6g}], learned privately{doubt}")
-    for name, values in zip(texts, learned.values, strict=False):
+    sentences = []
+    number_columns, text_columns = to_learn(plan)
+    for name, bounds in zip(number_columns, learned.bounds, strict=True):
+        columns[name] = column = _with_bounds(columns[name], bounds or UNKNOWN_BOUNDS)
+        remark = "" if bounds else " (nothing but zero stood out of the noise)"
+        sentences.append(f"column {name!r}: bounds [{column.lower:.6g}, {column.upper:.6g}], learned privately{remark}")
+    for name, values in zip(text_columns, learned.values, strict=False):  # the classes follow, if they were learned
         columns[name] = Category(values=values)
-        told.append(f"column {name!r}: {_counted(values, 'value')}, learned privately")
+        sentences.append(f"column {name!r}: {_listed(values, 'value', 'values')}, learned privately")
     classes = plan.classes
     if classes is None:
         classes = learned.values[-1]
-        told.append(f"target: {_counted(classes, 'class')}, learned privately")
+        sentences.append(f"target: {_listed(classes, 'class', 'classes')}, learned privately")
         if len(classes) < 2:
             raise InvalidArgument(
                 "target",
                 plan.target or "label",
                 "at least two classes that stand out of the noise",
                 "With one there is nothing to predict",
-                "Declare the classes, or give learning more of the budget; what was learned now is paid for, too",
+                "Declare the classes, or give learning more of the budget; this attempt has spent its share",
             )
-    return replace(plan, columns=columns, classes=classes), tuple(told)
+    return replace(plan, columns=columns, classes=classes), tuple(sentences)
 
 
-def _bounded(column: Column, learned: tuple[float, float]) -> Numeric:
-    """Return the declared bounds where there are some, else the learned ones; an empty interval is widened."""
+def _with_bounds(column: Column, learned: tuple[float, float]) -> Numeric:
+    """Return a column with its declared bounds, and learned ones where none are declared. Widen an empty interval."""
     assert isinstance(column, Numeric)  # to_learn chooses them
     lower = learned[0] if column.lower is None else column.lower
     upper = learned[1] if column.upper is None else column.upper
@@ -242,48 +277,49 @@ def _bounded(column: Column, learned: tuple[float, float]) -> Numeric:
     return Numeric(lower=lower, upper=upper)
 
 
-def _counted(values: tuple[str, ...], word: str) -> str:
-    plural = {"value": "values", "class": "classes"}[word]
-    shown = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
-    return f"{len(values)} {word if len(values) == 1 else plural} ({shown})" if values else f"no {word} stood out"
+def _listed(values: tuple[str, ...], singular: str, plural: str) -> str:
+    if not values:
+        return f"no {singular} stood out"
+    shown = ", ".join(values[:_SHOWN_VALUES]) + (", ..." if len(values) > _SHOWN_VALUES else "")
+    return f"{len(values)} {singular if len(values) == 1 else plural} ({shown})"
 
 
 def _prepared(
     data: RawData,
-    work: _Work,
+    job: _Preparation,
     schema: Schema,
-    told: tuple[str, ...],
+    sentences: tuple[str, ...],
     train: Examples,
     test: Examples,
     *,
-    own_test: bool,
+    has_test: bool,
 ) -> Prepared:
     return Prepared(
         train=train,
         test=test,
-        test_is_public=own_test and isinstance(data, ImageSource) and data.public_test,
+        test_is_public=has_test and isinstance(data, ImageSource) and data.public_test,
         classes=schema.classes or (),
         shape=train.inputs.shape[1:],
-        event=work.event,
-        learned=told,
+        event=job.event,
+        learned=sentences,
         schema=schema,
-        assumptions=(*data.assumptions, *_assumed(work, own_test)),
+        assumptions=(*data.assumptions, *_assumptions(job, has_test)),
     )
 
 
-def _assumed(work: _Work, own_test: bool) -> list[str]:
-    stated = ["a row whose target is missing or none of the classes takes part with nothing"]
-    if work.plan.unit is not None:
+def _assumptions(job: _Preparation, has_test: bool) -> list[str]:
+    stated = ["a row whose target is missing or none of the classes contributes a zero gradient"]
+    if job.plan.unit is not None:
         stated.append(
-            f"the column {work.plan.unit!r} says whose each row is, compared as text (7 and 7.0 are two); a row "
-            "without a value there is left out"
+            f"the column {job.plan.unit!r} holds the privacy unit of each row, compared as text (7 and 7.0 are two "
+            "units); rows without a value there are left out"
         )
-    if own_test:
-        stated.append("nobody is in both the training part and the test part of the data")
-    elif work.holdout > 0:
-        stated.append("units are held out by coins of their own, and take no part in learning and training then")
-    if work.plan.groups:
+    if has_test:
+        stated.append("no unit is in both the training part and the test part of the data")
+    elif job.holdout > 0:
+        stated.append("a random subset of units is held out, and takes no part in learning and training")
+    if job.plan.groups:
         stated.append("names of groups are shown as they are in the data, unless they are declared")
-    if work.learn is not None:
-        stated.append("keyed randomness: the key is secret, and used for one preparation of one data set")
+    if job.learn is not None:
+        stated.append("keyed randomness: the key is secret, and used for one preparation of one dataset")
     return stated

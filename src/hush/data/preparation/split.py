@@ -1,7 +1,7 @@
-"""Who is held out, and which row speaks for a unit: coins of each unit's own, from a secret key.
+"""Which units are held out, and which row each unit learns with: secret coins, one set for each unit.
 
-A coin depends on the key and on the unit's id, or on the number of the row where each row is a unit. It depends on no
-other data, and all rows of a unit are on one side: what is done with the two sides composes in parallel.
+A unit's coins depend on the key and on its id (or on the number of the row, if each row is a unit), and on no other
+data. All rows of a unit are on one side, so whatever is done with the two sides composes in parallel.
 """
 
 from __future__ import annotations
@@ -16,28 +16,33 @@ from hush.data.tables.table import RowTable
 from hush.errors import InvalidArgument, check_fraction
 from hush.randomness import KeyedSource
 
-_BITS = 60
+_COIN_BITS = 60  # of the hashes that `RowTable.hashes` returns
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class UnitSplit:
-    """For each row: whose it is (None: its own), on which side, and whether it speaks for its unit there.
+    """The unit and the side of each row.
 
     Attributes:
-        units: A number for each unit, -1 where none is given.
-        train: Rows to learn and train from.
-        test: Rows held out.
-        speaks: One row of each unit in ``train``, and no other.
+        units: A number for each row's unit, -1 for rows without one; None if each row is a unit.
+        train: The rows to learn and train from.
+        test: The rows that are held out.
+        learning: The rows to learn a schema from: one row of each unit in ``train``, and no other.
     """
 
     units: NDArray[np.int64] | None
     train: NDArray[np.bool_]
     test: NDArray[np.bool_]
-    speaks: NDArray[np.bool_]
+    learning: NDArray[np.bool_]
 
 
 def subkey(key: bytes, purpose: str) -> bytes:
-    """Return a key for one purpose, independent of those for others."""
+    """Return a key for one purpose, independent of the keys for other purposes.
+
+    Args:
+        key: 32 secret bytes.
+        purpose: Any text.
+    """
     if not isinstance(key, bytes):  # a message must not show it
         raise InvalidArgument("key", type(key).__name__, "32 secret bytes")
     if len(key) != 32:
@@ -46,36 +51,56 @@ def subkey(key: bytes, purpose: str) -> bytes:
 
 
 def check_holdout(holdout: float) -> float:
-    """Return the share that is held out, if it leaves something."""
+    """Return the share of units to hold out, if it leaves any to train from."""
     if not check_fraction("holdout", holdout) < 1:
         raise InvalidArgument("holdout", holdout, "a number in [0, 1)", "With 1 there is nothing to train from")
     return float(holdout)
 
 
 def split_rows(num_rows: int, holdout: float, key: bytes) -> UnitSplit:
-    """Split rows of which each is a unit."""
+    """Split rows that are each a unit of their own.
+
+    Args:
+        num_rows: The number of rows.
+        holdout: The share of rows to hold out, in expectation.
+        key: 32 secret bytes.
+    """
     coins = KeyedSource(subkey(key, "hold-out"), 0).words(num_rows)
     test = coins < np.uint64(int(holdout * 2.0**64))
     return UnitSplit(None, ~test, test, ~test)
 
 
 def split_units(table: RowTable, unit: str, holdout: float, key: bytes) -> UnitSplit:
-    """Split by the units that a column names; rows without one are on no side."""
+    """Split rows by the units that a column names. Rows without a unit are on neither side.
+
+    Args:
+        table: The rows.
+        unit: The column with the ids.
+        holdout: The share of units to hold out, in expectation.
+        key: 32 secret bytes.
+    """
     names, coins, picks = table.hashes(unit, subkey(key, "units"))
-    given = names >= 0
-    test = given & (coins < int(holdout * 2.0**_BITS))
-    train = given & ~test
-    speaks = one_row_each(names, picks) & train
-    # Small numbers instead of hashes, which would be a pseudonym that outlives this run.
-    units = np.where(given, np.unique(names, return_inverse=True)[1] - int(not given.all()), -1).astype(np.int64)
-    return UnitSplit(units, train, test, speaks)
+    has_unit = names >= 0
+    test = has_unit & (coins < int(holdout * 2.0**_COIN_BITS))
+    train = has_unit & ~test
+    learning = one_row_per_unit(names, picks) & train
+    # Small numbers in place of the hashes, which would be pseudonyms that outlive this run.
+    numbers = np.unique(names, return_inverse=True)[1] - int(not has_unit.all())
+    return UnitSplit(np.where(has_unit, numbers, -1).astype(np.int64), train, test, learning)
 
 
-def one_row_each(units: NDArray[np.int64], picks: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Choose one row of each unit: its m-th, for m = pick modulo how many it has. Other units' rows decide nothing."""
+def one_row_per_unit(units: NDArray[np.int64], picks: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return a mask with one row of each unit: row number (pick modulo its number of rows), among its own.
+
+    Rows of other units change nothing.
+
+    Args:
+        units: The unit of each row.
+        picks: A random number for each row, the same for all rows of a unit.
+    """
     order = np.argsort(units, kind="stable")
-    found, starts, counts = np.unique(units[order], return_index=True, return_counts=True)
+    distinct, starts, counts = np.unique(units[order], return_index=True, return_counts=True)
     chosen = np.zeros(len(units), dtype=np.bool_)
-    if len(found):
+    if len(distinct):
         chosen[order[starts + picks[order[starts]] % counts]] = True
     return chosen

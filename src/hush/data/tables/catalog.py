@@ -194,6 +194,7 @@ class Catalog:
 
 
 def _checked_columns(columns: Mapping[str, str]) -> dict[str, str]:
+    """Return the declared types by name, if the names are distinct."""
     types = {str(name): str(declared) for name, declared in dict(columns).items()}
     if not types:
         raise InvalidArgument("columns", columns, "at least one column")
@@ -202,6 +203,7 @@ def _checked_columns(columns: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_names(argument: str, names: Sequence[str]) -> None:
+    """Refuse empty names, and names that differ in case only."""
     seen: set[str] = set()
     for name in names:
         if not name or "\x00" in name:
@@ -228,6 +230,7 @@ def _existing(argument: str, name: str, columns: Mapping[str, str]) -> str:
 
 
 def _items(argument: str, mapping: object) -> list[tuple[Any, Any]]:
+    """Return the items of a dictionary, or refuse anything else."""
     if not isinstance(mapping, Mapping):
         raise InvalidArgument(argument, mapping, "a dictionary by column")
     return list(mapping.items())
@@ -251,6 +254,7 @@ def _key_values(column: str, values: Any) -> tuple[Any, ...]:
 
 
 def _check_unit(unit: str, columns: Mapping[str, str]) -> None:
+    """Refuse a unit column whose values are not exact. Two units must never compare as equal."""
     declared = columns[_existing("unit", unit, columns)].upper()
     # Exact numbers are compared as text; U stands for the unsigned integers.
     exact_number = declared.startswith(("DECIMAL", "NUMERIC", "HUGEINT", "U"))
@@ -261,6 +265,7 @@ def _check_unit(unit: str, columns: Mapping[str, str]) -> None:
 
 
 def _check_window(time: str | None, window: str | None, columns: Mapping[str, str]) -> None:
+    """Refuse a window without its column, an unknown window, or a column that is not a date or timestamp."""
     if time is None and window is None:
         return
     if time is None or window is None:
@@ -272,6 +277,7 @@ def _check_window(time: str | None, window: str | None, columns: Mapping[str, st
 
 
 def _checked_bounds(bounds: Any) -> tuple[float, float]:
+    """Return bounds as floats. Their size is limited, so that sums and squares stay in range on every engine."""
     advice = "Choose bounds from public knowledge, not from the data"
     pair = plain(bounds)
     ends = [plain(end) for end in pair] if isinstance(pair, (tuple, list)) else []
@@ -290,6 +296,7 @@ def _checked_bounds(bounds: Any) -> tuple[float, float]:
 
 
 def _check_keys(values: Sequence[Any], kind: ColumnKind) -> None:
+    """Refuse keys that are equal, or not of the column's kind. Two equal keys would be one group, counted twice."""
     if not values or len(set(values)) != len(values):
         raise InvalidArgument("keys", values, "a list of distinct values, at least one")
     for value in values:

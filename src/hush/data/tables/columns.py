@@ -1,4 +1,4 @@
-"""The columns of a schema: what each one holds, and the range or values that are declared for it."""
+"""The kinds of columns in a schema, with the range or the values that you declare for them."""
 
 from __future__ import annotations
 
@@ -10,58 +10,81 @@ from typing import Any, TypeAlias
 
 from hush.errors import InvalidArgument, check_count
 
-# What DuckDB's trim takes off, and nothing else: a value that was learned must stay as it is in the data, and must
-# differ from others as it does there. These are the characters of Unicode's category Zs.
+# The characters that DuckDB's trim removes: Unicode's category Zs. Declared values are trimmed of these and nothing
+# else. A learned value must match the data exactly, and must differ from other values as it does there.
 SPACES = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numeric:
-    """A column of numbers, scaled from [lower, upper] to [-1, 1]; a bound that is None is to be learned privately."""
+    """A column of numbers, scaled from [lower, upper] to [-1, 1].
+
+    >>> Numeric(lower=0, upper=120).complete, Numeric().complete
+    (True, False)
+
+    Attributes:
+        lower: The lower bound; None to learn it privately.
+        upper: The upper bound; None to learn it privately.
+    """
 
     lower: float | None = None
     upper: float | None = None
 
     def __post_init__(self) -> None:
-        """Check that bounds which are given are finite, and leave room between them."""
-        object.__setattr__(self, "lower", _bound("lower", self.lower))
-        object.__setattr__(self, "upper", _bound("upper", self.upper))
+        """Check that the declared bounds are finite, with room between them."""
+        object.__setattr__(self, "lower", _checked_bound("lower", self.lower))
+        object.__setattr__(self, "upper", _checked_bound("upper", self.upper))
+        # Halves, because the difference of two finite bounds may be infinite.
         if self.lower is not None and self.upper is not None and not self.upper / 2 - self.lower / 2 > 0:
             raise InvalidArgument("upper", self.upper, f"more than lower={self.lower:.3g}")
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to be learned."""
+        """Whether nothing is left to learn."""
         return self.lower is not None and self.upper is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Category:
-    """A column of a few different values, one place each and one for every other; None: to be learned privately."""
+    """A column with a few distinct values, encoded as one input per value and one for all other values.
+
+    >>> Category(values=("nurse", "cook"))
+    Category(values=('nurse', 'cook'))
+
+    Attributes:
+        values: The values; None to learn them privately.
+    """
 
     values: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Check that the values are different texts."""
+        """Check that the values are distinct texts."""
         if self.values is not None:
-            object.__setattr__(self, "values", texts("values", self.values, minimum=0))
+            object.__setattr__(self, "values", distinct_texts("values", self.values, minimum=0))
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to be learned."""
+        """Whether nothing is left to learn."""
         return self.values is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A column of text, counted by the words of a public vocabulary (lower case, letters and digits only)."""
+    """A column of text, encoded by counts of the words in a public vocabulary.
+
+    >>> Text(vocabulary=("good", "bad")).complete
+    True
+
+    Attributes:
+        vocabulary: The words, in lower case, of letters and digits only. A vocabulary is never learned.
+    """
 
     vocabulary: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Check that every word is one that text is split into."""
-        words = texts("vocabulary", self.vocabulary)
+        """Check that every word is one that text can be split into."""
+        words = distinct_texts("vocabulary", self.vocabulary)
         for word in words:
             if not WORD.fullmatch(word) or word != word.lower():
                 raise InvalidArgument("vocabulary", word, "single words in lower case, of letters and digits")
@@ -69,35 +92,45 @@ class Text:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Text:
-        """Read a vocabulary, one word in each line."""
+        """Read a vocabulary from a UTF-8 file with one word per line."""
         try:
             lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError):
-            raise InvalidArgument("vocabulary", str(path), "a readable UTF-8 file, one word in each line") from None
+            raise InvalidArgument("vocabulary", str(path), "a readable UTF-8 file with one word per line") from None
         words = dict.fromkeys(line.strip().lower() for line in lines if line.strip())
         return cls(vocabulary=tuple(words))
 
     @property
     def complete(self) -> bool:
-        """A vocabulary is always given: none is learned."""
+        """Whether nothing is left to learn: always."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """A column that is not used."""
+    """A column that is not used.
+
+    >>> Ignore().complete
+    True
+    """
 
     @property
     def complete(self) -> bool:
-        """There is nothing to learn."""
+        """Whether nothing is left to learn: always."""
         return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Images:
-    """What images look like: values from ``lower`` to ``upper`` are scaled to [0, 1].
+    """The range and the shape of images. Pixel values from ``lower`` to ``upper`` are scaled to [0, 1].
 
-    ``shape`` is (channels, height, width); None before it is known.
+    >>> Images(lower=0, upper=255, shape=(1, 28, 28)).shape
+    (1, 28, 28)
+
+    Attributes:
+        lower: The smallest pixel value.
+        upper: The largest pixel value.
+        shape: (channels, height, width); None before it is known.
     """
 
     lower: float
@@ -120,28 +153,38 @@ class Images:
 Column: TypeAlias = Numeric | Category | Text | Ignore
 
 
-def _bound(name: str, value: Any) -> float | None:
+def _checked_bound(name: str, value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < math.inf:
-        raise InvalidArgument(name, value, "a finite number, or null if it is to be learned privately")
+        raise InvalidArgument(name, value, "a finite number, or null to learn it privately")
     try:
         return float(value)
-    except OverflowError:
+    except OverflowError:  # an integer beyond the range of floats
         raise InvalidArgument(name, value, "a finite number") from None
 
 
-def texts(name: str, values: Any, minimum: int = 1) -> tuple[str, ...]:
-    """Return different texts, trimmed as values of the data are; refuse anything else."""
+def distinct_texts(name: str, values: Any, minimum: int = 1) -> tuple[str, ...]:
+    """Return distinct, non-empty texts, trimmed as the values of the data are.
+
+    Integers are allowed: the data are compared as text, without spaces around it.
+
+    Args:
+        name: The argument's name, for messages.
+        values: A list or tuple of texts and integers.
+        minimum: How many there must be.
+    """
     if isinstance(values, str) or not isinstance(values, (tuple, list)):
         raise InvalidArgument(name, values, "a list of texts")
-    # Numbers are welcome in a list of categories: the data are compared as text, without spaces around it.
-    plain = [isinstance(one, (str, int)) and not isinstance(one, bool) for one in values]
-    stripped = [str(one).strip(SPACES) if good else "" for one, good in zip(values, plain, strict=True)]
-    found = tuple(text for text in stripped if text)
-    if len(found) < len(stripped) or len(found) < minimum:
-        raise InvalidArgument(name, values, f"at least {minimum} texts or whole numbers, none of them empty")
-    if len(set(found)) < len(found):
-        twice = next(text for text in found if found.count(text) > 1)
-        raise InvalidArgument(name, twice, "each only once")
-    return found
+    stripped = [str(value).strip(SPACES) if _is_text_or_integer(value) else "" for value in values]
+    texts = tuple(text for text in stripped if text)
+    if len(texts) < len(stripped) or len(texts) < minimum:
+        raise InvalidArgument(name, values, f"at least {minimum} texts or integers, none of them empty")
+    if len(set(texts)) < len(texts):
+        repeated = next(text for text in texts if texts.count(text) > 1)
+        raise InvalidArgument(name, repeated, "each value only once")
+    return texts
+
+
+def _is_text_or_integer(value: Any) -> bool:
+    return isinstance(value, (str, int)) and not isinstance(value, bool)

@@ -1,4 +1,8 @@
-"""Where data come from: a table of columns, or images with labels. Opening one looks at no value."""
+"""Raw data: a table of columns, or images with labels. Opening them reads no value.
+
+`RawData` is what `hush.data.open_data` returns. Its two kinds are `TableSource` (in `hush.data.tables.table`) and
+`ImageSource` (here), whose content is `Pictures`.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,19 @@ from numpy.typing import NDArray
 from hush.data.tables.columns import Images
 from hush.errors import InvalidArgument
 
+_LARGEST_EXACT = 2.0**53  # floats hold every integer up to here
+
 
 class RawData(ABC):
-    """Data that were found and not read yet. `hush.data.open_data` makes one.
+    """Data that were opened but not read. `hush.data.open_data` makes one.
+
+    >>> from hush.data import open_data
+    >>> digits = open_data("digits")
+    >>> digits.name, digits.is_image, digits.columns
+    ('digits', True, None)
 
     Attributes:
-        name: What the caller called it.
+        name: The name that the caller used.
     """
 
     name: str
@@ -27,28 +38,33 @@ class RawData(ABC):
     @property
     @abstractmethod
     def is_image(self) -> bool:
-        """Whether examples are images; else they are rows of a table."""
+        """Whether examples are images; otherwise they are rows of a table."""
 
     @property
     @abstractmethod
     def columns(self) -> list[str] | None:
-        """Names of the columns of a table; None for images."""
+        """The names of a table's columns; None for images."""
 
     @property
     @abstractmethod
     def assumptions(self) -> tuple[str, ...]:
-        """What is taken to be public of this kind of file."""
+        """What is taken to be public about this kind of file."""
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """Images [N, C, H, W] of any real type, and a label for each, as text."""
+    """Images and their labels.
+
+    Attributes:
+        images: An array [N, C, H, W] of any real type.
+        labels: A label for each image, as text.
+    """
 
     images: NDArray[Any]
     labels: NDArray[np.str_]
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit together, by shape alone."""
+        """Refuse arrays that do not fit together, by their types and shapes alone."""
         if self.images.ndim != 4 or self.images.dtype.kind not in "buif":
             described = f"{self.images.dtype} of {self.images.ndim} dimensions"
             raise InvalidArgument("images", described, "numbers, [examples, height, width] or with channels")
@@ -62,8 +78,8 @@ class ImageSource(RawData):
     """Images with labels.
 
     Attributes:
-        classes: The labels that exist, where they are public: of a known data set, or the names of folders.
-        public_test: Whether the test part is that of a known public data set.
+        classes: The existing labels if they are public: those of a known dataset, or the names of folders.
+        public_test: Whether the test part is that of a known public dataset.
     """
 
     def __init__(
@@ -76,7 +92,16 @@ class ImageSource(RawData):
         full_range: tuple[float, float] | None = None,
         assumptions: tuple[str, ...] = (),
     ) -> None:
-        """Describe a source; ``load`` reads it, for a declared range and shape, where they are."""
+        """Describe the images.
+
+        Args:
+            name: The name that the caller used.
+            load: Reads the training part and the test part, for a declared range and shape, if there is one.
+            classes: The existing labels if they are public.
+            public_test: Whether the test part is that of a known public dataset.
+            full_range: The range of pixel values; None if it follows from their type.
+            assumptions: What is taken to be public, besides the number, size and type of the images.
+        """
         self.name = name
         self.classes = classes
         self.public_test = public_test
@@ -86,7 +111,7 @@ class ImageSource(RawData):
 
     @property
     def is_image(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     @property
@@ -100,27 +125,36 @@ class ImageSource(RawData):
         return ("the number, size and type of the images are public", *self._assumptions)
 
     @cached_property
-    def _whole(self) -> tuple[Pictures, Pictures | None]:
+    def _undeclared_parts(self) -> tuple[Pictures, Pictures | None]:
         return self._load(None)
 
     def read(self, declared: Images | None) -> tuple[Pictures, Pictures | None]:
-        """Return the training part and, where the source has one of its own, the test part."""
-        return self._whole if declared is None else self._load(declared)
+        """Return the training part and, if the source has one, the test part.
+
+        Args:
+            declared: The declared range and shape, if there is one.
+        """
+        return self._undeclared_parts if declared is None else self._load(declared)
 
     def described(self, declared: Images | None, pictures: Pictures) -> Images:
-        """Return range and shape: as declared, or as they follow from the type of the numbers."""
+        """Return the range and shape of images: as declared, or as they follow from the type of the numbers.
+
+        Args:
+            declared: The declared range and shape, if there is one.
+            pictures: The images.
+        """
         _, *sides = pictures.images.shape
         shape = (sides[0], sides[1], sides[2])
         if declared is not None:
             if declared.shape is not None and declared.shape != shape:
-                raise InvalidArgument("shape", declared.shape, f"{shape}, as the images have it")
+                raise InvalidArgument("shape", declared.shape, f"{shape}, the shape of the images")
             return Images(lower=declared.lower, upper=declared.upper, shape=shape)
-        lower, upper = self._full_range or _range_of(pictures.images.dtype)
+        lower, upper = self._full_range or _pixel_range(pictures.images.dtype)
         return Images(lower=lower, upper=upper, shape=shape)
 
 
-def _range_of(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Return the range that a type of pixels has: that of a byte, or 0 to 1 for fractions and truth values."""
+def _pixel_range(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Return the range of pixels of a type: 0 to 255 for bytes, 0 to 1 for floats and booleans."""
     if dtype == np.uint8:
         return 0.0, 255.0
     if dtype.kind in "bf":
@@ -131,22 +165,26 @@ def _range_of(dtype: np.dtype[Any]) -> tuple[float, float]:
 
 
 def as_labels(labels: NDArray[Any]) -> NDArray[np.str_]:
-    """Return labels as text; whole numbers without a decimal point, what is no number as an empty text."""
+    """Return labels as text: integers without a decimal point, and NaN as an empty text.
+
+    >>> as_labels(np.array([3.0, 2.5, np.nan])).tolist()
+    ['3', '2.5', '']
+    """
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    if labels.dtype.kind == "f":
-        whole = np.isfinite(labels) & (labels == np.trunc(labels)) & (np.abs(labels) < 2.0**53)
-        texts = np.where(whole, np.where(whole, labels, 0).astype(np.int64).astype(str), labels.astype(str))
-        return np.where(np.isnan(labels), "", texts)
-    if labels.ndim != 1 or labels.dtype.kind not in "buiUS":
+    if labels.ndim != 1 or labels.dtype.kind not in "bufiUS":
         raise InvalidArgument("labels", f"{labels.dtype} of {labels.ndim} dimensions", "one number or text per example")
+    if labels.dtype.kind == "f":
+        is_integer = np.isfinite(labels) & (labels == np.trunc(labels)) & (np.abs(labels) < _LARGEST_EXACT)
+        integers = np.where(is_integer, labels, 0).astype(np.int64).astype(str)
+        return np.where(np.isnan(labels), "", np.where(is_integer, integers, labels.astype(str)))
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels, "utf-8", "replace")
     return np.char.strip(labels.astype(str))
 
 
 def as_images(images: NDArray[Any]) -> NDArray[Any]:
-    """Return images as [N, C, H, W]: a channel is added to grey ones, and put first if it stands last."""
+    """Return images as [N, C, H, W]: grey images get a channel, and channels that come last are moved."""
     if images.ndim == 3:
         return images[:, None]
     if images.ndim == 4 and images.shape[1] not in (1, 3, 4) and images.shape[3] in (1, 3, 4):

@@ -1,4 +1,8 @@
-"""A schema as JSON: one object, with a version, and ``help`` fields that nobody has to read."""
+"""The JSON form of a schema: one object with a format, a version, and ``help`` fields that are ignored.
+
+`encode` and `decode` are inverse to each other. `decode` is strict: an unknown field is probably a typing error, and a
+schema that silently ignored it would learn something that you meant to declare.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,11 @@ from hush.strict_json import parse
 FORMAT = "hush-schema"
 VERSION = 1
 HELP = (
-    "Everything here counts as public: write what is known without the data. kind is numeric (lower, upper), category "
-    "(values), text (vocabulary: words, or the path of a file with one in each line) or ignore. null means: learn it "
-    "privately, on a share of the budget. target.classes are the values to predict; unit names the column that says "
-    "whose row it is; groups are columns to compare accuracy by. Fields named help are ignored."
+    "Everything here counts as public: write down what you know without looking at the data. kind is numeric (lower, "
+    "upper), category (values), text (vocabulary: a list of words, or the path of a file with one word per line) or "
+    "ignore. null means: learn it privately, with a share of the budget. target.classes are the values to predict; "
+    "unit names the column with the privacy unit of each row; groups are columns to compare accuracy by. Fields named "
+    "help are ignored."
 )
 _FIELDS = {"format", "version", "target", "unit", "groups", "images", "columns"}
 
@@ -31,7 +36,7 @@ def encode(
     groups: tuple[str, ...],
     images: Images | None,
 ) -> str:
-    """Return the text of a schema file."""
+    """Return the text of a schema file. The arguments are the fields of `Schema`."""
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -46,16 +51,21 @@ def encode(
 
 
 def decode(text: str, folder: Path) -> dict[str, Any]:
-    """Return the fields of the schema that a text describes; refuse unknown fields, which may be misspelt ones."""
-    content = _object("schema", parse(text))
-    _known("schema", content, _FIELDS)
+    """Return the fields of the schema that a text describes.
+
+    Args:
+        text: The content of a schema file.
+        folder: The folder that paths of vocabularies are relative to.
+    """
+    content = _json_object("schema", parse(text))
+    _check_fields("schema", content, _FIELDS)
     if content.get("format") != FORMAT:
         raise InvalidArgument("format", content.get("format"), repr(FORMAT), "hush schema DATA writes a template")
     if content.get("version") != VERSION:
         raise InvalidArgument("version", content.get("version"), str(VERSION), "Use the hush that wrote it")
-    target = _object("target", content.get("target") or {})
-    _known("target", target, {"column", "classes"})
-    columns = _object("columns", content.get("columns") or {})
+    target = _json_object("target", content.get("target") or {})
+    _check_fields("target", target, {"column", "classes"})
+    columns = _json_object("columns", content.get("columns") or {})
     return {
         "columns": {name: _decode_column(name, value, folder) for name, value in columns.items() if name != "help"},
         "target": target.get("column"),
@@ -77,30 +87,31 @@ def _encode_column(column: Column) -> dict[str, Any]:
 
 
 def _decode_column(name: str, value: Any, folder: Path) -> Column:
-    where = f"columns[{name!r}]"
-    fields = _object(where, value)
+    path = f"columns[{name!r}]"
+    fields = _json_object(path, value)
     kind = fields.pop("kind", None)
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise InvalidArgument(f"{where}.kind", kind, "one of " + ", ".join(_KINDS))
-    known, make = _KINDS[kind]
-    _known(where, fields, known)
+        raise InvalidArgument(f"{path}.kind", kind, "one of " + ", ".join(_KINDS))
+    allowed, make = _KINDS[kind]
+    _check_fields(path, fields, allowed)
     return make(fields, folder)
 
 
-def _text(fields: dict[str, Any], folder: Path) -> Text:
+def _decode_text(fields: dict[str, Any], folder: Path) -> Text:
     vocabulary = fields.get("vocabulary")
     if isinstance(vocabulary, str):
         return Text.from_file(folder / vocabulary)
     return Text(vocabulary=vocabulary)  # type: ignore[arg-type]  # checked there
 
 
+# The words for kinds of columns, the fields that each has, and how to make it.
 _KINDS: dict[str, tuple[set[str], Callable[[dict[str, Any], Path], Column]]] = {
     "numeric": (
         {"lower", "upper"},
         lambda fields, folder: Numeric(lower=fields.get("lower"), upper=fields.get("upper")),
     ),
     "category": ({"values"}, lambda fields, folder: Category(values=fields.get("values"))),
-    "text": ({"vocabulary"}, _text),
+    "text": ({"vocabulary"}, _decode_text),
     "ignore": (set(), lambda fields, folder: Ignore()),
 }
 
@@ -108,8 +119,8 @@ _KINDS: dict[str, tuple[set[str], Callable[[dict[str, Any], Path], Column]]] = {
 def _decode_images(value: Any) -> Images | None:
     if value is None:
         return None
-    fields = _object("images", value)
-    _known("images", fields, {"lower", "upper", "shape"})
+    fields = _json_object("images", value)
+    _check_fields("images", fields, {"lower", "upper", "shape"})
     shape = fields.get("shape")
     if shape is not None and not isinstance(shape, list):
         raise InvalidArgument("shape", shape, "three numbers: channels, height and width")
@@ -120,13 +131,13 @@ def _listed(values: tuple[Any, ...] | None) -> list[Any] | None:
     return None if values is None else list(values)
 
 
-def _object(name: str, value: Any) -> dict[str, Any]:
+def _json_object(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidArgument(name, value, "an object in braces")
     return dict(value)
 
 
-def _known(name: str, fields: dict[str, Any], known: set[str]) -> None:
+def _check_fields(name: str, fields: dict[str, Any], allowed: set[str]) -> None:
     for key in fields:
-        if key not in known and key != "help":
-            raise InvalidArgument(name, key, "one of the fields " + ", ".join(sorted({*known, "help"})))
+        if key not in allowed and key != "help":
+            raise InvalidArgument(name, key, "one of the fields " + ", ".join(sorted({*allowed, "help"})))

@@ -1,4 +1,8 @@
-"""Tables, read by DuckDB: every value as text or as the type that the file declares, no type guessed from values."""
+"""Tables, read by DuckDB. Every value is text, or of the type that the file declares: no type is guessed from values.
+
+A `TableSource` is a table in a file whose columns are known and whose rows are not read yet; its `RowTable` has the
+rows in memory. Each answer of a `RowTable` treats every row on its own, so no record decides how another one is read.
+"""
 
 from __future__ import annotations
 
@@ -23,77 +27,93 @@ _TYPES = {
     DATE: ("DATE", "TIMESTAMP"),
     TEXT: ("VARCHAR", "ENUM", "UUID"),
 }
-_FRACTIONS = ("FLOAT", "DOUBLE", "DECIMAL")
+_FRACTIONAL = ("FLOAT", "DOUBLE", "DECIMAL")
 _MISSING = "('', 'na', 'n/a', 'nan', 'null', 'none')"
 
 
 class RowTable:
-    """The rows of one source in memory, in their order. Every answer is a function of each row by itself."""
+    """The rows of a table in memory, in the order of the file.
+
+    Attributes:
+        num_rows: The number of rows.
+    """
 
     def __init__(self, connection: Any, columns: Sequence[str], types: Sequence[str]) -> None:
-        """Take over a connection that has a table ``t`` with the columns c0, c1, ..."""
+        """Take over a connection.
+
+        Args:
+            connection: A DuckDB connection that has a table ``t`` with the columns c0, c1, ...
+            columns: The names of these columns.
+            types: Their declared types.
+        """
         self._connection = connection
-        self._places = {name: place for place, name in enumerate(columns)}
+        self._positions = {name: position for position, name in enumerate(columns)}
         self._types = types
         self.num_rows = int(connection.execute("SELECT count(*) FROM t").fetchall()[0][0])
 
     def floats(self, names: Sequence[str]) -> list[NDArray[np.float64]]:
-        """Return columns as numbers, NaN where there is none."""
+        """Return columns as numbers, with NaN for everything else."""
         if not names:
             return []
-        chosen = ", ".join(f"CAST({self._number(name)} AS DOUBLE) AS v{place}" for place, name in enumerate(names))
-        found = self._arrays(f"SELECT {chosen} FROM t")
-        return [_filled(found[f"v{place}"], np.nan) for place in range(len(names))]
+        numbers = ", ".join(f"CAST({self._number(name)} AS DOUBLE) AS v{index}" for index, name in enumerate(names))
+        arrays = self._arrays(f"SELECT {numbers} FROM t")
+        return [_filled(arrays[f"v{index}"], np.nan) for index in range(len(names))]
 
     def text_columns(self, names: Sequence[str]) -> list[str]:
-        """Return which of these hold text: more than half of all rows have something there that is no number.
+        """Return which of these columns hold text: more than half of all rows have a value that is not a number.
 
-        Of all rows, not of those that have a value: in a column that few have filled in, one of them would decide.
+        The share is of all rows, not of those with a value. In a column that few people filled in, one of them could
+        decide otherwise.
         """
         if not names:
             return []
         counts = ", ".join(f"count({self._not_number(name)})" for name in names)
-        (found,) = self._rows(f"SELECT {counts} FROM t")
-        return [name for name, others in zip(names, found, strict=True) if 2 * others > self.num_rows]
+        (text_counts,) = self._rows(f"SELECT {counts} FROM t")
+        return [name for name, count in zip(names, text_counts, strict=True) if 2 * count > self.num_rows]
 
     def texts(self, name: str) -> NDArray[np.object_]:
-        """Return a column as trimmed text, empty where nothing is."""
-        return self._column(f"coalesce({self._text(name)}, '')", "")
+        """Return a column as trimmed text, which is empty where the value is missing."""
+        values = self._arrays(f"SELECT coalesce({self._text(name)}, '') AS value FROM t")["value"]
+        return _filled(values, "")
 
     def codes(self, name: str, values: Sequence[str]) -> NDArray[np.int64]:
-        """Return for each row the place of its value among these, or -1."""
+        """Return the position of each row's value among these, or -1."""
         codes = np.full(self.num_rows, -1, dtype=np.int64)
-        # A nested list is unnested rather than searched: thousands of values cost no more than two.
+        # Joined with the unnested list, rather than searched in it: thousands of values cost no more than two.
         query = (
             "SELECT t.rowid AS r, v.i - 1 AS i FROM t JOIN (SELECT unnest($1::VARCHAR[]) AS v, "
             f"generate_subscripts($1::VARCHAR[], 1) AS i) AS v ON {self._text(name)} = v.v"
         )
-        found = self._arrays(query, [list(values)])
-        codes[np.asarray(found["r"])] = np.asarray(found["i"])
+        matches = self._arrays(query, [list(values)])
+        codes[np.asarray(matches["r"])] = np.asarray(matches["i"])
         return codes
 
     def counts(self, name: str, chosen: NDArray[np.bool_]) -> dict[str, int]:
-        """Return how often each text occurs among the chosen rows, in the order of the texts."""
+        """Return how often each text occurs in the chosen rows, in the order of the texts."""
         self._connection.register("chosen", {"c": chosen})
         query = (
             f"SELECT value, count(*) FROM (SELECT {self._text(name)} AS value, chosen.c AS c FROM t "
             "POSITIONAL JOIN chosen) WHERE c AND value IS NOT NULL GROUP BY value ORDER BY value"
         )
-        found = {str(value): int(count) for value, count in self._rows(query)}
+        counts = {str(value): int(count) for value, count in self._rows(query)}
         self._connection.unregister("chosen")
-        return found
+        return counts
 
     def hashes(self, name: str, key: bytes) -> tuple[NDArray[np.int64], ...]:
-        """Return three independent 60-bit numbers for each row, a keyed hash of this column; -1 where nothing is.
+        """Return three independent 60-bit numbers per row, from a keyed hash of a column; -1 where it is missing.
 
-        SHA-256 of 32 secret bytes and the text: nobody who lacks the key can predict them.
+        The hash is SHA-256 of the key and the text. Without the key, the numbers cannot be predicted.
+
+        Args:
+            name: The column.
+            key: 32 secret bytes.
         """
         parts = ", ".join(
             f"coalesce(CAST('0x' || substr(h, {1 + 15 * part}, 15) AS BIGINT), -1) AS h{part}" for part in range(3)
         )
         query = f"SELECT {parts} FROM (SELECT sha256($1 || {self._text(name)}) AS h FROM t)"
-        found = self._arrays(query, [key.hex()])
-        return tuple(np.asarray(found[f"h{part}"], dtype=np.int64) for part in range(3))
+        arrays = self._arrays(query, [key.hex()])
+        return tuple(np.asarray(arrays[f"h{part}"], dtype=np.int64) for part in range(3))
 
     def words(self, name: str, vocabulary: Sequence[str]) -> NDArray[np.float32]:
         """Return how often each word of the vocabulary occurs in each row: [rows, words]."""
@@ -104,29 +124,28 @@ class RowTable:
             "JOIN (SELECT unnest($1::VARCHAR[]) AS v, generate_subscripts($1::VARCHAR[], 1) AS i) AS v ON w.w = v.v "
             "GROUP BY ALL"
         )
-        found = self._arrays(query, [list(vocabulary)])
-        counts[np.asarray(found["r"]), np.asarray(found["i"])] = np.asarray(found["n"])
+        matches = self._arrays(query, [list(vocabulary)])
+        counts[np.asarray(matches["r"]), np.asarray(matches["i"])] = np.asarray(matches["n"])
         return counts
 
-    def _column(self, expression: str, missing: Any) -> NDArray[Any]:
-        return _filled(self._arrays(f"SELECT {expression} AS value FROM t")["value"], missing)
-
-    def _arrays(self, query: str, given: Sequence[Any] = ()) -> dict[str, Any]:
-        with wordless():
-            found: dict[str, Any] = self._connection.execute(query, given).fetchnumpy()
-            return found
+    def _arrays(self, query: str, parameters: Sequence[Any] = ()) -> dict[str, Any]:
+        with redact_errors():
+            arrays: dict[str, Any] = self._connection.execute(query, parameters).fetchnumpy()
+            return arrays
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
-        with wordless():
-            found: list[tuple[Any, ...]] = self._connection.execute(query).fetchall()
-            return found
+        with redact_errors():
+            rows: list[tuple[Any, ...]] = self._connection.execute(query).fetchall()
+            return rows
 
-    def _place(self, name: str) -> tuple[str, str]:
-        place = self._places[name]
-        return f"t.c{place}", self._types[place]
+    def _column(self, name: str) -> tuple[str, str]:
+        """Return a column's name in the table ``t``, and its declared type."""
+        position = self._positions[name]
+        return f"t.c{position}", self._types[position]
 
     def _number(self, name: str) -> str:
-        column, kind = self._place(name)
+        """Return the SQL of a column as a number; NULL where it is none."""
+        column, kind = self._column(name)
         if kind == UNTYPED:
             truth = f"CAST(TRY_CAST({column} AS BOOLEAN) AS DOUBLE)"  # true is 1, false is 0
             return f"coalesce(TRY_CAST({column} AS DOUBLE), {truth})"
@@ -135,37 +154,40 @@ class RowTable:
         return f"TRY_CAST({column} AS DOUBLE)"
 
     def _not_number(self, name: str) -> str:
-        column, _ = self._place(name)
+        """Return the SQL of 1 where a column has a value that is not a number; NULL elsewhere."""
+        column, _ = self._column(name)
         number = self._number(name)
         return f"(CASE WHEN {number} IS NULL AND lower(trim(CAST({column} AS VARCHAR))) NOT IN {_MISSING} THEN 1 END)"
 
     def _text(self, name: str) -> str:
-        column, kind = self._place(name)
+        """Return the SQL of a column as trimmed text; NULL where it is empty."""
+        column, kind = self._column(name)
         text = f"CAST({column} AS VARCHAR)"
-        if kind.startswith(_FRACTIONS):  # 3.0 is class 3
+        if kind.startswith(_FRACTIONAL):  # so that 3.0 is the class 3
             number = f"CAST({column} AS DOUBLE)"
-            whole = f"isfinite({number}) AND {number} = trunc({number}) AND abs({number}) < 9007199254740992"
+            is_integer = f"isfinite({number}) AND {number} = trunc({number}) AND abs({number}) < 9007199254740992"
             short = f"CAST(TRY_CAST({number} AS BIGINT) AS VARCHAR)"
-            text = f"(CASE WHEN isnan({number}) THEN NULL WHEN {whole} THEN {short} ELSE {text} END)"
+            text = f"(CASE WHEN isnan({number}) THEN NULL WHEN {is_integer} THEN {short} ELSE {text} END)"
         return f"nullif(trim({text}), '')"
 
 
 def _filled(values: Any, missing: Any) -> NDArray[Any]:
+    """Return an array with this value where DuckDB's array is masked."""
     return values.filled(missing) if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
 
 
 def kind_of(declared: str) -> str:
-    """Return what a type of DuckDB's is to hush."""
+    """Return the kind of a type that DuckDB or a file declares."""
     if declared == UNTYPED:
         return UNTYPED
     bare = declared.upper()
-    if bare.endswith("]"):  # a list of something
+    if bare.endswith("]"):  # a list
         return OTHER
     return next((kind for kind, names in _TYPES.items() if bare.startswith(names)), OTHER)
 
 
 class TableSource(RawData):
-    """A table in a file: the names and declared types of its columns are read when it is opened, rows when needed."""
+    """A table in a file. Names and declared types of columns are read when it is opened; rows are read when needed."""
 
     def __init__(
         self,
@@ -175,7 +197,15 @@ class TableSource(RawData):
         fill: Callable[[Any], None],
         assumptions: tuple[str, ...] = (),
     ) -> None:
-        """Describe a source; ``fill`` makes the table ``t`` with the columns c0, c1, ... on a connection."""
+        """Describe the table.
+
+        Args:
+            name: The name that the caller used.
+            columns: The names of the columns.
+            types: Their declared types; ``UNTYPED`` if the file declares none.
+            fill: Creates the table ``t`` with the columns c0, c1, ... on a DuckDB connection.
+            assumptions: What is taken to be public, besides what holds for all tables.
+        """
         self.name = name
         self._columns, self._types = list(columns), list(types)
         self._fill = fill
@@ -183,12 +213,12 @@ class TableSource(RawData):
 
     @property
     def is_image(self) -> bool:
-        """Never."""
+        """Always false."""
         return False
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns, in the order of the file."""
+        """The names of the columns, in the order of the file."""
         return list(self._columns)
 
     @property
@@ -198,42 +228,50 @@ class TableSource(RawData):
         return (shared, *self._assumptions)
 
     def kind(self, name: str) -> str:
-        """Return what the file declares a column to be."""
+        """Return the kind of a column that the file declares."""
         return kind_of(self._types[self._columns.index(name)])
 
     def check_column(self, role: str, name: str) -> str:
-        """Refuse a column that does not exist, and name those that do."""
+        """Return the name of a column that exists; otherwise refuse, and list those that do.
+
+        Args:
+            role: The argument's name, for messages.
+            name: The column.
+        """
         if name not in self._columns:
             raise InvalidArgument(role, name, "one of the columns " + _listed(self._columns))
         return name
 
     @cached_property
     def table(self) -> RowTable:
-        """The rows; read once."""
+        """The rows. They are read once."""
         connection = connect()
-        with wordless(self.name):
+        with redact_errors(self.name):
             self._fill(connection)
             table = RowTable(connection, self._columns, self._types)
         if table.num_rows == 0:
-            raise InvalidArgument("data", self.name, "at least one row below the names of the columns")
+            raise InvalidArgument("data", self.name, "at least one row below the column names")
         return table
 
 
 @contextmanager
-def wordless(name: str = "the table") -> Iterator[None]:
-    """Replace DuckDB's errors: their words may quote a record."""
+def redact_errors(name: str = "the table") -> Iterator[None]:
+    """Replace errors of DuckDB by one of our own: their messages may quote a record."""
     try:
         yield
     except Exception as error:
         if not type(error).__module__.startswith(("duckdb", "_duckdb")):
             raise
         raise InvalidArgument(
-            "data", name, "a file that can be read whole, into memory", "It is damaged, of another format, or too large"
+            "data",
+            name,
+            "a file that can be read into memory completely",
+            "It is damaged, has another format, or is too large",
         ) from None
 
 
 def connect() -> Any:
-    """Return a connection that fetches nothing and writes nothing to the disk, where rows would outlive the run."""
+    """Return a connection that downloads no extensions, and writes nothing to the disk, where rows would remain."""
     try:
         import duckdb
     except ModuleNotFoundError:

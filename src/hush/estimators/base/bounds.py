@@ -39,15 +39,8 @@ class LearnBounds:
     20 / (share * epsilon) rows. As ``bounds`` of a scaler, it learns the bounds of each feature from noisy counts on a
     logarithmic grid.
 
-    >>> import numpy as np
-    >>> from hush.estimators import PrivateLogisticRegression
-    >>> from hush.randomness import TestSource
-    >>> X = np.repeat([[3.0, 4.0], [-3.0, -4.0]], 500, axis=0)  # all rows have norm 5
-    >>> model = PrivateLogisticRegression(
-    ...     epsilon=5.0, data_norm=LearnBounds(share=0.2), classes=[0, 1], source=TestSource(1)
-    ... )
-    >>> 5 <= model.fit(X, np.repeat([1, 0], 500)).data_norm_ <= 5 * 2**0.5
-    True
+    Attributes:
+        share: Fraction of epsilon to spend on learning, in (0, 1).
 
     Guarantee:
         Learning is (share * epsilon)-differentially private when one row is added or removed, with delta = 0. The
@@ -59,8 +52,15 @@ class LearnBounds:
     References:
         Wilson et al. 2020 (bounds from noisy counts); Smith 2011 (a quantile by the exponential mechanism).
 
-    Attributes:
-        share: Fraction of epsilon to spend on learning, in (0, 1).
+    >>> import numpy as np
+    >>> from hush.estimators import PrivateLogisticRegression
+    >>> from hush.randomness import TestSource
+    >>> X = np.repeat([[3.0, 4.0], [-3.0, -4.0]], 500, axis=0)  # all rows have norm 5
+    >>> model = PrivateLogisticRegression(
+    ...     epsilon=5.0, data_norm=LearnBounds(share=0.2), classes=[0, 1], source=TestSource(1)
+    ... )
+    >>> 5 <= model.fit(X, np.repeat([1, 0], 500)).data_norm_ <= 5 * 2**0.5
+    True
     """
 
     share: float = 0.1
@@ -89,6 +89,7 @@ def check_bounds(name: str, bounds: Any) -> tuple[Floats, Floats]:
     try:
         lower, upper = (np.asarray(end, dtype=np.float64) for end in bounds)
         valid = lower.ndim <= 1 and upper.ndim <= 1 and bool(((upper > lower) & (upper - lower < 1e100)).all())
+        # Widths whose squares or inverses overflow are refused as well.
         valid = valid and bool((upper - lower > 1e-100).all() and (np.abs(lower) < 1e100).all())
     except (TypeError, ValueError):
         valid = False

@@ -122,25 +122,6 @@ class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # t
 
     Choose it where linear classifiers are not enough: images, many features, or tens of thousands of rows.
 
-    >>> import numpy as np, torch
-    >>> from hush.randomness import TestSource
-    >>> X = np.array([[-1.0, 0.0], [1.0, 0.0]] * 200)
-    >>> model = PrivateClassifier(torch.nn.Linear, epsilon=3.0, delta=1e-5, data_norm=1.0, classes=[0, 1],
-    ...                           source=TestSource(1))
-    >>> model.fit(X, [0, 1] * 200).predict([[-1.0, 0.0], [1.0, 0.0]]).tolist()
-    [0, 1]
-
-    Guarantee:
-        (epsilon, delta)-differential privacy of the trained module, as stated by `hush.training.privatize`.
-
-    Assumes:
-        ``classes`` are public (the caller's duty). The number of rows, those of other classes included, is public or
-        approximately so, since the sampling rate follows from it (the caller's duty; the guarantee repeats it). The
-        module treats rows one by one (checked here).
-
-    References:
-        Abadi et al. 2016, Algorithm 1.
-
     Args:
         module: A function from (number of features, number of outputs) to a new torch module, such as
             ``torch.nn.Linear``.
@@ -161,6 +142,25 @@ class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # t
         n_features_in_: Number of features in X.
         guarantee_: Privacy guarantee of this fit.
         event_: The same guarantee as an accounting event, for composition.
+
+    Guarantee:
+        (epsilon, delta)-differential privacy of the trained module, as stated by `hush.training.privatize`.
+
+    Assumes:
+        ``classes`` are public (the caller's duty). The number of rows, those of other classes included, is public or
+        approximately so, since the sampling rate follows from it (the caller's duty; the guarantee repeats it). The
+        module treats rows one by one (checked here).
+
+    References:
+        Abadi et al. 2016, Algorithm 1.
+
+    >>> import numpy as np, torch
+    >>> from hush.randomness import TestSource
+    >>> X = np.array([[-1.0, 0.0], [1.0, 0.0]] * 200)
+    >>> model = PrivateClassifier(torch.nn.Linear, epsilon=3.0, delta=1e-5, data_norm=1.0, classes=[0, 1],
+    ...                           source=TestSource(1))
+    >>> model.fit(X, [0, 1] * 200).predict([[-1.0, 0.0], [1.0, 0.0]]).tolist()
+    [0, 1]
     """
 
     def __init__(
@@ -216,24 +216,6 @@ class PrivateRegressor(RegressorMixin, _Network):  # type: ignore[misc]
 
     Choose it over `PrivateLinearRegression` where a linear model is not enough and you have tens of thousands of rows.
 
-    >>> import numpy as np, torch
-    >>> from hush.randomness import TestSource
-    >>> X = np.linspace(-1, 1, 2000)[:, None]
-    >>> model = PrivateRegressor(torch.nn.Linear, epsilon=3.0, delta=1e-5, data_norm=1.0, target_bounds=(-1, 1),
-    ...                          source=TestSource(1))
-    >>> model.fit(X, 0.8 * X[:, 0]).predict([[0.5]]).round(1).tolist()
-    [0.4]
-
-    Guarantee:
-        (epsilon, delta)-differential privacy of the trained module, as stated by `hush.training.privatize`.
-
-    Assumes:
-        ``target_bounds`` are public (the caller's duty); targets are clamped to them (checked here). The number of rows
-        is public or approximately so (the caller's duty; the guarantee repeats it).
-
-    References:
-        Abadi et al. 2016, Algorithm 1.
-
     Args:
         module: A function from (number of features, 1) to a new torch module.
         epsilon: Privacy budget of one fit.
@@ -253,6 +235,24 @@ class PrivateRegressor(RegressorMixin, _Network):  # type: ignore[misc]
         n_features_in_: Number of features in X.
         guarantee_: Privacy guarantee of this fit.
         event_: The same guarantee as an accounting event, for composition.
+
+    Guarantee:
+        (epsilon, delta)-differential privacy of the trained module, as stated by `hush.training.privatize`.
+
+    Assumes:
+        ``target_bounds`` are public (the caller's duty); targets are clamped to them (checked here). The number of rows
+        is public or approximately so (the caller's duty; the guarantee repeats it).
+
+    References:
+        Abadi et al. 2016, Algorithm 1.
+
+    >>> import numpy as np, torch
+    >>> from hush.randomness import TestSource
+    >>> X = np.linspace(-1, 1, 2000)[:, None]
+    >>> model = PrivateRegressor(torch.nn.Linear, epsilon=3.0, delta=1e-5, data_norm=1.0, target_bounds=(-1, 1),
+    ...                          source=TestSource(1))
+    >>> model.fit(X, 0.8 * X[:, 0]).predict([[0.5]]).round(1).tolist()
+    [0.4]
     """
 
     def __init__(

@@ -30,6 +30,13 @@ class BoltOnSGD(LinearMethod):
     the learning rate falls as 1 / t, and later passes shrink the effect of a row. Without one it is constant, and
     weights are projected onto a ball.
 
+    Attributes:
+        num_passes: Number of passes over the rows.
+        batch_size: Expected number of rows in a batch, and the largest number that counts in full.
+        learning_rate: Learning rate for sums of gradients, at most 1 / (c batch_size + lambda) for losses of curvature
+            c. Default: all passes together move the weights by about their expected norm.
+        radius: Radius of the ball for each class's weights, in units of 1 / data_norm.
+
     Guarantee:
         (epsilon, delta)-DP when one row is added or removed. A row is in one batch of a pass, and changes the weights
         there by at most 2 eta: eta for its own gradient of norm at most 1, and eta for scaling down the rest of its
@@ -48,13 +55,6 @@ class BoltOnSGD(LinearMethod):
         removed. Rows choose their batches independently instead of by a permutation, so that all batches have the same
         distribution. Larger batches bring no gain where the rate falls as 1 / t: a row has a smaller share of each
         step, but fewer steps follow that shrink its effect.
-
-    Attributes:
-        num_passes: Number of passes over the rows.
-        batch_size: Expected number of rows in a batch, and the largest number that counts in full.
-        learning_rate: Learning rate for sums of gradients, at most 1 / (c batch_size + lambda) for losses of curvature
-            c. Default: all passes together move the weights by about their expected norm.
-        radius: Radius of the ball for each class's weights, in units of 1 / data_norm.
 
     >>> import numpy as np
     >>> from hush.estimators import PrivateLogisticRegression
@@ -110,8 +110,9 @@ class LearningRates:
         """Return the learning rates for about ``count`` rows."""
         batches = max(round(count / method.batch_size), 1)
         steps, decay = method.num_passes * batches, (problem.regularization or 0.0) / batches
+        # Up to this rate, a step on the same batch never increases the distance between two runs.
         largest = 1 / (problem.loss.curvature * method.batch_size + decay)
-        # Slopes average about 1/4, so count * num_passes steps at this rate move weights by their expected norm.
+        # Slopes average about 1/4, so count * num_passes gradients at this rate move weights by their expected norm.
         target_rate = method.learning_rate or 4 * EXPECTED_NORM / (count * method.num_passes)
         rates = np.full(steps, largest if decay and method.learning_rate is None else min(largest, target_rate))
         if decay:
@@ -120,8 +121,10 @@ class LearningRates:
 
     def sensitivity(self) -> float:
         """Return how far one row moves the weights: the sum of its steps, each shrunk by all later steps."""
+        # Every step shrinks distances by 1 - eta lambda, and the step on the batch of the row adds 2 eta.
         shrink_factors = 1 - self.decay * self.rates
         later_shrinkage = np.append(np.cumprod(shrink_factors[:0:-1])[::-1], 1.0)
+        # A row is in one batch: its steps are one column of this table.
         moves = (2 * self.rates * later_shrinkage).reshape(-1, self.batches)
         return round_up(float(moves.sum(axis=0).max()))
 
@@ -133,6 +136,7 @@ class _BoltOnRecipe(PerturbedRecipe):
     def run(self, rows: Floats, class_indices: ClassIndices, source: RandomSource) -> Floats:
         labels = label_signs(class_indices, self.problem.outputs)
         schedule = LearningRates.choose(self.method, self.problem, self.count(len(rows), source))
+        # Each row draws its batch on its own, so adding a row leaves all others where they are.
         batch_indices = uniform_below(source, schedule.batches, len(rows)) if len(rows) else np.zeros(0, dtype=np.int64)
         order = np.argsort(batch_indices, kind="stable")
         batches = np.split(order, np.searchsorted(batch_indices[order], np.arange(1, schedule.batches)))
@@ -147,8 +151,10 @@ class _BoltOnRecipe(PerturbedRecipe):
         return schedule.sensitivity()
 
     def _step(self, weights: Floats, rows: Floats, labels: Floats, rate: float, decay: float) -> Floats:
+        # A batch that is too large is scaled down: a row then changes the factor of the others, too.
         scale = min(1.0, self.method.batch_size / max(len(rows), 1))
         slopes = self.problem.loss.slope(rows @ weights.T * labels) * labels
         moved = weights - rate * (scale * (slopes.T @ rows) + decay * weights)
+        # Projection onto the ball never increases distances.
         norms = np.linalg.norm(moved, axis=1, keepdims=True)
         return np.asarray(moved * (self.method.radius / np.maximum(norms, self.method.radius)))

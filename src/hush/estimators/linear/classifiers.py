@@ -128,6 +128,7 @@ class _LinearClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
 
     def _set_weights(self, weights: Floats, order: float) -> None:
         """Convert weights of clipped rows, and of the intercept column, to the data's units."""
+        # Clipped rows were divided by data_norm, and shortened by sqrt(1/2) for the intercept.
         shrink = np.sqrt(0.5) if self.fit_intercept and order == 2 else 1.0
         features = weights[:, :-1] if self.fit_intercept else weights
         self.coef_ = features * (shrink / self.data_norm_)

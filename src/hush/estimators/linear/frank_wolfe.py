@@ -26,6 +26,10 @@ class FrankWolfe(LinearMethod):
     Choose it for thousands of features of which few matter: its error grows with the logarithm of their number. Rows
     are clipped by their largest entry, to ``data_norm``, instead of their L2 norm. The ball is the only regularisation.
 
+    Attributes:
+        num_steps: Number of steps.
+        radius: Radius of the L1 ball, in units of 1 / data_norm.
+
     Guarantee:
         (epsilon, delta)-DP when one row is added or removed. The data enters through the selected corners only, and
         each is an exponential mechanism.
@@ -38,16 +42,12 @@ class FrankWolfe(LinearMethod):
         Talwar, Thakurta & Zhang 2015, Algorithm 2. Variants: sums, which need no number of rows, and the exponential
         mechanism instead of report noisy min.
 
-    Attributes:
-        num_steps: Number of steps.
-        radius: Radius of the L1 ball, in units of 1 / data_norm.
-
     >>> import numpy as np
     >>> from hush.estimators import PrivateLogisticRegression
     >>> from hush.randomness import TestSource
     >>> X = np.array([[-1.0], [1.0]] * 1000)
     >>> model = PrivateLogisticRegression(
-    ...     epsilon=1.0, data_norm=1.0, classes=[0, 1], method=FrankWolfe(num_steps=5), source=TestSource(1)
+    ...     epsilon=1.0, data_norm=1.0, classes=[0, 1], method=FrankWolfe(), source=TestSource(1)
     ... )
     >>> model.fit(X, [0, 1] * 1000).predict([[-0.5], [0.5]]).tolist()
     [0, 1]

@@ -44,6 +44,7 @@ class Quadratic:
 
     def sensitivity(self, dimension: int) -> float:
         """Return the effect of one row on all coefficients together, in L1 norm; |x|_1 <= sqrt(d) |x|_2."""
+        # Linear terms: |t| |x|_1 <= sqrt(d). Quadratic terms: |x|_1^2 <= d.
         return abs(self.linear) * math.sqrt(dimension) + self.square * dimension
 
     def noisy_minimum(
@@ -66,6 +67,7 @@ class Quadratic:
         curvatures, directions = np.linalg.eigh(matrix + lift * np.eye(size))
         convex = curvatures > 0
         coordinates = directions[:, convex].T @ noisy[:size]
+        # The minimum of <a, w> + w'Qw is -Q^-1 a / 2, on the convex directions.
         return np.asarray(-0.5 * directions[:, convex] @ (coordinates / curvatures[convex]))
 
 
@@ -116,6 +118,7 @@ class _FunctionalRecipe(LinearRecipe):
         return claim if self.problem.outputs == 1 else SelfComposedEvent(claim, self.problem.outputs)
 
     def run(self, rows: Floats, class_indices: ClassIndices, source: RandomSource) -> Floats:
+        # Taylor expansion of ln(1 + e^-m) at 0: ln 2 - m / 2 + m^2 / 8.
         labels, polynomial = label_signs(class_indices, self.problem.outputs), Quadratic(linear=-0.5, square=0.125)
         epsilon, ridge = round_down(self.problem.per_output_budget()[0]), self.problem.regularization or 0.0
         weights = [
@@ -220,6 +223,7 @@ class FunctionalRegression(RegressorMixin, PrivateEstimator):  # type: ignore[mi
         usable = np.isfinite(rows).all(axis=1) & ~np.isnan(targets)
         self.data_norm_ = resolve_norm(self.data_norm, rows[usable], epsilon=float(self.epsilon), source=source)
         bounded = clip_rows(rows[usable], self.data_norm_, intercept=bool(self.fit_intercept))
+        # (t - <x, w>)^2 = t^2 - 2 t <x, w> + <x, w>^2.
         weights = Quadratic(linear=-2.0, square=1.0).noisy_minimum(
             bounded,
             np.clip((targets[usable] - middle) / half, -1, 1),
@@ -227,6 +231,7 @@ class FunctionalRegression(RegressorMixin, PrivateEstimator):  # type: ignore[mi
             ridge=float(self.regularization or 0.0),
             source=source,
         )
+        # Undo the scaling of targets, and the shortening of rows that made room for the intercept.
         shrink = half * (math.sqrt(0.5) if self.fit_intercept else 1.0)
         self.coef_ = (weights[:-1] if self.fit_intercept else weights) * (shrink / self.data_norm_)
         self.intercept_ = middle + (float(weights[-1]) * shrink if self.fit_intercept else 0.0)

@@ -33,6 +33,7 @@ def minimise(loss: MarginLoss, signed: Floats, *, ridge: float, tilt: Floats, to
         tilt: Linear term: the noise of objective perturbation, or zeros.
         tolerance: Norm of the gradient at which to stop.
     """
+    # Inverse of a bound on the curvature of the sum: gradient steps at this rate contract.
     safe_rate = 1.0 / (loss.curvature * len(signed) + ridge)
 
     def gradient(weights: Floats) -> Floats:
@@ -60,6 +61,7 @@ def minimise_jointly(
         tilt: Linear term, of the shape of V.
         tolerance: Norm of the gradient at which to stop.
     """
+    # The Hessian of a cross entropy, diag(p) - p p', has norm at most 1/2.
     safe_rate, shape = 1.0 / (0.5 * len(rows) + ridge), tilt.shape
 
     def gradient(weights: Floats) -> Floats:
@@ -98,6 +100,7 @@ def _descend(
             trial = weights - step * 0.5**halving
             trial_slope = gradient(trial)
             trial_size = float(np.linalg.norm(trial_slope))
+            # Armijo-like: demand a decrease in proportion to the step.
             if trial_size <= size * (1 - 0.1 * 0.5**halving):
                 break
         else:

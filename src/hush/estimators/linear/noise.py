@@ -37,12 +37,12 @@ def spherical_vector(source: RandomSource, scale: float, size: int) -> tuple[Flo
     change their direction are drawn again. Both change the distribution by less than 2^-50 in total variation.
     """
     max_norm = 2.0 * size + 200.0
+    # The absolute value of a Laplace variable is exponential.
     exponentials = np.abs(floored_laplace(source, _UNIT, size).astype(np.float64) + 0.5)
     norm = min(float(exponentials.sum()) / _UNIT, max_norm)
     direction = np.zeros(size)
-    min_length = (
-        0.0 if size == 1 else math.sqrt(size) * _UNIT
-    )  # in one dimension the direction is a sign, which is exact
+    # In one dimension the direction is a sign, which is exact.
+    min_length = 0.0 if size == 1 else math.sqrt(size) * _UNIT
     while not np.linalg.norm(direction) > min_length:
         direction = floored_gaussian(source, _FINE, size).astype(np.float64) + 0.5
     unit = direction / np.linalg.norm(direction)
@@ -55,6 +55,7 @@ def mask_error(weights: Floats, *, distance: float, epsilon: float, source: Rand
     Given the private result, the weights on two neighbouring datasets are within twice the distance of each other.
     Laplace noise of that sensitivity makes them ``epsilon``-private.
     """
+    # An L2 distance of 2 * distance is an L1 distance of at most sqrt(n) times as much.
     sensitivity = 2 * distance * math.sqrt(weights.size)
     mechanism = Laplace(epsilon=epsilon, sensitivity=sensitivity, size=weights.size)
     return np.asarray(mechanism.release(weights.ravel(), source).value).reshape(weights.shape)

@@ -30,6 +30,11 @@ class NoisyGradients(LinearMethod):
     the rows, with noise. The learning rate follows from that count, and so does the number of steps if you do not set
     it: 16 sqrt(r), between 20 and 400, where r is the number of rows divided by the norm of the noise of a single step.
 
+    Attributes:
+        num_steps: Number of steps. Default: from the noisy count, as above.
+        radius: Radius of the ball for each class's weights, in units of 1 / data_norm.
+        momentum: Momentum of the descent, in [0, 1).
+
     Guarantee:
         (epsilon, delta)-DP when one row is added or removed. The count is a Gaussian mechanism. Each of T steps has
         sqrt(T) times the noise of a single step, so all steps together are one Gaussian mechanism, for any T that the
@@ -42,11 +47,6 @@ class NoisyGradients(LinearMethod):
     References:
         Bassily, Smith & Thakurta 2014 (noisy projected gradient descent); Song, Chaudhuri & Sarwate 2013; Dong, Roth &
         Su 2022, Corollary 3.3 (composition of Gaussian mechanisms).
-
-    Attributes:
-        num_steps: Number of steps. Default: from the noisy count, as above.
-        radius: Radius of the ball for each class's weights, in units of 1 / data_norm.
-        momentum: Momentum of the descent, in [0, 1).
 
     >>> import numpy as np
     >>> from hush.estimators import PrivateLogisticRegression
@@ -112,16 +112,18 @@ class _NoisyGradientsRecipe(LinearRecipe):
         count = _add_noise(np.array([float(len(rows))]), 1.0, self.noise / math.sqrt(_COUNT_SHARE), source)
         num_rows = max(float(count[0]), 1.0)
         ridge = self.problem.regularization or 0.0
+        # The rate is the inverse curvature of the sum, up to the noise of the count.
         rate, steps = 1 / (self._curvature() * num_rows + ridge), self._num_steps(num_rows)
         weights = np.zeros((labels.shape[1], rows.shape[1]))
         velocity, total = np.zeros_like(weights), np.zeros_like(weights)
         for step in range(steps):
             exact_gradient = exact_products(self._slopes(rows, labels, weights), rows)
-            gradient = (
-                _add_noise(exact_gradient, self._sensitivity(), self.noise * math.sqrt(steps), source) + ridge * weights
-            )
+            # sqrt(T) times the noise of a single step: T such steps are one Gaussian mechanism (Dong et al. 2022).
+            noisy_gradient = _add_noise(exact_gradient, self._sensitivity(), self.noise * math.sqrt(steps), source)
+            gradient = noisy_gradient + ridge * weights
             velocity = self.method.momentum * velocity - rate * gradient
             weights = self._project(weights + velocity)
+            # Averaging the second half of the steps averages the noise out.
             total += weights if step >= steps // 2 else 0.0
         return total / (steps - steps // 2)
 
@@ -153,6 +155,7 @@ class _NoisyGradientsRecipe(LinearRecipe):
 
 def _add_noise(values: Floats, sensitivity: float, multiplier: float, source: RandomSource) -> Floats:
     """Add Gaussian noise on a grid. Rounding to the grid is included in the sensitivity."""
+    # Each value is rounded to the grid, which moves a vector of n values by up to sqrt(n) grid steps.
     grid = Grid.for_scale(multiplier * sensitivity)
     stddev = multiplier * (sensitivity + _SLACK + math.sqrt(values.size) * grid.spacing)
     noise = floored_gaussian(source, stddev / grid.spacing, values.size).reshape(values.shape)

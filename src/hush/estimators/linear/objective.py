@@ -30,6 +30,7 @@ EXPECTED_NORM = 20.0
 
 # Limits within which gradients can be computed to the tolerance.
 _MIN_MASKING_EPSILON, _MAX_NOISE_NORM = 1e-6, 1e9
+# Shares of epsilon to try for the curvature term. They are public, so the best of them costs nothing.
 _CURVATURE_SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 
@@ -41,6 +42,11 @@ class ObjectivePerturbation(LinearMethod):
     least data of all methods here, and it has no number of steps and no learning rate to tune. Logistic regression with
     several classes minimises one sum of cross entropies, with one b for all classes. Support vector machines minimise
     one sum per class, and the classes share epsilon.
+
+    Attributes:
+        curvature_share: Largest share of epsilon that ln(1 + c / ridge) may take; a smaller ridge is raised. Default:
+            the share that minimises |b|^2 / (2 ridge) + ridge |w|^2 / 2, a bound on the cost of noise and ridge, at |w|
+            = 20.
 
     Guarantee:
         (epsilon, delta)-DP when one row is added or removed, for losses with slope in [-1, 0] and curvature at most c,
@@ -63,11 +69,6 @@ class ObjectivePerturbation(LinearMethod):
         neighbours; Kifer, Smith & Thakurta 2012 (Gaussian noise); Iyengar et al. 2019, Algorithm 1 (approximate
         minima); Redberg, Koskela & Wang 2023, Theorem 3.1 (losses along one row; their factor 2 is for slopes of both
         signs).
-
-    Attributes:
-        curvature_share: Largest share of epsilon that ln(1 + c / ridge) may take; a smaller ridge is raised. Default:
-            the share that minimises |b|^2 / (2 ridge) + ridge |w|^2 / 2, a bound on the cost of noise and ridge, at |w|
-            = 20.
 
     >>> import numpy as np
     >>> from hush.estimators import PrivateLogisticRegression
@@ -97,6 +98,7 @@ class ObjectivePerturbation(LinearMethod):
         curvature, noise_epsilon = problem.loss.curvature, epsilon * (1 - MASKING_SHARE)
 
         def smallest_ridge(share: float) -> float:
+            # Solves ln(1 + c / ridge) = share * epsilon for the ridge.
             return curvature / math.expm1(noise_epsilon * share)
 
         def noise(ridge: float) -> _Noise:
@@ -108,9 +110,10 @@ class ObjectivePerturbation(LinearMethod):
 
     def _prepare_joint(self, problem: Problem) -> LinearRecipe:
         classes, noise_epsilon = problem.outputs, problem.epsilon * (1 - MASKING_SHARE)
-        size = (classes - 1) * problem.dimension
+        size = (classes - 1) * problem.dimension  # weights sum to 0 over the classes
 
         def smallest_ridge(share: float) -> float:
+            # Solves (K - 1) ln(1 + 1 / (K ridge)) = share * epsilon for the ridge.
             return 1 / (classes * math.expm1(noise_epsilon * share / (classes - 1)))
 
         def noise(ridge: float) -> _Noise:
@@ -142,6 +145,7 @@ class ObjectivePerturbation(LinearMethod):
         """
 
         def cost(ridge: float) -> float:
+            # The tilt b raises the minimum by at most |b|^2 / (2 ridge), and the ridge adds ridge |w|^2 / 2.
             return noise(ridge).expected_norm ** 2 / (2 * ridge) + ridge * expected_norm**2 / 2
 
         def ridge(share: float) -> float:
@@ -150,6 +154,7 @@ class ObjectivePerturbation(LinearMethod):
                 smallest, noise(smallest).expected_norm / expected_norm if regularization is None else regularization
             )
 
+        # Unless it is set, the ridge balances both costs: |b| / |w|, but no less than the share allows.
         shares = _CURVATURE_SHARES if self.curvature_share is None else (float(self.curvature_share),)
         return round_up(min((ridge(share) for share in shares), key=cost))
 
@@ -188,6 +193,7 @@ class _Noise:
     @staticmethod
     def smallest(epsilon: float, delta: float, size: int) -> _Noise:
         """Return the noise of smaller expected norm. The choice depends on public numbers only."""
+        # Scale 1 / epsilon: a shift of b by 1 changes ln of the density by at most epsilon.
         spherical = _Noise(round_up(1 / round_down(epsilon)), False, size)
         if not delta > 0:
             return spherical
@@ -196,6 +202,7 @@ class _Noise:
 
     @property
     def expected_norm(self) -> float:
+        # A Gaussian vector has norm of about sqrt(d); the norm of the other has the mean d.
         return self.scale * (math.sqrt(self.size) if self.gaussian else self.size)
 
     def draw(self, source: RandomSource) -> tuple[Floats, float]:
@@ -243,6 +250,7 @@ class _JointObjectiveRecipe(LinearRecipe):
         return ApproximateDPEvent(self.problem.epsilon)
 
     def run(self, rows: Floats, class_indices: ClassIndices, source: RandomSource) -> Floats:
+        # Rows of a Helmert matrix span the vectors that sum to 0.
         basis = helmert(self.problem.outputs)
         one_hot = (class_indices[:, None] == np.arange(self.problem.outputs)).astype(np.float64)
         tilt, noise_error = self.noise.draw(source)

@@ -106,11 +106,13 @@ class PerturbedRecipe(LinearRecipe):
             source: Random source.
         """
         if self.problem.delta > 0:
+            # Each of the K vectors moves by this much, so all of them together by sqrt(K) times as much.
             joint_sensitivity = round_up(math.sqrt(len(weights)) * (sensitivity + 2 * distance))
             mechanism = Gaussian(
                 epsilon=self.weights_epsilon, delta=self.problem.delta, sensitivity=joint_sensitivity, size=weights.size
             )
             return np.asarray(mechanism.release(weights, source).value)
+        # Pure noise: the vectors share epsilon, and a little of each share masks the errors.
         epsilon = round_down(self.weights_epsilon / self.problem.outputs)
         scale = round_up(sensitivity / round_down(epsilon * (1 - MASKING_SHARE)))
         noisy = []
@@ -129,6 +131,7 @@ class _OutputRecipe(PerturbedRecipe):
         ridge = self._ridge(len(rows), source)
         labels = label_signs(class_indices, self.problem.outputs)
         weights = np.stack([self._minimum(rows * labels[:, [k]], ridge) for k in range(labels.shape[1])])
+        # Chaudhuri et al. 2011, Corollary 8: a gradient of norm 1 moves the minimum by at most 1 / ridge.
         return self.release(
             weights, sensitivity=round_up(1 / ridge), distance=round_up(TOLERANCE / ridge), source=source
         )
@@ -148,4 +151,5 @@ class _OutputRecipe(PerturbedRecipe):
         size, outputs = self.problem.dimension, self.problem.outputs
         spherical_norm = size * outputs / self.weights_epsilon
         noise_norm = self.multiplier() * math.sqrt(size * outputs) if self.problem.delta > 0 else spherical_norm
+        # The derivative of the total cost vanishes at ridge^3 = 2 n c (|b| / |w|)^2.
         return float((2 * noisy_count * self.problem.loss.curvature * (noise_norm / EXPECTED_NORM) ** 2) ** (1 / 3))

@@ -68,6 +68,7 @@ class _SufficientStatistics(RegressorMixin, PrivateEstimator, ABC):  # type: ign
         lower, upper = (float(end) for end in self.target_bounds)
         middle, half = lower + (upper - lower) / 2, (upper - lower) / 2
         constant = bool(self.fit_intercept)
+        # The constant feature takes half of the squared norm, so that the whole row has norm at most 1.
         length = math.sqrt(0.5) if constant else 1.0
 
         def fill(out: Floats, part: slice) -> NDArray[np.bool_]:
@@ -261,6 +262,7 @@ class PrivateRidge(_SufficientStatistics):
 
     def _solve(self, totals: Any, multiplier: float, source: RandomSource) -> Floats:
         size = len(totals) - 1
+        # X'X and X'y have half of the squared sensitivity each.
         stddev = multiplier * math.sqrt(2)
         matrix = add_symmetric_noise(totals[:size, :size], stddev, source)
         cross = add_noise(totals[:size, size], stddev, source)
@@ -276,6 +278,7 @@ def ridge(matrix: Floats, cross: Floats, penalty: float) -> Floats:
     """
     values, vectors = np.linalg.eigh(matrix)
     denominators = np.maximum(values, 0.0) + penalty
+    # Below the resolution of the sums a direction carries no information.
     inverse = np.divide(1.0, denominators, out=np.zeros_like(values), where=denominators > UNIT**-1)
     weights: Floats = vectors @ (inverse * (vectors.T @ cross))
     return weights

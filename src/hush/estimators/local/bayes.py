@@ -126,18 +126,19 @@ class LocalNaiveBayes(PrivateClassifierMixin, ClassifierMixin, LocalLearner):  #
         """Return the bounds and the number of bins of each feature."""
         return *feature_bounds("bounds", self.bounds, num_features), self._num_bins(num_features)
 
-    def _learn(self, randomizer: LocalRandomizer, told: Any) -> None:
+    def _learn(self, randomizer: LocalRandomizer, reports: Any) -> None:
         self._grid = self._binning(self.n_features_in_)  # remembered, since set_params may change the bounds
         self.classes_ = np.unique(np.asarray(self.classes))
         smoothed, class_shares = [], []
         for feature in range(self.n_features_in_):
-            estimate = randomizer.frequencies(told, feature)
+            estimate = randomizer.frequencies(reports, feature)
             error = max(estimate.noise_scale, _MIN_SHARE) if math.isfinite(estimate.noise_scale) else 1.0
             shares = np.nan_to_num(np.asarray(estimate.value)).reshape(len(self.classes_), -1)
             class_shares.append(shares.sum(axis=1))  # summed before negative shares are clipped, so without bias
             smoothed.append(np.maximum(shares, 0.0) + error)
         logs = [np.log(shares / shares.sum(axis=1, keepdims=True)) for shares in smoothed]
         self.feature_log_prob_ = logs
+        # Every feature gives an unbiased estimate of the class shares: average them.
         prior = np.maximum(np.mean(class_shares, axis=0), 0.5 / len(self.classes_) ** 2)
         self.class_prior_ = prior / prior.sum()
 

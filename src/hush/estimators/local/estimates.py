@@ -61,6 +61,7 @@ class LocalEstimates:
         else:
             counts = (values == np.arange(channel.num_values)).sum(axis=0)
         total, truth_rate, lie_rate = len(values), channel.truth_probability, channel.lie_probability
+        # P(report of a value) = lie + share (truth - lie): invert it for the estimate and the ends of the interval.
         low, high = _binomial_interval(counts, total, error_rate)
         with np.errstate(all="ignore"):
             value, low, high = (
@@ -132,9 +133,9 @@ class LocalEstimates:
             raise InvalidArgument("column", column, "a categorical column", "Use means() for numeric columns")
         return self.channels_[column]
 
-    def _columns(self, told: Any) -> list[Floats]:
+    def _columns(self, reports: Any) -> list[Floats]:
         """Return the reports of each column: one number per row, or its bits."""
-        rows = check_array(told, dtype=np.float64, ensure_all_finite="allow-nan")
+        rows = check_array(reports, dtype=np.float64, ensure_all_finite="allow-nan")
         widths = [channel.num_values if isinstance(channel, UnaryEncoding) else 1 for channel in self.channels_]
         if rows.shape[1] != sum(widths):
             raise InvalidArgument("told", rows.shape, f"{sum(widths)} columns, as transform returns")

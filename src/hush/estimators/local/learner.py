@@ -28,8 +28,8 @@ class LocalLearner(PrivateEstimator, ABC):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Randomise the rows and learn from the reports: both steps at once."""
-        told = self.tell(X, y)
-        return self.fit_told(told, num_features=self.n_features_in_)
+        reports = self.tell(X, y)
+        return self.fit_told(reports, num_features=self.n_features_in_)
 
     def tell(self, X: Any, y: Any) -> Floats:
         """Return the reports of rows and their targets. This is the private step, and every call is charged.
@@ -42,9 +42,9 @@ class LocalLearner(PrivateEstimator, ABC):
         rows = self._rows(X)
         table = self._report_table(rows, y)
         randomizer = self._randomizer(rows.shape[1])
-        told: Floats = randomizer.transform(table)
+        reports: Floats = randomizer.transform(table)
         self._adopt_guarantee(randomizer)
-        return told
+        return reports
 
     def fit_told(self, told: Any, *, num_features: int) -> Self:
         """Learn from reports. This costs nothing further.
@@ -74,5 +74,5 @@ class LocalLearner(PrivateEstimator, ABC):
         """Return the table that is randomised: the statistics of each row that the model needs."""
 
     @abstractmethod
-    def _learn(self, randomizer: LocalRandomizer, told: Any) -> None:
+    def _learn(self, randomizer: LocalRandomizer, reports: Any) -> None:
         """Learn from the reports and set the fitted attributes."""

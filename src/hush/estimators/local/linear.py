@@ -114,6 +114,7 @@ class LocalLinearRegression(RegressorMixin, LocalLearner):  # type: ignore[misc]
 
     def _randomizer(self, num_features: int) -> LocalRandomizer:
         first, second = self._pairs(num_features)
+        # Squares lie in [0, 1], other products in [-1, 1].
         bounds = np.where(first == second, 0.0, -1.0), np.ones(len(first))
         randomizer = LocalRandomizer(epsilon=self.epsilon, bounds=bounds, budget=self.budget, source=self.source)
         return randomizer.fit(np.zeros((1, len(first))))
@@ -127,9 +128,9 @@ class LocalLinearRegression(RegressorMixin, LocalLearner):  # type: ignore[misc]
         products: Floats = unit_rows[:, first] * unit_rows[:, second]
         return products
 
-    def _learn(self, randomizer: LocalRandomizer, told: Any) -> None:
+    def _learn(self, randomizer: LocalRandomizer, reports: Any) -> None:
         size = self.n_features_in_ + 2
-        estimates = randomizer.means(told, confidence=0.68)
+        estimates = randomizer.means(reports, confidence=0.68)
         moments = np.eye(size)
         first, second = self._pairs(self.n_features_in_)
         moments[first, second] = moments[second, first] = np.nan_to_num(estimates.value)
@@ -137,13 +138,14 @@ class LocalLinearRegression(RegressorMixin, LocalLearner):  # type: ignore[misc]
             self.regularization_ = float(self.alpha)
             self._set_fitted(ridge(moments[:-1, :-1], moments[:-1, -1], self.regularization_))
             return
-        noise = self._noise(randomizer, estimates, len(np.asarray(told)))
+        noise = self._noise(randomizer, estimates, len(np.asarray(reports)))
         # Eigenvalues of a symmetric noise matrix follow a semicircle law with this standard deviation.
         self.regularization_ = noise * math.sqrt(self.n_features_in_)
         self._set_fitted(_shrunk_weights(moments, noise, self.regularization_))
 
     def _noise(self, randomizer: LocalRandomizer, estimates: Estimate, count: int) -> float:
         """Return the standard error of a typical product, at least that of a value at its bounds."""
+        # Each row reports sampled_ of the products.
         reports_per_product = count * randomizer.sampled_ / len(randomizer.channels_)
         smallest = float(randomizer.channels_[0].standard_error(1)) / math.sqrt(reports_per_product)
         observed = float(

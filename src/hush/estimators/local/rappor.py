@@ -149,6 +149,7 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
 
     def _rates(self) -> tuple[Fraction, Fraction]:
         """Return the probability of reporting a 1 where the word sets the bit (q*), and where it does not (p*)."""
+        # A set bit stays with probability 1 - f, and is a fair coin with probability f.
         f, p, q = (Fraction(x) for x in (self.permanent_noise, self.zero_rate, self.one_rate))
         return f / 2 * (p + q) + (1 - f) * q, f / 2 * (p + q) + (1 - f) * p
 
@@ -216,6 +217,7 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         if sum(map(len, cohorts)) != len(reports):
             raise InvalidArgument("told", "unknown cohorts", f"cohorts 0 to {self.num_cohorts - 1} in the first column")
         value, error = self._decode(cohorts, [_word(word) for word in words])
+        # Bonferroni: each interval may fail with the share of one candidate.
         margin = float(ndtri(1 - (1 - float(confidence)) / (2 * len(words)))) * error
         guarantee, event = self._guarantee_and_event(events.ApproximateDPEvent(self.epsilon), (_FIRST_WORD,))
         return Estimate(

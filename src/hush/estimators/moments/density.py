@@ -84,6 +84,7 @@ class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[m
         self._plan(1)  # refuses an unusable epsilon in the constructor
 
     def _plan(self, num_cells: int) -> NoisePlan:
+        # A row is in one cell, so the sensitivity is 1 in both norms, for any number of cells.
         block = Block(columns=num_cells, l1=1, l2=1.0, whole=True)
         epsilon, delta = float(self.epsilon), float(self.delta)
         return blame_epsilon(epsilon, lambda: plan_noise((block,), groups_per_unit=1, epsilon=epsilon, delta=delta))

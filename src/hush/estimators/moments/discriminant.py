@@ -128,6 +128,7 @@ class PrivateLDA(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # 
         means = sums / sizes
         # Rows have norm at most 1, so their mean has, too.
         means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1.0)
+        # Within classes: (sum of x x' - sum over classes of n_c m_c m_c') / n.
         covariance = (second - (means * sizes).T @ means) / sizes.sum()
         values, vectors = np.linalg.eigh(covariance)
         ridge = _TYPICAL * spectral_norm(size, second_stddev, _EXCEEDANCE) / float(sizes.sum())
@@ -136,6 +137,7 @@ class PrivateLDA(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # 
         self.means_ = means * norm
         self.covariance_ = (vectors * values) @ vectors.T * norm**2
         self.priors_ = class_priors(self.priors, self.classes, counts)
+        # The discriminant of a class: m' C^-1 x - m' C^-1 m / 2 + ln(prior).
         weights = (means @ vectors / values) @ vectors.T / norm
         constants = np.log(self.priors_) - 0.5 * np.einsum("ij,ij->i", weights, self.means_)
         binary = len(weights) == 2

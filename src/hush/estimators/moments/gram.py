@@ -80,6 +80,7 @@ def clipped_gram(
             if rows_summed + block_size > _EXACT_ROWS or part.stop == count:
                 total += partial.astype(np.int64)
                 partial[:], rows_summed = 0.0, 0
+    # Only the lower left block was summed: the matrix is symmetric.
     total[:width, width:] = total[width:, :width].T
     return total
 

@@ -43,6 +43,7 @@ def moments_blocks(num_features: int, *, squares: bool = True) -> tuple[Block, .
     """Return the sensitivity of a class's count, sums and (with ``squares``) squares, in steps, as noise blocks."""
     d = num_features
     l2 = STEPS * math.sqrt(d)
+    # x in [-1, 1] moves a sum by 1, and x^2 - 1/2 in [-1/2, 1/2] moves its sum by 1/2.
     blocks = [
         Block(columns=1, l1=STEPS, l2=STEPS, share=0.5),
         Block(columns=d, l1=d * STEPS, l2=l2, share=1.0),

@@ -146,6 +146,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         """Set the fitted attributes, in the data's units; each direction's largest entry is made positive."""
         directions, norm = components.directions, float(self.data_norm)
         num_components, size = directions.shape
+        # The sign of a direction is arbitrary: make its largest entry positive.
         signs = np.sign(directions[np.arange(num_components), np.abs(directions).argmax(axis=1)])
         self.n_components_ = num_components
         self.mean_ = location(components.mean, center, norm)

@@ -235,6 +235,7 @@ class PrivateMinMaxScaler(_Scaler):
 
 def _bounds_plan(epsilon: float, num_features: int) -> NoisePlan:
     """Return the noise plan for the bounds of one feature, with an equal part of epsilon for each feature."""
+    # A row is in one bin of every feature, so the features share epsilon.
     return bins_plan(epsilon / num_features * (1 - 1e-12))
 
 

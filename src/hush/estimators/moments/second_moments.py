@@ -175,6 +175,8 @@ class AnalyzeGauss(CovarianceMethod):
         """Release the matrix, the mean and the count."""
         totals = _totals(rows, norm, center, 1.0, STEPS)
         size, multiplier = len(totals) - 1, noise_multiplier(epsilon, delta)
+        # A part with share s of the squared sensitivity gets noise multiplier / sqrt(s). Without a sum to release,
+        # the matrix takes its share.
         stddev = multiplier / math.sqrt(_SECOND if center is None else _SECOND + _FIRST)
         matrix = add_symmetric_noise(totals[:size, :size], stddev, source)
         count = max(float(add_noise(totals[size:, size], multiplier / math.sqrt(_COUNT), source)[0]), 1.0)
@@ -205,7 +207,7 @@ class Wishart(CovarianceMethod):
         Jiang, Xie & Zhang 2016 (whose claim of delta = 0 does not hold); Sheffet 2019 (additive Wishart noise).
 
     >>> Wishart().event(5, 2, 1.0, 1e-6)
-    ApproximateDP(epsilon=1.0, delta=1e-06)
+    ApproximateDPEvent(epsilon=1.0, delta=1e-06)
     """
 
     def event(self, num_features: int, num_components: int, epsilon: float, delta: float) -> Event:
@@ -266,6 +268,7 @@ class ExponentialPCA(SecondMomentsMethod):
 
     def event(self, num_features: int, num_components: int, epsilon: float, delta: float) -> Event:
         """Return the cost of a release: one selection per direction, and two Laplace releases."""
+        # Scores only grow when a row is added, so a selection has the privacy of a bounded range of epsilon.
         selection = events.ExponentialMechanismEvent(epsilon * _DIRECTIONS / num_components * _MARGIN)
         laplace = events.LaplaceEvent(2 / (epsilon * (1 - _DIRECTIONS) * _MARGIN))
         return ComposedEvent((SelfComposedEvent(selection, num_components), laplace, laplace))
@@ -293,9 +296,12 @@ class ExponentialPCA(SecondMomentsMethod):
             directions[index] = (
                 bingham(restricted * (epsilon * _DIRECTIONS / num_components / rounding), source) @ basis
             )
+            # The rows of V beyond the rank span the complement.
             basis = np.linalg.svd(directions[: index + 1], full_matrices=True)[2][index + 1 :]
         scores = np.einsum("ij,jk,ik->i", directions, gram, directions)
+        # The variance in the remaining subspace completes the trace, which a row changes by at most 1.
         scores = np.append(scores, np.trace(gram) - scores.sum())
+        # Half of what is left of epsilon for the variances, and half for the count.
         scale = 2 * rounding * UNIT / (epsilon * (1 - _DIRECTIONS))
         released = (np.rint(scores * UNIT).astype(np.int64) + floored_laplace(source, scale, num_components + 1)) / UNIT
         count = max(float(totals[size, size] + floored_laplace(source, scale, 1)[0]) / UNIT, 1.0)
@@ -327,4 +333,5 @@ def _centred_moments(matrix: Floats, sums: Floats | None, count: float, stddev: 
     mean = sums / count
     # Rows have norm at most 1, so their mean has, too.
     mean /= max(1.0, float(np.linalg.norm(mean)))
+    # E[x x'] - m m', where the noise of the mean may leave negative eigenvalues.
     return SecondMoments(count, mean, matrix / count - np.outer(mean, mean), stddev / count)

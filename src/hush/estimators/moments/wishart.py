@@ -61,6 +61,7 @@ def chi_square_delta(epsilon: float, shift: float, degrees: float) -> float:
     """
     exponent = (degrees - 2) / 2
     # Removing a row: the loss decreases in T, from infinity. It exceeds epsilon for T < upper.
+    # Solves loss(T) = epsilon for T.
     upper = shift / -math.expm1(-(epsilon + shift / 2) / exponent)
     removed = chdtr(degrees, upper) - math.exp(epsilon) * chdtr(degrees, upper - shift)
     # Adding a row: the loss increases in T, up to shift / 2. It exceeds epsilon for T > lower, if at all.
@@ -122,6 +123,7 @@ class WishartNoise:
             for start_row in range(0, count, _EXACT_ROWS):
                 high_rows = high[start_row : start_row + _EXACT_ROWS]
                 high_products += (high_rows.T @ high_rows).astype(np.int64)
+            # G'G = (H + L)'(H + L): the other three products are small, and rounding them is accounted for.
             cross = high.T @ low
             other_products += cross + cross.T + low.T @ low
         noise = np.floor(
@@ -137,6 +139,7 @@ class WishartNoise:
 def wishart_noise(size: int, epsilon: float, delta: float) -> WishartNoise:
     """Return (epsilon, delta) noise for sums of x x' with |x| <= 1, at most a quarter above the Gaussian noise."""
     max_stddev = noise_multiplier(epsilon, delta) * _MAX_RATIO
+    # Double the degrees of freedom until the noise is close enough to the Gaussian.
     degrees = 256
     while degrees <= _MAX_DEGREES:
         noise = WishartNoise(size, degrees + size - 1, 1.0)
@@ -163,6 +166,7 @@ def _largest_shift(epsilon: float, delta: float, degrees: int) -> float:
     def excess(log_shift: float) -> float:
         return math.log(max(chi_square_delta(epsilon, math.exp(log_shift), degrees), 1e-300) / delta)
 
+    # At this shift delta is nearly 1; thirty powers of e below it, delta is 0.
     high = math.log(2 * epsilon + 40 * math.sqrt(2 * degrees))
     root: float = brentq(excess, high - 30, high, xtol=1e-9)
     return math.exp(root) * (1 - 1e-6)

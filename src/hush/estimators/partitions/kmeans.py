@@ -153,6 +153,7 @@ class PrivateKMeans(
         overview = release_overview(overview_totals(rows, directions, fixed_point), directions, stages.first, source)
         map_epsilon = stages.second * _MAP_SHARE
         side = map_side(overview.count, map_epsilon, directions.shape[1])
+        # A map with too few cells per cluster is not worth its share of epsilon.
         map_is_useful = side ** directions.shape[1] >= _CELLS_PER_CLUSTER * clusters > _CELLS_PER_CLUSTER
         plan = self._plan(
             overview, round_down(stages.second - map_epsilon) if map_is_useful else stages.second, stages.delta
@@ -227,5 +228,6 @@ def _scatter(count: int, overview: Overview, source: RandomSource) -> Floats:
         candidates = uniform(source, _CANDIDATES * dimension).reshape(-1, dimension) * 2 - 1
         distances = pairwise_distances(candidates, chosen[:index]).min(axis=1) if index else np.zeros(1)
         chosen[index] = candidates[np.argmax(distances)]
+    # The spread is summed over features: divide to get the variance of one.
     width = _SCATTER * math.sqrt(overview.spread / dimension)
     return np.asarray(np.rint(np.clip(overview.mean + width * chosen, -1, 1) * STEPS))

@@ -64,6 +64,7 @@ class KMeansPlan:
             gaussian, deviation = None, cube_deviation(num_rounds / epsilon, dimension + 1)
             if delta > 0:
                 width = dimension + 1
+                # A row adds at most 1 to the count and to each sum of one cluster: L1 norm d + 1, L2 norm sqrt(d + 1).
                 block = Block(columns=width, l1=width * STEPS, l2=math.sqrt(width) * STEPS)
                 gaussian_plan = plan_noise(
                     (block,), groups_per_unit=num_rounds, epsilon=epsilon, delta=delta, noise=GaussianNoise()
@@ -73,6 +74,7 @@ class KMeansPlan:
             return KMeansPlan(num_rounds, num_clusters, deviation, epsilon, gaussian)
 
         def error(candidate: KMeansPlan) -> float:
+            # Squared error of a mean, if the rows are spread evenly over the clusters.
             return dimension * (candidate.deviation * clusters / overview.count) ** 2
 
         if clusters == 1:  # further iterations would not change the assignment
@@ -92,6 +94,7 @@ class KMeansPlan:
         """Return the counts and sums of one round with noise, in units of the bounds."""
         if self.gaussian is not None:
             return self.gaussian.release(totals, source) / STEPS
+        # Each round has an equal part of epsilon, and a row moves each coordinate by at most STEPS.
         scale = STEPS / round_down(self.epsilon / self.rounds)
         return (totals + cube_noise(source, scale, totals.shape[1], len(totals))) / STEPS
 
@@ -144,6 +147,7 @@ def cluster_totals(
     for part in fixed_point.blocks(len(rows)):
         block = drop_missing(fixed_point(rows[part]))
         distances = (project(block, directions) if directions.size else block) @ minus_doubled
+        # |x - c|^2 - |x|^2 = |c|^2 - 2 x'c, which has the same minimum over centres.
         distances += squares
         members = (distances.argmin(axis=1) == np.arange(len(centre_steps))[:, None]).astype(np.float64)
         totals[:, 0] += members.sum(axis=1).astype(np.int64) * STEPS
@@ -158,6 +162,7 @@ def _overall_mean(noisy: Floats, overview: Overview, plan: KMeansPlan) -> Floats
     count = max(float(noisy[:, 0].sum()), deviation, 1.0)
     error = dimension * (deviation / count) ** 2
     round_mean = np.clip(noisy[:, 1:].sum(axis=0) / count, -1, 1)
+    # Inverse-variance weights of two independent estimates.
     overview_share = error / max(error + overview.error, 1e-300)
     mean = overview_share * overview.raw_mean + (1 - overview_share) * round_mean
     return shrink(mean, np.zeros(dimension), overview_share * overview.error)

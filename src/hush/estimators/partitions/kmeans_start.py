@@ -83,6 +83,7 @@ def drop_missing(block: Floats) -> Floats:
 def release_overview(totals: NDArray[np.int64], directions: Floats, epsilon: float, source: RandomSource) -> Overview:
     """Release the totals at a cost of ``epsilon`` and derive the overview from them."""
     size, d = totals.shape[1], len(directions)
+    # A row changes every total by at most STEPS: noise in a cube.
     scale = STEPS / epsilon * _ROUND_UP
     noisy = (totals + cube_noise(source, scale, size, 1))[0] / STEPS
     deviation = cube_deviation(scale, size) / STEPS
@@ -91,6 +92,7 @@ def release_overview(totals: NDArray[np.int64], directions: Floats, epsilon: flo
     error = d * (deviation / divisor) ** 2
     raw_mean = np.clip(noisy[1 : 1 + d] / divisor, -1, 1)
     mean = shrink(raw_mean, np.zeros(d), error)
+    # Dividing by no less than the noise shrinks a mean of few rows towards the middle.
     second_moments = np.clip(noisy[1 + d :] / divisor, 0, 1)
     projected_mean = mean if d <= _DIRECTIONS else mean @ directions / d
     smallest = min(deviation / divisor, 1 / 3)  # a variance below its own noise cannot be distinguished from 0
@@ -145,6 +147,7 @@ def centres_from_map(
         projections = project(drop_missing(fixed_point(rows[part])), directions)
         cell_indices = np.clip(np.floor((projections - low) / cell), 0, side - 1).astype(np.int64) @ strides
         counts += np.bincount(cell_indices, minlength=len(counts))
+    # A row is in one cell, so Laplace noise of scale 1 / epsilon suffices.
     scale = 1 / epsilon * _ROUND_UP
     noisy = counts + discrete_laplace(source, scale, len(counts))
     points = low + cell * (np.arange(len(counts))[:, None] // strides % side + 0.5)

@@ -65,6 +65,7 @@ class Shape:
         multiplier = noise_multiplier(epsilon, delta) if delta > 0 else math.inf
 
         def deviation(num_counts: float) -> float:
+            # Standard deviation of Laplace noise of scale n / epsilon, or of Gaussian noise for a norm of sqrt(n).
             return min(math.sqrt(2) * num_counts / epsilon, math.sqrt(num_counts) * multiplier)
 
         affordable = [count for count in range(1, _MAX_TREES + 1) if deviation(count) * _NOISE_ROWS <= rows]
@@ -124,6 +125,7 @@ class Forest:
         for tree, nodes in enumerate(positions):
             for _ in range(self.depth):
                 features, thresholds = self.features[tree, nodes], self.thresholds[tree, nodes]
+                # Children of node i are 2 i + 1 and 2 i + 2.
                 nodes[:] = 2 * nodes + 1 + (unit_rows[row_indices, features] > thresholds)
         return positions - (self.num_leaves - 1)
 
@@ -153,6 +155,7 @@ def _cell(features: NDArray[np.int64], ranks: Floats, node: int) -> tuple[Floats
     node_features, low, high = features[:, node], np.zeros(len(features)), np.ones(len(features))
     while node > 0:
         parent = (node - 1) // 2
+        # Only ancestors that split the same feature narrow the interval.
         cut = np.where(features[:, parent] == node_features, ranks[:, parent], np.nan)
         if node == 2 * parent + 2:
             low = np.fmax(low, cut)
@@ -186,6 +189,7 @@ def cumulative_shares(noisy: NDArray[np.int64], plan: NoisePlan, features: int) 
     """Return the cumulative share of the bins of each feature. Bins no higher than the noise get a small share each."""
     counts = noisy.astype(np.float64)
     extreme = math.log(counts.size)  # the largest of n exponential noise variables is about ln(n)
+    # The largest noise among all bins: lower bins cannot be told from empty ones.
     noise_level = plan.block_scales[1] * (extreme if isinstance(plan.noise, LaplaceNoise) else math.sqrt(2 * extreme))
     counts = np.where(counts > noise_level, counts, 0.0)
     if len(counts) == _POOLED_BINS:

@@ -185,6 +185,7 @@ class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, Pri
         scores = np.zeros((len(unit_rows), len(self.classes_)))
         for tree, row_leaves in enumerate(leaves):
             scores += votes[tree, row_leaves]
+        # Softmax, shifted so that it cannot overflow.
         exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
         probabilities: Floats = exponentials / exponentials.sum(axis=1, keepdims=True)
         return probabilities

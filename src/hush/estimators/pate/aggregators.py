@@ -207,12 +207,14 @@ class _GaussianAggregator(VoteAggregator):
 
     def query_event(self) -> Event:
         """Return the largest cost of one query, as an event."""
+        # Counts move by sqrt(2) in L2 norm; the factor keeps rounding on the safe side.
         return GaussianEvent(self.sigma / math.sqrt(2) * (1 - 1e-15))
 
     def plan(self, num_queries: int, *, epsilon: float, delta: float) -> VotePlan:
         """Plan all queries if (epsilon, delta) allow them, otherwise a filter that stops them on the way."""
         check_count("num_queries", num_queries)
         multiplier = _noise_multiplier(float(epsilon), float(delta))
+        # In exact fractions: mu^2 of (epsilon, delta), and of the queries.
         allowed = Fraction(1) / Fraction(multiplier) ** 2
         query_cost = self.check_cost + self.answer_cost
         if num_queries * query_cost <= allowed:

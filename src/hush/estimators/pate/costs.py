@@ -53,6 +53,7 @@ def gaussian_cost(log_q: Floats, sigma: float, order: float) -> Floats:
         rising = q <= (mu_2 - 1) * loss_2 - mu_2 * (np.log1p(1 / mu_2) + np.log1p(1 / (mu_2 - 1)))
         applies = (mu_2 + 1 > order) & (mu_2 > 1) & rising & (-q > loss_2)
         log_1m_q = _log_1m_exp(q)
+        # Theorem 6: (1 - q) A^(order - 1) + q B^(order - 1), in logarithms.
         log_a = (order - 1) * (log_1m_q - _log_1m_exp((q + loss_2) * (1 - 1 / mu_2)))
         log_b = (order - 1) * (loss_1 - q / mu_2)
         bound = np.logaddexp(log_1m_q + log_a, q + log_b) / (order - 1)
@@ -102,6 +103,7 @@ class Lattice:
         decay = beta / self.max_shift * np.arange(len(local))
         with np.errstate(divide="ignore"):
             logs = np.log(local)
+        # The maximum over j is a running maximum from the left and from the right.
         left = np.maximum.accumulate(logs + decay) - decay
         right = np.maximum.accumulate((logs - decay)[::-1])[::-1] + decay
         return np.asarray(np.exp(np.maximum(left, right)))
@@ -123,6 +125,7 @@ def laplace_tail(scale: float) -> LogTail:
 def effective_gap(counts: Counts, log_tail: LogTail) -> Floats:
     """Return the equal lead over all rivals that gives the same union bound on another winner, by bisection."""
     ordered = np.sort(counts, axis=1)
+    # Union bound over rivals: q <= sum of tails of their gaps.
     gaps = (ordered[:, -1:] - ordered[:, :-1]).astype(np.float64)
     mean = logsumexp(log_tail(gaps), axis=1) - math.log(gaps.shape[1])
     low, high = gaps.min(axis=1), gaps.max(axis=1)
@@ -214,9 +217,9 @@ def raw_cost(
     parts = [_winner_cost(counts[answers.consulted], aggregator, num_teachers, order, beta)]
     if isinstance(aggregator, ConfidentGNMax):
         lattice = check_lattice(num_teachers, aggregator.threshold, aggregator.sigma_threshold, order)
-        asked = slice(answers.num_asked)
-        expected = None if answers.expected is None else answers.expected[asked]
-        cells = check_cells(counts[asked], expected, num_teachers)
+        asked_queries = slice(answers.num_asked)
+        expected = None if answers.expected is None else answers.expected[asked_queries]
+        cells = check_cells(counts[asked_queries], expected, num_teachers)
         parts.append(_sum_costs(lattice, cells, beta, order / (2 * aggregator.sigma_threshold**2)))
     return RawCost(*(math.fsum(values) for values in zip(*parts, strict=True)))
 

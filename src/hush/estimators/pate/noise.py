@@ -52,4 +52,5 @@ def noisy_argmax(votes: Counts, scale: float, source: RandomSource, *, gaussian:
 def passes_threshold(values: Counts, threshold: float, sigma: float, source: RandomSource) -> NDArray[np.bool_]:
     """Return which values reach the threshold after Gaussian noise is added to each."""
     noise, units_per_vote = _noise(values.shape, sigma, source, gaussian=True)
+    # values + noise >= threshold, compared exactly on the grid.
     return np.asarray(noise >= math.ceil(Fraction(threshold) * units_per_vote) - values * units_per_vote)

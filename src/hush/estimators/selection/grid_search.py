@@ -181,6 +181,7 @@ class PrivateGridSearch(SharesBudget, MetaEstimatorMixin, BaseEstimator):  # typ
         """Fit every setting and choose by the exponential mechanism. Return its index, model and the cost."""
         fitted = [[self._fit_setting(setting, table, train) for train, _ in masks] for setting in settings]
         scores = [self._total_score(models, table, masks) for models in fitted]
+        # Adding a row never lowers a score, so the selection is monotone: no factor of 2.
         selection = ExponentialMechanism(epsilon=float(self.score_epsilon), monotone=True)
         chosen = selection.release(scores, source).value
         costs = [[fit_event(model) for model in models] for models in fitted]

@@ -129,6 +129,7 @@ class PrivateSelectBest(SelectorMixin, PrivateClassifierMixin, PrivateEstimator)
 def class_contrasts(values: Floats, class_indices: NDArray[np.int64], num_classes: int) -> Floats:
     """Return the score of each feature. A row with values in [-1, 1] changes each score by at most 1."""
     in_class = class_indices[:, None] == np.arange(num_classes)
+    # Weights 1 in the class and -1 / (K - 1) outside: a row moves each contrast by at most 1.
     contrasts = exact_products(truncate(np.where(in_class, 1.0, -1.0 / (num_classes - 1))), values)
     scores: Floats = np.abs(contrasts).max(axis=0)
     return scores

@@ -56,7 +56,7 @@ class HeldOut(RowSplit):
 
     >>> from hush.randomness import TestSource
     >>> (train, held_out), = HeldOut(0.25).masks(1000, TestSource(1))
-    >>> bool((train ^ held_out).all()), 200 < held_out.sum() < 300
+    >>> bool((train ^ held_out).all()), 200 < int(held_out.sum()) < 300
     (True, True)
     """
 
@@ -74,6 +74,7 @@ class HeldOut(RowSplit):
 
     def event(self, fits: Sequence[Sequence[Event]], comparison: Event) -> Event:
         """Return the more expensive of all fits together and the comparison."""
+        # Coins put a row on one side only: the costs compose in parallel.
         return ParallelByIndexEvent((ComposedEvent(tuple(event for setting in fits for event in setting)), comparison))
 
 
@@ -109,6 +110,7 @@ class Folds(RowSplit):
 
     def event(self, fits: Sequence[Sequence[Event]], comparison: Event) -> Event:
         """Return the fits that a row takes part in, for the most expensive fold, and the comparison."""
+        # A row in a given fold is trained on in the fits of all other folds.
         cases = {
             ComposedEvent(tuple(event for setting in fits for index, event in enumerate(setting) if index != fold))
             for fold in range(self.num_folds)

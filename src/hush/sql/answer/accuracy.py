@@ -47,6 +47,7 @@ def solve_epsilon(
     size, wrong = float(expected), 1 - confidence
 
     def is_enough(epsilon: float) -> bool:
+        """Return whether all errors are within the wanted accuracy at an epsilon."""
         try:
             query = price_at(epsilon)
         except InvalidArgument:

@@ -59,6 +59,7 @@ class QueryAnswer:
 
 
 def _cell(value: Any) -> str:
+    """Return a value for display, a number with six digits."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
@@ -101,6 +102,10 @@ _PARSERS: dict[str, Any] = {
 
 
 def _value_to_json(value: Any) -> Any:
+    """Return a value as JSON has it: as it is, or as {type: text}.
+
+    Keys of groups can be dates, times, decimals and bytes. Values of other types become text.
+    """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, bytes):
@@ -112,6 +117,7 @@ def _value_to_json(value: Any) -> Any:
 
 
 def _value_from_json(value: Any) -> Any:
+    """Return the value that `_value_to_json` wrote."""
     if not isinstance(value, dict):
         return value
     ((name, text),) = value.items()

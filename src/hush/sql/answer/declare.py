@@ -131,6 +131,7 @@ def table(
 
 
 def _unit_columns(unit: Any) -> tuple[str, str | None, str | None]:
+    """Return the unit's column, its time column and its window; the last two may be None."""
     if isinstance(unit, str):
         return unit, None, None
     if isinstance(unit, (tuple, list)) and len(unit) == 3 and all(isinstance(part, str) for part in unit):
@@ -140,12 +141,14 @@ def _unit_columns(unit: Any) -> tuple[str, str | None, str | None]:
 
 
 def _tables(argument: str, tables: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a dictionary of tables. A message shows the type of a wrong value only, which may be data."""
     if tables is not None and not isinstance(tables, Mapping):
         raise InvalidArgument(argument, type(tables).__name__, "a dictionary of tables by name")
     return dict(tables or {})
 
 
 def _column_names(argument: str, names: Any) -> list[str]:
+    """Return names of columns. A single string is refused: it would be split into its letters."""
     if isinstance(names, str) or not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
         raise InvalidArgument(argument, names, "a list of column names")
     return list(names)

@@ -40,9 +40,10 @@ def linear_reach(noise: NoisePlan, scales: Sequence[float], weights: Sequence[fl
     Noise is rounded to whole steps. Discrete Laplace noise is stochastically no larger than rounded Laplace noise:
     2 a^m / (1 + a) <= a^(m - 1/2). Adding other symmetric unimodal noise preserves this order (Anderson 1955).
     """
-    if len(weights) == 1:
+    if len(weights) == 1:  # the noise is an integer number of steps, so the bound is one, too
         return math.floor(reach(noise.tail, [scales[0]], wrong) + 0.5) * abs(weights[0])
     bound = reach(noise.tail, np.multiply(scales, weights), wrong)
+    # Rounding moves each term by at most half a step.
     return bound + 0.5 * float(np.abs(weights).sum())
 
 
@@ -96,6 +97,7 @@ def scale_of(query: PricedQuery) -> Mapping[str, float]:
 def _linear(
     query: PricedQuery, statistic: QueryStatistic, groups: Sequence[ReleasedGroup], wrong: float
 ) -> list[Interval]:
+    """Return the intervals of a count or sum: the value plus and minus the reach of its noise."""
     scales = [scale_of(query)[part.name] for part in statistic.parts]
     bound = linear_reach(query.noise, scales, linear_weights(statistic), wrong)
     values = [statistic.value(group.numbers) or 0.0 for group in groups]
@@ -140,6 +142,7 @@ def _variance(
 def _quantile(
     query: PricedQuery, statistic: QueryStatistic, groups: Sequence[ReleasedGroup], wrong: float
 ) -> list[Interval]:
+    """Return the intervals of a quantile, which its tree has computed already."""
     return [group.quantiles[statistic.name][1:] for group in groups]
 
 

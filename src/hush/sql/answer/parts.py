@@ -50,6 +50,10 @@ def parts_condition(column: str, parts: Sequence[str], table: PrivateTable) -> s
 
 
 def _period_condition(name: str, part: str, column: str, table: PrivateTable) -> str:
+    """Return the condition that a row is in one period.
+
+    Periods must divide the units: if a unit had rows in two of them, its cost would have to be charged to both.
+    """
     length, start, end = _period(part)
     if column != table.time or table.window not in _WINDOWS_WITHIN[length]:
         windows = ", ".join(sorted(_WINDOWS_WITHIN[length]))

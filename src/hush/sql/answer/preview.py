@@ -111,6 +111,7 @@ def _column(
 
 
 def _constant(value: Any, kind: ColumnKind) -> str:
+    """Return the text of a key."""
     # The keys of a text column with bounds are numbers.
     is_number = kind is ColumnKind.TEXT and isinstance(value, (int, float))
     return DIALECTS["duckdb"].constant(value, ColumnKind.FLOAT if is_number else kind)

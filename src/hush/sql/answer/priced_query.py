@@ -113,6 +113,7 @@ class PricedQuery:
     def _noisy_sums(
         self, groups: Sequence[ExactGroup], source: RandomSource
     ) -> list[tuple[ExactGroup, dict[str, float]]]:
+        """Return each group with its noisy sums by name. The sums of all groups are one release."""
         names = [release.name for release in self.plan.releases]
         if not names or not groups:
             return [(group, {}) for group in groups]
@@ -134,6 +135,7 @@ class PricedQuery:
         confidence: float,
         source: RandomSource,
     ) -> ReleasedGroup:
+        """Return one group with its noisy sums and quantiles."""
         quantiles: Quantiles = {}
         for index, leaves_by_group in enumerate(trees):
             # A group without values has a tree of noise: that it has no values must not show.
@@ -144,6 +146,7 @@ class PricedQuery:
 
 
 def _statistics_in(expression: Expr) -> set[int]:
+    """Return the indices of the statistics that an expression uses."""
     own_index = {int(expression.value)} if expression.op == "statistic" else set()
     return own_index.union(*map(_statistics_in, expression.args))
 

@@ -258,6 +258,7 @@ class Table:
     def _priced_query(
         self, text: str, limits: ContributionLimits, budget: _Budget, *, allow_expected: bool = False
     ) -> PricedQuery:
+        """Return a query with its plan and noise, from public information only."""
         budget.check(allow_expected=allow_expected)
         plan = plan_query(text, tables=self._catalog, limits=limits, dialect=self._engine.dialect)
         if not plan.releases and not plan.trees:
@@ -309,6 +310,7 @@ class _Budget:
         """Return the plan with its noise."""
 
         def price_at(epsilon: float) -> PricedQuery:
+            """Return the priced query at an epsilon."""
             return price_query(plan, epsilon, self.delta, self.noise, self.selection, unit)
 
         if self.epsilon is not None:
@@ -330,6 +332,14 @@ class _Budget:
 
 
 def _answer(query: PricedQuery, views: BoundedViews, confidence: float, source: RandomSource | None) -> QueryAnswer:
+    """Run a priced query and return its answer. This is the only function that reads rows.
+
+    Args:
+        query: The query with its noise.
+        views: The views on the engine.
+        confidence: The confidence of the intervals.
+        source: The random source.
+    """
     random_source, plan = source_or_default(source), query.plan
     groups = views.groups(plan)
     # The view and the leaves may be of different age. Each block has noise for groups_per_unit groups of its own, so it

@@ -102,6 +102,7 @@ class DuckDBEngine:
             self._connection.execute(f"DROP TABLE IF EXISTS temp.{quote_name(name)}")
 
     def _register(self, name: str, data: Any) -> Path | None:
+        """Make a table's data available under its name. Return the path, if the data are a file."""
         if data is None:
             return None
         if not isinstance(data, (str, Path)):
@@ -119,6 +120,7 @@ class DuckDBEngine:
         return path
 
     def _register_frame(self, name: str, data: Any) -> None:
+        """Register a data frame or an Arrow table, which DuckDB reads in place."""
         try:
             if isinstance(data, (list, tuple, dict)):
                 raise EngineFailed  # DuckDB would read a dictionary as columns of NumPy
@@ -138,6 +140,7 @@ class DuckDBEngine:
             self._connection.execute("SET lock_configuration = true")
 
     def _check_collation(self) -> None:
+        """Refuse a connection whose default collation is not binary."""
         with redact_errors():
             collation = self._connection.execute("SELECT current_setting('default_collation')").fetchall()[0][0]
         if collation not in (None, "", "binary", "BINARY"):
@@ -165,6 +168,7 @@ def connect() -> Any:
 
 
 def _checked_path(data: str | Path) -> Path:
+    """Return the absolute path of an existing file."""
     path = Path(data)
     if any(character in str(path) for character in "*?[]{}"):
         raise InvalidArgument("data", path.name, "a path without any of *?[]{}", "DuckDB would read it as a pattern")
@@ -174,6 +178,7 @@ def _checked_path(data: str | Path) -> Path:
 
 
 def _parquet_query(path: Path) -> str:
+    """Return the query that reads a Parquet file."""
     return f"SELECT * FROM read_parquet({quote_text(str(path))})"
 
 
@@ -204,6 +209,7 @@ def _csv_query(path: Path) -> str:
 
 
 def _is_parquet(path: Path) -> bool:
+    """Return whether a file is read as Parquet."""
     return _READERS[path.suffix.lower()] is _parquet_query
 
 

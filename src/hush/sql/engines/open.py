@@ -51,11 +51,13 @@ def _check_path(data: str) -> None:
 
 
 def _open_in_memory(data: Any, name: str | None, others: Mapping[str, Any]) -> tuple[Engine, str]:
+    """Open a data frame or an Arrow table in DuckDB."""
     table = name or "data"
     return DuckDBEngine({table: data, **others}), table
 
 
 def _open_duckdb(data: Any, name: str | None, others: Mapping[str, Any]) -> tuple[Engine, str]:
+    """Use a DuckDB connection."""
     if not hasattr(data, "cursor"):  # a relation, and not a connection
         return _open_in_memory(data, name, others)
     table = _required_name(name)
@@ -63,12 +65,14 @@ def _open_duckdb(data: Any, name: str | None, others: Mapping[str, Any]) -> tupl
 
 
 def _open_postgres(data: Any, name: str | None, others: Mapping[str, Any]) -> tuple[Engine, str]:
+    """Use a PostgreSQL connection, or connect to an address."""
     table = _required_name(name)
     _check_in_database(others)
     return PostgresEngine(data), table
 
 
 def _open_spark(data: Any, name: str | None, others: Mapping[str, Any]) -> tuple[Engine, str]:
+    """Use a Spark session, or the session of a data frame."""
     if hasattr(data, "sparkSession"):  # a data frame, and not a session
         table = name or "data"
         return SparkEngine(_session_with({table: data, **others}, data.sparkSession)), table
@@ -98,6 +102,7 @@ def _session_with(frames: Mapping[str, Any], session: Any) -> Any:
 
 
 def _check_in_database(others: Mapping[str, Any]) -> None:
+    """Refuse further tables that are not in the same database: engines do not copy data."""
     for name, data in others.items():
         if data is not None:
             expected = "None for each name: a table in the same database or session"
@@ -105,6 +110,7 @@ def _check_in_database(others: Mapping[str, Any]) -> None:
 
 
 def _required_name(name: str | None) -> str:
+    """Return the name of the table. A database has many, so there is no default."""
     if not name:
         raise InvalidArgument("name", name, "the name of a table or view in the database")
     return name

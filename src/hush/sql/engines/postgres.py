@@ -116,6 +116,11 @@ class PostgresEngine:
 
     @contextmanager
     def _transaction(self, access: str) -> Iterator[Any]:
+        """Run statements in one transaction, with fixed settings and redacted errors.
+
+        Args:
+            access: READ ONLY or READ WRITE.
+        """
         psycopg = _psycopg()
         if self._connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
             # In the caller's transaction, its mode and settings would not be the engine's alone.
@@ -131,6 +136,7 @@ class PostgresEngine:
 
 
 def _psycopg() -> Any:
+    """Import psycopg, which is an optional dependency."""
     try:
         import psycopg
     except ImportError:  # raised as well if psycopg finds no libpq
@@ -139,6 +145,7 @@ def _psycopg() -> Any:
 
 
 def _connect(string: str) -> Any:
+    """Open a connection that is read-only by default."""
     psycopg = _psycopg()
     try:
         connection = psycopg.connect(string, autocommit=True)

@@ -76,6 +76,7 @@ class SparkEngine:
             self._session.catalog.dropTempView(name)
 
     def _query(self, sql: str) -> Any:
+        """Return a query as a data frame. Commands are refused."""
         # Only a query can stand in parentheses. Spark would run a command as soon as it reads it.
         return self._session.sql(f"SELECT * FROM ({sql}) AS hush_answer")
 
@@ -95,4 +96,5 @@ class SparkEngine:
 
 
 def _quoted(name: str) -> str:
+    """Return a quoted name, as Spark writes it."""
     return "`" + name.replace("`", "``") + "`"

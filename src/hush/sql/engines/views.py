@@ -91,6 +91,7 @@ class BoundedViews:
         return self._leaves[signature]
 
     def _build(self, table: str, plan: QueryPlan) -> None:
+        """Build a view, in parts if the engine prefers that. A unit is in one part, with all of its rows."""
         engine, dialect, key = self.engine, self.engine.dialect, self.ranking_key
         if plan.single_table is None or not isinstance(engine, InParts):
             engine.materialise(table, plan.bounded_sql(dialect, ranking_key=key))

@@ -34,6 +34,7 @@ def cast(translate: Translator, node: exp.Cast) -> Expr:
 
 
 def _apply_cast(op: str, inner: Expr, target: ColumnKind) -> Expr:
+    """Return the expression of a conversion."""
     if op == "round":  # engines round halves differently; here they are rounded up
         return numeric("round", inner, value=0)
     if op == "number":
@@ -83,6 +84,7 @@ _CASTS = {
 
 
 def _date_part(name: str, translate: Translator, node: exp.Expr, inner: exp.Expr) -> Expr:
+    """Return a part of a date or timestamp, such as its year."""
     if name not in DATE_PARTS:
         raise translate.refuse(node, f"{name} is not a supported part of a date", "Use one of " + ", ".join(DATE_PARTS))
     values = tuple(_PART_DOMAINS[name]) if name in _PART_DOMAINS else None

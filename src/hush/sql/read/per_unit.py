@@ -49,6 +49,10 @@ class Grouping:
         self.translate = Translator(row.refuse, self._column, self._key_or_aggregate)
 
     def _key_or_aggregate(self, node: exp.Expr) -> Expr | None:
+        """Return the reference to a key or to an aggregate, if a node is one.
+
+        A node is a key if it translates to the same expression, however the query writes it.
+        """
         aggregate = self._aggregate(node)
         if aggregate is not None or isinstance(node, exp.Literal) or node.find(exp.AggFunc, exp.Window, exp.Query):
             return aggregate
@@ -59,6 +63,7 @@ class Grouping:
         return next((ref for known, ref in zip(self._keys, self._refs, strict=True) if known == key), None)
 
     def _column(self, node: exp.Column) -> Expr:
+        """Return the expression that an alias names. Any other column would show rows."""
         name = node.name.casefold()
         if not node.table and name in self.aliases and name not in self._expanding:
             self._expanding.add(name)
@@ -187,6 +192,10 @@ def per_unit_select(
 
 
 def _check_grouped_by_unit(node: exp.Select, owner: NamedRelation, keys: tuple[Expr, ...], refuse: Refuser) -> None:
+    """Refuse a subquery whose rows would not belong to one unit.
+
+    The unit has to be a key unchanged: an expression of it, such as unit % 10, can be equal for two units.
+    """
     if owner.relation.units > 1:
         raise refuse(
             node,
@@ -202,12 +211,14 @@ def _check_grouped_by_unit(node: exp.Select, owner: NamedRelation, keys: tuple[E
 
 
 def _item(node: exp.Expr, translate: Translator) -> tuple[str, Expr]:
+    """Return the name and the expression of a column of a subquery."""
     if not node.alias_or_name:
         raise translate.refuse(node, "a column of a subquery needs a name", "Write AS name")
     return node.alias_or_name, translate(node.unalias())
 
 
 def _count(translate: Translator, node: exp.Count) -> Expr:
+    """Translate COUNT(*), COUNT(x) and COUNT(DISTINCT x) of one unit's rows."""
     translate.refuse.unless_only(node, "this", "big_int")
     if isinstance(node.this, exp.Star):
         return Expr("count_rows", ColumnKind.FLOAT, low=0.0, integral=True)
@@ -219,6 +230,8 @@ def _count(translate: Translator, node: exp.Count) -> Expr:
 
 
 def _sum_or_mean(op: str) -> Callable[[Translator, Any], Expr]:
+    """Return the rule for SUM or AVG of one unit's rows. They run on the grid, as sums over units do."""
+
     def rule(translate: Translator, node: exp.Func) -> Expr:
         translate.refuse.unless_only(node, "this")
         inner = translate.number(node.this)
@@ -232,6 +245,8 @@ def _sum_or_mean(op: str) -> Callable[[Translator, Any], Expr]:
 
 
 def _extreme(op: str) -> Callable[[Translator, Any], Expr]:
+    """Return the rule for MIN or MAX of one unit's rows. Both are allowed here: the result is the unit's own."""
+
     def rule(translate: Translator, node: exp.Func) -> Expr:
         translate.refuse.unless_only(node, "this")
         inner = translate(node.this)

@@ -65,6 +65,10 @@ def plan_query(
 
 
 def _parse(text: str, dialect: str) -> tuple[exp.Select, Refuser]:
+    """Return the SELECT of a text, and the object that makes its refusals.
+
+    Of the parser's own errors, only the position is shown.
+    """
     check_instance("text", text, str)
     if dialect not in ("duckdb", "spark", "postgres"):
         raise InvalidArgument("dialect", dialect, "duckdb, spark or postgres")
@@ -107,6 +111,10 @@ class _Planner:
         self._requests: list[Request] = []
 
     def plan(self) -> QueryPlan:
+        """Return the plan.
+
+        WHERE and keys are translated first. SELECT, HAVING and ORDER BY refer to them, and add requests for aggregates.
+        """
         select = self._select
         where = None if select.args.get("where") is None else self._row.condition(select.args["where"].this)
         aliases = check_aliases(self._refuse, select, self._scope.has_column)
@@ -131,6 +139,7 @@ class _Planner:
         having: Expr | None,
         order: tuple[Order, ...],
     ) -> QueryPlan:
+        """Return the plan from its translated clauses."""
         allocation = Allocation(self._requests, self._limits.rows_per_unit)
         public = all(key.domain is not None for key in keys)
         plan = QueryPlan(
@@ -157,6 +166,7 @@ class _Planner:
         return plan if groups is None else replace(plan, groups_per_unit=min(groups, self._limits.groups_per_unit))
 
     def _check_keys(self, keys: tuple[Expr, ...]) -> None:
+        """Refuse keys that identify units, and constants."""
         for key, node in zip(keys, self._select.args["group"].expressions if keys else (), strict=False):
             if key.unit:
                 raise self._refuse(node, "grouping by the unit would show single units", "Group by another column")
@@ -164,6 +174,7 @@ class _Planner:
                 raise self._refuse(node, "a constant cannot be a key", "Leave it out")
 
     def _outputs(self, translate: Translator) -> tuple[Output, ...]:
+        """Return the columns of the answer. A column without an alias has its own text as its name."""
         outputs: list[Output] = []
         for node in self._select.expressions:
             is_named = isinstance(node, (exp.Alias, exp.Column))
@@ -188,11 +199,13 @@ class _Planner:
         return expression
 
     def _names_aggregate(self, node: exp.Expr) -> bool:
+        """Return whether an expression refers to an aggregate by its alias."""
         aliases = check_aliases(self._refuse, self._select, self._scope.has_column)
         named = [aliases.get(column.name.casefold()) for column in node.find_all(exp.Column)]
         return any(expression is not None and expression.find(exp.AggFunc) is not None for expression in named)
 
     def _order(self, translate: Translator, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
+        """Return the expressions of ORDER BY, which may be positions in SELECT."""
         clause, order = self._select.args.get("order"), []
         for node in clause.expressions if clause is not None else ():
             self._refuse.unless_only(node, "this", "desc", "nulls_first")
@@ -208,6 +221,7 @@ class _Planner:
         return tuple(order)
 
     def _limit(self) -> int | None:
+        """Return the number of LIMIT, or None."""
         clause = self._select.args.get("limit")
         if clause is None:
             return None
@@ -304,6 +318,13 @@ class _Planner:
         return replace(request, probability=1 - request.probability)
 
     def _quantile(self, node: exp.Expr, value: exp.Expr, level: exp.Expr | None) -> Request:
+        """Return the request of a quantile.
+
+        Args:
+            node: The aggregate, for refusals.
+            value: Its argument.
+            level: Its level; None for the median.
+        """
         if isinstance(level, (exp.Array, exp.Tuple, exp.Bracket)):
             raise self._refuse(
                 level,
@@ -323,6 +344,7 @@ class _Planner:
 
 
 def _bounds_advice(node: exp.Expr) -> tuple[str, ...]:
+    """Return how to give an expression bounds."""
     in_query = "Or write LEAST(GREATEST(x, 0), 100)"
     if not isinstance(node, exp.Column):
         return ("Declare bounds for its columns", in_query)
@@ -330,10 +352,12 @@ def _bounds_advice(node: exp.Expr) -> tuple[str, ...]:
 
 
 def _wraps_aggregate(node: exp.Expr) -> bool:
+    """Return whether a node contains an aggregate in a form that has its own reason for refusal."""
     return isinstance(node, (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls))
 
 
 def _plain(kind: str, sample: bool = False) -> Callable[[_Planner, Any], Request]:
+    """Return the rule of an aggregate with one argument."""
     return lambda planner, node: planner.plain(kind, sample, node)
 
 

@@ -20,6 +20,7 @@ from hush.sql.syntax.reasons import reason
 
 
 def _literal(translate: Translator, node: exp.Literal) -> Expr:
+    """Translate a number or a text. The size of numbers is limited, so that a few products stay in range."""
     if node.is_string:
         if "\x00" in node.this:
             raise translate.refuse(node, "text with a NUL character is not supported")
@@ -38,6 +39,7 @@ def _literal(translate: Translator, node: exp.Literal) -> Expr:
 
 
 def _negated(translate: Translator, node: exp.Neg) -> Expr:
+    """Translate -x. A negative constant stays a constant."""
     inner = translate(node.this)
     if inner.op == "literal" and inner.kind in NUMBERS:
         return literal(-inner.value, inner.kind)
@@ -45,6 +47,8 @@ def _negated(translate: Translator, node: exp.Neg) -> Expr:
 
 
 def _arithmetic(op: str) -> Rule:
+    """Return the rule of an operator on two numbers."""
+
     def rule(translate: Translator, node: exp.Binary) -> Expr:
         for side in (node.this, node.expression):
             if isinstance(side, exp.Interval):
@@ -55,6 +59,8 @@ def _arithmetic(op: str) -> Rule:
 
 
 def _comparison(op: str) -> Rule:
+    """Return the rule of an operator that compares two values of one kind."""
+
     def rule(translate: Translator, node: exp.Binary) -> Expr:
         return Expr(op, ColumnKind.BOOL, translate.same_kind([node.this, node.expression]))
 
@@ -62,6 +68,8 @@ def _comparison(op: str) -> Rule:
 
 
 def _logic(op: str) -> Rule:
+    """Return the rule of AND or OR."""
+
     def rule(translate: Translator, node: exp.Connector) -> Expr:
         return Expr(op, ColumnKind.BOOL, (translate.condition(node.this), translate.condition(node.expression)))
 
@@ -69,6 +77,8 @@ def _logic(op: str) -> Rule:
 
 
 def _numeric_function(op: str) -> Rule:
+    """Return the rule of a function of one number."""
+
     def rule(translate: Translator, node: exp.Func) -> Expr:
         return numeric(op, translate.number(node.this))
 
@@ -76,6 +86,7 @@ def _numeric_function(op: str) -> Rule:
 
 
 def _round(translate: Translator, node: exp.Round) -> Expr:
+    """Translate ROUND(x, digits)."""
     digits = 0 if node.args.get("decimals") is None else translate.constant(node.args["decimals"], int)
     if not 0 <= digits <= 15:
         raise translate.refuse(node, "ROUND takes a constant number of digits from 0 to 15")
@@ -83,6 +94,7 @@ def _round(translate: Translator, node: exp.Round) -> Expr:
 
 
 def _power(translate: Translator, node: exp.Pow) -> Expr:
+    """Translate POW(x, n) as a product, which every engine computes alike."""
     exponent = translate.constant(node.expression, int)
     if not 1 <= exponent <= 8:
         raise translate.refuse(
@@ -98,6 +110,8 @@ def _power(translate: Translator, node: exp.Pow) -> Expr:
 
 
 def _variadic(op: str) -> Rule:
+    """Return the rule of COALESCE, LEAST or GREATEST."""
+
     def rule(translate: Translator, node: exp.Func) -> Expr:
         parts = translate.same_kind([node.this, *node.expressions])
         kind = next((part.kind for part in parts if part.kind is not ColumnKind.NULL), ColumnKind.NULL)
@@ -111,11 +125,13 @@ def _variadic(op: str) -> Rule:
 
 
 def _nullif(translate: Translator, node: exp.Nullif) -> Expr:
+    """Translate NULLIF(x, y). Its values are those of x."""
     left, right = translate.same_kind([node.this, node.expression])
     return Expr("nullif", left.kind, (left, right), low=left.low, high=left.high, integral=left.integral)
 
 
 def _case(translate: Translator, node: exp.Case) -> Expr:
+    """Translate CASE. A CASE with an operand, CASE x WHEN 1, becomes CASE WHEN x = 1."""
     conditions = []
     for branch in node.args["ifs"]:
         condition = branch.this
@@ -129,6 +145,7 @@ def _case(translate: Translator, node: exp.Case) -> Expr:
 
 
 def _if(translate: Translator, node: exp.If) -> Expr:
+    """Translate IF(condition, x, y), which is a CASE."""
     return _choice(
         (translate.condition(node.this),),
         translate.same_kind([node.args["true"], node.args.get("false") or exp.Null()]),
@@ -136,12 +153,14 @@ def _if(translate: Translator, node: exp.If) -> Expr:
 
 
 def _choice(conditions: tuple[Expr, ...], values: tuple[Expr, ...]) -> Expr:
+    """Return a CASE from its conditions and values; the last value is the default."""
     kind = next((part.kind for part in values if part.kind is not ColumnKind.NULL), ColumnKind.NULL)
     pairs = [part for pair in zip(conditions, values, strict=False) for part in pair]
     return Expr("case", kind, (*pairs, values[-1]), **union(values))
 
 
 def _is(translate: Translator, node: exp.Is) -> Expr:
+    """Translate IS NULL, IS TRUE and IS FALSE, which are never NULL."""
     inner, right = translate(node.this), node.expression
     if isinstance(right, exp.Null):
         return Expr("is_null", ColumnKind.BOOL, (inner,))
@@ -151,10 +170,12 @@ def _is(translate: Translator, node: exp.Is) -> Expr:
 
 
 def _between(translate: Translator, node: exp.Between) -> Expr:
+    """Translate x BETWEEN low AND high."""
     return Expr("between", ColumnKind.BOOL, translate.same_kind([node.this, node.args["low"], node.args["high"]]))
 
 
 def _in(translate: Translator, node: exp.In) -> Expr:
+    """Translate x IN (1, 2). Only constants may be listed: a subquery could depend on other units."""
     if node.args.get("query") is not None:
         raise translate.refuse(node.args["query"], *reason(exp.Subquery()))
     for item in node.expressions:
@@ -163,6 +184,8 @@ def _in(translate: Translator, node: exp.In) -> Expr:
 
 
 def _like(op: str) -> Rule:
+    """Return the rule of LIKE or ILIKE with a constant pattern."""
+
     def rule(translate: Translator, node: exp.Like) -> Expr:
         pattern = translate.constant(node.expression, str)
         if "\\" in pattern:
@@ -176,6 +199,8 @@ def _like(op: str) -> Rule:
 
 
 def _text_function(op: str) -> Rule:
+    """Return the rule of a function of one text."""
+
     def rule(translate: Translator, node: exp.Func) -> Expr:
         inner = translate.text(node.this)
         return numeric("length", inner) if op == "length" else Expr(op, ColumnKind.TEXT, (inner,))
@@ -184,6 +209,7 @@ def _text_function(op: str) -> Rule:
 
 
 def _substring(translate: Translator, node: exp.Substring) -> Expr:
+    """Translate SUBSTRING(x, start, length)."""
     start = translate.constant(node.args["start"], int)
     length = 10_000 if node.args.get("length") is None else translate.constant(node.args["length"], int)
     if not (1 <= start <= 10_000 and 0 <= length <= 10_000):
@@ -194,6 +220,7 @@ def _substring(translate: Translator, node: exp.Substring) -> Expr:
 
 
 def _concat(translate: Translator, node: exp.Expr) -> Expr:
+    """Translate CONCAT(x, y) and x || y."""
     nodes = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
     parts = tuple(translate.text(part) for part in nodes)
     if node.args.get("coalesce"):  # CONCAT, unlike ||, skips NULL

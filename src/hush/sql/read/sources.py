@@ -23,7 +23,7 @@ from hush.sql.syntax.relation import Field, Join, NamedRelation, Origin, Project
 
 CommonTables = Mapping[str, QueryRelation]  # what WITH defines, by name in lower case
 SELECT_PARTS = ("with_", "expressions", "from_", "joins", "where", "group", "having")
-_JOIN_ADVICE = "Write JOIN b ON a.unit = b.unit, or declare one of the tables public"
+_JOIN_ADVICE = "Write JOIN b ON a.unit = b.unit, or join a public table"
 
 
 @dataclass(slots=True)
@@ -151,21 +151,25 @@ class Reader:
         return project(self.refuse, node, origin, where, items)
 
     def _new_alias(self) -> str:
+        """Return an alias that no relation has."""
         self._count += 1
         return f"r{self._count}"
 
     def _check_no_windows(self, node: exp.Select) -> None:
+        """Refuse window functions in SELECT. They would see the rows of other units."""
         for item in node.expressions:
             if (window := item.find(exp.Window)) is not None:
                 raise self.refuse(window, *reason(window))
 
     def _item(self, node: exp.Expr, row: Translator) -> tuple[str, Expr]:
+        """Return the name and the expression of a column of a subquery."""
         inner = node.this if isinstance(node, exp.Alias) else node
         if not node.alias_or_name:
             raise self.refuse(node, "a column of a subquery needs a name", "Write AS name")
         return node.alias_or_name, row(inner)
 
     def _source(self, node: exp.Expr, common: CommonTables, scope: Scope) -> NamedRelation:
+        """Return a table, a CTE or a subquery of FROM, and add it to the scope."""
         if isinstance(node, exp.Subquery):
             self.refuse.unless_only(node, "this", "alias")
             if not node.alias:
@@ -187,6 +191,7 @@ class Reader:
         return source
 
     def _table(self, node: exp.Table, common: CommonTables) -> QueryRelation:
+        """Return a CTE or a declared table by its name."""
         name = node.name.casefold()
         if name in common:
             return common[name]
@@ -230,6 +235,7 @@ class Reader:
         return Join(source, left, private and owner is not None, condition), owner or (source if private else None)
 
     def _check_same_unit(self, node: exp.Join, owner: NamedRelation, source: NamedRelation, on_unit: bool) -> None:
+        """Refuse a join of two private relations unless both rows of a pair belong to the same unit."""
         if owner.relation.entity != source.relation.entity:
             raise self.refuse(
                 node,
@@ -263,6 +269,7 @@ class Reader:
         return condition, on_unit
 
     def _using(self, name: exp.Expr, before: dict[str, NamedRelation], source: NamedRelation, scope: Scope) -> Expr:
+        """Return the condition of one column of USING."""
         lower = name.name.casefold()
         lefts = [match for other in before.values() if (match := find_column(other, lower)) is not None]
         right = find_column(source, lower)
@@ -347,6 +354,7 @@ def _equates_units(equality: Expr, source: NamedRelation) -> bool:
 
 
 def _unmark_unit(scope: Scope, source: NamedRelation) -> None:
+    """Let no column of a source count as the unit any more."""
     fields = tuple(replace(entry, prototype=replace(entry.prototype, unit=False)) for entry in source.relation.fields)
     for name, known in scope.sources.items():
         if known is source:

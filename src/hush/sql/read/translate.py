@@ -118,12 +118,14 @@ class Translator:
         return expression.value
 
     def _of_kind(self, node: exp.Expr, expected: str, advice: str, kind: ColumnKind) -> Expr:
+        """Return a node as an expression of one kind, or NULL."""
         expression = self(node)
         if expression.kind not in (kind, ColumnKind.NULL):
             raise self.refuse(node, f"expected {expected} here, not {_with_article(expression.kind)}", advice)
         return expression
 
     def _as_moment(self, part: Expr, node: exp.Expr, target: ColumnKind) -> Expr:
+        """Return an operand as a date or timestamp. Text is converted if it is a constant; anything else stays."""
         if part.kind in (target, ColumnKind.NULL):
             return part
         if part.op == "literal" and part.kind is ColumnKind.TEXT:
@@ -134,10 +136,12 @@ class Translator:
 
 
 def _with_article(kind: ColumnKind) -> str:
+    """Return a kind for a message."""
     return {ColumnKind.INT: "an integer", ColumnKind.TEXT: "text", ColumnKind.NULL: "NULL"}.get(kind, f"a {kind.value}")
 
 
 def _number_advice(expression: Expr, node: exp.Expr) -> tuple[str, ...]:
+    """Return how to make a number of an expression."""
     if expression.kind in (ColumnKind.DATE, ColumnKind.TIME):
         return ("Extract a part of it, such as EXTRACT(YEAR FROM ...)", "Compare dates with constant dates")
     if expression.kind is ColumnKind.TEXT and expression.op == "column":  # like all columns of a CSV file

@@ -103,6 +103,7 @@ def numeric(op: str, *args: Expr, value: Any = None) -> Expr:
 
 
 def _interval(op: str, args: tuple[Expr, ...]) -> Interval:
+    """Return an interval that contains the values of an operation."""
     rule = _INTERVALS.get(op)
     if rule is None:
         return INFINITE
@@ -112,26 +113,31 @@ def _interval(op: str, args: tuple[Expr, ...]) -> Interval:
 
 
 def _product(a: Interval, b: Interval) -> Interval:
+    """Return the interval of a product: its ends are products of ends."""
     ends = [x * y for x in a for y in b]
     return INFINITE if any(map(math.isnan, ends)) else (min(ends), max(ends))
 
 
 def _quotient(a: Interval, b: Interval) -> Interval:
+    """Return the interval of a quotient, which is infinite if the divisor can be 0."""
     if b[0] <= 0 <= b[1]:
         return INFINITE
     return _product(a, (1 / b[1], 1 / b[0]))
 
 
 def _absolute(a: Interval) -> Interval:
+    """Return the interval of absolute values."""
     ends = sorted(map(abs, a))
     return (0.0 if a[0] <= 0 <= a[1] else ends[0]), ends[1]
 
 
 def _interval_of_least(*intervals: Interval) -> Interval:
+    """Return the interval of LEAST."""
     return min(low for low, _ in intervals), min(high for _, high in intervals)
 
 
 def _interval_of_greatest(*intervals: Interval) -> Interval:
+    """Return the interval of GREATEST."""
     return max(low for low, _ in intervals), max(high for _, high in intervals)
 
 
@@ -156,6 +162,7 @@ _KEEPS_INTEGRAL = ("number", "neg", "add", "sub", "mul", "abs", "least", "greate
 
 
 def _rounded(direction: Callable[[float], int], end: float) -> float:
+    """Return an end of an interval, rounded outwards; infinity stays."""
     return float(direction(end)) if math.isfinite(end) else end
 
 

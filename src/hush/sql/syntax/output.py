@@ -33,6 +33,7 @@ def evaluate(expression: Expr, keys: Sequence[Any], statistics: Sequence[float |
 
 
 def _options(expression: Expr) -> dict[str, Any]:
+    """Return the keyword arguments of an operation."""
     return {"digits": expression.value} if expression.op == "round" else {}
 
 
@@ -52,18 +53,21 @@ def _strict(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _and(left: Any, right: Any) -> Any:
+    """Return AND in three-valued logic: False decides, whatever the other operand is."""
     if left is False or right is False:
         return False
     return None if left is None or right is None else True
 
 
 def _or(left: Any, right: Any) -> Any:
+    """Return OR in three-valued logic: True decides."""
     if left is True or right is True:
         return True
     return None if left is None or right is None else False
 
 
 def _in(first: Any, *candidates: Any) -> Any:
+    """Return whether a value is in a list. If it is not, and the list contains NULL, the answer is unknown."""
     if first is None:
         return None
     if any(first == candidate for candidate in candidates if candidate is not None):
@@ -80,6 +84,7 @@ def _case(*parts: Any) -> Any:
 
 
 def _ignoring_null(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a rule skip None. PostgreSQL, DuckDB and Spark all define LEAST and GREATEST in this way."""
     return lambda *parts: rule(present) if (present := [part for part in parts if part is not None]) else None
 
 

@@ -126,6 +126,7 @@ def reason(node: exp.Expr) -> tuple[str, ...]:
 
 
 def _unparsed_function_reason(name: str) -> tuple[str, ...]:
+    """Return why a function that the parser has no type for is refused."""
     if name.lower() in ("quantile_cont", "quantile_disc", "quantile"):  # not in every dialect
         return (f"{name} is not known in this dialect", "Write PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)")
     return _NOT_DETERMINISTIC if name.lower() in _NOT_DETERMINISTIC_NAMES else unknown_function(name)
@@ -140,6 +141,7 @@ def _aggregate_reason(node: exp.AggFunc) -> tuple[str, ...]:
 
 
 def _filter_reason(node: exp.Filter) -> tuple[str, ...]:
+    """Return why AGGREGATE(x) FILTER (WHERE ...) is refused, with an equivalent CASE."""
     is_count = node.this is None or isinstance(node.this, exp.Count)
     name = "AVG" if isinstance(node.this, exp.Avg) else "SUM"
     inner = "SUM(CASE WHEN condition THEN 1 ELSE 0 END)" if is_count else f"{name}(CASE WHEN condition THEN x END)"

@@ -62,5 +62,6 @@ class Refuser:
         return None if node.parent is None else self._start(node.parent)
 
     def _line_and_column(self, start: int) -> tuple[int, int]:
+        """Return the line and the column of an offset in the text, both from 1."""
         before = self._text[:start]
         return before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1

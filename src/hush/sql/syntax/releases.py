@@ -108,6 +108,7 @@ class QueryStatistic:
 
 
 def _single(statistic: QueryStatistic, totals: list[float]) -> float:
+    """Return a count or sum from its one release."""
     return totals[0] * statistic.parts[0].grid
 
 
@@ -193,6 +194,7 @@ class Allocation:
         self.statistics = tuple(self._statistic(index, request) for index, request in enumerate(requests))
 
     def _statistic(self, index: int, request: Request) -> QueryStatistic:
+        """Return the statistic of a request, and make the releases that it needs."""
         kind, argument = request.kind, request.argument
         if kind in ("rows", "units"):
             upper = self._rows if kind == "rows" else 1
@@ -214,11 +216,13 @@ class Allocation:
         return QueryStatistic(kind=kind, parts=tuple(parts), bounds=bounds, sample=request.sample)
 
     def _count(self, argument: Expr) -> SumRelease:
+        """Return the release of a count. A required column has no missing values, so its count is that of the rows."""
         if argument.required:
             return self._release(Quantity.ROWS, 0, self._rows)
         return self._release(Quantity.VALUES, 0, self._rows, value=self._value_index(argument))
 
     def _sum(self, argument: Expr) -> SumRelease:
+        """Return the release of a sum by itself. Its range contains 0, for units without rows in a group."""
         grid = grid_for(argument.low, argument.high, self._rows, argument.integral)
         low, high = on_grid(argument.low, grid), on_grid(argument.high, grid)
         lower, upper = min(0, low * self._rows), max(0, high * self._rows)
@@ -234,6 +238,7 @@ class Allocation:
         return self._release(quantity, -limit, limit, self._value_index(argument), grid, middle, bounds)
 
     def _quantile(self, index: int, request: Request, argument: Expr) -> QueryStatistic:
+        """Return the statistic of a quantile. All quantiles of an argument share one tree."""
         tree = LeafCounts(value=self._value_index(argument), bounds=(argument.low, argument.high), rows=self._rows)
         if tree not in self.trees:
             self.trees.append(tree)
@@ -246,6 +251,7 @@ class Allocation:
         )
 
     def _value_index(self, argument: Expr) -> int:
+        """Return the index of an argument among the plan's values, which are listed once each."""
         if argument not in self.values:
             self.values.append(argument)
         return self.values.index(argument)

@@ -95,6 +95,7 @@ def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: Leaf
 
 
 def _layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
+    """Return the common table expressions, in the order of the data."""
     layers = {
         "hush_raw": _raw_layer(plan, dialect),
         "hush_cleaned": _cleaned_layer(plan, dialect) + _part_condition(part),
@@ -105,6 +106,7 @@ def _layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int
 
 
 def _raw_layer(plan: QueryPlan, dialect: Dialect) -> str:
+    """Return the rows with their unit, keys and values, named u0, k0 and v0 and so on."""
     keys = [f"{write_expression(key.expression, dialect)} AS k{index}" for index, key in enumerate(plan.keys)]
     values = [f"{write_expression(value, dialect)} AS v{index}" for index, value in enumerate(plan.values)]
     return write_select([*unit_columns(plan.origin), *keys, *values], plan.origin, plan.where, dialect)
@@ -137,6 +139,7 @@ def _part_condition(part: tuple[int, int]) -> str:
 
 
 def _pairs_layer(plan: QueryPlan, dialect: Dialect) -> str:
+    """Return one row per unit and group, with the unit's contributions."""
     owned = [*_unit_names(plan), *_key_names(plan)]
     sums = [f"{_contribution(plan, release, dialect)} AS {release.name}" for release in plan.releases]
     return f"SELECT {', '.join([*owned, *sums])} FROM hush_cleaned GROUP BY {', '.join(owned)}"
@@ -174,6 +177,7 @@ def _total(plan: QueryPlan, release: SumRelease, dialect: Dialect) -> str:
 
 
 def _count_values(release: SumRelease) -> str:
+    """Return the number of a unit's values that are not missing."""
     return f"COUNT(CASE WHEN v{release.value} BETWEEN -1e100 AND 1e100 THEN 1 END)"
 
 
@@ -189,6 +193,7 @@ def _kept_layer(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
 
 
 def _rank(dialect: Dialect, names: list[str], ranking_key: str) -> str:
+    """Return a hash of columns and the ranking key. Its order is a random choice that needs no state."""
     texts = ", ".join(f"CAST({name} AS {dialect.text})" for name in names)
     columns, joined = ", ".join([f"'{ranking_key}'", *names]), f"CONCAT_WS('|', '{ranking_key}', {texts})"
     return dialect.ranking.format(columns, joined)
@@ -211,10 +216,12 @@ def _public_list(plan: QueryPlan, dialect: Dialect, index: int) -> str:
 
 
 def _matches_list(index: int, key: str, domain: tuple[object, ...], dialect: Dialect) -> str:
+    """Return the condition that a key is on its public list. NULL matches if it is listed."""
     return f"l{index}.k = {key}" if None not in domain else _equal_or_null(f"l{index}.k", key, dialect)
 
 
 def _equal_or_null(left: str, right: str, dialect: Dialect) -> str:
+    """Return the condition that two values are equal, or both NULL."""
     return f"{left} <=> {right}" if dialect.name == "spark" else f"{left} IS NOT DISTINCT FROM {right}"
 
 
@@ -227,6 +234,7 @@ def _group_number(plan: QueryPlan) -> str:
 
 
 def _unit_names(plan: QueryPlan) -> list[str]:
+    """Return the columns that identify a unit."""
     return [f"u{index}" for index in range(plan.units)]
 
 

@@ -184,6 +184,7 @@ class Dialect:
         return f"(CAST({raw} AS {self.text}){self.collation})"
 
     def _read_number(self, column: ScannedColumn, raw: str) -> str:
+        """Return a column of numbers as a double, or NULL if it is not within 1e100."""
         if column.declared.upper().startswith(("VARCHAR", "TEXT", "STRING", "CHAR")):
             return self.templates["to_number"].format(raw)
         in_range = f"{raw} BETWEEN {-LARGEST!r} AND {LARGEST!r}"

@@ -72,6 +72,10 @@ def row_integer(
 
 
 def _write_scan(scan: Scan, dialect: Dialect) -> str:
+    """Return a base table with its unit, its window and its columns converted to their kinds.
+
+    Rows whose unit or time is NULL are dropped.
+    """
     items, conditions = [], []
     if scan.unit is not None:
         raw = _raw_column(scan.unit, dialect)
@@ -93,6 +97,7 @@ def _raw_column(column: ScannedColumn, dialect: Dialect) -> str:
 
 
 def _write_per_unit(body: PerUnit, dialect: Dialect) -> str:
+    """Return aggregates of each unit's rows, grouped by the unit and by further keys."""
     units = unit_columns(body.origin)
     keys = [f"{write_expression(key, dialect)} AS {name}" for name, key in body.keys]
     aggregates = [f"{write_expression(aggregate, dialect)} AS {name}" for name, aggregate in body.aggregates]
@@ -102,6 +107,7 @@ def _write_per_unit(body: PerUnit, dialect: Dialect) -> str:
 
 
 def _write_origin(origin: Origin, dialect: Dialect) -> str:
+    """Return a FROM clause. A join of private relations compares their units, whatever the query's condition is."""
     parts = [_write_source(origin.first, dialect)]
     for join in origin.joins:
         conditions = []
@@ -115,6 +121,7 @@ def _write_origin(origin: Origin, dialect: Dialect) -> str:
 
 
 def _write_source(source: NamedRelation, dialect: Dialect) -> str:
+    """Return a relation as a subquery with its alias."""
     return f"({write_relation(source.relation, dialect)}) AS {source.alias}"
 
 
@@ -122,10 +129,12 @@ def _write_source(source: NamedRelation, dialect: Dialect) -> str:
 
 
 def _column(expression: Expr, dialect: Dialect) -> str:
+    """Return a column, qualified by its source."""
     return ".".join(expression.value)
 
 
 def _case(expression: Expr, dialect: Dialect) -> str:
+    """Return a CASE from condition, value, condition, value, ..., default."""
     parts = [write_expression(operand, dialect) for operand in expression.args]
     branches = zip(parts[:-1:2], parts[1:-1:2], strict=True)
     whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in branches)
@@ -133,40 +142,48 @@ def _case(expression: Expr, dialect: Dialect) -> str:
 
 
 def _call(expression: Expr, dialect: Dialect) -> str:
+    """Return a call of a function that has the same name on every engine."""
     return f"{expression.op.upper()}({', '.join(write_expression(operand, dialect) for operand in expression.args)})"
 
 
 def _in(expression: Expr, dialect: Dialect) -> str:
+    """Return x IN (...)."""
     first, *candidates = [write_expression(operand, dialect) for operand in expression.args]
     return f"({first} IN ({', '.join(candidates)}))"
 
 
 def _like(expression: Expr, dialect: Dialect) -> str:
+    """Return x LIKE 'pattern'."""
     text = write_expression(expression.args[0], dialect)
     return f"({text} {expression.op.upper()} {dialect.text_constant(expression.value)})"
 
 
 def _round(expression: Expr, dialect: Dialect) -> str:
+    """Return ROUND by FLOOR: engines round halves differently."""
     scale, inner = dialect.real(10.0**expression.value), write_expression(expression.args[0], dialect)
     return f"(FLOOR({inner} * {scale} + {dialect.real(0.5)}) / {scale})"
 
 
 def _date_part(expression: Expr, dialect: Dialect) -> str:
+    """Return a part of a date."""
     name = {"dayofyear": "DOY"}.get(expression.value, expression.value.upper())
     return f"CAST(EXTRACT({name} FROM {write_expression(expression.args[0], dialect)}) AS BIGINT)"
 
 
 def _truncate(expression: Expr, dialect: Dialect) -> str:
+    """Return the beginning of a date's hour, day, week, month, quarter or year."""
     moment = write_expression(expression.args[0], dialect)
     return f"CAST(DATE_TRUNC('{expression.value}', {moment}) AS {dialect.time})"
 
 
 def _substring(expression: Expr, dialect: Dialect) -> str:
+    """Return a part of a text."""
     start, length = expression.value
     return f"SUBSTRING({write_expression(expression.args[0], dialect)}, {start}, {length})"
 
 
 def _concat(expression: Expr, dialect: Dialect) -> str:
+    """Return texts joined by ||, which gives NULL if one of them is NULL."""
     return "(" + " || ".join(write_expression(operand, dialect) for operand in expression.args) + ")"
 
 

@@ -205,6 +205,7 @@ class QueryPlan:
 
 
 def _checked_key(key: object) -> str:
+    """Return a ranking key in hexadecimal digits, which every dialect can quote. Messages do not show it."""
     if not isinstance(key, bytes) or len(key) < 16:
         raise InvalidArgument("ranking_key", "...", "at least 16 random bytes", "Use secrets.token_bytes(16)")
     return key.hex()

@@ -73,6 +73,7 @@ def release_quantiles(
 
 
 def _quantiles(plan: QueryPlan, index: int, tree: NoisyTree, confidence: float) -> Quantiles:
+    """Return the quantiles of the plan that a tree answers, with their intervals."""
     return {
         statistic.name: tree.quantile(float(statistic.probability or 0.0), confidence)
         for statistic in plan.statistics

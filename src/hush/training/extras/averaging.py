@@ -61,7 +61,7 @@ class Average(ABC):
         self.num_updates += 1
         share = self.weight(self.num_updates)
         for name, average in self._averages.items():
-            average.lerp_(params[name].detach().to(average), share)
+            average.lerp_(params[name].detach().to(average), share)  # average += share * (weights - average)
 
     def copy(self) -> nn.Module:
         """Return a copy of the model with the averaged weights, in evaluation mode."""

@@ -179,7 +179,8 @@ def weighted_sums(tensors: list[Tensor], groups: list[int], factors: Tensor) -> 
         factors: Clip factors [num_groups, B]; an example with factor 0 is not even read.
     """
     sums: list[Tensor] = [factors] * len(tensors)
-    size, device, factors = factors.shape[1], factors.device, factors.contiguous()
+    size, device = factors.shape[1], factors.device
+    factors = factors.float().contiguous()  # the kernel adds up in fp32; clipping by groups returns fp64
     all_rows = [_as_rows(tensor) for tensor in tensors]
     for dtype, aligned, numbers in _launches(all_rows):
         rows = [all_rows[number] for number in numbers]

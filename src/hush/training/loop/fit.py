@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map
 from hush.errors import InvalidArgument, Unsupported
 from hush.training.loop.privatize import privatize
 from hush.training.loop.session import PrivateTraining
-from hush.training.per_example.check import Modes
+from hush.training.per_example.invented_calls import Modes
 from hush.training.plan.contributions import Projected
 
 _BAR_WIDTH = 24

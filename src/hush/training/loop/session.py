@@ -139,8 +139,7 @@ class PrivateTraining:
         self._keys = [(0, checked_source.words(4).tobytes())]  # pairs of a first step and its key
         self._assumptions = assumptions_of(checked_source)
         self._batches = Batches(plan, users, dataset, self._num_examples, self._key_for)
-        self._engine = GradientEngine(model, backend=_backend(model, compile), memory=memory_limit)
-        self._engine.replays = True
+        self._engine = GradientEngine(model, backend=_backend(model, compile), memory=memory_limit, replay=True)
         if isinstance(plan.contribution, Projected):
             # Attaching has refused models that cannot be private. Projections run the model as it is.
             self._engine.detach()
@@ -240,7 +239,7 @@ class PrivateTraining:
             if not self._checked:
                 check_calls(self._engine)
             self._checked.add(self._engine.signature())
-            self._engine.watching = False
+            self._engine.trust_buffer_contents()
         rows = len(batch.real) // len(batch.weights)
         row_weights = None
         if rows > 1:

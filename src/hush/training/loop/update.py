@@ -52,6 +52,7 @@ class Ball:
         """Scale the trained parameters, in place, to a joint norm of at most the radius."""
         trained = [param for param in params if param.requires_grad]
         with torch.no_grad():
+            # The norm of the norms is the norm of all entries.
             norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(param.float()) for param in trained]))
             factor = (self.radius / norm.clamp_min(1e-30)).clamp(max=1.0)
             for param in trained:

@@ -1,6 +1,25 @@
-"""Per-example gradients: `engine` runs a model with a rule for each layer, and returns the clipped sum.
+"""Per-example gradients with one backward pass: every layer hands out what clipping needs, and no weight gradient.
 
-Read in this order: `rules` and `sequence_rules` (one per layer type), `autograd` and `convolution` (the functions they
-call), `gradients` (the forms of a gradient), `norms`, `clipped_sum`; `passes` and `projected` (norms by random
-projections); `check` compares all of it with a plain loop.
+The flow of one private step, and where to read about it:
+
+1. `rules` and `sequence_rules` replace the forward of each layer, on the instance only: type, names and state stay. A
+   module without a rule runs under ``vmap`` with a copy of its parameters for each example.
+2. A rule calls an autograd function (`autograd`, `convolution`) with *taps*: expanded zeros that require a gradient
+   (`taps`). Parameters take no part in autograd. As the "gradient" of a tap, the backward pass brings out what clipping
+   needs. Nothing is stored by side effect, and torch.compile sees one graph.
+3. `gradients` turns that into a *form* of every example's gradient: dense, products left undone, patches of a
+   convolution, rows of a table. Shapes, device and memory choose the form; it never changes the guarantee. Several uses
+   of a parameter (tied, called twice, recurrent) are merged first, so that cross terms count.
+4. `norms` measures all forms together and returns clip factors; `clipped_sum` returns the sum of the clipped gradients.
+
+Rounding is part of the bound. Clip factors keep a margin for fp32 sums. Norms from products carry a *doubt*, which
+rounding could hide where positions cancel, and a *rounding*, which half precision adds to a contribution. Both count as
+norm.
+
+- `engine` runs all of this, eagerly or compiled. `buffers` notices a model that stores data in its buffers.
+- `check` and `invented_calls` compare the result with a plain loop over examples.
+- `projected` and `passes` clip by estimated norms instead, for any model, without touching its layers.
+
+To add a layer, write a rule (and a function, if none fits), and add a row to ``tests/training/models.py``, which enrols
+it in tests of exactness, bounds, NaN and compilation.
 """

@@ -1,9 +1,12 @@
-"""Layers as autograd functions whose backward brings every example's gradient out, and computes no weight gradient.
+"""Layers as autograd functions whose backward pass hands out per-example gradients, and computes no weight gradient.
 
-Parameters take no part in autograd. Instead, a function takes *taps*, expanded zeros that require a gradient; in the
-backward pass it returns, as the "gradient" of a tap, what the clipped sum needs: every example's gradient, or the
-layer's input and the gradient of its output, from which norms and sums can be found (as in ghost clipping, Li et al.
-2022, and book-keeping, Bu et al. 2023). Nothing is stored by side effect, so that torch.compile sees one graph.
+Parameters take no part in autograd. Instead, a function takes *taps*: expanded zeros that require a gradient. In the
+backward pass it returns, as the "gradient" of a tap, what the clipped sum needs. That is either every example's
+gradient, or the layer's input x and the gradient g of its output, from which norms and sums follow (as in ghost
+clipping, Li et al. 2022, and book-keeping, Bu et al. 2023). Nothing is stored by side effect, so torch.compile sees one
+graph.
+
+A tap that is None was not asked for: that parameter is frozen, or another tap serves it.
 
 Shapes: B examples, T positions, d inputs, p outputs.
 """
@@ -24,11 +27,13 @@ Gradients = tuple[Tensor | None, ...]
 
 
 def _saved(ctx: Any) -> tuple[Tensor, ...]:
+    """Return the tensors that the forward saved; explain what cannot work."""
     if torch.compiler.is_compiling():
         return tuple(ctx.saved_tensors)
     if torch.is_grad_enabled():
         raise Unsupported(
-            f"{ctx.layer}: gradients of gradients (create_graph=True)", "Penalties on gradients have no private way yet"
+            f"{ctx.layer}: gradients of gradients (create_graph=True)",
+            "Penalties on gradients cannot be trained privately yet",
         )
     try:
         return tuple(ctx.saved_tensors)
@@ -36,12 +41,15 @@ def _saved(ctx: Any) -> tuple[Tensor, ...]:
         if "inplace" not in str(error):
             raise
         raise Unsupported(
-            f"{ctx.layer}: its input was changed in place afterwards", "Write x = x + y, not x += y"
+            f"{ctx.layer}: its input was changed in place afterwards", "Write x = x + y instead of x += y"
         ) from error
 
 
 class LinearFunction(Function):
-    """y = x W^T + b, with any number of positions between the batch and the features."""
+    """A linear layer y = x W^T + b, with any number of positions between the batch and the features.
+
+    The gradient of W for an example is the sum over its positions of g^T x; that of b is the sum of g.
+    """
 
     @staticmethod
     def forward(
@@ -52,22 +60,23 @@ class LinearFunction(Function):
         bias: Tensor | None,
         tap_x: Tensor | None,
         tap_g: Tensor | None,
-        tap_whole: Tensor | None,
+        tap_dense: Tensor | None,
         tap_bias: Tensor | None,
     ) -> Tensor:
-        """Take taps for x and g, or for every example's gradient of W; and for those of b."""
+        """Take taps for x and g or for the gradients of W, and for those of b."""
         ctx.layer = layer
         ctx.save_for_backward(x, weight)
-        ctx.wanted = (tap_x is not None, tap_whole is not None, tap_bias is not None)
+        ctx.wanted = (tap_x is not None, tap_dense is not None, tap_bias is not None)
         return F.linear(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Gradients:
-        """Return the gradient of x, and what the taps take."""
+        """Return the gradient of x, and what the taps ask for."""
         x, weight = _saved(ctx)
         size = len(x)
         of_input = g @ weight if ctx.needs_input_grad[1] else None
-        products, whole, bias = ctx.wanted
+        wants_products, wants_dense, wants_bias = ctx.wanted
+        # [B, T, p] and [B, T, d], whatever lies between the batch and the features.
         g = g.reshape(size, -1, g.shape[-1])
         x = x.reshape(size, -1, x.shape[-1])
         return (
@@ -75,10 +84,10 @@ class LinearFunction(Function):
             of_input,
             None,
             None,
-            x if products else None,
-            g if products else None,
-            torch.bmm(g.mT, x) if whole else None,
-            g.sum(1, dtype=torch.float32) if bias else None,
+            x if wants_products else None,
+            g if wants_products else None,
+            torch.bmm(g.mT, x) if wants_dense else None,
+            g.sum(1, dtype=torch.float32) if wants_bias else None,
         )
 
 
@@ -95,38 +104,41 @@ class Convolution(Function):
         bias: Tensor | None,
         tap_x: Tensor | None,
         tap_g: Tensor | None,
-        tap_whole: Tensor | None,
+        tap_dense: Tensor | None,
         tap_bias: Tensor | None,
     ) -> Tensor:
-        """Take taps for x and g, or for every example's gradient of the weight; and for those of the bias."""
+        """Take taps for x and g or for the gradients of the weight, and for those of the bias."""
         ctx.layer, ctx.shape = layer, shape
         ctx.save_for_backward(x, weight)
-        ctx.wanted = (tap_x is not None, tap_whole is not None, tap_bias is not None)
+        ctx.wanted = (tap_x is not None, tap_dense is not None, tap_bias is not None)
         convolve = (F.conv1d, F.conv2d, F.conv3d)[len(shape.stride) - 1]
         y: Tensor = convolve(x, weight, bias, shape.stride, shape.padding, shape.dilation, shape.groups)
         return y
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Gradients:
-        """Return the gradient of x, and what the taps take."""
+        """Return the gradient of x, and what the taps ask for."""
         x, weight = _saved(ctx)
         shape: ConvShape = ctx.shape
-        products, whole, bias = ctx.wanted
+        wants_products, wants_dense, wants_bias = ctx.wanted
         return (
             None,
             None,
             shape.backward(g, x, weight, of_input=True) if ctx.needs_input_grad[2] else None,
             None,
             None,
-            x if products else None,
-            g if products else None,
-            shape.per_example(x, g) if whole else None,
-            g.flatten(2).sum(2, dtype=torch.float32) if bias else None,
+            x if wants_products else None,
+            g if wants_products else None,
+            shape.per_example(x, g) if wants_dense else None,
+            g.flatten(2).sum(2, dtype=torch.float32) if wants_bias else None,
         )
 
 
 class Affine(Function):
-    """y = x w + b with w and b along some dimensions of x: what remains of a norm layer after normalising."""
+    """The affine part of a norm layer: y = x w + b, with w and b along some dimensions of the normalised x.
+
+    The gradients of w and b for an example are the sums of g x and of g over the other dimensions.
+    """
 
     @staticmethod
     def forward(
@@ -139,46 +151,48 @@ class Affine(Function):
         tap_weight: Tensor | None,
         tap_bias: Tensor | None,
     ) -> Tensor:
-        """Take the dimensions (after the batch) over which w and b are shared, and taps for their gradients."""
+        """Take the dimensions, after the batch, over which w and b are shared; and taps for their gradients."""
         ctx.layer, ctx.dims = layer, dims
-        ctx.save_for_backward(*(each for each in (x, weight) if each is not None))
+        ctx.save_for_backward(*(tensor for tensor in (x, weight) if tensor is not None))
         ctx.wanted = (tap_weight is not None, tap_bias is not None)
-        # No conversion where none is needed: torch 2.11's dynamo loses the gradient of an output that is one.
+        # Convert only where it is needed: torch 2.11's dynamo loses the gradient of an output that is a conversion to
+        # its own type.
         y = x * weight if weight is not None else x.clone() if bias is None else x
         y = y if bias is None else y + bias
         return y if y.dtype is x.dtype else y.to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Gradients:
-        """Return the gradient of x, and what the taps take."""
+        """Return the gradient of x, and what the taps ask for."""
         x, *weight = _saved(ctx)
         of_input = (g * weight[0] if weight else g).to(x.dtype) if ctx.needs_input_grad[2] else None
-        g = g.float()
+        g = g.float()  # sums over many positions would be too coarse in half precision
         of_weight = _summed(g * x, ctx.dims) if ctx.wanted[0] else None
         return None, None, of_input, None, None, of_weight, _summed(g, ctx.dims) if ctx.wanted[1] else None
 
 
 def _summed(values: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Return [B, n]: the sums over these dimensions, flattened."""
     return (values.sum(dims) if dims else values).flatten(1)
 
 
 class Lookup(Function):
-    """Rows of a table."""
+    """An embedding: rows of a table. The gradient of padding rows is dropped."""
 
     @staticmethod
     def forward(ctx: Any, layer: str, indices: Tensor, weight: Tensor, padding: int | None, *taps: Tensor) -> Tensor:
-        """Take taps for indices (as fp64, which holds them exactly) and for gradients of rows."""
+        """Take taps for the indices, as fp64, which holds them exactly, and for the gradients of the rows."""
         ctx.layer, ctx.padding = layer, padding
         ctx.save_for_backward(indices)
         return F.embedding(indices, weight)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Gradients:
-        """Return what the taps take."""
+        """Return what the taps ask for."""
         (indices,) = _saved(ctx)
         indices = indices.reshape(len(indices), -1)
         g = g.reshape(*indices.shape, -1)
-        g = g if g.dtype is torch.float64 else g.float()
+        g = g if g.dtype is torch.float64 else g.float()  # lookups of one row are added up later, not in half precision
         if ctx.padding is not None:
             g = g.masked_fill((indices == ctx.padding).unsqueeze(-1), 0.0)
         return None, None, None, None, indices.double(), g

@@ -1,4 +1,11 @@
-"""From what taps brought out to clipped sums."""
+"""From what the taps brought out to the sum of clipped gradients.
+
+tap values  what the backward pass returned for each tap
+pieces      for each parameter, the gradients of disjoint parts of it, with all uses added up (`merged`)
+norms       squared norms of all pieces together, by clipping group
+factors     clip factors [groups, B], and the norm of each example's whole gradient
+sums        for each parameter, the sum over examples of factor times gradient
+"""
 
 from __future__ import annotations
 
@@ -8,18 +15,38 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from hush.training.per_example.gradients import Gradient, Products, Whole, merged, scale_products
-from hush.training.per_example.norms import Measure, clip_factors, dense_squares, dense_sums, measure_products
+from hush.training.per_example.gradients import DenseGradient, Gradient, OuterProducts, merged, scale_products
+from hush.training.per_example.norms import (
+    SquaredNorms,
+    clip_factors,
+    dense_squares,
+    dense_sums,
+    measure_products,
+)
 from hush.training.plan.clipping import Clipping
 
-_COPIED = 1 << 27  # bytes of copies, at least, to make at once
+_MIN_COPIED = 1 << 27  # bytes of copies to make at once, at least
+
+Rows = tuple[int, int]  # a part of a parameter's rows: the first, and one beyond the last
+Piece = tuple[Gradient, Rows | None]  # the gradient of these rows, or of the whole parameter
 
 
 @dataclass(frozen=True, slots=True)
 class ClippedSum:
-    """The sum of clipped gradients, by parameter name, and the norm that each example's gradient had before.
+    """The sum of clipped gradients, without noise, and the norm of each example's gradient. Neither is private.
 
-    A norm of an example that was not finite is NaN; it contributed nothing.
+    Attributes:
+        gradients: The sums, by parameter name.
+        norms: Each example's norm before clipping. It is NaN for an example that is not finite; such an example
+            contributes a zero gradient.
+
+    Example:
+        >>> from hush.training import clipped_sum
+        >>> model = torch.nn.Linear(2, 1, bias=False)
+        >>> x = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+        >>> total = clipped_sum(model, x, lambda model, x: model(x).sum(1), clip_norm=1.0)
+        >>> [f"{norm:.1f}" for norm in total.norms], [f"{value:.2f}" for value in total.gradients["weight"][0]]
+        (['5.0', '0.5'], ['0.90', '1.20'])
     """
 
     gradients: dict[str, Tensor]
@@ -33,8 +60,8 @@ class Use:
     Attributes:
         layer: The layer's name.
         param: The parameter's name.
-        taps: Which taps bring out what belongs to it.
-        form: What makes a `Gradient` of that.
+        taps: The numbers of the taps that belong to it.
+        form: Makes a `Gradient` of what these taps bring out.
         rows: Which rows of the parameter were used, if not all.
     """
 
@@ -42,10 +69,10 @@ class Use:
     param: str
     taps: tuple[int, ...]
     form: Callable[..., Gradient]
-    rows: tuple[int, int] | None = None
+    rows: Rows | None = None
 
     def moved(self, by: int) -> Use:
-        """Return the same, with taps so many places later."""
+        """Return the same use, with taps whose numbers are larger by ``by``."""
         return replace(self, taps=tuple(tap + by for tap in self.taps))
 
 
@@ -55,23 +82,23 @@ class ParameterUses:
 
     Attributes:
         shape: The parameter's shape.
-        place: With which others it is clipped.
+        group: Its clipping group.
         uses: Its uses.
     """
 
     shape: tuple[int, ...]
-    place: int
+    group: int
     uses: list[Use]
 
 
 @dataclass(frozen=True, slots=True)
-class Clip:
+class ClipTargets:
     """How to clip.
 
     Attributes:
-        clipping: The way.
-        targets: To what norm, for each group of parameters that are clipped together.
-        scale: By how much gradients are too large.
+        clipping: The kind of clipping.
+        targets: The largest norm of a contribution, for each clipping group.
+        scale: The factor by which losses were scaled up for the backward pass.
     """
 
     clipping: Clipping
@@ -79,112 +106,118 @@ class Clip:
     scale: float
 
 
-def finish(
-    groups: list[ParameterUses], clip: Clip, values: list[Tensor], chosen: Tensor, *, rows: int = 1
+def clip_and_sum(
+    params: list[ParameterUses], clip: ClipTargets, values: list[Tensor], chosen: Tensor, *, rows: int = 1
 ) -> tuple[list[Tensor], Tensor]:
-    """Return clipped sums, and norms, which are NaN for examples that are not finite; these contribute nothing.
+    """Return the clipped sum of each parameter, and the norm of each contribution.
 
-    With several ``rows``, as many examples, one after the other, are clipped as one.
+    A contribution that is not finite has norm NaN and adds nothing. On a CPU, sums are first computed as if all were
+    finite, and again without the bad ones if there are any. On a GPU that would mean waiting for the device; there,
+    examples with factor 0 are skipped or replaced by 0 wherever they are read.
 
-    On a CPU, where a factor of 0 is not enough for that, sums are found on trust, and again if there was such an
-    example. A GPU would have to be waited for: there, what has factor 0 is passed over, or replaced by 0.
+    Args:
+        params: The parameters, with their uses.
+        clip: How to clip.
+        values: What each tap brought out.
+        chosen: 1 for each contribution, 0 for one to leave out.
+        rows: How many consecutive examples make up one contribution.
     """
-    pieces = [_pieces(group, values) for group in groups]
+    pieces = [_pieces(param, values) for param in params]
     if rows > 1:
-        pieces = [[(gradient.joined(rows), part) for gradient, part in piece] for piece in pieces]
-    sums, norms = _sums(groups, pieces, clip, chosen)
+        pieces = [[(gradient.joined(rows), part) for gradient, part in param_pieces] for param_pieces in pieces]
+    sums, norms = _sums(params, pieces, clip, chosen)
     if not norms.is_cuda and bool((bad := norms.isnan()).any()):
-        pieces = [[(gradient.without(bad), rows) for gradient, rows in piece] for piece in pieces]
-        sums, _ = _sums(groups, pieces, clip, chosen * ~bad)
+        pieces = [[(gradient.without(bad), part) for gradient, part in param_pieces] for param_pieces in pieces]
+        sums, _ = _sums(params, pieces, clip, chosen * ~bad)
     return sums, norms
 
 
 def _sums(
-    groups: list[ParameterUses],
-    pieces: list[list[tuple[Gradient, tuple[int, int] | None]]],
-    clip: Clip,
-    chosen: Tensor,
+    params: list[ParameterUses], pieces: list[list[Piece]], clip: ClipTargets, chosen: Tensor
 ) -> tuple[list[Tensor], Tensor]:
     """Return clipped sums and norms."""
-    everything = [gradient for piece in pieces for gradient, _ in piece]
-    places = [group.place for group, piece in zip(groups, pieces, strict=True) for _ in piece]
-    factors, norms = _factors(everything, places, clip, chosen)
-    dense = [(part, place) for each, place in zip(everything, places, strict=True) if (part := each.dense) is not None]
-    ready = iter(dense_sums([part for part, _ in dense], [place for _, place in dense], factors))
-    scaled = scale_products(everything, places, factors)
+    gradients = [gradient for param_pieces in pieces for gradient, _ in param_pieces]
+    groups = [param.group for param, param_pieces in zip(params, pieces, strict=True) for _ in param_pieces]
+    factors, norms = _factors(gradients, groups, clip, chosen)
+    dense_parts = [(gradient.dense, group) for gradient, group in zip(gradients, groups, strict=True)]
+    dense = [(values, group) for values, group in dense_parts if values is not None]
+    # Both run in the order of `gradients`: dense sums are all computed at once, products a few at a time.
+    ready_sums = iter(dense_sums([values for values, _ in dense], [group for _, group in dense], factors))
+    scaled = scale_products(gradients, groups, factors)
     sums = []
-    for group, piece in zip(groups, pieces, strict=True):
-        own = factors[group.place]
-        parts = [(_summed(next(scaled), own, ready), rows) for _, rows in piece]
+    for param, param_pieces in zip(params, pieces, strict=True):
+        parts = [(_piece_sum(next(scaled), factors[param.group], ready_sums), rows) for _, rows in param_pieces]
         if parts[0][1] is None:
-            sums.append(parts[0][0].reshape(group.shape))
+            sums.append(parts[0][0].reshape(param.shape))
             continue
-        total = torch.zeros(group.shape, device=chosen.device, dtype=torch.float32)
+        total = torch.zeros(param.shape, device=chosen.device, dtype=torch.float32)
         for part, rows in parts:
             assert rows is not None
-            total[rows[0] : rows[1]] = part.reshape(-1, *group.shape[1:])
+            total[rows[0] : rows[1]] = part.reshape(-1, *param.shape[1:])
         sums.append(total)
     return sums, norms
 
 
-def _factors(everything: list[Gradient], places: list[int], clip: Clip, chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Return by what gradients are multiplied, [groups, B], and the norms of all of each example's gradient."""
-    placed = list(zip(everything, places, strict=True))
-    dense = [(values, place) for each, place in placed if (values := each.dense) is not None]
-    count, size = len(clip.targets), len(chosen)
-    total = Measure(torch.zeros(count, size, device=chosen.device, dtype=torch.float64))
+def _factors(gradients: list[Gradient], groups: list[int], clip: ClipTargets, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Return clip factors [groups, B], and the norm of each example's whole gradient."""
+    grouped = list(zip(gradients, groups, strict=True))
+    dense = [(values, group) for gradient, group in grouped if (values := gradient.dense) is not None]
+    num_groups, size = len(clip.targets), len(chosen)
+    total = SquaredNorms(torch.zeros(num_groups, size, device=chosen.device, dtype=torch.float64))
     if dense:
         total = total.plus(
-            Measure(dense_squares([values for values, _ in dense], [place for _, place in dense], count))
+            SquaredNorms(dense_squares([values for values, _ in dense], [group for _, group in dense], num_groups))
         )
-    for pairs, where in _products(placed):
-        total = total.plus(measure_products(pairs, where, count, size))
-    for gradient, place in placed:
+    for pairs, pair_groups in _products(grouped):
+        total = total.plus(measure_products(pairs, pair_groups, num_groups, size))
+    for gradient, group in grouped:
         if (rest := gradient.measure()) is not None:
-            total = total.plus(rest.at(place, count))
+            total = total.plus(rest.in_group(group, num_groups))
     return clip_factors(total, chosen, clip.clipping, clip.targets, clip.scale)
 
 
-def _products(placed: list[tuple[Gradient, int]]) -> Iterator[tuple[list[tuple[Tensor, Tensor]], list[int]]]:
-    """Return factors of products, and groups: all at once, but copies only so many that they take little memory."""
+def _products(grouped: list[tuple[Gradient, int]]) -> Iterator[tuple[list[tuple[Tensor, Tensor]], list[int]]]:
+    """Yield the product parts and their groups: together, except that copies are limited in memory."""
     pairs: list[tuple[Tensor, Tensor]] = []
-    places: list[int] = []
+    groups: list[int] = []
     copied = 0
-    for gradient, place in placed:
+    for gradient, group in grouped:
         pair = gradient.product()
         if pair is None:
             continue
         pairs.append(pair)
-        places.append(place)
-        copied += 0 if isinstance(gradient, Products) else pair[0].nbytes
-        if copied >= _COPIED:
-            yield pairs, places
-            pairs, places, copied = [], [], 0
+        groups.append(group)
+        copied += 0 if isinstance(gradient, OuterProducts) else pair[0].nbytes  # patches are copies
+        if copied >= _MIN_COPIED:
+            yield pairs, groups
+            pairs, groups, copied = [], [], 0
     if pairs:
-        yield pairs, places
+        yield pairs, groups
 
 
-def _summed(gradient: Gradient, factors: Tensor, ready: Iterator[Tensor]) -> Tensor:
+def _piece_sum(gradient: Gradient, factors: Tensor, ready_sums: Iterator[Tensor]) -> Tensor:
+    """Return the weighted sum of a piece; that of its dense part is the next one that is ready."""
     rest = gradient.weighted_sum(factors)
     if gradient.dense is None:
         assert rest is not None
         return rest
-    dense = next(ready)
+    dense = next(ready_sums)
     return dense if rest is None else dense + rest
 
 
-def _pieces(group: ParameterUses, values: list[Tensor]) -> list[tuple[Gradient, tuple[int, int] | None]]:
+def _pieces(param: ParameterUses, values: list[Tensor]) -> list[Piece]:
     """Return the gradients of disjoint parts of a parameter, each with all of its uses added up."""
-    by_rows: dict[tuple[int, int] | None, list[Gradient]] = {}
-    for use in group.uses:
+    by_rows: dict[Rows | None, list[Gradient]] = {}
+    for use in param.uses:
         by_rows.setdefault(use.rows, []).append(use.form(*(values[tap] for tap in use.taps)))
     if None in by_rows and len(by_rows) > 1:
-        whole = by_rows.pop(None)
+        # Some uses are of all rows, others of a part: parts are put into gradients of the whole parameter.
+        all_rows = by_rows.pop(None)
         for rows, uses in by_rows.items():
             assert rows is not None
-            part = merged(uses).whole()
-            each = part.new_zeros(len(part), *group.shape)
-            each[:, rows[0] : rows[1]] = part
-            whole.append(Whole(each))
-        by_rows = {None: whole}
+            part = merged(uses).materialize()
+            padded = part.new_zeros(len(part), *param.shape)
+            padded[:, rows[0] : rows[1]] = part
+            all_rows.append(DenseGradient(padded))
+        by_rows = {None: all_rows}
     return [(merged(uses), rows) for rows, uses in by_rows.items()]

@@ -1,11 +1,17 @@
-"""The engine: runs a model so that every example's gradient can be clipped, with one backward and no weight gradients.
+"""The gradient engine: runs a model so that every example's gradient can be clipped, with one backward pass.
 
-`attach` gives every module that owns trained parameters a private way forward: by its rule (`_rules`), or, for modules
-without a rule, by `vmap` on that module alone. The module objects, their types, names and parameters stay as they are;
-outside a private step, under ``no_grad`` and in copies, modules do what they always did.
+`GradientEngine` attaches to a model. Each module that owns trained parameters gets a private forward: by its rule
+(`rules`), or by ``vmap`` on that module alone. Module objects, their types, names and parameters stay as they are.
+Outside of a private step, under ``no_grad`` and in copies, modules do what they always did. A private step:
 
-Compiled, a model runs twice in its own Python: once for a new kind of batch, to find out which taps its layers want
-(and to be checked), and once while torch.compile traces it.
+begin        records from now on, for a batch of this size
+forward      the model's own forward; layers ask for taps and report the parameters that they use
+backward     one backward pass from one loss per example; the taps bring out per-example gradients
+clipped_sum  norms, clip factors, and the sum of the clipped gradients
+end          forgets the batch
+
+A compiled model first runs eagerly for every new kind of batch, to learn which taps its layers ask for (and to be
+checked). Then torch.compile traces it with these taps as inputs.
 """
 
 from __future__ import annotations
@@ -14,7 +20,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -24,102 +29,97 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 from hush.errors import InvalidArgument, Unsupported
 from hush.training.kernels.graphs import GraphReplay
 from hush.training.per_example import sequence_rules as sequence_rules
-from hush.training.per_example.clipped_sum import Clip, ClippedSum, ParameterUses, Use, finish
+from hush.training.per_example.buffers import BufferWatch
+from hush.training.per_example.clipped_sum import ClippedSum, ClipTargets, ParameterUses, Use, clip_and_sum
 from hush.training.per_example.gradients import Gradient
+from hush.training.per_example.norms import rounding_slack
 from hush.training.per_example.rules import attach
+from hush.training.per_example.taps import TapLayout, TapRecorder
 from hush.training.plan.clipping import Clipping
 
-# What rounding in fp32 can add to a clipped gradient's norm; norms are those of the very numbers that are summed.
-_SLACK = 1e-4
-_FP16_SCALE = 2.0**10  # small gradients vanish in fp16; all that comes of the losses is scaled, and scaled back
+# Small gradients vanish in fp16. Losses are scaled up by this, and clip factors scale back.
+_FP16_SCALE = 2.0**10
 
-
-class _Stale(Exception):
-    """What a compiled call does is not what was found out about it."""
-
-
-@dataclass(slots=True)
-class _Layout:
-    """The taps of one call of the model, and the uses of parameters that they belong to."""
-
-    taps: list[Tensor] = field(default_factory=list)
-    inputs: set[int] = field(default_factory=set)
-    uses: list[Use] = field(default_factory=list)
+Call = tuple[tuple[Any, ...], dict[str, Any]]  # the arguments of a call of the model
 
 
 class GradientEngine:
-    """Records what a private forward needs, and turns it into clipped sums."""
+    """Records what a private forward needs, and turns it into clipped sums.
 
-    def __init__(self, model: nn.Module, *, backend: str | None = None, memory: int | None = None) -> None:
-        """Attach to a model; see `attach` for what is refused.
+    A session uses `begin`, `backward`, `clipped_sum` and `end` in every step. Rules use `recording`, `batched`, `tap`,
+    `record_use` and `suspended`. Checks read `calls` and `gradient_taps`.
+
+    Attributes:
+        model: The model.
+        backend: The backend of torch.compile; None, if the model is not compiled.
+        memory: How many bytes the dense gradients of one parameter may take.
+    """
+
+    def __init__(
+        self, model: nn.Module, *, backend: str | None = None, memory: int | None = None, replay: bool = False
+    ) -> None:
+        """Attach to a model; see `rules.attach` for what is refused.
 
         Args:
             model: The model.
-            backend: A backend of torch.compile, to use it.
-            memory: How many bytes all examples' gradients of one parameter may take; an eighth of the device's memory.
+            backend: A backend of torch.compile, to compile the model.
+            memory: How many bytes the dense gradients of one parameter may take; an eighth of the device's memory, if
+                omitted.
+            replay: Whether clipping may be replayed from a CUDA graph. Then a clipped sum may be overwritten by the
+                next one.
         """
-        self.model = model
-        self._run: Callable[..., Any] = model._call_impl
+        self.model, self.backend = model, backend
         self.memory = _share_of_memory(model) if memory is None else memory
-        self.backend = backend
+        self._call_model: Callable[..., Any] = model._call_impl
         self._params = dict(model.named_parameters())
-        self.names = {id(param): name for name, param in self._params.items()}
-        uses = Counter(id(param) for _, param in model.named_parameters(remove_duplicate=False))
-        self.tied = {param for param, count in uses.items() if count > 1}
-        self._modules = {id(module): name or "the model" for name, module in model.named_modules()}
-        self._owners = list(model.named_modules())
-        self.batch_size: int | None = None
-        self.layout = _Layout()
-        self.position = 0  # of the next tap
-        self.place = 0  # of the next use
-        self.watching = True  # whether contents of buffers are compared, too
-        self._in_backward = False
-        self.replays = False  # whether sums may lie where the next ones will
-        self._graphed = False  # whether the model's passes are CUDA graphs
-        self._replay = GraphReplay()
-        self.replaying = False  # whether taps are there already
-        self.called: list[tuple[Any, Any]] = []  # with what the model was called
-        self.values: list[Tensor | None] = []
-        self._scale = 1.0
-        self._buffers: dict[str, tuple[Tensor, int]] = {}
-        self._contents: dict[str, Tensor] = {}
-        self._layouts: dict[Any, _Layout] = {}
+        self._param_names = {id(param): name for name, param in self._params.items()}
+        occurrences = Counter(id(param) for _, param in model.named_parameters(remove_duplicate=False))
+        self._tied = {param for param, count in occurrences.items() if count > 1}
+        self._module_names = {id(module): name or "the model" for name, module in model.named_modules()}
+        self._buffers = BufferWatch(model)
         self._attached: list[nn.Module] = []
-        self._forward: Callable[..., Any] | None = None
+        # The current batch.
+        self._batch_size: int | None = None
+        self._recorder = TapRecorder()
+        self._calls: list[Call] = []
+        self._gradients: list[Tensor | None] = []  # what the backward pass brought out, by tap
+        self._loss_scale = 1.0
+        self._in_backward = False
+        # Compilation and CUDA graphs.
+        self._known_layouts: dict[Any, TapLayout] = {}
+        self._compiled: Callable[..., Any] | None = None
+        self._passes_are_graphs = False
+        self._may_replay = replay
+        self._graphs = GraphReplay()
         self.attach()
 
-    def name(self, module: nn.Module) -> str:
-        """Return a module's name within the model."""
-        return self._modules[id(module)]
+    # Attaching
 
     def attach(self) -> None:
-        """Give modules their private way forward."""
+        """Give modules their private forward."""
         self._attached = attach(self.model, self)
-        self.model._compiled_call_impl = _Entry(self)
+        self.model._compiled_call_impl = _EngineCall(self)
 
     def detach(self) -> None:
-        """Give every module its ordinary way forward back."""
+        """Give every module its ordinary forward back."""
         for module in self._attached:
             module.__dict__.pop("forward", None)
         self.model._compiled_call_impl = None
         self._attached = []
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
-        """A copy of a model is an ordinary model."""
+        """Return None: a copy of a private model is an ordinary model."""
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """So is a pickled one."""
-        return _nothing, ()
+        """Pickle as None: so is a pickled one."""
+        return _none, ()
 
-    @property
-    def recording(self) -> bool:
-        """Whether a forward now is part of a private step."""
-        return self.batch_size is not None and torch.is_grad_enabled()
+    # A step
 
     @contextmanager
     def batch(self, size: int) -> Iterator[None]:
-        """Record forwards of a batch of this size."""
+        """Record forwards of a batch of this size, until the end of the block."""
         self.begin(size)
         try:
             yield
@@ -129,102 +129,109 @@ class GradientEngine:
     def begin(self, size: int) -> None:
         """Record from now on, for a batch of this size."""
         self.end()
-        self.batch_size = size
-        self._buffers = {name: (buffer, buffer._version) for name, buffer in self._named_buffers()}
-        self._contents = self._fingerprints() if self.watching else {}
-
-    def _fingerprints(self) -> dict[str, Tensor]:
-        """Return numbers that show whether buffers and frozen parameters have changed."""
-        frozen = [(name, param) for name, param in self._params.items() if not param.requires_grad]
-        with torch.no_grad():
-            kept = [(name, each.detach().double().flatten()) for name, each in (*self._named_buffers(), *frozen)]
-            return {name: torch.stack([each.sum(), each.square().sum()]) for name, each in kept}
-
-    def _named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """Return what the model's own method would, faster: modules are those that it had at the beginning."""
-        for prefix, module in self._owners:
-            for name, buffer in module._buffers.items():
-                if buffer is not None:
-                    yield f"{prefix}.{name}" if prefix else name, buffer
+        self._batch_size = size
+        self._buffers.start()
 
     def end(self) -> None:
-        """Stop recording, and forget."""
-        self.batch_size, self.position, self.place, self.replaying = None, 0, 0, False
-        self.layout, self.called, self.values = _Layout(), [], []
+        """Stop recording, and forget the batch."""
+        self._batch_size = None
+        self._recorder.reset()
+        self._calls, self._gradients = [], []
 
     def refuse_changed_buffers(self) -> None:
-        """Refuse a model that keeps something of the data in its buffers: they would be released without noise."""
-        changed = []
-        for name, buffer in self._named_buffers():
-            before, version = self._buffers.get(name, (None, 0))
-            if before is not buffer or version != buffer._version:
-                changed.append(name)
-        if self.watching:
-            now = self._fingerprints()
-            for name, numbers in self._contents.items():
-                if (
-                    name in now
-                    and name not in changed
-                    and not torch.equal(numbers.nan_to_num(), now[name].nan_to_num())
-                ):
-                    changed.append(name)
-        refuse_buffers(changed)
+        """Refuse a model whose buffers have changed since `begin`: they would be released without noise."""
+        self._buffers.refuse_changes()
+
+    def trust_buffer_contents(self) -> None:
+        """From now on, notice changed buffers by torch's version counters only, which costs less."""
+        self._buffers.stop_comparing_contents()
 
     def signature(self) -> tuple[Any, ...]:
-        """Return which layers were called on what shapes."""
-        return tuple(tuple(tap.shape) for tap in self.layout.taps)
+        """Return which layers were called on which shapes, as far as taps show."""
+        return tuple(tuple(tap.shape) for tap in self._recorder.layout.taps)
+
+    # For checks
+
+    @property
+    def batch_size(self) -> int | None:
+        """The size of the batch that is being recorded; None between batches."""
+        return self._batch_size
+
+    @property
+    def calls(self) -> list[Call]:
+        """The arguments with which the model was called for this batch."""
+        return self._calls
+
+    def gradient_taps(self) -> list[tuple[str, Tensor]]:
+        """Return the taps that bring out gradients, not inputs, each with its layer's name."""
+        layout = self._recorder.layout
+        return [(use.layer, layout.taps[tap]) for use in layout.uses for tap in use.taps if tap not in layout.inputs]
+
+    # For rules
+
+    @property
+    def recording(self) -> bool:
+        """Whether a forward now is part of a private step."""
+        return self._batch_size is not None and torch.is_grad_enabled()
+
+    def name(self, module: nn.Module) -> str:
+        """Return a module's name within the model."""
+        return self._module_names[id(module)]
+
+    def is_tied(self, param: Tensor) -> bool:
+        """Return whether several modules share this parameter."""
+        return id(param) in self._tied
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Let modules run as ever, within a private forward."""
-        size, self.batch_size = self.batch_size, None
+        """Let modules run their ordinary forward, within a private one."""
+        size, self._batch_size = self._batch_size, None
         try:
             yield
         finally:
-            self.batch_size = size
+            self._batch_size = size
 
     def tap(
         self, shape: tuple[int, ...], like: Tensor, *, of_input: bool = False, base: Tensor | None = None
     ) -> Tensor:
-        """Return the next tap: zeros, or a parameter, for every example."""
+        """Return the next tap; see `TapRecorder.tap`."""
         if self._in_backward:
             raise Unsupported("checkpointing: layers are run again in the backward pass", "Use physical_batch_size")
-        if not self.replaying:
-            made = torch.zeros((), dtype=like.dtype, device=like.device) if base is None else base.detach()
-            if of_input:
-                self.layout.inputs.add(self.position)
-            self.layout.taps.append(made.expand(shape).requires_grad_())
-        elif base is not None:  # not compiled; and the parameter may be in another place now
-            self.layout.taps[self.position] = base.detach().expand(shape).requires_grad_()
-        tap = self.layout.taps[self.position]
-        if self.replaying and tuple(tap.shape) != tuple(shape):
-            raise _Stale
-        self.position += 1
-        return tap
+        return self._recorder.tap(shape, like, of_input=of_input, base=base)
 
-    def used(
+    def record_use(
         self,
         layer: str,
         param: Tensor,
-        taps: int,
         form: Callable[..., Gradient],
+        *,
+        num_taps: int = 1,
         rows: tuple[int, int] | None = None,
     ) -> None:
-        """Say that the last taps belong to a use of this parameter."""
-        if self.replaying:
-            if self.place >= len(self.layout.uses) or self.layout.uses[self.place].layer != layer:
-                raise _Stale
-            self.place += 1
+        """Record that a layer uses a parameter, and that the last taps belong to this use.
+
+        Args:
+            layer: The layer's name.
+            param: The parameter.
+            form: Makes a `Gradient` of what the taps bring out.
+            num_taps: How many of the last taps belong to it.
+            rows: Which rows of the parameter are used, if not all: the first, and one beyond the last.
+        """
+        if self._recorder.expects_use(layer):
             return
-        self.place += 1
-        if id(param) not in self.names:
+        if id(param) not in self._param_names:
             raise Unsupported(f"{layer}: a parameter that is computed by a hook", "Use torch's parametrizations")
-        last = tuple(range(self.position - taps, self.position))
-        self.layout.uses.append(Use(layer, self.names[id(param)], last, form, rows))
+        self._recorder.record_use(layer, self._param_names[id(param)], form, num_taps, rows)
 
     def batched(self, x: Tensor, name: str, *, vectors: bool = False) -> Tensor:
-        """Return an input whose first dimension is the batch; one that is the same for all is repeated for each."""
-        size = self.batch_size
+        """Return an input whose first dimension is the batch; an input that all examples share is repeated.
+
+        Args:
+            x: The input.
+            name: The layer's name, for messages.
+            vectors: Whether a one-dimensional input is a vector that all examples share.
+        """
+        size = self._batch_size
         assert size is not None
         if x.dim() > (1 if vectors else 0) and len(x) == size:
             return x
@@ -237,70 +244,60 @@ class GradientEngine:
             "Keep examples in the first dimension, or evaluate under torch.no_grad()",
         )
 
+    # Forward
+
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the model: privately in a private step, compiled if that is wanted and its taps are known."""
+        """Run the model: recorded in a private step, and compiled once its taps are known."""
         if not self.recording:
-            return self._run(*args, **kwargs)
-        self.called.append((args, kwargs))
+            return self._call_model(*args, **kwargs)
+        self._calls.append((args, kwargs))
         if self.backend is None:
-            return self._run(*args, **kwargs)
-        key = self._kind_of(args, kwargs)
-        known = self._layouts.get(key)
-        first_tap, first_use = len(self.layout.taps), len(self.layout.uses)
+            return self._call_model(*args, **kwargs)
+        key = self._call_key(args, kwargs)
+        mark = self._recorder.mark()
+        known = self._known_layouts.get(key)
         if known is not None:
-            self.layout.taps.extend(known.taps)
-            self.layout.inputs |= {first_tap + tap for tap in known.inputs}
-            self.layout.uses.extend(use.moved(first_tap) if first_tap else use for use in known.uses)
-            self.replaying = True
-            try:
-                result = self._compiled()(*args, **kwargs)
-                if (self.position, self.place) == (len(self.layout.taps), len(self.layout.uses)):
-                    return result
-            except _Stale:  # other layers than last time: their taps have to be found out again
-                pass
-            finally:
-                self.replaying = False
-            del self._layouts[key], self.layout.taps[first_tap:], self.layout.uses[first_use:]
-            self.layout.inputs = {tap for tap in self.layout.inputs if tap < first_tap}
-            self.position, self.place = first_tap, first_use
-        result = self._run(*args, **kwargs)
-        self._layouts[key] = _Layout(
-            self.layout.taps[first_tap:],
-            {tap - first_tap for tap in self.layout.inputs if tap >= first_tap},
-            [use.moved(-first_tap) for use in self.layout.uses[first_use:]],
-        )
+            complete, result = self._recorder.replay(known, lambda: self._compiled_forward()(*args, **kwargs))
+            if complete:
+                return result
+            # The model used other layers than last time: learn their taps again.
+            del self._known_layouts[key]
+            self._recorder.rewind(mark)
+        result = self._call_model(*args, **kwargs)
+        self._known_layouts[key] = self._recorder.since(mark)
         return result
 
-    def _compiled(self) -> Callable[..., Any]:
-        if self._forward is None:
+    def _compiled_forward(self) -> Callable[..., Any]:
+        if self._compiled is None:
             assert self.backend is not None
-            run = self._run
+            call_model = self._call_model
 
             def forward(*args: Any, **kwargs: Any) -> Any:
-                return run(*args, **kwargs)  # inlined; by itself, torch's own code is not compiled
+                return call_model(*args, **kwargs)  # inlined; torch does not compile its own code by itself
 
-            # A GPU replays what it is told often; what it returns is its own memory, which the next call overwrites.
-            self._graphed = graphs = self.backend == "inductor" and self._is_small()
-            options: Any = {"triton.cudagraphs": True} if graphs else None
+            # CUDA graphs return memory of their own, which the next call overwrites: results are copied.
+            self._passes_are_graphs = as_graphs = self.backend == "inductor" and self._fits_in_graphs()
+            options: Any = {"triton.cudagraphs": True} if as_graphs else None
             compiled = torch.compile(forward, dynamic=False, backend=self.backend, options=options)
 
-            def copied(*args: Any, **kwargs: Any) -> Any:
-                found = compiled(*args, **kwargs)
-                return tree_map_only(Tensor, Tensor.clone, found) if graphs else found
+            def compiled_forward(*args: Any, **kwargs: Any) -> Any:
+                result = compiled(*args, **kwargs)
+                return tree_map_only(Tensor, Tensor.clone, result) if as_graphs else result
 
-            self._forward = copied
-        return self._forward
+            self._compiled = compiled_forward
+        return self._compiled
 
-    def _is_small(self) -> bool:
-        """Say whether there is memory to spare on a GPU: what a graph uses stays its own."""
-        device = self.layout.taps[0].device
+    def _fits_in_graphs(self) -> bool:
+        """Return whether a GPU has memory to spare: a CUDA graph keeps all memory that it uses."""
+        taps = self._recorder.layout.taps
+        device = taps[0].device
         if device.type != "cuda":
             return False
-        brought = sum(tap.numel() * tap.element_size() for tap in self.layout.taps)
-        return brought <= int(torch.cuda.get_device_properties(device).total_memory) // 32
+        tap_bytes = sum(tap.numel() * tap.element_size() for tap in taps)
+        return tap_bytes <= int(torch.cuda.get_device_properties(device).total_memory) // 32
 
-    def _kind_of(self, args: Any, kwargs: Any) -> Any:
-        """Return what decides which taps a call wants."""
+    def _call_key(self, args: Any, kwargs: Any) -> Any:
+        """Return everything that decides which taps a call asks for."""
         leaves, structure = tree_flatten((args, kwargs))
         kinds = tuple(
             (tuple(leaf.shape), leaf.dtype, leaf.device, leaf.requires_grad)
@@ -314,79 +311,96 @@ class GradientEngine:
         autocast = tuple(
             torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None for kind in ("cpu", "cuda")
         )
-        return len(self.layout.taps), self.batch_size, kinds, str(structure), trained, autocast, self.model.training
+        num_taps = len(self._recorder.layout.taps)
+        return num_taps, self._batch_size, kinds, str(structure), trained, autocast, self.model.training
+
+    # Backward
 
     def backward(self, losses: Tensor, *, weights: Tensor | None = None, keep_graph: bool = False) -> None:
-        """Run one backward from one loss per example, each times its weight."""
-        size = self.batch_size
+        """Run one backward pass.
+
+        Args:
+            losses: One loss per example.
+            weights: A factor for each loss; an example of weight 0 has gradient 0, even if its loss is not finite.
+            keep_graph: Whether you will run another backward pass from the same losses.
+        """
+        size, taps = self._batch_size, self._recorder.layout.taps
         if size is None:
             raise InvalidArgument("losses", "out of turn", "losses of a batch that the loader gave")
         check_losses(losses, size)
-        if not self.layout.taps:
+        if not taps:
             raise InvalidArgument("losses", "unrelated", "losses of the private model's output", "Run it on the batch")
-        half = any(tap.dtype is torch.float16 for tap in self.layout.taps)
-        self._scale = _FP16_SCALE if half else 1.0
+        half = any(tap.dtype is torch.float16 for tap in taps)
+        self._loss_scale = _FP16_SCALE if half else 1.0
         weighted = losses if weights is None else torch.where(weights > 0, losses * weights.to(losses.dtype), 0.0)
-        total = weighted.sum() if not half else weighted.float().sum() * self._scale
+        total = weighted.sum() if not half else weighted.float().sum() * self._loss_scale
         self._in_backward = True
         try:
-            self.values = list(torch.autograd.grad(total, self.layout.taps, allow_unused=True, retain_graph=keep_graph))
+            self._gradients = list(torch.autograd.grad(total, taps, allow_unused=True, retain_graph=keep_graph))
         finally:
             self._in_backward = False
 
     def clipped_sum(
         self, clipping: Clipping, weights: Tensor | None = None, num_summed: int = 0, rows: int = 1
     ) -> ClippedSum:
-        """Return the clipped sum of what was recorded; ``weights`` (0 or 1) leave contributions out.
+        """Return the clipped sum of the gradients that the last `backward` brought out. It uses them up.
 
-        ``num_summed`` is about how many contributions are added up in all: the more, the coarser the sum's own
-        rounding. Each contribution is the sum of so many ``rows``, examples one after the other.
+        Args:
+            clipping: How to clip.
+            weights: 1 for each contribution, 0 for one to leave out.
+            num_summed: About how many contributions are added up in all, over physical batches. The more there are, the
+                more a contribution can change how the sum is rounded.
+            rows: How many consecutive examples make up one contribution.
         """
-        assert self.batch_size is not None
+        assert self._batch_size is not None
+        layout = self._recorder.layout
         uses: dict[str, list[Use]] = {}
-        for use in self.layout.uses:
-            if self._params[use.param].requires_grad and all(self.values[tap] is not None for tap in use.taps):
+        for use in layout.uses:
+            if self._params[use.param].requires_grad and all(self._gradients[tap] is not None for tap in use.taps):
                 uses.setdefault(use.param, []).append(use)
-        values: list[Any] = self.values
-        self.values = []
-        device = self.layout.taps[0].device
-        kind = torch.float64 if any(tap.dtype is torch.float64 for tap in self.layout.taps) else torch.float32
-        ones = torch.ones(self.batch_size // rows, device=device) if weights is None else weights.to(device)
-        chosen = ones.to(kind)
-        slack = rounding_slack(num_summed or self.batch_size)
+        gradients: list[Any] = self._gradients
+        self._gradients = []
+        device = layout.taps[0].device
+        dtype = torch.float64 if any(tap.dtype is torch.float64 for tap in layout.taps) else torch.float32
+        ones = torch.ones(self._batch_size // rows, device=device) if weights is None else weights.to(device)
         sizes = {name: param.numel() for name, param in self._params.items() if param.requires_grad}
-        places, shares = clipping.groups.of(sizes)
-        place_of = dict(zip(sizes, places, strict=True))
-        clip = Clip(clipping, [clipping.clip_norm * (1 - slack) * share for share in shares], self._scale)
-        # Whatever precision the caller runs the model in, norms and sums are computed as they are written here.
+        groups, shares = clipping.groups.of(sizes)
+        group_of = dict(zip(sizes, groups, strict=True))
+        clip_norm = clipping.clip_norm * (1 - rounding_slack(num_summed or self._batch_size))
+        clip = ClipTargets(clipping, [clip_norm * share for share in shares], self._loss_scale)
+        # Autocast is the caller's choice for the model; norms and sums are computed in the types written here.
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
-            groups = [
-                ParameterUses(tuple(self._params[name].shape), place_of[name], group) for name, group in uses.items()
+            params = [
+                ParameterUses(tuple(self._params[name].shape), group_of[name], param_uses)
+                for name, param_uses in uses.items()
             ]
-            sums, norms = self._finished(groups, clip, values, chosen, rows)
+            sums, norms = self._sums(params, clip, gradients, ones.to(dtype), rows)
         return ClippedSum(dict(zip(uses, sums, strict=True)), norms)
 
-    def _finished(
-        self, groups: list[ParameterUses], clip: Clip, values: list[Any], chosen: Tensor, rows: int
+    def _sums(
+        self, params: list[ParameterUses], clip: ClipTargets, gradients: list[Any], chosen: Tensor, rows: int
     ) -> tuple[list[Tensor], Tensor]:
-        """Return sums and norms: a CUDA graph, where the passes are, and lay gradients always in one place."""
+        """Return sums and norms.
+
+        They come from a CUDA graph if the model's passes are graphs, too: then gradients lie at fixed addresses.
+        """
 
         def run(chosen: Tensor) -> tuple[list[Tensor], Tensor]:
-            return finish(groups, clip, values, chosen, rows=rows)
+            return clip_and_sum(params, clip, gradients, chosen, rows=rows)
 
-        if not (self.replays and self._graphed and chosen.is_cuda):
+        if not (self._may_replay and self._passes_are_graphs and chosen.is_cuda):
             return run(chosen)
-        uses = [use for group in groups for use in group.uses]
-        shape = tuple((group.shape, group.place, len(group.uses)) for group in groups)
-        what = tuple((use.taps, use.rows, id(use.form)) for use in uses)
+        uses = [use for param in params for use in param.uses]
+        shapes = tuple((param.shape, param.group, len(param.uses)) for param in params)
+        forms = tuple((use.taps, use.rows, id(use.form)) for use in uses)
         precision = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-        terms = shape, what, repr(clip.clipping), tuple(clip.targets), clip.scale, rows, precision
-        read = [values[tap] for use in uses for tap in use.taps]
-        return self._replay(terms, read, chosen, run, [use.form for use in uses])
+        terms = shapes, forms, repr(clip.clipping), tuple(clip.targets), clip.scale, rows, precision
+        inputs = [gradients[tap] for use in uses for tap in use.taps]
+        return self._graphs(terms, inputs, chosen, run, [use.form for use in uses])
 
 
-class _Entry:
-    """What a call of the model itself does, in place of torch's own."""
+class _EngineCall:
+    """Replaces torch's own call of the model by the engine's."""
 
     def __init__(self, engine: GradientEngine) -> None:
         self.engine = engine
@@ -397,33 +411,19 @@ class _Entry:
 
 
 def _share_of_memory(model: nn.Module) -> int:
+    """Return an eighth of the memory of the model's device."""
     device = next((param.device for param in model.parameters()), torch.device("cpu"))
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory) // 8
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
 
 
-def _nothing() -> None:
+def _none() -> None:
     return None
 
 
-def rounding_slack(num_summed: int) -> float:
-    """Return by what share clipping must go below the clip norm, for a sum of about so many examples."""
-    return min(_SLACK + num_summed * 2.0**-21, 0.5)
-
-
-def refuse_buffers(changed: list[str]) -> None:
-    """Refuse, if there are any, buffers that a forward pass has changed."""
-    if changed:
-        raise Unsupported(
-            f"{', '.join(changed)}: the forward pass writes something of the data into these buffers",
-            "They are part of the model, and get no noise: switch their statistics off. What does not depend on "
-            "data is there after one run of the model before",
-        )
-
-
 def check_losses(losses: Any, size: int) -> None:
-    """Refuse what is not one differentiable loss per example."""
+    """Refuse anything but one differentiable loss per example."""
     if not isinstance(losses, Tensor):
         raise InvalidArgument("losses", type(losses).__name__, "a tensor with one loss per example")
     if losses.shape != (size,):

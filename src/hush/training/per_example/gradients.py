@@ -1,12 +1,21 @@
-"""The gradients of one parameter, one for each example, in the form in which they are cheapest.
+"""Forms of per-example gradients: one parameter, one gradient for each example, held in the cheapest way.
 
-A form knows, for every example i of the batch (always the first dimension):
+What a layer's backward pass brings out is turned into one of these:
 
-- ``measure``: the squared norm of gradient i, often without computing that gradient;
-- ``weighted_sum``: the sum over i of factor i times gradient i;
-- ``whole``: the gradients themselves, for parameters that are used in several ways, where norms do not add up.
+`DenseGradient`  the gradients themselves, [B, *shape]
+`OuterProducts`  inputs x and output gradients g of a linear layer, whose products are left undone
+`ConvPatches`    the same for a convolution (in `convolution`)
+`TableRows`      the rows of an embedding table that an example looked up, with their gradients
+`TiedTable`      a dense gradient plus rows, for a table that is an output layer's weight as well
 
-Nothing here looks at the data to decide what to do, except where it is said: torch.compile sees plain tensor code.
+Every form answers the same three questions about example i, which is always an index of the first dimension: what is
+its squared norm (``dense``, ``product``, ``measure``), what is the sum over i of factor i times gradient i
+(``weighted_sum``), and what are the gradients themselves (``materialize``), for parameters that are used in several
+ways. `merged` adds up the forms of a parameter that is used several times *before* norms are taken, as norms of uses do
+not add up.
+
+The choice of a form depends on shapes, device and memory (`prefers_products`), never on the data, and does not change
+what is guaranteed. torch.compile sees plain tensor code.
 
 Shapes: B examples, T positions (of a sequence or an image), d inputs, p outputs.
 """
@@ -23,302 +32,353 @@ from torch import Tensor
 
 from hush.training.per_example.norms import (
     HALF,
-    Measure,
+    SquaredNorms,
+    compute_dtype,
     dense_sums,
-    masked,
     row_squares,
+    scale_examples,
     square_norms,
-    times,
-    work_type,
+    zero_examples,
 )
 
-_MANY = 1 << 27  # numbers of instantiated gradients at once, where only their norms are wanted
-_COPIED = 1 << 29  # bytes of copies, at least, to make at once
-_FEW = 1 << 25  # bytes of gradients that a GPU writes and reads in no time
+_MAX_MATERIALIZED = 1 << 27  # elements of gradients at once, where only norms or sums of them are needed
+_MIN_COPIED = 1 << 29  # bytes of copies to make at once, at least
+_SMALL_GRADIENTS = 1 << 25  # bytes that a GPU writes and reads faster than it starts more kernels
 
 
 class Gradient(ABC):
     """Every example's gradient of one parameter, or of some of its rows.
 
-    A form may have a ``dense`` part [B, ...], gradients themselves, and a ``product`` part, x and g. Then ``measure``
-    is about the rest, if there is any: such parts of all parameters are measured together; dense ones are also summed
-    together, and ``weighted_sum`` is about the rest.
+    A form may have a ``dense`` part, and a ``product`` part. The dense parts of all parameters are measured and summed
+    together, and the product parts are measured together: one kernel instead of hundreds. ``measure`` is about the
+    rest, if there is any, and ``weighted_sum`` about everything but the dense part.
     """
 
     @property
     def dense(self) -> Tensor | None:
-        """The dense part."""
+        """The dense part: gradients [B, ...]."""
         return None
 
     def product(self) -> tuple[Tensor, Tensor] | None:
-        """Return x [B, T, d] and g [B, T, p], if the norm is to be found from their products.
+        """Return x [k B, T, d] and g [k B, T, p], if norms are to be found from their inner products.
 
-        There may be several of them, one after the other, for each example.
+        Each example may have k > 1 pairs, one after the other, such as the groups of a convolution.
         """
         return None
 
-    def measure(self) -> Measure | None:
-        """Return squared norms, or what is to be added to those of the other parts."""
+    def measure(self) -> SquaredNorms | None:
+        """Return the squared norms, or what is to be added to those of the other parts."""
         return None
 
     @abstractmethod
-    def whole(self) -> Tensor:
-        """Return the gradients: [B, *shape]."""
+    def materialize(self) -> Tensor:
+        """Return the gradients themselves: [B, *shape]."""
 
     @abstractmethod
     def weighted_sum(self, factors: Tensor) -> Tensor | None:
-        """Return the sum of the gradients, each times its factor, in fp32: [*shape]."""
+        """Return the sum over examples of factor times gradient, in fp32: [*shape]. The dense part is left out."""
 
     @abstractmethod
     def without(self, bad: Tensor) -> Gradient:
-        """Forget everything about some examples: 0 times NaN is not 0."""
+        """Return the form with zeros for the bad examples: a factor of 0 is not enough, as 0 times NaN is NaN."""
 
     def joined(self, rows: int) -> Gradient:
-        """Return gradients of so many examples each, one after the other, added up."""
-        return Whole(_joined(self.whole(), rows))
+        """Return the form in which every ``rows`` consecutive examples count as one: their gradients are summed."""
+        return DenseGradient(_joined(self.materialize(), rows))
 
 
-def _joined(each: Tensor, rows: int) -> Tensor:
-    return each.reshape(len(each) // rows, rows, *each.shape[1:]).sum(1, dtype=work_type(each))
+def _joined(gradients: Tensor, rows: int) -> Tensor:
+    shape = (len(gradients) // rows, rows, *gradients.shape[1:])
+    return gradients.reshape(shape).sum(1, dtype=compute_dtype(gradients))
 
 
 @dataclass(frozen=True, slots=True)
-class Whole(Gradient):
-    """The gradients themselves."""
+class DenseGradient(Gradient):
+    """The gradients themselves: [B, *shape]."""
 
-    each: Tensor
+    values: Tensor
 
     @property
     def dense(self) -> Tensor:
-        return self.each
+        return self.values
 
-    def whole(self) -> Tensor:
-        return self.each
+    def materialize(self) -> Tensor:
+        return self.values
 
     def weighted_sum(self, factors: Tensor) -> None:
         return None
 
-    def without(self, bad: Tensor) -> Whole:
-        return Whole(masked(self.each, bad))
+    def without(self, bad: Tensor) -> DenseGradient:
+        return DenseGradient(zero_examples(self.values, bad))
 
 
 @dataclass(frozen=True, slots=True)
-class Products(Gradient):
-    """Sums over positions of products g^T x, left undone: x [B, T, d], g [B, T, p]."""
+class OuterProducts(Gradient):
+    """The gradients of a linear layer: sums over positions of products g^T x, left undone.
+
+    Attributes:
+        x: The layer's inputs, [B, T, d].
+        g: The gradients of its outputs, [B, T, p].
+        transposed: Whether the weight is stored as [d, p].
+        scaled: Whether g is already multiplied by the clip factors.
+    """
 
     x: Tensor
     g: Tensor
     transposed: bool = False
-    scaled: bool = False  # whether g has its factors already
+    scaled: bool = False
 
-    def joined(self, rows: int) -> Products:
-        x, g = (each.reshape(len(each) // rows, -1, each.shape[2]) for each in (self.x, self.g))
+    def joined(self, rows: int) -> OuterProducts:
+        # The positions of joined examples are simply put next to each other.
+        x, g = (values.reshape(len(values) // rows, -1, values.shape[2]) for values in (self.x, self.g))
         return replace(self, x=x, g=g)
 
     def product(self) -> tuple[Tensor, Tensor] | None:
-        gram_ = self.x.shape[1] == 1 or prefers_gram(self.x.shape, self.g.shape[-1], self.g)
-        return (self.x, self.g) if gram_ else None
+        from_products = self.x.shape[1] == 1 or prefers_gram(self.x.shape, self.g.shape[-1], self.g)
+        return (self.x, self.g) if from_products else None
 
-    def measure(self) -> Measure | None:
+    def measure(self) -> SquaredNorms | None:
         if self.product() is not None:
             return None
-        return Measure(torch.cat([row_squares(each) for each, _ in self._chunks()]))
+        return SquaredNorms(torch.cat([row_squares(gradients) for gradients, _ in self._chunks()]))
 
     def _chunks(self) -> list[tuple[Tensor, slice]]:
-        """Return the gradients of a few examples at a time."""
+        """Return the gradients of a few examples at a time, and which examples they are."""
         size, _, inputs = self.x.shape
-        some = max(_MANY // (inputs * self.g.shape[2]), 1)
-        parts = [slice(start, start + some) for start in range(0, size, some)]
+        chunk_size = max(_MAX_MATERIALIZED // (inputs * self.g.shape[2]), 1)
+        parts = [slice(start, start + chunk_size) for start in range(0, size, chunk_size)]
         return [(torch.bmm(self.g[part].mT, self.x[part]), part) for part in parts]
 
-    def whole(self) -> Tensor:
-        each = torch.bmm(self.g.mT, self.x)
-        return each.mT if self.transposed else each
+    def materialize(self) -> Tensor:
+        gradients = torch.bmm(self.g.mT, self.x)
+        return gradients.mT if self.transposed else gradients
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         if self.product() is None:
-            total = sum(dense_sums([each], [0], factors[None, part])[0] for each, part in self._chunks())
+            total = sum(dense_sums([gradients], [0], factors[None, part])[0] for gradients, part in self._chunks())
             assert isinstance(total, Tensor)
             return total.mT if self.transposed else total
         x, g = self.x, self.g
-        if x.is_cuda and not self.scaled:  # nobody asks there what is not finite
-            x, g = times(x, factors > 0), times(g, factors)
+        if x.is_cuda and not self.scaled:
+            # Examples that are not finite were not removed on a GPU: both factors must be 0 for them.
+            x, g = scale_examples(x, factors > 0), scale_examples(g, factors)
         elif not self.scaled:
-            kind = work_type(x)
-            x, g = x.to(kind), g.to(kind) * factors.to(kind).view(-1, 1, 1)
+            dtype = compute_dtype(x)
+            x, g = x.to(dtype), g.to(dtype) * factors.to(dtype).view(-1, 1, 1)
         left, right = (x, g) if self.transposed else (g, x)
         left, right = left.flatten(0, 1).mT, right.flatten(0, 1)
         return torch.mm(left, right, out_dtype=torch.float32) if self.scaled else (left @ right).float()
 
-    def without(self, bad: Tensor) -> Products:
-        return replace(self, x=masked(self.x, bad), g=masked(self.g, bad))
+    def without(self, bad: Tensor) -> OuterProducts:
+        return replace(self, x=zero_examples(self.x, bad), g=zero_examples(self.g, bad))
 
 
-def scale_products(gradients: list[Gradient], places: list[int], factors: Tensor) -> Iterator[Gradient]:
-    """Multiply products in bf16 on a GPU with their factors, some together; the sums are then products of bf16."""
+def scale_products(gradients: list[Gradient], groups: list[int], factors: Tensor) -> Iterator[Gradient]:
+    """Yield the gradients; bf16 products on a GPU are multiplied by their clip factors, several in one kernel.
+
+    The sums are then matrix products in bf16, with results in fp32.
+
+    Args:
+        gradients: All gradients.
+        groups: The clipping group of each.
+        factors: Clip factors [groups, B].
+    """
     ready: dict[int, tuple[Tensor, Tensor]] = {}
-    for number, one in enumerate(gradients):
-        if not _is_scaled(one):
-            yield one
+    for number, gradient in enumerate(gradients):
+        if not _scales_in_kernel(gradient):
+            yield gradient
             continue
         if not ready:
-            ready = _next_scaled(gradients, number, places, factors)
+            ready = _next_scaled(gradients, number, groups, factors)
         x, g = ready.pop(number)
-        yield replace(one, x=x, g=g, scaled=True)
+        yield replace(gradient, x=x, g=g, scaled=True)
 
 
-def _is_scaled(use: Gradient) -> TypeGuard[Products]:
-    return isinstance(use, Products) and use.g.is_cuda and use.g.dtype is torch.bfloat16 and use.product() is not None
+def _scales_in_kernel(gradient: Gradient) -> TypeGuard[OuterProducts]:
+    if not isinstance(gradient, OuterProducts):
+        return False
+    return gradient.g.is_cuda and gradient.g.dtype is torch.bfloat16 and gradient.product() is not None
 
 
 def _next_scaled(
-    gradients: list[Gradient], first: int, places: list[int], factors: Tensor
+    gradients: list[Gradient], first: int, groups: list[int], factors: Tensor
 ) -> dict[int, tuple[Tensor, Tensor]]:
-    """Return inputs and scaled gradients of the next products, so many that their copies take little memory.
+    """Return inputs and scaled gradients of the next products, as many as fit into a little memory.
 
-    Both are 0 for examples of factor 0, which may be not finite.
+    Both are 0 for examples with factor 0, which may be not finite.
     """
     from hush.training.kernels.sums_cuda import scaled
 
-    some: dict[int, Products] = {}
+    batch: dict[int, OuterProducts] = {}
     copied = 0
     for number in range(first, len(gradients)):
-        use = gradients[number]
-        if _is_scaled(use):
-            some[number] = use
-            copied += use.x.nbytes + use.g.nbytes
-            if copied >= _COPIED:
+        gradient = gradients[number]
+        if _scales_in_kernel(gradient):
+            batch[number] = gradient
+            copied += gradient.x.nbytes + gradient.g.nbytes
+            if copied >= _MIN_COPIED:
                 break
-    own = [places[number] for number in some]
-    inputs = scaled([use.x for use in some.values()], own, (factors > 0).to(factors.dtype))
-    found = scaled([use.g for use in some.values()], own, factors)
-    return dict(zip(some, zip(inputs, found, strict=True), strict=True))
+    batch_groups = [groups[number] for number in batch]
+    inputs = scaled([products.x for products in batch.values()], batch_groups, (factors > 0).to(factors.dtype))
+    outputs = scaled([products.g for products in batch.values()], batch_groups, factors)
+    return dict(zip(batch, zip(inputs, outputs, strict=True), strict=True))
 
 
 def prefers_products(shape: tuple[int, int, int], outputs: int, like: Tensor, memory: int) -> bool:
-    """Say whether to leave products undone, for inputs of shape [B, T, d].
+    """Return whether a linear layer should leave its products undone.
 
-    One position: always, except that a GPU writes and reads a few gradients faster than it starts more kernels. With
-    several: if norms are cheaper that way; or if whole gradients take more than so many bytes, and more than products
-    do. Then they are computed a few at a time, and twice.
+    With one position always, except that a GPU writes and reads small gradients faster than it starts more kernels.
+    With several positions, if norms are cheaper that way; or if dense gradients exceed the memory, and the factors are
+    smaller. In the latter case gradients are computed a few examples at a time, and twice.
+
+    Args:
+        shape: B, T and d of the layer's inputs.
+        outputs: p.
+        like: A tensor of the layer's type and device.
+        memory: How many bytes the dense gradients may take.
     """
     size, positions, inputs = shape
-    whole = size * inputs * outputs * like.element_size()
-    if like.is_cuda and whole <= min(_FEW, memory):
+    dense_bytes = size * inputs * outputs * like.element_size()
+    if like.is_cuda and dense_bytes <= min(_SMALL_GRADIENTS, memory):
         return False
     if positions == 1 or prefers_gram(shape, outputs, like):
         return True
-    return whole > memory and positions * (inputs + outputs) < inputs * outputs
+    return dense_bytes > memory and positions * (inputs + outputs) < inputs * outputs
 
 
 def prefers_gram(shape: tuple[int, ...], outputs: int, like: Tensor) -> bool:
-    """Say whether norms from T x T products are cheaper than writing and reading twice all gradients.
+    """Return whether norms from T x T inner products are cheaper than writing all gradients and reading them twice.
 
-    On GPUs by the ratio of matrix products to memory traffic that an H200 has, on CPUs by the number of operations.
+    On CPUs they are if the 2 T^2 numbers of both matrices of inner products are fewer than the d p of a gradient. On
+    GPUs it is the ratio of arithmetic to memory traffic of an H200 that decides.
     """
     positions, inputs = shape[1], shape[2]
     if not like.is_cuda:
         return 2 * positions * positions <= inputs * outputs
     if like.dtype is torch.float64:
         return False
-    rate = 250 if like.dtype in HALF else 125
-    return positions * positions * (inputs + outputs) <= rate * inputs * outputs
+    operations_per_element = 250 if like.dtype in HALF else 125
+    return positions * positions * (inputs + outputs) <= operations_per_element * inputs * outputs
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(Gradient):
-    """Rows of a table: each row that an example uses, once, with its gradient; what is left over has gradient 0."""
+class TableRows(Gradient):
+    """The gradients of an embedding table: each row that an example looked up, once, with its gradient.
 
-    rows: Tensor  # [B, T]
-    g: Tensor  # [B, T, d]
+    Attributes:
+        rows: The row numbers, [B, T]. Unused entries are 0 and have gradient 0.
+        g: Their gradients, [B, T, d].
+        num_rows: The number of rows of the table.
+    """
+
+    rows: Tensor
+    g: Tensor
     num_rows: int
 
-    def measure(self) -> Measure:
-        return Measure(square_norms(self.g))
+    def measure(self) -> SquaredNorms:
+        return SquaredNorms(square_norms(self.g))
 
-    def whole(self) -> Tensor:
+    def materialize(self) -> Tensor:
         size, width = len(self.g), self.g.shape[-1]
-        each = self.g.new_zeros(size * self.num_rows, width)
-        return each.index_add_(0, self.places(), self.g.flatten(0, 1)).view(size, self.num_rows, width)
+        gradients = self.g.new_zeros(size * self.num_rows, width)
+        return gradients.index_add_(0, self._flat_rows(), self.g.flatten(0, 1)).view(size, self.num_rows, width)
 
-    def joined(self, rows: int) -> Rows:
+    def joined(self, rows: int) -> TableRows:
         count = len(self.rows) // rows
         return add_up_rows(self.rows.reshape(count, -1), self.g.reshape(count, -1, self.g.shape[2]), self.num_rows)
 
-    def places(self) -> Tensor:
-        """Return where the rows are among the rows of all examples, one after the other."""
+    def _flat_rows(self) -> Tensor:
+        """Return the row numbers in the tables of all examples, one table after the other."""
         start = torch.arange(len(self.rows), device=self.rows.device) * self.num_rows
         return (start.unsqueeze(1) + self.rows).flatten()
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        scaled = times(self.g, factors).flatten(0, 1)
+        scaled = scale_examples(self.g, factors).flatten(0, 1)
         return scaled.new_zeros(self.num_rows, scaled.shape[1]).index_add_(0, self.rows.flatten(), scaled).float()
 
-    def without(self, bad: Tensor) -> Rows:
-        return replace(self, g=masked(self.g, bad))
+    def without(self, bad: Tensor) -> TableRows:
+        return replace(self, g=zero_examples(self.g, bad))
 
 
-def add_up_rows(indices: Tensor, g: Tensor, num_rows: int) -> Rows:
-    """Return rows of a table from all uses of rows: indices [B, T] and gradients [B, T, d]."""
+def add_up_rows(indices: Tensor, g: Tensor, num_rows: int) -> TableRows:
+    """Return the gradient of a table, in which lookups of the same row by one example are added up.
+
+    Args:
+        indices: The rows that were looked up, [B, T].
+        g: The gradients of the results, [B, T, d].
+        num_rows: The number of rows of the table.
+    """
+    # Sort each example's indices; the first of a run of equal ones opens a new slot, which collects their gradients.
     indices, order = torch.sort(indices.long(), dim=1)
-    new = torch.ones_like(indices, dtype=torch.bool)
-    new[:, 1:] = indices[:, 1:] != indices[:, :-1]
-    place = new.cumsum(1) - 1
-    back = torch.empty_like(place).scatter(1, order, place).unsqueeze(-1).expand_as(g)
-    sums = torch.zeros_like(g, dtype=work_type(g)).scatter_add(1, back, g.to(work_type(g)))
-    return Rows(torch.zeros_like(indices).scatter(1, place, indices), sums, num_rows)
+    is_first = torch.ones_like(indices, dtype=torch.bool)
+    is_first[:, 1:] = indices[:, 1:] != indices[:, :-1]
+    slots = is_first.cumsum(1) - 1
+    slot_of_lookup = torch.empty_like(slots).scatter(1, order, slots).unsqueeze(-1).expand_as(g)
+    dtype = compute_dtype(g)
+    sums = torch.zeros_like(g, dtype=dtype).scatter_add(1, slot_of_lookup, g.to(dtype))
+    return TableRows(torch.zeros_like(indices).scatter(1, slots, indices), sums, num_rows)
 
 
 @dataclass(frozen=True, slots=True)
-class Tied(Gradient):
-    """A table that is an output layer's weight, too: whole gradients, and rows that come to them."""
+class TiedTable(Gradient):
+    """The gradients of a table that is an output layer's weight, too: dense gradients, plus rows.
 
-    each: Tensor
-    table: Rows
+    Attributes:
+        values: The gradients from the output layer, [B, num_rows, d].
+        table: The gradients from lookups.
+    """
+
+    values: Tensor
+    table: TableRows
 
     @property
     def dense(self) -> Tensor:
-        return self.each
+        return self.values
 
-    def measure(self) -> Measure:
-        examples = torch.arange(len(self.each), device=self.each.device).unsqueeze(1)
-        met = self.each[examples, self.table.rows]
-        kind = torch.float64 if self.each.dtype is torch.float64 else torch.float32
-        crossed = (met.to(kind) * self.table.g).sum((1, 2)).double()
-        own = square_norms(self.table.g)
-        # Where the two cancel, rounding decides; so the norm counts as larger.
-        return Measure(own + 2 * crossed, own * 2.0**-16)
+    def measure(self) -> SquaredNorms:
+        # |a + b|^2 = |a|^2 + 2 <a, b> + |b|^2; the first term is that of the dense part.
+        examples = torch.arange(len(self.values), device=self.values.device).unsqueeze(1)
+        shared_rows = self.values[examples, self.table.rows]
+        dtype = torch.float64 if self.values.dtype is torch.float64 else torch.float32
+        crossed = (shared_rows.to(dtype) * self.table.g).sum((1, 2)).double()
+        table_squares = square_norms(self.table.g)
+        # Where the two cancel, rounding decides what is left; so the norm counts as larger.
+        return SquaredNorms(table_squares + 2 * crossed, table_squares * 2.0**-16)
 
-    def joined(self, rows: int) -> Tied:
-        return Tied(_joined(self.each, rows), self.table.joined(rows))
+    def joined(self, rows: int) -> TiedTable:
+        return TiedTable(_joined(self.values, rows), self.table.joined(rows))
 
-    def whole(self) -> Tensor:
-        return self.each + self.table.whole()
+    def materialize(self) -> Tensor:
+        return self.values + self.table.materialize()
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         return self.table.weighted_sum(factors)
 
-    def without(self, bad: Tensor) -> Tied:
-        return Tied(masked(self.each, bad), self.table.without(bad))
+    def without(self, bad: Tensor) -> TiedTable:
+        return TiedTable(zero_examples(self.values, bad), self.table.without(bad))
 
 
 def merged(uses: list[Gradient]) -> Gradient:
-    """Return one gradient for a parameter that is used several times: the sum of those of its uses."""
+    """Return one gradient for a parameter that is used several times: the sum of the gradients of its uses.
+
+    The result stays as undone as it can: products are put next to each other, rows of tables are added up, and a table
+    beside anything else makes a `TiedTable`. Everything else becomes dense.
+    """
     if len(uses) == 1:
         return uses[0]
-    products = [use for use in uses if isinstance(use, Products)]
+    products = [use for use in uses if isinstance(use, OuterProducts)]
     if len(products) == len(uses) and len({use.transposed for use in products}) == 1:
-        x, g = (torch.cat([getattr(use, key) for use in products], 1) for key in ("x", "g"))
+        x, g = (torch.cat([getattr(use, name) for use in products], 1) for name in ("x", "g"))
         return replace(products[0], x=x, g=g)
-    tables = [use for use in uses if isinstance(use, Rows)]
+    tables = [use for use in uses if isinstance(use, TableRows)]
     table = None
     if tables:
-        indices, gradients = (torch.cat([getattr(use, key) for use in tables], 1) for key in ("rows", "g"))
-        table = add_up_rows(indices, gradients, tables[0].num_rows) if len(tables) > 1 else tables[0]
+        rows, gradients = (torch.cat([getattr(use, name) for use in tables], 1) for name in ("rows", "g"))
+        table = add_up_rows(rows, gradients, tables[0].num_rows) if len(tables) > 1 else tables[0]
         if len(tables) == len(uses):
             return table
-    others = [use.whole() for use in uses if not isinstance(use, Rows)]
-    each = others[0]
-    for other in others[1:]:
-        each = each + other
-    return Whole(each) if table is None else Tied(each, table)
+    dense = [use.materialize() for use in uses if not isinstance(use, TableRows)]
+    total = dense[0]
+    for values in dense[1:]:
+        total = total + values
+    return DenseGradient(total) if table is None else TiedTable(total, table)

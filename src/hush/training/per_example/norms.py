@@ -1,4 +1,13 @@
-"""How long gradients are: norms, what is not certain about them, and the factors that follow; weighted sums.
+"""From gradients to clip factors: squared norms, how far rounding may have hidden a part of them, and weighted sums.
+
+A contribution must not exceed the clip norm, whatever rounding does. So a norm comes with what is uncertain about it:
+
+squares   the squared norm as it was computed, in fp64
+doubt     how much larger the squared norm may really be, where large terms cancel
+rounding  the squared norm of the error that rounding may add to a gradient while it is summed
+
+`clip_factors` divides by sqrt(squares + doubt) + sqrt(rounding), so that the clipped contribution stays within the clip
+norm. Everything here handles the gradients of all parameters together, by clipping group.
 
 Shapes: B examples, T positions (of a sequence or an image), d inputs, p outputs.
 """
@@ -14,207 +23,251 @@ from hush.training.kernels.constants import constant
 from hush.training.kernels.gram import gram
 from hush.training.plan.clipping import Adaptive, Clipping, Flat
 
-_CANCELLED = 1e-4  # of its largest possible size: a smaller squared norm is left to the gradients themselves
-_PIECE = 1 << 13  # numbers to square and add up in fp32
-_LEAST = 1e-30  # a factor below this would be rounded coarsely: such an example counts as not finite
-_FAR = 1e30  # so do inputs beyond this, whose products with tiny gradients would be
 HALF = (torch.bfloat16, torch.float16)
+
+# The relative error of fp32 sums over elements; norms are those of the same numbers that are summed.
+_SUM_SLACK = 1e-4
+# A squared norm below this share of its largest possible value has cancelled: the share counts as doubt.
+_CANCELLED = 1e-4
+_CHUNK = 1 << 13  # elements whose squares are added in fp32
+# A smaller factor would be rounded coarsely in fp32. Such an example counts as not finite.
+_SMALLEST_FACTOR = 1e-30
+# So does an example with a larger input: its product with a tiny gradient would be rounded coarsely.
+_LARGEST_INPUT = 1e30
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
-    """Squared norms, in fp64, and what is not certain about them.
+class SquaredNorms:
+    """Squared norms of per-example gradients in fp64, and what is uncertain about them.
 
     Attributes:
-        squares: Squared norms.
-        doubt: How much larger they may really be.
-        rounding: The squared norm of what rounding may add to a gradient when it is summed.
+        squares: Squared norms: [B], or [groups, B].
+        doubt: How much larger they may really be; nothing, if None.
+        rounding: The squared norm of what rounding may add to a gradient while it is summed; nothing, if None.
     """
 
     squares: Tensor
     doubt: Tensor | None = None
     rounding: Tensor | None = None
 
-    def plus(self, other: Measure) -> Measure:
-        """Return those of both together."""
-        return Measure(
-            self.squares + other.squares, _added(self.doubt, other.doubt), _added(self.rounding, other.rounding)
+    def plus(self, other: SquaredNorms) -> SquaredNorms:
+        """Return the squared norms of gradients that have both as their parts."""
+        return SquaredNorms(
+            self.squares + other.squares, _sum(self.doubt, other.doubt), _sum(self.rounding, other.rounding)
         )
 
-    def at(self, place: int, count: int) -> Measure:
-        """Return this as one of so many rows, of which the others are 0."""
+    def in_group(self, group: int, num_groups: int) -> SquaredNorms:
+        """Return these norms [B] as row ``group`` of [num_groups, B]; the other rows are 0."""
 
-        def row(values: Tensor | None) -> Tensor | None:
-            if values is None or count == 1:
+        def as_row(values: Tensor | None) -> Tensor | None:
+            if values is None or num_groups == 1:
                 return None if values is None else values.unsqueeze(0)
-            rows = values.new_zeros(count, len(values))
-            rows[place] = values
+            rows = values.new_zeros(num_groups, len(values))
+            rows[group] = values
             return rows
 
-        squares = row(self.squares)
+        squares = as_row(self.squares)
         assert squares is not None
-        return Measure(squares, row(self.doubt), row(self.rounding))
+        return SquaredNorms(squares, as_row(self.doubt), as_row(self.rounding))
 
 
-def _added(total: Tensor | None, more: Tensor | None) -> Tensor | None:
-    return more if total is None else total if more is None else total + more
+def _sum(left: Tensor | None, right: Tensor | None) -> Tensor | None:
+    return right if left is None else left if right is None else left + right
 
 
-def masked(values: Tensor, bad: Tensor) -> Tensor:
-    """Return values with 0 in place of bad examples."""
+def rounding_slack(num_summed: int) -> float:
+    """Return the share by which clipping must stay below the clip norm, for rounding in fp32.
+
+    Args:
+        num_summed: About how many examples are summed. With every addition the sum is rounded, and an example changes
+            how: so the slack grows with their number.
+    """
+    return min(_SUM_SLACK + num_summed * 2.0**-21, 0.5)
+
+
+def zero_examples(values: Tensor, bad: Tensor) -> Tensor:
+    """Return values [B, ...] with zeros for the bad examples."""
     return values.masked_fill(bad.view(-1, *([1] * (values.dim() - 1))), 0.0)
 
 
-def times(values: Tensor, factors: Tensor) -> Tensor:
-    """Return values times factors; where the factor is 0, 0, even if the value is not finite."""
-    kind = work_type(values)
-    factors = factors.to(kind).view(-1, *([1] * (values.dim() - 1)))
-    return torch.where(factors > 0, values.to(kind) * factors, 0.0)
+def scale_examples(values: Tensor, factors: Tensor) -> Tensor:
+    """Return values [B, ...] times factors [B]; 0 where the factor is 0, even if the value is not finite."""
+    dtype = compute_dtype(values)
+    factors = factors.to(dtype).view(-1, *([1] * (values.dim() - 1)))
+    return torch.where(factors > 0, values.to(dtype) * factors, 0.0)
+
+
+def compute_dtype(values: Tensor) -> torch.dtype:
+    """Return the type to compute in: fp64 for fp64 values, which may not fit into fp32, and fp32 for all others."""
+    return torch.float64 if values.dtype is torch.float64 else torch.float32
+
+
+def uses_kernels(values: Tensor) -> bool:
+    """Return whether the Triton kernels can read these values."""
+    return values.is_cuda and values.dtype is not torch.float64
 
 
 def square_norms(values: Tensor) -> Tensor:
-    """Return the squared norm of each example's part.
+    """Return the squared norm of each example's values.
 
-    In fp32: squares vanish below 1e-23 an element, far below any clip norm that a plan admits; beyond 1e19 they
-    overflow, and the example counts as not finite.
+    Squares are formed in fp32. They vanish below 1e-23 per element, far below any clip norm that a plan admits; beyond
+    1e19 they overflow, and the example counts as not finite.
     """
     return _norms(values.flatten(1)).square()
 
 
 def _norms(flat: Tensor) -> Tensor:
-    """Return the norm of each row, found in pieces: torch's own sum of many equal squares in fp32 is too small."""
-    pieces = flat.shape[1] // _PIECE
-    if flat.dtype is torch.float64 or pieces < 2 or not flat.is_contiguous():
-        wide = torch.float64 if flat.dtype is torch.float64 or pieces >= 2 else torch.float32
-        found: Tensor = torch.linalg.vector_norm(flat, dim=1, dtype=wide).double()
-        return found
-    most = flat[:, : pieces * _PIECE].view(len(flat), pieces, _PIECE)
-    norms = torch.linalg.vector_norm(most, dim=2, dtype=torch.float32).double()
-    rest = torch.linalg.vector_norm(flat[:, pieces * _PIECE :], dim=1, dtype=torch.float32).double()
-    found = torch.linalg.vector_norm(torch.cat([norms, rest.unsqueeze(1)], 1), dim=1)
-    return found
+    """Return the norm of each row, from norms of chunks: torch's fp32 sum of many equal squares comes out too small."""
+    chunks = flat.shape[1] // _CHUNK
+    if flat.dtype is torch.float64 or chunks < 2 or not flat.is_contiguous():
+        dtype = torch.float64 if flat.dtype is torch.float64 or chunks >= 2 else torch.float32
+        norms: Tensor = torch.linalg.vector_norm(flat, dim=1, dtype=dtype).double()
+        return norms
+    full_chunks = flat[:, : chunks * _CHUNK].view(len(flat), chunks, _CHUNK)
+    chunk_norms = torch.linalg.vector_norm(full_chunks, dim=2, dtype=torch.float32).double()
+    rest = torch.linalg.vector_norm(flat[:, chunks * _CHUNK :], dim=1, dtype=torch.float32).double()
+    norms = torch.linalg.vector_norm(torch.cat([chunk_norms, rest.unsqueeze(1)], 1), dim=1)
+    return norms
 
 
-def _length(values: Tensor) -> Tensor:
-    """Return the norm of each example's part, and no less: squares below 1e-45 vanish in fp32, and are added back.
+def _norm_bounds(values: Tensor) -> Tensor:
+    """Return an upper bound on the norm of each example's values, for use as a factor of a product.
 
-    For a product of two may be large where one of them is tiny.
+    Squares below 2^-149 vanish in fp32. They do not matter beside a clip norm, but the product with the norm of a large
+    factor may; so what may have vanished is added back.
     """
     flat = values.flatten(1)
-    found = _norms(flat)
-    return (
-        found
-        if flat.dtype is torch.float64
-        else found.add_(flat.shape[1] ** 0.5 * 2.0**-74).masked_fill_(found > _FAR, torch.inf)
-    )
+    norms = _norms(flat)
+    if flat.dtype is torch.float64:
+        return norms
+    return norms.add_(flat.shape[1] ** 0.5 * 2.0**-74).masked_fill_(norms > _LARGEST_INPUT, torch.inf)
 
 
-def dense_squares(values: list[Tensor], places: list[int], count: int) -> Tensor:
-    """Return the squared norms of each example's dense parts, in so many groups: [groups, B]."""
-    total = torch.zeros(count, len(values[0]), dtype=torch.float64, device=values[0].device)
-    there = [number for number, each in enumerate(values) if on_gpu(each)]
-    if there:
+def dense_squares(values: list[Tensor], groups: list[int], num_groups: int) -> Tensor:
+    """Return each example's squared norm over all dense gradients of a clipping group: [num_groups, B].
+
+    Args:
+        values: Gradients [B, ...].
+        groups: The clipping group of each.
+        num_groups: How many groups there are.
+    """
+    total = torch.zeros(num_groups, len(values[0]), dtype=torch.float64, device=values[0].device)
+    by_kernel = [number for number, value in enumerate(values) if uses_kernels(value)]
+    if by_kernel:
         from hush.training.kernels.sums_cuda import squares
 
-        total = squares([values[number] for number in there], [places[number] for number in there], count)
-    for each, place in zip(values, places, strict=True):
-        if not on_gpu(each):
-            total[place] += square_norms(each)
+        total = squares([values[number] for number in by_kernel], [groups[number] for number in by_kernel], num_groups)
+    for value, group in zip(values, groups, strict=True):
+        if not uses_kernels(value):
+            total[group] += square_norms(value)
     return total
 
 
-def dense_sums(values: list[Tensor], places: list[int], factors: Tensor) -> list[Tensor]:
-    """Return the weighted sums of dense parts, each with the factors of its group.
+def row_squares(values: Tensor) -> Tensor:
+    """Return the squared norm of each row."""
+    return dense_squares([values], [0], 1)[0]
 
-    In fp32: a sum that is rounded more coarsely would change by that, too, when an example comes or goes.
+
+def dense_sums(values: list[Tensor], groups: list[int], factors: Tensor) -> list[Tensor]:
+    """Return the sum over examples of factor times gradient, for each dense gradient.
+
+    Sums are in fp32. In a coarser type, adding or removing an example would also change how all others are rounded.
+
+    Args:
+        values: Gradients [B, ...].
+        groups: The clipping group of each.
+        factors: Clip factors [groups, B].
     """
-    if values and all(on_gpu(each) for each in values):
+    if values and all(uses_kernels(value) for value in values):
         from hush.training.kernels.sums_cuda import weighted_sums
 
-        return weighted_sums(values, places, factors)
-    return [_wide_sum(each, factors[place]) for each, place in zip(values, places, strict=True)]
+        return weighted_sums(values, groups, factors)
+    return [_dense_sum(value, factors[group]) for value, group in zip(values, groups, strict=True)]
 
 
-def _wide_sum(each: Tensor, factors: Tensor) -> Tensor:
-    if each.is_cuda:  # nobody asks there whether an example is not finite
-        return times(each, factors).sum(0).float()
-    kind = work_type(each)
-    total: Tensor = (factors.to(kind) @ each.flatten(1).to(kind)).float()
-    return total.view(each.shape[1:])
-
-
-def work_type(values: Tensor) -> torch.dtype:
-    """Return in what type to compute: fp64 for those that may not fit into fp32."""
-    return torch.float64 if values.dtype is torch.float64 else torch.float32
-
-
-def row_squares(each: Tensor) -> Tensor:
-    """Return the squared norm of each row."""
-    return dense_squares([each], [0], 1)[0]
-
-
-def on_gpu(values: Tensor) -> bool:
-    """Return whether the Triton kernels take these values."""
-    return values.is_cuda and values.dtype is not torch.float64
+def _dense_sum(values: Tensor, factors: Tensor) -> Tensor:
+    if values.is_cuda:  # examples that are not finite have factor 0, but were not removed: that would need a wait
+        return scale_examples(values, factors).sum(0).float()
+    dtype = compute_dtype(values)
+    total: Tensor = (factors.to(dtype) @ values.flatten(1).to(dtype)).float()
+    return total.view(values.shape[1:])
 
 
 def clip_factors(
-    measure: Measure, chosen: Tensor, clipping: Clipping, targets: list[float], scale: float
+    norms: SquaredNorms, chosen: Tensor, clipping: Clipping, targets: list[float], scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Return by what each gradient is to be multiplied so that none exceeds its group's target, and its norm.
+    """Return clip factors [groups, B], and the norm [B] of each example's whole gradient.
 
-    Both are of gradients that were ``scale`` times too large. Of an example that is not finite the factors are 0, and
-    the norm NaN; of one that is not ``chosen`` (0, not 1) the factors are 0, too.
+    Args:
+        norms: Squared norms [groups, B] of gradients that are ``scale`` times too large.
+        chosen: 1 for each example, 0 for one to leave out: its factors are 0.
+        clipping: How to clip.
+        targets: The largest norm of a contribution, for each group.
+        scale: The factors and the returned norms are corrected for this.
+
+    Returns:
+        Factors and norms. An example that is not finite has factors 0 and norm NaN.
     """
-    if measure.squares.is_cuda and len(targets) == 1 and type(clipping) in (Flat, Adaptive):
-        from hush.training.kernels.sums_cuda import factors
+    if norms.squares.is_cuda and len(targets) == 1 and type(clipping) in (Flat, Adaptive):
+        from hush.training.kernels.sums_cuda import factors as factors_on_gpu
 
-        return factors(measure.squares, measure.doubt, measure.rounding, chosen, targets[0], scale)
-    squares = measure.squares.clamp_min(0)
-    bounds = squares.sqrt() if measure.doubt is None else (squares + measure.doubt).sqrt()
-    bounds = (bounds if measure.rounding is None else bounds + measure.rounding.sqrt()) / scale
-    finite = (bounds < 1.0 / _LEAST).all(0)  # and no NaN
-    bounds_of_groups = constant(tuple(targets), bounds.dtype, bounds.device).unsqueeze(1)
-    found = torch.where(finite, clipping.factors(bounds, bounds_of_groups), 0.0) / scale
-    found = torch.where(found >= _LEAST, found, 0.0)
-    norms = (squares.sum(0).sqrt() / scale).masked_fill(~finite, torch.nan)
-    return found * chosen, norms.to(chosen.dtype)
+        return factors_on_gpu(norms.squares, norms.doubt, norms.rounding, chosen, targets[0], scale)
+    squares = norms.squares.clamp_min(0)
+    bounds = squares.sqrt() if norms.doubt is None else (squares + norms.doubt).sqrt()
+    bounds = (bounds if norms.rounding is None else bounds + norms.rounding.sqrt()) / scale
+    finite = (bounds < 1.0 / _SMALLEST_FACTOR).all(0)  # false for NaN
+    group_targets = constant(tuple(targets), bounds.dtype, bounds.device).unsqueeze(1)
+    factors = torch.where(finite, clipping.factors(bounds, group_targets), 0.0) / scale
+    factors = torch.where(factors >= _SMALLEST_FACTOR, factors, 0.0)
+    example_norms = (squares.sum(0).sqrt() / scale).masked_fill(~finite, torch.nan)
+    return factors * chosen, example_norms.to(chosen.dtype)
 
 
-def measure_products(pairs: list[tuple[Tensor, Tensor]], places: list[int], count: int, size: int) -> Measure:
-    """Return the squared norms of sums of products, for so many examples, in so many groups: [groups, B].
+def measure_products(pairs: list[tuple[Tensor, Tensor]], groups: list[int], num_groups: int, size: int) -> SquaredNorms:
+    """Return the squared norms of gradients that are sums of outer products: [num_groups, B].
 
-    Where positions cancel, products are larger than what they add up to: their rounding would decide. And a sum over
-    the positions of all examples would lose the others' share beside them. So the norm of such an example counts as
-    larger than it is.
+    Where positions cancel, the products are larger than their sum, and rounding decides what is left of it. Besides,
+    the weighted sum runs over the positions of all examples, and large products would round other examples' shares
+    away. So the norm of such an example counts as larger than it is.
+
+    Args:
+        pairs: For each layer, x [k B, T, d] and g [k B, T, p]; k consecutive pairs belong to one example.
+        groups: The clipping group of each layer.
+        num_groups: How many groups there are.
+        size: B.
     """
-    squares = torch.zeros(count, size, device=pairs[0][0].device, dtype=torch.float64)
+    squares = torch.zeros(num_groups, size, device=pairs[0][0].device, dtype=torch.float64)
     doubts, roundings = torch.zeros_like(squares), torch.zeros_like(squares)
-    several: dict[int, list[int]] = {}
+    many_positions: dict[int, list[int]] = {}  # layers by their number of pairs
     for number, (x, g) in enumerate(pairs):
         if x.shape[1] > 1:
-            several.setdefault(len(x), []).append(number)
+            many_positions.setdefault(len(x), []).append(number)
             continue
-        found = (_length(x) * _length(g)).square().view(size, -1).sum(1)
-        squares[places[number]] += found
-        roundings[places[number]] += found * coarseness(g) ** 2
-    for numbers in several.values():
-        some = [pairs[number] for number in numbers]
-        found, largest, spread = (each.view(len(some), size, -1).sum(2) for each in gram(some))
-        doubt = largest * 2.0**-16 if found.is_cuda else (largest * _CANCELLED - found).clamp_min(0)
-        coarse = constant(tuple(coarseness(g) ** 2 for _, g in some), found.dtype, found.device)
-        where = constant(tuple(places[number] for number in numbers), torch.int64, found.device)
-        squares.index_add_(0, where, found)
-        doubts.index_add_(0, where, doubt)
-        roundings.index_add_(0, where, spread * coarse.unsqueeze(1))
-    return Measure(squares, doubts, roundings)
+        # With one position, |g x^T| = |g| |x|.
+        layer_squares = (_norm_bounds(x) * _norm_bounds(g)).square().view(size, -1).sum(1)
+        squares[groups[number]] += layer_squares
+        roundings[groups[number]] += layer_squares * relative_rounding(g) ** 2
+    for numbers in many_positions.values():
+        layers = [pairs[number] for number in numbers]
+        layer_squares, largest, spread = (part.view(len(layers), size, -1).sum(2) for part in gram(layers))
+        # On a CPU the inner products are in fp64; the kernel's have about fp32's precision.
+        cancelled = (largest * _CANCELLED - layer_squares).clamp_min(0)
+        doubt = largest * 2.0**-16 if layer_squares.is_cuda else cancelled
+        rounding = constant(
+            tuple(relative_rounding(g) ** 2 for _, g in layers), layer_squares.dtype, layer_squares.device
+        )
+        rows = constant(tuple(groups[number] for number in numbers), torch.int64, layer_squares.device)
+        squares.index_add_(0, rows, layer_squares)
+        doubts.index_add_(0, rows, doubt)
+        roundings.index_add_(0, rows, spread * rounding.unsqueeze(1))
+    return SquaredNorms(squares, doubts, roundings)
 
 
-def coarseness(like: Tensor) -> float:
-    """Return how coarsely a factor times a gradient is rounded when it is multiplied with an input."""
+def relative_rounding(like: Tensor) -> float:
+    """Return the relative error of factor times gradient when it enters a matrix product of this type and device."""
     if not like.is_cuda:
         return 2.0**-23 if torch.get_float32_matmul_precision() == "highest" else 2.0**-8
     if like.dtype in HALF:
         return 2.0**-8 if like.dtype is torch.bfloat16 else 2.0**-10
-    precise = not (torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32)
-    return 2.0**-22 if precise else 2.0**-10
+    is_precise = not (torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32)
+    return 2.0**-22 if is_precise else 2.0**-10

@@ -1,4 +1,9 @@
-"""Passes through a model that is left as it is: the losses, their tangents, and losses without some examples."""
+"""Passes through a model that is left as it is: losses, their directional derivatives, and weighted gradients.
+
+`projected` clips by estimated norms, for which it runs a model several times on the same batch. `Passes` makes sure
+that the runs are of the same function: each starts from the same random state, ``no_grad`` stops derivatives in forward
+mode as it does in a backward pass, and autocast is refused.
+"""
 
 from __future__ import annotations
 
@@ -18,52 +23,58 @@ from torch.utils._pytree import tree_leaves, tree_map
 from hush.errors import Unsupported
 from hush.training.per_example.engine import check_losses
 
+# Runs the model on the batch; returns one loss per example.
 Losses = Callable[[], Tensor]
 
 
 class Passes:
-    """Runs a function of the model's parameters again and again, each time from the same random numbers."""
+    """Runs a model on one batch, again and again, each time from the same random state.
+
+    Attributes:
+        params: The trained parameters, by name.
+    """
 
     def __init__(self, model: nn.Module, losses: Losses, size: int) -> None:
-        """Take a model, and what runs it on a batch of this size and returns one loss per example."""
+        """Take a model, a function that runs it on a batch, and the size of that batch."""
         self._model, self._losses, self._size = model, losses, size
         self.params: dict[str, Tensor] = {
             name: param for name, param in model.named_parameters() if param.requires_grad
         }
-        self._random = torch.get_rng_state()
-        self._random_cuda = torch.cuda.get_rng_state_all()
+        self._random_state = torch.get_rng_state()
+        self._random_states_cuda = torch.cuda.get_rng_state_all()
 
     def losses(self) -> Tensor:
-        """Return the losses, with their graph."""
+        """Return the losses, with their graph for a backward pass."""
         before = {name: param._version for name, param in self.params.items()}
         values: Tensor = self._run()
         check_losses(values, self._size)
         changed = [name for name, param in self.params.items() if param._version != before[name]]
         if changed:
-            raise Unsupported(f"{', '.join(changed)}: the forward pass changes these parameters, without noise")
+            raise Unsupported(
+                f"{', '.join(changed)}: the forward pass changes these parameters, and adds no noise to them"
+            )
         return values
 
-    def watched(self) -> tuple[Tensor, list[tuple[str, Tensor]]]:
-        """Return the losses, and what modules returned for the batch, by their names."""
+    def losses_and_outputs(self) -> tuple[Tensor, list[tuple[str, Tensor]]]:
+        """Return the losses, and every tensor that a module returned for the batch, by the module's name."""
         outputs: list[tuple[str, Tensor]] = []
-
         names = {module: name for name, module in self._model.named_modules()}
 
-        def watch(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            found = [one for one in tree_leaves(output) if _is_batch(one, self._size) and one.requires_grad]
-            outputs.extend((names[module] or "the model", one) for one in found)
+        def collect(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            batches = [leaf for leaf in tree_leaves(output) if _is_batch(leaf, self._size) and leaf.requires_grad]
+            outputs.extend((names[module] or "the model", batch) for batch in batches)
 
-        with self._hooked(after=watch):
+        with self._hooked(after=collect):
             return self.losses(), outputs
 
     def tangents(self, vectors: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the losses, and their derivatives along a vector, by forward mode and without a graph."""
+        """Return the losses, and their derivatives along a vector, by forward-mode differentiation."""
         _load_formulas()
         try:
             with forward_ad.dual_level(), self._hooked(after=_stop_at_padding):
                 for name, param in self.params.items():
                     param.requires_grad_(False)
-                    # In place: whatever holds the parameter sees its tangent, which is gone at the level's end.
+                    # In place, so that whoever holds the parameter sees its tangent, which is gone at the level's end.
                     param.copy_(forward_ad.make_dual(param.detach().clone(), vectors[name]))  # type: ignore[no-untyped-call]
                 values, tangent = forward_ad.unpack_dual(self._run())  # type: ignore[no-untyped-call]
                 check_losses(values.detach().clone().requires_grad_(), self._size)
@@ -73,25 +84,25 @@ class Passes:
                 param.requires_grad_(True)
 
     def weighted_sum(self, losses: Tensor, factors: Tensor) -> dict[str, Tensor]:
-        """Return the gradient of the weighted sum of losses, by parameter."""
+        """Return the gradient of the sum of factor times loss, by parameter."""
         total = (torch.where(factors > 0, losses, 0.0) * factors.to(losses)).sum()
-        found: tuple[Tensor | None, ...] = torch.autograd.grad(total, list(self.params.values()), allow_unused=True)
-        return {name: one.detach() for name, one in zip(self.params, found, strict=True) if one is not None}
+        gradients: tuple[Tensor | None, ...] = torch.autograd.grad(total, list(self.params.values()), allow_unused=True)
+        return {name: value.detach() for name, value in zip(self.params, gradients, strict=True) if value is not None}
 
     @contextmanager
     def without(self, left_out: Tensor) -> Iterator[None]:
-        """Put zeros in the rows of some examples wherever a module takes or returns a batch.
+        """Put zeros into the rows of some examples wherever a module takes or returns a batch.
 
-        A factor of 0 is not enough where it is multiplied with infinity on the way back.
+        A factor of 0 in front of the loss is not enough: in the backward pass it may be multiplied with infinity.
         """
 
-        def cleaned(value: Any) -> Any:
+        def clean_tensor(value: Any) -> Any:
             if not _is_batch(value, self._size):
                 return value
             return value.masked_fill(left_out.to(value.device).view(-1, *([1] * (value.dim() - 1))), 0.0)
 
         def clean(values: Any) -> Any:
-            return tree_map(cleaned, values)
+            return tree_map(clean_tensor, values)
 
         with self._hooked(
             before=lambda module, args, kwargs: (clean(args), clean(kwargs)),
@@ -101,7 +112,7 @@ class Passes:
 
     @contextmanager
     def _hooked(self, *, before: Callable[..., Any] | None = None, after: Callable[..., Any]) -> Iterator[None]:
-        """Let every module's call be seen, and changed, for a while."""
+        """Call these hooks before and after every module, until the end of the block."""
         handles = []
         for module in self._model.modules():
             handles.append(module.register_forward_hook(after, with_kwargs=True))
@@ -114,27 +125,27 @@ class Passes:
                 handle.remove()
 
     def _run(self) -> Any:
-        torch.set_rng_state(self._random)
-        for device, numbers in enumerate(self._random_cuda):
-            torch.cuda.set_rng_state(numbers, device)
-        with _Watch():
+        torch.set_rng_state(self._random_state)
+        for device, state in enumerate(self._random_states_cuda):
+            torch.cuda.set_rng_state(state, device)
+        with _ForwardModeGuard():
             return self._losses()
 
 
 @cache
 def _load_formulas() -> None:
-    """Load what torch loads with its first dual number: that uses something of its own that is deprecated."""
+    """Load torch's formulas for forward mode. It would load them by itself, with a warning about its own code."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         importlib.import_module("torch._decomp.decompositions_for_jvp")
 
 
-class _Watch(TorchFunctionMode):
-    """Lets ``no_grad`` stop tangents, too, as no gradient comes back through it; refuses autocast."""
+class _ForwardModeGuard(TorchFunctionMode):
+    """Makes ``no_grad`` stop tangents, as it stops gradients; refuses autocast."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-            raise Unsupported("autocast: projections in half precision are too coarse", "Keep to float32")
+            raise Unsupported("autocast: projections in half precision are too coarse", "Use float32")
         result = func(*args, **(kwargs or {}))
         if func is torch._C._set_grad_enabled:
             torch._C._set_fwd_grad_enabled(args[0])
@@ -146,7 +157,7 @@ class _Watch(TorchFunctionMode):
 
 
 def _stop_at_padding(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-    """Take the tangents off looked-up padding: its gradient is dropped on the way back."""
+    """Remove the tangents of padding rows: the backward pass drops their gradient, too."""
     if not isinstance(module, nn.Embedding) or module.padding_idx is None:
         return output
     indices = args[0] if args else kwargs["input"]

@@ -1,4 +1,12 @@
-"""Which module goes which way: a rule for each kind of layer, `vmap` for other modules with parameters of their own."""
+"""Rules: how each type of layer runs in a private step.
+
+A rule is a function with the signature of the layer's forward, preceded by the engine and the module. It computes the
+layer's output by one of the functions in `autograd`, asks the engine for taps, and reports which parameter they belong
+to. `attach` finds the rule of every module and replaces the module's forward on the instance. A module with parameters
+of its own but no rule runs under ``vmap`` (`expand`), with a copy of its parameters for every example.
+
+Layers that use their parameters several times, such as attention and recurrent layers, are in `sequence_rules`.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +22,8 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from hush.errors import Unsupported
 from hush.training.per_example.autograd import Affine, Convolution, LinearFunction, Lookup
-from hush.training.per_example.convolution import ConvShape, Patches
-from hush.training.per_example.gradients import Products, Whole, add_up_rows, prefers_products
+from hush.training.per_example.convolution import ConvPatches, ConvShape
+from hush.training.per_example.gradients import DenseGradient, OuterProducts, add_up_rows, prefers_products
 
 if TYPE_CHECKING:
     from hush.training.per_example.engine import GradientEngine
@@ -23,11 +31,12 @@ if TYPE_CHECKING:
 Rule = Callable[..., Any]
 RULES: dict[type[nn.Module], Rule] = {}
 
+# Batch statistics mix examples: the output for one depends on all.
 _MIXING = (nn.modules.batchnorm._BatchNorm, nn.LazyBatchNorm1d, nn.LazyBatchNorm2d, nn.LazyBatchNorm3d)
 
 
 def rule(*kinds: type[nn.Module]) -> Callable[[Rule], Rule]:
-    """Register the way forward of some kinds of modules; subclasses are other kinds."""
+    """Register a function as the rule of these types of modules. Subclasses need rules of their own."""
 
     def register(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(kinds, function))
@@ -37,7 +46,10 @@ def rule(*kinds: type[nn.Module]) -> Callable[[Rule], Rule]:
 
 
 class _Forward:
-    """A module's forward. As an object it can be pickled and copied along with the module."""
+    """The private forward of a module. As an object, it is pickled and copied along with the module.
+
+    A copy has no engine, and runs the ordinary forward.
+    """
 
     def __init__(self, module: nn.Module, engine: GradientEngine | None, rule: Callable[..., Any]) -> None:
         self.module, self.engine, self.rule = module, engine, rule
@@ -50,29 +62,28 @@ class _Forward:
 
 
 def attach(model: nn.Module, engine: GradientEngine) -> list[nn.Module]:
-    """Give modules their private way forward; return those that got one.
+    """Give modules their private forward; return the modules that got one.
 
-    Raises `Unsupported`, with all offenders named, for modules that mix examples.
+    Raises `Unsupported` for modules that mix examples, naming all of them, and for a forward that was replaced before.
     """
     refuse_mixing(model)
     attached: list[nn.Module] = []
-    for module, way in _ways(model):
+    for module, module_rule in _rules_of(model):
         present = module.__dict__.get("forward")
         if present is not None and not (isinstance(present, _Forward) and present.engine is None):
             raise Unsupported(f"{engine.name(module)}: its forward was replaced already", "Privatize a model once")
-        object.__setattr__(module, "forward", _Forward(module, engine, way))
+        object.__setattr__(module, "forward", _Forward(module, engine, module_rule))
         attached.append(module)
-
     return attached
 
 
 def refuse_mixing(model: nn.Module) -> None:
-    """Refuse modules that mix examples, with all of them named."""
+    """Refuse modules that mix examples, naming all of them."""
     offenders = [f"{name or 'the model'} ({type(module).__name__})" for name, module in _mixing(model)]
     if offenders:
         raise Unsupported(
-            f"{', '.join(offenders)}: batch statistics mix examples, so no example's gradient is its own",
-            "hush.training.replace_batchnorm(model) puts GroupNorm in their place and keeps the affine weights",
+            f"{', '.join(offenders)}: batch statistics mix examples, so an example has no gradient of its own",
+            "Call hush.training.replace_batchnorm(model): it puts in GroupNorm and keeps the affine weights",
         )
 
 
@@ -80,61 +91,61 @@ def _mixing(model: nn.Module) -> list[tuple[str, nn.Module]]:
     def mixes(module: nn.Module) -> bool:
         if isinstance(module, nn.modules.instancenorm._InstanceNorm):
             return bool(module.track_running_stats)
-        fixed = type(module) in RULES and not module.training and getattr(module, "running_var", None) is not None
-        return isinstance(module, _MIXING) and not fixed
+        is_fixed = type(module) in RULES and not module.training and getattr(module, "running_var", None) is not None
+        return isinstance(module, _MIXING) and not is_fixed
 
     return [(name, module) for name, module in model.named_modules() if mixes(module)]
 
 
-def _ways(model: nn.Module) -> list[tuple[nn.Module, Rule]]:
-    """Return the modules to attach to, outermost first; those below a module that goes as a whole are left alone."""
-    found: list[tuple[nn.Module, Rule]] = []
-    whole: list[nn.Module] = []
+def _rules_of(model: nn.Module) -> list[tuple[nn.Module, Rule]]:
+    """Return the modules to attach to, outermost first, with their rules. Their submodules are covered by them."""
+    with_rule: list[tuple[nn.Module, Rule]] = []
+    without_rule: list[nn.Module] = []
     covered: set[int] = set()
     for module in model.modules():
         if id(module) in covered:
             continue
-        known = RULES.get(type(module)) or _by_name(module)
-        if known is not None and not is_parametrized(module):
-            found.append((module, known))
+        module_rule = RULES.get(type(module)) or _rule_by_name(module)
+        if module_rule is not None and not is_parametrized(module):
+            with_rule.append((module, module_rule))
             covered.update(id(child) for child in module.modules())  # such as an attention layer's output projection
         elif is_parametrized(module) or next(module.parameters(recurse=False), None) is not None:
-            whole.append(module)
+            without_rule.append(module)
             covered.update(id(child) for child in module.modules())
-    return found + [(module, expand) for module in whole]
+    return with_rule + [(module, expand) for module in without_rule]
 
 
-def _by_name(module: nn.Module) -> Rule | None:
-    """Recognise layers of packages that hush does not import."""
-    kind = type(module)
-    if kind.__name__ == "Conv1D" and kind.__module__.startswith("transformers."):
+def _rule_by_name(module: nn.Module) -> Rule | None:
+    """Return the rule of a layer from a package that hush does not import."""
+    cls = type(module)
+    if cls.__name__ == "Conv1D" and cls.__module__.startswith("transformers."):
         return transposed_linear
     return None
 
 
 def trained(**params: Tensor | None) -> dict[str, Tensor]:
-    """Return the parameters that exist and are trained."""
+    """Return the parameters that exist and require a gradient."""
     return {name: param for name, param in params.items() if param is not None and param.requires_grad}
 
 
-def _turned(each: Tensor, *, by: bool) -> Whole:
-    return Whole(each.mT if by else each)
+def _dense(values: Tensor, *, transposed: bool) -> DenseGradient:
+    return DenseGradient(values.mT if transposed else values)
 
 
-def _cast(*values: Tensor | None) -> tuple[Any, ...]:
-    """Convert to the precision that autocast wants, as it would do itself: what is kept is what was used."""
+def _autocast(*values: Tensor | None) -> tuple[Any, ...]:
+    """Convert to the type that autocast would convert to, so that saved tensors are the ones that were multiplied."""
     first = values[0]
     assert first is not None
-    kind = first.device.type
-    if not torch.is_autocast_enabled(kind) or first.dtype is torch.float64:
+    device = first.device.type
+    if not torch.is_autocast_enabled(device) or first.dtype is torch.float64:
         return values
-    wanted = torch.get_autocast_dtype(kind)
-    return tuple(None if value is None else value.to(wanted) for value in values)
+    dtype = torch.get_autocast_dtype(device)
+    return tuple(None if value is None else value.to(dtype) for value in values)
 
 
 def _is_tied_table(engine: GradientEngine, weight: Tensor, shape: tuple[int, ...]) -> bool:
-    """Say whether a weight may be an embedding's table, too: then whole gradients are needed, to add rows to them."""
-    return id(weight) in engine.tied and shape[1] > 1
+    """Return whether a weight may be an embedding's table, too: then dense gradients are needed, to add rows to."""
+    return engine.is_tied(weight) and shape[1] > 1
 
 
 def linear(
@@ -148,44 +159,59 @@ def linear(
     rows: dict[str, tuple[int, int]] | None = None,
     transposed: bool = False,
 ) -> Tensor:
-    """Return x W^T + b, recorded; ``params`` are the whole parameters if W and b are parts of them."""
+    """Return x W^T + b, recorded.
+
+    Args:
+        engine: The engine.
+        name: The layer's name.
+        x: The input, [B, ..., d].
+        weight: W, [p, d].
+        bias: b, [p].
+        params: The trained parameters that W ("weight") and b ("bias") are parts of, if they are not parameters.
+        rows: Which rows of these parameters W and b are.
+        transposed: Whether W is stored as [d, p].
+    """
     used = trained(weight=weight, bias=bias) if params is None else params
     plain = weight.T if transposed else weight
     if not used:
         return F.linear(x, plain, bias)
     x = engine.batched(x, name)
     inputs, outputs, size = plain.shape[1], plain.shape[0], len(x)
-    x, plain, bias = _cast(x, plain.detach(), None if bias is None else bias.detach())
+    x, plain, bias = _autocast(x, plain.detach(), None if bias is None else bias.detach())
     taps: list[Tensor | None] = [None] * 4
-    places = rows or {}
+    rows = rows or {}
     if "weight" in used:
         folded = (size, x.numel() // (size * inputs), inputs)
         if prefers_products(folded, outputs, x, engine.memory) and not _is_tied_table(engine, used["weight"], folded):
             taps[0] = engine.tap(folded, x, of_input=True)
             taps[1] = engine.tap((*folded[:2], outputs), x)
-            engine.used(name, used["weight"], 2, partial(Products, transposed=transposed), places.get("weight"))
+            form: Any = partial(OuterProducts, transposed=transposed)
+            engine.record_use(name, used["weight"], form, num_taps=2, rows=rows.get("weight"))
         else:
             taps[2] = engine.tap((size, outputs, inputs), x)
-            engine.used(name, used["weight"], 1, partial(_turned, by=transposed), places.get("weight"))
+            form = partial(_dense, transposed=transposed)
+            engine.record_use(name, used["weight"], form, rows=rows.get("weight"))
     if "bias" in used:
         taps[3] = engine.tap((size, outputs), x)
-        engine.used(name, used["bias"], 1, Whole, places.get("bias"))
+        engine.record_use(name, used["bias"], DenseGradient, rows=rows.get("bias"))
     result: Tensor = LinearFunction.apply(name, x, plain, bias, *taps)  # type: ignore[no-untyped-call]
     return result
 
 
 @rule(nn.Linear)
 def _linear(engine: GradientEngine, module: nn.Linear, input: Tensor) -> Tensor:  # noqa: A002
+    """Run a linear layer: products if `prefers_products` says so, dense gradients otherwise."""
     return linear(engine, engine.name(module), input, module.weight, module.bias)
 
 
 def transposed_linear(engine: GradientEngine, module: Any, x: Tensor) -> Tensor:
-    """Hugging Face's Conv1D: a linear layer whose weight is stored the other way round."""
+    """Run Hugging Face's Conv1D: a linear layer whose weight is stored transposed."""
     return linear(engine, engine.name(module), x, module.weight, module.bias, transposed=True)
 
 
 @rule(nn.Conv1d, nn.Conv2d, nn.Conv3d)
 def _conv(engine: GradientEngine, module: Any, input: Tensor) -> Tensor:  # noqa: A002
+    """Run a convolution. Padding by other modes than zeros, or by a name, is done on the input first."""
     used = trained(weight=module.weight, bias=module.bias)
     if not used:
         return type(module).forward(module, input)  # type: ignore[no-any-return]
@@ -200,28 +226,30 @@ def _conv(engine: GradientEngine, module: Any, input: Tensor) -> Tensor:  # noqa
         padding = (0,) * len(module.stride)
     shape = ConvShape(module.stride, padding, module.dilation, module.groups, tuple(module.weight.shape))
     bias = None if module.bias is None else module.bias.detach()
-    x, weight, bias = _cast(x, module.weight.detach(), bias)
+    x, weight, bias = _autocast(x, module.weight.detach(), bias)
     taps: list[Tensor | None] = [None] * 4
     size, outputs = len(x), len(weight)
     if "weight" in used:
-        after = shape.output(x)
-        folded = (size * shape.groups, math.prod(after), weight[0].numel())
-        if x.is_cuda and len(after) < 3 and prefers_products(folded, outputs // shape.groups, x, engine.memory):
+        output_size = shape.output(x)
+        folded = (size * shape.groups, math.prod(output_size), weight[0].numel())
+        # Products of patches pay off on GPUs only; patches of three-dimensional inputs are not implemented.
+        if x.is_cuda and len(output_size) < 3 and prefers_products(folded, outputs // shape.groups, x, engine.memory):
             taps[0] = engine.tap(tuple(x.shape), x, of_input=True)
-            taps[1] = engine.tap((size, outputs, *after), x)
-            engine.used(name, used["weight"], 2, partial(Patches, shape=shape))
+            taps[1] = engine.tap((size, outputs, *output_size), x)
+            engine.record_use(name, used["weight"], partial(ConvPatches, shape=shape), num_taps=2)
         else:
             taps[2] = engine.tap((size, *weight.shape), x)
-            engine.used(name, used["weight"], 1, Whole)
+            engine.record_use(name, used["weight"], DenseGradient)
     if "bias" in used:
         taps[3] = engine.tap((size, outputs), x)
-        engine.used(name, used["bias"], 1, Whole)
+        engine.record_use(name, used["bias"], DenseGradient)
     result: Tensor = Convolution.apply(name, shape, x, weight, bias, *taps)  # type: ignore[no-untyped-call]
     return result
 
 
 @rule(nn.Embedding)
 def _embedding(engine: GradientEngine, module: nn.Embedding, input: Tensor) -> Tensor:  # noqa: A002
+    """Run an embedding; indices without a batch dimension, such as positions, are those of every example."""
     if not module.weight.requires_grad:
         return type(module).forward(module, input)
     name = engine.name(module)
@@ -232,12 +260,12 @@ def _embedding(engine: GradientEngine, module: nn.Embedding, input: Tensor) -> T
 
 
 def embed(engine: GradientEngine, name: str, indices: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
-    """Return rows of a table, recorded."""
+    """Return rows of a table, recorded. Lookups of one row by one example are added up before norms are taken."""
     folded = (len(indices), indices.numel() // len(indices))
     exact = torch.empty((), device=weight.device, dtype=torch.float64)
     wide = exact if weight.dtype is torch.float64 else exact.float()
     taps = [engine.tap(folded, exact, of_input=True), engine.tap((*folded, weight.shape[1]), wide)]
-    engine.used(name, weight, 2, partial(add_up_rows, num_rows=len(weight)))
+    engine.record_use(name, weight, partial(add_up_rows, num_rows=len(weight)), num_taps=2)
     result: Tensor = Lookup.apply(name, indices, weight.detach(), padding_idx, *taps)  # type: ignore[no-untyped-call]
     return result
 
@@ -250,11 +278,12 @@ def _embedding_bag(
     offsets: Tensor | None = None,
     per_sample_weights: Tensor | None = None,
 ) -> Tensor:
+    """Run bags of equal size: look all rows up, then sum or average them as the layer does, without padding."""
     if not module.weight.requires_grad:
         return type(module).forward(module, input, offsets, per_sample_weights)
     name = engine.name(module)
     if offsets is not None or input.dim() != 2 or module.mode == "max":
-        raise Unsupported(f"{name}: offsets and mode='max'", "Pass bags of one size as a matrix, with sum or mean")
+        raise Unsupported(f"{name}: offsets and mode='max'", "Pass bags of equal size as a matrix, and use sum or mean")
     if module.max_norm is not None or module.scale_grad_by_freq or module.sparse:
         raise Unsupported(f"{name}: max_norm, scale_grad_by_freq and sparse depend on the whole batch")
     rows = embed(engine, name, engine.batched(input, name), module.weight, module.padding_idx)
@@ -277,7 +306,17 @@ def affine(
     shape: tuple[int, ...],
     dims: tuple[int, ...],
 ) -> Tensor:
-    """Return x w + b, recorded, with w and b of this shape, shared over these dimensions."""
+    """Return x w + b, recorded.
+
+    Args:
+        engine: The engine.
+        name: The layer's name.
+        x: The normalised input.
+        weight: w; none, if None.
+        bias: b; none, if None.
+        shape: The shape that makes w and b fit x.
+        dims: The dimensions of x, after the batch, over which w and b are shared.
+    """
     if weight is None and bias is None:
         return x
     used = trained(weight=weight, bias=bias)
@@ -291,13 +330,14 @@ def affine(
             taps.append(None)
             continue
         taps.append(engine.tap((len(x), param.numel()), wide))
-        engine.used(name, param, 1, Whole)
+        engine.record_use(name, param, DenseGradient)
     result: Tensor = Affine.apply(name, dims, x, *plain, *taps)  # type: ignore[no-untyped-call]
     return result
 
 
 @rule(nn.LayerNorm)
 def _layer_norm(engine: GradientEngine, module: nn.LayerNorm, input: Tensor) -> Tensor:  # noqa: A002
+    """Normalise each example's last dimensions, which no parameter takes part in; then scale and shift."""
     x = F.layer_norm(input, module.normalized_shape, None, None, module.eps)
     middle = tuple(range(1, x.dim() - len(module.normalized_shape)))
     name = engine.name(module)
@@ -306,6 +346,7 @@ def _layer_norm(engine: GradientEngine, module: nn.LayerNorm, input: Tensor) -> 
 
 @rule(nn.RMSNorm)
 def _rms_norm(engine: GradientEngine, module: nn.RMSNorm, input: Tensor) -> Tensor:  # noqa: A002
+    """Divide by the root mean square of each example's last dimensions; then scale."""
     x = F.rms_norm(input, module.normalized_shape, None, module.eps)
     middle = tuple(range(1, x.dim() - len(module.normalized_shape)))
     return affine(engine, engine.name(module), x, module.weight, None, tuple(module.normalized_shape), middle)
@@ -313,34 +354,40 @@ def _rms_norm(engine: GradientEngine, module: nn.RMSNorm, input: Tensor) -> Tens
 
 @rule(nn.GroupNorm)
 def _group_norm(engine: GradientEngine, module: nn.GroupNorm, input: Tensor) -> Tensor:  # noqa: A002
+    """Normalise groups of each example's channels; then scale and shift by channel."""
     x = F.group_norm(input, module.num_groups, None, None, module.eps)
     return _by_channel(engine, module, x)
 
 
 @rule(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 def _fixed_batch_norm(engine: GradientEngine, module: Any, input: Tensor) -> Tensor:  # noqa: A002
-    """A batch norm in evaluation mode: its statistics are numbers from elsewhere, and mix nothing."""
+    """Run a batch norm in evaluation mode: its statistics are fixed, and mix no examples."""
     if module.training or module.running_var is None:
-        raise Unsupported(f"{engine.name(module)}: batch statistics mix examples", "Keep it in evaluation mode")
+        raise Unsupported(f"{engine.name(module)}: batch statistics mix examples", "Keep the layer in evaluation mode")
     return _by_channel(engine, module, F.batch_norm(input, module.running_mean, module.running_var, eps=module.eps))
 
 
 @rule(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 def _instance_norm(engine: GradientEngine, module: Any, input: Tensor) -> Tensor:  # noqa: A002
+    """Normalise each channel of each example; then scale and shift by channel."""
     return _by_channel(engine, module, F.instance_norm(input, eps=module.eps))
 
 
 def _by_channel(engine: GradientEngine, module: Any, x: Tensor) -> Tensor:
+    """Scale and shift x [B, channels, ...] by channel."""
     shape = (-1, *([1] * (x.dim() - 2)))
     dims = tuple(range(2, x.dim()))
     return affine(engine, engine.name(module), x, module.weight, module.bias, shape, dims)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # it would break the graph half-way
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # vmap would break the compiled graph half-way
 def expand(engine: GradientEngine, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """Run any module by `vmap`, with a copy of its parameters for every example."""
-    own: dict[str, Tensor] = dict(module.named_parameters())
-    used = {name: param for name, param in own.items() if param.requires_grad}
+    """Run any module under ``vmap``, with a copy of its parameters for every example.
+
+    The copies are taps, so that their gradients are the per-example gradients.
+    """
+    params: dict[str, Tensor] = dict(module.named_parameters())
+    used = {name: param for name, param in params.items() if param.requires_grad}
     with engine.suspended():
         if not used:
             return type(module).forward(module, *args, **kwargs)
@@ -350,26 +397,27 @@ def expand(engine: GradientEngine, module: nn.Module, *args: Any, **kwargs: Any)
     copies = {}
     for key, param in used.items():
         copies[key] = engine.tap((size, *param.shape), param, base=param)
-        engine.used(name, param, 1, Whole)
-    fixed = {key: param for key, param in own.items() if key not in used} | dict(module.named_buffers())
+        engine.record_use(name, param, DenseGradient)
+    fixed = {key: param for key, param in params.items() if key not in used} | dict(module.named_buffers())
     flat, structure = torch.utils._pytree.tree_flatten((args, kwargs))
-    mapped = [isinstance(value, Tensor) and value.dim() > 0 and len(value) == size for value in flat]
-    if not any(mapped):
+    is_batched = [isinstance(value, Tensor) and value.dim() > 0 and len(value) == size for value in flat]
+    if not any(is_batched):
         raise Unsupported(f"{name}: none of its inputs has the batch's {size} examples in its first dimension")
 
-    def one(params: dict[str, Tensor], *values: Any) -> Any:
-        example = [value.unsqueeze(0) if own_ else value for value, own_ in zip(values, mapped, strict=True)]
+    def run_example(copied: dict[str, Tensor], *values: Any) -> Any:
+        # The module sees a batch of one.
+        example = [value.unsqueeze(0) if batched else value for value, batched in zip(values, is_batched, strict=True)]
         inner_args, inner_kwargs = torch.utils._pytree.tree_unflatten(example, structure)
-        output = torch.func.functional_call(module, params | fixed, inner_args, inner_kwargs)
+        output = torch.func.functional_call(module, copied | fixed, inner_args, inner_kwargs)
         return torch.utils._pytree.tree_map(lambda part: part.squeeze(0) if isinstance(part, Tensor) else part, output)
 
-    dims = tuple(0 if own_ else None for own_ in mapped)
+    dims = tuple(0 if batched else None for batched in is_batched)
     with engine.suspended():
         try:
-            result = torch.func.vmap(one, in_dims=(0, *dims), randomness="different")(copies, *flat)
+            result = torch.func.vmap(run_example, in_dims=(0, *dims), randomness="different")(copies, *flat)
         except RuntimeError as error:
-            kind = type(module).__name__
             raise Unsupported(
-                f"{name} ({kind}): it has no rule, and vmap cannot run it on one example", "Use layers that have a rule"
+                f"{name} ({type(module).__name__}): it has no rule, and vmap cannot run it on one example",
+                "Use layers that have a rule",
             ) from error
     return result

@@ -1,4 +1,8 @@
-"""Rules for attention and recurrent layers, which use their parameters in more places than one."""
+"""Rules for attention and recurrent layers, which use a parameter several times or in parts.
+
+Attention projects queries, keys and values with three parts of one weight. Recurrent layers use the same weights at
+every step of a sequence. Each use is recorded by itself; `gradients.merged` adds them up before norms are taken.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +33,18 @@ def _attention(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
+    """Run multi-head attention: softmax(Q K^T / sqrt(width / heads) + mask) V, with recorded projections.
+
+    Written out, as torch's fused kernels would read the projections' weights directly. ``is_causal`` is a hint about
+    ``attn_mask``, and not needed.
+    """
     name = engine.name(module)
     if module.bias_k is not None or module.bias_v is not None or module.add_zero_attn or query.dim() != 3:
-        raise Unsupported(f"{name}: bias_k, bias_v, add_zero_attn and inputs without a batch")
-    same = query is key and key is value
+        raise Unsupported(f"{name}: bias_k, bias_v, add_zero_attn and inputs without a batch dimension")
+    is_self_attention = query is key and key is value
     if not module.batch_first:
         query, key, value = (part.transpose(0, 1) for part in (query, key, value))
-    q, k, v = _projections(engine, module, name, query, key, value, same=same)
+    q, k, v = _projections(engine, module, name, query, key, value, is_self_attention=is_self_attention)
     size, length, width = q.shape
     heads = module.num_heads
     q, k, v = (part.view(size, -1, heads, width // heads).transpose(1, 2) for part in (q, k, v))
@@ -53,18 +62,25 @@ def _attention(
 
 
 def _projections(
-    engine: GradientEngine, module: Any, name: str, query: Tensor, key: Tensor, value: Tensor, *, same: bool
+    engine: GradientEngine,
+    module: Any,
+    name: str,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    is_self_attention: bool,
 ) -> list[Tensor]:
-    """Project queries, keys and values: with one weight for all, with three parts of one, or with three weights."""
-    width, bias, common = module.embed_dim, module.in_proj_bias, module.in_proj_weight
+    """Project queries, keys and values: by one product, by three parts of one weight, or by three weights."""
+    width, bias, shared = module.embed_dim, module.in_proj_bias, module.in_proj_weight
     name = f"{name}.in_proj"
-    if same and common is not None:
-        return list(linear(engine, name, query, common, bias).chunk(3, dim=-1))
-    own = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+    if is_self_attention and shared is not None:
+        return list(linear(engine, name, query, shared, bias).chunk(3, dim=-1))
+    separate = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
     projected = []
-    for place, x in enumerate((query, key, value)):
-        rows = (place * width, (place + 1) * width)
-        weight = own[place] if common is None else common[rows[0] : rows[1]]
+    for number, x in enumerate((query, key, value)):
+        rows = (number * width, (number + 1) * width)
+        weight = separate[number] if shared is None else shared[rows[0] : rows[1]]
         projected.append(
             linear(
                 engine,
@@ -72,22 +88,22 @@ def _projections(
                 x,
                 weight,
                 None if bias is None else bias[rows[0] : rows[1]],
-                params=trained(weight=own[place] if common is None else common, bias=bias),
-                rows={"bias": rows} if common is None else {"weight": rows, "bias": rows},
+                params=trained(weight=separate[number] if shared is None else shared, bias=bias),
+                rows={"bias": rows} if shared is None else {"weight": rows, "bias": rows},
             )
         )
     return projected
 
 
 def _mask(module: Any, padding: Tensor | None, attention: Tensor | None, like: Tensor) -> Tensor | None:
-    """Return what is added to the scores [B, heads, length, length]."""
+    """Return what is added to the scores [B, heads, length, length]: minus infinity where a position is masked."""
     total = None
-    for mask, shape in ((padding, "padding"), (attention, "attention")):
+    for mask, kind in ((padding, "padding"), (attention, "attention")):
         if mask is None:
             continue
         if mask.dtype is torch.bool:
             mask = torch.zeros_like(mask, dtype=like.dtype).masked_fill(mask, float("-inf"))
-        if shape == "padding":
+        if kind == "padding":
             mask = mask[:, None, None, :]
         elif mask.dim() == 3:
             mask = mask.view(len(like), module.num_heads, *mask.shape[1:])
@@ -96,11 +112,18 @@ def _mask(module: Any, padding: Tensor | None, attention: Tensor | None, like: T
 
 
 @rule(nn.LSTM, nn.GRU, nn.RNN)
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # which knows no recurrent layers
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # dynamo does not trace recurrent layers
 def _recurrent(engine: GradientEngine, module: Any, input: Any, hx: Any = None) -> Any:  # noqa: A002
+    """Run a recurrent layer, layer by layer and direction by direction.
+
+    States are stacked as torch does: layer 0 forwards, layer 0 backwards, layer 1 forwards, and so on.
+    """
     name = engine.name(module)
     if isinstance(input, PackedSequence) or module.proj_size or input.dim() != 3:
-        raise Unsupported(f"{name}: packed sequences, proj_size and inputs without a batch", "Pad, and mask the loss")
+        raise Unsupported(
+            f"{name}: packed sequences, proj_size and inputs without a batch dimension",
+            "Pad sequences, and mask the loss",
+        )
     x = input if module.batch_first else input.transpose(0, 1)
     x = engine.batched(x, name)
     directions = 2 if module.bidirectional else 1
@@ -109,11 +132,11 @@ def _recurrent(engine: GradientEngine, module: Any, input: Any, hx: Any = None) 
     for layer in range(module.num_layers):
         outputs = []
         for direction in range(directions):
-            place = layer * directions + direction
-            start = tuple(state[place] for state in states) or None
+            number = layer * directions + direction
+            start = tuple(state[number] for state in states) or None
             suffix = f"_l{layer}" + ("_reverse" if direction else "")
             sequence = x.flip(1) if direction else x
-            output, final = _one_direction(engine, module, name, suffix, sequence, start)
+            output, final = _run_direction(engine, module, name, suffix, sequence, start)
             outputs.append(output.flip(1) if direction else output)
             finals.append(final)
         x = torch.cat(outputs, dim=-1) if directions == 2 else outputs[0]
@@ -123,12 +146,13 @@ def _recurrent(engine: GradientEngine, module: Any, input: Any, hx: Any = None) 
     return (x if module.batch_first else x.transpose(0, 1)), last if isinstance(module, nn.LSTM) else last[0]
 
 
-def _one_direction(
+def _run_direction(
     engine: GradientEngine, module: Any, name: str, suffix: str, x: Tensor, start: tuple[Tensor, ...] | None
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Run one layer in one direction, step by step; the hidden weights are used once a step."""
+    """Run a layer in one direction, step by step; the recurrent weights are used in every step."""
     weights = [getattr(module, f"weight_{kind}{suffix}") for kind in ("ih", "hh")]
     biases = [getattr(module, f"bias_{kind}{suffix}") if module.bias else None for kind in ("ih", "hh")]
+    # All steps' inputs are known: one use. Hidden states are not: one use for each step.
     inputs = linear(engine, f"{name}.ih{suffix}", x, weights[0], biases[0])
     zeros = x.new_zeros(len(x), module.hidden_size)
     hidden = zeros if start is None else start[0]
@@ -136,13 +160,14 @@ def _one_direction(
     outputs = []
     for step in range(x.shape[1]):
         recurrent = linear(engine, f"{name}.hh{suffix}", hidden, weights[1], biases[1])
-        hidden, cell = _step(module, inputs[:, step], recurrent, hidden, cell)
+        hidden, cell = _cell_step(module, inputs[:, step], recurrent, hidden, cell)
         outputs.append(hidden)
     final = (hidden, cell) if isinstance(module, nn.LSTM) else (hidden,)
     return torch.stack(outputs, dim=1), final
 
 
-def _step(module: Any, x: Tensor, h: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+def _cell_step(module: Any, x: Tensor, h: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the next hidden state and cell, from the input's and the hidden state's linear parts (x and h)."""
     if isinstance(module, nn.LSTM):
         i, f, g, o = (x + h).chunk(4, dim=-1)
         cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)

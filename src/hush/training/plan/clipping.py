@@ -159,6 +159,7 @@ class Flat(Clipping):
 
     def factors(self, norms: Tensor, targets: Tensor) -> Tensor:
         """Return min(1, C / norm)."""
+        # A norm of 0 must give the factor 1, not 0 / 0 or C / 0.
         return torch.clamp(targets / norms.clamp_min(1e-300), max=1.0)
 
 
@@ -232,7 +233,7 @@ class Global(Clipping):
 
     def factors(self, norms: Tensor, targets: Tensor) -> Tensor:
         """Return C / Z up to Z, and 0 beyond. Z is split among groups as C is."""
-        ratio = 1.0 if self.threshold is None else self.threshold / self.clip_norm
+        ratio = 1.0 if self.threshold is None else self.threshold / self.clip_norm  # Z / C, the same for all groups
         return torch.where(norms <= targets * ratio, 1.0 / ratio, 0.0)
 
 

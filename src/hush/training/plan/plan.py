@@ -119,7 +119,7 @@ class TrainingPlan:
             raise InvalidArgument("unit", str(self.unit), "one example or user", "See Guarantee.for_group")
         self.sampling.check(self.num_units)
         _refuse_combinations(self)
-        # Both refuse noise levels that cannot be accounted for, before the run starts.
+        # Both calls refuse noise levels that cannot be accounted for, before the run starts.
         self.contribution.mechanism(self.noise_multiplier)
         for step in range(self.num_steps if self.schedule is not None else 1):
             self.noise_on_sum(step)
@@ -143,6 +143,7 @@ class TrainingPlan:
         """Return the noise multiplier and the batch size of a step."""
         if self.schedule is None:
             return self.noise_multiplier, self.batch_size
+        # A schedule must not ask for more units than there are, nor for none.
         size = max(round(self.batch_size * self.schedule.factor("batch_size", step)), 1)
         return self.noise_multiplier * self.schedule.factor("noise_multiplier", step), min(size, self.num_units)
 
@@ -240,6 +241,7 @@ class TrainingPlan:
         limit = self.max_batch_size
         if limit is None:
             return 0.0
+        # A union bound over the steps; steps of equal batch size have equal probabilities.
         sizes = Counter(self.setting(step)[1] for step in range(num_steps))
         num_units = self.num_units + self.group_size  # of the larger of two neighbours
         return sum(count * _overflow(limit, num_units, size / self.num_units) for size, count in sizes.items())
@@ -255,12 +257,13 @@ class TrainingPlan:
         if self.max_batch_size is None or steps == 0:
             return stated
         for _ in range(100):
+            # exp overflows beyond 709; such an epsilon leaves no delta anyway.
             remaining = self.delta - (1 + math.exp(min(stated.epsilon, 700.0))) * probability
             if not remaining > 0:
                 raise _limit_too_small(self.max_batch_size)
             candidate = accountant.guarantee(remaining)
             if candidate.epsilon <= stated.epsilon * (1 + 1e-12):
-                return candidate
+                return candidate  # the price was computed for an epsilon that is at least as large
             stated = Guarantee(
                 epsilon=candidate.epsilon * (1 + 1e-6),
                 delta=remaining,

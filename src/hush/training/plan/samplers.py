@@ -160,6 +160,7 @@ class Poisson(_Sized):
     def room(self, num_units: int) -> int:
         if self.max_batch_size is not None:
             return self.max_batch_size
+        # The size of a sample is binomial. Two standard deviations: one step in forty needs a second physical batch.
         stddev = math.sqrt(self.batch_size * max(1 - self.batch_size / num_units, 0.0))
         return min(math.ceil(self.batch_size + 2 * stddev), num_units)
 
@@ -183,6 +184,7 @@ def poisson_sample(key: bytes, step: int, num_units: int, sampling_rate: float) 
     parts: list[Indices] = []
     last = -1
     while last < num_units:
+        # Four standard deviations more than expected, so that one round nearly always reaches the end.
         expected = (num_units - last) * sampling_rate
         gaps = geometric(source, scale, math.ceil(expected + 4 * math.sqrt(expected)) + 16)
         parts.append(last + np.cumsum(gaps + 1))
@@ -413,7 +415,7 @@ class CyclicPoisson(_Sized):
 
 def _distinct(source: KeyedSource, population: int, size: int) -> Indices:
     """Draw ``size`` distinct numbers below ``population``, in random order, by rejecting repetitions."""
-    if 2 * size >= population:
+    if 2 * size >= population:  # most draws would be repetitions
         return _shuffled(source, population)[:size]
     drawn = np.zeros(0, dtype=np.int64)
     while True:

@@ -82,6 +82,7 @@ class Users:
             seconds = _seconds(_column(self.times, dataset, "times"))
             if seconds.shape != (num_examples,):
                 raise InvalidArgument("times", seconds.shape, f"one time for each of the {num_examples} examples")
+            # A unit is a pair of user and window, numbered anew.
             windows = np.floor_divide(seconds, self.window.total_seconds()).astype(np.int64)
             labels = np.unique(np.stack([labels, windows], 1), axis=0, return_inverse=True)[1].reshape(-1)
         order = np.argsort(labels, kind="stable")
@@ -130,9 +131,9 @@ def refuse_repeated_ids(dataset: Any) -> None:
 
 def _suggests_people(name: Any) -> bool:
     """Return whether a column's name suggests ids of people: ``userId``, ``patient-number``, ``email``."""
-    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", str(name)).lower()
+    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", str(name)).lower()  # camelCase into words
     words = {word for word in re.split(r"[^a-z]+", spaced) if word}
-    words |= {re.sub(r"(ids?|no|number|s)$", "", word) for word in words}
+    words |= {re.sub(r"(ids?|no|number|s)$", "", word) for word in words}  # "customerid" into "customer"
     return not words & _OBJECTS and bool(words & {*_PEOPLE, "id", "ids"})
 
 
@@ -311,5 +312,6 @@ def compare_units(
     accountant = PldAccountant(unit=Unit.user())
     return UnitComparison(
         users=accountant.compose(run(noise)).guarantee(delta),
+        # k examples per user: k times the noise on a sum of k times as many contributions, and groups of k.
         groups=accountant.compose(GroupEvent(run(noise * group_size), group_size)).guarantee(delta),
     )

@@ -1,1 +1,11 @@
-"""A private search for hyper-parameters: `space`, `scores`, random `repetitions`, the `search`, and `tune`."""
+"""A private search for hyper-parameters: only the best of a secret number of runs is released.
+
+The costs of different settings enter by their maximum at each Renyi order. Read in this order:
+
+- `space`: the settings, drawn at random.
+- `repetitions`: the distribution of the number of runs.
+- `scores`: how runs are compared.
+- `search`: a `TuningPlan`, and the search under it.
+- `tune`: calibrates a plan, and searches.
+- `silence`: keeps runs from revealing anything while the search goes on.
+"""

@@ -1,4 +1,9 @@
-"""How the runs of a private search are compared: a score gives something away as well, and has to be paid for."""
+"""Scores: how the runs of a private search are compared.
+
+A score is computed from data, so comparing runs by it releases information. `PublicScore` uses public data,
+`PrivateScore` adds noise to accuracies on held-out private data, and `ChargedScore` is for scores that a run has
+already made private at its own cost. Each kind is a type with its own event and assumptions.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +22,20 @@ from hush.guarantee import Unit, UnitKind
 from hush.randomness import RandomSource, discrete_gaussian
 from hush.training.plan.units import unit_labels
 
-_STEPS = 1024  # a unit's share of the score, -1 to 1, in integers: exact noise is on integers
+# A unit's share of the score, between -1 and 1, in integer steps: exact noise exists for integers.
+_STEPS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What a run returns if its score may be seen: on public data, or made private and part of its cost.
+    """The result of a run whose score needs no more noise: computed on public data, or already private.
 
     Attributes:
-        score: How good it is; the largest wins. NaN and infinities lose against every number.
-        result: What is released if it wins: a model, or the run.
+        score: The score; the largest wins. NaN and infinities lose to every number.
+        result: What is released if the run wins: a model, or the run itself.
+
+    >>> Candidate(score=0.9, result="model").score
+    0.9
     """
 
     score: float
@@ -35,12 +44,15 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class HeldOutAnswers:
-    """What a run returns if it is scored on private held-out examples: `PrivateScore` adds the noise.
+    """The result of a run that is scored on private held-out examples. `PrivateScore` adds the noise.
 
     Attributes:
-        correct: For each held-out example, whether it was answered rightly; or how well, from 0 to 1.
-        result: What is released if it wins: a model, or the run.
-        owners: Whose each example is, if users are protected: each user counts once, by the mean.
+        correct: For each held-out example, whether the answer was right; or how good it was, from 0 to 1.
+        result: What is released if the run wins: a model, or the run itself.
+        owners: If users are protected, the user of each held-out example. A user counts once, with the mean.
+
+    >>> HeldOutAnswers(correct=[True, False, True], result="model").correct
+    [True, False, True]
     """
 
     correct: Any
@@ -49,79 +61,92 @@ class HeldOutAnswers:
 
 
 class Score(ABC):
-    """How runs are compared. Another way is another type, with another event."""
+    """Base class: how runs are compared.
+
+    Attributes:
+        returned: The type that a run has to return.
+    """
 
     returned: ClassVar[type[Candidate] | type[HeldOutAnswers]]
-    """What a run returns."""
 
     def event(self, noise_multiplier: float) -> Event | None:
-        """Return what the score of one run costs those who are held out; None if it costs nobody anything."""
+        """Return the cost of one run's score for a held-out unit, or None if the score costs nothing."""
         return None
 
     @abstractmethod
     def assumptions(self, unit: Unit) -> tuple[str, ...]:
-        """Return what has to be true for the search's guarantee to hold."""
+        """Return what the guarantee of a search assumes about the score."""
 
     @abstractmethod
     def value(self, outcome: Any, noise_multiplier: float | None, unit: Unit, source: RandomSource) -> float:
-        """Return the score of what a run returned."""
+        """Return the score of a run's result."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublicScore(Score):
-    """Runs are compared on data that is public. It costs nothing, and the guarantee says so.
+    """Runs are compared on public data. It costs nothing; the guarantee states your reason.
 
     Attributes:
-        public: Which data it is, and why it is public. Nothing can check that.
+        public: Which data it is, and why it is public. Your statement; hush cannot check it.
+
+    >>> PublicScore("the test set of MNIST").assumptions(Unit.example())
+    ('the runs were compared on data declared public: the test set of MNIST',)
     """
 
     public: str
     returned: ClassVar[type[Candidate] | type[HeldOutAnswers]] = Candidate
 
     def __post_init__(self) -> None:
-        """Insist on a reason."""
+        """Require a reason."""
         check_instance("public", self.public, str, "Say which data it is, and why it is public")
         if not self.public.strip() or not self.public.isprintable():
             raise InvalidArgument("public", self.public, "words on one line: which data it is, and why it is public")
 
     def assumptions(self, unit: Unit) -> tuple[str, ...]:
-        """Return that the data is public."""
-        return (f"the runs were compared on data that was declared public: {self.public}",)
+        return (f"the runs were compared on data declared public: {self.public}",)
 
     def value(self, outcome: Any, noise_multiplier: float | None, unit: Unit, source: RandomSource) -> float:
-        """Return the score that the run returned."""
-        return _number(outcome.score)
+        return _as_number(outcome.score)
 
 
 @dataclass(frozen=True, slots=True)
 class ChargedScore(Score):
-    """Runs are compared by something private that each run releases, and that its cost has in it."""
+    """Runs are compared by a private score that each run computes itself, and that its cost includes.
+
+    >>> ChargedScore().assumptions(Unit.example())
+    ('the cost of a run includes its score',)
+    """
 
     returned: ClassVar[type[Candidate] | type[HeldOutAnswers]] = Candidate
 
     def assumptions(self, unit: Unit) -> tuple[str, ...]:
-        """Return that it is in the cost."""
-        return ("the score of a run is part of what the run was stated to cost",)
+        return ("the cost of a run includes its score",)
 
     def value(self, outcome: Any, noise_multiplier: float | None, unit: Unit, source: RandomSource) -> float:
-        """Return the score that the run returned."""
-        return _number(outcome.score)
+        return _as_number(outcome.score)
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateScore(Score):
-    """Runs are compared by their accuracy on private examples that are held out, with Gaussian noise.
+    """Runs are compared by their accuracy on held-out private examples, with Gaussian noise.
 
-    A unit adds 1 for a right answer and -1 for a wrong one to the sum, so that adding or removing it moves the sum by
-    1 at most, and replacing it by 2; the score is 1/2 + sum / (2 size). Noise of the search's choice is on the sum. A
-    unit is in the training data or held out, never both: what a run costs it is the larger of the two costs, not their
-    sum. So a score on held-out examples costs next to nothing.
+    A unit adds 1 to a sum for a right answer and -1 for a wrong one. So adding or removing it moves the sum by at most
+    1, and replacing it by at most 2. The score is 1/2 + (sum + noise) / (2 size).
+
+    A unit is either trained on or held out. So a run costs it the larger of the two costs, not their sum, and a score
+    on held-out examples adds next to nothing.
 
     Attributes:
-        size: By how many the sum is divided: about as many as are held out, and public. It changes no comparison.
+        size: The divisor of the sum: about the number of held-out units, and public. It changes no comparison.
 
     References:
-        Canonne, Kamath & Steinke 2020 (the discrete Gaussian); McSherry 2009, Theorem 4 (disjoint parts).
+        Canonne, Kamath & Steinke 2020, "The Discrete Gaussian for Differential Privacy"; McSherry 2009, Theorem 4
+        (parallel composition over disjoint parts).
+
+    >>> from hush.randomness import TestSource
+    >>> answers = HeldOutAnswers([True] * 80 + [False] * 20)
+    >>> round(PrivateScore(size=100).value(answers, 2.0, Unit.example(), TestSource(0)), 2)
+    0.81
     """
 
     size: int
@@ -132,51 +157,47 @@ class PrivateScore(Score):
         check_count("size", self.size)
 
     def event(self, noise_multiplier: float) -> Event | None:
-        """Return the event of one score."""
         return DiscreteGaussianEvent(noise_multiplier * _STEPS, _STEPS)
 
     def assumptions(self, unit: Unit) -> tuple[str, ...]:
-        """Return what the parts have to be."""
-        return (
-            f"no {unit} is both held out and trained on, and which it is follows from a public index, not from data",
-        )
+        return (f"no {unit} is both held out and trained on, and a public index, not the data, decides which",)
 
     def value(self, outcome: Any, noise_multiplier: float | None, unit: Unit, source: RandomSource) -> float:
-        """Return the noisy score of answers."""
         assert noise_multiplier is not None
-        shares = _per_unit(outcome, unit)
-        total = int(np.rint((2 * shares - 1) * _STEPS).astype(np.int64).sum())
+        unit_scores = _unit_scores(outcome, unit)
+        # Rounding to steps is a function of the unit alone, and stays within [-1, 1]: the sensitivity is unchanged.
+        total = int(np.rint((2 * unit_scores - 1) * _STEPS).astype(np.int64).sum())
         total += int(discrete_gaussian(source, noise_multiplier * _STEPS, 1)[0])
         return 0.5 + total / (2 * _STEPS * self.size)
 
 
-def _per_unit(outcome: HeldOutAnswers, unit: Unit) -> NDArray[np.float64]:
-    """Return one number from 0 to 1 for each unit; what is not a number is 0."""
-    given = outcome.correct
-    correct = given.detach().cpu().double().numpy() if isinstance(given, Tensor) else np.asarray(given)
+def _unit_scores(outcome: HeldOutAnswers, unit: Unit) -> NDArray[np.float64]:
+    """Return a number from 0 to 1 for each unit. NaN counts as 0."""
+    answers = outcome.correct
+    correct = answers.detach().cpu().double().numpy() if isinstance(answers, Tensor) else np.asarray(answers)
     if correct.ndim != 1 or correct.dtype.kind not in "biuf":
         raise InvalidArgument(
             "correct", f"{correct.dtype} in {correct.ndim} dimensions", "one number or truth value for each example"
         )
-    shares = np.clip(np.nan_to_num(correct.astype(np.float64), nan=0.0), 0.0, 1.0)
+    example_scores = np.clip(np.nan_to_num(correct.astype(np.float64), nan=0.0), 0.0, 1.0)
     if (outcome.owners is not None) != (unit.kind is not UnitKind.EXAMPLE):
         raise InvalidArgument(
             "owners",
             None if outcome.owners is None else type(outcome.owners).__name__,
-            f"ids where users are protected, and nothing else (here it is each {unit})",
-            "Without them, a user with many held-out examples would count many times",
+            f"ids if users are protected, and None otherwise; this search protects each {unit}",
+            "Without ids, a user with many held-out examples would count many times",
         )
     if outcome.owners is None:
-        return shares
-    if np.shape(outcome.owners) != shares.shape:
+        return example_scores
+    if np.shape(outcome.owners) != example_scores.shape:
         raise InvalidArgument("owners", type(outcome.owners).__name__, "one id for each held-out example")
-    labels = unit_labels(outcome.owners, len(shares), "owners")
-    means: NDArray[np.float64] = np.bincount(labels, weights=shares) / np.bincount(labels)
+    labels = unit_labels(outcome.owners, len(example_scores), "owners")
+    means: NDArray[np.float64] = np.bincount(labels, weights=example_scores) / np.bincount(labels)
     return np.clip(means, 0.0, 1.0)
 
 
-def _number(score: Any) -> float:
-    """Return a score as a float: what is not a number at all is a mistake in the code, and is refused."""
+def _as_number(score: Any) -> float:
+    """Return a score as a float. Anything but a number is a mistake in the code, and is refused."""
     try:
         if not isinstance(score, (str, bytes)):
             return float(score)

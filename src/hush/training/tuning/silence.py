@@ -1,4 +1,8 @@
-"""Keeping quiet: what a private search must not tell while it runs, and the little that it may."""
+"""Silence: a private search must not reveal anything about its runs while it is running.
+
+How many runs there are is secret, and so is everything they print, warn or log. Only a line that moves with the clock
+shows that the search is alive.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +16,22 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from types import TracebackType
 from typing import TextIO
 
-_EVERY = 0.2
+_SECONDS_PER_MOVE = 0.2
 _WIDTH = 24
+_TEXT = "searching (progress is secret)"
 
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Send to nowhere what is printed, warned of and logged by Python code, in the whole process.
+    """Discard everything that Python code prints, warns or logs, in the whole process.
 
-    What native code writes by itself, and files, are beyond its reach.
+    It cannot discard what native code writes by itself, nor what is written to files.
     """
-    before = logging.root.manager.disable
+    disabled_before = logging.root.manager.disable
     with (
-        open(os.devnull, "w", encoding="utf-8") as nowhere,
-        redirect_stdout(nowhere),
-        redirect_stderr(nowhere),
+        open(os.devnull, "w", encoding="utf-8") as devnull,
+        redirect_stdout(devnull),
+        redirect_stderr(devnull),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
@@ -34,14 +39,14 @@ def silenced() -> Iterator[None]:
         try:
             yield
         finally:
-            logging.disable(before)
+            logging.disable(disabled_before)
 
 
-class Running:
-    """A line that says that something is running. It moves with the clock, so that it counts nothing."""
+class SearchIndicator:
+    """A line on the error stream while a search is running. It moves with the clock, so it counts nothing."""
 
     def __init__(self, *, show: bool) -> None:
-        """Remember where to write: the error stream as it is now."""
+        """Remember the error stream as it is now, before it is silenced."""
         self._stream: TextIO | None = sys.stderr if show else None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -51,7 +56,7 @@ class Running:
         if self._stream is None:
             return
         if not self._stream.isatty():
-            self._stream.write("searching (how far it is, is secret)\n")
+            self._stream.write(f"{_TEXT}\n")
             self._stream.flush()
             return
         self._thread = threading.Thread(target=self._move, args=(self._stream,), daemon=True)
@@ -60,7 +65,7 @@ class Running:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take the line away."""
+        """Erase the line on a terminal."""
         self._stop.set()
         if self._thread is not None and self._stream is not None:
             self._thread.join()
@@ -68,9 +73,9 @@ class Running:
             self._stream.flush()
 
     def _move(self, stream: TextIO) -> None:
-        place = 0
-        while not self._stop.wait(_EVERY):
-            bar = "." * place + "###" + "." * (_WIDTH - 3 - place)
-            stream.write(f"\r[{bar}] searching (how far it is, is secret)")
+        position = 0
+        while not self._stop.wait(_SECONDS_PER_MOVE):
+            bar = "." * position + "###" + "." * (_WIDTH - 3 - position)
+            stream.write(f"\r[{bar}] {_TEXT}")
             stream.flush()
-            place = (place + 1) % (_WIDTH - 2)
+            position = (position + 1) % (_WIDTH - 2)

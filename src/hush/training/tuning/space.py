@@ -1,4 +1,4 @@
-"""What a private search searches: settings that are drawn at random, always from the same law."""
+"""The search space: settings that are drawn at random, independently and always from the same distribution."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from hush.randomness import RandomSource, uniform_below
 
 Settings = dict[str, Any]
 
-_MOST = 1000
+_MAX_COMBINATIONS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Range(ABC):
-    """Numbers between two ends. What a run costs must not depend on them: `cost` does not get to see them.
+    """Base class: numbers between two ends. The cost of a run must not depend on them; ``cost`` never sees them.
 
     Attributes:
         low: The smallest number.
-        high: The largest.
+        high: The largest number.
     """
 
     low: float
@@ -32,16 +32,16 @@ class Range(ABC):
 
     def __post_init__(self) -> None:
         """Check the ends."""
-        self._check()
+        self._check_ends()
         if not -math.inf < self.low < self.high < math.inf:
             raise InvalidArgument("low", self.low, f"a finite number below high={self.high}")
 
     def draw(self, source: RandomSource) -> float:
-        """Draw one number."""
-        number = self._at((source.word() >> 11) * 2.0**-53)
+        """Draw a number."""
+        number = self._at((source.word() >> 11) * 2.0**-53)  # 53 random bits: a uniform float in [0, 1)
         return min(max(number, self.low), self.high)
 
-    def _check(self) -> None:
+    def _check_ends(self) -> None:
         for name in ("low", "high"):
             value = getattr(self, name)
             if isinstance(value, bool):
@@ -49,44 +49,54 @@ class Range(ABC):
             check_instance(name, value, (int, float))
 
     @abstractmethod
-    def _at(self, share: float) -> float:
-        """Return what lies at a share of the way."""
+    def _at(self, fraction: float) -> float:
+        """Return the number at a fraction of the way from low to high."""
 
 
 @dataclass(frozen=True, slots=True)
 class UniformRange(Range):
-    """Numbers between two ends, all equally likely."""
+    """Numbers between two ends, uniformly distributed.
 
-    def _at(self, share: float) -> float:
-        return self.low + share * (self.high - self.low)
+    >>> from hush.randomness import TestSource
+    >>> 0.0 <= UniformRange(0.0, 0.5).draw(TestSource(0)) <= 0.5
+    True
+    """
+
+    def _at(self, fraction: float) -> float:
+        return self.low + fraction * (self.high - self.low)
 
 
 @dataclass(frozen=True, slots=True)
 class LogRange(Range):
-    """Positive numbers between two ends, whose logarithms are equally likely: for rates and scales."""
+    """Positive numbers between two ends whose logarithms are uniformly distributed: for rates and scales.
 
-    def _check(self) -> None:
+    >>> from hush.randomness import TestSource
+    >>> 0.01 <= LogRange(0.01, 10.0).draw(TestSource(0)) <= 10.0
+    True
+    """
+
+    def _check_ends(self) -> None:
         check_positive("low", self.low)
         check_positive("high", self.high)
 
-    def _at(self, share: float) -> float:
-        return math.exp(math.log(self.low) + share * (math.log(self.high) - math.log(self.low)))
+    def _at(self, fraction: float) -> float:
+        return math.exp(math.log(self.low) + fraction * (math.log(self.high) - math.log(self.low)))
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A law of settings: one of the ``listed`` ones, and a number from every range.
+    """A distribution of settings: one of the ``listed`` combinations, and a number from every range.
 
     Attributes:
-        listed: All combinations that a run's cost may depend on; one of them is drawn, all equally likely.
-        ranges: By name, the numbers that it does not depend on.
+        listed: All combinations that the cost of a run may depend on. One is drawn, uniformly.
+        ranges: By name, the numbers that the cost must not depend on.
     """
 
     listed: tuple[Settings, ...]
     ranges: Mapping[str, Range]
 
     def draw(self, source: RandomSource) -> tuple[int, Settings]:
-        """Draw settings; return which of the listed ones they are, and all of them, as a copy."""
+        """Draw settings. Return the index of the listed combination, and a copy of all settings."""
         index = int(uniform_below(source, len(self.listed), 1)[0])
         settings = copy.deepcopy(self.listed[index])
         for name, numbers in self.ranges.items():
@@ -95,7 +105,7 @@ class Space:
 
 
 def as_space(space: Any) -> Space:
-    """Return a space: of a list of settings, or of the values or the range of each setting."""
+    """Return the space of a list of settings, or of a mapping from names to lists of values and ranges."""
     if isinstance(space, Space):
         return space
     if isinstance(space, Mapping):
@@ -103,21 +113,22 @@ def as_space(space: Any) -> Space:
     if (
         not isinstance(space, Sequence)
         or isinstance(space, (str, bytes))
-        or not all(isinstance(one, Mapping) for one in space)
+        or not all(isinstance(settings, Mapping) for settings in space)
     ):
         raise InvalidArgument(
             "space",
             type(space).__name__,
-            "a list of settings, or a mapping from their names to values",
+            "a list of settings, or a mapping from names to values",
             'Such as {"learning_rate": LogRange(0.1, 10), "batch_size": [256, 1024]}',
         )
     _check_size(len(space))
-    for one in space:
-        _check_names(one)
-    return Space(tuple(copy.deepcopy(dict(one)) for one in space), {})
+    for settings in space:
+        _check_names(settings)
+    return Space(tuple(copy.deepcopy(dict(settings)) for settings in space), {})
 
 
 def _product(space: Mapping[Any, Any]) -> Space:
+    """Return all combinations of the listed values, beside the ranges."""
     _check_names(space)
     ranges = {name: values for name, values in space.items() if isinstance(values, Range)}
     choices = {name: values for name, values in space.items() if not isinstance(values, Range)}
@@ -127,20 +138,20 @@ def _product(space: Mapping[Any, Any]) -> Space:
                 "space", name, "a list of values or a range for each name", "Put a single value in a list"
             )
     _check_size(math.prod(len(values) for values in choices.values()) if space else 0)
-    combined = product(*choices.values())
-    return Space(tuple(copy.deepcopy(dict(zip(choices, values, strict=True))) for values in combined), ranges)
+    combinations = product(*choices.values())
+    return Space(tuple(copy.deepcopy(dict(zip(choices, values, strict=True))) for values in combinations), ranges)
 
 
 def _check_names(settings: Mapping[Any, Any]) -> None:
     for name in settings:
-        check_instance("space", name, str, "Settings have names")
+        check_instance("space", name, str, "Every setting has a name")
 
 
 def _check_size(count: int) -> None:
-    if not 1 <= count <= _MOST:
+    if not 1 <= count <= _MAX_COMBINATIONS:
         raise InvalidArgument(
             "space",
             f"{count} combinations",
-            f"between 1 and {_MOST}",
-            "What the cost does not depend on may be a LogRange or a UniformRange",
+            f"between 1 and {_MAX_COMBINATIONS}",
+            "Use a LogRange or a UniformRange for numbers that the cost does not depend on",
         )

@@ -1,0 +1,129 @@
+"""Rows in memory: numbers, texts, codes and hashes, each row on its own."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data.files import KEY
+from hush import data
+from hush.data.tables.table import (
+    DATE,
+    NUMBER,
+    OTHER,
+    TEXT,
+    UNTYPED,
+    RowTable,
+    TableSource,
+    connect,
+    kind_of,
+    redact_errors,
+)
+from hush.errors import InvalidArgument
+
+
+def table(tmp_path: Path, *lines: str) -> RowTable:
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["a,b", *lines]) + "\n")
+    source: Any = data.open_data(path)
+    return source.table
+
+
+def test_numbers_of_untyped_text(tmp_path: Path) -> None:
+    rows = table(tmp_path, "1.5,x", "true,-2e3", "inf,NaN", "0x10,", "1e400,7")
+    first, second = rows.floats(["a", "b"])
+    assert first[[0, 1, 2]].tolist() == [1.5, 1.0, math.inf]
+    assert second[[1, 4]].tolist() == [-2000.0, 7.0]
+    assert np.isnan(second[[0, 3]]).all()
+    assert rows.floats([]) == []
+
+
+def test_text_is_trimmed_and_missing_is_empty(tmp_path: Path) -> None:
+    rows = table(tmp_path, " cook ,1", ",2", '"a ""b""",3')
+    assert rows.texts("a").tolist() == ["cook", "", 'a "b"']
+    assert rows.codes("a", ["b", "cook"]).tolist() == [1, -1, -1]
+    assert rows.counts("a", np.array([True, True, False])) == {"cook": 1}
+
+
+def test_a_column_holds_text_if_more_than_half_of_all_rows_do(tmp_path: Path) -> None:
+    assert table(tmp_path, "x,x", "z,", "1,").text_columns(["a", "b"]) == ["a"]
+    assert table(tmp_path, "x,na", "1,null").text_columns(["a", "b"]) == []
+    assert table(tmp_path, "x,1").text_columns([]) == []
+
+
+def test_words_are_letters_and_digits_in_lower_case(tmp_path: Path) -> None:
+    rows = table(tmp_path, "Good good-DAY,1", "bad_day,2", ",3")
+    assert rows.words("a", ["good", "day", "bad"]).tolist() == [[2, 1, 0], [0, 1, 1], [0, 0, 0]]
+
+
+def test_hashes_depend_on_the_key_and_the_text_only(tmp_path: Path) -> None:
+    rows = table(tmp_path, "u,1", "v,2", " u,3", ",4")
+    names, coins, picks = rows.hashes("a", KEY)
+    assert names[0] == names[2] != names[1]
+    assert (names[3], coins[3], picks[3]) == (-1, -1, -1)
+    assert len({int(names[0]), int(coins[0]), int(picks[0])}) == 3  # independent parts of one hash
+    assert all(0 <= number < 1 << 60 for number in (*names[:3], *coins[:3], *picks[:3]))
+    assert rows.hashes("a", bytes(32))[0][0] != names[0]
+    # SHA-256 of the key in hexadecimal and the text: the first 15 hexadecimal digits.
+    assert names[0] == int(hashlib.sha256((KEY.hex() + "u").encode()).hexdigest()[:15], 16)
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind"),
+    [
+        ("BIGINT", NUMBER),
+        ("decimal(18,2)", NUMBER),
+        ("BOOLEAN", NUMBER),
+        ("TIMESTAMP WITH TIME ZONE", DATE),
+        ("VARCHAR", TEXT),
+        ("ENUM('a', 'b')", TEXT),
+        ("INTEGER[]", OTHER),
+        ("STRUCT(a INTEGER)", OTHER),
+        ("BLOB", OTHER),
+        (UNTYPED, UNTYPED),
+    ],
+)
+def test_kinds_of_types(declared: str, kind: str) -> None:
+    assert kind_of(declared) == kind
+
+
+def test_errors_of_duckdb_are_replaced_and_others_pass() -> None:
+    connection = connect()
+    with pytest.raises(InvalidArgument, match="^data='people.csv'") as caught, redact_errors("people.csv"):
+        connection.execute("SELECT CAST('Rosebud7' AS INTEGER)").fetchall()
+    assert "Rosebud7" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+    with pytest.raises(ZeroDivisionError), redact_errors():
+        _ = 1 / 0
+
+
+def test_rows_are_read_when_needed_and_once() -> None:
+    filled = []
+
+    def fill(connection: Any) -> None:
+        filled.append(1)
+        connection.execute("CREATE TEMP TABLE t AS SELECT 3.0::DOUBLE AS c0, DATE '1970-01-03' AS c1")
+
+    source = TableSource("test", ["x", "day"], ["DOUBLE", "DATE"], fill, ("of the file",))
+    assert (source.columns, source.kind("day"), source.is_image, filled) == (["x", "day"], DATE, False, [])
+    assert source.table is source.table
+    assert filled == [1]
+    assert source.table.texts("x").tolist() == ["3"]  # so that 3.0 is the class 3
+    assert source.table.floats(["day"])[0].tolist() == [2.0]  # days since 1970
+    assert source.assumptions[-1] == "of the file"
+    with pytest.raises(InvalidArgument, match="^target='z': expected one of the columns x, day"):
+        source.check_column("target", "z")
+
+
+def test_a_table_without_rows_is_refused() -> None:
+    def fill(connection: Any) -> None:
+        connection.execute("CREATE TEMP TABLE t(c0 DOUBLE)")
+
+    with pytest.raises(InvalidArgument, match="at least one row"):
+        _ = TableSource("test", ["x"], ["DOUBLE"], fill).table

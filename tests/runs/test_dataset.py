@@ -1,0 +1,111 @@
+"""The dataset of a run: what is learned and at what cost, what is held out, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hush.accounting import PldAccountant
+from hush.data import Category, Numeric, Schema
+from hush.errors import InvalidArgument
+from hush.runs import Settings
+from hush.runs.dataset import assumptions_of, count_units, group_values, learning_noise, read_dataset
+from hush.runs.progress import Silence
+from runs import files
+
+COLUMNS = {name: Numeric(lower=-3, upper=3) for name in "ab"}
+DECLARED = Schema(columns=COLUMNS, classes=("0", "1"))
+
+
+class Lines(Silence):
+    """Keeps the lines that a run says."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def read(path: Path, progress: Silence | None = None, **settings: Any) -> Any:
+    values = {"data": str(path), "epsilon": 3.0, "target": "y", **settings}
+    return read_dataset(Settings(**values), bytes(32), 1e-5, progress or Silence())
+
+
+def test_nothing_is_learned_if_all_is_declared(tmp_path: Path) -> None:
+    lines = Lines()
+    data = read(files.write_csv(tmp_path / "t.csv"), lines, schema=DECLARED, holdout=0.25)
+    assert data.event is None
+    assert lines.lines == []
+    assert len(data.train) + len(data.test) == 400
+    # Binomial(400, 1/4): 100 +- 8.7, so 4 deviations of a fixed key.
+    assert 65 < len(data.test) < 135
+
+
+def test_learning_stays_within_its_share(tmp_path: Path) -> None:
+    lines = Lines()
+    data = read(files.write_csv(tmp_path / "t.csv", 1500), lines, learn_share=0.2)
+    (line,) = lines.lines
+    assert line.startswith("Not declared, so learned privately with 20% of the budget: bounds of column 'a'")
+    assert 0.5 < PldAccountant().compose(data.event).epsilon(1e-5) <= 0.6 * 1.05  # and rare values, at delta 1e-9
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.3, 2.0])
+def test_the_noise_of_learning(epsilon: float) -> None:
+    noise = learning_noise(epsilon, 1e-5)
+    event = noise.event(values=False)
+    assert 0.99 * epsilon < PldAccountant().compose(event).epsilon(1e-5) <= epsilon
+    assert noise.delta == pytest.approx(1e-9)
+
+
+def test_without_a_share_nothing_can_be_learned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = files.write_csv(tmp_path / "t.csv")
+    message = files.refused(capsys, source, "--target", "y", *files.BOUNDS, "--epsilon", 5, "--learn-share", 0)
+    assert "classes of the target" in message
+
+
+def test_long_lists_are_cut(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(9)]
+    source = files.write_rows(tmp_path / "t.csv", ",".join([*names, "y"]), [",".join(["1"] * 10)])
+    with pytest.raises(InvalidArgument, match="and 4 more"):  # nine columns and the classes
+        read(source, learn_share=0.0)
+
+
+def write_groups(path: Path) -> Path:
+    x, y = files.numbers()
+    rows = zip(x.tolist(), y.tolist(), strict=True)
+    lines = [f"{a},{b},{'fm'[number % 2]},{label}" for number, ((a, b), label) in enumerate(rows)]
+    return files.write_rows(path, "a,b,sex,y", lines)
+
+
+def test_groups_that_are_not_declared_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write_groups(tmp_path / "t.csv")
+    command = (source, "--target", "y", *files.DECLARED, "--epsilon", 3, "--output", tmp_path / "run", "--group", "sex")
+    assert "--category sex=" in files.refused(capsys, *command)
+    assert not (tmp_path / "run").exists()
+    files.train(capsys, *command, "--category", "sex=f,m")
+
+
+def test_declared_groups_need_no_assumption(tmp_path: Path) -> None:
+    """hush.data warns that undeclared groups are shown by name; a run refuses those."""
+    schema = Schema(columns={**COLUMNS, "sex": Category(values=("f", "m"))}, classes=("0", "1"))
+    data = read(write_groups(tmp_path / "t.csv"), schema=schema, groups=("sex",))
+    assert group_values(data) == {"sex": ("f", "m")}
+    assert any("group" in sentence for sentence in data.assumptions)
+    assert not any("group" in sentence for sentence in assumptions_of(data))
+    assert set(assumptions_of(data)) < set(data.assumptions)
+
+
+def test_the_target_is_no_group(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="another column than the target"):
+        read(files.write_csv(tmp_path / "t.csv"), schema=DECLARED, groups=("y",))
+
+
+def test_units_are_counted_once(tmp_path: Path) -> None:
+    data = read(files.write_users(tmp_path / "u.csv"), schema=DECLARED, unit="who")
+    assert count_units(data.train) + count_units(data.test) == 300
+    assert len(data.train) > count_units(data.train)
+    rows = read(files.write_csv(tmp_path / "t.csv"), schema=DECLARED)
+    assert count_units(rows.train) == len(rows.train)

@@ -1,0 +1,82 @@
+"""Defaults: hyper-parameters that follow from public numbers alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hush.errors import InvalidArgument
+from hush.runs import Settings
+from hush.runs.defaults import averaging_decay, completed, physical_batch_size, rate_factor
+
+
+def complete(num_units: int = 1000, model: str = "softmax", **settings: Any) -> Settings:
+    return completed(
+        Settings(**{"data": "t.csv", "epsilon": 3.0, **settings}),
+        model=model,
+        num_units=num_units,
+        num_all_units=num_units + num_units // 9,
+        rows_are_units=settings.get("unit") is None,
+        learns=False,
+        device="cpu",
+    )
+
+
+@pytest.mark.parametrize(
+    ("num_units", "batch_size", "num_steps"), [(100, 100, 40), (1000, 256, 157), (60_000, 15_000, 160)]
+)
+def test_a_quarter_of_the_units_for_forty_epochs(num_units: int, batch_size: int, num_steps: int) -> None:
+    settings = complete(num_units)
+    assert (settings.batch_size, settings.num_steps, settings.epochs) == (batch_size, num_steps, None)
+
+
+def test_what_is_given_stays() -> None:
+    settings = complete(batch_size=50, num_steps=7, learning_rate=0.3, delta=1e-7, unit="who", rows_per_unit=3)
+    assert (settings.batch_size, settings.num_steps, settings.learning_rate) == (50, 7, 0.3)
+    assert (settings.delta, settings.rows_per_unit) == (1e-7, 3)
+    assert complete(epochs=2.0).num_steps == 8
+
+
+def test_what_has_no_use_is_off() -> None:
+    settings = complete(rows_per_unit=8, learn_share=0.2)
+    assert (settings.rows_per_unit, settings.learn_share) == (1, 0.0)
+
+
+def test_a_batch_cannot_be_larger_than_the_data() -> None:
+    with pytest.raises(InvalidArgument, match="batch_size=1001: expected at most the number of units"):
+        complete(batch_size=1001)
+
+
+def test_the_weights_travel_a_fixed_distance() -> None:
+    few, many = complete(num_steps=10), complete(num_steps=40)
+    assert few.learning_rate is not None
+    assert many.learning_rate is not None
+    assert few.learning_rate * 10 == pytest.approx(many.learning_rate * 40)
+    assert few.learning_rate * 10 == pytest.approx(0.8 * 3000**0.6)
+    clipped = complete(num_steps=10, clip_norm=0.5).learning_rate
+    assert clipped == pytest.approx(2 * few.learning_rate)  # gradients are half as long
+    assert complete(num_steps=10, model="own:model").learning_rate == pytest.approx(few.learning_rate / 2)
+
+
+def test_delta_counts_those_held_out() -> None:
+    assert complete(99_000).delta == pytest.approx(1e-6)  # 110,000 with those held out
+    assert complete(1000).delta == 1e-5
+
+
+def test_the_learning_rate_falls_in_the_second_half() -> None:
+    assert [rate_factor(progress) for progress in (0.0, 0.49)] == [1.0, 1.0]
+    assert [rate_factor(progress) for progress in (0.5, 0.75, 1.0)] == pytest.approx([1.0, 0.55, 0.1])
+
+
+@pytest.mark.parametrize(("num_steps", "decay"), [(1, 0.5), (20, 0.5), (100, 0.9), (1000, 0.99)])
+def test_the_average_is_about_the_last_tenth(num_steps: int, decay: float) -> None:
+    assert averaging_decay(num_steps) == pytest.approx(decay)
+
+
+@pytest.mark.parametrize(
+    ("device", "rows_per_unit", "size"),
+    [("cpu", 1, 512), ("cpu", 5, 510), ("cpu", 1000, 1000), ("cuda:1", 1, 4096), ("mps", 1, 512)],
+)
+def test_physical_batches_hold_whole_units(device: str, rows_per_unit: int, size: int) -> None:
+    assert physical_batch_size(device, rows_per_unit) == size

@@ -1,0 +1,76 @@
+"""Previews read no data, fit the declarations, and refuse what a query refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hush.errors import HushError
+from hush.sql import Preview, QueryRefused, Table
+from sql.towns import towns_table
+
+PUBLIC = (
+    "SELECT region, MEDIAN(income), QUANTILE_CONT(income, 0.9), COUNT(*), AVG(age), MEDIAN(age) FROM people "
+    "GROUP BY region"
+)
+
+
+PRIVATE = "SELECT note, MEDIAN(income) AS m, SUM(age) AS s FROM people GROUP BY note"
+
+
+ALL = "SELECT QUANTILE_CONT(score, 0.25) AS q FROM people"
+
+
+class Blind:
+    """An engine that fails the test if it is used."""
+
+    dialect = "duckdb"
+    assumptions = ()
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(name)
+
+
+PREVIEWS = [
+    PUBLIC,
+    PRIVATE,
+    ALL,
+    "SELECT region, flag, COUNT(*), SUM(price), STDDEV(num) FROM people WHERE day > '2024-01-05' GROUP BY region, flag",
+    "SELECT p.region, SUM(o.amount) FROM people p JOIN orders o ON p.user_id = o.uid GROUP BY p.region",
+    "SELECT z.region, COUNT(*) FROM people p JOIN zones z ON p.region = z.region GROUP BY z.region",
+]
+
+
+@pytest.mark.parametrize("text", PREVIEWS)
+def test_a_preview_reads_no_data(catalog: Any, text: str) -> None:
+    preview = Table(Blind(), catalog, "people").preview(text)
+    assert isinstance(preview, Preview)
+    assert "invented" in preview.note
+    assert preview.rows
+    assert all(len(row) == len(preview.columns) for row in preview.rows)
+    assert not hasattr(preview, "guarantee")
+
+
+def test_a_preview_fits_declared_bounds_and_keys(catalog: Any) -> None:
+    text = "SELECT region, AVG(income) AS a, COUNT(*) AS n FROM people GROUP BY region"
+    preview = Table(Blind(), catalog, "people").preview(text, epsilon=50.0, groups_per_unit=5)
+    assert [row[0] for row in preview.rows] == ["north", "south", "east", "west", None]
+    assert all(80_000 < row[1] < 120_000 for row in preview.rows)
+    assert all(300 < row[2] < 500 for row in preview.rows)
+
+
+@pytest.mark.parametrize("text", ["SELECT user_id FROM people", "SELECT MAX(age) FROM people", "SELECT nothing"])
+def test_a_preview_refuses_what_a_query_refuses(catalog: Any, text: str) -> None:
+    with pytest.raises((QueryRefused, HushError)):
+        Table(Blind(), catalog, "people").preview(text)
+
+
+def test_a_preview_of_text_with_bounds_and_of_windows(towns: Any) -> None:
+    text = "SELECT name, COUNT(*) AS n, MEDIAN(age) FROM people GROUP BY name"
+    preview = towns_table(towns, bounds={"name": (0, 9), "age": (0, 128)}, keys={"name": [1, 2.5]}).preview(text)
+    assert [row[0] for row in preview.rows] == [1, 2.5]
+    assert all(400 < row[1] < 600 for row in preview.rows)
+    towns.execute("ALTER TABLE people ADD COLUMN day DATE")
+    windows = towns_table(towns, time="day", window="month")
+    assert windows.preview("SELECT COUNT(*) AS n FROM people").rows[0][0] > 500

@@ -1,0 +1,82 @@
+"""Expressions: intervals that contain all values, and bounds on the length of the text."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hush.data.tables.catalog import ColumnKind
+from hush.sql.syntax.expression import NULL, Expr, literal, numeric, union
+from hush.sql.syntax.output import OPERATIONS
+
+NUMBERS = st.floats(-1e6, 1e6)
+INTERVALS = st.tuples(NUMBERS, NUMBERS).map(sorted)
+UNARY = ("number", "neg", "abs", "floor", "ceil")
+BINARY = ("add", "sub", "mul", "div", "least", "greatest", "nullif")
+
+
+def column(low: float, high: float, **changes: object) -> Expr:
+    return Expr("column", ColumnKind.FLOAT, low=low, high=high, **changes)  # type: ignore[arg-type]
+
+
+@given(op=st.sampled_from(BINARY), left=INTERVALS, right=INTERVALS, shares=st.tuples(st.floats(0, 1), st.floats(0, 1)))
+def test_an_interval_contains_the_value_of_every_binary_operation(
+    op: str, left: list[float], right: list[float], shares: tuple[float, float]
+) -> None:
+    a, b = (low + (high - low) * share for (low, high), share in zip((left, right), shares, strict=True))
+    a, b = min(max(a, left[0]), left[1]), min(max(b, right[0]), right[1])
+    node = numeric(op, column(*left), column(*right))
+    value = OPERATIONS[op](a, b)
+    slack = 1e-9 * max(abs(value or 0.0), 1.0)  # rounding of the interval's ends
+    assert value is None or node.low - slack <= value <= node.high + slack
+
+
+@given(op=st.sampled_from(UNARY), bounds=INTERVALS, share=st.floats(0, 1))
+def test_an_interval_contains_the_value_of_every_unary_operation(op: str, bounds: list[float], share: float) -> None:
+    low, high = bounds
+    value = min(max(low + (high - low) * share, low), high)
+    node = numeric(op, column(low, high))
+    # CEIL of the lower end and FLOOR of the upper one are not tightened.
+    assert node.low <= OPERATIONS[op](value) <= node.high
+
+
+@pytest.mark.parametrize(
+    ("node", "interval"),
+    [
+        (numeric("div", column(1, 2), column(-1, 1)), (-math.inf, math.inf)),
+        (numeric("mul", column(0, 1), column(-math.inf, math.inf)), (-math.inf, math.inf)),
+        (numeric("sub", column(0, math.inf), column(0, math.inf)), (-math.inf, math.inf)),
+        (numeric("sqrt", column(0, 4)), (-math.inf, math.inf)),  # no rule
+        (numeric("length", column(0, 1)), (0, math.inf)),
+        (numeric("round", column(-0.4, 0.4), value=0), (-1, 1)),
+        (numeric("abs", column(-60, 50)), (0, 60)),
+        (numeric("abs", column(-60, -50)), (50, 60)),
+    ],
+)
+def test_intervals_of_unbounded_and_rounded_operands(node: Expr, interval: tuple[float, float]) -> None:
+    assert (node.low, node.high) == interval
+
+
+def test_integers_stay_integers() -> None:
+    integer, real = column(0, 9, integral=True), column(0, 9)
+    assert numeric("add", integer, integer).integral
+    assert not numeric("add", integer, real).integral
+    assert not numeric("div", integer, integer).integral
+    assert numeric("floor", real).integral
+
+
+def test_alternatives_have_the_union_of_their_bounds_and_values() -> None:
+    branches = (literal(1, ColumnKind.INT), literal(5, ColumnKind.INT), NULL)
+    assert union(branches) == {"low": 1.0, "high": 5.0, "integral": True, "domain": (1, 5, None)}
+    assert union((*branches, column(0, 9)))["domain"] is None
+    assert union((NULL,))["low"] == -math.inf
+
+
+def test_a_weight_counts_operands_that_are_repeated() -> None:
+    x = column(0, 1)
+    assert numeric("add", x, x).weight() == 3
+    assert numeric("sqrt", x).weight() == 4
+    assert numeric("sqrt", numeric("sqrt", x)).weight() == 10

@@ -1,0 +1,89 @@
+"""Changed buffers are noticed: as another tensor, as another version, and by their content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from hush.errors import Unsupported
+from hush.training.per_example.buffers import BufferWatch, refuse_buffers
+
+
+def model() -> nn.Module:
+    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    module.register_buffer("mean", torch.zeros(2))
+    module[1].register_buffer("count", torch.tensor(0))
+    module[1].register_buffer("unset", None)
+    module[0].requires_grad_(False)
+    return module
+
+
+def replace_buffer(module: nn.Module) -> None:
+    module.mean = module.mean + 1
+
+
+def write_buffer(module: nn.Module) -> None:
+    module.mean.add_(1)  # type: ignore[operator]
+
+
+def write_integer(module: nn.Module) -> None:
+    module.get_submodule("1").count += 1
+
+
+def write_data(module: nn.Module) -> None:
+    module.mean.data.add_(1)  # type: ignore[union-attr]
+
+
+def write_frozen(module: nn.Module) -> None:
+    module.get_parameter("0.weight").data.add_(1)
+
+
+CHANGES: dict[str, tuple[Callable[[nn.Module], None], str, bool]] = {
+    # what is done; the name in the message; whether comparing contents is needed to notice
+    "replaced": (replace_buffer, "mean", False),
+    "in place": (write_buffer, "mean", False),
+    "an integer": (write_integer, "1.count", False),
+    "through data": (write_data, "mean", True),
+    "a frozen parameter": (write_frozen, "0.weight", True),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_are_noticed(change: str) -> None:
+    apply, name, needs_contents = CHANGES[change]
+    module = model()
+    watch = BufferWatch(module)
+    watch.start()
+    watch.refuse_changes()
+    apply(module)
+    with pytest.raises(Unsupported, match=f"^{name}: .*buffers"):
+        watch.refuse_changes()
+    # A change that was there at the start of the batch is not the batch's.
+    watch.start()
+    watch.refuse_changes()
+    watch.stop_comparing_contents()
+    watch.start()
+    apply(module)
+    if needs_contents:
+        watch.refuse_changes()
+    else:
+        with pytest.raises(Unsupported, match=f"^{name}: "):
+            watch.refuse_changes()
+
+
+def test_trained_parameters_and_nan_are_no_change() -> None:
+    module = model()
+    module.mean.fill_(torch.nan)  # type: ignore[operator]
+    watch = BufferWatch(module)
+    watch.start()
+    module.get_parameter("1.weight").data.add_(1)
+    watch.refuse_changes()
+
+
+def test_nothing_to_refuse() -> None:
+    refuse_buffers([])
+    with pytest.raises(Unsupported, match="^a, b: "):
+        refuse_buffers(["a", "b"])
