@@ -1,6 +1,6 @@
-"""What the accounting tests enrol: every event, every accountant, every relation.
+"""The tables that enrol every event, accountant and relation in the accounting tests.
 
-A new event or accountant is added here once; `test_accountants.py` notices one that is missing.
+Add a new event or accountant here, once. `test_accountants.py` notices a missing one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ACCOUNTANTS: dict[str, type[Accountant]] = {
 }
 RELATIONS = {relation.value: relation for relation in Relation}
 
-# Each kind of event, alone and in the combinations that the accountants treat in a way of their own.
+# Every kind of event, alone and in the combinations that accountants treat specially.
 EVENTS: dict[str, Event] = {
     "gaussian": GaussianEvent(1.5),
     "projected-gaussian": ProjectedGaussianEvent(1.5, 20),
@@ -120,7 +120,7 @@ CASES: dict[str, tuple[Accountant, Event]] = {
 
 
 def supported() -> dict[str, tuple[Accountant, Event]]:
-    """The cases that their accountant says it can analyse (zero-out is add-or-remove by another name)."""
+    """Return the cases that their accountant supports (zero-out is accounted for like add-or-remove)."""
     return {
         name: (accountant, event)
         for name, (accountant, event) in CASES.items()
@@ -136,7 +136,7 @@ def _supports(accountant: Accountant, event: Event) -> bool:
 
 
 def parts(event: Event) -> Iterator[Event]:
-    """The event and all that it contains."""
+    """Yield the event and everything that it contains."""
     yield event
     inner = getattr(event, "events", None) or [getattr(event, "event", None)]
     for part in inner:
@@ -154,12 +154,12 @@ BUILD: dict[str, Callable[..., Event]] = {
 
 
 def build(phases: list[list[Any]]) -> Event:
-    """The composition that a golden file's phases describe."""
+    """Return the composition that a golden file's phases describe."""
     return ComposedEvent(
         tuple(SelfComposedEvent(BUILD[kind](*numbers), int(count)) for kind, *numbers, count in phases)
     )
 
 
 def golden(name: str) -> Any:
-    """A file of tests/golden, parsed."""
+    """Return a parsed file of tests/golden."""
     return json.loads((Path(__file__).parent / "golden" / name).read_text())

@@ -1,4 +1,4 @@
-"""Broken twins: mistakes that shipped libraries made. The check that hush passes must catch each of them."""
+"""Broken twins: mistakes of shipped libraries. The check that hush passes must catch each of them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SPIKY = Problem(0.4, 0.001, 1000)  # P04
 
 
 def holds(upper_delta: Callable[[float], float], problem: str) -> bool:
-    """The check: an upper bound on delta is nowhere below the truth, and within a percent of it."""
+    """Return whether an upper bound on delta is nowhere below the truth, and within a percent of it."""
     curve = PROBLEMS[problem]["delta_curve"]
     return all(delta * (1 - 1e-9) <= upper_delta(epsilon) <= delta * 1.01 for epsilon, delta in curve)
 
@@ -90,10 +90,10 @@ def test_rounding_of_an_untilted_fft() -> None:
     assert holds(PldAccountant().compose(HUGE.event).delta, "P06_huge_T_1e6")
     for clip in (False, True):
         twin = untilted(HUGE, clip=clip)
-        # At delta .09 it is right: the twin is a faithful one ...
+        # At delta .09 the twin is right ...
         epsilon, delta = PROBLEMS["P06_huge_T_1e6"]["delta_curve"][0]
         assert twin(epsilon) == pytest.approx(delta, rel=1e-2)
-        # ... but T * 1e-16 drowns a delta of 1e-17.
+        # ... but its error of T * 1e-16 drowns a delta of 1e-17.
         assert not holds(twin, "P06_huge_T_1e6")
 
 
@@ -142,20 +142,20 @@ def closest(*, epsilon: float, delta: float, sampling_rate: float, num_steps: in
         event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(math.exp(log_sigma)), sampling_rate), num_steps)
         return abs(PldAccountant().compose(event).epsilon(delta) - epsilon)
 
-    found = minimize_scalar(distance, bounds=(-0.7, 2.5), method="bounded", options={"xatol": 1e-4})
-    return math.exp(found.x)
+    minimum = minimize_scalar(distance, bounds=(-0.7, 2.5), method="bounded", options={"xatol": 1e-4})
+    return math.exp(minimum.x)
 
 
 def test_a_calibrator_that_minimises_the_distance() -> None:
     targets = [(0.7, 1e-5, 0.01, 200), (1.0, 1e-6, 0.02, 100), (2.0, 1e-5, 0.05, 60), (3.3, 1e-7, 0.1, 20)]
 
     def never_above(calibrate: Callable[..., float]) -> bool:
-        reached = []
+        fits = []
         for epsilon, delta, rate, count in targets:
             sigma = calibrate(epsilon=epsilon, delta=delta, sampling_rate=rate, num_steps=count)
             event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(sigma), rate), count)
-            reached.append(PldAccountant().compose(event).epsilon(delta) <= epsilon)
-        return all(reached)
+            fits.append(PldAccountant().compose(event).epsilon(delta) <= epsilon)
+        return all(fits)
 
     assert never_above(calibrate_noise)
     assert not never_above(closest)

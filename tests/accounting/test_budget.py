@@ -1,4 +1,4 @@
-"""Caps: the filter that a ledger enforces, against the filters and accountants that it is made of."""
+"""Caps and costs: the filter that a ledger enforces, compared with filters and accountants."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def cap(**terms: object) -> Cap:
 
 @settings(max_examples=30)
 @given(st.lists(st.sampled_from(EVENTS), max_size=40), st.sampled_from([0.3, 1.0, 3.0, 8.0]))
-def test_what_fits_by_divergence_is_what_a_filter_at_that_order_takes(events: list[object], epsilon: float) -> None:
+def test_a_cost_fits_by_divergence_if_a_filter_at_that_order_accepts_it(events: list[object], epsilon: float) -> None:
     limit = cap(epsilon=epsilon, claims_delta=0.0)
     assert limit.order is not None
     reference = RdpFilter(epsilon=epsilon, delta=limit.renyi_delta, order=limit.order, unit=USER)
@@ -59,11 +59,11 @@ def test_what_fits_by_divergence_is_what_a_filter_at_that_order_takes(events: li
     for event in events:
         try:
             added = spent + limit.cost(event)
-        except Unsupported:  # sampled, at a high order: beyond what any budget has
+        except Unsupported:  # sampled, at a high order: it costs more than any budget has
             assert not reference.can_spend(event)
             continue
         room = limit.limit.renyi - added.renyi
-        if abs(room) > 1000:  # of 10^12 steps; closer, rounding decides, and a cap rounds to the safe side
+        if abs(room) > 1000:  # of 10^12 steps; closer, only the rounding differs, and a cap rounds to the safe side
             assert limit.fits(added) == reference.can_spend(event)
         if limit.fits(added):
             assert reference.can_spend(event)
@@ -73,13 +73,13 @@ def test_what_fits_by_divergence_is_what_a_filter_at_that_order_takes(events: li
 
 @settings(max_examples=20)
 @given(st.lists(st.sampled_from(EVENTS), min_size=1, max_size=12))
-def test_no_accountant_says_more_than_what_a_cap_says_is_spent(events: list[object]) -> None:
+def test_no_accountant_exceeds_the_epsilon_that_a_cap_states(events: list[object]) -> None:
     limit = cap()
     spent = sum((limit.cost(event) for event in events), Cost())
-    told = limit.spent_epsilon(spent)
+    stated = limit.spent_epsilon(spent)
     described = tuple(event for event in events if not isinstance(event, ZeroConcentratedDPEvent))
-    assert PldAccountant(unit=USER).compose(ComposedEvent(described)).epsilon(limit.delta) <= told + 1e-9
-    assert RdpAccountant(unit=USER).compose(ComposedEvent(tuple(events))).epsilon(limit.delta) <= told + 1e-9
+    assert PldAccountant(unit=USER).compose(ComposedEvent(described)).epsilon(limit.delta) <= stated + 1e-9
+    assert RdpAccountant(unit=USER).compose(ComposedEvent(tuple(events))).epsilon(limit.delta) <= stated + 1e-9
 
 
 @given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 1.0]), max_size=30))
@@ -122,7 +122,7 @@ def test_deltas_of_claims_come_from_their_share_alone() -> None:
     assert limit.cost(ParallelByIndexEvent(parts)).delta == 4 * DELTA_STEPS // 10**8
     replace = cap(claims_delta=1e-7, relation=Relation.REPLACE)
     moved = (ComposedEvent((LaplaceEvent(9.0), part)) for part in parts)
-    with pytest.raises(Unsupported):  # a claim says nothing about who leaves its part
+    with pytest.raises(Unsupported):  # a claim does not cover a record that leaves its part
         replace.cost(ParallelEvent(tuple(moved)))
 
 
@@ -170,6 +170,6 @@ def test_bad_caps_are_refused(terms: dict[str, float], name: str) -> None:
         cap(**terms)
 
 
-def test_what_costs_too_much_to_count_is_refused() -> None:
+def test_events_that_cost_more_than_any_budget_are_refused() -> None:
     with pytest.raises(HushError):
         cap().cost(SelfComposedEvent(LaplaceEvent(0.01), 10**9))

@@ -1,4 +1,4 @@
-"""Extreme inputs: answered or refused, never wrong, never slow, never with gigabytes of memory."""
+"""Extreme inputs: answered or refused, but never wrong, and never with gigabytes of memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from hush.accounting import (
     Event,
     ExponentialMechanismEvent,
     GaussianEvent,
-    GdpAccountant,
     GroupEvent,
     LaplaceEvent,
     PldAccountant,
@@ -29,22 +28,20 @@ from hush.accounting import (
     RandomizedResponseEvent,
     RdpAccountant,
     SelfComposedEvent,
-    calibrate_noise,
 )
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Relation
-from oracles import closed_form
 
 MEGABYTES = 200
 
-# Each problem in a process of its own: its answers, and the memory that it took beyond importing. They are forks of one
-# process, as importing takes longer than most problems. Ten minutes mean that it hangs.
+# Each problem runs in a separate process, which reports its answer and the memory that it took beyond importing. The
+# processes are forks of one, as importing takes longer than most problems. After ten minutes a problem hangs.
 PROGRAM = """
 import json, os, resource, signal, sys, warnings
 warnings.simplefilter("error")
 from hush.accounting import *
 from hush.guarantee import Relation
-PldAccountant().compose(PoissonSampled(Gaussian(1.0), 0.1), 3).interval(1e-5)  # libraries loaded, caches warm
+PldAccountant().compose(PoissonSampledEvent(GaussianEvent(1.0), 0.1), 3).interval(1e-5)  # libraries loaded, caches warm
 while line := sys.stdin.readline():
     with warnings.catch_warnings():  # from Python 3.12 on: libraries may have threads
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -66,7 +63,7 @@ Solve = Callable[..., tuple[float, float]]
 
 @pytest.fixture(scope="module")
 def solve() -> Iterator[Solve]:
-    """Return the certified interval of a problem; fails if it took too much memory."""
+    """Return a function that solves a problem, and fails if that took too much memory."""
     command = [sys.executable, "-c", PROGRAM]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -85,7 +82,7 @@ def solve() -> Iterator[Solve]:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The analytic Gaussian in 60 digits."""
+    """Return the epsilon of the analytic Gaussian, computed with 60 digits."""
     with mpmath.workdps(60):
         mu_, delta_ = mpmath.mpf(mu), mpmath.mpf(delta)
 
@@ -117,10 +114,10 @@ def test_corners(solve: Solve, sigma: float, rate: float, count: int, delta: flo
         assert lower <= truth * (1 + 1e-10)
         assert truth * (1 - 1e-12) <= upper <= truth * (1 + 1e-5)
     else:
-        # One step of the composition is not more than all of them, and T q samples at most T q whole steps.
-        one = PldAccountant().compose(PoissonSampledEvent(GaussianEvent(sigma), rate)).interval(delta)[0]
-        assert one <= upper * (1 + 1e-9)
-    assert lower >= upper * 0.99 - 1e-12, "the certificate is not worth much"
+        # One step costs no more than all of them.
+        single_step = PldAccountant().compose(PoissonSampledEvent(GaussianEvent(sigma), rate)).interval(delta)[0]
+        assert single_step <= upper * (1 + 1e-9)
+    assert lower >= upper * 0.99 - 1e-12, "the interval is too wide"
 
 
 @pytest.mark.parametrize(("sigma", "rate", "count", "delta"), CORNERS[::3])
@@ -175,41 +172,6 @@ LARGE: dict[str, tuple[Event, float, Relation]] = {
 }
 
 
-def test_rare_samples_at_a_tiny_delta_are_tight() -> None:
-    # Ten steps at q = 1e-4, delta 1e-15: 0.130243 by direct convolution of positive masses (no FFT, spacing 2e-5).
-    # One large jump decides, and a tilt cannot single it out: rounding, bounded at its worst, costs 19 % here.
-    assert (
-        0.130242 <= PldAccountant().compose(PoissonSampledEvent(GaussianEvent(1.0), 1e-4), 10).epsilon(1e-15) <= 0.156
-    )
-
-
-@pytest.mark.slow
-def test_rare_samples_at_a_tiny_delta_have_an_interval() -> None:
-    lower, upper = PldAccountant().compose(PoissonSampledEvent(GaussianEvent(1.0), 1e-4), 10).interval(1e-15)
-    assert 0.09 <= lower <= 0.130243
-    assert 0.130242 <= upper <= 0.156
-
-
-@pytest.mark.parametrize(
-    "delta", [1e-5, 1e-9, *(pytest.param(delta, marks=pytest.mark.slow) for delta in (1e-12, 1e-15))]
-)
-def test_near_the_largest_loss(delta: float) -> None:
-    # Twenty Laplace mechanisms, whose losses end at 20 / b: in the certificate, and close to it.
-    lower, upper = PldAccountant().compose(LaplaceEvent(2.0), 20).interval(delta)
-    truth = _laplace_epsilon(2.0, 20, delta)
-    assert lower <= truth * (1 + 1e-10)
-    assert truth * (1 - 1e-10) <= upper <= min(truth * (1 + 1e-4), 10.0 * (1 + 1e-12))
-
-
-def _laplace_epsilon(scale: float, count: int, delta: float) -> float:
-    low, high = 0.0, count / scale
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        above = closed_form.laplace_delta(middle, scale=scale, count=count) > delta
-        low, high = (middle, high) if above else (low, middle)
-    return high
-
-
 SLOW = {"many-sigmas", "group", "mixed-scales", "sampled-small-noise"}
 
 
@@ -245,8 +207,8 @@ def test_deltas_at_the_end_of_floats_are_bounded_from_above(delta: float) -> Non
         SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 0.1), 10),
         SelfComposedEvent(LaplaceEvent(1.0), 5),
     ):
-        found = PldAccountant().compose(event).epsilon(delta)
-        assert found >= PldAccountant().compose(event).epsilon(1e-100) * (1 - 1e-5)
+        epsilon = PldAccountant().compose(event).epsilon(delta)
+        assert epsilon >= PldAccountant().compose(event).epsilon(1e-100) * (1 - 1e-5)
 
 
 @pytest.mark.parametrize("delta", [0.5, 0.9, 0.99, math.nextafter(1, 0)])
@@ -269,16 +231,16 @@ def test_single_gaussians_in_sixty_digits(mu: float, delta: float) -> None:
     assert truth * (1 - 1e-14) <= upper <= truth * (1 + 1e-8)
 
 
-# Pure mechanisms with too little noise: at delta 1e-5 almost all of the largest loss is left.
+# Mechanisms with too little noise: at delta 1e-5 almost all of the largest loss remains.
 @pytest.mark.parametrize(
     ("sigma", "sensitivity"), [(0.1, 1), (0.05, 1), (0.02, 1), (0.001, 1), (1.0, 50), (100.0, 10_000)]
 )
 @pytest.mark.parametrize("count", [1, 3])
 def test_discrete_gaussians_with_little_noise(sigma: float, sensitivity: int, count: int) -> None:
-    # The true answer is next to 0: loss (D / sigma)^2 / 2 is met with probability about 1/2.
-    found = PldAccountant().compose(DiscreteGaussianEvent(sigma, sensitivity), count).epsilon(1e-5)
+    # The noise is almost surely 0, so the loss (D / sigma)^2 / 2 has a probability of about 1/2.
+    epsilon = PldAccountant().compose(DiscreteGaussianEvent(sigma, sensitivity), count).epsilon(1e-5)
     truth = count * 0.5 * (sensitivity / sigma) ** 2
-    assert truth * (1 - 1e-3) <= found <= truth * 1.3
+    assert truth * (1 - 1e-3) <= epsilon <= truth * 1.3
 
 
 LITTLE_NOISE = pytest.mark.parametrize(
@@ -296,9 +258,9 @@ LITTLE_NOISE = pytest.mark.parametrize(
 
 @LITTLE_NOISE
 def test_little_noise_on_a_sample(event: Event) -> None:
-    # Sampled at all, which has probability 7/8, a record shows: at least one large loss is left.
-    found = PldAccountant().compose(PoissonSampledEvent(event, 0.5), 3).epsilon(1e-5)
-    assert found >= PldAccountant().compose(event).epsilon(1e-5) - math.log(2) - 1e-6
+    # A record is sampled with probability 7/8, and then it is visible: at least one large loss remains.
+    epsilon = PldAccountant().compose(PoissonSampledEvent(event, 0.5), 3).epsilon(1e-5)
+    assert epsilon >= PldAccountant().compose(event).epsilon(1e-5) - math.log(2) - 1e-6
 
 
 @pytest.mark.slow
@@ -308,29 +270,19 @@ def test_little_noise_on_a_sample_has_an_interval(event: Event) -> None:
     assert 0 <= lower <= upper
 
 
-def test_gaussian_dp_where_its_formula_overflows() -> None:
-    for sigma in (0.02, 0.03, 0.001):
-        sampled = PoissonSampledEvent(GaussianEvent(sigma), 0.1)
-        assert GdpAccountant().compose(sampled).epsilon(1e-5) > 100
-        assert GdpAccountant().compose(sampled).delta(1.0) > 0.05
-        # Zero times infinity is not 0, and not a licence to forget what else was run.
-        both = GdpAccountant().compose(sampled, 0).compose(GaussianEvent(1.0))
-        assert both.epsilon(1e-5) == pytest.approx(GdpAccountant().compose(GaussianEvent(1.0)).epsilon(1e-5))
-
-
 @pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1e-5])
 @pytest.mark.parametrize("delta", [0.0, 1e-8])
 def test_claims_of_next_to_nothing(epsilon: float, delta: float) -> None:
     for count in (1, 3, 10**6):
         for accountant in (PldAccountant(), RdpAccountant()):
             if accountant.supports(ApproximateDPEvent(epsilon, delta)):
-                found = (
+                total = (
                     accountant.compose(ApproximateDPEvent(epsilon, delta), count)
                     .compose(LaplaceEvent(2.0))
                     .epsilon(0.02)
                 )
                 alone = accountant.compose(LaplaceEvent(2.0)).epsilon(0.02)
-                assert alone * (1 - 1e-5) <= found <= 0.5 + count * epsilon + 1e-6
+                assert alone * (1 - 1e-5) <= total <= 0.5 + count * epsilon + 1e-6
 
 
 @pytest.mark.slow
@@ -355,17 +307,3 @@ def test_absurd_sizes_are_refused_in_the_grammar() -> None:
     ):
         with contextlib.suppress(HushError):
             assert PldAccountant(relation=Relation.REPLACE).compose(make(), 3).epsilon(1e-5) >= 0
-
-
-def test_deep_nesting_is_answered_or_refused() -> None:
-    event: Event = GaussianEvent(1.0)
-    for _ in range(3000):
-        event = SelfComposedEvent(event, 1)
-    with contextlib.suppress(HushError):
-        assert PldAccountant().compose(event).epsilon(1e-5) == pytest.approx(4.377178, abs=1e-6)
-        assert Event.from_json(event.to_json()) == event
-
-
-def test_calibration_at_a_tiny_delta() -> None:
-    sigma = calibrate_noise(epsilon=1.0, delta=1e-18, sampling_rate=0.01, num_steps=1000)
-    assert PldAccountant().compose(PoissonSampledEvent(GaussianEvent(sigma), 0.01), 1000).epsilon(1e-18) <= 1

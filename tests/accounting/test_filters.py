@@ -1,4 +1,4 @@
-"""Budgets for parameters chosen on the way: never overspent, whatever is asked for and in whatever order."""
+"""Filters and odometers: never overspent, whatever is charged and in whatever order."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ FILTERS: dict[str, Callable[..., PrivacyFilter]] = {
         epsilon=epsilon, delta=1e-6, order=16.0, relation=relation
     ),
 }
-EACH = pytest.mark.parametrize("make", FILTERS.values(), ids=FILTERS)
+EVERY_FILTER = pytest.mark.parametrize("make", FILTERS.values(), ids=FILTERS)
 
-LAST_BIT = 1 + Fraction(1, 10**15)  # numbers count as printed: ten charges of 0.1 are 1
+LAST_BIT = 1 + Fraction(1, 10**15)  # numbers count as they are printed: ten charges of 0.1 are 1
 
 pure_events = st.one_of(
     st.builds(LaplaceEvent, st.floats(1, 500)),
@@ -57,7 +57,7 @@ pure_events = st.one_of(
 )
 
 
-@EACH
+@EVERY_FILTER
 @settings(max_examples=40)
 @given(events=st.lists(pure_events, max_size=40))
 def test_never_overspent_and_a_refusal_changes_nothing(make: Callable[..., PrivacyFilter], events: list[Event]) -> None:
@@ -76,9 +76,9 @@ def test_never_overspent_and_a_refusal_changes_nothing(make: Callable[..., Priva
             assert fits
             accepted.append(event)
             assert before <= budget.spent <= budget.limit
-    # What was really spent, added up exactly, is within the budget in the filter's own currency...
+    # The exact sum of the charges is within the budget, in the filter's own unit ...
     assert sum(Fraction(budget.cost(event)) for event in accepted) <= Fraction(budget.limit) * LAST_BIT
-    # ... and as fixed events they are (epsilon, delta)-DP too.
+    # ... and as fixed events they are (epsilon, delta)-DP, too.
     assert PldAccountant().compose(ComposedEvent(tuple(accepted))).epsilon(1e-6) <= 2.0 * (1 + 1e-9)
 
 
@@ -115,7 +115,7 @@ def test_ten_tenths_are_one() -> None:
     assert not budget.can_spend(ApproximateDPEvent(1e-6))
 
 
-@EACH
+@EVERY_FILTER
 def test_the_last_step_is_refused_before_it_is_run(make: Callable[..., PrivacyFilter]) -> None:
     budget = make()
     event = LaplaceEvent(4.0)
@@ -129,7 +129,7 @@ def test_the_last_step_is_refused_before_it_is_run(make: Callable[..., PrivacyFi
         budget.spend(event)
 
 
-@EACH
+@EVERY_FILTER
 def test_too_large_a_first_step_is_refused(make: Callable[..., PrivacyFilter]) -> None:
     budget = make()
     with pytest.raises(BudgetExceeded):
@@ -138,7 +138,7 @@ def test_too_large_a_first_step_is_refused(make: Callable[..., PrivacyFilter]) -
     budget.spend(LaplaceEvent(100.0))
 
 
-@EACH
+@EVERY_FILTER
 def test_nothing_is_free(make: Callable[..., PrivacyFilter]) -> None:
     budget = make()
     for nothing in (ComposedEvent(()), SelfComposedEvent(LaplaceEvent(1.0), 0)):
@@ -149,7 +149,7 @@ def test_nothing_is_free(make: Callable[..., PrivacyFilter]) -> None:
 @pytest.mark.parametrize("epsilon", [1.0, 0.7, 2.0, 10.0])
 def test_a_budget_can_be_spent_to_the_last_bit(epsilon: float) -> None:
     budget = PureFilter(epsilon=epsilon)
-    budget.spend(ApproximateDPEvent(epsilon))  # exactly what was promised: nothing is rounded here
+    budget.spend(ApproximateDPEvent(epsilon))  # exactly the budget: nothing is rounded
     assert not budget.can_spend(ApproximateDPEvent(1e-6))
 
 
@@ -179,7 +179,7 @@ def test_tiny_deltas_cannot_slip_through() -> None:
     assert accepted <= 1.05 * 2**10  # within the last printed digit of what was left
 
 
-@EACH
+@EVERY_FILTER
 def test_what_has_no_price_is_refused_and_not_charged(make: Callable[..., PrivacyFilter]) -> None:
     budget = make()
     unpriced = ApproximateDPEvent(0.1, 1e-7) if not isinstance(budget, PureFilter) else GaussianEvent(1.0)
@@ -190,20 +190,20 @@ def test_what_has_no_price_is_refused_and_not_charged(make: Callable[..., Privac
     assert budget.spent == 0
 
 
-@EACH
+@EVERY_FILTER
 @pytest.mark.parametrize("event", ["laplace", None, 1.0, LaplaceEvent])
 def test_only_events_are_charged(make: Callable[..., PrivacyFilter], event: object) -> None:
     with pytest.raises(InvalidArgument, match="^event="):
         make().spend(event)  # type: ignore[arg-type]
 
 
-@EACH
+@EVERY_FILTER
 def test_replacement_costs_more(make: Callable[..., PrivacyFilter]) -> None:
     event = LaplaceEvent(50.0)
     assert make(relation=Relation.REPLACE).cost(event) > 1.9 * make().cost(event)
 
 
-@EACH
+@EVERY_FILTER
 def test_the_guarantee_holds_from_the_start(make: Callable[..., PrivacyFilter]) -> None:
     budget = make(relation=Relation.REPLACE)
     before = budget.guarantee()
@@ -215,7 +215,7 @@ def test_the_guarantee_holds_from_the_start(make: Callable[..., PrivacyFilter]) 
 
 @settings(max_examples=20)
 @given(st.floats(0.05, 20), st.floats(-12, -2))
-def test_the_zcdp_budget_is_the_epsilon_promised(epsilon: float, power: float) -> None:
+def test_the_zcdp_budget_is_the_epsilon(epsilon: float, power: float) -> None:
     delta = 10.0**power
     limit = ZcdpFilter(epsilon=epsilon, delta=delta).limit
     assert ZcdpAccountant().compose(ZeroConcentratedDPEvent(limit)).epsilon(delta) <= epsilon
@@ -224,12 +224,12 @@ def test_the_zcdp_budget_is_the_epsilon_promised(epsilon: float, power: float) -
 
 @settings(max_examples=20)
 @given(st.floats(0.5, 20), st.floats(4, 60))
-def test_the_renyi_budget_is_the_epsilon_promised(epsilon: float, order: float) -> None:
+def test_the_renyi_budget_is_the_epsilon(epsilon: float, order: float) -> None:
     try:
         budget = RdpFilter(epsilon=epsilon, delta=1e-6, order=order)
     except InvalidArgument:
         return
-    # Gaussians that use the whole budget at this order: converted at this order, exactly epsilon.
+    # A Gaussian that uses all of the budget at this order costs exactly epsilon, converted at this order.
     sigma = math.sqrt(order / (2 * budget.limit))
     assert budget.cost(GaussianEvent(sigma)) == pytest.approx(budget.limit)
     converted = budget.limit + math.log1p(-1 / order) - math.log(1e-6 * order) / (order - 1)
@@ -302,11 +302,11 @@ class TestOdometer:
         assert math.fsum(shares) < 1
 
     def test_replacement_and_what_is_no_zcdp(self) -> None:
-        one, two = ZcdpOdometer(delta=1e-6), ZcdpOdometer(delta=1e-6, relation=Relation.REPLACE)
-        one.spend(GaussianEvent(5.0))
-        two.spend(GaussianEvent(5.0))
-        assert two.rho == pytest.approx(4 * one.rho)
+        removal, replacement = ZcdpOdometer(delta=1e-6), ZcdpOdometer(delta=1e-6, relation=Relation.REPLACE)
+        removal.spend(GaussianEvent(5.0))
+        replacement.spend(GaussianEvent(5.0))
+        assert replacement.rho == pytest.approx(4 * removal.rho)
         with pytest.raises(Unsupported):
-            one.spend(PoissonSampledEvent(GaussianEvent(1.0), 0.1))
+            removal.spend(PoissonSampledEvent(GaussianEvent(1.0), 0.1))
         with pytest.raises(InvalidArgument, match="^event="):
-            one.spend("gaussian")  # type: ignore[arg-type]
+            removal.spend("gaussian")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Numbers with their source: tests/golden (independent truth), shared MATHS and REFERENCES, published traps."""
+"""Numbers with their source: tests/golden (computed independently), published values, published mistakes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from typing import Any
 import pytest
 
 from accounting_tables import build, golden
-from hush import accounting
 from hush.accounting import (
-    ApproximateDPEvent,
-    ComposedEvent,
     GaussianEvent,
     GdpAccountant,
     PldAccountant,
     PoissonSampledEvent,
-    RandomizedResponseEvent,
     RdpAccountant,
     SelfComposedEvent,
     calibrate_noise,
@@ -24,12 +20,12 @@ from hush.accounting import (
 from hush.guarantee import Bound, Relation
 
 REFERENCE = golden("accounting_reference.json")
-TIGHT = 1e-5  # what issue 1 asks for: the certified interval's relative width
+TIGHT = 1e-5  # the largest relative width of a certified interval
 ROUNDING = 1e-10  # of the references themselves
 
 
 def check_interval(lower: float, upper: float, truth: float, error: float = 0.0) -> None:
-    """The certificate: it holds the truth, and is narrow."""
+    """Check that an interval holds the truth and is narrow."""
     slack = ROUNDING * truth + error
     assert lower <= truth + slack, "the lower bound lies above the truth"
     assert truth - slack <= upper, "the upper bound lies below the truth"
@@ -87,9 +83,9 @@ GRID = [
     pytest.param(
         row,
         id=f"q{row['q']}-s{row['sigma']}-T{row['T']}-d{row['delta']}",
-        marks=[] if place % 3 == 0 else pytest.mark.slow,
+        marks=[] if index % 3 == 0 else pytest.mark.slow,
     )
-    for place, row in enumerate(REFERENCE["grid_subsampled_gaussian"])
+    for index, row in enumerate(REFERENCE["grid_subsampled_gaussian"])
 ]
 
 
@@ -107,39 +103,7 @@ def test_analytic_gaussian_epsilon(row: dict[str, float]) -> None:
         assert row["eps"] * (1 - 1e-11) <= epsilon <= row["eps"] * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("row", REFERENCE["gaussian_analytic_sigma"], ids=str)
-def test_analytic_gaussian_sigma(row: dict[str, float]) -> None:
-    sigma = calibrate_noise(epsilon=row["eps"], delta=row["delta"])
-    assert row["sigma"] * (1 - 1e-10) <= sigma <= row["sigma"] * (1 + 1e-5)
-
-
-@pytest.mark.parametrize("row", REFERENCE["calibration"], ids=str)
-def test_calibrated_sigma(row: dict[str, float]) -> None:
-    sigma = calibrate_noise(epsilon=row["eps"], delta=row["delta"], sampling_rate=row["q"], num_steps=int(row["T"]))
-    assert row["sigma"] * (1 - 1e-8) <= sigma <= row["sigma"] * (1 + 1e-5)
-
-
-# REFERENCES A.4: eps(1e-5) of mu-GDP, computed independently.
-@pytest.mark.parametrize(
-    ("mu", "delta", "epsilon"),
-    [
-        (0.1, 1e-5, 0.340669),
-        (0.25, 1e-5, 0.926342),
-        (0.5, 1e-5, 1.993091),
-        (1, 1e-5, 4.377178),
-        (2, 1e-5, 9.997256),
-        (3, 1e-5, 16.675494),
-        (4, 1e-5, 24.381611),
-        (1, 1e-6, 4.886554),
-        (2, 1e-6, 10.997151),
-    ],
-)
-def test_gaussian_dp(mu: float, delta: float, epsilon: float) -> None:
-    for accountant in (GdpAccountant(), PldAccountant()):
-        assert accountant.compose(GaussianEvent(1 / mu)).epsilon(delta) == pytest.approx(epsilon, abs=6e-7)
-
-
-# REFERENCES B: 60,000 examples, batches of 600, 50 epochs, delta 1e-5; the last digit is the table's.
+# A published table: 60,000 examples, batches of 600, 50 epochs, delta 1e-5; the last digit is the table's.
 @pytest.mark.parametrize(
     ("sigma", "rdp", "pld"),
     [
@@ -155,7 +119,7 @@ def test_gaussian_dp(mu: float, delta: float, epsilon: float) -> None:
 def test_the_report(sigma: float, rdp: float, pld: float) -> None:
     event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(sigma), 0.01), 5000)
     assert PldAccountant().compose(event).epsilon(1e-5) == pytest.approx(pld, abs=6e-4)
-    # Theirs looked for the order on a fixed list: ours is never above, and close.
+    # The table's order comes from a fixed list, so ours is never above it, and close.
     assert 0.99 * rdp <= RdpAccountant().compose(event).epsilon(1e-5) <= rdp + 6e-4
 
 
@@ -170,65 +134,21 @@ def test_the_report_by_batch(batch: int, rdp: float, pld: float) -> None:
     assert 0.99 * rdp <= RdpAccountant().compose(event).epsilon(1e-5) <= rdp + 6e-3
 
 
-# Published settings whose PLD epsilon REFERENCES B gives.
-@pytest.mark.parametrize(
-    ("rate", "sigma", "steps", "epsilon", "digits"),
-    [
-        (256 / 60_000, 1.3, 15 * 60_000 // 256, 0.864, 3),  # TensorFlow Privacy's tutorial
-        (256 / 60_000, 1.1, 60 * 60_000 // 256, 2.38, 2),
-        (256 / 60_000, 0.7, 45 * 60_000 // 256, 5.64, 2),
-        (4096 / 50_000, 10.0, 875, 0.903, 3),  # De et al. 2022
-        (4096 / 50_000, 3.0, 2500, 6.58, 2),  # TAN 2022
-        (100 / 60_000, 0.9, 30_000, 1.831, 3),  # the exercise's published solution
-    ],
-)
-def test_published_settings(rate: float, sigma: float, steps: int, epsilon: float, digits: int) -> None:
-    found = accounting.epsilon(noise_multiplier=sigma, sampling_rate=rate, num_steps=steps, delta=1e-5)
-    assert found == pytest.approx(epsilon, abs=1.1 * 10.0**-digits)
-
-
 def test_autodp_noisy_sgd() -> None:
     # autodp's notebook: q .01, sigma 5, T 1000 gives .27106 at 1e-6, by Renyi divergences.
     event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(5.0), 0.01), 1000)
     assert PldAccountant().compose(event).epsilon(1e-6) < RdpAccountant().compose(event).epsilon(1e-6) < 0.2711
 
 
-def test_randomized_response_a_thousand_times() -> None:
-    # A shipped library says .100: it ignores the count.
-    accountant = PldAccountant(relation=Relation.REPLACE).compose(RandomizedResponseEvent(0.1), 1000)
-    assert accountant.epsilon(1e-6) == pytest.approx(19.344671447993385, rel=1e-8)
-    renyi = RdpAccountant(relation=Relation.REPLACE).compose(RandomizedResponseEvent(0.1), 1000)
-    assert 19.3447 < renyi.epsilon(1e-6) < 20.46
-
-
 def test_a_sampling_rate_of_one_is_exact() -> None:
     # The central limit formula says 72.65 here.
-    whole = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 1.0), 5)
+    sampled = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 1.0), 5)
     plain = SelfComposedEvent(GaussianEvent(1.0), 5)
     for accountant in (PldAccountant(), RdpAccountant(), GdpAccountant()):
-        assert accountant.compose(whole).epsilon(1e-5) == pytest.approx(
+        assert accountant.compose(sampled).epsilon(1e-5) == pytest.approx(
             accountant.compose(plain).epsilon(1e-5), rel=1e-14
         )
-    assert GdpAccountant().compose(whole).guarantee(1e-5).bound is Bound.UPPER
-
-
-def test_the_central_limit_theorem_estimates_and_says_so() -> None:
-    event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(0.6), 0.001), 5000)
-    estimate = GdpAccountant().compose(event).guarantee(1e-7)
-    assert estimate.epsilon == pytest.approx(1.31, abs=0.006)
-    assert estimate.bound is Bound.ESTIMATE
-    truth = PldAccountant().compose(event).guarantee(1e-7)
-    assert truth.epsilon == pytest.approx(3.44, abs=0.006)
-    assert truth.bound is Bound.UPPER
-
-
-def test_one_sampled_step_among_gaussians_makes_it_an_estimate() -> None:
-    accountant = (
-        GdpAccountant()
-        .compose(GaussianEvent(1.0))
-        .compose(ComposedEvent((SelfComposedEvent(PoissonSampledEvent(GaussianEvent(1.0), 0.1), 2),)))
-    )
-    assert accountant.guarantee(1e-5).bound is Bound.ESTIMATE
+    assert GdpAccountant().compose(sampled).guarantee(1e-5).bound is Bound.UPPER
 
 
 def test_the_classic_gaussian_formula_fails_where_it_was_never_proven() -> None:
@@ -241,27 +161,8 @@ def test_the_classic_gaussian_formula_fails_where_it_was_never_proven() -> None:
 
 
 def test_the_exercise() -> None:
-    # MATHS: q .01, T 1000, delta .001001 for (.4, 1e-6) by the analytic Gaussian (sigma 9.93): .118, not .1265.
+    # q .01, T 1000, delta .001001 for (.4, 1e-6) by the analytic Gaussian (sigma 9.93): .118, not .1265.
     sigma = calibrate_noise(epsilon=0.4, delta=1e-6)
     assert sigma == pytest.approx(9.93, abs=5e-3)
     event = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(sigma), 0.01), 1000)
     assert PldAccountant().compose(event).epsilon(1e-6) == pytest.approx(0.118, abs=2e-3)
-
-
-def test_rdp_orders_are_not_a_list_that_ends_at_63() -> None:
-    # High privacy wants high orders: a list that stops at 63 is six times too loose here.
-    event = GaussianEvent(200.0)
-    exact = PldAccountant().compose(event).epsilon(1e-5)
-    short = min(order / 8e4 + math.log1p(-1 / order) - math.log(1e-5 * order) / (order - 1) for order in range(2, 64))
-    assert short > 6 * exact
-    assert exact <= RdpAccountant().compose(event).epsilon(1e-5) < 1.6 * exact
-    assert RdpAccountant().compose(event).best_order(1e-5) > 63
-
-
-def test_optimal_composition_is_the_worst_of_what_is_claimed() -> None:
-    # Any mechanism that is (epsilon, delta)-DP composes to less than the claim does.
-    gaussian = PldAccountant().compose(GaussianEvent(2.0), 50)
-    claim = PldAccountant().compose(
-        ApproximateDPEvent(PldAccountant().compose(GaussianEvent(2.0)).epsilon(1e-8), 1e-8), 50
-    )
-    assert gaussian.epsilon(1e-6) < claim.epsilon(1e-6)

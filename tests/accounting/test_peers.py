@@ -1,4 +1,4 @@
-"""Agreement with dp-accounting 0.6: their bounds and ours hold the same truth."""
+"""Agreement with dp-accounting 0.6: its bounds and ours enclose the same epsilon."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def sampled_problems() -> dict[str, tuple[float, float, int, float]]:
 def check(
     event: Event, count: int, delta: float, upper: object, lower: object, relation: Relation = Relation.ADD_OR_REMOVE
 ) -> None:
-    """Their optimistic epsilon <= our upper bound, our lower bound <= their pessimistic one."""
+    """Check that their optimistic epsilon <= our upper bound, and our lower bound <= their pessimistic epsilon."""
     below, above = PldAccountant(relation=relation).compose(event, count).interval(delta)
     pessimistic = upper.self_compose(count).get_epsilon_for_delta(delta)  # type: ignore[attr-defined]
     optimistic = lower.self_compose(count).get_epsilon_for_delta(delta)  # type: ignore[attr-defined]
@@ -129,7 +129,7 @@ def test_randomized_response(epsilon: float, values: int, count: int) -> None:
 def test_a_schedule() -> None:
     phases = [(1.0, 0.01, 40), (0.8, 0.02, 30), (2.0, 0.1, 50)]
     event = ComposedEvent(tuple(SelfComposedEvent(PoissonSampledEvent(GaussianEvent(s), q), t) for s, q, t in phases))
-    each = []
+    totals = []
     for side in (True, False):
         composed = [
             peer.from_gaussian_mechanism(
@@ -137,9 +137,10 @@ def test_a_schedule() -> None:
             ).self_compose(count)
             for sigma, rate, count in phases
         ]
-        total = functools.reduce(lambda one, other: one.compose(other), composed)
-        each.append(total.get_epsilon_for_delta(1e-6))
+        total = functools.reduce(lambda first, second: first.compose(second), composed)
+        totals.append(total.get_epsilon_for_delta(1e-6))
     below, above = PldAccountant().compose(event).interval(1e-6)
-    assert each[1] <= above + 1e-6
-    assert below <= each[0] + 1e-6
-    assert above <= each[0] * (1 + 1e-5)
+    pessimistic, optimistic = totals
+    assert optimistic <= above + 1e-6
+    assert below <= pessimistic + 1e-6
+    assert above <= pessimistic * (1 + 1e-5)

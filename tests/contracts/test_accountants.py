@@ -1,6 +1,6 @@
-"""One contract for every accountant, every event, every relation. Enrolled by the tables of `accounting_tables`.
+"""The contract of every accountant, for every event and relation. The tables in `accounting_tables` enrol them.
 
-A test takes all events of an accountant and a relation; a failure names the event.
+Each test takes all events of one accountant and relation. A failure names the event.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ Cases = dict[str, tuple[Accountant, Event]]
 
 
 def by_accountant(cases: Cases) -> dict[str, Cases]:
-    """Cases by accountant and relation."""
-    found: dict[str, Cases] = {}
+    """Return the cases grouped by accountant and relation."""
+    groups: dict[str, Cases] = {}
     for name, (accountant, event) in cases.items():
-        found.setdefault(f"{type(accountant).__name__} {accountant.relation.value}", {})[name] = accountant, event
-    return found
+        groups.setdefault(f"{type(accountant).__name__} {accountant.relation.value}", {})[name] = accountant, event
+    return groups
 
 
 def quick() -> Cases:
-    """Each accountant with each event under the first relation that takes it; of every other relation, one event."""
-    found: Cases = {}
+    """Return every accountant and event under the first relation that supports it, and one event of each other."""
+    selected: Cases = {}
     seen: set[Any] = set()
     for name, (accountant, event) in SUPPORTED.items():
         kind = type(accountant)
         if (kind, event) not in seen or (kind, accountant.relation) not in seen:
-            found[name] = accountant, event
+            selected[name] = accountant, event
         seen |= {(kind, event), (kind, accountant.relation)}
-    return found
+    return selected
 
 
 def every(cases: Cases, *marks: pytest.MarkDecorator) -> list[Any]:
@@ -64,8 +64,8 @@ def every(cases: Cases, *marks: pytest.MarkDecorator) -> list[Any]:
 
 QUICK = quick()
 SLOW = {name: case for name, case in SUPPORTED.items() if name not in QUICK}
-ALL = pytest.mark.parametrize("cases", every(CASES))
-EACH = pytest.mark.parametrize("cases", every(QUICK) + every(SLOW, pytest.mark.slow))
+EVERY_CASE = pytest.mark.parametrize("cases", every(CASES))
+EVERY_SUPPORTED = pytest.mark.parametrize("cases", every(QUICK) + every(SLOW, pytest.mark.slow))
 EVERY_ACCOUNTANT = pytest.mark.parametrize(
     "accountant",
     [kind(relation=relation) for kind in ACCOUNTANTS.values() for relation in RELATIONS.values()],
@@ -84,7 +84,7 @@ def epsilon(kind: type[Accountant], relation: Relation, event: Event, delta: flo
 
 
 def alone(accountant: Accountant, event: Event) -> Accountant:
-    """The accountant with this event: one for all tests, as what it has computed is the same for all."""
+    """Return the accountant with this event. All tests share it, and what it has computed."""
     return composed(type(accountant), accountant.relation, event)
 
 
@@ -93,7 +93,7 @@ def once(accountant: Accountant, event: Event, delta: float = DELTA) -> float:
 
 
 def is_sampled(event: Event) -> bool:
-    """Whether some part sees a true sample: at rate 1 a sample is everything."""
+    """Return whether some part runs on a true sample, at a rate below 1."""
     for part in parts(event):
         if isinstance(part, PoissonSampledEvent) and part.sampling_rate < 1:
             return True
@@ -116,12 +116,12 @@ def test_every_event_is_enrolled() -> None:
 
 def test_every_event_and_accountant_is_supported_somewhere() -> None:
     assert {type(accountant) for accountant, _ in SUPPORTED.values()} == set(ACCOUNTANTS.values())
-    unused = {name for name, event in EVENTS.items() if event not in [each for _, each in SUPPORTED.values()]}
-    # Several mechanisms on one sample, bins without Gaussians, groups over bins: refused by all, on purpose.
+    unused = {name for name, event in EVENTS.items() if event not in [supported for _, supported in SUPPORTED.values()]}
+    # Several mechanisms on one sample, bins without Gaussians, and groups over bins are refused by all, on purpose.
     assert unused == {"poisson-two-mechanisms", "balls-in-bins-laplace", "group-balls-in-bins"}
 
 
-# What each accountant must be able to do, at least: a table that only ever refuses would pass every other test.
+# What each accountant must support, at least: one that always refuses would pass every other test.
 @pytest.mark.parametrize(
     ("name", "relation", "events"),
     [
@@ -140,14 +140,14 @@ def test_every_event_and_accountant_is_supported_somewhere() -> None:
         ("advanced", "replace", ["randomized-response", "fixed-laplace"]),
     ],
 )
-def test_the_theory_that_there_is_is_there(name: str, relation: str, events: list[str]) -> None:
+def test_known_theory_is_supported(name: str, relation: str, events: list[str]) -> None:
     for event in events:
         accountant = ACCOUNTANTS[name](relation=RELATIONS[relation])
         assert accountant.supports(EVENTS[event]), event
         assert accountant.compose(EVENTS[event]).epsilon(DELTA) < math.inf, event
 
 
-@ALL
+@EVERY_CASE
 def test_supports_is_what_compose_does(cases: Cases) -> None:
     for name, (accountant, event) in cases.items():
         with naming(name):
@@ -160,9 +160,9 @@ def test_supports_is_what_compose_does(cases: Cases) -> None:
             assert accountant.events == ()
 
 
-@EACH
+@EVERY_SUPPORTED
 def test_what_is_composed_can_be_answered(cases: Cases) -> None:
-    # A count, or a second event, must not turn an accepted event into one that only `epsilon` refuses.
+    # A count or a second event must not turn an accepted event into one that only `epsilon` refuses.
     for (name, (accountant, event)), count in itertools.product(cases.items(), (2, 300)):
         with naming(f"{name} {count} times"):
             if not accountant.supports(SelfComposedEvent(event, count)):
@@ -183,7 +183,7 @@ def test_events_that_fit_one_by_one_are_refused_when_composed_not_when_asked() -
     assert accountant.epsilon(DELTA) > 0  # a wrong answer would be an Unsupported here, after the fact
 
 
-@EACH
+@EVERY_SUPPORTED
 def test_compose_appends_and_leaves_the_old_one_alone(cases: Cases) -> None:
     for name, (accountant, event) in cases.items():
         with naming(name):
@@ -197,7 +197,7 @@ def test_compose_appends_and_leaves_the_old_one_alone(cases: Cases) -> None:
             assert second.unit == accountant.unit
 
 
-@EACH
+@EVERY_SUPPORTED
 def test_n_copies_are_one_event_n_times(cases: Cases) -> None:
     for name, (accountant, event) in cases.items():
         with naming(name):
@@ -209,24 +209,24 @@ def test_n_copies_are_one_event_n_times(cases: Cases) -> None:
                     ComposedEvent((SelfComposedEvent(event, 2), SelfComposedEvent(ComposedEvent((event,)), 1)))
                 ),
             }
-            values = {name: each.epsilon(DELTA) for name, each in spellings.items()}
-            one = once(accountant, event)
+            values = {name: spelling.epsilon(DELTA) for name, spelling in spellings.items()}
+            single = once(accountant, event)
             assert max(values.values()) == pytest.approx(min(values.values()), rel=1e-9), values
-            assert min(values.values()) > one or one in (0, math.inf), "the count was ignored"
+            assert min(values.values()) > single or single in (0, math.inf), "the count was ignored"
 
 
-@EACH
+@EVERY_SUPPORTED
 def test_order_does_not_matter(cases: Cases) -> None:
     for name, (accountant, event) in cases.items():
         with naming(name):
             other = next(other for other in (GaussianEvent(3.0), LaplaceEvent(5.0)) if accountant.supports(other))
-            there, back = accountant.compose(event).compose(other), accountant.compose(other).compose(event)
-            value = there.epsilon(DELTA)
-            assert value == pytest.approx(back.epsilon(DELTA), rel=1e-6)
+            first, last = accountant.compose(event).compose(other), accountant.compose(other).compose(event)
+            value = first.epsilon(DELTA)
+            assert value == pytest.approx(last.epsilon(DELTA), rel=1e-6)
             assert value >= once(accountant, event) * (1 - 1e-6)
 
 
-@EACH
+@EVERY_SUPPORTED
 def test_more_delta_means_less_epsilon(cases: Cases) -> None:
     for name, (accountant, event) in cases.items():
         with naming(name):
@@ -234,28 +234,28 @@ def test_more_delta_means_less_epsilon(cases: Cases) -> None:
             assert all(0 <= later <= earlier * (1 + 5e-6) for earlier, later in itertools.pairwise(values)), values
 
 
-@EACH
+@EVERY_SUPPORTED
 def test_no_delta_is_the_worst_of_all(cases: Cases) -> None:
     for name, (accountant, event) in cases.items():
         with naming(name):
             assert once(accountant, event, 0.0) >= once(accountant, event, 1e-18) * (1 - 1e-9)
 
 
-@EACH
+@EVERY_SUPPORTED
 def test_epsilon_and_delta_are_inverse(cases: Cases) -> None:
     for name, (accountant, event) in cases.items():
         with naming(name):
-            there = once(accountant, event)
-            if there == math.inf:
+            value = once(accountant, event)
+            if value == math.inf:
                 continue
-            back = alone(accountant, event).delta(there)
-            assert 0 <= back <= DELTA * (1 + 2e-3)
-            if 0 < back < 1:
-                again = alone(accountant, event).epsilon(back)
-                assert there * (1 - 1e-5) <= again  # infinite where only failures are left: then no epsilon has less
+            delta = alone(accountant, event).delta(value)
+            assert 0 <= delta <= DELTA * (1 + 2e-3)
+            if 0 < delta < 1:
+                again = alone(accountant, event).epsilon(delta)
+                assert value * (1 - 1e-5) <= again  # infinite if only failures are left: no epsilon has a smaller delta
 
 
-@EACH
+@EVERY_SUPPORTED
 def test_more_epsilon_means_less_delta(cases: Cases) -> None:
     for name, (accountant, event) in cases.items():
         with naming(name):
@@ -272,16 +272,16 @@ def test_delta_at_zero_and_far_out(name: str) -> None:
 
 @pytest.mark.parametrize("name", ACCOUNTANTS)
 def test_zero_out_is_accounted_for_like_add_or_remove(name: str) -> None:
-    accountants = [ACCOUNTANTS[name](relation=each) for each in (Relation.ZERO_OUT, Relation.ADD_OR_REMOVE)]
+    accountants = [ACCOUNTANTS[name](relation=relation) for relation in (Relation.ZERO_OUT, Relation.ADD_OR_REMOVE)]
     for event_name, event in EVENTS.items():
         with naming(event_name):
-            zero_out, add_or_remove = (each.supports(event) for each in accountants)
+            zero_out, add_or_remove = (accountant.supports(event) for accountant in accountants)
             assert zero_out == add_or_remove
             if zero_out:
                 assert once(accountants[0], event) == once(accountants[1], event)
 
 
-@EACH
+@EVERY_SUPPORTED
 def test_the_guarantee_says_what_was_computed(cases: Cases) -> None:
     for name, (accountant, event) in cases.items():
         with naming(name):
@@ -293,11 +293,11 @@ def test_the_guarantee_says_what_was_computed(cases: Cases) -> None:
             assert claim.bound is (Bound.ESTIMATE if estimated else Bound.UPPER)
 
 
-@EACH
+@EVERY_SUPPORTED
 def test_an_accountant_survives_pickling(cases: Cases) -> None:
     for name, (accountant, event) in cases.items():
         with naming(name):
-            expected = once(accountant, event)  # whatever was cached travels along, or is computed again
+            expected = once(accountant, event)  # caches are pickled, or computed again
             again = pickle.loads(pickle.dumps(alone(accountant, event)))
             assert again.events == (event,)
             assert again.epsilon(DELTA) == expected
@@ -323,7 +323,7 @@ def test_nothing_adds_nothing(accountant: Accountant) -> None:
             assert both.epsilon(DELTA) == once(accountant, something), name
 
 
-@EACH
+@EVERY_SUPPORTED
 def test_zero_times_is_free_beside_something(cases: Cases) -> None:
     for name, (accountant, event) in cases.items():
         with naming(name):

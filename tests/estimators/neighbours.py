@@ -1,4 +1,4 @@
-"""What one row does to what is released, with the noise taken away."""
+"""The effect of one row on a release, measured without noise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXTREMES = [0.0, 1.0, -1.0, 0.7, 1e9, -1e300, math.inf, math.nan, 1e-300]
 
 
 def gaussian_releases(monkeypatch: Any, fit: Any) -> list[tuple[Any, float]]:
-    """Run a fit without noise; return totals, in units, with the standard deviation that each would have had."""
+    """Run a fit without noise. Return the totals, in units, and the standard deviation of the noise of each."""
     releases: list[tuple[Any, float]] = []
 
     def exact(totals: Any, stddev: float, source: Any) -> Any:
@@ -30,14 +30,14 @@ def gaussian_releases(monkeypatch: Any, fit: Any) -> list[tuple[Any, float]]:
 
 
 def gaussian_distance(before: list[tuple[Any, float]], after: list[tuple[Any, float]]) -> float:
-    """Return the distance of two releases in units of their noise: at most 1 / noise_multiplier."""
+    """Return the distance of two releases in units of their noise. It should be at most 1 / noise_multiplier."""
     assert [stddev for _, stddev in before] == [stddev for _, stddev in after]
     squares = [np.sum(((a - b) / stddev) ** 2) for (a, stddev), (b, _) in zip(before, after, strict=True)]
     return math.sqrt(sum(squares))
 
 
 def planned_releases(monkeypatch: Any, fit: Any) -> list[tuple[NoisePlan, Any]]:
-    """Run a fit without noise; return plans and exact totals."""
+    """Run a fit without noise. Return its noise plans and exact totals."""
     releases: list[tuple[NoisePlan, Any]] = []
 
     def exact(plan: NoisePlan, totals: Any, source: Any) -> Any:
@@ -51,7 +51,7 @@ def planned_releases(monkeypatch: Any, fit: Any) -> list[tuple[NoisePlan, Any]]:
 
 
 def check_blocks(plan: NoisePlan, before: Any, after: Any) -> None:
-    """Check that totals of neighbours differ by no more than each block says."""
+    """Check that totals of neighbours differ by at most the sensitivity of each block."""
     first = 0
     for block in plan.blocks:
         change = (before - after)[:, first : first + block.columns].astype(np.float64)

@@ -7,7 +7,7 @@ from hush.errors import BudgetExceeded
 
 
 class Purse:
-    """A budget that allows some charges and remembers them."""
+    """A budget that allows a number of charges and records them."""
 
     def __init__(self, charges: int) -> None:
         self.left = charges
@@ -22,5 +22,5 @@ class Purse:
         return self
 
     def commit(self) -> None:
-        """Count what is final: a reservation that is never committed would stay open."""
+        """Count the reservations that become final."""
         self.committed += 1

@@ -1,4 +1,4 @@
-"""Every public estimator, once for each way that it has: what a contract needs to run it."""
+"""Every public estimator, once for each of its methods, with the data that the contract needs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import hush.estimators as he
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An estimator, and data on which one row matters as much as it can.
+    """An estimator, and data on which one row matters as much as possible.
 
     Attributes:
-        make: From keywords (epsilon, budget, source) to an estimator.
-        first, second: X and y of neighbours: one has a row more.
-        samples: Fits for each neighbour.
-        caught: An epsilon at which the audit must see that more than 1 is given away: it is no blind one. None where
-            no epsilon is allowed at which noise is small enough to be sure of that.
+        make: Function from keywords (epsilon, budget, source) to an estimator.
+        first, second: X and y of neighbouring datasets: the second has one more row.
+        samples: Number of fits for each dataset.
+        caught: An epsilon at which the audit must find a leak above 1, which shows that it works. None where no allowed
+            epsilon makes the noise small enough for that.
     """
 
     make: Callable[..., Any]
@@ -35,7 +35,7 @@ _MORE = np.vstack([_FEW, [[1.0, 1.0]]])
 _LABELS, _TARGETS = np.array([0, 1, 0]), np.array([-0.1, 0.1, 0.0])
 _ROWS = ((_FEW, None), (_MORE, None))
 _CLASSES = ((_FEW, _LABELS), (_MORE, np.append(_LABELS, 1)))
-# The minimum moves if the new row is one that the others would be wrong about.
+# The minimum moves if the other rows would misclassify the new one.
 _AGAINST = ((_FEW, _LABELS), (_MORE, np.append(_LABELS, 0)))
 _NUMBERS = ((_FEW, _TARGETS), (_MORE, np.append(_TARGETS, 1.0)))
 _DELTA, _BOX = 1e-6, (-1.0, 1.0)
@@ -43,9 +43,9 @@ _REGRESSION: dict[str, Any] = {"delta": _DELTA, "data_norm": 1.0, "target_bounds
 _LINEAR: dict[str, Any] = {"data_norm": 1.0, "classes": [0, 1]}
 
 
-# Two features that say nothing, until a row comes for which one of them does.
+# Two uninformative features, until a row is added for which one of them matters.
 _TIE = ((np.zeros((2, 2)), np.array([0, 1])), (np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0]]), np.array([0, 1, 1])))
-# Half of the rows are short, until one comes that is not: the median moves.
+# Half of the rows are short. One more long row moves the median.
 _SHORT = np.array([[0.2, 0.0], [0.2, 0.0], [1.0, 0.0], [1.0, 0.0]])
 _HALVES = ((_SHORT, np.array([0, 1, 0, 1])), (np.vstack([_SHORT, [[1.0, 0.0]]]), np.array([0, 1, 0, 1, 1])))
 

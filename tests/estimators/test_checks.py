@@ -1,4 +1,4 @@
-"""The table of scikit-learn's checks that may fail hides nothing: each entry fails somewhere, for the stated reason."""
+"""The table of expected failures hides nothing: each of its checks fails for some estimator."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ WITNESSES = [
 
 
 def test_no_expected_failure_is_stale():
-    # Two fits to the six rows of check_classifier_data_not_an_array may be of one mind. In 24 runs that was never so,
-    # but let it be one run of three: they are asked up to 13 times, 6e-7.
+    # Two fits to the six rows of check_classifier_data_not_an_array may agree by chance, though they never did in
+    # 24 runs. Even if one run of three agreed, 13 attempts would all agree with probability 6e-7.
     stale = set(EXPECTED_FAILED | TELLING)
     for _ in range(13):
         results = [result for model in WITNESSES for result in results_of(model, **TELLING)]
@@ -39,5 +39,5 @@ def test_no_expected_failure_is_stale():
 
 @pytest.mark.parametrize("model", CLASSIFIERS, ids=lambda model: type(model).__name__)
 def test_classifiers_train(model):
-    """They pass it where classes are declared as the check has them; at an epsilon that its accuracy allows."""
+    """They pass if they declare the classes of the check, at an epsilon that allows its accuracy."""
     trains(model)

@@ -1,4 +1,4 @@
-"""What every estimator keeps, whatever it learns: tables enrol them, and none may be missing."""
+"""The contract of every estimator. A table enrols them, and none may be missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hush.guarantee import Unit
 from hush.randomness import TestSource
 
 ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-# Those that files of their own audit as black boxes, with broken twins; the table audits them again among slow tests.
+# Estimators that other files audit as black boxes, with broken twins. The audit of the table is among the slow tests.
 AUDITED = {
     "PrivateLinearRegression",
     "PrivateRidge",
@@ -52,8 +52,8 @@ def fitted(case: Case, data: Any, **settings: Any) -> Any:
     return case.make(**{"epsilon": 1.0, "source": TestSource(1)} | settings).fit(*data)
 
 
-def told(model: Any, X: Any) -> list[float]:
-    """Return everything that somebody who has the model can see: its numbers, and what it says of some rows."""
+def visible_numbers(model: Any, X: Any) -> list[float]:
+    """Return everything that an owner of the model can see: its numbers, and its predictions for some rows."""
     state = {k: v for k, v in vars(model).items() if k.endswith("_") or k.startswith("_")}
     parts = []
     for name in sorted(state):
@@ -75,20 +75,25 @@ def test_all_are_enrolled():
         for name in he.__all__
         if inspect.isclass(getattr(he, name)) and issubclass(getattr(he, name), BaseEstimator)
     }
-    learns_nothing = {"PublicOneHotEncoder"}  # it learns nothing
+    learns_nothing = {"PublicOneHotEncoder"}  # it does not look at the data
     own_files = {
         "PATEClassifier",
         "PrivateGridSearch",
         "PrivateClassifier",
         "PrivateRegressor",
-    }  # in files of their own
-    local = {"LocalRandomizer", "Rappor", "LocalNaiveBayes", "LocalLinearRegression"}  # so are those without a holder
+    }  # tested in files of their own
+    local = {
+        "LocalRandomizer",
+        "Rappor",
+        "LocalNaiveBayes",
+        "LocalLinearRegression",
+    }  # the local model, also in files of their own
     assert kinds - learns_nothing - own_files - local == {name.split(",")[0] for name in CASES}
 
 
 @ALL
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, "1", None])
-def test_a_wrong_epsilon_is_refused_when_it_is_given(case, epsilon):
+def test_a_wrong_epsilon_is_refused_in_the_constructor_and_in_fit(case, epsilon):
     with pytest.raises(ValueError, match="epsilon"):
         case.make(epsilon=epsilon)
     later = case.make(epsilon=1.0).set_params(epsilon=epsilon)
@@ -97,7 +102,7 @@ def test_a_wrong_epsilon_is_refused_when_it_is_given(case, epsilon):
 
 
 @ALL
-def test_what_it_costs_is_what_was_allowed(case):
+def test_the_cost_is_within_epsilon(case):
     model = fitted(case, case.second)
     plain = plain_event(model.event_, model.guarantee_.relation, Unit.example())[0]
     composed = PldAccountant(relation=model.guarantee_.relation).compose(plain)
@@ -106,7 +111,7 @@ def test_what_it_costs_is_what_was_allowed(case):
 
 
 @ALL
-def test_each_fit_is_charged_once_and_before_anything_leaves(case):
+def test_each_fit_is_charged_once_and_before_anything_is_released(case):
     purse = Purse(2)
     model = fitted(case, case.second, budget=purse)
     again = clone(model).fit(*case.second)
@@ -119,13 +124,13 @@ def test_each_fit_is_charged_once_and_before_anything_leaves(case):
 
 
 @ALL
-def test_strange_rows_are_no_errors(case):
+def test_strange_rows_raise_no_errors(case):
     X, y = case.second
     for strange in (math.nan, math.inf, -math.inf, 1e308, -1e308, 1e-320):
         single, every = X.copy(), np.full_like(X, strange)
         single[-1] = strange
         for rows in (single, every):
-            probes = told(fitted(case, (rows, y)), np.array([[0.1, 0.2]]))
+            probes = visible_numbers(fitted(case, (rows, y)), np.array([[0.1, 0.2]]))
             assert not np.isnan(probes).any()
 
 
@@ -142,26 +147,26 @@ def test_bad_input_is_a_value_error_and_costs_nothing(case):
                 fitted(case, (case.first[0], labels), budget=purse)
     assert purse.charged == []
     with pytest.raises(NotFittedError):
-        getattr(*asked(case.make(epsilon=1.0)))([[0.0, 0.0]])
+        getattr(*query_method(case.make(epsilon=1.0)))([[0.0, 0.0]])
 
 
-def asked(model: Any) -> tuple[Any, str]:
+def query_method(model: Any) -> tuple[Any, str]:
     return model, next(
         name for name in ("predict", "transform", "score_samples", "mahalanobis") if hasattr(model, name)
     )
 
 
 @ALL
-def test_a_model_travels(case):
+def test_a_model_survives_pickling(case):
     model = fitted(case, case.second, source=None)
     copy = pickle.loads(pickle.dumps(model))
-    assert told(copy, case.first[0]) == told(model, case.first[0])
+    assert visible_numbers(copy, case.first[0]) == visible_numbers(model, case.first[0])
     assert copy.guarantee_ == model.guarantee_
 
 
 def lower_bound(case: Case, epsilon: float) -> float:
     def run(data: Any, source: Any) -> Any:
-        return told(fitted(case, data, epsilon=epsilon, source=source), np.array([[0.5, 0.5], [-0.5, 0.1]]))
+        return visible_numbers(fitted(case, data, epsilon=epsilon, source=source), np.array([[0.5, 0.5], [-0.5, 0.1]]))
 
     result = audit(
         run, case.first, case.second, samples=case.samples, search_samples=75, delta=1e-6, source=TestSource(3)
@@ -174,7 +179,7 @@ def lower_bound(case: Case, epsilon: float) -> float:
     [pytest.param(case, id=name, marks=[pytest.mark.slow] * (name in AUDITED)) for name, case in CASES.items()],
 )
 def test_black_box(case):
-    """No attack proves more than what is claimed; the same attack sees it where epsilon is many times as large."""
+    """No attack exceeds the claimed epsilon. The same attack does detect a leak where epsilon is many times larger."""
     assert lower_bound(case, 1.0) <= 1.0
     if case.caught is not None:
         assert lower_bound(case, case.caught) > 1.0

@@ -1,4 +1,4 @@
-"""Every public thing of the layer documents its parameters, and what fit leaves behind."""
+"""Every public class documents its parameters, and the attributes that fit sets."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ def fitted(kind: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", dict.fromkeys(PUBLIC), ids=lambda kind: kind.__name__)
-def test_parameters(kind):
-    listed = documented(kind, "Args") | documented(kind, "Attributes")  # the latter, of what is made of fields
+def test_parameters_are_documented(kind):
+    listed = documented(kind, "Args") | documented(kind, "Attributes")  # dataclasses list their fields as attributes
     parameters = set(inspect.signature(kind).parameters)
     assert parameters - listed == set()
 
 
 @pytest.mark.filterwarnings("ignore:the answers have fewer")
 @ALL
-def test_attributes(kind):
-    """What is documented is there, but for the names of features, which not all tables have."""
+def test_attributes_are_documented(kind):
+    """Every documented attribute exists, except for feature names, which not all tables have."""
     public = {name for name in vars(fitted(kind)) if name.endswith("_") and not name.startswith("_")}
     listed = {name for name in documented(kind, "Attributes") if name.endswith("_")}
     assert public - listed == set()
@@ -89,13 +89,13 @@ def test_attributes(kind):
 
 
 @ALL
-def test_when_to_choose_it(kind):
+def test_docstrings_say_when_to_choose_it(kind):
     text = inspect.cleandoc(kind.__doc__ or "").split("Args:")[0]
     assert re.search(r"[Cc]hoose|^For |^Before |first thing to try", text, re.MULTILINE)
     assert ">>>" in kind.__doc__
 
 
-def test_sections_are_read():
+def test_sections_of_docstrings_are_parsed():
     class Example:
         """Something.
 

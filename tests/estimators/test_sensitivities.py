@@ -18,7 +18,7 @@ LONGER = np.vstack([SHORT, [[1.0, 0.0]]])
 
 
 def compared(monkeypatch: Any, kind: Any, fit: Any) -> tuple[Any, float]:
-    """Return the first scores that a fit chooses by, and the sensitivity that the choice is for."""
+    """Return the first scores of a fit that a mechanism selects by, and the sensitivity that it assumes."""
     releases: list[tuple[Any, float]] = []
     original = kind.release
 
@@ -52,9 +52,9 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_choices(monkeypatch, name):
+def test_one_row_changes_scores_by_the_sensitivity_at_most(monkeypatch, name):
     kind, make, (x, y, more_x, more_y) = CHOICES[name]
     before, reach = compared(monkeypatch, kind, lambda: make().set_params(source=TestSource(1)).fit(x, y))
     after, same = compared(monkeypatch, kind, lambda: make().set_params(source=TestSource(1)).fit(more_x, more_y))
     assert reach == same
-    assert 0.99 * reach <= np.abs(before - after).max() <= reach  # no less, and for the worst row no more
+    assert 0.99 * reach <= np.abs(before - after).max() <= reach  # attained by the worst row, and not exceeded

@@ -142,7 +142,7 @@ def test_people_in_several_months_have_no_blocks_by_month(ledger: Ledger, people
 def test_statistics_of_arrays_are_charged(ledger: Ledger) -> None:
     data = ledger.dataset("people", epsilon=2, delta=1e-6, unit="patient")
     values, users = np.arange(500.0), np.arange(500)
-    common: dict[str, Any] = {"users": users, "epsilon": 0.25, "budget": data}
+    common: dict[str, Any] = {"units": users, "epsilon": 0.25, "budget": data}
     statistics.count(values, **common)
     statistics.mean(values, bounds=(0, 500), **common)
     statistics.describe(values, bounds=(0, 500), **common)
@@ -151,7 +151,7 @@ def test_statistics_of_arrays_are_charged(ledger: Ledger) -> None:
     statistics.top_k(values % 5, 2, keys=[0, 1, 2, 3, 4], **common)
     assert data.spent == 1.25
     with pytest.raises(Unsupported, match="stated under"):
-        statistics.count(values, users=statistics.EachRow(), epsilon=0.25, budget=data)
+        statistics.count(values, units=statistics.EachRow(), epsilon=0.25, budget=data)
     with pytest.raises(OverBudget):
         statistics.count(values, **{**common, "epsilon": 1.0})
     assert data.spent == 1.25
@@ -241,7 +241,7 @@ def test_a_resumed_run_is_not_given_back(rows: Dataset) -> None:
     reserved = rows.status()[0].cost
     again = begun(rows.for_run("r"))
     again.load_state_dict(beginning)
-    assert any("only one was gone on from" in sentence for sentence in again.guarantee().assumptions)
+    assert any("continued from one of its states only" in sentence for sentence in again.guarantee().assumptions)
     again.close()
     assert rows.status()[0].cost == reserved
 

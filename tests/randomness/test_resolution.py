@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hush.randomness import TestSource
+from hush.randomness import Interval, TestSource, exp_interval
 from hush.randomness.exact import _Sampler
-from hush.randomness.resolution import Interval, Uniform, below_exp, exp_interval, floor_exponential, log_interval
+from hush.randomness.resolution import Uniform, below_exp, floor_exponential, log_interval
 from randomness.scripted import ScriptedSource
 
 FULL = (1 << 64) - 1

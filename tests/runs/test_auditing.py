@@ -63,9 +63,7 @@ def test_a_correct_run_is_consistent(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.usefixtures("few")
-def test_the_report_shows_the_audit_and_the_published_one_does_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_the_unpublished_report_shows_the_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = trained(tmp_path, "--epsilon", "2", "--steps", "5")
     plain = (run / "report.html").read_text()
     for _ in range(2):  # the second audit replaces the first

@@ -2,11 +2,10 @@
 
 | step | where |
 |---|---|
-| open a CSV, Parquet or NPZ file, a folder of IDX files or images, or a known dataset | `open_data`, returns `RawData`
-|
+| open a file (CSV, Parquet, NPZ), a folder (IDX, images) or a known dataset | `open_data`, which returns `RawData` |
 | declare columns, classes, unit and groups | `Schema` of `Numeric`, `Category`, `Text`, `Ignore`; `Images` |
 | get a schema to fill in; see what would have to be learned | `template`, `needs_learning` |
-| learn the rest privately, hold units out, encode | `prepare` with the noise `Learn`, returns `Prepared` `Examples` |
+| learn the rest privately, hold units out, encode | `prepare` with the noise `Learn`, which returns `Prepared` |
 | apply a complete schema to other data | `transform`, `examples` |
 
 The ideas of the package:

@@ -101,9 +101,9 @@ class RandomizedResponse(Mechanism):
         return self._released((values + shift) % self.num_values, random_source)
 
     @quiet_numpy
-    def estimate(self, told: Any) -> NDArray[np.float64]:
+    def estimate(self, reports: Any) -> NDArray[np.float64]:
         """Return unbiased estimates of how many people have each value, from their reports."""
-        counts = np.bincount(np.asarray(told, dtype=np.int64), minlength=self.num_values).astype(np.float64)
+        counts = np.bincount(np.asarray(reports, dtype=np.int64), minlength=self.num_values).astype(np.float64)
         return unbiased(counts, counts.sum(), self.truth_probability, self.lie_probability)
 
     def accuracy(self, num_records: int, confidence: float = 0.95) -> float:
@@ -188,9 +188,9 @@ class UnaryEncoding(Mechanism):
         return self._released(bits, random_source)
 
     @quiet_numpy
-    def estimate(self, told: Any) -> NDArray[np.float64]:
+    def estimate(self, reports: Any) -> NDArray[np.float64]:
         """Return unbiased estimates of how many people have each value, from the rows of bits."""
-        bits = np.asarray(told, dtype=np.float64).reshape(-1, self.num_values)
+        bits = np.asarray(reports, dtype=np.float64).reshape(-1, self.num_values)
         return unbiased(bits.sum(axis=0), len(bits), self.truth_probability, self.lie_probability)
 
     def accuracy(self, num_records: int, confidence: float = 0.95) -> float:

@@ -151,14 +151,14 @@ class Piecewise(Mechanism):
         return self._scale**2 * total / (self._near + self._far * far_weight)
 
     @quiet_numpy
-    def estimate(self, told: Any) -> float:
+    def estimate(self, reports: Any) -> float:
         """Return an unbiased estimate of the mean value, up to 2^-30 of the distance of the bounds."""
-        return float(np.mean(np.asarray(told, dtype=np.float64)))
+        return float(np.mean(np.asarray(reports, dtype=np.float64)))
 
     @quiet_numpy
-    def squares(self, told: Any) -> NDArray[np.float64]:
+    def squares(self, reports: Any) -> NDArray[np.float64]:
         """Return unbiased estimates of each person's squared value, with the noise's share of the square removed."""
-        units = (np.asarray(told, dtype=np.float64) - self._middle) / self._half
+        units = (np.asarray(reports, dtype=np.float64) - self._middle) / self._half
         # For a value u, in these units, the mean square of a report is inflation u^2 + spread.
         unit_squares = (units**2 - self._spread) / self._inflation
         linear = self._middle**2 + 2 * self._middle * self._half * units

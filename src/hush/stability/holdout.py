@@ -175,7 +175,7 @@ class ReusableHoldout:
         return float(value)
 
     def proven_width(self, num_queries: int, confidence: float = 0.95) -> float:
-        """Return a bound on how far so many answers can be from the population's means.
+        """Return a bound on how far ``num_queries`` answers can be from the population's means.
 
         It holds however the queries are chosen. The bound is wide: with 10,000 rows it is a warning rather than a
         measurement. Only from about 100,000 rows on is it dominated by the noise and the tolerance.

@@ -19,11 +19,13 @@ selected privately (a `Selection`).
 The ideas of the package:
 
 - **Bound, sum, then add noise.** A statistic clamps and samples what one unit contributes (`bounding`), sums integers
-  on a fixed-point grid, and hands exact totals with a stated sensitivity (a `Block`) to the noise layer
-  (`hush.statistics.noise`). `request` holds the steps that all statistics share.
-- **The noise layer is shared.** `hush.sql` bounds contributions on a database engine, and releases its totals through
-  the same `plan_release`, limits (`ContributionLimits`) and trees. Estimators use `plan_noise` with blocks of their
-  own.
+  on a fixed-point grid, and hands exact totals with a stated sensitivity (a `Block`) to the noise layer. `request`
+  holds the steps that all statistics share.
+- **Noise is added in one place.** `noise.release` is the only code that adds noise to totals, and it knows their event.
+  `hush.sql` bounds contributions on a database engine, and releases its totals through the same `plan_release`, limits
+  (`ContributionLimits`) and trees. Estimators use `plan_noise` with blocks of their own.
+- **A mean is one release.** Mean and variance release weights that add up to one per row, so that count and sum come
+  with them at no extra cost (`moments`).
 - **No value raises or warns.** Data are read row by row (`columns`); what cannot be used is missing. The type and the
   length of a column are public, and only they can raise.
 - **Intervals cover the noise only.** They contain the answer over bounded contributions, not the raw answer.

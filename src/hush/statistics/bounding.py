@@ -65,7 +65,7 @@ class Bounded:
         result = np.zeros((self.num_groups, columns.shape[1]), dtype=np.int64)
         if len(self.starts) == 0:
             return result
-        pair_sums = np.add.reduceat(columns, self.starts, axis=0)
+        pair_sums = np.add.reduceat(columns, self.starts, axis=0)  # rows of a pair lie side by side
         if limits is not None:
             pair_sums = np.clip(pair_sums, *limits)
         for column, sums in zip(result.T, pair_sums.T, strict=True):
@@ -96,7 +96,7 @@ def bounded(
         sample_rows: Whether to sample rows. If not, all rows of a pair are kept, and the caller must clamp its sums.
     """
     present = np.flatnonzero((units >= 0) & (groups >= 0))
-    pairs = units[present] * num_groups + groups[present]
+    pairs = units[present] * num_groups + groups[present]  # sorting by them sorts by unit, then by group
     order, sorted_pairs = sorted_order(pairs)
     starts = _run_starts(sorted_pairs)
     if sample_rows:
@@ -106,7 +106,7 @@ def bounded(
     pair_units, pair_groups = np.divmod(sorted_pairs[starts], num_groups)
     if limits.groups_per_unit < num_groups:
         chosen = _sample_runs(_run_starts(pair_units), len(pair_units), limits.groups_per_unit, source)
-        sizes = np.diff(starts, append=len(order))
+        sizes = np.diff(starts, append=len(order))  # rows of each pair: a pair is kept or dropped as a whole
         order = order[np.repeat(chosen, sizes)]
         starts, pair_groups = np.cumsum(sizes[chosen]) - sizes[chosen], pair_groups[chosen]
     return Bounded(present[order], starts, pair_groups, num_groups)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from hush.errors import InvalidArgument, check_count
 
-# Noise grows in proportion to both limits, so nobody needs more. Below them, every sum of contributions that an engine
-# or an array forms fits into 64 bits.
+# Noise grows in proportion to the limits, so larger ones would drown any answer.
 MAX_ROWS_PER_UNIT = 10**6
 MAX_GROUPS_PER_UNIT = 1 << 24
 

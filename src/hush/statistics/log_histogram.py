@@ -222,7 +222,7 @@ class OccupiedBins(BoundsRule):
     def _bounds(self, noisy: NDArray[Any], level: float) -> Floats:
         edges = self.histogram.edges
         is_occupied: NDArray[np.bool_] = np.asarray(noisy > level)
-        first = is_occupied.argmax(axis=1)
+        first = is_occupied.argmax(axis=1)  # of a boolean array: the first True
         last = self.histogram.size - 1 - is_occupied[:, ::-1].argmax(axis=1)
         bounds = np.column_stack([edges[first], edges[last + 1]])
         return np.where(is_occupied.any(axis=1, keepdims=True), bounds, np.nan)

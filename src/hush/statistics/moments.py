@@ -264,6 +264,7 @@ def unit_weights(numbers: Floats, limits: tuple[float, float], steps: int, degre
         degree: 1 for the weights (1 - s, s) of a mean, 2 for those of a variance.
     """
     lower, upper = limits
+    # Clipped twice: the quotient may exceed 1 by a rounding error.
     share = np.clip((np.clip(numbers, lower, upper) - lower) / (upper - lower), 0.0, 1.0)
     result = np.empty((len(numbers), degree + 1), dtype=np.int64)
     if degree == 1:
@@ -325,7 +326,7 @@ def mean_of(answer: Answer, unit: float, limits: tuple[float, float]) -> Estimat
         limits: The bounds of the values.
     """
     lower, upper = limits
-    middle = (lower + upper) / 2
+    middle = (lower + upper) / 2  # noise on the count shifts a centred sum least
     columns = answer.totals.shape[1]
     top = np.arange(columns) / (columns - 1)  # s in terms of (1 - s, s), and of ((1 - s)^2, 2 s (1 - s), s^2)
     value, low, high = _ratio(answer, unit, top, 1 - answer.confidence)

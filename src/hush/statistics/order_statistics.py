@@ -255,6 +255,7 @@ def _exponential_median(request: StatisticRequest, numbers: Floats, bounds: tupl
     counts = cell_counts(cells_of(numbers[contributions.rows], bounds)).astype(np.float64)
     ranks = np.cumsum(counts)
     half = ranks[-1] / 2
+    # How many rows are on the wrong side of a cell, beyond half of them; 0 for the cell with the median.
     rank_errors = np.maximum(np.maximum(ranks - counts - half, half - ranks), 0.0)
     mechanism = ExponentialMechanism(epsilon=request.epsilon, sensitivity=request.limits.rows_per_unit / 2)
     cell = mechanism.release(-rank_errors, request.source).value
@@ -285,6 +286,7 @@ def _smooth_median(request: StatisticRequest, numbers: Floats, bounds: tuple[flo
         "relation": Relation.REPLACE,
         "unit": request.unit,
     }
+    # Cauchy noise needs no delta; Laplace noise has lighter tails.
     mechanism: SmoothCauchy | SmoothLaplace = SmoothCauchy(**settings)
     if request.delta > 0:
         mechanism = SmoothLaplace(delta=request.delta, **settings)

@@ -93,6 +93,7 @@ class StatisticRequest:
         Args:
             shares: One over the block's share of the budget.
         """
+        # In units of one contribution; its binary exponent and the grid's bits together must fit.
         noise_scale = self.groups_per_unit * self.limits.rows_per_unit * shares / min(self.epsilon, 1.0)
         bits = min(_FIXED_POINT_BITS, _NOISE_BITS - math.frexp(noise_scale)[1])
         return 1 << max(bits, _MIN_FIXED_POINT_BITS)

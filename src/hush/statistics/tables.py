@@ -98,7 +98,7 @@ def histogram(
     if len(cuts) < 2 or not bool((cuts[1:] > cuts[:-1]).all()):
         raise InvalidArgument("edges", list(edges), "at least two numbers, in increasing order")
     numbers = as_floats("values", values)
-    bins = np.searchsorted(cuts, numbers, side="right") - 1
+    bins = np.searchsorted(cuts, numbers, side="right") - 1  # -1, which is MISSING, below the first edge
     bins = np.where(numbers == cuts[-1], len(cuts) - 2, bins)  # the last bin is closed
     bins = np.where(np.isnan(numbers) | (bins >= len(cuts) - 1), MISSING, bins)
     return count(
@@ -249,6 +249,7 @@ def top_k(
     )
     all_groups = replace(request.limits, groups_per_unit=min(len(choices), MAX_GROUPS_PER_UNIT))
     scores = replace(request, limits=all_groups).bound().units_per_group().astype(np.float64)
+    # A unit that is added raises scores only, so the mechanisms may treat them as monotone: half the noise.
     mechanism: OneShotTopK | IteratedTopK = OneShotTopK(epsilon=epsilon, k=k, monotone=True)
     event: Event = events.ApproximateDPEvent(epsilon)
     if delta > 0:

@@ -217,11 +217,13 @@ class _ClippedVectors:
     def _share(self, index: int, columns: int) -> float:
         """Return the share that minimises the error of a mean of length one half; the first block is the count."""
         size = 0.25 if index == 0 else float(columns)
+        # With variances proportional to 1 / share (Gaussian) and 1 / share^2 (Laplace), the optimal shares are
+        # proportional to the square root and to the cube root of the block's weight in the error.
         return math.sqrt(size) if self.order == 2 else size ** (1 / 3)
 
 
 def _matrix(vectors: Any, dimension: int) -> Floats:
-    """Return the vectors as a matrix, with rows of NaN for those that cannot be used.
+    """Return the vectors as a matrix, with a row of NaN for each vector that cannot be used.
 
     The shape of an array is public, so a wrong one raises. The lengths of rows in a list are data, so they do not.
     """
@@ -244,7 +246,7 @@ def _column_means(answer: Answer, columns: slice, steps: int, wrong: float) -> t
     totals = answer.totals[0].astype(np.float64)
     sums, count = totals[columns], totals[0]
     scales = answer.plan.scales
-    value = np.clip(sums / max(count, steps), -1.0, 1.0)
+    value = np.clip(sums / max(count, steps), -1.0, 1.0)  # a noisy count may be below one row
     pairs = np.column_stack([sums, np.full(len(sums), count)])
     pair_scales = np.array([scales[columns][0], scales[0]])
     low, high = quotients(
@@ -276,6 +278,7 @@ def _centred(
     value = _symmetric(dimension, second[0] * scale - means[above[0]] * means[above[1]])
     low = _symmetric(dimension, second[1] * scale - products.max(axis=0))
     high = _symmetric(dimension, second[2] * scale - smallest)
+    # Project onto the positive semidefinite matrices: post-processing that never increases the error.
     eigenvalues, vectors = np.linalg.eigh(value)
     value = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
     return value, np.minimum(low, value), np.maximum(high, value)

@@ -1,4 +1,4 @@
-"""`hush account` from the user's side."""
+"""`hush account`: what every accountant states, and what it refuses."""
 
 from __future__ import annotations
 

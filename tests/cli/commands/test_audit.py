@@ -1,4 +1,4 @@
-"""`hush audit scores.csv` from the user's side."""
+"""`hush audit` on a file of scores: bounds, claims, and files that are refused. tests/runs audits runs."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def run_json(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 
 
 
 def test_a_file_of_scores(capsys: pytest.CaptureFixture[str], scores: Path) -> None:
-    found = run_json(capsys, str(scores), "--delta", "1e-5")
+    result = run_json(capsys, str(scores), "--delta", "1e-5")
     expected = audit_scores(MEMBERS, OTHERS, delta=1e-5)
-    assert found["epsilon_lower"] == expected.epsilon_lower > 0
-    assert found["confidence"] == 0.95
-    assert found["method"] == "Clopper-Pearson"
-    assert (found["num_in"], found["num_out"]) == (500, 400)
+    assert result["epsilon_lower"] == expected.epsilon_lower > 0
+    assert result["confidence"] == 0.95
+    assert result["method"] == "Clopper-Pearson"
+    assert (result["num_in"], result["num_out"]) == (500, 400)
 
 
 def test_a_claim_beside_it(capsys: pytest.CaptureFixture[str], scores: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_gaussian_audit_shows_more(capsys: pytest.CaptureFixture[str], scores:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("score\n1\n", "member"),
         ("score,member\nx,1\n", "a number in line 2"),
@@ -75,25 +75,25 @@ def test_a_gaussian_audit_shows_more(capsys: pytest.CaptureFixture[str], scores:
     ],
 )
 def test_a_file_that_is_wrong_is_refused(
-    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "scores.csv"
     file.write_text(text, encoding="utf-8")
     assert main(["audit", str(file), "--json"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert said in printed.err
+    assert message in printed.err
     assert printed.err.count("\n") == 1
 
 
-def test_what_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", str(tmp_path / "nothing")]) == 2
     assert "a file of scores" in capsys.readouterr().err
 
 
 @pytest.fixture
 def canaries(tmp_path: Path) -> Path:
-    """One model's canaries, in the order in which their coins were thrown."""
+    """Write the scores of one model's canaries, in the order in which their coins were thrown."""
     rng = np.random.default_rng(3)
     coins = rng.random(600) < 0.5
     values = rng.normal(size=600) + 4 * coins
@@ -105,9 +105,9 @@ def canaries(tmp_path: Path) -> Path:
 
 def test_canaries_of_one_run(capsys: pytest.CaptureFixture[str], canaries: Path) -> None:
     for rule in ("bonferroni", "split", "multi-split", "2.5"):
-        found = run_json(capsys, str(canaries), "--one-run", "--threshold", rule)
-        assert found["method"] == "one run"
-        assert found["epsilon_lower"] > 1.5
+        result = run_json(capsys, str(canaries), "--one-run", "--threshold", rule)
+        assert result["method"] == "one run"
+        assert result["epsilon_lower"] > 1.5
     assert main(["audit", str(canaries), "--one-run"]) == 0
     assert "fair coin" in capsys.readouterr().out
 
@@ -124,9 +124,9 @@ def test_coins_that_decided_the_order_or_were_unfair(
 
 
 def test_a_threshold_of_a_file(capsys: pytest.CaptureFixture[str], scores: Path) -> None:
-    found = run_json(capsys, str(scores), "--threshold", "1.0")
-    assert found["threshold_rule"] == "threshold fixed beforehand"
-    assert found["details"]["threshold"] == 1.0
+    result = run_json(capsys, str(scores), "--threshold", "1.0")
+    assert result["threshold_rule"] == "threshold fixed beforehand"
+    assert result["details"]["threshold"] == 1.0
     for wrong in ("nan", "best"):
         assert main(["audit", str(scores), "--threshold", wrong]) == 2
         assert "--threshold=" in capsys.readouterr().err
@@ -144,9 +144,9 @@ def test_files_as_other_programs_write_them(
     rows = [(yes, f"{5 + k}") for k in range(20)] + [(no, f"{k % 3}") for k in range(30)]
     lines = [",".join((*row, "z") if first else row[::-1]) for row in rows]
     file.write_text("\n".join([header, *lines]) + "\n\n", encoding="utf-8")
-    found = run_json(capsys, str(file))
-    assert (found["num_in"], found["num_out"]) == (20, 30)
-    assert found["epsilon_lower"] > 0
+    result = run_json(capsys, str(file))
+    assert (result["num_in"], result["num_out"]) == (20, 30)
+    assert result["epsilon_lower"] > 0
 
 
 def test_options_that_have_no_use_are_refused(tmp_path: Path, scores: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""`hush ledger` from the user's side."""
+"""`hush ledger`: budgets, charges, reservations, checks and people, as commands."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ledger.ledgers import rehashed, tampering
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test has a folder, and an environment, of its own."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give every test a folder and an environment of its own."""
     monkeypatch.chdir(tmp_path)
     for name in ("HUSH_LEDGER", "HUSH_LEDGER_TOKEN"):
         monkeypatch.delenv(name, raising=False)
@@ -30,13 +30,13 @@ def patients(capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(["ledger", *arguments]) == 0
     return capsys.readouterr().out
 
 
 def read(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    return json.loads(told(capsys, *arguments, "--json"))
+    return json.loads(run(capsys, *arguments, "--json"))
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 2) -> str:
@@ -47,21 +47,21 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 2
     return error
 
 
-def test_from_the_first_budget_to_the_report(capsys: pytest.CaptureFixture[str], here: Path) -> None:
-    text = told(capsys, "create", "patients", "--epsilon", "3", "--delta", "1e-6", "--unit", "patient")
+def test_from_the_first_budget_to_the_report(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    text = run(capsys, "create", "patients", "--epsilon", "3", "--delta", "1e-6", "--unit", "patient")
     assert "epsilon <= 3" in text
-    assert (here / "privacy.db").exists()
-    assert "It fits" in told(capsys, "price", "patients", "--epsilon", "0.5")
+    assert (folder / "privacy.db").exists()
+    assert "It fits" in run(capsys, "price", "patients", "--epsilon", "0.5")
     assert read(capsys, "show", "patients")["blocks"][0]["spent"] == 0  # a price is free
-    assert "Charged: row 2" in told(capsys, "charge", "patients", "--epsilon", "1.5", "--purpose", "counts")
-    shown = told(capsys, "show")
+    assert "Charged: row 2" in run(capsys, "charge", "patients", "--epsilon", "1.5", "--purpose", "counts")
+    shown = run(capsys, "show")
     assert "██████████··········  50.0 %" in shown
-    assert "counts" in told(capsys, "show", "patients")
-    assert "nothing is wrong" in told(capsys, "verify")
-    assert "unchanged" in told(capsys, "recompute", "patients")
-    written = told(capsys, "export", "report.html")
+    assert "counts" in run(capsys, "show", "patients")
+    assert "nothing is wrong" in run(capsys, "verify")
+    assert "unchanged" in run(capsys, "recompute", "patients")
+    written = run(capsys, "export", "report.html")
     assert read(capsys, "verify")["head"] in written
-    assert (here / "report.html").read_text().startswith("<!DOCTYPE html>")
+    assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
     assert "does not exist yet" in refused(capsys, "export", "report.html")
 
 
@@ -89,33 +89,35 @@ def test_charges(capsys: pytest.CaptureFixture[str]) -> None:
 def test_pending(capsys: pytest.CaptureFixture[str]) -> None:
     dataset = Ledger("sqlite:///privacy.db").dataset("patients")
     first, second = (dataset.reserve(Charge(event=LaplaceEvent(4.0), purpose=f"crash {i}")) for i in (1, 2))
-    shown = told(capsys, "pending")
+    shown = run(capsys, "pending")
     assert "crash 1" in shown
     assert "--void ID" in shown
     assert [row["id"] for row in read(capsys, "pending")] == [first.id, second.id]
     assert read(capsys, "pending", "--void", str(first.id)) == {"id": first.id, "status": "voided"}
-    assert "committed" in told(capsys, "pending", "--commit", str(second.id))
+    assert "committed" in run(capsys, "pending", "--commit", str(second.id))
     assert dataset.spent == 0.25
     assert "is open" in refused(capsys, "pending", "--void", str(second.id))
-    assert "Nothing is pending" in told(capsys, "pending")
+    assert "Nothing is pending" in run(capsys, "pending")
 
 
 def test_blocks(capsys: pytest.CaptureFixture[str]) -> None:
-    told(capsys, "create", "visits", "--epsilon", "1", "--unit", "patient-month", "--blocks", "2026-09, 2026-10")
-    told(capsys, "charge", "visits", "--epsilon", "0.75", "--purpose", "autumn", "--blocks", "2026-09")
-    told(capsys, "add-block", "visits", "2026-11", "--expires", "2999-01-01T00:00+00:00")
-    told(capsys, "retire", "visits", "2026-09")
+    run(capsys, "create", "visits", "--epsilon", "1", "--unit", "patient-month", "--blocks", "2026-09, 2026-10")
+    run(capsys, "charge", "visits", "--epsilon", "0.75", "--purpose", "autumn", "--blocks", "2026-09")
+    run(capsys, "add-block", "visits", "2026-11", "--expires", "2999-01-01T00:00+00:00")
+    run(capsys, "retire", "visits", "2026-09")
     blocks = {block["block"]: block for block in read(capsys, "show", "visits")["blocks"]}
     assert {name: block["spent"] for name, block in blocks.items()} == {"2026-09": 0.75, "2026-10": 0, "2026-11": 0}
     assert blocks["2026-09"]["retired"]
-    assert "retired" in told(capsys, "show")
-    assert "names with commas" in refused(capsys, "create", "x", "--epsilon", "1", "--unit", "row", "--blocks", "a,,b")
+    assert "retired" in run(capsys, "show")
+    assert "values separated by commas" in refused(
+        capsys, "create", "x", "--epsilon", "1", "--unit", "row", "--blocks", "a,,b"
+    )
     assert "a time" in refused(capsys, "add-block", "visits", "2026-12", "--expires", "soon")
 
 
-def test_a_fingerprint(capsys: pytest.CaptureFixture[str], here: Path) -> None:
-    (here / "data.csv").write_text("a,b\n1,2\n")
-    told(capsys, "create", "one", "--epsilon", "1", "--unit", "row", "--fingerprint", "data.csv")
+def test_a_fingerprint(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "data.csv").write_text("a,b\n1,2\n")
+    run(capsys, "create", "one", "--epsilon", "1", "--unit", "row", "--fingerprint", "data.csv")
     again = ("create", "two", "--epsilon", "1", "--unit", "row", "--fingerprint")
     assert "no other data set" in refused(capsys, *again, "data.csv")
     assert "expected a file" in refused(capsys, *again, "gone.csv")
@@ -127,28 +129,28 @@ def test_people(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     owner = read(capsys, "admit", "olga", "--role", "owner")["token"]
     assert "token" in refused(capsys, "show")  # from now on, tokens decide
     monkeypatch.setenv("HUSH_LEDGER_TOKEN", owner)
-    shown = told(capsys, "admit", "anna", "--role", "analyst")
-    assert "shown once" in shown
-    told(capsys, "share", "patients", "anna", "--percent", "40")
+    shown = run(capsys, "admit", "anna", "--role", "analyst")
+    assert "shown only once" in shown
+    run(capsys, "share", "patients", "anna", "--percent", "40")
     monkeypatch.setenv("HUSH_LEDGER_TOKEN", shown.split()[-1])
-    told(capsys, "charge", "patients", "--epsilon", "0.5", "--purpose", "hers")
+    run(capsys, "charge", "patients", "--epsilon", "0.5", "--purpose", "hers")
     assert "your share" in refused(capsys, "charge", "patients", "--epsilon", "1", "--purpose", "too much")
     assert "owner" in refused(capsys, "recompute", "patients")
     assert read(capsys, "verify")["ok"]
 
 
-def test_where_the_ledger_is(capsys: pytest.CaptureFixture[str], here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_ledger_is(capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terms = ("--epsilon", "1", "--unit", "row")
     assert "hush ledger create" in refused(capsys, "show")
-    assert not (here / "privacy.db").exists()  # looking creates nothing
-    told(capsys, "create", "a", *terms, "--db", "sqlite:///first.db")
+    assert not (folder / "privacy.db").exists()  # looking creates nothing
+    run(capsys, "create", "a", *terms, "--db", "sqlite:///first.db")
     monkeypatch.setenv("HUSH_LEDGER", "sqlite:///second.db")
-    told(capsys, "create", "b", *terms)
+    run(capsys, "create", "b", *terms)
     assert [budget["name"] for budget in read(capsys, "show")] == ["b"]
     assert [budget["name"] for budget in read(capsys, "show", "--db", "sqlite:///first.db")] == ["a"]
     assert "sqlite:///file" in refused(capsys, "show", "--db", "nonsense")
     assert "mysql" in refused(capsys, "show", "--db", "mysql://host/x")
-    (here / "text.db").write_text("this is no database, and long enough to be seen as none" * 20)
+    (folder / "text.db").write_text("this is no database, and long enough to be seen as none" * 20)
     refused(capsys, "show", "--db", "sqlite:///text.db", status=1)
 
 
@@ -162,7 +164,7 @@ def test_no_password_is_shown(capsys: pytest.CaptureFixture[str], monkeypatch: p
 
 @pytest.mark.usefixtures("patients")
 def test_damage(capsys: pytest.CaptureFixture[str]) -> None:
-    told(capsys, "charge", "patients", "--epsilon", "0.5", "--purpose", "counts")
+    run(capsys, "charge", "patients", "--epsilon", "0.5", "--purpose", "counts")
     head = read(capsys, "verify")["head"]
     assert read(capsys, "verify", "--head", head)["ok"]
     ledger = Ledger("sqlite:///privacy.db")
@@ -174,11 +176,11 @@ def test_damage(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 finding" in error
     assert main(["ledger", "verify"]) == 2
     assert "Row 2: it was edited" in capsys.readouterr().out
-    assert "\x1b" not in told(capsys, "show", "patients")
+    assert "\x1b" not in run(capsys, "show", "patients")
     assert "damaged" in refused(capsys, "recompute", "patients")
     with tampering(ledger) as connection:
         rehashed(ledger, connection)
     assert read(capsys, "verify")["ok"]
     assert main(["ledger", "verify", "--head", head]) == 2
     capsys.readouterr()
-    assert "DAMAGED" not in told(capsys, "export", "report.html")
+    assert "DAMAGED" not in run(capsys, "export", "report.html")

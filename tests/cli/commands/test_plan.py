@@ -1,4 +1,4 @@
-"""`hush plan` from the user's side: what it prints, what it writes, what it refuses."""
+"""`hush plan`: what it prints, what it draws, what it refuses."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import hush
 from hush import accounting as acc
 from hush.cli import main
+from hush.cli.commands import plan as plan_module
 
 BASIC = ["plan", "--examples", "60000", "--batch-size", "256", "--delta", "1e-5"]
 
@@ -49,9 +50,9 @@ def test_a_user_needs_more_noise_and_a_bound(capsys: pytest.CaptureFixture[str])
     arguments = [*BASIC, "--steps", "100", "--noise-multiplier", "2", "--unit", "user"]
     assert main(arguments) == 2
     assert "rows_per_unit=None: expected a number" in capsys.readouterr().err
-    one = run_json(capsys, *arguments, "--rows-per-unit", "1")
+    single = run_json(capsys, *arguments, "--rows-per-unit", "1")
     five = run_json(capsys, *arguments, "--rows-per-unit", "5")
-    assert five["epsilon"] > one["epsilon"]
+    assert five["epsilon"] > single["epsilon"]
     assert five["guarantee"]["unit"]["kind"] == "user"
 
 
@@ -73,19 +74,19 @@ def test_a_window(capsys: pytest.CaptureFixture[str]) -> None:
     assert plan["guarantee"]["unit"]["window_seconds"] == 7 * 24 * 3600
 
 
-def test_text_is_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    picture = tmp_path / "plan.png"
+def test_the_text_explains_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    picture = tmp_path / "plan.svg"
     assert main([*BASIC, "--epochs", "3", "--epsilon", "3", "--plot", str(picture)]) == 0
     text = capsys.readouterr().out
     for words in (
         "noise multiplier",
-        "Epsilon as training goes on",
+        "Epsilon during training",
         "Renyi accounting",
         "membership attack",
         "Plot written",
     ):
         assert words in text
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.read_text().startswith("<svg ")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,11 @@ def test_text_is_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
         (["--epochs", "nan", "--epsilon", "3"], "epochs=nan"),
         (["--epochs", "15", "--epsilon", "nan"], "epsilon=nan"),
         (["--epochs", "15", "--epsilon", "-1"], "epsilon=-1"),
-        (["--steps", "5", "--noise-multiplier", "1", "--plot", "nowhere/plan.png"], "plot="),
+        (["--steps", "5", "--noise-multiplier", "1", "--plot", "nowhere/plan.svg"], "plot="),
+        (
+            ["--steps", "5", "--noise-multiplier", "1", "--plot", "plan.png"],
+            "plot='plan.png': expected a file name",
+        ),
         (["--steps", "5", "--noise-multiplier", "1", "--plot", "plan.txt"], "plot="),
         (["--steps", "0", "--epsilon", "3"], "steps=0"),
         (["--steps", "5", "--noise-multiplier", "inf"], "noise_multiplier=inf"),
@@ -118,3 +123,23 @@ def test_delta_has_a_cautious_default(capsys: pytest.CaptureFixture[str]) -> Non
         capsys, "plan", "--examples", "1000000", "--batch-size", "1000", "--steps", "10", "--noise-multiplier", "1"
     )
     assert plan["delta"] == pytest.approx(1e-7)
+
+
+def test_a_plot_that_cannot_be_drawn_is_refused_before_anything_is_computed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compute(*_: Any) -> None:
+        raise AssertionError("computed")
+
+    monkeypatch.setattr(plan_module, "make_plan", compute)
+    for name in ("plan.png", "plan.pdf", "no/such/folder/plan.svg"):
+        assert main([*BASIC, "--epochs", "3", "--epsilon", "3", "--plot", name]) == 2
+        assert capsys.readouterr().err.startswith(f"hush plan: plot='{name}'")
+
+
+def test_long_trainings_have_fewer_rows(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_module, "_MAX_EPOCHS", 3)
+    arguments = ["plan", "--examples", "100", "--batch-size", "50", "--epochs", "8", "--noise-multiplier", "5"]
+    plan = run_json(capsys, *arguments, "--delta", "1e-5")
+    assert [row["epoch"] for row in plan["epochs"]] == [3, 6, 8]
+    assert plan["epochs"][-1]["step"] == plan["num_steps"] == 16

@@ -1,4 +1,4 @@
-"""`hush query` from the user's side: accuracy in place of epsilon, previews, intervals, noise, and mistakes."""
+"""`hush query`: accuracy instead of epsilon, previews, intervals, noise, and mistakes."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ ABOUT = ["--unit", "who", "--bounds", "income=0:100000", "--keys", "region=north
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Write 3,000 users of one row, half of them in the north."""
-    place = tmp_path / "people.parquet"
+    file = tmp_path / "people.parquet"
     duckdb.sql(
         "COPY (SELECT i AS who, ['north', 'south'][1 + i % 2] AS region, 1000.0 * (i % 100) AS income "
-        f"FROM range(3000) t(i)) TO '{place}'"
+        f"FROM range(3000) t(i)) TO '{file}'"
     )
-    return place
+    return file
 
 
-def asked(path: Path, *options: str, text: str = QUESTION) -> int:
+def ask(path: Path, *options: str, text: str = QUESTION) -> int:
     return main(["query", str(path), text, *ABOUT, *options])
 
 
 def as_json(capsys: pytest.CaptureFixture[str], path: Path, *options: str, text: str = QUESTION) -> dict[str, Any]:
-    assert asked(path, *options, "--format", "json", text=text) == 0
+    assert ask(path, *options, "--format", "json", text=text) == 0
     return dict(json.loads(capsys.readouterr().out))
 
 
 def as_csv(capsys: pytest.CaptureFixture[str], path: Path, *options: str, text: str = QUESTION) -> list[dict[str, str]]:
-    assert asked(path, *options, "--format", "csv", text=text) == 0
+    assert ask(path, *options, "--format", "csv", text=text) == 0
     return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
 
 
 def test_intervals_are_beside_numbers(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert asked(path, "--epsilon", "2") == 0
+    assert ask(path, "--epsilon", "2") == 0
     printed = capsys.readouterr()
     lines = printed.out.splitlines()
     assert lines[0].split("  ")[1:][:1] == ["region"]
     assert lines[0].count("95 % interval") == 2
     assert all(line.count(" to ") == 2 for line in lines[1:])
     assert "epsilon <= 2" in printed.err
-    found = as_json(capsys, path, "--epsilon", "2")
-    assert [row["region"] for row in found["rows"]] == REGIONS
-    assert found["confidence"] == 0.95
-    for row, ends in zip(found["rows"], found["intervals"], strict=True):
+    answer = as_json(capsys, path, "--epsilon", "2")
+    assert [row["region"] for row in answer["rows"]] == REGIONS
+    assert answer["confidence"] == 0.95
+    for row, ends in zip(answer["rows"], answer["intervals"], strict=True):
         assert set(ends) == {"n", "income"}
         assert all(low <= row[name] <= high for name, (low, high) in ends.items())
     for line in as_csv(capsys, path, "--epsilon", "2"):
@@ -64,8 +64,8 @@ def test_intervals_are_beside_numbers(path: Path, capsys: pytest.CaptureFixture[
         assert float(line["income_low"]) <= float(line["income"]) <= float(line["income_high"])
 
 
-def test_a_csv_file_says_what_it_gives_away_elsewhere(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert asked(path, "--epsilon", "2", "--format", "csv") == 0
+def test_csv_output_states_the_guarantee_on_standard_error(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(path, "--epsilon", "2", "--format", "csv") == 0
     assert "epsilon <= 2" in capsys.readouterr().err
 
 
@@ -79,51 +79,51 @@ def test_ends_of_intervals_have_names_of_their_own(path: Path, capsys: pytest.Ca
 
 def test_what_has_no_interval_has_no_column_for_one(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "SELECT COUNT(*) > 5 AS s, COUNT(*) + SUM(income) AS t FROM people"
-    assert asked(path, "--epsilon", "2", text=text) == 0
+    assert ask(path, "--epsilon", "2", text=text) == 0
     assert "interval" not in capsys.readouterr().out
     assert list(as_csv(capsys, path, "--epsilon", "2", text=text)[0]) == ["s", "t"]
 
 
-def test_accuracy_in_place_of_epsilon(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_accuracy_instead_of_epsilon(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = ["--accuracy", "0.05", "--expected", "1000"]
-    found, price = as_json(capsys, path, *wanted), as_json(capsys, path, *wanted, "--price")
-    assert found["guarantee"] == price["guarantee"]
-    assert 0 < found["guarantee"]["epsilon"] < 1
-    for row, ends in zip(found["rows"], found["intervals"], strict=True):
+    answer, price = as_json(capsys, path, *wanted), as_json(capsys, path, *wanted, "--price")
+    assert answer["guarantee"] == price["guarantee"]
+    assert 0 < answer["guarantee"]["epsilon"] < 1
+    for row, ends in zip(answer["rows"], answer["intervals"], strict=True):
         assert ends["n"][1] - row["n"] <= 50
     surer = as_json(capsys, path, *wanted, "--price", "--confidence", "0.999")
     assert surer["guarantee"]["epsilon"] > 1.5 * price["guarantee"]["epsilon"]
 
 
 def test_prices(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert asked(path, "--epsilon", "1", "--price") == 0
+    assert ask(path, "--epsilon", "1", "--price") == 0
     printed = capsys.readouterr().out
     assert "epsilon <= 1" in printed
     assert "centred sum for income" in printed
-    found = as_json(capsys, path, "--epsilon", "1", "--price")
-    assert found["scales"]["rows for n"] == pytest.approx(3.0)  # COUNT(*), and AVG's own count and sum
+    price = as_json(capsys, path, "--epsilon", "1", "--price")
+    assert price["scales"]["rows for n"] == pytest.approx(3.0)  # COUNT(*), and AVG's own count and sum
     lines = as_csv(capsys, path, "--epsilon", "1", "--price")
-    assert [float(line["scale of Laplace noise"]) for line in lines] == list(found["scales"].values())
+    assert [float(line["scale of Laplace noise"]) for line in lines] == list(price["scales"].values())
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_noise(path: Path, capsys: pytest.CaptureFixture[str], noise: str) -> None:
-    found = as_json(capsys, path, "--epsilon", "1", "--delta", "1e-6", "--noise", noise)
-    assert found["guarantee"]["method"].lower().startswith(noise)
-    assert found["guarantee"]["delta"] == (0 if noise == "laplace" else 1e-6)
+    answer = as_json(capsys, path, "--epsilon", "1", "--delta", "1e-6", "--noise", noise)
+    assert answer["guarantee"]["method"].lower().startswith(noise)
+    assert answer["guarantee"]["delta"] == (0 if noise == "laplace" else 1e-6)
 
 
 @pytest.mark.parametrize(
     "more", [[], ["--epsilon", "3"], ["--accuracy", "0.1", "--expected", "300"], ["--delta", "0.1"]]
 )
-def test_a_preview_is_of_nobody(path: Path, capsys: pytest.CaptureFixture[str], more: list[str]) -> None:
-    found = as_json(capsys, path, "--preview", *more)
-    assert "invented" in found["preview"]
-    assert "guarantee" not in found
-    # Nobody lives in the west, and 1,500 in the north; whoever is invented lives anywhere: 333 +- 15 in a region. With
+def test_a_preview_has_invented_rows(path: Path, capsys: pytest.CaptureFixture[str], more: list[str]) -> None:
+    answer = as_json(capsys, path, "--preview", *more)
+    assert "invented" in answer["preview"]
+    assert "guarantee" not in answer
+    # Nobody lives in the west, and 1,500 in the north; invented people live anywhere: 333 +- 15 in a region. With
     # Laplace noise of 10 on it, the largest of the four, a region is below 100 in exp(-233 / 10 + 1.1) / 2 = 1e-10.
-    assert all(100 < row["n"] < 600 for row in found["rows"])
-    assert asked(path, "--preview", *more) == 0
+    assert all(100 < row["n"] < 600 for row in answer["rows"])
+    assert ask(path, "--preview", *more) == 0
     printed = capsys.readouterr()
     assert "invented" in printed.err
     assert "interval" in printed.out
@@ -141,7 +141,7 @@ def test_a_preview_needs_no_keys(path: Path, capsys: pytest.CaptureFixture[str])
 def test_an_answer_without_rows_says_why(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # 1,500 groups, each of which is told with a probability of about 1e-12.
     text = "SELECT who % 1500 AS pair, COUNT(*) AS n FROM people GROUP BY pair"
-    assert asked(path, "--epsilon", "1", "--delta", "1e-12", text=text) == 0
+    assert ask(path, "--epsilon", "1", "--delta", "1e-12", text=text) == 0
     printed = capsys.readouterr()
     assert printed.out.split() == ["pair", "n"]
     assert "too few units" in printed.err
@@ -161,10 +161,10 @@ def test_an_answer_without_rows_says_why(path: Path, capsys: pytest.CaptureFixtu
         (["--accuracy", "nan", "--expected", "10"], "accuracy="),
     ],
 )
-def test_mistakes_are_told_in_one_line(
+def test_mistakes_are_refused_in_one_line(
     path: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str
 ) -> None:
-    assert asked(path, *options) == 2
+    assert ask(path, *options) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert len(printed.err.splitlines()) == 1
@@ -176,23 +176,23 @@ def test_counts_are_whole_in_csv(path: Path, capsys: pytest.CaptureFixture[str])
         assert all(line[name].lstrip("-").isdigit() for name in ("n", "n_low", "n_high"))
 
 
-def test_a_price_tells_errors(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked_for = ["--epsilon", "1", "--price", "--expected", "1500"]
-    found = as_json(capsys, path, *asked_for)["errors"]
-    assert set(found) == {"n", "income"}
+def test_a_price_states_errors(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    question = ["--epsilon", "1", "--price", "--expected", "1500"]
+    errors = as_json(capsys, path, *question)["errors"]
+    assert set(errors) == {"n", "income"}
     answer = as_json(capsys, path, "--epsilon", "1")
     ends = answer["intervals"][0]
-    assert found["n"] == (ends["n"][1] - ends["n"][0]) / 2
+    assert errors["n"] == (ends["n"][1] - ends["n"][0]) / 2
     # It goes with one over a count of 1,500 with noise of 3: 5 % off in exp(-25) of the times.
-    assert found["income"] == pytest.approx((ends["income"][1] - ends["income"][0]) / 2, rel=0.05)
-    assert asked(path, *asked_for) == 0
+    assert errors["income"] == pytest.approx((ends["income"][1] - ends["income"][0]) / 2, rel=0.05)
+    assert ask(path, *question) == 0
     assert "expected error" in capsys.readouterr().out
 
 
 def test_public_tables(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "zones.csv").write_text("region,zone\nnorth,cold\nsouth,warm\n")
     text = "SELECT COUNT(*) AS n FROM people p JOIN zones z ON p.region = z.region WHERE z.zone = 'cold'"
-    found = as_json(capsys, path, "--epsilon", "50", "--public", f"zones={tmp_path / 'zones.csv'}", text=text)
-    assert found["rows"][0]["n"] == pytest.approx(1500, abs=5)
-    assert asked(path, "--epsilon", "1", "--public", "=x", text=text) == 2
+    answer = as_json(capsys, path, "--epsilon", "50", "--public", f"zones={tmp_path / 'zones.csv'}", text=text)
+    assert answer["rows"][0]["n"] == pytest.approx(1500, abs=5)
+    assert ask(path, "--epsilon", "1", "--public", "=x", text=text) == 2
     assert "public=" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`hush schema`: a template that shows nothing of the data."""
+"""`hush schema`: a template that shows nothing about the rows."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def test_names_and_no_values(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_the_template_is_the_same_for_other_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = []
+    templates = []
     for rows in (["1,a"], ["x,", ",,,", "9e99,b"], []):
         files.write_rows(tmp_path / "t.csv", "p,q", rows)
         assert main(["schema", str(tmp_path / "t.csv")]) == 0
-        told.append(capsys.readouterr().out)
-    assert len(set(told)) == 1
+        templates.append(capsys.readouterr().out)
+    assert len(set(templates)) == 1
 
 
 def test_types_where_the_file_declares_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,12 +71,12 @@ def test_one_line_errors(
 
 
 def test_used_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A template that nobody filled in means: learn everything."""
+    """A template that is not filled in means that everything is learned."""
     pytest.importorskip("torch", reason="trains")
     source, schema = files.write_csv(tmp_path / "t.csv", 1500), tmp_path / "schema.json"
     assert main(["schema", str(source), "--output", str(schema)]) == 0
-    found = files.train(
+    result = files.train(
         capsys, source, "--schema", schema, "--target", "y", "--epsilon", 8, "--output", tmp_path / "run"
     )
-    assert found["epsilon"] <= 8
+    assert result["epsilon"] <= 8
     assert "learned privately" in (tmp_path / "run/report.html").read_text()

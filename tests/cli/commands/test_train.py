@@ -1,11 +1,8 @@
-"""`hush train` from the user's side: what it prints, where, and what it refuses in one line."""
+"""`hush train`: what it prints, where, and what it refuses in one line."""
 
 from __future__ import annotations
 
 import json
-import os
-import pty
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from cli.terminals import Terminal
 from hush.cli import main
-from hush.cli.commands import train as train_module
 from runs import files
 
 pytest.importorskip("torch", reason="trains")
@@ -30,22 +27,22 @@ def test_one_object_in_the_last_line(source: Path, tmp_path: Path, capsys: pytes
     command = ["train", str(source), "--target", "y", *files.DECLARED, "--epsilon", "3", "--steps", "5"]
     assert main([*command, "--output", str(tmp_path / "run"), "--json"]) == 0
     printed = capsys.readouterr()
-    found = json.loads(printed.out.splitlines()[-1])
-    assert set(found) == {"accuracy", "epsilon", "delta", "noise_multiplier", "run"}
-    assert 0 <= found["accuracy"] <= 1
-    assert 0 < found["epsilon"] <= 3
-    assert found["delta"] == 1e-5
-    assert found["noise_multiplier"] > 0
-    assert found["run"] == str(tmp_path / "run")
-    assert "training" in printed.err  # progress is not where scripts read
-    assert "\r" not in printed.err  # and no bar where no terminal is
+    result = json.loads(printed.out.splitlines()[-1])
+    assert set(result) == {"accuracy", "epsilon", "delta", "noise_multiplier", "run"}
+    assert 0 <= result["accuracy"] <= 1
+    assert 0 < result["epsilon"] <= 3
+    assert result["delta"] == 1e-5
+    assert result["noise_multiplier"] > 0
+    assert result["run"] == str(tmp_path / "run")
+    assert "training" in printed.err  # scripts read standard output only
+    assert "\r" not in printed.err  # no bar without a terminal
 
 
 def test_for_a_person(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["train", str(source), "--target", "y", "--epsilon", "9", "--steps", "3"]
     assert main([*command, "--output", str(tmp_path / "run")]) == 0
     printed = capsys.readouterr()
-    assert "Accuracy on those held out" in printed.out
+    assert "Held-out accuracy: " in printed.out
     assert "epsilon <= 9" in printed.out
     assert str(tmp_path / "run/report.html") in printed.out
     assert "Not declared, so learned privately with 10% of the budget" in printed.err
@@ -133,23 +130,23 @@ REFUSED: dict[str, Refusal] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_one_line_that_a_person_can_act_on(
+def test_refusals_are_one_line_that_you_can_act_on(
     case: str, source: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = source.parent
-    monkeypatch.chdir(place)
+    folder = source.parent
+    monkeypatch.chdir(folder)
     monkeypatch.delenv("HUSH_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
-    files.write_rows(place / "one.csv", "a,b,y", ["0.5,0.5,1"] * 300)
-    files.write_rows(place / "text.csv", "a,b,note,y", ["0.5,0.5,hello,1", "0.1,0.5,world,0"] * 100)
-    files.write_rows(place / "empty.csv", "a,b,y", [])
-    (place / "binary.csv").write_bytes(bytes(range(128, 256)) * 10)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    files.write_rows(folder / "one.csv", "a,b,y", ["0.5,0.5,1"] * 300)
+    files.write_rows(folder / "text.csv", "a,b,note,y", ["0.5,0.5,hello,1", "0.1,0.5,world,0"] * 100)
+    files.write_rows(folder / "empty.csv", "a,b,y", [])
+    (folder / "binary.csv").write_bytes(bytes(range(128, 256)) * 10)
     for name in ("broken.parquet", "t.docx"):
-        (place / name).write_bytes(b"PAR1 and then something else")
-    (place / "nothing").mkdir()
-    arguments, told = REFUSED[case]
-    assert told in files.refused(capsys, *arguments)
-    assert not (place / "runs").exists() or not any((place / "runs").iterdir())
+        (folder / name).write_bytes(b"PAR1 and then something else")
+    (folder / "nothing").mkdir()
+    arguments, message = REFUSED[case]
+    assert message in files.refused(capsys, *arguments)
+    assert not (folder / "runs").exists() or not any((folder / "runs").iterdir())
 
 
 @pytest.mark.skipif("__import__('torch').cuda.is_available()", reason="there is a GPU")
@@ -160,7 +157,7 @@ def test_a_gpu_that_is_not_there(source: Path, capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("missing", ["torch", "safetensors"])
 def test_packages_that_are_missing(missing: str, source: Path) -> None:
-    """In another process, where the package cannot be imported: one line, before anything is read or trained."""
+    """In another process, where the package cannot be imported: one line, before anything is read."""
     code = f"import sys; sys.modules[{missing!r}] = None\nfrom hush.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "train", str(source), "--target", "y", "--epsilon", "3"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=source.parent)
@@ -176,63 +173,6 @@ def test_duckdb_is_missing(source: Path, capsys: pytest.CaptureFixture[str], mon
     assert "DuckDB" in files.refused(capsys, source, "--target", "y", "--epsilon", 3)
 
 
-class Terminal:
-    """Standard error that claims to be a terminal of some width."""
-
-    def __init__(self, handle: int) -> None:
-        self.handle, self.text = handle, ""
-
-    def isatty(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        if self.handle < 0:
-            raise OSError("no file")
-        return self.handle
-
-    def write(self, text: str) -> int:
-        self.text += text
-        return len(text)
-
-    def flush(self) -> None:
-        pass
-
-
-@pytest.mark.parametrize("columns", [0, 1, 10, 40, 200])
-def test_narrow_terminals(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    import fcntl
-    import termios
-
-    master, slave = pty.openpty()
-    try:
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        assert os.get_terminal_size(slave).columns == columns
-        text = shown(slave, monkeypatch)
-    finally:
-        os.close(master)
-        os.close(slave)
-    drawn = [part for part in text.split("\r") if part.strip()]
-    assert max(len(part.rstrip("\n")) for part in drawn if "training" in part) <= max(columns - 1, 20)
-
-
-def test_a_terminal_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "training" in shown(-1, monkeypatch)
-
-
-def shown(handle: int, monkeypatch: pytest.MonkeyPatch) -> str:
-    terminal: Any = Terminal(handle)
-    monkeypatch.setattr(sys, "stderr", terminal)
-    progress = train_module.ProgressBar(quiet=False)
-    progress.show("calibrating", 0, 1)
-    for done in range(0, 101, 25):
-        progress.show("training", done, 100, "accuracy 12.3%, epsilon 1.00")
-    progress.say("A line.")
-    progress.close()
-    monkeypatch.undo()
-    assert "A line.\n" in terminal.text
-    return str(terminal.text)
-
-
 def test_a_bar_on_a_terminal(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal: Any = Terminal(-1)
     with monkeypatch.context() as patched:
@@ -245,7 +185,7 @@ def test_a_bar_on_a_terminal(source: Path, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_tensorboard(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its scalars are those of metrics.jsonl, and nothing else."""
+    """The scalars are those of metrics.jsonl, and nothing else."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     run = tmp_path / "run"
     flags = ("--target", "y", *files.DECLARED, "--epsilon", 3, "--output", run, "--tensorboard")
@@ -256,5 +196,18 @@ def test_tensorboard(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert sorted(events.Tags()["scalars"]) == ["accuracy", "epsilon"]
     assert [event.step for event in events.Scalars("epsilon")] == [row["step"] for row in rows]
     for name in ("epsilon", "accuracy"):
-        told = [row[name] for row in rows if row[name] is not None]
-        assert [event.value for event in events.Scalars(name)] == pytest.approx(told, rel=1e-6)
+        values = [row[name] for row in rows if row[name] is not None]
+        assert [event.value for event in events.Scalars(name)] == pytest.approx(values, rel=1e-6)
+
+
+def test_too_few_held_out_examples_to_measure(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from hush.runs.figures import Measurer
+
+    withheld = {"value": None, "low": 0.0, "high": 1.0}
+    monkeypatch.setattr(Measurer, "_accuracy", lambda self, counts, part="final", tables=1: withheld)
+    command = ["train", str(source), "--target", "y", *files.DECLARED, "--epsilon", "3", "--steps", "2"]
+    assert main([*command, "--output", str(tmp_path / "run"), "--quiet"]) == 0
+    expected = "Held-out accuracy: withheld. Too few held-out examples per class to measure through the noise."
+    assert capsys.readouterr().out.splitlines()[0] == expected

@@ -23,7 +23,7 @@ def scores(norms: Any) -> Any:
     return norm_scores(np.searchsorted(np.sort(norms), _NORMS, side="right"), len(norms))
 
 
-def test_one_record_moves_every_score_by_a_half_at_most() -> None:
+def test_one_row_changes_every_score_by_at_most_a_half() -> None:
     chance, worst = np.random.default_rng(1), 0.0
     for size in (0, 1, 2, 7, 30):
         norms = chance.choice([0.0, 1e-9, 1.0, 1.0, 3.0, 1e20, math.inf], size)
@@ -95,7 +95,7 @@ def bayes(**changes):
 
 
 @pytest.mark.parametrize("norm", [1e-160, 1e-300, 5e-324, 1e200, math.inf, math.nan])
-def test_norms_whose_squares_are_no_numbers_are_refused(norm):
+def test_norms_whose_squares_overflow_are_refused(norm):
     for make in (
         lambda: he.PrivateRidge(epsilon=1, delta=1e-6, data_norm=norm, target_bounds=(0, 1)),
         lambda: he.PrivatePCA(epsilon=1, delta=1e-6, data_norm=norm),

@@ -29,7 +29,7 @@ ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 OTHERS_FILES = ("PrivateKMeans", "PrivateRandomForest", "PrivateDecisionTree")
 
 
-def left_over(model):
+def fitted_attributes(model):
     return [name for name in vars(model) if name.endswith("_")]
 
 
@@ -45,49 +45,49 @@ def test_a_refused_or_failed_refit_leaves_nothing(case):
     wider = np.hstack([case.first[0]] * 2)
     with pytest.raises(BudgetExceeded):
         model.fit(wider, case.first[1])
-    assert left_over(model) == []
+    assert fitted_attributes(model) == []
     with pytest.raises(NotFittedError):
         check_is_fitted(model)
     model.set_params(budget=None).fit(*case.first)
     with pytest.raises(ValueError, match="."):
         model.fit([["a", "b"]], case.first[1])
-    assert left_over(model) == []
+    assert fitted_attributes(model) == []
 
 
-def test_a_fit_that_fails_after_it_was_paid_leaves_nothing(monkeypatch):
+def test_a_fit_that_fails_after_its_charge_leaves_nothing(monkeypatch):
     model = CASES["PrivateGaussianNB"].make(epsilon=1.0).fit(*CASES["PrivateGaussianNB"].first)
     monkeypatch.setattr("hush.estimators.moments.naive_bayes.noisy_moments", lambda *given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         model.fit(*CASES["PrivateGaussianNB"].first)
-    assert left_over(model) == []
+    assert fitted_attributes(model) == []
 
 
-def test_teachers_are_forgotten_too():
+def test_a_refused_refit_of_pate_leaves_nothing():
     x, y = np.linspace(-1, 1, 40)[:, None], np.arange(40) // 20
     model = voted(budget=Purse(1))
     model.fit(x, y, public=x)
     with pytest.raises(BudgetExceeded):
         model.fit(x, y, public=x)
-    assert left_over(model) == []
+    assert fitted_attributes(model) == []
 
 
-def test_local_models_are_forgotten_too():
+def test_a_refused_refit_of_a_local_model_leaves_nothing():
     x = np.linspace(-1, 1, 20)[:, None]
     model = he.LocalNaiveBayes(epsilon=1.0, bounds=(-1, 1), classes=[0, 1], budget=Purse(1)).fit(x, np.arange(20) % 2)
     with pytest.raises(BudgetExceeded):
         model.fit(x, np.arange(20) % 2)
-    assert left_over(model) == []
+    assert fitted_attributes(model) == []
     assert model.get_params()["bounds"] == (-1, 1)
 
 
-def test_what_scikit_learn_was_told_stays():
+def test_output_settings_survive_a_refit():
     scaler = he.PrivateMinMaxScaler(epsilon=1.0, bounds=(0, 1)).set_output(transform="pandas")
     pytest.importorskip("pandas")
     assert hasattr(scaler.fit([[1.0]]).fit([[1.0]]).transform([[1.0]]), "columns")
 
 
-def refused(case, **settings):
-    """Return why a fit is refused, or nothing."""
+def refusal(case, **settings):
+    """Return the message with which a fit is refused, or nothing."""
     try:
         case.make(source=TestSource(1), **settings).fit(*case.first)
     except InvalidArgument as error:
@@ -97,9 +97,9 @@ def refused(case, **settings):
 
 @ALL
 @pytest.mark.parametrize("epsilon", [1e-7, 1e-6, 1e-5, 1e-4, 1e6, 1e-300])
-def test_what_is_refused_is_said_of_epsilon_and_costs_nothing(case, epsilon):
+def test_refusals_name_epsilon_and_cost_nothing(case, epsilon):
     purse = Purse(1)
-    why = refused(case, epsilon=epsilon, budget=purse)
+    why = refusal(case, epsilon=epsilon, budget=purse)
     assert len(purse.charged) == (not why)
     if not type(case.make(epsilon=1.0)).__name__.startswith(OTHERS_FILES):
         assert not why or why.startswith((f"epsilon={epsilon:.3g}:", "method="))
@@ -131,7 +131,7 @@ def test_parameters_that_change_after_fit_change_no_prediction():
     assert (density.set_params(bins=5).score_samples(x) == before).all()
 
 
-def test_whatever_has_a_budget_keeps_it():
+def test_every_estimator_with_a_budget_shares_it_with_its_clones():
     kinds = [getattr(he, name) for name in he.__all__]
     paying = [kind for kind in kinds if "budget" in inspect.signature(kind).parameters]
     assert len(paying) > 20
@@ -185,7 +185,7 @@ def test_a_fitted_model_is_stored_without_its_budget_and_cannot_be_fitted_withou
             clone(loaded).fit(np.zeros((4, 1)), [0, 1, 0, 1])
 
 
-def test_what_is_no_budget_is_refused_at_once():
+def test_a_wrong_budget_or_source_is_refused_at_once():
     for make in (bayes, voted):
         with pytest.raises(InvalidArgument, match="budget"):
             make(budget=3.0)

@@ -29,7 +29,7 @@ def test_one_label_of_a_list_does_not_change_how_others_are_read(monkeypatch, st
         planned_releases(monkeypatch, lambda x=x, y=y: bayes().fit(x, y))
         for x, y in ((x, y), (np.zeros((201, 1)), [*y, strange]))
     )
-    assert (before[1] == after[1]).all()  # a row that is not declared is left out, and all others are there
+    assert (before[1] == after[1]).all()  # the row with the undeclared label is dropped, and all others count
 
 
 def test_one_target_of_a_list_does_not_change_how_others_are_read():

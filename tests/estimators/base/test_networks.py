@@ -43,7 +43,7 @@ def test_a_regressor_learns_within_its_bounds() -> None:
     assert (model.predict(X * 1e6) <= 10).all()
 
 
-def test_odd_rows_and_labels_are_no_errors() -> None:
+def test_odd_rows_and_labels_raise_no_errors() -> None:
     rows = X.copy()
     rows[0], rows[1] = np.nan, np.inf
     model = PrivateClassifier(torch.nn.Linear, classes=[0, 1], source=TestSource(1), **SETTINGS)
@@ -91,8 +91,8 @@ def test_scikit_learn_checks(model: Any) -> None:
     assert unexpected_failures(model) == []
 
 
-def test_rows_that_say_nothing_have_no_gradient_and_change_no_rate() -> None:
-    """How many rows have an undeclared label is private: the noise, and what is stated, must not tell."""
+def test_undeclared_labels_have_zero_gradients_and_change_no_sampling_rate() -> None:
+    """The number of undeclared labels is private: neither the noise nor the guarantee may reveal it."""
     event_of = {}
     for name, labels in (("all", np.zeros(600)), ("half", np.arange(600) % 2 * 7), ("none", np.full(600, 7))):
         model = PrivateClassifier(torch.nn.Linear, classes=[0, 1], source=TestSource(1), **SETTINGS)
@@ -110,7 +110,7 @@ def test_rows_that_say_nothing_have_no_gradient_and_change_no_rate() -> None:
     assert outputs.grad.flatten().tolist() == [2.0, 0.0]
 
 
-def test_labels_that_are_not_declared_do_not_change_how_a_network_is_trained():
+def test_undeclared_labels_do_not_change_how_a_network_is_trained():
     torch = pytest.importorskip("torch")
 
     x, y = np.zeros((20, 2)), np.arange(20) % 2

@@ -26,6 +26,6 @@ def test_a_twin_that_gives_the_second_stage_everything_costs_more() -> None:
 
 
 def test_the_event_claims_no_finer_law_for_the_second_stage() -> None:
-    """Half of delta would not do: the second stage is an (epsilon, delta) claim, not a Gaussian mechanism."""
+    """The second stage is an (epsilon, delta) claim, not a Gaussian mechanism: half of delta buys nothing."""
     stages = TwoStageBudget.split(1.0, 1e-6, 0.1)
     assert PldAccountant().compose(stages.event).epsilon(0.5e-6) > 10

@@ -25,7 +25,7 @@ def problem(loss: MarginLoss, **changes: Any) -> Problem:
 
 
 def moved(recipe: _BoltOnRecipe, schedule: LearningRates, parts: list[Any], batch: int, record: Any) -> float:
-    """By how much a record in a batch moves the weights, everything else being the same."""
+    """Return the distance by which one row in a batch moves the weights, all else being equal."""
     ends = []
     for joined in (False, True):
         weights = np.zeros((1, recipe.problem.dimension))
@@ -41,7 +41,7 @@ def moved(recipe: _BoltOnRecipe, schedule: LearningRates, parts: list[Any], batc
 @pytest.mark.parametrize("loss", [LogisticLoss(), HuberHinge()])
 @pytest.mark.parametrize("ridge", [None, 0.5, 20.0])
 @pytest.mark.parametrize("learning_rate", [None, 1e9])
-def test_one_record_moves_the_weights_by_the_stated_reach(
+def test_one_row_moves_the_weights_by_the_sensitivity_at_most(
     loss: MarginLoss, ridge: float | None, learning_rate: float | None
 ) -> None:
     chance = np.random.default_rng(3)
@@ -49,7 +49,7 @@ def test_one_record_moves_the_weights_by_the_stated_reach(
     recipe: Any = method.prepare(problem(loss, dimension=2, regularization=ridge))
     schedule = LearningRates.choose(method, recipe.problem, 20)
     assert schedule.batches == 4
-    for size in (0, 4, 5, 30):  # below, at and beyond what a batch may have
+    for size in (0, 4, 5, 30):  # below, at and above the batch size
         rows = clip_rows(chance.normal(size=(size, 2)) * 9, 1.0, intercept=False)
         part = (rows, np.where(rows[:, :1] > 0, 1.0, -1.0))
         for batch in range(4):
@@ -57,7 +57,7 @@ def test_one_record_moves_the_weights_by_the_stated_reach(
             assert moved(recipe, schedule, [part] * 4, batch, record) <= schedule.sensitivity()
 
 
-def test_the_reach_is_nearly_reached_where_a_batch_is_full() -> None:
+def test_the_sensitivity_is_nearly_attained_by_a_full_batch() -> None:
     method = BoltOnSGD(num_passes=1, batch_size=50, learning_rate=1e-3)
     recipe: Any = method.prepare(problem(HuberHinge()))
     schedule = LearningRates.choose(method, recipe.problem, 50)
@@ -69,7 +69,7 @@ def test_the_reach_is_nearly_reached_where_a_batch_is_full() -> None:
 
 
 @pytest.mark.parametrize("batch_size", [1, 50])
-def test_reaches_are_those_of_the_theorems(batch_size: int) -> None:
+def test_sensitivities_match_the_theorems(batch_size: int) -> None:
     constant = BoltOnSGD(num_passes=4, batch_size=batch_size, learning_rate=1e-4)
     sensitivity = LearningRates.choose(constant, problem(LogisticLoss()), 1000).sensitivity()
     assert sensitivity == pytest.approx(2 * 4 * 1e-4), "2 k L eta"
@@ -97,7 +97,7 @@ def test_the_event_is_within_epsilon_and_classes_are_learned(delta: float, ridge
 
 
 class Divided(_BoltOnRecipe):
-    """A broken twin: the reach of a mean over the batch, for a sum."""
+    """A broken twin: it uses the sensitivity of a mean over the batch for a sum."""
 
     def _sensitivity(self, schedule: LearningRates) -> float:
         return schedule.sensitivity() / self.method.batch_size

@@ -77,7 +77,7 @@ def test_clones_share_budget_and_source() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_is_stated_after_fit(method: Any) -> None:
+def test_the_guarantee_and_event_after_fit(method: Any) -> None:
     fitted = model(method=method, delta=1e-6, source=TestSource(2)).fit(X, Y)
     assert fitted.guarantee_.relation is Relation.ADD_OR_REMOVE
     assert fitted.event_.relation == "add-or-remove"
@@ -128,7 +128,7 @@ def test_levels_on_a_task_that_can_be_learned() -> None:
         assert model.score(X, y) > 0.9  # over 12 seeds 0.990 +- 0.005
 
 
-def test_rows_that_are_no_numbers_are_left_out_and_long_ones_are_cut() -> None:
+def test_rows_that_are_not_finite_are_dropped_and_long_ones_are_clipped() -> None:
     X, y = np.array([[1.0], [-1.0]] * 50), [1, 0] * 50
     bad = np.array([[np.nan], [np.inf], [-np.inf], [1.0]])
     settings: dict[str, Any] = {"epsilon": 1.0, "data_norm": 1.0, "classes": [0, 1]}

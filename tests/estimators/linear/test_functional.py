@@ -16,7 +16,7 @@ from hush.randomness import TestSource
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 7])
-def test_one_record_moves_the_coefficients_by_the_stated_reach(dimension: int) -> None:
+def test_one_row_moves_the_coefficients_by_the_sensitivity_at_most(dimension: int) -> None:
     for shape in (Quadratic(linear=-0.5, square=0.125), Quadratic(linear=-2.0, square=1.0)):
         row = np.full(dimension, dimension**-0.5)  # the worst of all rows of norm 1
         products = shape.square * np.outer(row, row)
@@ -28,7 +28,7 @@ def test_one_record_moves_the_coefficients_by_the_stated_reach(dimension: int) -
 
 
 class Forgetful(Quadratic):
-    """A broken twin: the coefficients' reach as if there were hardly any record."""
+    """A broken twin: the sensitivity is far too small."""
 
     def sensitivity(self, dimension: int) -> float:
         return abs(self.linear) / 1e4
@@ -63,7 +63,7 @@ def test_lines_and_classes_are_learned() -> None:
         FunctionalRegression(epsilon=1.0, data_norm=1.0, target_bounds=(1.0, 1.0))
 
 
-def test_little_data_are_no_error() -> None:
+def test_few_rows_raise_no_error() -> None:
     model = FunctionalRegression(epsilon=0.01, data_norm=1.0, target_bounds=(0.0, 1.0), source=TestSource(1))
     assert np.isfinite(model.fit([[np.nan], [1.0]], [1.0, np.nan]).coef_).all()
 

@@ -16,7 +16,7 @@ LOSSES = [LogisticLoss(), HuberHinge(), HuberHinge(0.1)]
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_minima_have_small_gradients_whatever_the_data(loss: MarginLoss) -> None:
+def test_minima_have_small_gradients_for_any_data(loss: MarginLoss) -> None:
     chance = np.random.default_rng(1)
     for size, ridge, tilt in ((1, 1e-3, 50.0), (300, 1e-2, 3.0), (300, 10.0, 0.0), (0, 1.0, 2.0)):
         rows = chance.normal(size=(size, 5))
@@ -27,7 +27,7 @@ def test_minima_have_small_gradients_whatever_the_data(loss: MarginLoss) -> None
         assert np.linalg.norm(gradient) <= TOLERANCE
 
 
-def test_joint_minima_have_small_gradients_whatever_the_data() -> None:
+def test_joint_minima_have_small_gradients_for_any_data() -> None:
     chance, basis = np.random.default_rng(1), helmert(4)
     for size, ridge, tilt in ((0, 1.0, 2.0), (1, 1e-2, 50.0), (200, 0.1, 3.0)):
         rows = clip_rows(chance.normal(size=(size, 5)), 1.0, intercept=False)

@@ -35,13 +35,13 @@ def recipe(loss: MarginLoss, outputs: int, dimension: int = 2, **settings: Any) 
 
 @pytest.mark.parametrize("loss", [LogisticLoss(), HuberHinge()])
 @pytest.mark.parametrize("outputs", [1, 3, 10])
-def test_one_record_moves_a_gradient_by_the_stated_reach(loss: MarginLoss, outputs: int) -> None:
+def test_one_row_moves_a_gradient_by_the_sensitivity_at_most(loss: MarginLoss, outputs: int) -> None:
     prepared, worst = recipe(loss, outputs), 0.0
     chance = np.random.default_rng(outputs)
     row = truncate(clip_rows(np.array([[100.0]]), 1.0, intercept=True))
     for index in range(max(outputs, 2)):
         labels = label_signs(np.array([index]), outputs)
-        # Wrong about every class, and sure of one that is wrong: one of them is the worst, of which loss it may be.
+        # Wrong about every class, or certain of a wrong one: one of these is the worst case, depending on the loss.
         wrong, sure = -1000 * labels.reshape(outputs, 1) * row, np.zeros((outputs, 2))
         sure[index % outputs], sure[(index + 1) % outputs] = -1000 * row, 1000 * row
         for weights in (wrong, sure, *(scale * chance.normal(size=(outputs, 2)) for scale in (0.0, 1.0, 1000.0))):

@@ -34,9 +34,9 @@ def problem(loss: MarginLoss, dimension: int = 1, **changes: Any) -> Problem:
 
 
 def largest_loss(loss: MarginLoss, scale: float, ridge: float, record: Floats) -> float:
-    """The largest log-ratio of densities of the minimum, with and without one record, over weights along it.
+    """Return the largest log-ratio of the densities of the minimum, with and without one row, over weights along it.
 
-    Other records are many and tiny: they pull at the weights with any force, and have hardly any curvature.
+    All other rows are many and tiny: together they tilt the sum by any amount, with hardly any curvature.
     """
     direction = record / np.linalg.norm(record)
     along = np.concatenate([np.linspace(-60, 60, 40_001), np.geomspace(60, 1e5, 200), -np.geomspace(60, 1e5, 200)])
@@ -79,11 +79,11 @@ def test_an_intercept_outside_the_norm_exceeds_epsilon() -> None:
     bounded = clip_rows(np.array([[3.0]]), 1.0, intercept=True)
     assert np.linalg.norm(bounded) <= 1
     assert largest_loss(LogisticLoss(), recipe.noise.scale, recipe.ridge, bounded[0]) <= 1
-    escaped = np.array([1.0, 1.0])  # a column of ones beside rows of norm 1
+    escaped = np.array([1.0, 1.0])  # a column of ones next to rows of norm 1
     assert largest_loss(LogisticLoss(), recipe.noise.scale, recipe.ridge, escaped) > 1.1
 
 
-def test_normal_noise_is_that_of_a_gaussian_mechanism_beside_the_curvature_term() -> None:
+def test_gaussian_noise_is_calibrated_to_what_the_curvature_term_leaves() -> None:
     recipe: Any = ObjectivePerturbation().prepare(problem(LogisticLoss(), 50, delta=1e-6))
     assert recipe.noise.gaussian
     left = 1.0 - recipe.masking_epsilon - math.log1p(0.25 / recipe.ridge)
@@ -94,7 +94,7 @@ def test_normal_noise_is_that_of_a_gaussian_mechanism_beside_the_curvature_term(
 
 
 def exact_delta(loss: MarginLoss, stddev: float, ridge: float, epsilon: float, pull: float, swap: bool) -> float:
-    """The hockey-stick divergence of one weight's densities under normal noise, by numerical integration."""
+    """Return the hockey-stick divergence of the densities of one weight under Gaussian noise, by integration."""
     weights = np.linspace(-40 * stddev / ridge, 40 * stddev / ridge, 400_001)
     without = -ridge * weights + pull
     with_it = without - loss.slope(weights)
@@ -107,7 +107,7 @@ def exact_delta(loss: MarginLoss, stddev: float, ridge: float, epsilon: float, p
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_normal_noise_keeps_delta_and_twins_do_not(loss: MarginLoss) -> None:
+def test_gaussian_noise_keeps_delta_and_twins_do_not(loss: MarginLoss) -> None:
     delta, epsilon = 1e-2, 1.0
     recipe: Any = ObjectivePerturbation(curvature_share=0.5).prepare(problem(loss, 50, delta=delta, epsilon=epsilon))
     assert recipe.noise.gaussian
@@ -138,7 +138,7 @@ def test_black_box(unclipped: bool) -> None:
 
 
 def largest_joint_loss(scale: float, ridge: float, classes: int) -> float:
-    """As `largest_loss`, for one weight of each of several classes together, and a record of any class."""
+    """Like `largest_loss`, for one weight per class, learned jointly, and a row of any class."""
     basis = helmert(classes)
     chance = np.random.default_rng(classes)
     ways = chance.normal(size=(2000, classes - 1))

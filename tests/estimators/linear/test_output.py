@@ -25,10 +25,10 @@ from hush.randomness import TestSource
 
 @pytest.mark.parametrize("loss", [LogisticLoss(), HuberHinge()])
 @pytest.mark.parametrize("ridge", [0.1, 5.0])
-def test_one_record_moves_the_minimum_by_the_stated_reach(loss: MarginLoss, ridge: float) -> None:
+def test_one_row_moves_the_minimum_by_the_sensitivity_at_most(loss: MarginLoss, ridge: float) -> None:
     chance = np.random.default_rng(2)
     reach, worst, unclipped = (1 + 2 * TOLERANCE) / ridge, 0.0, 0.0
-    pull = 20 * np.array([0.6, 0.0, 0.8])  # of many tiny records: the margin is low, and the slope near its largest
+    pull = 20 * np.array([0.6, 0.0, 0.8])  # many tiny rows: the margin is low, and the slope near its maximum
     for count in (0, 1, 20):
         rows = clip_rows(chance.normal(size=(count, 3)), 1.0, intercept=False)
         base = minimise(loss, rows, ridge=ridge, tilt=pull, tolerance=TOLERANCE / 2)
@@ -64,7 +64,7 @@ def test_black_box(short: bool) -> None:
         loss=LogisticLoss(), dimension=1, outputs=1, softmax=False, epsilon=1.0, delta=0.0, regularization=10.0
     )
     recipe: Any = OutputPerturbation().prepare(problem)
-    # Far from the minimum a slope is near 1: the worst case. The twin is given rows that are too long.
+    # Far from the minimum a slope is near 1: the worst case. The twin gets rows that are too long.
     row = clip_rows(np.array([[9.0]]), 1.0, intercept=False) * (600.0 if short else 1.0)
     others = np.full((60, 1), 1.0)
     first = (others, np.zeros(60, dtype=np.int64))
@@ -79,7 +79,7 @@ def test_black_box(short: bool) -> None:
     assert result.compare(1.0).violated is short
 
 
-def test_normal_noise_covers_all_classes_together() -> None:
+def test_gaussian_noise_covers_all_classes_together() -> None:
     problem = Problem(
         loss=LogisticLoss(), dimension=2, outputs=4, softmax=True, epsilon=1.0, delta=1e-6, regularization=2.0
     )
@@ -94,7 +94,7 @@ def test_normal_noise_covers_all_classes_together() -> None:
 
 
 @pytest.mark.parametrize("method", [he.OutputPerturbation(), he.BoltOnSGD()], ids=["output", "bolt-on"])
-def test_a_reach_follows_from_the_noisy_count_alone(monkeypatch, method):
+def test_the_sensitivity_follows_from_the_noisy_count_alone(monkeypatch, method):
     reaches: list[float] = []
 
     def told(self: Any, found: Any, *, sensitivity: float, distance: float, source: Any) -> Any:

@@ -48,11 +48,11 @@ def test_one_row_moves_the_release_by_the_stated_sensitivity(model, intercept, m
         after = released(np.vstack([x, row[:2]]), np.append(y, row[2]))
         largest = max(largest, gaussian_distance(before, after) * multiplier)
     assert largest <= 1
-    # What is left is the smallest eigenvalue, which no row of two features moves all the way.
+    # The rest is the share of the smallest eigenvalue, which no row of two features moves by 1.
     assert largest > 0.9
 
 
-def test_rows_with_something_missing_are_left_out():
+def test_rows_with_a_missing_value_are_dropped():
     x, y = np.array([[0.5], [np.nan], [np.inf], [0.5]]), np.array([0.5, 0.5, 0.5, np.nan])
     with_missing = PrivateLinearRegression(**ARGUMENTS, source=TestSource(3)).fit(x, y)
     without = PrivateLinearRegression(**ARGUMENTS, source=TestSource(3)).fit(x[:1], y[:1])
@@ -66,7 +66,7 @@ def fitted_numbers(model, data, source):
 
 
 class BoundsFromTheData:
-    """A broken twin: the norm and the bounds are those of the data."""
+    """A broken twin: it takes the norm and the bounds from the data."""
 
     def fit(self, X, y):
         self.data_norm = float(np.abs(X).max())
@@ -114,7 +114,7 @@ def test_guarantee_event_and_budget():
     assert not hasattr(model, "guarantee_")
 
 
-def test_test_randomness_is_told():
+def test_the_guarantee_names_test_randomness():
     model = PrivateLinearRegression(**ARGUMENTS, source=TestSource(1)).fit([[1.0]], [1.0])
     assert model.guarantee_.assumptions
 
@@ -142,7 +142,7 @@ def test_wrong_parameters_are_refused_at_once(wrong):
 
 
 def test_published_level():
-    """AdaSSP's regime: at epsilon 1 most of what least squares explains, and never worse than the mean by much."""
+    """AdaSSP's published regime: close to least squares for a large epsilon, and never much worse than the mean."""
     x, y = load_diabetes(return_X_y=True)
     x = x / np.linalg.norm(x, axis=1).max()
     y = (y - 25) / 321 * 2 - 1

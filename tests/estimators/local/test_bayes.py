@@ -20,6 +20,8 @@ def classes(n, seed=0):
     return rng.normal(size=(n, 4)) + (2 * y[:, None] - 1) / 2, y
 
 
+# Figures next to thresholds are means and deviations over 24 other seeds, of data and of noise. Thresholds are at least
+# 6 standard deviations away, which a normal distribution exceeds with probability 1e-9.
 def test_naive_bayes():
     x, y = classes(60_000)
     model = LocalNaiveBayes(epsilon=1.0, source=TestSource(1), **BAYES).fit(x, y)

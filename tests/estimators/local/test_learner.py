@@ -40,32 +40,32 @@ def test_scikit_learn_checks(model):
     assert unexpected_failures(model) == []
 
 
-def told_by(kind, settings):
+def reports_of(kind, settings):
     def draw(row, source, count):
         x, y = np.tile(row[:-1], (count, 1)), np.full(count, row[-1])
-        return np.nan_to_num(kind(epsilon=1.0, source=source, **settings).tell(x, y), nan=-99.0)
+        return np.nan_to_num(kind(epsilon=1.0, source=source, **settings).randomize(x, y), nan=-99.0)
 
     return Batched(draw)
 
 
 class TellsTheClassAgain(LocalNaiveBayes):
-    """A broken twin: the class is told with the feature, and once more, for one epsilon."""
+    """A broken twin: it reports the class with the feature and once more, for one epsilon."""
 
-    def tell(self, X, y):
+    def randomize(self, X, y):
         again = RandomizedResponse(epsilon=self.epsilon).release(y, self.source).value
-        return np.concatenate([super().tell(X, y), again[:, None]], axis=1)
+        return np.concatenate([super().randomize(X, y), again[:, None]], axis=1)
 
 
 class SumsNotProducts(LocalLinearRegression):
-    """A broken twin: numbers are told that go beyond what the mechanism was made for, and are not clamped."""
+    """A broken twin: it adds unclamped values to its reports."""
 
-    def tell(self, X, y):
-        return super().tell(X, y) + np.asarray(X).sum(axis=1, keepdims=True)
+    def randomize(self, X, y):
+        return super().randomize(X, y) + np.asarray(X).sum(axis=1, keepdims=True)
 
 
 def audited(kind, settings, replacement):
     return audit_mechanism(
-        told_by(kind, settings),
+        reports_of(kind, settings),
         [-1.0, -1.0, 0.0],
         replacement,
         samples=60_000,
@@ -91,21 +91,21 @@ def test_two_parties_learn_what_one_would(kind, settings):
     x, y = classes(500)
     together = kind(epsilon=2.0, source=TestSource(1), **settings).fit(x, y)
     owner = kind(epsilon=2.0, source=TestSource(1), **settings)
-    analyst = kind(epsilon=2.0, **settings).fit_told(owner.tell(x, y), num_features=4)
+    analyst = kind(epsilon=2.0, **settings).fit_reports(owner.randomize(x, y), num_features=4)
     assert analyst.predict(x).tolist() == together.predict(x).tolist()
     assert analyst.guarantee_.epsilon == owner.guarantee_.epsilon == 2.0
     assert together.guarantee_.relation is Relation.REPLACE
     assert PldAccountant(relation=Relation.REPLACE).compose(together.event_).epsilon(0.0) <= 2.0 + 1e-9
-    with pytest.raises(InvalidArgument, match="told"):
-        analyst.fit_told(np.zeros((3, 2)), num_features=4)
+    with pytest.raises(InvalidArgument, match="reports"):
+        analyst.fit_reports(np.zeros((3, 2)), num_features=4)
 
 
 @BOTH
 def test_telling_is_charged_and_learning_is_not(kind, settings):
     (x, y), purse = classes(50), Purse(2)
     model = kind(epsilon=2.0, budget=purse, **settings)
-    reports = model.tell(x, y)
-    model.fit_told(reports, num_features=4)
+    reports = model.randomize(x, y)
+    model.fit_reports(reports, num_features=4)
     assert len(purse.charged) == 1
     model.fit(x, y)
     with pytest.raises(BudgetExceeded):
@@ -113,7 +113,7 @@ def test_telling_is_charged_and_learning_is_not(kind, settings):
 
 
 @BOTH
-def test_hostile_rows_are_told(kind, settings):
+def test_hostile_rows_are_reported_like_any_other(kind, settings):
     x = np.array([[math.nan, math.inf], [-1e300, 1e-300], [0.0, -math.inf]])
     for y in ([math.nan, 9.0, 1.0], [1e300, -math.inf, 0.0]):
         model = kind(epsilon=1.0, **settings).fit(x, np.array(y))

@@ -34,7 +34,7 @@ def table(people, words):
 
 
 def two_words(model):
-    """Return two words whose bits differ in all places, by a search over public hashes."""
+    """Return two words whose bits all differ, by a search over public hashes."""
     words = [f"word {number}" for number in range(50)]
     filters = model._filters(words, [0] * len(words))
     opposite = next(index for index, bits in enumerate(filters) if (bits != filters[0]).all())
@@ -58,7 +58,7 @@ def test_the_epsilons_of_the_paper(noise, one_report, for_ever):
 
 
 class Draws:
-    """Replaces the module's coins: each kind falls as told, and its probability is remembered."""
+    """Replaces the module's coins: each kind falls as set, and its probability is recorded."""
 
     def __init__(self, monkeypatch):
         self.sides, self.asked = {}, []
@@ -75,33 +75,34 @@ class Draws:
 
 
 def channel(monkeypatch, settings):
-    """Return P(permanent bit | bit of the word) and P(told bit | permanent one), from what the code does."""
+    """Return P(permanent bit = 1 | bit of the word) and P(reported bit = 1 | permanent bit), as the code draws them."""
     model = Rappor(**SMALL | settings)
     word, _ = two_words(model)
-    bits = model._filters([word], [0])[0]
-    permanent, report_law = {}, {}
+    word_bits = model._filters([word], [0])[0].tolist()
+    permanent_draws, report_draws = {}, {}
     with monkeypatch.context() as patched:
         draws = Draws(patched)
-        for noisy, coin, one, zero in product((0, 1), repeat=4):
-            draws.sides, draws.asked = {"noisy": noisy, "coin": coin, "one": one, "zero": zero}, []
-            told_bits = model.fit(table([1], [word])).transform(table([1], [word]))[0, 1:].astype(int)
-            (_, remembered), f, q, p = model._memory["1"], *draws.asked
+        for noisy, coin, if_one, if_zero in product((0, 1), repeat=4):
+            draws.sides, draws.asked = {"noisy": noisy, "coin": coin, "one": if_one, "zero": if_zero}, []
+            reported_bits = model.fit(table([1], [word])).transform(table([1], [word]))[0, 1:].astype(int).tolist()
+            (_, permanent_bits), f, q, p = model._memory["1"], *draws.asked
             weight = (f if noisy else 1 - f) / 2
-            for bit, kept, said in zip(bits.tolist(), remembered.tolist(), told_bits.tolist(), strict=True):
-                permanent.setdefault((bit, noisy, coin), (kept, weight))
-                report_law.setdefault(
-                    (kept, one if kept else zero), (said, (q if one else 1 - q, p if zero else 1 - p)[not kept])
-                )
-    kept = {bit: sum(weight for (b, *_), (k, weight) in permanent.items() if b == bit and k) for bit in (True, False)}
-    said = {k: sum(chance for (kk, _), (s, chance) in report_law.items() if kk == k and s) for k in (True, False)}
-    return kept, said
+            for bit, permanent, reported in zip(word_bits, permanent_bits.tolist(), reported_bits, strict=True):
+                permanent_draws.setdefault((bit, noisy, coin), (permanent, weight))
+                side = if_one if permanent else if_zero
+                chance = (q if if_one else 1 - q) if permanent else (p if if_zero else 1 - p)
+                report_draws.setdefault((permanent, side), (reported, chance))
+    return (
+        {bit: sum(w for (b, *_), (set_, w) in permanent_draws.items() if b == bit and set_) for bit in (True, False)},
+        {bit: sum(c for (b, _), (set_, c) in report_draws.items() if b == bit and set_) for bit in (True, False)},
+    )
 
 
 @pytest.mark.parametrize(
     "settings", [{}, {"zero_rate": 0.9, "one_rate": 0.2}, {"permanent_noise": 0.5, "one_rate": 1.0}]
 )
 def test_ratios_of_every_number_of_reports(monkeypatch, settings):
-    """A bit's reports are exchangeable: how many of them are 1 says all. Two words differ in two bits at most."""
+    """The reports of a bit are exchangeable, so their number of ones suffices. Two words differ in at most two bits."""
     permanent, reported = channel(monkeypatch, settings)
     model = Rappor(**SMALL | settings)
     f, p, q = (Fraction(x) for x in (model.permanent_noise, model.zero_rate, model.one_rate))
@@ -119,7 +120,7 @@ def test_ratios_of_every_number_of_reports(monkeypatch, settings):
         pairs = [(law(True, ones, reports), law(False, ones, reports)) for ones in range(reports + 1)]
         ratios = [a / b for a, b in pairs if b] + [1]
         inverse = [b / a for a, b in pairs if a] + [1]
-        # One bit goes from 1 to 0 and another back.
+        # One bit turns from 1 to 0 and another from 0 to 1.
         worst[reports] = math.log(max(ratios)) + math.log(max(inverse))
     assert worst[1] == pytest.approx(model.one_report_epsilon)
     assert all(loss <= model.epsilon for loss in worst.values())
@@ -127,7 +128,7 @@ def test_ratios_of_every_number_of_reports(monkeypatch, settings):
 
 
 class NoPermanentStep(Rappor):
-    """A broken twin: what is told each time is noisy, and nothing else is."""
+    """A broken twin: only the reports are noisy, and there is no permanent response."""
 
     def _remember(self, words, source):
         cohorts = [0] * len(words)
@@ -160,7 +161,7 @@ def test_many_reports_cost_no_more(kind):
     assert result.epsilon_lower > 0.4 * model.epsilon
 
 
-def test_the_first_word_is_told_for_ever():
+def test_the_first_word_is_reported_forever():
     model = Rappor(zero_rate=0.0, one_rate=1.0, source=TestSource(1)).fit(table([1], ["a"]))
     first = model.transform(table([1, 1, 2], ["a", "b", "c"]))
     assert first[0].tolist() == first[1].tolist() != first[2].tolist()
@@ -175,7 +176,7 @@ def test_a_memory_is_paid_once():
     for _ in range(5):
         model.transform(rows)
     assert len(purse.charged) == 1
-    copied = copy.copy(model)  # it remembers nobody
+    copied = copy.copy(model)  # it forgets all people
     assert copied._memory == {}
     with pytest.raises(Unsupported, match="budget"):
         copied.transform(rows)
@@ -203,7 +204,7 @@ def test_changed_parameters_need_another_fit():
         model.transform(table([1], ["a"]))
 
 
-def test_any_row_is_told():
+def test_any_row_is_reported():
     rows = table([None, math.nan, (1, 2), [3], "\udcff"], [None, math.nan, [1], {"a": 1}, "\udcff"])
     assert Rappor().fit(rows).transform(rows).shape == (5, 129)
 
@@ -227,13 +228,13 @@ def test_shares_of_candidates_are_unbiased_within_their_intervals():
     assert np.sum(held) >= 24
 
 
-def test_words_that_are_no_candidates():
+def test_words_that_are_not_candidates():
     rng = np.random.default_rng(0)
     rows = table(
         np.arange(20_000), np.where(rng.random(20_000) < 0.4, "known", rng.integers(0, 500, 20_000).astype(str))
     )
     model = Rappor(num_cohorts=16, permanent_noise=0.25, source=TestSource(1))
-    # False alarms: 1e-8 for each of the intervals, of which those beside the truth are 8 standard deviations apart.
+    # False alarms: 1e-8 for each of the intervals, and the two intervals are 8 standard deviations apart.
     estimate = model.frequencies(model.fit_transform(rows), ["known", "unheard of"], confidence=1 - 1e-8)
     assert estimate["known"].low < 0.4 < estimate["known"].high
     assert estimate["unheard of"].low == 0.0
@@ -244,7 +245,7 @@ def test_candidates_that_cannot_be_told_apart():
     reports = Rappor(**SMALL).fit_transform(table([1, 2, 3], ["a", "b", "c"]))
     with pytest.raises(InvalidArgument, match="candidates"):
         Rappor(**SMALL).frequencies(reports, ["a", "b", "c", "d"])
-    with pytest.raises(InvalidArgument, match="told"):
+    with pytest.raises(InvalidArgument, match="reports"):
         Rappor().frequencies(reports, ["a"])
 
 
@@ -279,6 +280,6 @@ def test_a_person_is_the_same_whatever_type_the_column_has():
     assert len(rappor._memory) == 1
 
 
-def test_words_have_a_budget_or_none():
+def test_a_wrong_budget_is_refused():
     with pytest.raises(InvalidArgument, match="budget"):
         he.Rappor(budget=3.0)

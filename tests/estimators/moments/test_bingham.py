@@ -12,7 +12,7 @@ from hush.randomness import TestSource
 
 
 @pytest.mark.parametrize("strength", [0.0, 1.5, 40.0])
-def test_directions_have_the_bingham_law(strength):
+def test_directions_have_the_bingham_distribution(strength):
     """In the plane, e^(k cos^2 t): the angle 2 t is von Mises with k / 2."""
     source, turn = TestSource(1), np.array([[0.6, -0.8], [0.8, 0.6]])
     matrix = turn @ np.diag([strength, 0.0]) @ turn.T
@@ -37,6 +37,6 @@ def test_directions_in_space():
 
 
 @pytest.mark.parametrize("size", [1, 2, 20, 21, 45, 47, 49, 93])
-def test_directions_of_nothing_are_no_error(size):
+def test_a_zero_matrix_has_a_random_direction(size):
     direction = bingham(np.zeros((size, size)), TestSource(1))
     assert np.linalg.norm(direction) == pytest.approx(1)

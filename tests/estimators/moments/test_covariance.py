@@ -43,7 +43,7 @@ def test_close_to_the_matrix_without_noise(method, center):
         epsilon=2.0, delta=1e-6, data_norm=10.0, center=center, method=method, source=TestSource(1)
     ).fit(x)
     exact = EmpiricalCovariance().fit(x)
-    # Over 10 seeds all errors are below a ninth of what is allowed, on average.
+    # Over 10 seeds all errors are below a ninth of the tolerance, on average.
     assert model.location_ == pytest.approx(exact.location_, abs=0.05)
     assert model.covariance_ == pytest.approx(exact.covariance_, abs=0.1)
     assert model.covariance_ @ model.get_precision() == pytest.approx(np.eye(3))
@@ -84,5 +84,5 @@ def test_wrong_parameters():
         PrivateCovariance(epsilon=1.0, delta=1e-6, data_norm=math.inf)
     with pytest.raises(InvalidArgument):
         PrivateCovariance(epsilon=1.0, delta=1e-6, data_norm=1.0, method=ExponentialPCA())
-    with pytest.raises(InvalidArgument):  # more features than rounding errors of Wishart noise have room for
+    with pytest.raises(InvalidArgument):  # too many features for the rounding errors of Wishart noise
         PrivateCovariance(epsilon=1.0, delta=1e-9, data_norm=1.0, method=Wishart()).fit(np.zeros((1, 300)))

@@ -64,7 +64,7 @@ def test_scores_of_lda_are_those_of_its_weights(classes):
     assert model.decision_function(TABLE) == pytest.approx(scores[:, 0] if rows == 1 else scores)
     assert np.exp(model.predict_log_proba(TABLE)) == pytest.approx(model.predict_proba(TABLE))
     assert (model.predict_proba(TABLE).argmax(axis=1) == model.predict(TABLE)).all()
-    # The discriminant that means, covariance and priors stand for.
+    # The discriminant from means, covariance and priors.
     inner = np.linalg.solve(model.covariance_, model.means_.T)
     joint = TABLE @ inner - 0.5 * np.einsum("ij,ji->i", model.means_, inner) + np.log(model.priors_)
     assert model.predict_proba(TABLE) == pytest.approx(np.exp(joint) / np.exp(joint).sum(axis=1, keepdims=True))

@@ -45,7 +45,7 @@ def test_many_rows_are_summed_exactly(monkeypatch):
 
 
 def test_a_row_counts_the_same_wherever_it_is():
-    """Blocks and products must not round by place: a row's part of the sums would else be more than its own."""
+    """Rounding must not depend on the position of a row, or its effect on the sums would exceed its contribution."""
     x = np.random.default_rng(0).normal(size=(5000, 7))
 
     def totals(rows):

@@ -46,7 +46,7 @@ def test_one_row_moves_the_release_by_the_stated_sensitivity(center, monkeypatch
         for b in EXTREMES
     ]
     assert 0.999 < max(distances) <= 1
-    assert min(distances) == 0  # those with something missing
+    assert min(distances) == 0  # rows with a missing value
 
 
 def test_close_to_the_components_without_noise():

@@ -52,7 +52,7 @@ def test_learned_bounds():
     x = np.random.default_rng(0).normal(3.0, 0.5, size=(20_000, 2))
     model = PrivateStandardScaler(epsilon=1.0, bounds=LearnBounds(share=0.2), source=TestSource(1)).fit(x)
     assert model.mean_ == pytest.approx(x.mean(axis=0), abs=0.05)
-    # Over 12 seeds they are off by 0.008 and by 4 % at most, on average: more than 6 times that is allowed.
+    # Over 12 seeds they are off by 0.008 and by 4 % at most, on average. The tolerance is more than 6 times as much.
     assert model.scale_ == pytest.approx(x.std(axis=0), rel=0.25)
     assert PldAccountant().compose(model.event_).epsilon(0.0) <= 1.0
     minmax = PrivateMinMaxScaler(epsilon=1.0, bounds=LearnBounds(), source=TestSource(1)).fit(x)
@@ -77,7 +77,7 @@ class BoundsFromTheData(PrivateStandardScaler):
 
 
 class RangeOfTheData(PrivateMinMaxScaler):
-    """A broken twin: what bounds are learned from has no noise."""
+    """A broken twin: it learns the bounds almost without noise."""
 
     def fit(self, X, y=None):
         self.epsilon = 900.0
@@ -109,8 +109,8 @@ def test_black_box(model, bounds, first, second, violated):
     assert result.compare(1.0).violated is violated
 
 
-def test_bounds_that_are_lost_in_noise_are_told():
-    rows = np.full((50, 30), 655.0)  # far too few; still, one of 30,000 runs takes a feature's noise for something
+def test_bounds_that_are_lost_in_noise_raise_a_warning():
+    rows = np.full((50, 30), 655.0)  # far too few; one of 30,000 runs mistakes noise for a bound
     with pytest.warns(UserWarning, match="of 30 features are lost in noise"):
         he.PrivateStandardScaler(epsilon=1.0, bounds=he.LearnBounds(), source=TestSource(1)).fit(rows)
 

@@ -21,8 +21,8 @@ def test_other_methods_find_the_components(name):
     model = PrivatePCA(
         2, epsilon=2.0, delta=1e-6, data_norm=10.0, center=0.0, method=METHODS[name], source=TestSource(1)
     ).fit(x)
-    # Over 12 seeds the worst of these errors, those of the exponential mechanism's components, are +- an eighth of what
-    # is allowed.
+    # Over 12 seeds the largest of these errors, in the components of the exponential mechanism, deviate by an eighth of
+    # the tolerance.
     assert np.abs(model.components_) == pytest.approx(np.eye(4)[:2], abs=0.1)
     assert model.explained_variance_ == pytest.approx([9, 4], rel=0.1)
     assert model.explained_variance_ratio_.sum() == pytest.approx(13 / 14.25, rel=0.05)
@@ -45,7 +45,7 @@ def one_triangle(totals, stddev, source):
 
 
 def unclipped(rows, norm, *others, **named):
-    """A broken twin: rows are in units of the norm, and as long as they are."""
+    """A broken twin: rows are not clipped."""
     return clipped_gram(rows, norm * 2**10, *others, **named) * 2**20
 
 
@@ -54,7 +54,7 @@ def unclipped(rows, norm, *others, **named):
     [
         ("gauss", {}),
         ("gauss", {"add_symmetric_noise": one_triangle}),
-        ("wishart", {}),  # its twin is in test_covariance.py
+        ("wishart", {}),  # its twin is in test_wishart.py
         ("exponential", {}),
         ("exponential", {"clipped_gram": unclipped}),
     ],
@@ -70,6 +70,6 @@ def test_black_box(name, twin, monkeypatch):
 
     first, second = np.array([[500.0, 0.0]]), np.array([[500.0, 0.0], [0.0, 500.0]])
     if name == "gauss":
-        second[1] = 500.0  # what one triangle hides
+        second[1] = 500.0  # the row that noise on one triangle does not hide
     result = audit(run, first, second, samples=150, search_samples=75, delta=1e-6, source=TestSource(1))
     assert result.compare(1.0).violated is bool(twin)

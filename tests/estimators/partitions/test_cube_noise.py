@@ -12,8 +12,8 @@ from hush.randomness import TestSource
 
 
 @pytest.mark.parametrize("dimension", [1, 3])
-def test_noise_in_a_cube_has_its_law(dimension):
-    """Largest coordinates, against the exact law; wrong ones by 20 % of the scale, up or down, are seen."""
+def test_cube_noise_has_its_distribution(dimension):
+    """Largest coordinates against their exact distribution; a scale that is off by 20 % is detected."""
     draws = np.abs(cube_noise(TestSource(1), 3.0, dimension, 6000)).max(axis=1)
 
     def deviance(scale):
@@ -30,7 +30,7 @@ def test_noise_in_a_cube_has_its_law(dimension):
     assert min(deviance(2.4), deviance(3.6)) > 65
 
 
-def test_noise_in_a_cube_is_even_in_it_and_as_large_as_stated():
+def test_noise_is_uniform_in_its_cube_and_has_the_stated_deviation():
     # False alarms: the three deviations have normal limits. Standard errors are 0.9 % (of the deviation), 1 (of means,
     # eight of them) and 0.0043 (of quantiles, over 60 other seeds): beyond 6 of them with 2e-9, each.
     noise = cube_noise(TestSource(2), 1e5, 8, 2000)

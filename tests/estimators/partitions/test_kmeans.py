@@ -20,7 +20,7 @@ def test_scikit_learn_checks():
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("n_iter", [None, 20])
-def test_all_is_accounted_for(delta, n_iter):
+def test_the_whole_fit_is_accounted_for(delta, n_iter):
     model = PrivateKMeans(2, epsilon=1.0, delta=delta, bounds=(-1, 1), n_iter=n_iter).fit(np.zeros((3, 4)))
     assert PldAccountant().compose(model.event_).epsilon(delta) == pytest.approx(1.0, rel=1e-3)
     assert PldAccountant().compose(model.event_).epsilon(delta) <= 1.0 + 1e-9
@@ -46,7 +46,7 @@ def test_finds_blobs():
 
 
 def test_finds_blobs_in_ten_dimensions():
-    """Some fits end where two clusters share a centre: of 60 that was so of 2. Most do not."""
+    """Some fits end with two clusters that share a centre: 2 of 60 did."""
     spreads = []
     for seed in range(15):
         x, _ = make_blobs(5_000, 10, centers=5, cluster_std=0.6, center_box=(-8, 8), random_state=seed % 3)
@@ -56,7 +56,7 @@ def test_finds_blobs_in_ten_dimensions():
 
 
 def test_with_little_budget_it_is_about_as_good_as_one_mean():
-    """diffprivlib's centres are 4.3 times as far as one mean, and 1.7 times at epsilon 3."""
+    """diffprivlib's centres are 4.3 times as far from the rows as a single mean, and 1.7 times at epsilon 3."""
     x = load_breast_cancer().data
     low, high = x.min(axis=0), x.max(axis=0)
     x = 2 * (x - low) / (high - low) - 1

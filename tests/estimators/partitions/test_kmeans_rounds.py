@@ -47,7 +47,7 @@ def test_rounds_cost_no_more_than_what_is_left(rounds):
             if plan.gaussian is not None:
                 assert PldAccountant().compose(plan.gaussian.event).epsilon(delta) <= epsilon
             else:
-                # In the cube each of the rounds has its part; what noise there is, is that of the part.
+                # Noise in a cube: each round has an equal part of epsilon, and the noise of that part.
                 assert plan.deviation == pytest.approx(cube_deviation(plan.rounds / epsilon, 10))
     assert rounds is not None or plan.rounds == 7
     assert KMeansPlan.choose(SEEN, 9, 4, epsilon=1e-3, delta=0.0, rounds=None).clusters == 1, "one mean is all there is"
@@ -62,7 +62,7 @@ class OneIterationPaid(PrivateKMeans):
 
 @pytest.mark.parametrize(("model", "violated"), [(PrivateKMeans, False), (OneIterationPaid, True)])
 def test_black_box(model, violated):
-    """All rounds of a cluster of 5 rows or 6: what a thief would know of them is how much better 6 explains them."""
+    """All rounds of a cluster of 5 or 6 rows. The evidence is how much better 6 rows explain the noisy counts."""
     rounds = 32
     plan = model(2, epsilon=1.0, bounds=(-1, 1), n_iter=rounds)._plan(SEEN, 1.0, 0.0)
     assert plan.rounds == rounds
@@ -72,7 +72,7 @@ def test_black_box(model, violated):
         better = np.abs(noisy - 5).max(axis=1) - np.abs(noisy - 6).max(axis=1)
         return better.reshape(count, rounds).sum(axis=1)
 
-    # The twin's evidence is 11.4 +- 4.6 on either side of 0: one side is taken for the other by 0.7 %.
+    # The twin's evidence is 11.4 +- 4.6 on either side of 0: 0.7 % of the draws are on the wrong side.
     result = audit(Batched(evidence), 5, 6, samples=150, search_samples=75, source=TestSource(1))
     assert result.compare(1.0).violated is violated
 

@@ -56,7 +56,7 @@ def test_the_overview_is_close_where_there_is_little_noise(dimension: int) -> No
     overview = release_overview(totals, directions, 5.0, TestSource(2))
     assert overview.count == pytest.approx(20_000, rel=0.01)
     assert overview.mean == pytest.approx(np.full(dimension, 0.2), abs=0.01)
-    # Along signs, the spread is that of three sums, as if features were independent, which they are.
+    # With more than three features, the spread is estimated from three signed sums, which assumes independence.
     assert overview.spread == pytest.approx(dimension * 0.15**2, rel=0.3)
 
 

@@ -54,7 +54,7 @@ def test_one_row_moves_the_release_by_the_stated_sensitivity(delta, monkeypatch)
 
 
 class OneTreePaid(PrivateRandomForestClassifier):
-    """A broken twin: a row is in all trees, and the noise is that of one."""
+    """A broken twin: a row is in all trees, but the noise is that of one tree."""
 
     def _shape(self, count, epsilon):
         shape = super()._shape(count, epsilon)
@@ -84,7 +84,7 @@ def test_black_box(model, violated):
 
 
 class BoundsFromData(PrivateDecisionTreeClassifier):
-    """A broken twin: what is between the least and the largest value is split."""
+    """A broken twin: it splits the range between the smallest and the largest value."""
 
     def fit(self, X, y):
         self.bounds = (X.min() - 1e-9, X.max())
@@ -95,7 +95,7 @@ class BoundsFromData(PrivateDecisionTreeClassifier):
 def test_a_tree_as_a_black_box(model, violated):
     def run(data, source):
         tree = model(epsilon=1.0, bounds=(0, 1), classes=[0, 1], max_depth=1, source=source).fit(*data)
-        return tree._counts[0, :, 0]  # one tree tells differences only
+        return tree._counts[0, :, 0]  # a single tree releases differences only
 
     values = np.array([0.0, 1.0] * 20)
     first = values[:, None], np.zeros(40)
@@ -107,9 +107,9 @@ def test_a_tree_as_a_black_box(model, violated):
 @pytest.mark.parametrize(
     ("load", "epsilon", "delta", "level"),
     # diffprivlib 0.6.6 (ten trees, pure epsilon), the same bounds, 20 splits: cancer 0.764 at 0.1, 0.818 at 1, 0.825 at
-    # 10; digits 0.163, 0.426, 0.473. Beside levels, what 6 splits have over 12 seeds: 6 standard deviations more.
+    # 10; digits 0.163, 0.426, 0.473. Next to each level: mean and deviation of 6 splits over 12 seeds, 6 of them above.
     [
-        (load_breast_cancer, 0.1, 0.0, 0.60),  # 0.806 +- 0.034; one tree varies much
+        (load_breast_cancer, 0.1, 0.0, 0.60),  # 0.806 +- 0.034; a single tree varies a lot
         (load_breast_cancer, 1.0, 1e-6, 0.82),  # 0.904 +- 0.011
         (load_breast_cancer, 10.0, 1e-6, 0.89),  # 0.930 +- 0.005
         (load_digits, 0.1, 0.0, 0.17),  # 0.274 +- 0.016
@@ -145,7 +145,7 @@ def test_wrong_parameters():
             PrivateRandomForestClassifier(**{"epsilon": 1.0, "bounds": (0, 1), "classes": [0, 1], **wrong})
 
 
-def test_one_tree_of_two_classes_tells_differences(monkeypatch):
+def test_one_tree_of_two_classes_releases_differences(monkeypatch):
     x, y = np.linspace(-1, 1, 9)[:, None], np.arange(9) % 2
 
     def leaves(rows, labels):

@@ -145,7 +145,7 @@ def test_noise_for_one_count_instead_of_two_is_caught() -> None:
     settings: dict[str, Any] = {"samples": 200_000, "source": TestSource("one count")}
     assert refuted(outputs(twin), *neighbours, epsilon=1 / 0.5, **settings)
     assert not refuted(outputs(twin), *neighbours, epsilon=2 / 0.5, **settings)
-    # And for Gaussian noise: counts themselves, of which the twin's noise protects one.
+    # The same for Gaussian noise on the counts themselves: the twin's noise protects one of the two.
     sigma = 3.0
 
     def add_noise(counts: NDArray[np.int64], source: RandomSource, count: int) -> NDArray[np.float64]:
@@ -175,7 +175,7 @@ def test_a_check_without_noise_is_caught() -> None:
 
 
 def test_averaged_answers_to_a_repeated_query_are_caught() -> None:
-    # Asking 25 times and charging once; charged 25 times, nothing is found.
+    # A twin asks 25 times and charges once. If all 25 are charged, the audit finds nothing.
     aggregator = GNMax(sigma=4.0)
 
     def repeated(counts: NDArray[np.int64], source: RandomSource, count: int) -> NDArray[np.int64]:

@@ -34,7 +34,7 @@ from hush.randomness import RandomSource, TestSource
 
 
 class Own(VoteAggregator):
-    """One of the caller's own, of which no cost by the votes is known."""
+    """A user's own aggregator, without a data-dependent cost."""
 
     def plan(self, num_queries: int, *, epsilon: float, delta: float) -> Any:
         return GNMax(sigma=8.0).plan(num_queries, epsilon=epsilon, delta=delta)
@@ -167,7 +167,7 @@ def test_it_is_cloned_with_its_parameters() -> None:
 
 
 class Majority(ClassifierMixin, BaseEstimator):
-    """Says the label that most of its rows have: a record sways it as much as can be."""
+    """Predicts the most common label of its rows: one row sways it as much as possible."""
 
     def fit(self, x: Any, y: Any) -> Majority:
         self.said_ = int(np.bincount(y, minlength=2).argmax())
@@ -178,7 +178,7 @@ class Majority(ClassifierMixin, BaseEstimator):
 
 
 def test_the_whole_fit_as_a_black_box() -> None:
-    # Three records, of which one has another label in the neighbour's data... and is missing in the other's.
+    # Three rows, of which the last is missing in the neighbouring dataset.
     first = (np.zeros((3, 1)), np.array([1, 0, 1]))
     second = (np.zeros((2, 1)), np.array([1, 0]))
     aggregator = GNMax(sigma=1.5)
@@ -205,7 +205,7 @@ def test_the_whole_fit_as_a_black_box() -> None:
 
 
 class Checked(PATEClassifier):
-    """With public rows of its own, as scikit-learn's checks know of none, and classes that they use."""
+    """Brings its own public rows, since scikit-learn's checks pass none, and the classes that they use."""
 
     def __init__(self, *, epsilon: float = 500.0) -> None:
         self.epsilon = epsilon
@@ -229,7 +229,7 @@ class Checked(PATEClassifier):
 
 
 @parametrize_with_checks([Checked()], expected_failed_checks=lambda estimator: PATE)
-def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
+def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
 

@@ -133,7 +133,7 @@ def test_queries_without_an_answer_cost_the_check_alone() -> None:
     assert silent.worst == pytest.approx(4 * 5.0 / (2 * 10**2))
 
 
-def test_other_aggregators_have_no_cost_by_the_votes() -> None:
+def test_other_aggregators_have_no_data_dependent_cost() -> None:
     with pytest.raises(Unsupported):
         costs.raw_cost(
             np.array([[5, 1]]),

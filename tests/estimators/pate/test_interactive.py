@@ -41,7 +41,7 @@ def query_cost(
 
 
 def outcomes(counts: Counts, expected: Counts) -> NDArray[np.float64]:
-    """Return the exact chances of no answer, and of every class as one."""
+    """Return the exact probabilities of no answer and of each class."""
     excess = (counts - expected).max()
     passes = np.exp(log_ndtr((excess - INTERACTIVE.threshold) / INTERACTIVE.sigma_threshold))
     return np.array([1 - passes, *(passes * winners(counts, stats.norm(scale=INTERACTIVE.sigma)))])
@@ -52,7 +52,7 @@ def outcomes(counts: Counts, expected: Counts) -> NDArray[np.float64]:
     [([14, 3, 3], [2, 9, 9]), ([14, 3, 3], [14, 4, 2]), ([20, 0, 0], [20, 0, 0]), ([9, 8, 3], [0, 0, 0])],
 )
 def test_the_loss_of_an_interactive_query_is_bounded_after_the_fact(counts: list[int], expected: list[int]) -> None:
-    # E exp((order - 1)(loss - cost)) <= 1 over outcomes, for every neighbour: what the conversion rests on.
+    # E exp((order - 1)(loss - cost)) <= 1 over outcomes, for every neighbour. The conversion to epsilon rests on it.
     votes, guess = np.array(counts), np.array(expected)
     exact = outcomes(votes, guess)
     others = [outcomes(neighbour, guess) for neighbour in neighbours(votes)]

@@ -17,7 +17,7 @@ from hush.randomness import TestSource
 
 
 class Moody(ClassifierMixin, BaseEstimator):
-    """Fails, warns or talks nonsense, as its data say."""
+    """Fails, warns or predicts nonsense, depending on its data."""
 
     def fit(self, x: Any, y: Any) -> Moody:
         if x[0, 0] > 3:

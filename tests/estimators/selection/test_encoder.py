@@ -15,7 +15,7 @@ from hush.estimators import PublicOneHotEncoder
 
 class TestOneHot:
     @pytest.mark.parametrize("wrong", ["ab", ["ab"], [["a"], "bc"], [b"ab"], [[]], [], 3, None, [["a", "a"]]])
-    def test_what_is_no_list_of_categories(self, wrong):
+    def test_wrong_categories(self, wrong):
         with pytest.raises(InvalidArgument, match="categories"):
             he.PublicOneHotEncoder(categories=wrong)
 
@@ -63,7 +63,7 @@ def test_one_hot():
         encoder.fit(rows[:, :1])
 
 
-def test_a_missing_category_is_no_error():
+def test_a_missing_category_raises_no_error():
     pandas = pytest.importorskip("pandas")
     encoder = he.PublicOneHotEncoder(categories=[["a", "b"]])
     rows = np.array([["a"], [pandas.NA], [None], [math.nan], [["b"]], ["b"]], dtype=object)

@@ -60,7 +60,7 @@ def test_scikit_learn_checks() -> None:
 
 
 class InsteadOfNobody(PrivateGridSearch):
-    """A broken twin: who comes first takes the place of a row that was there for nobody."""
+    """A broken twin: the first row replaces the placeholder."""
 
     def _fit_setting(self, setting: Any, table: Any, train: Any) -> Any:
         rows, labels = table.training(train)
@@ -70,7 +70,7 @@ class InsteadOfNobody(PrivateGridSearch):
 
 @pytest.mark.parametrize("kind", [PrivateGridSearch, InsteadOfNobody])
 @pytest.mark.parametrize("cv", [HeldOut(1e-9), Folds(2)])
-def test_the_first_who_comes_changes_one_row(kind: Any, cv: Any, monkeypatch: Any) -> None:
+def test_the_first_row_adds_one_row_to_a_training_set(kind: Any, cv: Any, monkeypatch: Any) -> None:
     def released(rows: Any, labels: Any) -> Any:
         inner = PrivateGaussianNB(epsilon=1.0, bounds=(-1, 1), classes=[0, 1], source=TestSource(1))
         searcher = kind(inner, {}, score_epsilon=1.0, cv=cv, source=TestSource(3))
@@ -118,7 +118,7 @@ def test_without_labels() -> None:
 
 
 @pytest.mark.parametrize("strange", [1e305, 1e308, np.nan, np.inf])
-def test_no_row_is_an_error(strange: float) -> None:
+def test_no_row_raises_an_error(strange: float) -> None:
     rows = X.copy()
     rows[3] = strange
     scaler = PrivateStandardScaler(epsilon=0.5, bounds=(-1, 1), source=TestSource(4))
@@ -127,7 +127,7 @@ def test_no_row_is_an_error(strange: float) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize(("cell", "error"), [({"a": "b"}, TypeError), ("secret", InvalidArgument)])
-def test_what_is_no_number_is_refused_whichever_rows_are_held_out(cell: Any, error: Any, seed: int) -> None:
+def test_cells_that_are_not_numbers_are_refused_whichever_rows_are_held_out(cell: Any, error: Any, seed: int) -> None:
     rows = X.astype(object)
     rows[0, 0] = cell
     searched = search(ridge(), loss_bound=1.0, delta=1e-4, cv=HeldOut(0.5), source=TestSource(seed))
@@ -137,7 +137,7 @@ def test_what_is_no_number_is_refused_whichever_rows_are_held_out(cell: Any, err
 
 
 class Picky(ClassifierMixin, BaseEstimator):
-    """A free estimator that predicts nothing for negative rows."""
+    """An estimator without cost that refuses to predict negative rows."""
 
     def fit(self, rows: Any, labels: Any) -> Picky:
         self.event_, self.classes_ = ComposedEvent(()), np.arange(2)
@@ -156,7 +156,7 @@ def test_rows_that_a_model_refuses_count_as_wrong() -> None:
 
 
 class Coin:
-    """A law of the number of fits, as those of hush.training: geometric."""
+    """A geometric distribution of the number of fits, like those of hush.training."""
 
     mean = 3.0
 
@@ -200,7 +200,7 @@ def test_a_refused_search_leaves_nothing() -> None:
     assert not hasattr(refused, "best_estimator_")
 
 
-def test_a_secret_number_of_fits_costs_the_same_whatever_was_drawn() -> None:
+def test_a_secret_number_of_fits_costs_the_same_for_any_draw() -> None:
     fitted = logistic_search(repetitions=Coin(), delta=1e-6).fit(PLANE, SIGNS)
     again = logistic_search(repetitions=Coin(), delta=1e-6, source=TestSource(9)).fit(PLANE, SIGNS)
     assert fitted.event_ == again.event_
@@ -272,7 +272,7 @@ def test_every_fit_of_a_pipeline_in_a_cross_validation_is_charged() -> None:
     ] * 3
 
 
-def test_rows_that_are_no_numbers_are_left_out() -> None:
+def test_rows_that_are_not_finite_are_dropped() -> None:
     odd = PLANE.copy()
     odd[3], odd[5] = np.nan, np.inf
     assert (
@@ -284,7 +284,7 @@ def test_rows_that_are_no_numbers_are_left_out() -> None:
 
 
 class Constant(ClassifierMixin, BaseEstimator):
-    """An estimator that learns nothing and costs nothing."""
+    """An estimator that learns nothing and has no cost."""
 
     def __init__(self, value: int = 0) -> None:
         self.value = value
@@ -298,7 +298,7 @@ class Constant(ClassifierMixin, BaseEstimator):
 
 
 class Weighty(PrivateGridSearch):
-    """A broken twin: a row counts more in the comparison than the comparison's noise is for."""
+    """A broken twin: a row counts more than the noise of the comparison assumes."""
 
     def _score(self, *arguments: Any) -> float:
         return 30 * super()._score(*arguments)

@@ -26,7 +26,7 @@ def test_a_label_of_another_type_changes_no_other(label: Any) -> None:
     assert equal_labels(np.ones(401, dtype=int), table.labels[:401]).sum() == 200
 
 
-def test_a_row_with_a_list_in_it_is_left_out() -> None:
+def test_a_row_with_a_list_in_it_is_dropped() -> None:
     rows = FRAME.to_numpy(dtype=object)
     rows[3, 1] = ["red"]
     assert build_table(rows, Y, classes=True).row_numbers.tolist() == [index for index in range(400) if index != 3]

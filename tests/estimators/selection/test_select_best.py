@@ -21,7 +21,7 @@ def test_scikit_learn() -> None:
 
 
 @pytest.mark.parametrize("num_classes", [2, 3, 7])
-def test_one_record_moves_every_score_by_one_at_most(num_classes: int) -> None:
+def test_one_row_changes_every_score_by_at_most_one(num_classes: int) -> None:
     chance = np.random.default_rng(num_classes)
     worst = 0.0
     for _ in range(50):
@@ -34,7 +34,7 @@ def test_one_record_moves_every_score_by_one_at_most(num_classes: int) -> None:
 
 
 class BoundFromData(PrivateSelectBest):
-    """A broken twin: the largest value is the bound."""
+    """A broken twin: it takes the largest value as the bound."""
 
     def fit(self, X: Any, y: Any) -> Any:
         self.data_bound = np.abs(X).max()

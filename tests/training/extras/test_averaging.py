@@ -76,8 +76,8 @@ def test_averages_resume_with_their_run(kind: Callable[[nn.Module], Any]) -> Non
         model = network()
         return run(seed, model, lr=0.5), kind(model)
 
-    whole, average = begin(5)
-    train(whole, after_step=average.update)
+    uninterrupted, average = begin(5)
+    train(uninterrupted, after_step=average.update)
     first, early = begin(5)
     train(first, 3, early.update)
     stored = {"run": first.state_dict(), "average": early.state_dict()}

@@ -171,10 +171,12 @@ def test_a_run_resumes_with_adapters() -> None:
                 break
         return private
 
-    whole, first, second = train_to(start(3), 4), train_to(start(3), 2), start(99)
+    uninterrupted, first, second = train_to(start(3), 4), train_to(start(3), 2), start(99)
     second.load_state_dict(first.state_dict())
     train_to(second, 4)
-    assert all(torch.equal(*pair) for pair in zip(whole.model.parameters(), second.model.parameters(), strict=True))
+    assert all(
+        torch.equal(*pair) for pair in zip(uninterrupted.model.parameters(), second.model.parameters(), strict=True)
+    )
 
 
 def test_merging_gives_plain_layers_that_compute_the_same() -> None:

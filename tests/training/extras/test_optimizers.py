@@ -158,13 +158,13 @@ def test_a_resumed_run_is_exact() -> None:
         model = network()
         return run(model, AdamBC(model.parameters(), lr=0.01), seed)
 
-    whole = train(begin(5))
+    uninterrupted = train(begin(5))
     stored = io.BytesIO()
     torch.save(train(begin(5), steps=3).state_dict(), stored)
     stored.seek(0)
     second = begin(99)
     second.load_state_dict(torch.load(stored, weights_only=False))
-    assert torch.equal(weights(train(second).model), weights(whole.model))
+    assert torch.equal(weights(train(second).model), weights(uninterrupted.model))
 
 
 def test_adambc_learns() -> None:

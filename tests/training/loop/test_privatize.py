@@ -313,13 +313,13 @@ def plan(**settings: Any) -> TrainingPlan:
 
 def test_a_run_can_start_under_a_given_plan() -> None:
     """It draws the same samples and noise as `privatize` under the plan that it makes."""
-    given, models = plan(), [nn.Linear(4, 2) for _ in range(2)]
+    made_before, models = plan(), [nn.Linear(4, 2) for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())
     optimizer = torch.optim.SGD(models[0].parameters(), lr=0.1)
-    started = start_training(given, models[0], optimizer, linear_data(), source=TestSource(7))
+    started = start_training(made_before, models[0], optimizer, linear_data(), source=TestSource(7))
     made = linear_run(model=models[1], source=TestSource(7), physical_batch_size=20)
-    assert started.plan is given
-    assert made.plan == given
+    assert started.plan is made_before
+    assert made.plan == made_before
     assert torch.equal(weights(train(started)), weights(train(made)))
 
 

@@ -24,7 +24,7 @@ from training.sums import model as sums_model
 
 @pytest.mark.parametrize("after", [1, 3, 5])
 def test_a_resumed_run_is_exact(after: int) -> None:
-    whole = train(run(physical_batch_size=16))
+    uninterrupted = train(run(physical_batch_size=16))
     first = train(run(physical_batch_size=16), after)
     stored = io.BytesIO()
     torch.save(first.state_dict(), stored)
@@ -32,12 +32,12 @@ def test_a_resumed_run_is_exact(after: int) -> None:
     second = run(seed=99, physical_batch_size=16)
     second.load_state_dict(torch.load(stored, weights_only=False))
     train(second)
-    assert torch.equal(weights(second), weights(whole))
-    assert second.guarantee() == whole.guarantee()
+    assert torch.equal(weights(second), weights(uninterrupted))
+    assert second.guarantee() == uninterrupted.guarantee()
 
 
 def test_a_run_interrupted_within_a_step_repeats_that_step() -> None:
-    whole = train(run(physical_batch_size=5))
+    uninterrupted = train(run(physical_batch_size=5))
     private = run(physical_batch_size=5)
     iterator = iter(private.loader)
     for _ in range(3):
@@ -46,7 +46,7 @@ def test_a_run_interrupted_within_a_step_repeats_that_step() -> None:
     assert private.steps_taken == 0
     resumed = run(seed=99, physical_batch_size=5)
     resumed.load_state_dict(private.state_dict())
-    assert torch.equal(weights(train(resumed)), weights(whole))
+    assert torch.equal(weights(train(resumed)), weights(uninterrupted))
 
 
 def test_steps_cannot_be_taken_back() -> None:
@@ -102,15 +102,15 @@ def test_resumption_includes_dropout() -> None:
         model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 1))
         return quiet_run(model, (torch.arange(60.0).view(20, 3),), num_steps=4)
 
-    whole = start()
-    step_all(whole, 4)
+    uninterrupted = start()
+    step_all(uninterrupted, 4)
     first = start()
     step_all(first, 2)
     state = first.state_dict()
     second = start()
     second.load_state_dict(state)
     step_all(second, 4)
-    assert torch.equal(weights(whole), weights(second))
+    assert torch.equal(weights(uninterrupted), weights(second))
 
 
 def test_two_runs_from_one_state_have_different_samples() -> None:
@@ -143,7 +143,7 @@ def test_resumption_within_a_step_includes_dropout(stop: int) -> None:
         model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3))
         return batch_run(model, data, physical_batch_size=7)
 
-    whole = train(start())
+    uninterrupted = train(start())
     first = start()
     for served, (x, y) in enumerate(first.loader, 1):
         first.step(F.cross_entropy(first.model(x), y, reduction="none"))
@@ -153,7 +153,7 @@ def test_resumption_within_a_step_includes_dropout(stop: int) -> None:
     second = start()
     second.load_state_dict(state)
     train(second)
-    assert torch.equal(weights(second), weights(whole))
+    assert torch.equal(weights(second), weights(uninterrupted))
 
 
 def test_a_run_resumes_with_other_physical_batches() -> None:
@@ -198,12 +198,12 @@ def test_correlated_noise_continues(correlated: Any) -> None:
             if private.steps_taken == until:
                 return
 
-    whole, first, second = start(TestSource(7)), start(TestSource(7)), start(TestSource(8))
-    train_until(whole, 9)
+    uninterrupted, first, second = start(TestSource(7)), start(TestSource(7)), start(TestSource(8))
+    train_until(uninterrupted, 9)
     train_until(first, 4)
     second.load_state_dict(first.state_dict())
     train_until(second, 9)
-    assert torch.allclose(weights(whole), weights(second), atol=1e-5)
+    assert torch.allclose(weights(uninterrupted), weights(second), atol=1e-5)
     secret = start(None)
     train_until(secret, 4)
     resumed = start(None)

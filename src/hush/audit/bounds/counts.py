@@ -91,7 +91,7 @@ def signed_epsilon_at(tpr: ArrayLike, fpr: ArrayLike, delta: float) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         by_positives = np.log(np.maximum(true_rate - delta, 0.0)) - np.log(false_rate)
         by_negatives = np.log(np.maximum(1 - false_rate - delta, 0.0)) - np.log1p(-true_rate)
-    # A test that flags nobody (or everybody) makes one ratio 0 / 0, which is NaN: fmax then takes the other one.
+    # A test that flags no record, or every record, makes one ratio 0 / 0, i.e. NaN: fmax then takes the other one.
     return np.asarray(np.nan_to_num(np.fmax(by_positives, by_negatives), nan=-np.inf, posinf=np.inf, neginf=-np.inf))
 
 

@@ -33,7 +33,7 @@ _PRECISION = 1e-12
 def one_run_epsilon(
     num_canaries: int, num_guesses: int, num_correct: int, *, significance: float, delta: float = 0.0
 ) -> float:
-    """Return the largest epsilon that is contradicted by so many correct guesses.
+    """Return the largest epsilon that is contradicted by this many correct guesses.
 
     Let m = ``num_canaries``, r = ``num_guesses``, v = ``num_correct`` and W ~ Binomial(r, e^epsilon / (1 + e^epsilon)).
     Under (epsilon, delta)-privacy, the probability of v or more correct guesses is at most
@@ -76,7 +76,7 @@ def one_run_epsilon(
 
 
 class _TailBound:
-    """Bounds on the probability of so many correct guesses, as functions of epsilon.
+    """Bounds on the probability of this many correct guesses, as functions of epsilon.
 
     Symbols of the theorem: r = ``guesses``, v = ``correct``, and ``delta_factor`` = 2 m delta.
     """

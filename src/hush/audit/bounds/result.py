@@ -227,7 +227,7 @@ class AuditResult:
             )
         if claim.delta > self.delta:
             raise Unsupported(
-                f"compare: the claim's delta {claim.delta:g} exceeds the audit's {self.delta:g}, where it says nothing",
+                f"compare: the claim's delta {claim.delta:g} exceeds the audit's {self.delta:g}",
                 "Audit at the claim's delta",
             )
 
@@ -251,7 +251,7 @@ def check_confidence(confidence: Any) -> float:
 
 
 def floored(value: float, digits: int = 3) -> str:
-    """Format a lower bound with so many significant digits, rounded down."""
+    """Format a lower bound with a number of significant digits, rounded down."""
     exact = Decimal(repr(float(value)))  # the shortest decimal that is the float, so that 0.3 stays 0.3
     step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
     return f"{float(exact.quantize(step, rounding=ROUND_FLOOR)):.{digits}g}" if exact else "0"

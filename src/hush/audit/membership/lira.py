@@ -19,7 +19,7 @@ from hush.errors import InvalidArgument, check_instance
 _MANY_MODELS = 64
 _MIN_STDDEV = 1e-12
 _ROUNDING = 1e-6  # relative error of single precision, or of storing six digits
-_MIN_DISTINCT = 8  # so many matching values are no coincidence
+_MIN_DISTINCT = 8  # this many matching values are no coincidence
 
 
 class LiraVariance(Enum):
@@ -130,7 +130,7 @@ def example_risk(shadows: ArrayLike, included: ArrayLike, *, variance: LiraVaria
         Gaussian statistics with equal variance in and out (the caller's duty).
 
     References:
-        Carlini, Jagielski, Zhang, Papernot, Terzis & Tramer 2022, "The privacy onion effect", who rank examples so.
+        Carlini, Jagielski, Zhang, Papernot, Terzis & Tramer 2022, "The privacy onion effect" (the ranking).
     """
     from scipy.special import ndtr
 

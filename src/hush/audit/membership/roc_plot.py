@@ -13,7 +13,7 @@ from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee
 from hush.report.parts import WIDTH, Html, Scale, drawing, grid_x, grid_y, join, svg_document, tag
 
-_MAX_CURVES = 3  # the page's style sheet has colours and dashes for so many
+_MAX_CURVES = 3  # the page's style sheet has colours and dashes for three
 _NUM_POINTS = 300
 _MIN_DECADES, _MAX_DECADES = 2, 6
 

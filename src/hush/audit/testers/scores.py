@@ -19,7 +19,7 @@ Scores = NDArray[np.float64]
 Score = Callable[[Rows], Scores]  # a score of NaN is in no event
 
 _LEARNING_ROWS = 20_000  # search outputs that bins and value ratios are learned from
-_MAX_VALUES = 12  # a column with at most so many values is conditioned on
+_MAX_VALUES = 12  # columns with at most this many values are conditioned on
 _MAX_PAIRED_COLUMNS = 6  # with more columns, pairs are left to the classifier
 _NUM_BINS = 40
 _NEWTON_STEPS = 12

@@ -209,14 +209,14 @@ def _sampling_rate(observations: Observations) -> float:
 
 
 def _mu(share: float, rate: float, steps: int) -> float:
-    """Return mu of one step if pairs of so many steps are ordered with probability ``share``."""
+    """Return mu of one step if pairs of observations are ordered with probability ``share``."""
     # Invert share = 1/2 + q (Phi(mu sqrt(steps) / sqrt(2)) - 1/2): over several steps, mu grows with their root.
     without_sampling = min(0.5 + (share - 0.5) / rate, 1 - 1e-12)
     return math.sqrt(2 / steps) * float(ndtri(without_sampling)) if without_sampling > 0.5 else 0.0
 
 
 def _composed_epsilon(mu: float, rate: float, steps: int, delta: float, plan: TrainingPlan) -> float:
-    """Return the epsilon of so many steps, rounded down, for the plan's unit and relation."""
+    """Return the epsilon of ``steps`` steps, rounded down, for the plan's unit and relation."""
     if not mu > 1e-9:
         return 0.0
     event: Event = GaussianEvent(1 / mu)

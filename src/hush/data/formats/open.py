@@ -34,7 +34,7 @@ def open_data(
     Args:
         name: A CSV, Parquet or NPZ file; a folder with IDX files, with one NPZ file, or with a folder of images per
             class; or digits, mnist, fashion-mnist or cifar10. If a path has the same name, it takes precedence.
-        target: The column to predict. If there is none of that name, you are told at once.
+        target: The column to predict. A name that does not exist is refused at once.
         data_dir: Where known datasets are looked for, before $HUSH_DATA and the user's cache, and downloaded to.
         download: Whether a known dataset may be downloaded if it is not found.
         delimiter: The delimiter of a CSV file. By default, it is the most frequent one of comma, semicolon, tab and bar

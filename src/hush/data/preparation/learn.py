@@ -1,4 +1,4 @@
-r"""What is learned privately: bounds of numbers, values of categories, and classes. All of it in one Gaussian release.
+r"""Private learning of bounds, values of categories, and classes, all in one Gaussian release.
 
 Every unit takes part with at most one row, and adds one to one count of each histogram. *Bounds* have public bins:
 powers of two from 2^-20 to 2^40, of both signs, and zero (`hush.statistics.LogHistogram`). *Values* have no public
@@ -77,7 +77,7 @@ class Learn:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What a release revealed.
+    """The output of a release.
 
     Attributes:
         bounds: The bounds of each histogram of numbers; None if nothing stood out of the noise.
@@ -105,6 +105,7 @@ def release(
         learn: The noise.
         source: The source of the noise.
     """
+    # With both sorts, each gets half of the precision; within a sort, every column gets an equal part.
     sorts = bool(histograms) + bool(tallies)
     bound_noise = learn.noise_multiplier * math.sqrt(sorts * max(len(histograms), 1)) * _SAFE
     value_noise = learn.noise_multiplier * math.sqrt(sorts * max(len(tallies), 1)) * _SAFE
@@ -134,7 +135,7 @@ def refine(
     stddev = noise_multiplier * math.sqrt(len(histograms)) * _SAFE
     ranges: list[tuple[int, int] | None] = []
     for counts in histograms:
-        limit = -stddev * float(ndtri(_FALSE_ALARM / len(counts)))
+        limit = -stddev * float(ndtri(_FALSE_ALARM / len(counts)))  # a union bound over the bins
         occupied = np.flatnonzero(_noisy(counts, stddev, source) > limit)
         ranges.append((int(occupied[0]), int(occupied[-1])) if occupied.size else None)
     return ranges

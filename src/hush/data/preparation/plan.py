@@ -1,4 +1,4 @@
-"""What happens to each column, decided from names, types and declarations. No value is read.
+"""The plan for each column, from names, types and declarations. No value is read.
 
 `template` and `needs_learning` are for you; `resolve` and `to_learn` are for `hush.data.preparation.prepare`.
 """

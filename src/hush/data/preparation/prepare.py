@@ -95,7 +95,7 @@ def prepare(
         key: 32 secret bytes, for this preparation alone. The same key, data and declarations give the same result.
 
     Guarantee:
-        What is learned costs ``event``, per unit, under add-or-remove. Held-out units take no part in it. The examples
+        Learning costs ``event``, per unit, under add-or-remove. Held-out units take no part in it. The examples
         themselves are not private: private training protects them.
 
     Assumes:
@@ -126,7 +126,7 @@ def prepare(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Preparation:
-    """What the preparation of tables and images has in common.
+    """The settings that tables and images share.
 
     Attributes:
         plan: The schema so far.
@@ -192,7 +192,7 @@ def _refined(
             refined.append(coarse)
             continue
         first, last = parts
-        width = ends[1] / _PARTS - ends[0] / _PARTS
+        width = ends[1] / _PARTS - ends[0] / _PARTS  # divided first: the difference may overflow
         margin = 1 + (last - first) // 2
         lower = ends[0] + max(first - margin, 0) * width
         upper = ends[0] + min(last + 1 + margin, _PARTS) * width

@@ -65,6 +65,7 @@ def split_rows(num_rows: int, holdout: float, key: bytes) -> UnitSplit:
         holdout: The share of rows to hold out, in expectation.
         key: 32 secret bytes.
     """
+    # Row i gets word i of the stream, whatever the number of rows.
     coins = KeyedSource(subkey(key, "hold-out"), 0).words(num_rows)
     test = coins < np.uint64(int(holdout * 2.0**64))
     return UnitSplit(None, ~test, test, ~test)
@@ -79,6 +80,7 @@ def split_units(table: RowTable, unit: str, holdout: float, key: bytes) -> UnitS
         holdout: The share of units to hold out, in expectation.
         key: 32 secret bytes.
     """
+    # Three independent hashes of the id: a pseudonym, the coin of the side, and the pick of the row it learns with.
     names, coins, picks = table.hashes(unit, subkey(key, "units"))
     has_unit = names >= 0
     test = has_unit & (coins < int(holdout * 2.0**_COIN_BITS))

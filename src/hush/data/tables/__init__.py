@@ -1,4 +1,4 @@
-"""What is declared about data, and the data themselves.
+"""Declarations about data, and the data themselves.
 
 In reading order: `columns` are the kinds of columns; `schema` declares them for training, and `schema_json` is its file
 form; `raw` is opened data, images among them; `table` reads rows with DuckDB. `catalog` is another declaration, for

@@ -48,7 +48,7 @@ class RawData(ABC):
     @property
     @abstractmethod
     def assumptions(self) -> tuple[str, ...]:
-        """What is taken to be public about this kind of file."""
+        """The properties of this kind of file that are taken to be public."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class ImageSource(RawData):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What is taken to be public."""
+        """The properties that are taken to be public."""
         return ("the number, size and type of the images are public", *self._assumptions)
 
     @cached_property

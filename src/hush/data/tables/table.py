@@ -223,7 +223,7 @@ class TableSource(RawData):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What is taken to be public."""
+        """The properties that are taken to be public."""
         shared = "names and declared types of columns, the number of rows, and which columns hold text are public"
         return (shared, *self._assumptions)
 

@@ -35,7 +35,7 @@ class LocalEstimates:
     guarantee_: Guarantee
     event_: Any
 
-    def frequencies(self, told: Any, column: int, *, confidence: float = 0.95) -> Estimate:
+    def frequencies(self, reports: Any, column: int, *, confidence: float = 0.95) -> Estimate:
         """Return an unbiased estimate of the share of each category of a column. Noise may bring it below 0.
 
         The intervals hold for each category separately. They cover the share in the population for any number of
@@ -43,7 +43,7 @@ class LocalEstimates:
         reported).
 
         Args:
-            told: Reports, as ``transform`` returns them.
+            reports: Reports, as ``transform`` returns them.
             column: Position of the column in the original table.
             confidence: Coverage of each interval, in (0, 1).
 
@@ -54,7 +54,7 @@ class LocalEstimates:
         check_is_fitted(self)
         error_rate = 1 - _check_confidence(confidence)
         channel = self._channel(column, RandomizedResponse, UnaryEncoding)
-        values = self._columns(told)[column]
+        values = self._columns(reports)[column]
         values = values[~np.isnan(values[:, 0])]
         if isinstance(channel, UnaryEncoding):
             counts = values.sum(axis=0)
@@ -78,20 +78,20 @@ class LocalEstimates:
             keys=tuple(self.categories_[column]),
         )
 
-    def means(self, told: Any, *, confidence: float = 0.95) -> Estimate:
+    def means(self, reports: Any, *, confidence: float = 0.95) -> Estimate:
         """Return an unbiased estimate of the mean of each numeric column; NaN for categorical columns.
 
         The intervals are the normal approximation with the variance of the reports, for each column separately.
 
         Args:
-            told: Reports, as ``transform`` returns them.
+            reports: Reports, as ``transform`` returns them.
             confidence: Coverage of each interval, in (0, 1).
         """
         check_is_fitted(self)
         quantile = float(ndtri(0.5 + _check_confidence(confidence) / 2))
         column_means = [
             _mean(values[:, 0], quantile) if isinstance(channel, Piecewise) else (math.nan,) * 3
-            for channel, values in zip(self.channels_, self._columns(told), strict=True)
+            for channel, values in zip(self.channels_, self._columns(reports), strict=True)
         ]
         value, low, high = np.array(column_means).T
         return Estimate(
@@ -104,7 +104,7 @@ class LocalEstimates:
             event=self.event_,
         )
 
-    def second_moments(self, told: Any) -> Floats:
+    def second_moments(self, reports: Any) -> Floats:
         """Return unbiased estimates of the mean product of each pair of numeric columns: for covariances, regression.
 
         Noise in different columns is independent, so products of two columns need no correction. The noise adds a known
@@ -112,10 +112,10 @@ class LocalEstimates:
         categorical columns. The matrix may have negative eigenvalues because of the noise.
 
         Args:
-            told: Reports, as ``transform`` returns them.
+            reports: Reports, as ``transform`` returns them.
         """
         check_is_fitted(self)
-        columns = self._columns(told)
+        columns = self._columns(reports)
         numeric = [index for index, channel in enumerate(self.channels_) if isinstance(channel, Piecewise)]
         moments = np.full((len(columns), len(columns)), math.nan)
         with np.errstate(all="ignore"):
@@ -138,7 +138,7 @@ class LocalEstimates:
         rows = check_array(reports, dtype=np.float64, ensure_all_finite="allow-nan")
         widths = [channel.num_values if isinstance(channel, UnaryEncoding) else 1 for channel in self.channels_]
         if rows.shape[1] != sum(widths):
-            raise InvalidArgument("told", rows.shape, f"{sum(widths)} columns, as transform returns")
+            raise InvalidArgument("reports", rows.shape, f"{sum(widths)} columns, as transform returns")
         return np.split(rows, np.cumsum(widths)[:-1].tolist(), axis=1)
 
 

@@ -1,8 +1,8 @@
 """The base class of models that learn from reports.
 
 rows     stay with their owners
-reports  what `tell` returns: products or pairs that the model needs, randomised row by row
-model    what `fit_told` learns from reports
+reports  what `randomize` returns: products or pairs that the model needs, randomised row by row
+model    what `fit_reports` learns from reports
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hush.guarantee import Relation
 
 
 class LocalLearner(PrivateEstimator, ABC):
-    """A model in two steps, by two parties: `tell` randomises rows where they are, `fit_told` learns from the reports.
+    """A model in two steps, by two parties: `randomize` randomises rows where they are, `fit_reports` learns from the reports.
 
     ``fit`` does both, for experiments by someone who may hold the rows.
     """
@@ -28,10 +28,10 @@ class LocalLearner(PrivateEstimator, ABC):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Randomise the rows and learn from the reports: both steps at once."""
-        reports = self.tell(X, y)
-        return self.fit_told(reports, num_features=self.n_features_in_)
+        reports = self.randomize(X, y)
+        return self.fit_reports(reports, num_features=self.n_features_in_)
 
-    def tell(self, X: Any, y: Any) -> Floats:
+    def randomize(self, X: Any, y: Any) -> Floats:
         """Return the reports of rows and their targets. This is the private step, and every call is charged.
 
         Args:
@@ -46,17 +46,17 @@ class LocalLearner(PrivateEstimator, ABC):
         self._adopt_guarantee(randomizer)
         return reports
 
-    def fit_told(self, told: Any, *, num_features: int) -> Self:
+    def fit_reports(self, reports: Any, *, num_features: int) -> Self:
         """Learn from reports. This costs nothing further.
 
         Args:
-            told: Reports from `tell` of a model with the same parameters.
+            reports: Reports from `randomize` of a model with the same parameters.
             num_features: Number of features of the original rows.
         """
         self._check()
         self.n_features_in_ = check_count("num_features", num_features)
         randomizer = self._randomizer(self.n_features_in_)
-        self._learn(randomizer, told)
+        self._learn(randomizer, reports)
         self._adopt_guarantee(randomizer)
         return self
 

@@ -194,7 +194,7 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         zeros = bernoulli(source, float(self.zero_rate), permanent.size).reshape(permanent.shape)
         return np.concatenate([cohorts[:, None], np.where(permanent, ones, zeros)], axis=1)
 
-    def frequencies(self, told: Any, candidates: Any, *, confidence: float = 0.95) -> Estimate:
+    def frequencies(self, reports: Any, candidates: Any, *, confidence: float = 0.95) -> Estimate:
         """Return an unbiased estimate of the share of reports whose word is each candidate. Noise may bring it below 0.
 
         Shares of the bits in each cohort are regressed on the candidates' bits and a constant. The candidates need not
@@ -202,7 +202,7 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         approximation for all candidates together (Bonferroni), if each person reported once.
 
         Args:
-            told: Reports, as ``transform`` returns them.
+            reports: Reports, as ``transform`` returns them.
             candidates: Words whose shares to estimate.
             confidence: Coverage of all intervals together, in (0, 1).
         """
@@ -210,12 +210,12 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         words = [word if isinstance(word, (tuple, list)) else (word,) for word in candidates]
         if not words or not check_probability("confidence", confidence) < 1:
             raise InvalidArgument("confidence", confidence, "a number in (0, 1), and at least one candidate")
-        reports = check_array(told, dtype=np.float64)
+        reports = check_array(reports, dtype=np.float64)
         if reports.shape[1] != self.num_bits + 1:
-            raise InvalidArgument("told", reports.shape, f"{self.num_bits + 1} columns, as transform returns")
+            raise InvalidArgument("reports", reports.shape, f"{self.num_bits + 1} columns, as transform returns")
         cohorts = [reports[reports[:, 0] == cohort, 1:] for cohort in range(self.num_cohorts)]
         if sum(map(len, cohorts)) != len(reports):
-            raise InvalidArgument("told", "unknown cohorts", f"cohorts 0 to {self.num_cohorts - 1} in the first column")
+            raise InvalidArgument("reports", "unknown cohorts", f"cohorts 0 to {self.num_cohorts - 1} in the first column")
         value, error = self._decode(cohorts, [_word(word) for word in words])
         # Bonferroni: each interval may fail with the share of one candidate.
         margin = float(ndtri(1 - (1 - float(confidence)) / (2 * len(words)))) * error

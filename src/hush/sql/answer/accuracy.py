@@ -38,7 +38,7 @@ def solve_epsilon(
         expected: How many rows you expect in a group: a public guess.
         confidence: The probability with which the error stays within ``accuracy``.
     """
-    wanted = check_positive("accuracy", accuracy)
+    target = check_positive("accuracy", accuracy)
     if expected is None:
         raise InvalidArgument(
             "expected", None, "the approximate number of rows in a group", "Guess it: do not look it up in the data"
@@ -54,7 +54,7 @@ def solve_epsilon(
             if epsilon >= 1:
                 raise  # an invalid argument, and not noise that is too large to be drawn
             return False
-        return all(error <= wanted for error in relative_errors(query, size, wrong))
+        return all(error <= target for error in relative_errors(query, size, wrong))
 
     # Errors fall as epsilon grows. Find a power of two that is enough while its half is not, then bisect on a log
     # scale.

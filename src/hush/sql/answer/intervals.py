@@ -4,6 +4,13 @@ An interval covers the noise only: it contains the exact aggregate over bounded 
 stated confidence holds for each interval by itself. Among rows that were selected by their noisy values (HAVING,
 LIMIT), fewer intervals hold.
 
+| statistic | interval |
+|---|---|
+| count, sum | value +- the quantile of its noise |
+| mean | Fieller's interval for the ratio of the centred sum and the count |
+| variance, stddev | from the mean's interval and a ratio of three totals (`spread`) |
+| quantile | the cells of the noisy tree that may contain it (`hush.statistics.noise.tree`) |
+
 A column has an interval if it is a monotone function of one statistic and of constants. `_RULES` has a rule for each
 kind of statistic; `_transform` carries the interval through the expression.
 """

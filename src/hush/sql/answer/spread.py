@@ -37,7 +37,7 @@ def variance_intervals(
     moment_wrong = wrong / 2 if statistic.sample else 3 * wrong / 4
 
     def moment_ends(rows: NDArray[np.int64], centres: Floats) -> tuple[Floats, Floats]:
-        """Return intervals for E (s - c)^2, as `variance_ends` asks for them."""
+        """Return intervals for E (s - c)^2, for `variance_ends`."""
         coefficients, slack = _second_moment(statistic, centres)
         return quotients(tail, noisy[rows], scales, coefficients, [1.0, 0.0, 0.0], moment_wrong, slack=slack)
 

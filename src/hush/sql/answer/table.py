@@ -271,7 +271,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class _Budget:
-    """What an answer may cost, or how accurate it has to be, as `Table.sql` is given it."""
+    """What an answer may cost, or how accurate it has to be, as `Table.sql` takes them."""
 
     epsilon: float | None
     delta: float

@@ -28,7 +28,7 @@ ACCEPTED = (
 _MAX_HEADER_LENGTH = 1_000_000
 # A view is built in parts of this many rows: more parts take more passes over the file, fewer take more memory.
 _PART_ROWS, _MAX_PARTS = 900_000, 8
-_NO_DELIMITER = "\x01\x02\x03"  # occurs in no text, so the CSV reader returns whole lines
+_NO_DELIMITER = "\x01\x02\x03"  # hardly ever in a text: the CSV reader returns complete lines
 _CSV_ASSUMPTION = "each line of a CSV file belongs to the user that it names: no field contains a line break"
 
 

@@ -1,7 +1,15 @@
 """The engine for the data that `hush.table` is given.
 
-`open_engine` looks at the type of ``data`` only. Files, data frames and Arrow tables are opened in DuckDB; connections,
-addresses and Spark sessions are used where they are.
+`open_engine` looks at the type of ``data`` only:
+
+| data | engine | name of the table |
+|---|---|---|
+| a path | a new DuckDB | the file's name without its ending |
+| a data frame of pandas or Polars, an Arrow table | a new DuckDB | data |
+| a DuckDB connection | that connection | required |
+| postgresql://..., a psycopg connection | PostgreSQL | required |
+| a Spark data frame | a new session on its cluster | data |
+| a Spark session | that session | required |
 """
 
 from __future__ import annotations

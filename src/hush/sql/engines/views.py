@@ -44,6 +44,8 @@ class BoundedViews:
     aggregates each time, and a unit is in the same groups in every view. A view is as old as the first query that used
     it: call `forget` after the data have changed.
 
+    Views must not leave the engine. They hold one row per unit, and no noise.
+
     Attributes:
         engine: The engine that holds them.
         ranking_key: Decides which groups of a unit are kept.

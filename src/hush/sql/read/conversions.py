@@ -1,6 +1,16 @@
 """Rules for CAST and for parts of dates.
 
-An engine's CAST raises on values that it cannot convert. The conversions here give NULL instead.
+An engine's CAST raises on values that it cannot convert. The conversions here give NULL instead. Engines also disagree
+on rounding and on the text of numbers, so some conversions are refused:
+
+| from | to |
+|---|---|
+| integer | number, text |
+| number | integer (halves are rounded up); not text |
+| text | number, integer, date |
+| date | timestamp, text |
+| timestamp | date; not text |
+| boolean | integer, number, text |
 """
 
 from __future__ import annotations

@@ -53,6 +53,14 @@ def plan_query(
         Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson (2020), "Differentially private SQL with bounded user
         contribution", section 3: contributions are clamped per user and group, then groups are limited per user. Here
         averages are the paper's bounded means (sums around the middle of the bounds), and sums run on integers.
+
+    >>> from hush.data.tables.catalog import PrivateTable
+    >>> columns = {"who": "BIGINT", "age": "INTEGER", "sex": "VARCHAR"}
+    >>> people = PrivateTable(columns=columns, unit="who", bounds={"age": (0, 120)}, keys={"sex": ["f", "m"]})
+    >>> text = "SELECT sex, COUNT(age) AS n, AVG(age) AS age FROM people GROUP BY sex"
+    >>> plan = plan_query(text, tables=Catalog({"people": people}))
+    >>> [(release.quantity.value, release.sensitivity * release.grid) for release in plan.releases]
+    [('values', 1.0), ('centred sum', 60.0...)]
     """
     check_instance("tables", tables, Catalog)
     limits = limits if limits is not None else ContributionLimits()

@@ -3,6 +3,18 @@
 `Reader` turns a FROM clause into a typed tree (`hush.sql.syntax.relation`). It checks that each row of the result
 belongs to one unit: private tables are joined on their units only, and a LEFT JOIN keeps no rows of a public table that
 no unit matches. `Scope` resolves the names of columns.
+
+| FROM | rows belong to | condition |
+|---|---|---|
+| private JOIN private | the unit of both | must equate the units |
+| private LEFT JOIN private | the unit of the left side | must equate the units; the right side's unit may be NULL |
+| private JOIN or LEFT JOIN public | the unit of the private side | any |
+| public JOIN private | the unit of the private side | any |
+| public LEFT JOIN private | refused | whether a row has a match depends on all units |
+| RIGHT, FULL, NATURAL, SEMI and other joins | refused | write JOIN or LEFT JOIN |
+
+One row of a unit may match many rows of a public table. This multiplies the unit's rows, but not its contribution,
+which is bounded after the join.
 """
 
 from __future__ import annotations

@@ -3,6 +3,13 @@
 HAVING, ORDER BY and the columns of an answer are computed here from noisy statistics and from keys that may be shown.
 That is post-processing, which costs no privacy. The rules are SQL's: NULL is None, and logic has three values. Nothing
 raises: an operation without a value, such as the square root of a negative number, gives None.
+
+>>> from hush.data.tables.catalog import ColumnKind
+>>> count = Expr("statistic", ColumnKind.FLOAT, value=0)
+>>> evaluate(Expr("sqrt", ColumnKind.FLOAT, (count,)), keys=(), statistics=[16.0])
+4.0
+>>> evaluate(Expr("sqrt", ColumnKind.FLOAT, (count,)), keys=(), statistics=[-3.0]) is None
+True
 """
 
 from __future__ import annotations

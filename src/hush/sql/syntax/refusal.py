@@ -31,7 +31,13 @@ class QueryRefused(Unsupported):
 
 
 class Refuser:
-    """Makes refusals for one query. It keeps the query's text to find where a node of the parser's tree stands."""
+    """Makes refusals for one query. It keeps the query's text to find where a node of the parser's tree stands.
+
+    >>> from sqlglot import parse_one
+    >>> text = "SELECT a FROM t"
+    >>> str(Refuser(text)(parse_one(text).expressions[0], "this shows rows", "Use COUNT(*)"))
+    'line 1, column 8: this shows rows. Use COUNT(*).'
+    """
 
     def __init__(self, text: str) -> None:
         """Take the text of the query."""

@@ -176,6 +176,12 @@ class Allocation:
         values: The expressions that they add up or count, by row.
         trees: The quantile trees to release.
         statistics: One for each request, in order.
+
+    >>> from hush.data.tables.catalog import ColumnKind
+    >>> age = Expr("column", ColumnKind.FLOAT, low=0.0, high=120.0)
+    >>> allocation = Allocation([Request("mean", age), Request("count", age), Request("sum", age)], rows=1)
+    >>> [release.quantity.value for release in allocation.releases]
+    ['values', 'centred sum']
     """
 
     def __init__(self, requests: list[Request], rows: int) -> None:

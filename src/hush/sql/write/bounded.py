@@ -11,6 +11,19 @@ summary       one row per group: the sum of the contributions, and the number of
 Clamping first and choosing groups second bounds the sensitivity whatever the rows are. A unit's rows in hush_kept are a
 function of that unit's rows alone, so adding a unit leaves all other contributions as they were.
 
+For SELECT region, COUNT(*), SUM(age) ... GROUP BY region, with the public regions north and south, the query is, in
+outline:
+
+    WITH hush_raw AS (SELECT unit AS u0, region AS k0, age AS v0 FROM people),
+    hush_cleaned AS (SELECT u0, l0.i AS g, v0 FROM hush_raw
+                     JOIN (VALUES (0, 'north'), (1, 'south')) AS l0(i, k) ON l0.k = k0),
+    hush_pairs AS (SELECT u0, g, LEAST(COUNT(*), 1) AS a0, LEAST(SUM(clamped and rounded v0), 120) AS a1
+                   FROM hush_cleaned GROUP BY u0, g),
+    hush_kept AS (SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY u0 ORDER BY HASH(key, u0, g), g) AS n
+                                 FROM hush_pairs) WHERE n <= 1)
+    SELECT l0.i AS g, units, a0, a1 FROM (VALUES ...) AS l0(i, k)
+    LEFT JOIN (SELECT g, COUNT(*) AS units, SUM(a0) AS a0, SUM(a1) AS a1 FROM hush_kept GROUP BY g) ON g = l0.i
+
 Values are put on their grid where they are summed (`row_integer`), and quantile trees count the leaves of
 hush_cleaned's values in the groups of hush_kept (`leaves_query`).
 """

@@ -1,7 +1,7 @@
 """How each engine writes constants, columns and operations.
 
-Every template is total: it has a value, or NULL, whatever the data are. An operation that failed on some row would tell
-that the row exists.
+Every template is total: it has a value, or NULL, whatever the data are. An operation that failed on some row would
+reveal that row.
 
 Columns of numbers are read as doubles between -1e100 and 1e100. All other values, such as NaN and infinity, are NULL.
 DuckDB and Spark compute with doubles without raising. PostgreSQL raises on overflow and underflow, so its templates
@@ -98,7 +98,7 @@ _SPARK = {"floor": "CAST(FLOOR({0}) AS [double])", "ceil": "CAST(CEIL({0}) AS [d
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The SQL of one engine.
+    r"""The SQL of one engine.
 
     Attributes:
         name: The dialect's name in sqlglot.
@@ -111,6 +111,11 @@ class Dialect:
         backslash_escapes: Whether a backslash escapes a character in a text constant.
         collation: A suffix that makes comparisons of text exact, byte by byte.
         templates: How each operation is written.
+
+    >>> [DIALECTS[name].constant("it's", ColumnKind.TEXT) for name in ("duckdb", "spark")]
+    ["'it''s'", "'it\\'s'"]
+    >>> DIALECTS["postgres"].real(0.5)
+    'CAST(0.5 AS DOUBLE PRECISION)'
     """
 
     name: str

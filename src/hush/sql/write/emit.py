@@ -15,7 +15,15 @@ from hush.sql.write.dialects import Dialect
 
 
 def write_expression(expression: Expr, dialect: Dialect) -> str:
-    """Return the text of an expression."""
+    """Return the text of an expression.
+
+    >>> from hush.data.tables.catalog import ColumnKind
+    >>> from hush.sql.syntax.expression import literal, numeric
+    >>> from hush.sql.write.dialects import DIALECTS
+    >>> age = Expr("column", ColumnKind.FLOAT, value=("r1", "c0"))
+    >>> write_expression(numeric("div", age, numeric("neg", age)), DIALECTS["duckdb"])
+    '(r1.c0 / NULLIF((-r1.c0), 0))'
+    """
     writer = _WRITERS.get(expression.op)
     if writer is not None:
         return writer(expression, dialect)

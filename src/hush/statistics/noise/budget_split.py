@@ -53,7 +53,7 @@ class ReleasePlan:
 
     @property
     def event(self) -> Event:
-        """What the release costs."""
+        """The event of noise and selection together."""
         return self.noise.event if self.selection is None else ComposedEvent((self.noise.event, self.selection.event))
 
     @property

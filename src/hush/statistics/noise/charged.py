@@ -16,8 +16,8 @@ R = TypeVar("R")
 def released(function: Callable[P, R]) -> Callable[P, R]:
     """Charge a function's result to its ``budget`` argument, if there is one, before returning it.
 
-    The charge does not depend on the data. If the budget refuses, the result is discarded: nobody has seen it. NumPy's
-    warnings are silenced, because whether one is raised depends on the data.
+    The charge does not depend on the data. If the budget refuses, the result is discarded before anyone sees it.
+    NumPy's warnings are silenced, because whether one is raised depends on the data.
 
     Args:
         function: A statistic. It returns an object with ``guarantee`` and ``event``, or a dictionary of such objects

@@ -284,7 +284,7 @@ def _laplace_plan(blocks: tuple[Block, ...], groups_per_unit: int, epsilon: floa
     scales, block_events = [], []
     for block, share in zip(blocks, _shares(blocks), strict=True):
         sensitivity = groups_per_unit * block.l1
-        scale = _checked_scale(sensitivity / (epsilon * share) * _ROUND_UP)
+        scale = _checked_scale(sensitivity / (epsilon * share) * _ROUND_UP)  # never too small by a rounding error
         scales.append(scale)
         block_events.append(
             events.DiscreteLaplaceEvent(scale, sensitivity)
@@ -301,6 +301,7 @@ def _gaussian_plan(blocks: tuple[Block, ...], groups_per_unit: int, epsilon: flo
             "delta", delta, "a number in (0, 1)", "Gaussian noise needs one", "Pass delta=, or use LaplaceNoise()"
         )
     multiplier = _multiplier(float(epsilon), float(delta))
+    # A unit's L2 norm over all groups is at most sqrt(groups_per_unit) times that over one group.
     scales = tuple(
         _checked_scale(multiplier * math.sqrt(groups_per_unit / share) * block.l2 * _ROUND_UP)
         for block, share in zip(blocks, _shares(blocks), strict=True)

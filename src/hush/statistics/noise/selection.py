@@ -1,9 +1,9 @@
 r"""Group selection (partition selection): which of the groups in the data may be revealed.
 
-If the list of groups is not public, its mere contents reveal who is in the data. So each group is revealed at random,
-or not, depending on n, its number of units after contributions were bounded. A group without units is never revealed.
-Adding a unit creates at most L0 = ``groups_per_unit`` groups with n = 1, each revealed with probability at most delta'
-= 1 - (1 - delta)^(1 / L0), and adds one to the n of groups that other units are in.
+If the list of groups is not public, its mere contents reveal information about the data. So each group is revealed at
+random, or not, depending on n, its number of units after contributions were bounded. A group without units is never
+revealed. Adding a unit creates at most L0 = ``groups_per_unit`` groups with n = 1, each revealed with probability at
+most delta' = 1 - (1 - delta)^(1 / L0), and adds one to the n of groups that other units are in.
 
 - `TruncatedGeometric` reveals a group with the largest probability that (epsilon / L0, delta') allows for each n.
 - `LaplaceThreshold` and `GaussianThreshold` compare a noisy n with a threshold that n = 1 passes with probability

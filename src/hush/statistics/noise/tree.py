@@ -108,6 +108,7 @@ class NoisyTree:
             total = children.sum()
             if not total > 0:  # nothing below stands out: interpolate within this node
                 return (node + share) * float(BRANCHING) ** (HEIGHT - depth)
+            # Within the child, the rank that is left is interpolated as a share of the child's rows.
             sums = np.cumsum(children)
             child = min(int(np.searchsorted(sums, share * total)), BRANCHING - 1)
             while children[child] == 0 and child > 0:

@@ -30,7 +30,7 @@ class Payment:
     def refuse_unpaid(self, step: int) -> None:
         """Refuse a step after the run was settled, or before a resumed run has loaded its state.
 
-        Somebody may have settled the reservation from outside. That is looked up in steps 0, 1, 2, 4, 8, and so on.
+        The reservation may have been settled by another process. Steps 0, 1, 2, 4, 8 and so on look that up.
         """
         if not self._settled and (step & (step - 1)) == 0 and not self._reservation.is_open():
             self._settled = True

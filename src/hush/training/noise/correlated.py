@@ -140,6 +140,7 @@ class PoissonTurns(Participation):
                 f"at least {bands}, the number of bands",
                 "With fewer parts, the noise of an example's own steps would be correlated",
             )
+        # One turn: a single column, with the norm of the first, which is the largest.
         turn = Participation.event(self, factor, noise_multiplier, num_steps)
         sampled = turn if self.sampling_rate == 1 else PoissonSampledEvent(turn, self.sampling_rate)
         return SelfComposedEvent(sampled, -(-num_steps // self.num_parts))
@@ -338,8 +339,10 @@ class BufferedToeplitz(CorrelatedNoise):
         window = None if self.window is None else min(self.window, objective.length)
         weights, decays = factorisation.optimal_buffers(self.buffers, objective, window)
         if window is None:
+            # c_k = sum_i p_i decays_i^k = sum_i (p_i decays_i) decays_i^(k-1), as `Buffers` has it.
             heights, slopes = single(weights * decays), single(decays)
             return Buffers(_column_norm(Buffers(1.0, heights, slopes), objective), heights, slopes)
+        # The cut inverse is the mechanism; dividing C by its column's norm multiplies the inverse by it.
         taps = factorisation.inverse(factorisation.moments(weights, decays, window), window)
         gain, *rest = single(taps * _column_norm(Window(1.0, tuple(taps[1:])), objective))
         return Window(gain, tuple(rest))

@@ -6,8 +6,8 @@ In a run, three checks look at a new kind of batch:
 `check_calls`    on two invented examples, clipped sums equal those of a loop, eagerly and as torch.compile traces them
 `check_outputs`  outputs for two examples equal those for each alone, where gradients are not compared
 
-The comparison with a loop is not paranoia: torch 2.11's tracer silently lost the gradient of an output that was a
-conversion to its own type, and only this comparison noticed.
+The comparison with a loop catches errors of torch itself: the tracer of torch 2.11 silently lost the gradient of an
+output that was a conversion to its own type.
 
 For users, `check` compares a model of theirs with a loop. `clipped_sum` and `looped_sum` return both results.
 """

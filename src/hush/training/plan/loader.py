@@ -131,8 +131,8 @@ def _is_numeric(column: Any) -> bool:
 def _blank_padding(fetched: Any, batch: PhysicalBatch) -> Any:
     """Overwrite the padding rows of a fetched batch with zeros.
 
-    Padding is fetched as example 0. Nobody's data may be in those rows: a loop that reorders a batch, say, would
-    otherwise let example 0 contribute in somebody else's place.
+    Padding is fetched as example 0. Those rows must not contain data: a loop that reorders a batch, say, would
+    otherwise let example 0 contribute in another example's place.
     """
     if batch.real.all():
         return fetched

@@ -18,7 +18,7 @@ from hush.errors import InvalidArgument, check_epsilon, check_positive
 from hush.randomness import RandomSource
 
 MAX_MEAN = 1e5
-"""The largest mean number of runs. Nobody has the time for more."""
+"""The largest mean number of runs; more would take too long."""
 
 _EXACT = Context(prec=100)
 _NEGLIGIBLE = Decimal("1e-90")

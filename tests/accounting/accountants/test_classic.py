@@ -1,4 +1,4 @@
-"""The classic theorems: the corrected numbers of MATHS, and what each is worth beside the others."""
+"""The classic theorems: known numbers, and how each compares with the others."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from hush.guarantee import Bound, Relation
 
 
 def test_amplification() -> None:
-    found = sampling_amplification(0.4, 1e-6, 0.01)
-    assert found.epsilon == pytest.approx(0.004906, abs=5e-7)
-    assert found.epsilon > 0.01 * 0.4  # (q epsilon, q delta) is never valid
-    assert found.delta == pytest.approx(1e-8)
-    assert "Poisson" in found.assumptions[0]
+    amplified = sampling_amplification(0.4, 1e-6, 0.01)
+    assert amplified.epsilon == pytest.approx(0.004906, abs=5e-7)
+    assert amplified.epsilon > 0.01 * 0.4  # (q epsilon, q delta) is never valid
+    assert amplified.delta == pytest.approx(1e-8)
+    assert "Poisson" in amplified.assumptions[0]
 
 
 @given(st.floats(1e-6, 1.256), st.floats(1e-6, 1))
 def test_amplification_lies_between_q_and_twice_q_epsilon(epsilon: float, rate: float) -> None:
-    found = sampling_amplification(epsilon, 0.0, rate).epsilon
-    assert rate * epsilon * (1 - 1e-12) <= found <= 2 * rate * epsilon
+    amplified = sampling_amplification(epsilon, 0.0, rate).epsilon
+    assert rate * epsilon * (1 - 1e-12) <= amplified <= 2 * rate * epsilon
 
 
 @given(st.floats(0, 2000), st.floats(1e-9, 1))
@@ -81,7 +81,7 @@ def largest(fits: object) -> float:
 
 
 def test_a_global_budget() -> None:
-    # 50,000 queries within epsilon 1, delta 1e-6: how much may each have?
+    # 50,000 queries within epsilon 1, delta 1e-6: the largest epsilon of a query.
     count, delta = 50_000, 1e-6
     assert largest(lambda e: basic_composition(e, 0.0, count).epsilon <= 1) == pytest.approx(2e-5, rel=1e-6)
     advanced = largest(lambda e: advanced_composition(e, 0.0, count, slack=delta).epsilon <= 1)
@@ -140,10 +140,10 @@ def test_optimal_composition_by_enumeration(epsilon: float, delta: float, count:
         ]
         return 1 - (1 - delta) ** count * (1 - math.fsum(terms) / (1 + math.exp(epsilon)) ** count)
 
-    found = optimal_composition(epsilon, delta, count, total_delta=total).epsilon
-    assert exact(found) <= total * (1 + 1e-9)
-    if found > 0:
-        assert exact(found * (1 - 1e-4)) > total
+    optimal = optimal_composition(epsilon, delta, count, total_delta=total).epsilon
+    assert exact(optimal) <= total * (1 + 1e-9)
+    if optimal > 0:
+        assert exact(optimal * (1 - 1e-4)) > total
 
 
 def test_optimal_composition_below_the_failures_is_unbounded() -> None:
@@ -182,8 +182,8 @@ def test_each_names_its_assumption() -> None:
 
 
 @pytest.mark.parametrize("kind", [BasicAccountant, AdvancedAccountant])
-def test_deltas_that_add_up_to_one_promise_nothing(kind: type[BasicAccountant]) -> None:
-    # A hundred chances of 1/2 to fail: 1 - 2^-100, which no delta below 1 covers.
+def test_deltas_that_add_up_to_one_guarantee_nothing(kind: type[BasicAccountant]) -> None:
+    # A hundred failures of probability 1/2: 1 - 2^-100, which no delta below 1 covers.
     accountant = kind().compose(ApproximateDPEvent(0.1, 0.5), 100)
     assert accountant.epsilon(math.nextafter(1, 0)) == math.inf
     assert accountant.delta(1000.0) == 1

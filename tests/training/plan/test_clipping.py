@@ -1,4 +1,4 @@
-"""Ways to clip: factors as the papers say, and no contribution larger than the clip norm, whatever the way."""
+"""Clipping: contributions as long as the papers say, never longer than the clip norm; adaptive clip norms in a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from hush.training.per_example.engine import GradientEngine
 from hush.training.plan.clipping import Together
 from training.models import BATCH, MODELS, losses
 
-WAYS: dict[str, Any] = {
+CLIPPINGS: dict[str, Any] = {
     "flat": Flat,
     "adaptive": Adaptive,
     "automatic": Automatic,
@@ -45,35 +45,35 @@ GROUPS: dict[str, Any] = {
     "per layer": PerLayer(),
     "per layer, by size": PerLayer(by_size=True),
 }
-SOME = ["mlp", "conv2d", "embedding", "layer-norm", "tied", "four-times", "raw-parameter", "lstm", "attention-cross"]
+LAYERS = ["mlp", "conv2d", "embedding", "layer-norm", "tied", "four-times", "raw-parameter", "lstm", "attention-cross"]
 
 
-def total(gradients: dict[str, Tensor]) -> Tensor:
-    return torch.cat([each.double().flatten() for each in gradients.values()])
+def flat(gradients: dict[str, Tensor]) -> Tensor:
+    return torch.cat([gradient.double().flatten() for gradient in gradients.values()])
 
 
-def contribution(engine: GradientEngine, x: Tensor, clipping: Clipping, one: int) -> tuple[Tensor, float]:
-    """Return an example's share of the sum, measured by leaving it out, and its norm before."""
+def contribution(engine: GradientEngine, x: Tensor, clipping: Clipping, example: int) -> tuple[Tensor, float]:
+    """Return an example's share of the sum, measured by leaving it out, and its norm before clipping."""
     sums = []
-    for weights in (torch.ones(BATCH), torch.arange(BATCH) != one):
+    for weights in (torch.ones(BATCH), torch.arange(BATCH) != example):
         with engine.batch(BATCH):
             engine.backward(losses(engine.model, x))
-            found = engine.clipped_sum(clipping, weights.float())
-            sums.append(total(found.gradients))
-    return sums[0] - sums[1], float(found.norms[one])
+            clipped = engine.clipped_sum(clipping, weights.float())
+            sums.append(flat(clipped.gradients))
+    return sums[0] - sums[1], float(clipped.norms[example])
 
 
-@pytest.mark.parametrize(("way", "groups", "name"), list(product(WAYS, GROUPS, SOME)))
-def test_no_example_contributes_more_than_the_clip_norm(way: str, groups: str, name: str) -> None:
+@pytest.mark.parametrize(("kind", "groups", "name"), list(product(CLIPPINGS, GROUPS, LAYERS)))
+def test_no_example_contributes_more_than_the_clip_norm(kind: str, groups: str, name: str) -> None:
     torch.manual_seed(4)
     model, x = MODELS[name]()
     engine = GradientEngine(model)
     for clip_norm in (0.05, 20.0):
-        clipping = WAYS[way](clip_norm, GROUPS[groups])
+        clipping = CLIPPINGS[kind](clip_norm, GROUPS[groups])
         assert float(contribution(engine, x, clipping, 2)[0].norm()) <= clip_norm
 
 
-def expected(way: str, norm: float, clip_norm: float) -> float:
+def expected_length(kind: str, norm: float, clip_norm: float) -> float:
     return {
         "flat": min(norm, clip_norm),
         "adaptive": min(norm, clip_norm),
@@ -81,20 +81,20 @@ def expected(way: str, norm: float, clip_norm: float) -> float:
         "normalized": clip_norm,
         "global": norm if norm <= clip_norm else 0.0,
         "global, scaled": norm / 7 if norm <= 7 * clip_norm else 0.0,
-    }[way]
+    }[kind]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_contributions_are_as_long_as_the_papers_say(way: str) -> None:
+@pytest.mark.parametrize("kind", CLIPPINGS)
+def test_contributions_are_as_long_as_the_papers_say(kind: str) -> None:
     model = nn.Linear(6, 3)
     with torch.no_grad():  # no random numbers: a norm must not happen to be a clip norm
         for param in model.parameters():
             param.copy_(torch.sin(torch.arange(1.0, param.numel() + 1)).view_as(param))
     x = torch.cos(torch.arange(6.0 * BATCH)).view(BATCH, 6) * torch.tensor([1e-4, 0.1, 1.0, 3.0, 100.0]).unsqueeze(1)
     engine = GradientEngine(model)
-    for one, clip_norm in product(range(BATCH), (1.0, 3.0)):
-        share, norm = contribution(engine, x, WAYS[way](clip_norm, Together()), one)
-        assert float(share.norm()) == pytest.approx(expected(way, norm, clip_norm), rel=2e-3, abs=2e-3)
+    for example, clip_norm in product(range(BATCH), (1.0, 3.0)):
+        share, norm = contribution(engine, x, CLIPPINGS[kind](clip_norm, Together()), example)
+        assert float(share.norm()) == pytest.approx(expected_length(kind, norm, clip_norm), rel=2e-3, abs=2e-3)
 
 
 def test_groups_are_clipped_each_to_its_share() -> None:
@@ -102,45 +102,45 @@ def test_groups_are_clipped_each_to_its_share() -> None:
     model = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
     x = torch.randn(BATCH, 6) * 100
     engine = GradientEngine(model)
-    wanted = {
+    expected_shares = {
         PerLayer(): (math.sqrt(0.5), math.sqrt(0.5)),
         PerLayer(by_size=True): (math.sqrt(28 / 43), math.sqrt(15 / 43)),
         ByName({"0.": 1, "": 3}): (0.5, math.sqrt(0.75)),
     }
-    for groups, shares in wanted.items():
+    for groups, shares in expected_shares.items():
         with engine.batch(BATCH):
             engine.backward(losses(model, x) * 1e3)
-            found = engine.clipped_sum(Normalized(2.0, groups), (torch.arange(BATCH) == 1).float()).gradients
+            sums = engine.clipped_sum(Normalized(2.0, groups), (torch.arange(BATCH) == 1).float()).gradients
         for layer, share in zip(("0", "2"), shares, strict=True):
-            norm = total({key: each for key, each in found.items() if key.startswith(layer)}).norm()
+            norm = flat({key: gradient for key, gradient in sums.items() if key.startswith(layer)}).norm()
             assert float(norm) == pytest.approx(2 * share, rel=1e-3)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", CLIPPINGS)
 @pytest.mark.parametrize("groups", GROUPS)
-def test_an_example_that_is_not_finite_contributes_nothing(way: str, groups: str) -> None:
+def test_an_example_that_is_not_finite_contributes_nothing(kind: str, groups: str) -> None:
     torch.manual_seed(6)
     model, x = MODELS["transformer"]()
     factors = torch.ones(BATCH)
     factors[1] = torch.nan
     engine = GradientEngine(model)
     sums = []
-    for one in (factors, torch.ones(BATCH)):
+    for loss_factors in (factors, torch.ones(BATCH)):
         with engine.batch(BATCH):
-            engine.backward(losses(model, x) * one)
-            weights = (torch.arange(BATCH) != 1).float() if one is not factors else None
-            sums.append(total(engine.clipped_sum(WAYS[way](1.0, GROUPS[groups]), weights).gradients))
+            engine.backward(losses(model, x) * loss_factors)
+            weights = (torch.arange(BATCH) != 1).float() if loss_factors is not factors else None
+            sums.append(flat(engine.clipped_sum(CLIPPINGS[kind](1.0, GROUPS[groups]), weights).gradients))
     assert torch.allclose(sums[0], sums[1], atol=1e-6)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_run_with_each_way(way: str) -> None:
+@pytest.mark.parametrize("kind", CLIPPINGS)
+def test_a_run_with_each_clipping(kind: str) -> None:
     torch.manual_seed(7)
     data = torch.randn(100, 6), torch.randint(0, 3, (100,))
     model = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "num_steps": 3, "batch_size": 20}
-    clipping = WAYS[way](0.5, PerLayer())
+    clipping = CLIPPINGS[kind](0.5, PerLayer())
     private = privatize(model, optimizer, data, clipping=clipping, source=TestSource(1), **settings)
     for x, y in private.loader:
         private.step(nn.functional.cross_entropy(private.model(x), y, reduction="none"))
@@ -182,23 +182,23 @@ def test_the_clip_norm_finds_the_quantile(quantile: float) -> None:
     That is 6.5 standard deviations or more from the threshold.
     """
     private = adaptive_run(3, clipping=Adaptive(0.5, quantile=quantile))
-    found = statistics.median(train(private)[-40:])
+    clip_norm = statistics.median(train(private)[-40:])
     norms = clipped_sum(
         private.close(),
         adaptive_data(),
         lambda model, batch: nn.functional.cross_entropy(model(batch[0]), batch[1], reduction="none"),
         clip_norm=1.0,
     ).norms
-    assert abs(float((norms <= found).float().mean()) - quantile) < 0.12
+    assert abs(float((norms <= clip_norm).float().mean()) - quantile) < 0.12
 
 
 def test_noise_is_shared_between_sum_and_count() -> None:
     """Both together are one Gaussian release: squared distances over variances add up."""
     for count_noise in (None, 3.0, 0.6):
         plan = adaptive_run(1, clipping=Adaptive(2.0, count_noise=count_noise)).plan
-        way = plan.clipping
-        assert isinstance(way, Adaptive)
-        count = way.noise_on_count(plan.noise_multiplier, plan.batch_size)
+        clipping = plan.clipping
+        assert isinstance(clipping, Adaptive)
+        count = clipping.noise_on_count(plan.noise_multiplier, plan.batch_size)
         assert plan.noise_on_sum(0) ** -2 + (0.5 / count) ** 2 == pytest.approx(plan.noise_multiplier**-2)
     with pytest.raises(InvalidArgument, match="^count_noise=0.5"):
         adaptive_run(1, clipping=Adaptive(2.0, count_noise=0.5))
@@ -213,15 +213,15 @@ def test_the_sum_gets_its_noise_at_the_clip_norm_of_the_step() -> None:
         private.step((outputs * 0.0).sum(1))
         noise = gaussian(private._key_for("noise"), private.steps_taken - 1, 21)
         expected_gradient = noise * private.plan.noise_on_sum(0) * clip_norm / 100
-        found = torch.cat([param.grad.flatten() for param in model.parameters() if param.grad is not None])
-        assert torch.allclose(found, expected_gradient, rtol=1e-4)
+        gradient = torch.cat([param.grad.flatten() for param in model.parameters() if param.grad is not None])
+        assert torch.allclose(gradient, expected_gradient, rtol=1e-4)
     # Of 100 +- 9 examples in each of both steps, counted with noise of 5, it would have to be half: 7 deviations less.
     assert private.clipping.clip_norm < 0.5, "nothing was clipped"
 
 
 def test_adaptive_runs_resume() -> None:
-    whole = adaptive_run(4, clipping=Adaptive(0.1), num_steps=8)
-    norms = train(whole)
+    uninterrupted = adaptive_run(4, clipping=Adaptive(0.1), num_steps=8)
+    norms = train(uninterrupted)
     first = adaptive_run(4, clipping=Adaptive(0.1), num_steps=8)
     train(first, 3)
     second = adaptive_run(9, clipping=Adaptive(0.1), num_steps=8)
@@ -252,8 +252,8 @@ class Greedy(PerLayer):
     """A broken twin: every group is clipped to the whole clip norm."""
 
     def of(self, sizes: Mapping[str, int]) -> tuple[list[int], list[float]]:
-        places, shares = PerLayer().of(sizes)
-        return places, [1.0] * len(shares)
+        groups, shares = PerLayer().of(sizes)
+        return groups, [1.0] * len(shares)
 
 
 class Generous(Flat):

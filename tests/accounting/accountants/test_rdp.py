@@ -1,4 +1,7 @@
-"""Repeat and select (Papernot & Steinke 2022): against dp-accounting 0.6, and against the paper's own figures."""
+"""The Renyi accountant: closed forms, orders, and selection by repetition.
+
+Selection (Papernot & Steinke 2022) is compared with dp-accounting 0.6 and with the paper's own figures.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,30 @@ import math
 from functools import cache
 
 import dp_accounting
+import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant as PeerRdp
 
 from hush.accounting import (
+    ApproximateDPEvent,
     ComposedEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
     PldAccountant,
+    PoissonSampledEvent,
     RdpAccountant,
     RepeatNegativeBinomialEvent,
     RepeatPoissonEvent,
     SelfComposedEvent,
+    ZeroConcentratedDPEvent,
+    renyi_to_epsilon,
 )
-from hush.errors import Unsupported
+from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation
 
-# Their orders are a list: a dense one makes the comparison about the theorem, not about the list.
+# Their orders come from a list. A dense one makes the comparison about the theorem, not about the list.
 ORDERS = [1 + x / 20 for x in range(1, 200)] + list(range(11, 200)) + [256, 512, 1024]
 
 
@@ -63,15 +71,15 @@ NEGATIVE_BINOMIAL = [
 def test_negative_binomial(gamma: float, shape: float, mean: float, published: float | None) -> None:
     event = RepeatNegativeBinomialEvent(GaussianEvent(2.0), gamma, shape)
     assert event.mean == pytest.approx(mean, rel=0.005)
-    found = ours(event)
-    assert found <= peer("negative-binomial", gamma, shape) * (1 + 1e-6)
-    assert found == pytest.approx(peer("negative-binomial", gamma, shape), abs=5e-3)
+    epsilon = ours(event)
+    assert epsilon <= peer("negative-binomial", gamma, shape) * (1 + 1e-6)
+    assert epsilon == pytest.approx(peer("negative-binomial", gamma, shape), abs=5e-3)
     if published is not None:
-        assert found == pytest.approx(published, abs=2.5e-2)
-        assert found <= published + 1e-2
+        assert epsilon == pytest.approx(published, abs=2.5e-2)
+        assert epsilon <= published + 1e-2
 
 
-# dp-accounting 0.6's own values for the three of which the quoted ones do not follow from Theorem 2.
+# dp-accounting 0.6's own values for the three whose published ones do not follow from Theorem 2.
 @pytest.mark.parametrize(("gamma", "shape", "epsilon"), [(0.5, 0.0, 2.6718), (0.1, 0.0, 3.2669), (0.1, 0.5, 3.7970)])
 def test_values_of_the_peer(gamma: float, shape: float, epsilon: float) -> None:
     assert ours(RepeatNegativeBinomialEvent(GaussianEvent(2.0), gamma, shape)) == pytest.approx(epsilon, abs=1e-2)
@@ -79,10 +87,10 @@ def test_values_of_the_peer(gamma: float, shape: float, epsilon: float) -> None:
 
 @pytest.mark.parametrize(("mean", "published"), [(5.0, 3.612), (10.0, 4.938), (50.0, 13.70), (100.0, 20.04)])
 def test_poisson(mean: float, published: float) -> None:
-    found = ours(RepeatPoissonEvent(GaussianEvent(2.0), mean))
-    assert found == pytest.approx(published, rel=1e-2)
-    assert found <= peer("poisson", mean) * (1 + 1e-3)
-    assert found == pytest.approx(peer("poisson", mean), rel=1e-2)
+    epsilon = ours(RepeatPoissonEvent(GaussianEvent(2.0), mean))
+    assert epsilon == pytest.approx(published, rel=1e-2)
+    assert epsilon <= peer("poisson", mean) * (1 + 1e-3)
+    assert epsilon == pytest.approx(peer("poisson", mean), rel=1e-2)
 
 
 def test_the_base_itself() -> None:
@@ -149,3 +157,51 @@ def test_selecting_among_pure_runs_costs_at_most_the_theorem_for_pure_dp() -> No
     # Papernot & Steinke 2022, Corollary 3 in the limit: geometric repetition of an epsilon-DP run is 3 epsilon-DP.
     epsilon = ours(RepeatNegativeBinomialEvent(LaplaceEvent(10.0), 0.01, 1.0))
     assert epsilon < 1.0
+
+
+def test_rdp_of_a_gaussian_is_its_formula() -> None:
+    accountant = RdpAccountant().compose(GaussianEvent(2.0), 3)
+    for order in (1.5, 2.0, 17.0, 300.0):
+        assert accountant.renyi(order) == pytest.approx(3 * order / 8, rel=1e-12)
+    assert math.isfinite(accountant.best_order(1e-5))
+
+
+def test_rdp_orders_are_not_a_list_that_ends_at_63() -> None:
+    # High privacy wants high orders: a list that stops at 63 is six times too loose here.
+    event = GaussianEvent(200.0)
+    exact = PldAccountant().compose(event).epsilon(1e-5)
+    short = min(order / 8e4 + math.log1p(-1 / order) - math.log(1e-5 * order) / (order - 1) for order in range(2, 64))
+    assert short > 6 * exact
+    assert exact <= RdpAccountant().compose(event).epsilon(1e-5) < 1.6 * exact
+    assert RdpAccountant().compose(event).best_order(1e-5) > 63
+
+
+def test_claims_of_zcdp_are_lines() -> None:
+    accountant = RdpAccountant().compose(ZeroConcentratedDPEvent(0.1), 2)
+    assert accountant.renyi(5.0) == pytest.approx(1.0)
+
+
+def test_an_event_with_a_delta_is_refused() -> None:
+    for event in (ApproximateDPEvent(0.1, 1e-8), PoissonSampledEvent(ApproximateDPEvent(0.1, 1e-8), 0.1)):
+        with pytest.raises(Unsupported, match="no Renyi divergence"):
+            RdpAccountant().compose(event)
+
+
+def test_at_delta_zero_the_largest_losses_add_up() -> None:
+    accountant = RdpAccountant().compose(LaplaceEvent(2.0), 3)
+    assert accountant.epsilon(0.0) == pytest.approx(1.5)
+    assert accountant.delta(1.6) == 0
+    assert RdpAccountant().compose(GaussianEvent(2.0)).epsilon(0.0) == math.inf
+
+
+def test_the_conversion_is_the_proposition() -> None:
+    # Canonne, Kamath & Steinke 2020, Proposition 12, at order 10.
+    expected = 0.3 + math.log(0.9) - (math.log(1e-5) + math.log(10)) / 9
+    assert renyi_to_epsilon(np.array([0.3]), np.array([10.0]), 1e-5)[0] == pytest.approx(expected)
+    assert renyi_to_epsilon(np.array([0.0]), np.array([1e9]), 0.9)[0] == 0
+
+
+@pytest.mark.parametrize("order", [0, 1.0, 1e10, math.nan])
+def test_orders_are_checked(order: float) -> None:
+    with pytest.raises(InvalidArgument, match="^order="):
+        RdpAccountant().compose(GaussianEvent(1.0)).renyi(order)

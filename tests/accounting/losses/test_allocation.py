@@ -1,4 +1,4 @@
-"""Balls-in-bins sampling: against integrals, transforms and simulations that know nothing of its grids."""
+"""Balls-in-bins sampling, compared with integrals, transforms and simulations that do not use its grids."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from hush.accounting.losses.noise_profiles import GaussianProfile
 from hush.errors import Unsupported
 from hush.guarantee import Relation
 
-SHARP = 1e-4  # how far an epsilon may lie above the truth, relatively
-SHARP_DELTA = 1e-3  # and a delta, which is some power of e^epsilon
+SHARP = 1e-4  # how far an epsilon may be above the truth, relatively
+SHARP_DELTA = 1e-3  # how far a delta may be, which is some power of e^epsilon
 REACH = 14.0
 
 
@@ -44,12 +44,12 @@ def epochs(sigma: float, bins: int, count: int = 1) -> Event:
 
 
 def summand(normal: float | np.ndarray, sigma: float) -> np.ndarray:
-    """W = N(1) / N(0) at a point drawn from N(0), noise sigma."""
+    """Return W = N(1) / N(0) at a point drawn from N(0), with noise sigma."""
     return np.exp(np.asarray(normal) / sigma - 0.5 / sigma**2)
 
 
 def call(strike: float, sigma: float) -> float:
-    """E (W - strike)_+ (Black & Scholes)."""
+    """Return E (W - strike)_+ (Black & Scholes)."""
     if strike <= 0:
         return 1 - strike
     point = sigma * math.log(strike)
@@ -64,7 +64,7 @@ def put(strike: float, sigma: float) -> float:
 
 
 def two_bins(at: float, sigma: float, *, reverse: bool) -> float:
-    """The profile of two bins: given one summand, the other one's part is known in closed form."""
+    """Return the profile of two bins. Given one summand, the other's part is known in closed form."""
 
     def integrand(normal: float) -> float:
         first = float(summand(normal, sigma))
@@ -97,7 +97,7 @@ def test_two_bins_are_their_integral(sigma: float, points: tuple[float, ...], re
 @pytest.mark.parametrize("sigma", [0.1, 0.4, 1.0, 5.0, 10.0, 1000.0])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_single_summand_is_a_gaussian(sigma: float, reverse: bool) -> None:
-    # One bin is answered by the Gaussian's own profile; the grid of one summand must find the same.
+    # One bin has the Gaussian's own profile. The grid of one summand must give the same.
     points = np.concatenate([[0.0], np.linspace(0.01, 6.0, 50) / sigma])
     exact = GaussianProfile(1 / sigma).delta(points)
     ratio = AllocationProfile(sigma, 1, reverse).delta(points) / exact
@@ -121,7 +121,7 @@ SUMS = [(0.4, 10), (0.4, 10_000), (0.7, 777), (1.0, 100), (1.0, 9_999), (2.0, 31
 
 
 def atoms(sigma: float, bins: int) -> tuple[np.ndarray, np.ndarray]:
-    """L - 1 and its masses."""
+    """Return L - 1 and its masses."""
     law = _sum_law(sigma, bins)
     offsets = np.concatenate([np.ldexp(run.indices, level) for level, run in law.runs.items()])
     masses = np.concatenate([run.masses for run in law.runs.values()])
@@ -161,8 +161,8 @@ def test_the_sum_has_the_transform_of_a_sum(sigma: float, bins: int) -> None:
     for spreads in (1.0, 4.0, 8.0):
         rate = spreads * math.sqrt(bins) * min(sigma, 1.0)  # of L
         exact = bins * math.log(np.dot(weights, np.exp(-rate / bins * (summand(normal, sigma) - 1))))
-        found = math.log(np.dot(masses, np.exp(-rate * offsets)))
-        assert exact * (1 - 1e-9) <= found <= exact * (1 + 3 * SHARP), spreads
+        transform = math.log(np.dot(masses, np.exp(-rate * offsets)))
+        assert exact * (1 - 1e-9) <= transform <= exact * (1 + 3 * SHARP), spreads
 
 
 # Simulations. False alarms: a right bound is called wrong with probability at most 1e-8 each time, by Bernstein's
@@ -177,7 +177,7 @@ def slack(mean: float, draws: int) -> float:
 
 
 def simulate(sigma: float, bins: int, count: int, draws: int) -> tuple[np.ndarray, np.ndarray]:
-    """Losses of whole runs: of P against Q under P (the record removed), of Q against P under Q (added)."""
+    """Return the losses of complete runs: of P against Q under P (removed), and of Q against P under Q (added)."""
     rng = np.random.default_rng([bins, count])
     removed, added = np.zeros(draws), np.zeros(draws)
     for _, start in itertools.product(range(count), range(0, draws, 20_000)):
@@ -197,12 +197,12 @@ def mean_excess(losses: np.ndarray, at: float) -> float:
 @pytest.mark.parametrize(("sigma", "bins", "count", "draws"), SIMULATIONS)
 def test_simulated_losses_lie_below_the_bound_and_close_to_it(sigma: float, bins: int, count: int, draws: int) -> None:
     accountant = PldAccountant().compose(epochs(sigma, bins, count))
-    both = simulate(sigma, bins, count, draws)
+    samples = simulate(sigma, bins, count, draws)
     for delta in (0.1, 0.01, 0.003):
         at = accountant.epsilon(delta)
-        assert max(mean_excess(losses, at) for losses in both) <= delta + slack(delta, draws)
-        # And the truth is not much smaller: a tenth less epsilon, and delta is exceeded, by nine standard deviations.
-        closer = max(mean_excess(losses, 0.9 * at - 0.05) for losses in both)
+        assert max(mean_excess(losses, at) for losses in samples) <= delta + slack(delta, draws)
+        # The truth is not much smaller: at a tenth less epsilon, delta is exceeded by nine standard deviations.
+        closer = max(mean_excess(losses, 0.9 * at - 0.05) for losses in samples)
         assert closer > delta + slack(delta, draws)
 
 
@@ -214,7 +214,7 @@ def test_a_bound_that_is_too_small_is_noticed() -> None:
 
 
 class TestPoissonTwin:
-    """Twin: T batches accounted for as T steps of Poisson sampling at rate 1 / T. Often above, but no upper bound."""
+    """A broken twin: T batches accounted for as T steps of Poisson sampling at rate 1 / T, which is no upper bound."""
 
     sigma, bins, delta = 0.3, 10, 0.4
 
@@ -223,11 +223,11 @@ class TestPoissonTwin:
         claimed = epsilon(
             SelfComposedEvent(PoissonSampledEvent(GaussianEvent(self.sigma), 1 / self.bins), self.bins), self.delta
         )
-        both = simulate(self.sigma, self.bins, 1, draws)
+        samples = simulate(self.sigma, self.bins, 1, draws)
         # 0.536, with a standard deviation of 0.0016.
-        assert max(mean_excess(losses, claimed) for losses in both) > self.delta + slack(self.delta, draws)
+        assert max(mean_excess(losses, claimed) for losses in samples) > self.delta + slack(self.delta, draws)
         right = epsilon(epochs(self.sigma, self.bins), self.delta)
-        assert max(mean_excess(losses, right) for losses in both) <= self.delta + slack(self.delta, draws)
+        assert max(mean_excess(losses, right) for losses in samples) <= self.delta + slack(self.delta, draws)
 
     def test_the_certified_lower_bound_refutes_it(self) -> None:
         claimed = epsilon(
@@ -241,10 +241,10 @@ class TestPoissonTwin:
     )
     def test_at_small_deltas_it_is_looser(self, sigma: float, bins: int, count: int) -> None:
         steps = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(sigma), 1 / bins), bins * count)
-        here = epsilon(epochs(sigma, bins, count), 1e-6)
-        assert here <= epsilon(steps, 1e-6)
-        assert here <= epsilon(SelfComposedEvent(GaussianEvent(sigma), count), 1e-6)
-        assert here >= 0.85 * epsilon(steps, 1e-6)
+        binned = epsilon(epochs(sigma, bins, count), 1e-6)
+        assert binned <= epsilon(steps, 1e-6)
+        assert binned <= epsilon(SelfComposedEvent(GaussianEvent(sigma), count), 1e-6)
+        assert binned >= 0.85 * epsilon(steps, 1e-6)
 
 
 DELTAS = pytest.mark.parametrize(

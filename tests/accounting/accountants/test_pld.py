@@ -1,0 +1,131 @@
+"""The privacy loss distribution accountant: certified intervals, alternatives, and reference values."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from hush.accounting import (
+    ApproximateDPEvent,
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    ParallelEvent,
+    PldAccountant,
+    PoissonSampledEvent,
+    RandomizedResponseEvent,
+    RdpAccountant,
+    SelfComposedEvent,
+)
+from hush.errors import InvalidArgument
+from hush.guarantee import Relation
+from oracles import closed_form
+
+sigmas = st.floats(-0.6, 1.3).map(lambda power: 10.0**power)
+rates = st.one_of(st.floats(-4, -0.1).map(lambda power: 10.0**power), st.just(1.0))
+steps = st.one_of(st.integers(1, 5), st.floats(1, 4.5).map(lambda power: int(10.0**power)))
+# Each example costs tenths of a second, so there is no shrinking; the example is printed as it is.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+fewer = settings(max_examples=4, phases=PHASES)
+many = settings(max_examples=40, phases=PHASES)
+
+
+def sampled(sigma: float, rate: float, count: int = 1) -> Event:
+    return SelfComposedEvent(PoissonSampledEvent(GaussianEvent(sigma), rate), count)
+
+
+def test_randomized_response_a_thousand_times() -> None:
+    # A shipped library says .100: it ignores the count.
+    accountant = PldAccountant(relation=Relation.REPLACE).compose(RandomizedResponseEvent(0.1), 1000)
+    assert accountant.epsilon(1e-6) == pytest.approx(19.344671447993385, rel=1e-8)
+    renyi = RdpAccountant(relation=Relation.REPLACE).compose(RandomizedResponseEvent(0.1), 1000)
+    assert 19.3447 < renyi.epsilon(1e-6) < 20.46
+
+
+def test_optimal_composition_is_the_worst_of_what_is_claimed() -> None:
+    # Any mechanism that is (epsilon, delta)-DP composes to less than the claim does.
+    gaussian = PldAccountant().compose(GaussianEvent(2.0), 50)
+    claim = PldAccountant().compose(
+        ApproximateDPEvent(PldAccountant().compose(GaussianEvent(2.0)).epsilon(1e-8), 1e-8), 50
+    )
+    assert gaussian.epsilon(1e-6) < claim.epsilon(1e-6)
+
+
+@fewer
+@given(sigmas, rates, st.integers(1, 300), st.floats(0.01, 3))
+def test_delta_bounds_are_ordered(sigma: float, rate: float, count: int, at: float) -> None:
+    lower, upper = PldAccountant().compose(sampled(sigma, rate, count)).delta_interval(at)
+    assert 0 <= lower <= upper <= 1
+
+
+@pytest.mark.slow
+@many
+@given(sigmas, rates, steps, st.floats(0.01, 20))
+def test_delta_bounds_are_ordered_far_out(sigma: float, rate: float, count: int, at: float) -> None:
+    lower, upper = PldAccountant().compose(sampled(sigma, rate, count)).delta_interval(at)
+    assert 0 <= lower <= upper <= 1
+
+
+def test_rare_samples_at_a_tiny_delta_are_tight() -> None:
+    # Ten steps at q = 1e-4, delta 1e-15: 0.130243 by direct convolution of positive masses (no FFT, spacing 2e-5).
+    # One large jump decides, and a tilt cannot single it out: rounding, bounded at its worst, costs 19 % here.
+    assert (
+        0.130242 <= PldAccountant().compose(PoissonSampledEvent(GaussianEvent(1.0), 1e-4), 10).epsilon(1e-15) <= 0.156
+    )
+
+
+@pytest.mark.slow
+def test_rare_samples_at_a_tiny_delta_have_an_interval() -> None:
+    lower, upper = PldAccountant().compose(PoissonSampledEvent(GaussianEvent(1.0), 1e-4), 10).interval(1e-15)
+    assert 0.09 <= lower <= 0.130243
+    assert 0.130242 <= upper <= 0.156
+
+
+@pytest.mark.parametrize(
+    "delta", [1e-5, 1e-9, *(pytest.param(delta, marks=pytest.mark.slow) for delta in (1e-12, 1e-15))]
+)
+def test_near_the_largest_loss(delta: float) -> None:
+    # Twenty Laplace mechanisms, whose losses end at 20 / b: in the certificate, and close to it.
+    lower, upper = PldAccountant().compose(LaplaceEvent(2.0), 20).interval(delta)
+    truth = laplace_epsilon(2.0, 20, delta)
+    assert lower <= truth * (1 + 1e-10)
+    assert truth * (1 - 1e-10) <= upper <= min(truth * (1 + 1e-4), 10.0 * (1 + 1e-12))
+
+
+def laplace_epsilon(scale: float, count: int, delta: float) -> float:
+    low, high = 0.0, count / scale
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        above = closed_form.laplace_delta(middle, scale=scale, count=count) > delta
+        low, high = (middle, high) if above else (low, middle)
+    return high
+
+
+def test_the_worst_alternative_counts() -> None:
+    # A record is in one of the parts: the cost is that of the worse part, composed.
+    parts = [ComposedEvent((GaussianEvent(sigma), LaplaceEvent(scale))) for sigma, scale in ((1.0, 9.0), (4.0, 2.0))]
+    together = PldAccountant().compose(ParallelEvent(tuple(parts)), 2).epsilon(1e-6)
+    alone = [PldAccountant().compose(part, 2).epsilon(1e-6) for part in parts]
+    mixed = PldAccountant().compose(parts[0]).compose(parts[1]).epsilon(1e-6)
+    assert together == pytest.approx(max(*alone, mixed), rel=1e-6)
+
+
+def test_accuracy_survives_composition() -> None:
+    rough = PldAccountant(accuracy=1e-2).compose(sampled(1.0, 0.01, 500)).compose(LaplaceEvent(9.0))
+    precise = PldAccountant(accuracy=1e-7).compose(sampled(1.0, 0.01, 500)).compose(LaplaceEvent(9.0))
+    lower, upper = precise.interval(1e-6)
+    assert upper <= rough.epsilon(1e-6) * (1 + 1e-9)
+    assert rough.epsilon(1e-6) <= lower * 1.03
+
+
+@pytest.mark.parametrize("accuracy", [0, 1e-9, 0.2, -1.0, "1e-5", None])
+def test_accuracies_are_checked(accuracy: float) -> None:
+    with pytest.raises(InvalidArgument, match="^accuracy="):
+        PldAccountant(accuracy=accuracy)
+
+
+def test_without_events_nothing_is_spent() -> None:
+    assert PldAccountant().interval(1e-6) == (0.0, 0.0)
+    assert PldAccountant().delta_interval(0.5) == (0.0, 0.0)

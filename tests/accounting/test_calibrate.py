@@ -1,0 +1,142 @@
+"""Calibration: the target is met, never exceeded, and a slightly better parameter would exceed it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from accounting_tables import golden
+from hush.accounting import (
+    Accountant,
+    Event,
+    GaussianEvent,
+    GroupEvent,
+    LaplaceEvent,
+    PldAccountant,
+    PoissonSampledEvent,
+    RdpAccountant,
+    SelfComposedEvent,
+    calibrate_contributions,
+    calibrate_count,
+    calibrate_noise,
+    calibrate_sampling_rate,
+    calibrate_steps,
+)
+from hush.errors import InvalidArgument
+from hush.guarantee import Relation
+
+REFERENCE = golden("accounting_reference.json")
+# Each example costs tenths of a second, so there is no shrinking; the example is printed as it is.
+fewer = settings(max_examples=4, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+
+
+def epsilon(event: Event, delta: float, kind: type[Accountant] = PldAccountant, **settings_: object) -> float:
+    return kind(**settings_).compose(event).epsilon(delta)  # type: ignore[arg-type]
+
+
+def sampled(sigma: float, rate: float, count: int = 1) -> Event:
+    return SelfComposedEvent(PoissonSampledEvent(GaussianEvent(sigma), rate), count)
+
+
+class TestCalibration:
+    targets = st.floats(-1, 1).map(lambda power: 10.0**power)
+    small_rates = st.floats(-3, 0).map(lambda power: 10.0**power)
+
+    @fewer
+    @given(targets, st.floats(-10, -3), small_rates, st.integers(1, 3000))
+    def test_noise(self, target: float, power: float, rate: float, count: int) -> None:
+        delta = 10.0**power
+        sigma = calibrate_noise(epsilon=target, delta=delta, sampling_rate=rate, num_steps=count)
+        assert epsilon(sampled(sigma, rate, count), delta) <= target
+        assert epsilon(sampled(sigma * (1 - 2e-5), rate, count), delta) > target or sigma <= 2.1e-3
+
+    @fewer
+    @given(targets, st.floats(0.6, 5), small_rates)
+    def test_steps(self, target: float, sigma: float, rate: float) -> None:
+        count = calibrate_steps(epsilon=target, delta=1e-6, noise_multiplier=sigma, sampling_rate=rate)
+        if count:
+            assert epsilon(sampled(sigma, rate, count), 1e-6) <= target
+        assert epsilon(sampled(sigma, rate, count + 1), 1e-6) > target
+
+    @fewer
+    @given(targets, st.floats(0.6, 5), st.integers(1, 2000))
+    def test_sampling_rate(self, target: float, sigma: float, count: int) -> None:
+        rate = calibrate_sampling_rate(epsilon=target, delta=1e-6, noise_multiplier=sigma, num_steps=count)
+        assert epsilon(sampled(sigma, rate, count), 1e-6) <= target
+        assert rate == 1 or epsilon(sampled(sigma, rate * (1 + 1e-4), count), 1e-6) > target
+
+    @fewer
+    @given(targets, st.floats(2, 30))
+    def test_contributions(self, target: float, sigma: float) -> None:
+        for relation in (Relation.ADD_OR_REMOVE, Relation.REPLACE):
+            event = SelfComposedEvent(GaussianEvent(sigma), 3)
+            size = calibrate_contributions(epsilon=target, delta=1e-6, event=event, relation=relation)
+            if size:
+                assert epsilon(GroupEvent(event, size), 1e-6, relation=relation) <= target
+            assert epsilon(GroupEvent(event, size + 1), 1e-6, relation=relation) > target
+
+    @pytest.mark.parametrize("accountant", [PldAccountant, RdpAccountant])
+    @pytest.mark.parametrize("relation", [Relation.ADD_OR_REMOVE, Relation.REPLACE])
+    def test_with_every_accountant_and_relation(self, accountant: type[Accountant], relation: Relation) -> None:
+        sigma = calibrate_noise(
+            epsilon=2.0, delta=1e-6, sampling_rate=0.02, num_steps=500, accountant=accountant, relation=relation
+        )
+        achieved = epsilon(sampled(sigma, 0.02, 500), 1e-6, accountant, relation=relation)
+        assert 2.0 * (1 - 2e-5) <= achieved <= 2.0
+
+    def test_templates(self) -> None:
+        def laplace(scale: float) -> Event:
+            return SelfComposedEvent(PoissonSampledEvent(LaplaceEvent(scale), 0.1), 100)
+
+        scale = calibrate_noise(epsilon=1.0, delta=1e-6, template=laplace)
+        assert 1 - 2e-5 <= epsilon(laplace(scale), 1e-6) <= 1
+        count = calibrate_count(
+            epsilon=1.0, delta=1e-6, template=lambda n: SelfComposedEvent(LaplaceEvent(20.0), n), maximum=500
+        )
+        assert (
+            epsilon(SelfComposedEvent(LaplaceEvent(20.0), count), 1e-6)
+            <= 1
+            < epsilon(SelfComposedEvent(LaplaceEvent(20.0), count + 1), 1e-6)
+        )
+
+    def test_a_maximum_is_respected(self) -> None:
+        for maximum in (1, 2, 7, 8, 9):
+            assert (
+                calibrate_count(
+                    epsilon=9, delta=1e-6, template=lambda n: SelfComposedEvent(GaussianEvent(50.0), n), maximum=maximum
+                )
+                == maximum
+            )
+
+    def test_nothing_fits(self) -> None:
+        assert calibrate_steps(epsilon=0.01, delta=1e-9, noise_multiplier=0.5) == 0
+        assert calibrate_contributions(epsilon=0.01, delta=1e-9, event=GaussianEvent(0.5)) == 0
+
+    @pytest.mark.parametrize("target", [1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100, 1000])
+    @pytest.mark.parametrize("delta", [1e-15, 1e-2, 0.5])
+    def test_extreme_targets(self, target: float, delta: float) -> None:
+        sigma = calibrate_noise(epsilon=target, delta=delta)
+        assert epsilon(GaussianEvent(sigma), delta) <= target
+
+
+@pytest.mark.parametrize("row", REFERENCE["gaussian_analytic_sigma"], ids=str)
+def test_analytic_gaussian_sigma(row: dict[str, float]) -> None:
+    sigma = calibrate_noise(epsilon=row["eps"], delta=row["delta"])
+    assert row["sigma"] * (1 - 1e-10) <= sigma <= row["sigma"] * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("row", REFERENCE["calibration"], ids=str)
+def test_calibrated_sigma(row: dict[str, float]) -> None:
+    sigma = calibrate_noise(epsilon=row["eps"], delta=row["delta"], sampling_rate=row["q"], num_steps=int(row["T"]))
+    assert row["sigma"] * (1 - 1e-8) <= sigma <= row["sigma"] * (1 + 1e-5)
+
+
+def test_calibration_at_a_tiny_delta() -> None:
+    sigma = calibrate_noise(epsilon=1.0, delta=1e-18, sampling_rate=0.01, num_steps=1000)
+    assert PldAccountant().compose(PoissonSampledEvent(GaussianEvent(sigma), 0.01), 1000).epsilon(1e-18) <= 1
+
+
+def test_a_target_out_of_range_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="^epsilon=.*noise_multiplier in"):
+        calibrate_noise(epsilon=1e-9, delta=0.0, template=lambda noise: LaplaceEvent(max(noise, 1e-3)))

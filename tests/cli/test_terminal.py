@@ -1,0 +1,88 @@
+"""What a terminal shows: tables, bars, and progress that fits any width."""
+
+from __future__ import annotations
+
+import os
+import pty
+import struct
+import sys
+from typing import Any
+
+import pytest
+
+from cli.terminals import Terminal
+from hush.cli.terminal import ProgressBar, bar, progress, table
+
+
+def test_columns_of_numbers_are_aligned_to_the_right() -> None:
+    text = table(["name", "epsilon", "note"], [["a", "1.5", "x"], ["long", "1,000", "2"]])
+    assert text.splitlines() == ["  name  epsilon  note", "  a         1.5  x", "  long    1,000  2"]
+    assert table(["only"], []) == "  only"
+
+
+@pytest.mark.parametrize(
+    ("share", "drawn"), [(0.0, ""), (1.0, "████"), (0.5, "██"), (0.3, "█▎"), (7.0, "████"), (-1.0, "")]
+)
+def test_a_bar_is_drawn_in_eighths(share: float, drawn: str) -> None:
+    assert bar(share, 4) == drawn
+
+
+@pytest.mark.parametrize("columns", [0, 1, 10, 40, 200])
+def test_narrow_terminals(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+    import termios
+
+    master, slave = pty.openpty()
+    try:
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        assert os.get_terminal_size(slave).columns == columns
+        text = shown(slave, monkeypatch)
+    finally:
+        os.close(master)
+        os.close(slave)
+    drawn = [part for part in text.split("\r") if part.strip()]
+    assert max(len(part.rstrip("\n")) for part in drawn if "training" in part) <= max(columns - 1, 20)
+
+
+def test_a_terminal_without_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "training" in shown(-1, monkeypatch)
+
+
+def shown(handle: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return what a run shows on a terminal."""
+    terminal: Any = Terminal(handle)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    display = ProgressBar(quiet=False)
+    display.show("calibrating", 0, 1)
+    for done in range(0, 101, 25):
+        display.show("training", done, 100, "accuracy 12.3%, epsilon 1.00")
+    display.say("A line.")
+    display.close()
+    monkeypatch.undo()
+    assert "A line.\n" in terminal.text
+    return str(terminal.text)
+
+
+def test_without_a_terminal_each_stage_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    display = ProgressBar(quiet=False)
+    for done in range(3):
+        display.show("training", done, 3)
+    display.show("measuring", 0, 1)
+    display.close()
+    assert capsys.readouterr().err == "training ...\nmeasuring ...\n"
+
+
+def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    display = ProgressBar(quiet=True)
+    display.say("A line.")
+    display.show("training", 1, 3)
+    display.close()
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("count", "is_shown"), [(5, False), (21, True)])
+def test_iterating_over_many_items_shows_a_bar(count: int, is_shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal: Any = Terminal(-1)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert list(progress(range(count), "epochs")) == list(range(count))
+    assert ("epochs" in terminal.text) is is_shown
