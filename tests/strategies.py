@@ -1,4 +1,4 @@
-"""What hypothesis draws: valid values of hush's own types, and values that every check must refuse."""
+"""Hypothesis strategies: valid values of hush's types, and values that every check must refuse."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ lines = st.text(printable, min_size=1, max_size=120).filter(str.strip)
 
 @st.composite
 def guarantees(draw: st.DrawFn, bounds: tuple[Bound, ...] = tuple(Bound)) -> Guarantee:
-    """Draw any valid guarantee with one of the given bounds."""
+    """Draw any valid guarantee with one of these bounds."""
     bound = draw(st.sampled_from(bounds))
     unbounded = draw(st.integers(0, 9)) == 0 and bound is not Bound.LOWER
     return Guarantee(

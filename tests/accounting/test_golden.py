@@ -18,6 +18,7 @@ from hush.accounting import (
     calibrate_noise,
 )
 from hush.guarantee import Bound, Relation
+from oracles import contour
 
 REFERENCE = golden("accounting_reference.json")
 TIGHT = 1e-5  # the largest relative width of a certified interval
@@ -48,6 +49,23 @@ def test_problem(problem: dict[str, Any]) -> None:
     check_interval(*accountant.interval(problem["delta"]), problem["eps"], 10 * problem["eps_abs_err_est"])
     low, high = problem.get("certified_bracket_by_prv_accountant", (0, math.inf))
     assert low <= accountant.epsilon(problem["delta"]) <= high
+
+
+QUICK = {"P01_abadi_mnist", "P03_cifar_bigbatch", "P06_huge_T_1e6", "P08_fullbatch_T100", "P15_rr_x1000"}
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param(problem, id=name, marks=[] if name in QUICK else pytest.mark.slow)
+        for name, problem in PROBLEMS.items()
+    ],
+)
+def test_the_oracle_gives_the_golden_value(problem: dict[str, Any]) -> None:
+    replaced = relation(problem) is Relation.REPLACE
+    directions = contour.REPLACE if replaced else contour.ADD_OR_REMOVE
+    epsilon = contour.epsilon(contour.parse(problem["phases"]), problem["delta"], directions)
+    assert epsilon == pytest.approx(problem["eps"], rel=1e-9)
 
 
 def check_delta_curve(problem: dict[str, Any], points: list[tuple[float, float]]) -> None:

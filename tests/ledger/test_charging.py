@@ -317,7 +317,7 @@ def test_runs_charge(tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyP
     assert told == pytest.approx(outcome.guarantee.epsilon, rel=1e-6)
     spent = data.spent
     with pytest.raises(OverBudget):
-        runs.train(settings.at(epsilon=6.0), tmp_path / "another", budget=data)
+        runs.train(settings.replace(epsilon=6.0), tmp_path / "another", budget=data)
     assert not (tmp_path / "another").exists()
     assert data.spent == spent
     assert (tmp_path / "run" / "report.html").exists()
@@ -330,7 +330,10 @@ def test_an_interrupted_run_of_a_folder_keeps_its_reservation(tmp_path: Path, le
     data = ledger.dataset("digits", epsilon=5, delta=1e-4, unit="row")
     settings = runs.Settings(data="digits", epsilon=2.0, model="softmax", num_steps=20, batch_size=400)
     stop: Callable[..., Any] = mock.Mock(side_effect=KeyboardInterrupt)
-    with mock.patch.object(steps_module.Training, "_point", stop), pytest.raises(hush.HushError, match="interrupted"):
+    with (
+        mock.patch.object(steps_module.TrainingLoop, "_store_and_measure", stop),
+        pytest.raises(hush.HushError, match="interrupted"),
+    ):
         runs.train(settings, tmp_path / "run", budget=data)
     (pending,) = data.pending()
     with pytest.raises(InvalidArgument, match="^budget="):

@@ -1,8 +1,9 @@
-"""Oracles: slow, independent answers that the tests and the benchmark take as the truth.
+"""Oracles: slow, independent answers that the tests and the benchmarks take as the truth.
 
-- `contour`: epsilon and delta of a composition, the door to everything here.
-- `mechanisms`: the moment generating functions of the privacy loss that `contour` inverts.
-- `closed_form`: one step, randomised response and Laplace, without any numerical inversion.
+- `contour`: epsilon and delta of a composition. Start here.
+- `mechanisms`: the moment generating functions of the privacy loss, which `contour` inverts.
+- `gaussian_moment`: the one of the sampled Gaussian, by contour integration.
+- `closed_form`: single steps, randomised response and Laplace, without numerical inversion.
 
-Nothing here imports hush, and nothing here shares an algorithm with it: no grid on the privacy loss, no FFT.
+No oracle imports hush or shares an algorithm with it: there is no grid on the privacy loss, and no FFT.
 """

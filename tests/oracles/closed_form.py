@@ -1,6 +1,6 @@
-"""Exact privacy profiles: one step of every mechanism, and compositions that have a finite formula.
+"""Exact privacy profiles: a single step of every mechanism, and compositions that have a finite formula.
 
-A profile is delta(epsilon) = sup over events E of P(E) - e^epsilon Q(E) for one fixed pair (P, Q).
+A profile is delta(epsilon) = sup over events E of P(E) - e^epsilon Q(E), for a fixed pair (P, Q).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def gaussian(noise_multiplier: float) -> Profile:
 
 
 def laplace(scale: float) -> Profile:
-    """Laplace noise of the given scale on a query of sensitivity 1."""
+    """Laplace noise of this scale on a query of sensitivity 1."""
     return lambda epsilon: max(0.0, -math.expm1(0.5 * (epsilon - 1 / scale)))
 
 
@@ -65,15 +65,15 @@ def gaussian_replace(noise_multiplier: float, sampling_rate: float) -> Profile:
         root = linear + math.sqrt(linear**2 + 4 * (q * kappa) ** 2 * math.exp(epsilon))
         log_z = math.log(root) - math.log(2 * q * kappa)
         at = sigma * log_z
-        near, far = q * kappa * math.exp(log_z), q * kappa * math.exp(epsilon - log_z)
-        mass = near * _mills(at - 1 / sigma) - linear * _mills(at) - far * _mills(at + 1 / sigma)
+        plus, minus = q * kappa * math.exp(log_z), q * kappa * math.exp(epsilon - log_z)
+        mass = plus * _mills(at - 1 / sigma) - linear * _mills(at) - minus * _mills(at + 1 / sigma)
         return math.exp(-0.5 * at * at) / math.sqrt(2 * math.pi) * mass
 
     return delta
 
 
 def randomized_response_delta(epsilon: float, *, local_epsilon: float, count: int) -> float:
-    """`count` binary randomised responses: a binomial sum in 50 digits."""
+    """Return delta of `count` binary randomised responses: a binomial sum in 50 digits."""
     with localcontext() as context:
         context.prec = 50
         keep, lose = _binomial_tails(local_epsilon, count)
@@ -82,7 +82,7 @@ def randomized_response_delta(epsilon: float, *, local_epsilon: float, count: in
 
 
 def randomized_response_epsilon(delta: float, *, local_epsilon: float, count: int) -> float:
-    """Between two values of the loss, delta is linear in e^epsilon: solve on the piece that holds it."""
+    """Return epsilon: between two values of the loss delta is linear in e^epsilon, so solve on that piece."""
     with localcontext() as context:
         context.prec = 50
         keep, lose = _binomial_tails(local_epsilon, count)
@@ -95,11 +95,11 @@ def randomized_response_epsilon(delta: float, *, local_epsilon: float, count: in
 
 
 def laplace_delta(epsilon: float, *, scale: float, count: int) -> float:
-    """`count` Laplace mechanisms, exactly: residues of the moment generating function in decimal arithmetic.
+    """Return delta of `count` Laplace mechanisms: residues of the moment generating function in decimal arithmetic.
 
     With e = 1 / scale, E_P exp(s loss) = (e^(s e) (s + 1) + e^(-(s + 1) e) s) / (2 s + 1). Its power expands into
-    exponentials over (2 s + 1)^count; each inverts by its residues at 0 and at -1/2. The terms alternate, so the
-    precision grows with the count.
+    exponentials over (2 s + 1)^count, and each inverts by its residues at 0 and at -1/2. The terms alternate in sign,
+    so the precision grows with the count.
     """
     with localcontext() as context:
         context.prec = 40 + 2 * count
@@ -119,7 +119,7 @@ def _mills(z: float) -> float:
 
 
 def _binomial_tails(local_epsilon: float, count: int) -> tuple[list[Decimal], list[Decimal]]:
-    """P(at least k agree) under P and under Q, k = 0 .. count."""
+    """Return P(at least k agree) under P and under Q, for k = 0, ..., count."""
     odds = Decimal(local_epsilon).exp()
     keep, lose = [Decimal(0)] * (count + 2), [Decimal(0)] * (count + 2)
     for k in range(count, -1, -1):
@@ -130,7 +130,7 @@ def _binomial_tails(local_epsilon: float, count: int) -> tuple[list[Decimal], li
 
 
 def _residue_at_half(n: int, count: int, reach: Decimal) -> Decimal:
-    """Of (s + 1)^(n - 1) s^(count - n - 1) e^((s + 1/2) reach) / (2 s + 1)^count, with v = 2 s + 1."""
+    """Return the residue of (s + 1)^(n - 1) s^(count - n - 1) e^((s + 1/2) reach) / (2 s + 1)^count, at v = 2 s + 1."""
     coefficients = np.array([1], dtype=object)  # Python integers: exact
     for _ in range(n - 1):
         coefficients = _times(coefficients, 1, 1)

@@ -1,20 +1,20 @@
-"""Epsilon and delta of a composition by inverting its moment generating function: the tests' truth.
+"""Epsilon and delta of a composition, by inverting its moment generating function.
 
     delta(epsilon) = 1 / (2 pi i) * integral of exp(sum_j T_j log M_j(s) - s epsilon) / (s (s + 1)) ds
 
-over any path from below to above the real axis that crosses it at s > 0, M_j(s) = E_P exp(s loss of one step j).
+over any path from below to above the real axis that crosses it at s > 0, with M_j(s) = E_P exp(s loss of one step j).
 The path crosses at the saddle point, where nothing cancels, and then
 
-- bends to the right if the loss is bounded below, to the left if it is bounded above: the integrand behaves like
-  e^(s (bound - epsilon)) far out and so dies exponentially even after one step (a vertical line needs millions of
-  nodes there). The bend stays steeper than 45 degrees, where the Gaussian part e^(s^2 / 2 sigma^2) decays too;
-- is vertical otherwise. Losses with atoms do not decay on it; a smooth window then removes the far part, which is
-  exact to rounding unless epsilon lies close to a kink of the profile.
+- bends to the right if the loss is bounded below, and to the left if it is bounded above. Far out the integrand
+  behaves like e^(s (bound - epsilon)), so it decays exponentially even after one step, where a vertical line needs
+  millions of nodes. The bend stays steeper than 45 degrees, where the Gaussian part e^(s^2 / 2 sigma^2) decays, too;
+- is vertical otherwise. If the loss has atoms, the integrand does not decay on it. A smooth window then removes the
+  far part, which is exact up to rounding unless epsilon is close to a kink of the profile.
 
-Every answer is computed twice, on two paths with two sets of nodes, and refused (`OracleError`) unless the two agree.
+Every answer is computed twice, on two paths with two sets of nodes. Unless the two agree, `OracleError` is raised.
 
-References: the inversion formula is Zhu, Dong & Wang 2022 (characteristic function of the loss) moved off the
-imaginary axis; the saddle point is that of Alghamdi et al. 2023; the bend is ours. Written from the formula.
+References: the inversion formula is that of Zhu, Dong & Wang 2022 (characteristic function of the loss), moved off the
+imaginary axis; the saddle point is that of Alghamdi et al. 2023; the bend is this package's own.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from .mechanisms import (
     SampledLaplace,
 )
 
-AGREEMENT = 1e-9  # two evaluations may differ by this much, relatively; usual is 1e-12
+AGREEMENT = 1e-9  # the largest relative difference of two evaluations; usually it is 1e-12
 _MAX_NODES = 100_000
-_DEEP = 40  # e^-40 of the largest term is nothing
+_DEEP = 40  # e^-40 of the largest term is negligible
 _EXACT_LAPLACE_COUNT = 300
 
 
@@ -60,12 +60,12 @@ Phases = Sequence[Phase]
 
 
 def parse(phases: Sequence[Sequence[str | float]]) -> list[Phase]:
-    """From the golden files' form: ["sg", q, sigma, T], ["lap", b, T], ["sublap", q, b, T] or ["rr", eps0, T]."""
+    """Parse the golden files' form: ["sg", q, sigma, T], ["lap", b, T], ["sublap", q, b, T] or ["rr", eps0, T]."""
     return [Phase(_BUILD[str(kind)](*map(float, numbers)), int(count)) for kind, *numbers, count in phases]
 
 
 def gaussian(sampling_rate: float, noise_multiplier: float) -> Mechanism:
-    """Poisson-sampled Gaussian; q = 1 is the plain one."""
+    """Return a Poisson-sampled Gaussian, or a plain one for q = 1."""
     return Gaussian(noise_multiplier) if sampling_rate == 1 else SampledGaussian(noise_multiplier, sampling_rate)
 
 
@@ -81,17 +81,17 @@ REPLACE = (Direction.REPLACE,)
 
 
 def epsilon(phases: Phases, delta: float, directions: Sequence[Direction] = ADD_OR_REMOVE) -> float:
-    """The epsilon of the composition at delta, the largest over the directions. Raises OracleError."""
+    """Return the epsilon of the composition at delta, the largest over the directions, or raise OracleError."""
     return max(_epsilon(_merge(phases), delta, direction) for direction in directions)
 
 
 def delta(phases: Phases, epsilon: float, directions: Sequence[Direction] = ADD_OR_REMOVE) -> float:
-    """The delta of the composition at epsilon, the largest over the directions. Raises OracleError."""
+    """Return the delta of the composition at epsilon, the largest over the directions, or raise OracleError."""
     return max(_delta(_merge(phases), epsilon, direction) for direction in directions)
 
 
 def noise_multiplier(*, target_epsilon: float, delta: float, sampling_rate: float, num_steps: int) -> float:
-    """The sigma at which the Poisson-sampled Gaussian has exactly this epsilon under add or remove."""
+    """Return the sigma at which the Poisson-sampled Gaussian has exactly this epsilon under add or remove."""
 
     def excess(log_sigma: float) -> float:
         phases = [Phase(gaussian(sampling_rate, math.exp(log_sigma)), num_steps)]
@@ -101,7 +101,7 @@ def noise_multiplier(*, target_epsilon: float, delta: float, sampling_rate: floa
 
 
 def _merge(phases: Phases) -> list[Phase]:
-    """Plain Gaussians compose into one; equal mechanisms add their counts."""
+    """Merge plain Gaussians into one, and add the counts of equal mechanisms."""
     counts: dict[Mechanism, int] = {}
     precision = 0.0
     for phase in phases:
@@ -124,7 +124,7 @@ def _delta(phases: Phases, epsilon: float, direction: Direction) -> float:
 
 
 def _exact_profile(phases: Phases, direction: Direction) -> closed_form.Profile | None:
-    """Where a finite formula exists, it is the answer."""
+    """Return the profile if a finite formula exists."""
     if len(phases) > 1:
         return None
     mechanism, count = phases[0].mechanism, phases[0].count
@@ -163,7 +163,7 @@ def _invert_profile(profile: closed_form.Profile, delta: float, largest_loss: fl
 
 
 def _root(function: closed_form.Profile, low: float, high: float) -> float:
-    """Of a decreasing function, by bisection and secants; the bracket may grow."""
+    """Return the root of a decreasing function, in a bracket that may grow."""
     width = high - low
     while function(low) < 0 < width < 100:
         low, width = low - width, 2 * width
@@ -185,11 +185,11 @@ class _Path:
         return self.bend != 0
 
     def at(self, tau: np.ndarray) -> tuple[Complex, Complex]:
-        """Points, and derivative / i."""
+        """Return points of the path, and its derivative divided by i."""
         if not self.curved:
             return self.crossing + 1j * self.width * tau, np.full(len(tau), self.width + 0j)
-        # It leaves the axis vertically and turns at a height of crossing + 1: sooner, |s| would grow faster than
-        # Im s and e^(s^2 / 2 sigma^2) with it.
+        # The path leaves the axis vertically and turns at a height of crossing + 1. If it turned sooner, |s| would grow
+        # faster than Im s, and e^(s^2 / 2 sigma^2) with it.
         turn = self.crossing + 1
         height, speed = self.width * np.sinh(tau), self.width * np.cosh(tau)
         along = np.hypot(height, turn)
@@ -217,7 +217,7 @@ class _Table:
     log_term: Complex
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
-        """log delta and its derivative in epsilon; good near the epsilon that the path was laid for."""
+        """Return log delta and its derivative in epsilon, accurate near the epsilon for which the path was chosen."""
         top, value = self._terms(epsilon)
         delta, slope = value.real.sum(), -(value * self.s).real.sum()
         if not delta > 0:
@@ -225,7 +225,7 @@ class _Table:
         return float(top + math.log(delta / math.pi)), float(slope / delta)
 
     def change(self, coarse: _Table, epsilon: float) -> tuple[float, float]:
-        """How far the integral is from the coarse table's, relative to it, and how much its terms cancel."""
+        """Return the relative difference from the coarse table's integral, and how much the terms cancel."""
         top, value = self._terms(epsilon)
         coarse_top, coarse_value = coarse._terms(epsilon)
         fine = value.real.sum()
@@ -238,7 +238,7 @@ class _Table:
         return top, np.exp(total - top)
 
     def merge(self, other: _Table) -> _Table:
-        """The nodes of both, each with half its weight."""
+        """Return a table with the nodes of both, each with half its weight."""
         terms = np.concatenate([self.log_term, other.log_term]) - math.log(2)
         return _Table(np.concatenate([self.s, other.s]), terms)
 
@@ -251,7 +251,7 @@ class _Inversion:
     direction: Direction
 
     def epsilon(self, delta: float) -> float:
-        """Newton on log delta from above, where the Chernoff bound starts; the path moves along."""
+        """Return epsilon by Newton's method on log delta, from the Chernoff bound; the path moves along."""
         target = math.log(delta)
         low, high = 0.0, self._largest_loss()
         at = min(self._chernoff(delta), high * (1 - 1e-6))
@@ -273,19 +273,19 @@ class _Inversion:
 
     @staticmethod
     def _solve(table: _Table, target: float, start: float, high: float) -> float:
-        """Newton on one table, which is trusted while delta changes by a factor of e^2 or so."""
+        """Take Newton steps on one table, which is accurate while delta changes by a factor of about e^2."""
         value, slope = table.log_delta(start)
-        least, most = start - 2 / abs(slope), start + min(2 / abs(slope), 0.9 * (high - start))
+        lowest, highest = start - 2 / abs(slope), start + min(2 / abs(slope), 0.9 * (high - start))
         at = start
         for _ in range(8):
-            at = float(np.clip(at + (target - value) / slope, least, most))
-            if at in (least, most):
+            at = float(np.clip(at + (target - value) / slope, lowest, highest))
+            if at in (lowest, highest):
                 break
             value, slope = table.log_delta(at)
         return at
 
     def log_delta(self, epsilon: float) -> float:
-        """On two paths that must agree, in delta or in what it means for epsilon."""
+        """Return log delta, computed on two paths that must agree in delta or in the implied epsilon."""
         crossing, spread = self._saddle(epsilon)
         value, slope = self._table(epsilon, crossing, spread, refine=1.0).log_delta(epsilon)
         again, _ = self._table(epsilon, 0.8 * crossing, 0.8 * spread, refine=1.4).log_delta(epsilon)
@@ -300,31 +300,31 @@ class _Inversion:
         return sum(p.count * p.mechanism.bounds(self.direction)[1] for p in self.phases)
 
     def _bend(self) -> float:
-        """cot of the asymptote's angle: to the right where the loss is bounded below, left where above."""
+        """Return the cotangent of the asymptote's angle: positive if the loss is bounded below, negative if above."""
         kinds = {type(p.mechanism) for p in self.phases}
         if SampledGaussian not in kinds or kinds - {SampledGaussian, Gaussian}:
             return 0.0
         return {Direction.REMOVE: 0.5, Direction.ADD: -0.5, Direction.REPLACE: 0.5}[self.direction]
 
     def _height(self, s: float, epsilon: float) -> float:
-        """log of the integrand at real s."""
+        """Return the log of the integrand at real s."""
         return float(self._log_mgf(np.array([s + 0j]))[0].real) - s * epsilon - math.log(s * (s + 1))
 
     def _saddle(self, epsilon: float) -> tuple[float, float]:
-        """Where the integrand is least on the positive axis, and its width there."""
-        found = minimize_scalar(
+        """Return where the integrand is smallest on the positive axis, and its width there."""
+        minimum = minimize_scalar(
             lambda log_s: self._height(math.exp(log_s), epsilon),
             bounds=(-9, 11),
             method="bounded",
             options={"xatol": 1e-3},
         )
-        s = math.exp(found.x)
+        s = math.exp(minimum.x)
         step = 0.02 * s
         middle, up, down = (self._height(x, epsilon) for x in (s, s + step, s - step))
         return s, step / math.sqrt(max(up - 2 * middle + down, 1e-12))
 
     def _chernoff(self, delta: float) -> float:
-        """An upper bound of epsilon: delta <= M(s) e^(-s epsilon) s^s / (s + 1)^(s + 1) for every s > 0."""
+        """Return an upper bound on epsilon: delta <= M(s) e^(-s epsilon) s^s / (s + 1)^(s + 1) for every s > 0."""
 
         def bound(log_s: float) -> float:
             s = math.exp(log_s)
@@ -334,7 +334,7 @@ class _Inversion:
         return max(1e-9, float(minimize_scalar(bound, bounds=(-9, 11), method="bounded").fun))
 
     def _table(self, epsilon: float, crossing: float, spread: float, *, refine: float) -> _Table:
-        """Trapezoidal rule on a path through `crossing`, halving the step until the integral settles."""
+        """Return a trapezoidal rule on a path through `crossing`, with the step halved until the integral settles."""
         bend = self._bend() / refine
         path = _Path(crossing, min(crossing, spread), bend)
         window = self._window(epsilon, path)
@@ -344,24 +344,24 @@ class _Inversion:
         for _ in range(7):
             finer = table.merge(self._sweep(epsilon, path, step, 0.5 * step, window, refine))
             change, cancelling = finer.change(table, epsilon)
-            # settled, or down to the rounding of the integrand: the change should square with every halving
+            # It has settled, or is down to the rounding of the integrand: the change should square with each halving.
             if change < 1e-13 or (change < 1e-12 * cancelling and change > 0.01 * before):
                 return finer
             table, step, before = finer, step / 2, change
         raise OracleError(f"epsilon={epsilon:.6g}: the path integral did not settle")
 
     def _kinks(self) -> np.ndarray:
-        """Where the composed loss has mass, if all of it may lie on atoms."""
+        """Return the values of the composed loss, if all of its mass may be on atoms."""
         atoms = [p.mechanism.atoms(self.direction) for p in self.phases]
         if None in atoms:
             return np.array([])
         if len(atoms) > 1:
-            raise OracleError("several phases with atoms: the kinks of the profile lie too densely")
+            raise OracleError("several phases with atoms: the kinks of the profile are too dense")
         count = self.phases[0].count
         return np.linspace(count * atoms[0][0], count * atoms[0][1], count + 1)
 
     def _clear_of_kinks(self, epsilon: float) -> float:
-        """A point nearby that is well inside its piece of the profile."""
+        """Return a point nearby that is well inside its piece of the profile."""
         kinks = self._kinks()
         if not len(kinks):
             return epsilon
@@ -370,36 +370,36 @@ class _Inversion:
         return float(np.clip(epsilon, kinks[piece - 1] + margin, kinks[piece] - margin))
 
     def _window(self, epsilon: float, path: _Path) -> _Cut | None:
-        """Where to stop for losses with atoms."""
+        """Return the window for losses with atoms."""
         kinks = self._kinks()
         if not len(kinks):
             return None
-        # what is cut off oscillates at least as fast as the distance to the nearest kink: e^(-(softness gap)^2 / 4)
+        # The removed part oscillates at least as fast as the distance to the nearest kink: e^(-(softness gap)^2 / 4).
         softness = 12.5 / (float(np.abs(kinks - epsilon).min()) * path.width)
         cut = _Cut(start=6 * softness + 3, softness=softness, end=12 * softness + 3)
         vanish = self._atoms_vanish(path)
         return cut if cut.end < vanish else _Cut(start=math.inf, softness=1.0, end=vanish)
 
     def _atoms_vanish(self, path: _Path) -> float:
-        """The tau from which on the integrand of a loss with atoms is negligible after all."""
+        """Return the tau from which on the integrand of a loss with atoms is negligible."""
         phase = self.phases[0]
         if not isinstance(phase.mechanism, SampledLaplace):
             return math.inf
         atoms, rest = phase.mechanism.envelope(path.crossing, self.direction)
         start = float(phase.mechanism.log_mgf(np.array([path.crossing + 0j]), self.direction, 1.0)[0].real)
         t = path.width * np.logspace(1, 6, 200)
-        # what is left beyond t, relative to the integrand at the crossing; the kernel decays like 1 / t^2
-        left = phase.count * (np.log(atoms + rest / t) - start) - np.log(t / path.crossing**2)
-        return float(t[np.argmax(left < -_DEEP)] / path.width) if (left < -_DEEP).any() else math.inf
+        # The rest beyond t, relative to the integrand at the crossing. The kernel decays like 1 / t^2.
+        remaining = phase.count * (np.log(atoms + rest / t) - start) - np.log(t / path.crossing**2)
+        return float(t[np.argmax(remaining < -_DEEP)] / path.width) if (remaining < -_DEEP).any() else math.inf
 
     def _sweep(
         self, epsilon: float, path: _Path, step: float, offset: float, window: _Cut | None, refine: float
     ) -> _Table:
-        """The nodes tau = offset + k step >= 0 until the rest is negligible."""
+        """Return the nodes tau = offset + k step >= 0, until the rest is negligible."""
         last = _MAX_NODES if window is None else int(min(window.end / step, 2 * _MAX_NODES))
         if last > _MAX_NODES:
             raise OracleError(f"epsilon={epsilon:.6g}: too close to a kink of the profile")
-        # a curved path runs off exponentially: look every unit of tau whether the rest still matters
+        # A curved path grows exponentially: check after every unit of tau whether the rest still matters.
         first, size, peak = 0, math.ceil(1 / step) if path.curved else 64, -math.inf
         parts: list[tuple[Complex, Complex]] = []
         while first < last:

@@ -5,9 +5,9 @@
 for Im u, Im v >= 0, phi the density of N(0, sigma^2). Every direction of the Poisson-sampled Gaussian is one of these.
 
 The trapezoidal rule is exponentially accurate for an analytic integrand, but on the real line this one oscillates
-when Im u is large. So x runs on a path where the largest modulus is least, chosen per u among a few: a horizontal
-line below the branch point (1 - q + q e^... = 0, at height pi sigma^2), which may climb behind it to pass through the
-saddle point near x = u. The number of nodes then stays the same however large u is.
+if Im u is large. So x follows a path on which the largest modulus is smallest, chosen for each u among a few: a
+horizontal line below the branch point (1 - q + q e^... = 0, at height pi sigma^2), which may climb behind it to pass
+through the saddle point near x = u. The number of nodes then does not depend on u.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 _HEIGHTS = (0, 0.01, 0.04, 0.1, 0.17, 0.25, 0.35, 0.5, 0.65, 0.8, 1.0)
 _ROWS = 64  # values of u that share one array
-_DEEP = 45  # e^-45 of the largest modulus is nothing
+_DEEP = 45  # e^-45 of the largest modulus is negligible
 _HALVINGS, _SETTLED = 4, 2e-14
 
 
@@ -34,7 +34,7 @@ class _Paths:
     softness: float
 
     def at(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Points and derivatives."""
+        """Return points of the paths, and their derivatives."""
         left = (x[None, :] - self.start) / self.softness
         right = (x[None, :] - self.stop[:, None]) / self.softness
         climb = np.logaddexp(0, left) - np.logaddexp(0, right)
@@ -43,7 +43,7 @@ class _Paths:
         return x[None, :] + 1j * lift, 1 + 1j * self.slope[:, None] * turn
 
     def where(self, better: np.ndarray, other: _Paths) -> _Paths:
-        """The rows of `other` where `better`, of self elsewhere."""
+        """Return the rows of `other` where `better`, and those of self elsewhere."""
         pick = [np.where(better, getattr(other, n), getattr(self, n)) for n in ("height", "slope", "stop")]
         return replace(self, height=pick[0], slope=pick[1], stop=pick[2])
 
@@ -59,7 +59,7 @@ class MixtureMoment:
     sampling_rate: float
 
     def log(self, u: np.ndarray, v: np.ndarray | None = None, *, refine: float = 1.0) -> np.ndarray:
-        """log I(u, v); without v, of I(u, 0)."""
+        """Return log I(u, v), or log I(u, 0) without v."""
         blocks = range(0, len(u), _ROWS)
         return np.concatenate(
             [self._log_block(u[i : i + _ROWS], None if v is None else v[i : i + _ROWS], refine) for i in blocks]
@@ -72,9 +72,9 @@ class MixtureMoment:
         x = np.arange(-10 * sigma - 1, 10 * sigma + reach, spacing)
         stride = max(1, int(0.5 * sigma / spacing))
         leader = _leaders(u)
-        some = np.unique(leader)
-        paths, first, last = self._best_paths(u[some], None if v is None else v[some], x[::stride])
-        paths = paths.rows(np.searchsorted(some, leader))
+        leading = np.unique(leader)
+        paths, first, last = self._best_paths(u[leading], None if v is None else v[leading], x[::stride])
+        paths = paths.rows(np.searchsorted(leading, leader))
         x = x[stride * first : stride * last]
         terms = self._integrand(u, v, x, paths)
         log_m = log_mean_exp(terms[0] + math.log(spacing), terms[1])
@@ -85,29 +85,29 @@ class MixtureMoment:
             x = np.stack([x, x + spacing], axis=1).ravel()
             terms = [np.stack([a, b], axis=2).reshape(len(u), -1) for a, b in zip(terms, between, strict=True)]
             coarse, log_m = log_m, log_mean_exp(terms[0] + math.log(spacing), terms[1])
-            # the moment itself counts, not its logarithm, where it is small against the rest of the contour
+            # If the moment is small compared with the rest of the contour, its value counts, not its logarithm.
             scale = np.exp(np.minimum(0, log_m.real - floor))
             if not (np.abs(np.expm1(coarse - log_m)) * scale > _SETTLED).any():
                 break
         return log_m
 
     def _reach(self, u: np.ndarray) -> float:
-        """How far right the integrand counts: the saddle near x = u, unless it is too low to see."""
+        """Return how far right the integrand matters: to the saddle near x = u, unless that is negligible."""
         sigma, q = self.noise_multiplier, self.sampling_rate
-        far = float(np.abs(u.real).max()) + 1
+        rightmost = float(np.abs(u.real).max()) + 1
         height = (u * math.log(q) + u * (u - 1) / (2 * sigma**2)).real - u.real * math.log1p(-q)
-        seen = (u.real > 0) & (height > -100)
-        return far if seen.any() else min(far, self._behind() + 40 * max(sigma, sigma**2))
+        visible = (u.real > 0) & (height > -100)
+        return rightmost if visible.any() else min(rightmost, self._behind() + 40 * max(sigma, sigma**2))
 
     def _behind(self) -> float:
-        """Where a path may start to climb: to the right of the branch point."""
+        """Return where a path may start to climb: to the right of the branch point."""
         sigma, q = self.noise_multiplier, self.sampling_rate
         return 0.5 + sigma**2 * (math.log1p(-q) - math.log(q)) + min(sigma, sigma**2)
 
     def _integrand(
         self, u: np.ndarray, v: np.ndarray | None, x: np.ndarray, paths: _Paths
     ) -> tuple[np.ndarray, np.ndarray]:
-        """log(phi dx) and u Y(x) - v Y(-x)."""
+        """Return log(phi dx) and u Y(x) - v Y(-x)."""
         sigma = self.noise_multiplier
         z, turn = paths.at(x)
         log_weight = np.log(turn) - 0.5 * (z / sigma) ** 2 - math.log(sigma * math.sqrt(2 * math.pi))
@@ -115,20 +115,20 @@ class MixtureMoment:
         return log_weight, exponent if v is None else exponent - v[:, None] * self._log_ratio(-z)
 
     def _log_ratio(self, x: np.ndarray) -> np.ndarray:
-        """Y(x) on the sheet that continues the real line, below the branch point or to the right of it."""
+        """Return Y(x) on the sheet that continues the real line, below the branch point or to the right of it."""
         q = self.sampling_rate
         a = (2 * x - 1) / (2 * self.noise_multiplier**2)
         odds = a + math.log(q) - math.log1p(-q)
         rising = odds.real > 0
         small = np.exp(np.where(rising, -odds, odds))
-        # log(1 - q) + log(1 + e^odds), except that at small q and a the two nearly cancel
+        # log(1 - q) + log(1 + e^odds), except at small q and a, where the two nearly cancel.
         near = np.abs(small) < 0.5
         direct = log1p(q * np.expm1(np.where(near & ~rising, a, 0)))
         falling = np.where(near, direct, math.log1p(-q) + log1p(small))
         return np.where(rising, math.log(q) + a + log1p(small), falling)
 
     def _best_paths(self, u: np.ndarray, v: np.ndarray | None, x: np.ndarray) -> tuple[_Paths, int, int]:
-        """The best path per row and the range of x that counts."""
+        """Return the best path for each row, and the range of x that matters."""
         candidates = self._candidates(u, v)
         best, chosen = np.full(len(u), math.inf), candidates[0]
         profile = np.empty((len(u), len(x)))
@@ -137,7 +137,7 @@ class MixtureMoment:
             modulus = (log_weight + exponent).real
             better = modulus.max(axis=1) < best
             best, chosen = np.where(better, modulus.max(axis=1), best), chosen.where(better, paths)
-            # phi itself counts too, where its sum over the nodes must be one (see log_mean_exp)
+            # phi matters, too, since its sum over the nodes must be one (see log_mean_exp).
             phi = np.where(log_weight.real.max(axis=1, keepdims=True) < 5, log_weight.real, -math.inf)
             modulus = np.maximum(modulus - modulus.max(axis=1, keepdims=True), phi)
             profile = np.where(better[:, None], modulus, profile)
@@ -149,19 +149,19 @@ class MixtureMoment:
         ceiling = np.minimum(u.imag + (0 if v is None else v.imag), 0.9 * math.pi * sigma**2)
         softness, start = 0.5 * min(sigma, sigma**2), self._behind()
         ahead = np.maximum(u.real - start, 1e-3)
-        found = []
+        candidates: list[_Paths] = []
         for height in (fraction * ceiling for fraction in _HEIGHTS):
-            if found and height.max() < 0.02 * sigma:
-                continue  # the real line will do
+            if candidates and height.max() < 0.02 * sigma:
+                continue  # the real line is good enough
             slope = np.where(u.real > start, np.clip((u.imag - height) / ahead, 0, 3), 0)
             steep = _Paths(height=height, slope=slope, start=start, stop=start + ahead, softness=softness)
             flat = replace(steep, slope=np.where(u.imag > u.real, slope, 0))
-            found += [steep, flat] if (slope > 0).any() else [steep]
-        return found
+            candidates += [steep, flat] if (slope > 0).any() else [steep]
+        return candidates
 
 
 def _leaders(u: np.ndarray) -> np.ndarray:
-    """For each u the index of an earlier one that lies close enough to share its path."""
+    """Return for each u the index of an earlier one that is close enough to share its path."""
     leader = np.zeros(len(u), int)
     for i in range(1, len(u)):
         first = u[leader[i - 1]]
@@ -170,26 +170,26 @@ def _leaders(u: np.ndarray) -> np.ndarray:
 
 
 def log_mean_exp(log_weight: np.ndarray, exponent: np.ndarray) -> np.ndarray:
-    """log sum_j weight_j e^exponent_j per row, the weights of each row summing to one.
+    """Return log sum_j weight_j e^exponent_j for each row, where the weights of a row sum to one.
 
-    After many steps every moment is close to 1 and its logarithm must keep its relative accuracy: sum
-    e^exponent - 1 there, and plain exponentials where the moment is small or would overflow, or where the weights
-    are complex and their sum of one does not show in floating point.
+    After many steps every moment is close to 1, and its logarithm must keep its relative accuracy. There the sum is
+    over e^exponent - 1. It is over plain exponentials if the moment is small or would overflow, or if the weights are
+    complex, so that in floating point they do not sum to one.
     """
     total = log_weight + exponent
     top = total.real.max(axis=1)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         weight = np.exp(log_weight)
-        modest = exponent.real < 30  # beyond, e^exponent - 1 would overflow where the weight vanishes
+        modest = exponent.real < 30  # beyond it, e^exponent - 1 would overflow where the weight vanishes
         excess = np.where(modest, weight * np.expm1(np.where(modest, exponent, 0)), np.exp(total) - weight).sum(axis=1)
         near_one = log1p(excess)
         plain = np.log(np.exp(total - top[:, None]).sum(axis=1)) + top
-    whole = np.abs(weight.sum(axis=1) - 1) < 1e-14
-    return np.where(whole & (top < 300) & (np.abs(1 + excess) > 0.1), near_one, plain)
+    complete = np.abs(weight.sum(axis=1) - 1) < 1e-14
+    return np.where(complete & (top < 300) & (np.abs(1 + excess) > 0.1), near_one, plain)
 
 
 def log1p(z: np.ndarray) -> np.ndarray:
-    """log(1 + z) for complex z, accurate for small z (numpy's loses the real part)."""
+    """Return log(1 + z) for complex z, accurate for small z (NumPy's loses the real part)."""
     a, b = z.real, z.imag
     with np.errstate(divide="ignore", invalid="ignore"):
         return 0.5 * np.log1p(a * (2 + a) + b * b) + 1j * np.arctan2(b, 1 + a)

@@ -1,9 +1,9 @@
 """Moment generating functions of the privacy loss, M(s) = E_P exp(s loss) at complex s, to near machine precision.
 
-Each mechanism offers `log_mgf(s, direction, refine)` for Im s >= 0, and what the inversion must know of its loss:
+Each mechanism has `log_mgf(s, direction, refine)` for Im s >= 0, and the facts about its loss that the inversion needs:
 
-- `bounds`: the smallest and largest value of the loss;
-- `atoms`: the two values that carry mass (an M that does not decay), or None;
+- `bounds`: the smallest and the largest loss;
+- `atoms`: the two losses that carry mass (so that M does not decay), or None;
 - `closed_form`: the profile of a single step.
 """
 
@@ -24,7 +24,7 @@ _STRIDE = 64
 
 
 class Direction(Enum):
-    """Which of the two neighbours is P. ADD and REMOVE differ by one record, REPLACE exchanges one."""
+    """Which of the two neighbours is P. ADD and REMOVE differ by one record; REPLACE exchanges one."""
 
     REMOVE = "remove"
     ADD = "add"
@@ -72,15 +72,15 @@ class SampledGaussian:
         moment = MixtureMoment(self.noise_multiplier, self.sampling_rate)
         if direction is Direction.REMOVE:
             return moment.log(s + 1, refine=refine)
-        if direction is Direction.ADD:  # E (P/Q)^(-s): conjugate so that the exponent has Im >= 0 too
+        if direction is Direction.ADD:  # E (P/Q)^(-s), conjugated so that the exponent has Im >= 0, too
             return np.conj(moment.log(-np.conj(s), refine=refine))
         return moment.log(s + 1, s, refine=refine)
 
     def bounds(self, direction: Direction) -> tuple[float, float]:
-        least = math.log1p(-self.sampling_rate)
+        smallest = math.log1p(-self.sampling_rate)
         return {
-            Direction.REMOVE: (least, math.inf),
-            Direction.ADD: (-math.inf, -least),
+            Direction.REMOVE: (smallest, math.inf),
+            Direction.ADD: (-math.inf, -smallest),
             Direction.REPLACE: (-math.inf, math.inf),
         }[direction]
 
@@ -104,7 +104,7 @@ class SampledLaplace:
     def log_mgf(self, s: Complex, direction: Direction, refine: float) -> Complex:
         u = self._order(s, direction)
         low, high = self._range()
-        # of the phase of e^(u loss), at most 12 radians to a panel of 24 nodes
+        # The phase of e^(u loss) turns by at most 12 radians in a panel of 24 nodes.
         turns = float(np.abs(u).max() * self._slope(np.array([0.0, 1.0])).max())
         panels = math.ceil(refine * (2 + 0.2 / self.scale + turns / 12))
         x, weights = _legendre(panels)
@@ -115,7 +115,7 @@ class SampledLaplace:
         return log_mean_exp(np.log(mass)[None, :], np.outer(u, loss))
 
     def envelope(self, s: float, direction: Direction) -> tuple[float, float]:
-        """|M(s + i t)| <= first + second / t: the atoms, and the continuous part integrated by parts once."""
+        """Return (a, b) with |M(s + i t)| <= a + b / t: the atoms, and the continuous part integrated by parts."""
         u = float(self._order(np.array([s]), direction)[0])
         low, high = self._range()
         x = np.linspace(0, 1, 2001)
@@ -124,12 +124,12 @@ class SampledLaplace:
         return atoms, float(f[0] + f[-1] + np.abs(np.diff(f)).sum())
 
     def _order(self, s: np.ndarray, direction: Direction) -> np.ndarray:
-        """M(s) = E (P/Q)^u under the unshifted noise."""
+        """Return the u with M(s) = E (P/Q)^u under the unshifted noise."""
         self._refuse_replace(direction)
         return s + 1 if direction is Direction.REMOVE else -s
 
     def _loss(self, x: np.ndarray) -> np.ndarray:
-        """log of the mixture's density over the unshifted one, at x between 0 and 1."""
+        """Return the log of the mixture's density over the unshifted one, at x between 0 and 1."""
         return np.log1p(self.sampling_rate * np.expm1((2 * x - 1) / self.scale))
 
     def _slope(self, x: np.ndarray) -> np.ndarray:
@@ -185,14 +185,14 @@ _SAMPLED = {Direction.REMOVE: closed_form.sampled_remove, Direction.ADD: closed_
 
 
 def _moments_on_line(u: Complex, loss: np.ndarray, mass: np.ndarray) -> Complex:
-    """sum_j mass_j e^(u loss_j) for equidistant u: e^(u loss) factors, so that the sums are a matrix product."""
+    """Return sum_j mass_j e^(u loss_j) for equidistant u, as a matrix product, since e^(u loss) factors."""
     starts = u[::_STRIDE]
     strides = np.exp(np.outer(loss, u[:_STRIDE] - u[0]))
     return ((mass * np.exp(np.outer(starts, loss))) @ strides).ravel()[: len(u)]
 
 
 def _legendre(panels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Legendre of order 24 on equal panels of (0, 1)."""
+    """Return nodes and weights of Gauss-Legendre rules of order 24 on equal panels of (0, 1)."""
     node, weight = np.polynomial.legendre.leggauss(24)
     x = (np.arange(panels)[:, None] + 0.5 * (node + 1)[None, :]) / panels
     return x.ravel(), np.tile(0.5 * weight / panels, panels)

@@ -1,4 +1,4 @@
-"""A source that begins with given words, for the cases that chance would bring once in 10^10 draws."""
+"""A source that begins with scripted words, for cases that would occur once in 10^10 draws."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hush.randomness import TestSource
 
 
 class ScriptedSource(TestSource):
-    """Gives out a script first, then test randomness; counts the words after the script."""
+    """Returns the words of a script, then test randomness, and counts the words after the script."""
 
     __test__ = False
 

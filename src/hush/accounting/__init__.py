@@ -45,6 +45,8 @@ The contents:
 - Budgets for ledgers: `hush.accounting.budget`.
 """
 
+from hush.accounting import budget as budget
+from hush.accounting import events as events
 from hush.accounting.accountants.accountant import Accountant as Accountant
 from hush.accounting.accountants.classic import AdvancedAccountant as AdvancedAccountant
 from hush.accounting.accountants.classic import BasicAccountant as BasicAccountant

@@ -160,6 +160,7 @@ class Cap:
         object.__setattr__(self, "order", self._checked_order())
 
     def _checked_order(self) -> float | None:
+        """Return the order, or the default for this epsilon and delta."""
         if not self.renyi_delta > 0:
             if self.order is not None:
                 raise InvalidArgument("order", self.order, "None, without a delta", "Renyi divergence needs a delta")
@@ -345,7 +346,9 @@ def run_sealed(budget: Budget, charge: Charge, run: Callable[[], str]) -> str:
 
 @lru_cache(maxsize=4096)
 def _cost(event: ev.Event, relation: Relation, unit: Unit, order: float | None) -> Cost:
+    """Return the cost of an event at a Renyi order, or without one."""
     plain, _ = ev.plain_event(event, relation, unit)
+    # A claim with a delta is a pure claim, except on an event of that probability, which is charged as delta.
     without_deltas, failure = _without_deltas(plain, relation)
     pure = _pure(without_deltas, relation)
     divergence = 0.0 if order is None else _renyi(without_deltas, relation, order)
@@ -365,6 +368,7 @@ def _cost(event: ev.Event, relation: Relation, unit: Unit, order: float | None) 
 
 
 def _claimed(plain: ev.Event, relation: Relation, unit: Unit, order: float | None, delta: float) -> Cost:
+    """Return the cost of the claim (epsilon, delta), where epsilon comes from the privacy loss distribution."""
     epsilon = PldAccountant(relation=relation, unit=unit).compose(plain).epsilon(delta)
     if not epsilon < 1e3:
         raise Unsupported(f"{plain.kind}: it protects nothing at delta = {delta:.3g}", "Use more noise")
@@ -372,6 +376,7 @@ def _claimed(plain: ev.Event, relation: Relation, unit: Unit, order: float | Non
 
 
 def _renyi(event: ev.Event, relation: Relation, order: float) -> float:
+    """Return the event's Renyi divergence at the order, over the worst change."""
     return max(float(renyi_bound(event, change, np.array([order]))[0]) for change in changes(relation))
 
 
@@ -403,6 +408,7 @@ def _without_deltas(event: ev.Event, relation: Relation) -> tuple[ev.Event, Frac
 
 
 def _steps(number: float, per_unit: int) -> int:
+    """Return a loss in steps, rounded up."""
     steps = math.ceil(exactly(number) * per_unit) if number < math.inf else _MAX_STEPS + 1
     if not 0 <= steps <= _MAX_STEPS:
         raise Unsupported("the event costs more than any budget has", "Use more noise")

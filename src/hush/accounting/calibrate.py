@@ -244,6 +244,7 @@ class _Search:
         return self._solve(low, high, name, falling=False)
 
     def _epsilon_at(self, value: float, *, rough: bool = False) -> float:
+        """Return epsilon of the template's event; a rough one takes a fraction of the time."""
         if rough and issubclass(self._accountant, PldAccountant):
             accountant: Accountant = self._accountant(relation=self._relation, accuracy=_ROUGH)
         else:
@@ -266,6 +267,7 @@ class _Search:
         return result
 
     def _log_excess(self, value: float, *, rough: bool = False) -> float:
+        """Return log(epsilon / target), cut off on both sides."""
         epsilon = self._epsilon_at(value, rough=rough)
         if epsilon <= 0:
             return -_LARGEST_EXCESS

@@ -501,6 +501,7 @@ def plain_event(event: Event, relation: Relation, unit: Unit) -> tuple[Event, tu
 
 
 def _check_noise(name: str, value: float) -> float:
+    """Return a ratio of noise to sensitivity within the range that accountants can analyse."""
     number = check_positive(name, value)
     if not _MIN_NOISE <= number <= _MAX_NOISE:
         raise InvalidArgument(name, value, f"between {_MIN_NOISE:.3g} and {_MAX_NOISE:.3g}", _ROUNDING)
@@ -515,6 +516,7 @@ def _check_size(name: str, value: int, *, minimum: int = 1, maximum: int = 10**1
 
 
 def _check_loss(name: str, value: float) -> float:
+    """Return an epsilon within the range that accountants can analyse."""
     number = check_positive(name, value)
     if not 1 / _MAX_NOISE <= number <= 1 / _MIN_NOISE:
         limits = f"between {1 / _MAX_NOISE:.3g} and {1 / _MIN_NOISE:.3g}"
@@ -525,6 +527,7 @@ def _check_loss(name: str, value: float) -> float:
 
 
 def _check_events(events: Iterable[Event], *, minimum: int) -> tuple[Event, ...]:
+    """Return the events as a tuple of at least ``minimum``."""
     if isinstance(events, Event) or not isinstance(events, Iterable):
         raise InvalidArgument("events", events, "a sequence of events")
     result = tuple(events)

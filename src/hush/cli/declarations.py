@@ -86,6 +86,7 @@ def parse_bounds(texts: list[str] | tuple[()]) -> dict[str, tuple[float, float]]
 
 
 def _parse_bound(text: str, bound: str) -> float:
+    """Read one end of a range, which has to be finite."""
     try:
         number = float(bound)
     except ValueError:

@@ -49,24 +49,29 @@ def add_settings(
 
 
 def _group(parser: argparse.ArgumentParser, groups: ArgumentGroups, group: OptionGroup) -> Any:
+    """Return the group of arguments with a title; add it if it is not there yet."""
     if group.title not in groups:
         groups[group.title] = parser.add_argument_group(group.title, group.description)
     return groups[group.title]
 
 
 def _add_value(group: Any, item: Option) -> None:
+    """Add an option with one value."""
     group.add_argument(item.flag, dest=item.name, type=item.type, metavar=item.metavar, help=item.description)
 
 
 def _add_repeated(group: Any, item: Option) -> None:
+    """Add an option that can be repeated."""
     group.add_argument(item.flag, dest=item.name, action="append", metavar=item.metavar, help=item.description)
 
 
 def _add_switch(group: Any, item: Option) -> None:
+    """Add a switch that turns a default around."""
     group.add_argument(item.flag, dest=item.name, action="store_const", const=not item.default, help=item.description)
 
 
 def _add_schema(group: Any, item: Option) -> None:
+    """Add the flags that together make a schema."""
     add_declarations(group, item.description)
 
 
@@ -75,9 +80,9 @@ _ADD: dict[type, Callable[[Any, Option], None]] = {tuple: _add_repeated, bool: _
 
 def settings_of(options: argparse.Namespace, settings: type[Settings] = Settings) -> Settings:
     """Return the settings that the arguments of a command ask for."""
-    values = {}
+    values: dict[str, Any] = {}
     for item in options_of(settings, options.command):
-        value = schema_of(options) if item.type is Schema else getattr(options, item.name)
+        value: Any = schema_of(options) if item.type is Schema else getattr(options, item.name)
         if value is not None:
             values[item.name] = tuple(value) if item.type is tuple else value
         elif item.default is MISSING:

@@ -38,6 +38,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _is_number(text: str) -> bool:
+    """Return whether a cell holds a number, perhaps with thousands separators."""
     return text.replace(",", "").replace(".", "").replace("-", "").replace("e", "").replace("+", "").isdigit()
 
 
@@ -108,12 +109,14 @@ class ProgressBar:
         self._clear()
 
     def _clear(self) -> None:
+        """Remove the bar, if one is drawn."""
         if self._width:
             print("\r" + " " * self._width + "\r", end="", file=sys.stderr, flush=True)
             self._width = 0
 
 
 def _terminal_width() -> int:
+    """Return how many letters fit into a line."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns
     except (OSError, ValueError):  # claims to be a terminal, but has no size

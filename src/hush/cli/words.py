@@ -68,8 +68,8 @@ ROLES = ("owner", "analyst", "auditor")
 def threshold_rule(text: str | None) -> ThresholdRule | None:
     """Return the rule that a word names, or the threshold that a number is; None without either.
 
-    >>> threshold_rule("split"), threshold_rule("0.5")
-    (SplitScores(), Explicit(threshold=0.5))
+    >>> threshold_rule("bonferroni"), threshold_rule("0.5")
+    (Bonferroni(), Explicit(threshold=0.5))
     """
     if text is None:
         return None

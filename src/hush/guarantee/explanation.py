@@ -85,6 +85,7 @@ def _explain_estimate(guarantee: Guarantee) -> Iterator[str]:
 
 
 def _explain_lower(guarantee: Guarantee) -> Iterator[str]:
+    """Yield the lines about a lower bound: what an attack has proven."""
     yield ""
     if guarantee.epsilon == 0:
         yield _paragraph("This lower bound is zero: no leakage was proven. That does not prove that there is none.")
@@ -133,6 +134,7 @@ def _introduction(unit: Unit) -> str:
 
 
 def _limits(guarantee: Guarantee) -> Iterator[str]:
+    """Yield the items of the list of limits."""
     bound = guarantee.bound
     belief = percent(guarantee.posterior(0.5), bound)
     points = rounded_percentage(guarantee.advantage(), bound)
@@ -162,6 +164,7 @@ def _risk(guarantee: Guarantee) -> str:
 
 
 def _slack(guarantee: Guarantee) -> str:
+    """Explain delta."""
     if guarantee.delta == 0:
         return "zero, so these limits hold without exception."
     text = (
@@ -175,6 +178,7 @@ def _slack(guarantee: Guarantee) -> str:
 
 
 def _caveats(guarantee: Guarantee) -> Iterator[str]:
+    """Yield what the limits do not cover, and a verdict on a large epsilon."""
     # Membership bounds compare two datasets that agree otherwise; dependent records void them (Humphries et al. 2023).
     yield "All of this holds the other data fixed: it does not cover what related records reveal."
     for threshold, verdict in _VERDICTS:

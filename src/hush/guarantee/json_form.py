@@ -77,6 +77,7 @@ def _check_schema(document: dict[str, Any]) -> None:
 
 
 def _check_fields(name: str, document: dict[str, Any], fields: tuple[str, ...]) -> None:
+    """Refuse a document with missing or unknown fields, and name one of them."""
     wrong = sorted(set(document) ^ set(fields))
     if wrong:
         raise InvalidArgument(
@@ -85,6 +86,7 @@ def _check_fields(name: str, document: dict[str, Any], fields: tuple[str, ...]) 
 
 
 def _load_epsilon(value: Any) -> Any:
+    """Return a stored epsilon, with infinity for the word that stands for it."""
     if value == _UNBOUNDED:
         return math.inf
     # 1e999 parses to infinity, which must not pass for an unbounded epsilon.
@@ -94,6 +96,7 @@ def _load_epsilon(value: Any) -> Any:
 
 
 def _load_term(name: str, value: Any, terms: type[_Term]) -> _Term:
+    """Return the enum member of a stored word."""
     known = {term.value: term for term in terms}
     if not isinstance(value, str) or value not in known:
         raise InvalidArgument(name, value, "one of " + ", ".join(known))

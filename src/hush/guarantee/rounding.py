@@ -49,6 +49,7 @@ def _decimal(value: float) -> Decimal:
 
 
 def _write(value: Decimal, bound: Bound) -> str:
+    """Format with three digits, in plain notation where that is short."""
     if value == 0:
         return "0"
     step = Decimal(1).scaleb(value.adjusted() - _DIGITS + 1)

@@ -91,6 +91,7 @@ class RandomizedResponse(Mechanism):
         exponent = Fraction(self.epsilon)
 
         def enclosure(index: int, digits: int) -> Interval:
+            # 1 / (1 + (k - 1) e^-epsilon), between two fractions.
             low, high = exp_interval((-exponent, -exponent), digits)
             return 1 / (1 + others * high), 1 / (1 + others * low)
 
@@ -179,6 +180,7 @@ class UnaryEncoding(Mechanism):
         exponent = Fraction(self.epsilon)
 
         def enclosure(index: int, digits: int) -> Interval:
+            # e^-epsilon / (1 + e^-epsilon), between two fractions.
             low, high = exp_interval((-exponent, -exponent), digits)
             return low / (1 + low), high / (1 + high)
 

@@ -34,7 +34,7 @@ class SensitivityType(Enum):
     LINF = "the change of every single score"
     SMOOTH = "a smooth bound on the local sensitivity"
     LOCAL = "how far the data are from where the value is unstable, or the local sensitivity itself"
-    RECORD = "nothing: every record is perturbed by itself"
+    RECORD = "nothing: every record is perturbed separately"
     CLIPPED = "nothing: every record is clipped here"
 
 
@@ -134,9 +134,11 @@ class Mechanism(ABC):
         return replace(guarantee, assumptions=guarantee.assumptions + assumptions) if assumptions else guarantee
 
     def _released(self, value: Any, source: RandomSource) -> Release[Any]:
+        """Return the release of a value whose noise came from ``source``."""
         return Release(value, self.guarantee(source), self)
 
     def _claim(self, epsilon: float, delta: float, method: str, *assumptions: str) -> Guarantee:
+        """Return an upper bound for this unit and relation."""
         return Guarantee(
             epsilon=epsilon,
             delta=delta,

@@ -164,6 +164,7 @@ class Laplace(_OnGrid):
         return floored_laplace(source, self.noise_scale / self._grid.spacing, self.size)
 
     def _tail(self, probability: float) -> float:
+        # P(|X| > t) = e^(-t / scale); rounding the value and flooring the noise add at most two steps.
         return -self.noise_scale * math.log(probability) + 2 * self._grid.spacing
 
 
@@ -238,6 +239,7 @@ class Gaussian(_OnGrid):
         return self._claim(self.epsilon, self.delta, method, *_assumed("L2", self.sensitivity))
 
     def _describe(self) -> events.Event:
+        # The noise covers the sensitivity and the rounding, so the multiplier is exact.
         return events.GaussianEvent(self._multiplier * _doubled(self.relation))
 
     def _draw(self, source: RandomSource) -> NDArray[np.int64]:
@@ -371,6 +373,7 @@ class DiscreteGaussian(_OnIntegers):
     def _describe(self) -> events.Event:
         if self.size == 1 and self.relation is not Relation.REPLACE:
             return events.DiscreteGaussianEvent(self.noise_scale, self.sensitivity)
+        # Canonne, Kamath & Steinke 2020, Theorem 4: rho = sensitivity^2 / (2 sigma^2), in any dimension.
         return events.ZeroConcentratedDPEvent(round_up(0.5 * self._multiplier**-2))
 
     def _draw(self, source: RandomSource) -> NDArray[np.int64]:
@@ -440,6 +443,7 @@ class Staircase(_OnGrid):
         # The grid follows the noise, so that the noise stays far below 2^53 steps and is never rounded.
         grid = Grid.for_scale(sensitivity * max(1.0, 1 / epsilon))
         period = math.ceil(sensitivity / grid.spacing) + 1
+        # gamma = 1 / (1 + e^(epsilon / 2)) minimises the expected absolute error; any step would be private.
         step = min(max(round(period / (1 + math.exp(epsilon / 2))), 1), period - 1)
         self._set(_grid=grid, noise_scale=round_up(1 / epsilon), _period=period, _step=step)
 
@@ -452,6 +456,7 @@ class Staircase(_OnGrid):
     def _draw(self, source: RandomSource) -> NDArray[np.int64]:
         period, step = self._period, self._step
         exponent = 1 / Fraction(self.noise_scale)  # at most epsilon
+        # Algorithm 1: a geometric block, one of its two parts, a uniform point in it, and a sign.
         block = int(geometric(source, self.noise_scale, 1)[0])
         outer = period - step  # the part of a block where the density is lower by e^-epsilon
 
@@ -466,5 +471,6 @@ class Staircase(_OnGrid):
         return np.array([~magnitude if source.word() & 1 else magnitude])
 
     def _tail(self, probability: float) -> float:
+        # P(block >= b) = e^(-b epsilon), and noise in block b is below (b + 1) periods.
         blocks = math.ceil(-math.log(probability) * self.noise_scale)
         return max(blocks, 1) * self._period * self._grid.spacing

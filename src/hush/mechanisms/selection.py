@@ -55,6 +55,7 @@ class _Selection(Mechanism):
         check_monotone(self.monotone, self.relation)
         choice_epsilon = self._choice_epsilon()
         events.ExponentialMechanismEvent(choice_epsilon)  # refuses an epsilon outside the accountants' range
+        # Two scores can move towards each other by the sensitivity each, unless all move in one direction.
         rate = round_down(choice_epsilon / self.sensitivity) * (1.0 if self.monotone else 0.5)
         if not 1e-190 < rate < 1e190:
             raise InvalidArgument(
@@ -84,6 +85,7 @@ class _Selection(Mechanism):
 
         With this confidence, no candidate that was left out has a score higher than a chosen one's by more than this.
         """
+        # A union bound over the candidates, each with probability e^-t at the distance t / rate.
         error_rate = 1 - check_confidence("confidence", confidence)
         return math.log(check_count("num_candidates", num_candidates) / error_rate) / self._rate * self._noise_terms()
 
@@ -368,4 +370,5 @@ def _iterated_epsilon(epsilon: float, delta: float, k: int) -> float:
     def template(noise: float) -> events.Event:
         return events.SelfComposedEvent(events.ExponentialMechanismEvent(1 / noise), k)
 
+    # 1 / epsilon plays the role of the noise. Basic composition is never better than the optimum, up to rounding.
     return max(1 / calibrate_noise(epsilon=epsilon, delta=delta, template=template), round_down(epsilon / k))

@@ -181,6 +181,7 @@ class Variance(Query):
     def _change(self, relation: Relation) -> tuple[float, float, float]:
         _check_public_number(relation, "variance")
         n = self.num_records
+        # Replacing x_1 by x_1' moves the variance by at most width^2 (n - 1) / n^2, from a point mass at one end.
         change = _width(self.bounds, relation) ** 2 * (n - 1) / n**2
         return change, change, change
 
@@ -237,6 +238,7 @@ def _width(bounds: tuple[float, float], relation: Relation) -> float:
 
 
 def _check_public_number(relation: Relation, what: str) -> None:
+    """Refuse a query that needs the number of records, if that is private."""
     if relation is Relation.ADD_OR_REMOVE:
         raise Unsupported(
             f"the {what} of records that are added or removed: their number is private, too",

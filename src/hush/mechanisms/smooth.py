@@ -135,6 +135,7 @@ class _Smooth(Mechanism):
             values: The records, clamped and sorted.
         """
         width = self.bounds[1] - self.bounds[0]
+        # e^(-beta k) width is below the spacing from this k on.
         last = min(math.ceil(math.log(width / self._grid.spacing) / self.beta), len(values) + 1)
         terms = (math.exp(-self.beta * k) * jumps(values, self.bounds, k) for k in range(last + 1))
         return round_up(max(*terms, self._grid.spacing))
@@ -231,6 +232,7 @@ class SmoothLaplace(_Smooth):
         if not check_probability("delta", self.delta) < 1:
             raise InvalidArgument("delta", self.delta, "a number in (0, 1)")
         super()._prepare()
+        # The noise scale is at most 2 / epsilon times the width of the bounds, which has up to 2^41 steps.
         if not 2 / self.epsilon * 2.0**42 <= MAX_SCALE:
             raise InvalidArgument("epsilon", self.epsilon, "at least 0.0079", "Below it, the noise exceeds any bounds")
 

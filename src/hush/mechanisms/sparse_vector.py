@@ -67,6 +67,8 @@ class AboveThreshold(Mechanism):
         check_count("count", self.count)
         check_monotone(self.monotone, self.relation)
         events.LaplaceEvent(1 / self.epsilon)
+        # Lyu, Su & Li 2017, Theorem 4: epsilon = D / t_1 + 2 c D / t_2 + c D / t_3 for the threshold, the queries and
+        # the released values (Theorem 5: without the 2 for monotone queries).
         factor = self.count if self.monotone else 2 * self.count
         for_comparisons = self.epsilon * (1 - self._numeric_share())
         for_threshold = for_comparisons / (1 + factor ** (2 / 3))  # minimises the variance of a comparison
@@ -147,6 +149,7 @@ class ThresholdSession:
             return self._answer(value, threshold)
 
     def _answer(self, value: Any, threshold: float | None) -> Any:
+        """Answer one query; the caller holds the lock."""
         if not self.remaining > 0:
             raise BudgetExceeded(
                 f"count={self.mechanism.count} positive answers were given: the session is over", "Start a new one"

@@ -218,6 +218,7 @@ class SubsampleAggregate(Mechanism):
         if not isinstance(records, (Sequence, np.ndarray)) or (isinstance(records, np.ndarray) and records.ndim == 0):
             raise InvalidArgument("records", type(records).__name__, "a list or an array of records")
         blocks = uniform_below(random_source, self.num_blocks, len(records))
+        # Records sorted by block, and split where the block changes. Blocks may be empty.
         order = np.argsort(blocks, kind="stable")
         edges = np.searchsorted(blocks[order], np.arange(1, self.num_blocks))
         results = np.array([self._result(records, part) for part in np.split(order, edges)])
@@ -233,6 +234,7 @@ class SubsampleAggregate(Mechanism):
         return float(self._inner.accuracy(*args, **settings))
 
     def _result(self, records: Any, indices: NDArray[np.int64]) -> float:
+        """Return the cleaned result of the function on one block."""
         block = records[indices] if isinstance(records, np.ndarray) else [records[i] for i in indices.tolist()]
         try:
             # What a block returns, raises or warns about is private. It must not decide whether there is an answer.

@@ -112,6 +112,7 @@ class _VectorMean(Mechanism):
             # Clip slightly below the norm, then round towards zero: rounding errors cannot exceed the norm.
             steps = clip_rows(vectors[start : start + _CHUNK] / self.clip_norm, 1 - 1e-9, self._order()) * _STEPS
             total += np.trunc(steps).astype(np.int64).sum(axis=0)
+        # The grid of the sum is that of the integers, so integer noise of the same scale is added.
         draw = floored_laplace if self._order() == 1 else floored_gaussian
         return (total + draw(source, self._sum.noise_scale, self.dimension)).astype(np.float64)
 

@@ -187,6 +187,7 @@ class _Sampler:
         return keep
 
     def _accept_exactly(self, magnitude: int, word: int) -> bool:
+        """Return whether the uniform variable that begins with ``word`` is below e^-g."""
         scale, low = Fraction(self._scale), magnitude & ((1 << self._low_bits) - 1)
         fractional_part = Uniform(self._source)
 

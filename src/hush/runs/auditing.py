@@ -1,8 +1,10 @@
 """An audit of a finished run: train the same way again with canaries, as often as time allows, and attack.
 
-A canary is a privacy unit with a wrong label. For each model a coin decides whether a canary takes part. How well the
-models know the wrong labels of the canaries that took part, compared with those that did not, bounds epsilon from
-below.
+    read the data  ->  same plan  ->  for each model: coins, wrong labels, training  ->  scores  ->  bound
+
+A canary is a privacy unit with a wrong label. For each model a coin decides whether a canary takes part. The score of a
+canary is the log-odds that the model gives to its wrong label. Scores of canaries that took part are higher, the more
+the training leaks; the audit turns that into a lower bound on epsilon.
 """
 
 from __future__ import annotations

@@ -99,5 +99,6 @@ def count_units(examples: Examples) -> int:
 
 
 def _enumerate(names: list[str]) -> str:
+    """Write a list of names, cut where it gets long."""
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return ", ".join(names[:_MOST_NAMES]) + more

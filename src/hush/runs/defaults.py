@@ -67,7 +67,9 @@ def completed(
 
 
 def _learning_rate(settings: Settings, model: str, num_units: int, num_steps: int) -> float:
-    distance = _DISTANCES.get(model, _OTHER_DISTANCE) * (settings.epsilon * num_units) ** _DISTANCE_POWER
+    """Return the learning rate that moves the weights the default distance in all steps together."""
+    scale: float = (settings.epsilon * num_units) ** _DISTANCE_POWER
+    distance = _DISTANCES.get(model, _OTHER_DISTANCE) * scale
     # Automatic clipping scales gradients to about 1. With another clip norm, the steps stay as long as they would be.
     return distance / num_steps / (1.0 if settings.clip_norm is None else settings.clip_norm)
 

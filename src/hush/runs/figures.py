@@ -117,6 +117,7 @@ class Measurer:
         return figures
 
     def _correct(self, probabilities: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return for each counted row whether the most likely class is the right one."""
         correct: NDArray[np.bool_] = probabilities[self.rows].argmax(1) == self.examples.targets[self.rows]
         return correct
 
@@ -189,12 +190,14 @@ class Measurer:
         return _reliability(counts, sums, _DETECTED_BIN * self.stddev("calibration", 2))
 
     def _confusion(self, probabilities: NDArray[np.float64], targets: NDArray[np.int64]) -> list[list[int]]:
+        """Return how often each class, in the rows, was taken for each class, in the columns. It is exact."""
         size = len(self.classes)
         cells = targets * size + probabilities[self.rows].argmax(1)
         return [[int(count) for count in row] for row in np.bincount(cells, minlength=size * size).reshape(size, size)]
 
 
 def _named_accuracy(share: dict[str, Any]) -> dict[str, Any]:
+    """Rename the value of a share, as the report expects it for groups."""
     return {"accuracy" if name == "value" else name: value for name, value in share.items()}
 
 

@@ -1,8 +1,14 @@
 """A run's folder: made once, never overwritten, and consistent at any time.
 
-Every file is written under a temporary name and then moved into place, so that a crash leaves the old version. The
-secrets are the keys of the noise and of the split into training and held-out units. They are in a sub-folder that only
-its owner can read, and that is removed when the run is finished.
+Every file is written under a temporary name, flushed to the disk and then moved into place, so that a crash leaves the
+old version or the new one. Files of JSON lines grow line by line; half a line that a crash has left is dropped.
+
+The secrets are in a sub-folder that only its owner can read, and that is removed when the run is finished:
+
+- key.json: the key that decides who is held out, and the noise of what is learned;
+- data.json: a fingerprint of the data, so that a run is not continued with other data;
+- state.pt: weights, optimizer and the key of the noise, to continue from;
+- lock: held by the process that works on the run.
 """
 
 from __future__ import annotations
@@ -122,6 +128,7 @@ class Folder:
         return self._path(name, secret=True)
 
     def _path(self, name: str, secret: bool) -> Path:
+        """Return the path of a file, among the secrets or not."""
         return self.path / SECRET / name if secret else self.path / name
 
     def append(self, name: str, row: dict[str, Any]) -> None:

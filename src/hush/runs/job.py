@@ -1,4 +1,15 @@
-"""A run from beginning to end: read, learn what is not declared, plan, train, measure, write down."""
+"""A run from beginning to end: read, learn what is not declared, plan, train, measure, write down.
+
+    Settings
+      -> read_dataset   training and held-out units, and the cost of what was learned     (key.json)
+      -> draft_plan     all settings filled in, noise multiplier 1
+      -> calibrated     the least noise with which learning and training stay within epsilon
+      -> TrainingLoop   steps, stored states, metrics on the way                           (state.pt, metrics.jsonl)
+      -> publish        model, held-out metrics, guarantee, report
+
+`train` starts a run in a new folder, `resume` continues one. A resumed run repeats everything up to the training loop
+with the same key, and finds the same split, the same bounds and the same plan; the loop continues from its state.
+"""
 
 from __future__ import annotations
 
@@ -192,6 +203,7 @@ class _Job:
         self._settings = settings.replace(device=str(self._device))
 
     def run(self) -> Outcome:
+        """Take the run from the data to the report."""
         settings, progress = self._settings, self._progress
         data = read_dataset(settings, self._key, settings.delta or 1e-5, progress)
         self._refuse_other_data(data)

@@ -88,10 +88,12 @@ def choose_model(settings: Settings, shape: tuple[int, ...]) -> str:
 
 
 def _softmax(shape: tuple[int, ...], num_classes: int) -> Network:
+    """Return multinomial logistic regression on the inputs."""
     return Network(None, nn.Sequential(nn.Flatten(), _output_layer(math.prod(shape), num_classes)))
 
 
 def _mlp(shape: tuple[int, ...], num_classes: int) -> Network:
+    """Return a network with one hidden layer."""
     layers = nn.Sequential(
         nn.Flatten(),
         nn.Linear(math.prod(shape), _HIDDEN),
@@ -102,6 +104,7 @@ def _mlp(shape: tuple[int, ...], num_classes: int) -> Network:
 
 
 def _cnn(shape: tuple[int, ...], num_classes: int) -> Network:
+    """Return two convolutions with pooling, and an output layer."""
     channels, height, width = shape
     layers = nn.Sequential(
         nn.Conv2d(channels, 16, 5, padding=2),
@@ -117,6 +120,7 @@ def _cnn(shape: tuple[int, ...], num_classes: int) -> Network:
 
 
 def _scattering(shape: tuple[int, ...], num_classes: int) -> Network:
+    """Return multinomial logistic regression on wavelet features (Tramer & Boneh 2021)."""
     channels, height, width = shape
     scales = 2 if min(height, width) >= 20 else 1
     wavelets = Scattering((height, width), scales)
@@ -236,6 +240,7 @@ def read_weights(path: Path, name: str) -> dict[str, Tensor]:
 
 
 def _num_outputs(model: nn.Module) -> int:
+    """Return the number of outputs of a model's last linear layer."""
     linear_layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
     if not linear_layers:
         raise Unsupported("a new output layer for a model without a linear layer")
@@ -255,6 +260,7 @@ def _refuse_private_checkpoint(path: Path) -> None:
 
 
 def _is_marked_private(path: Path) -> bool:
+    """Return whether the metadata of a file of weights says that hush trained it on private data."""
     from safetensors import SafetensorError, safe_open
 
     try:

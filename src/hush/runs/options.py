@@ -140,6 +140,7 @@ def options_of(settings: type[DataclassInstance], command: str | None = None) ->
 
 
 def _option(item: Field[Any], hint: Any) -> Option:
+    """Complete a declaration by what follows from the field's name, type and default."""
     declaration = dict(item.metadata[_KEY])
     kind = _plain_type(hint)
     prefix = "--no-" if kind is bool and item.default is True else "--"
@@ -165,6 +166,7 @@ def documented(settings: _Settings) -> _Settings:
 
 
 def _sentence(item: Option) -> str:
+    """Write the help text of an option as a sentence."""
     text = item.help if item.unset is None else item.description
     return f"{text[0].upper()}{text[1:]}."
 

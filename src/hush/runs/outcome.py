@@ -1,7 +1,13 @@
 """The outcome of a run: the model, the guarantee, the held-out metrics and the report, as files.
 
-`publish` writes them, in an order that survives a crash: the model, then the metrics, then the guarantee, then the
-report. `load` rebuilds the model from a finished folder.
+`publish` writes them, in an order that survives a crash:
+
+1. model.safetensors (the classifier's weights) and model.json (how to rebuild the network around them);
+2. figures.json, the held-out metrics, which are computed only once;
+3. guarantee.json, which marks the model as usable: `load` needs it;
+4. report.html, for people.
+
+`load` rebuilds the model from a finished folder.
 """
 
 from __future__ import annotations
@@ -175,6 +181,7 @@ def publish(
 
 
 def _write_model(folder: Folder, plan: RunPlan, network: Network) -> None:
+    """Write the weights, and what is needed to rebuild the network around them."""
     from safetensors.torch import save_file
 
     state = network.classifier.state_dict()
@@ -229,6 +236,7 @@ def _record(
 
 
 def _how_measured(is_exact: bool, has_test_rows: bool) -> str:
+    """Say how the held-out metrics were measured."""
     if not has_test_rows:
         return "not measured: no units were held out"
     if is_exact:
@@ -252,6 +260,7 @@ def _public(settings: Settings, plan: RunPlan) -> list[str]:
 
 
 def _warnings(plan: RunPlan, guarantee: Guarantee) -> list[str]:
+    """Return what the report should warn about."""
     sentences = []
     if guarantee.epsilon > _LARGE_EPSILON:
         sentences.append(f"An epsilon above {_LARGE_EPSILON} guarantees little in the worst case.")
@@ -266,6 +275,7 @@ def _warnings(plan: RunPlan, guarantee: Guarantee) -> list[str]:
 
 
 def _diagnostics(folder: Folder) -> dict[str, Any]:
+    """Return what was recorded about gradients and losses. It is not private; the report frames it."""
     rows = folder.rows("not-private.jsonl")
     clipped = [(row["step"], row["clipped_fraction"]) for row in rows]
     return {
@@ -291,6 +301,7 @@ def _hyperparameters(plan: RunPlan) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
+    """Return the versions of the packages that a result depends on."""
     versions = {"python": platform.python_version()}
     for name in ("hush", "torch", "numpy", "scipy", "duckdb", "safetensors"):
         try:

@@ -128,6 +128,7 @@ class RunPlan:
         return event
 
     def _epsilon(self, event: Event) -> float:
+        """Return the epsilon of an event at the plan's delta."""
         accountant = PldAccountant(relation=self.training.relation, unit=self.training.unit)
         return accountant.compose(event).epsilon(self.training.delta)
 

@@ -1,7 +1,12 @@
 """Settings: everything that decides a run, apart from the data.
 
-This is where an option of `hush train` and `hush tune` is added: one field, declared with `hush.runs.options.option`.
-The parsers, the checks, the JSON in ``run.json``, the report's table and the documentation in Python follow from it.
+This is where an option of `hush train` and `hush tune` is added, as one field:
+
+    warmup_steps: int = option(0, help="the number of warm-up steps", group=MODEL, metavar="W", check=check_count)
+
+The arguments ``--warmup-steps W``, the check, the JSON in ``run.json``, the row in the report, the command that repeats
+the run and the documentation in Python follow from it; see `hush.runs.options`. Code that uses the setting reads
+``settings.warmup_steps``.
 """
 
 from __future__ import annotations
@@ -89,8 +94,9 @@ class Settings:
         commands=_READING,
     )
     target: str | None = option(
-        None, help="the column to predict", unset="the target of the schema, or the images' labels", metavar="COLUMN"
-    )
+        None, help="the column to predict", unset="the schema's target, or the images' labels", metavar="COLUMN",
+        label=None,
+    )  # fmt: skip
     epsilon: float = option(
         help="the privacy budget of everything that is released: learned bounds, the model and held-out metrics",
         label=None,
@@ -125,7 +131,7 @@ class Settings:
     )
     holdout: float = option(
         0.1, help="the share of units that is held out to measure the model", group=PROTECTION, metavar="SHARE",
-        check=_check_share,
+        label="share of units held out", check=_check_share,
     )  # fmt: skip
     learn_share: float = option(
         0.1, help="the share of the budget for learning what is not declared", group=PROTECTION, metavar="SHARE",
@@ -207,6 +213,7 @@ class Settings:
         self._check_start()
 
     def _check_start(self) -> None:
+        """Check what belongs to a public checkpoint."""
         if self.start is not None and not (self.public or "").strip():
             raise InvalidArgument(
                 "public",
@@ -244,6 +251,7 @@ class Settings:
 
 
 def _from_json(kind: type, value: Any) -> Any:
+    """Return a value from JSON as the type of its field."""
     if kind is tuple:
         return tuple(value or ())
     if kind is Schema and value is not None:

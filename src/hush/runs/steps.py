@@ -150,6 +150,7 @@ class TrainingLoop:
         self._writer = _tensorboard(folder.path / "tensorboard") if plan.settings.tensorboard else None
 
     def _load_state(self) -> None:
+        """Continue from the stored state, with new keys for the noise that is left."""
         state = torch.load(self._folder.secret(STATE), weights_only=True, map_location=self._features.device)
         self._private.load_state_dict(state["run"])
         if self._average is not None:
@@ -184,6 +185,7 @@ class TrainingLoop:
         return self._measurer.figures(class_probabilities(self.model, self._test_features))
 
     def _store(self) -> None:
+        """Store all that resumes the run. It contains the keys of the noise, so it is one of the secrets."""
         state = {
             "run": self._private.state_dict(),
             "average": None if self._average is None else self._average.state_dict(),
@@ -257,6 +259,7 @@ def _deferred_interrupt() -> Iterator[threading.Event]:
 
 
 def _tensorboard(path: Path) -> Any:
+    """Return a writer of TensorBoard's files; the package may be missing."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

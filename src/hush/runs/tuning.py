@@ -113,6 +113,7 @@ class _Reserve:
     delta: float
 
     def evaluation_noise(self) -> float:
+        """Return the noise multiplier of the held-out metrics."""
         return evaluation_noise(self.epsilon * self.share, self.delta * self.share)
 
 
@@ -135,6 +136,7 @@ class _Search:
         self._features: dict[tuple[str, str], Tensor] = {}
 
     def run(self, space: Mapping[str, Sequence[Any]], mean_runs: float) -> Outcome:
+        """Take the search from the data to the report of its best run."""
         settings = self._settings
         # Half of the reserved delta pays for the noise of what is learned, and half for values that only one unit has.
         delta_share = (settings.delta or 1e-5) * settings.learn_share / 2
@@ -233,9 +235,11 @@ class _Search:
         return train
 
     def _probabilities(self, plan: RunPlan, network: Network) -> Any:
+        """Return a network's class probabilities for the held-out rows."""
         return class_probabilities(network.classifier, self._features[plan.model, "test"])
 
     def _publish(self, best: Tuned, plans: Mapping[str, RunPlan], reserve: _Reserve, command: str) -> Outcome:
+        """Write the best run, with the guarantee of the whole search."""
         choice, network = dict(best.settings or {}), best.result
         plan = plans[_name(choice)]
         assert best.noise_multiplier is not None
@@ -273,6 +277,7 @@ class _Search:
         return outcome
 
     def _command(self, space: Mapping[str, Sequence[Any]], mean_runs: float) -> str:
+        """Return the command that repeats the search."""
         flags, words = searchable(), ["--runs", f"{mean_runs!r}"]
         for name, values in space.items():
             words += ["--search", f"{flags[name]}={','.join(map(str, values))}"]
@@ -322,6 +327,7 @@ def _checked_space(space: Mapping[str, Sequence[Any]], default: RunPlan) -> dict
 
 
 def _combinations(space: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return every choice of one value for each setting."""
     choices: list[dict[str, Any]] = [{}]
     for name, values in space.items():
         choices = [{**choice, name: value} for choice in choices for value in values]
@@ -329,4 +335,5 @@ def _combinations(space: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def _name(choice: Choice) -> str:
+    """Return a key for a choice, whatever the order of its settings."""
     return repr(sorted(choice.items()))

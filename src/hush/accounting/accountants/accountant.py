@@ -74,12 +74,14 @@ class Accountant(ABC):
         return True
 
     def _plain(self, event: Event) -> tuple[Event, tuple[str, ...]]:
+        """Return an event without qualifications, and their assumptions."""
         try:
             return plain_event(event, self.relation, self.unit)
         except RecursionError:
             return event, ()  # nested too deeply, which `_checked` reports
 
     def _checked(self, event: Event) -> None:
+        """Check an event, and turn overflows and deep nesting into refusals."""
         try:
             self._check(event)
         except OverflowError:

@@ -220,6 +220,7 @@ class AdvancedAccountant(BasicAccountant):
 
     @staticmethod
     def _one_way(parts: list[tuple[Claim, int]], delta: float) -> float:
+        """Return epsilon at ``delta`` for the claims of one change: the smaller of the sum and the theorem."""
         epsilon, failure = _sum(parts)
         basic = epsilon if delta >= failure else math.inf
         if not delta > failure:
@@ -274,6 +275,7 @@ def _(event: ev.RandomizedResponseEvent, change: Change) -> list[tuple[Claim, in
 
 @claims.register
 def _(event: ev.PoissonSampledEvent, change: Change) -> list[tuple[Claim, int]]:
+    # Balle, Barthe & Gaboardi 2018, Theorem 8.
     if change.direction is Direction.REPLACE and event.sampling_rate < 1:
         raise Unsupported("poisson-sampled under the relation 'replace': the theorem covers add-or-remove only")
     epsilon, delta = _sum(claims(event.event, change))
@@ -309,6 +311,7 @@ def _(event: ev.ParallelEvent, change: Change) -> list[tuple[Claim, int]]:
 
 
 def _worst(totals: list[Claim]) -> list[tuple[Claim, int]]:
+    """Return the largest epsilon and the largest delta as one claim."""
     return [((max(epsilon for epsilon, _ in totals), max(delta for _, delta in totals)), 1)]
 
 
@@ -318,6 +321,7 @@ def _refuse_group(event: ev.Event, change: Change) -> None:
 
 
 def _check_claim(epsilon: float, delta: float, count: int) -> None:
+    """Check the arguments of a composition."""
     check_delta("delta", delta)
     if not check_epsilon("epsilon", epsilon) <= 1e9:
         raise InvalidArgument("epsilon", epsilon, "at most 1e+09", "Far smaller ones protect nothing already")
@@ -333,11 +337,13 @@ def _amplified(epsilon: float, rate: float) -> float:
 
 
 def _sum(parts: list[tuple[Claim, int]]) -> Claim:
+    """Return the sum of all epsilons and of all deltas."""
     epsilon = math.fsum(count * claim[0] for claim, count in parts)
     return epsilon, math.fsum(count * claim[1] for claim, count in parts)
 
 
 def _advanced(single: list[Claim], counts: list[int], slack: float) -> Guarantee:
+    """Return advanced composition of different claims, each with its count (Dwork & Roth 2014, section 3.5.2)."""
     check_positive("slack", check_delta("slack", slack), "Advanced composition spends this delta")
     pairs = list(zip(single, counts, strict=True))
     squares = math.fsum(count * claim[0] ** 2 for claim, count in pairs)

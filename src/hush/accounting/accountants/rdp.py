@@ -82,7 +82,7 @@ class RdpAccountant(Accountant):
     def _epsilon(self, delta: float) -> float:
         if delta == 0:
             return self._pure_epsilon()
-        if not self._curve(np.array([2.0])).any():
+        if not self._curve(np.array([2.0])).any():  # no divergence at one order is none at any
             return 0.0
         epsilon = best_order(lambda orders: renyi_to_epsilon(self._curve(orders), orders, delta))[1]
         return min(epsilon, self._pure_epsilon())
@@ -202,7 +202,7 @@ def _(event: ev.ParallelByIndexEvent, change: Change, orders: Array) -> Array:
 def _(event: ev.ParallelEvent, change: Change, orders: Array) -> Array:
     if change.size > 1:
         alternatives(event, change)  # raises the error with the reason
-    stays = [renyi_bound(part, change, orders) for part in event.events]
+    stays = [renyi_bound(part, change, orders) for part in event.events]  # the record is in the same part
     if change.direction is not Direction.REPLACE:
         return np.asarray(np.max(stays, axis=0))
     # A replaced record may leave one part and enter another: the divergences add up.

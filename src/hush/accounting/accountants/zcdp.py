@@ -100,17 +100,17 @@ def _(event: ev.SelfComposedEvent, change: Change) -> float:
 
 @rho_bound.register
 def _(event: ev.GaussianEvent, change: Change) -> float:
-    return (change.shift / event.noise_multiplier) ** 2 / 2
+    return (change.shift / event.noise_multiplier) ** 2 / 2  # Bun & Steinke 2016, Proposition 1.6
 
 
 @rho_bound.register
 def _(event: ev.DiscreteGaussianEvent, change: Change) -> float:
-    return (change.shift * event.sensitivity / event.sigma) ** 2 / 2
+    return (change.shift * event.sensitivity / event.sigma) ** 2 / 2  # Canonne, Kamath & Steinke 2020, Theorem 4
 
 
 @rho_bound.register
 def _(event: ev.LaplaceEvent, change: Change) -> float:
-    return (change.shift / event.scale) ** 2 / 2
+    return (change.shift / event.scale) ** 2 / 2  # epsilon-DP is epsilon^2 / 2-zCDP
 
 
 @rho_bound.register
@@ -121,14 +121,14 @@ def _(event: ev.DiscreteLaplaceEvent, change: Change) -> float:
 @rho_bound.register
 def _(event: ev.ExponentialMechanismEvent, change: Change) -> float:
     _require_claim(event, change)
-    return event.epsilon**2 / 8 * change.size**2
+    return event.epsilon**2 / 8 * change.size**2  # Cesar & Rogers 2021; a group of k: k^2 rho
 
 
 @rho_bound.register
 def _(event: ev.RandomizedResponseEvent, change: Change) -> float:
     if change.relation is not Relation.REPLACE or not change.claimed:
         raise Unsupported(f"randomized-response under the relation {change.relation.value!r}", "Use Relation.REPLACE")
-    return event.epsilon**2 / 2 * change.size
+    return event.epsilon**2 / 2 * change.size  # the reports of a group are independent
 
 
 @rho_bound.register
@@ -142,7 +142,7 @@ def _(event: ev.ApproximateDPEvent, change: Change) -> float:
 @rho_bound.register
 def _(event: ev.ZeroConcentratedDPEvent, change: Change) -> float:
     _require_claim(event, change)
-    return event.rho * change.size**2
+    return event.rho * change.size**2  # Bun & Steinke 2016, Proposition 1.9
 
 
 @rho_bound.register

@@ -127,6 +127,7 @@ class _Curve:
 
 @lru_cache(maxsize=32)
 def _curve(noise_multiplier: float, num_bins: int) -> _Curve:
+    """Return both profiles at the points of the likelihood ratio L = sum / T."""
     law = _sum_law(noise_multiplier, num_bins)
     count = float(num_bins)
     levels = [(level, run) for level, run in law.runs.items() if run.masses.size]
@@ -137,13 +138,14 @@ def _curve(noise_multiplier: float, num_bins: int) -> _Curve:
     offsets, masses = offsets[positive], masses[positive]
     losses = np.log1p(offsets / count) if law.centre else np.log(offsets / count)
     steps = np.diff(offsets) / count  # the differences are exact
+    # call(y_j) = sum over i > j of (step to i) * Q(L >= L_i): a sum of positive terms, like all that follow.
     tail = np.cumsum(masses[::-1])[::-1]
     head = law.zero + np.cumsum(masses)
     infinite = law.excess / count
     call = np.append(np.cumsum((steps * tail[1:])[::-1])[::-1], 0.0) + infinite
     # The first step starts at L = 0, where only the failed mass is.
     put = np.cumsum(np.append(math.exp(losses[0]) * law.zero, steps * head[:-1]))
-    spread = math.sqrt(math.expm1(min(noise_multiplier**-2, 600.0)) / count)
+    spread = math.sqrt(math.expm1(min(noise_multiplier**-2, 600.0)) / count)  # the standard deviation of L
     error = law.relative_error + 4 * len(masses) * ULP + 256 * ULP * (1 + 1 / min(spread, 1.0))
     return _Curve(losses, call, tail, put, head, law.zero, infinite, 1.01 * error)
 

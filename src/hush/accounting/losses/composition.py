@@ -104,6 +104,7 @@ class Spectrum:
         return self.infinite + low, min(self.infinite + high, 1.0)
 
     def _kernel_sum(self, epsilon: float) -> tuple[float, float]:
+        """Return (1/n) sum_k Phi_k G_k(eps), and a bound on its error."""
         first = math.floor(epsilon / self.spacing) + 1
         # The distance is in (0, h]. Rounding it shifts epsilon by an ulp, which the caller's slack covers.
         distance = min(max(first * self.spacing - epsilon, 0.0), self.spacing)
@@ -217,6 +218,7 @@ class _Tilted:
 
 
 def _tilt(part: LatticePart, tilt: float) -> _Tilted:
+    """Return a part's masses, tilted by e^(c y) and normalised, with bounds on their errors."""
     atoms = part.atoms
     exponents = tilt * atoms.losses
     with np.errstate(divide="ignore"):

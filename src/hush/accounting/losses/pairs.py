@@ -161,6 +161,7 @@ def leaf_pair(event: ev.Event, change: Change) -> DominatingPair:
 
 @leaf_pair.register
 def _(event: ev.GaussianEvent, change: Change) -> DominatingPair:
+    # Rotational symmetry reduces vectors to one dimension (Balle & Wang 2018, Theorem 8).
     return DominatingPair.symmetric(GaussianProfile(change.shift / event.noise_multiplier))
 
 
@@ -214,6 +215,7 @@ def _(event: ev.RandomizedResponseEvent, change: Change) -> DominatingPair:
 @leaf_pair.register
 def _(event: ev.ApproximateDPEvent, change: Change) -> DominatingPair:
     _require_claim(event, change)
+    # Every (epsilon, delta)-DP mechanism is dominated by this one (Kairouz, Oh & Viswanath 2015, Theorem 3.2).
     return DominatingPair.symmetric(RandomizedResponseProfile(event.epsilon, failure=event.delta))
 
 
@@ -223,6 +225,7 @@ def _(event: ev.PoissonSampledEvent, change: Change) -> DominatingPair:
         return _single_pair(event, change)
     if change.direction is Direction.REPLACE or change.size > 1:
         return _sampled_gaussian(event, change)
+    # With P the mechanism with the record and Q without it, the sample is the mixture (1 - q) Q + q P.
     base = _single_pair(event, replace(change, direction=Direction.REMOVE))
     rate = event.sampling_rate
     return change.orient(DominatingPair(SampledRemoval(base.forward, rate), SampledAddition(base.backward, rate)))
@@ -331,10 +334,12 @@ def _worst(options: Sequence[Alternative]) -> list[Alternative]:
 
 
 def _distinct(options: Iterable[Alternative]) -> list[Alternative]:
+    """Return the alternatives without repetitions, in order."""
     return [Counter(dict(items)) for items in dict.fromkeys(frozenset(option.items()) for option in options)]
 
 
 def _limited(options: list[Alternative], event: ev.Event) -> list[Alternative]:
+    """Refuse an event that unfolds into too many alternatives."""
     if len(options) > _MAX_ALTERNATIVES:
         raise Unsupported(
             f"{event.kind}: it unfolds into more than {_MAX_ALTERNATIVES} cases",
@@ -344,6 +349,7 @@ def _limited(options: list[Alternative], event: ev.Event) -> list[Alternative]:
 
 
 def _require_claim(event: ev.Event, change: Change) -> None:
+    """Refuse a change that a claim does not cover."""
     if change.size > 1 or not change.claimed:
         raise Unsupported(
             f"{event.kind} under {change.describe()}: the claim covers one record under the accountant's relation",
@@ -352,6 +358,7 @@ def _require_claim(event: ev.Event, change: Change) -> None:
 
 
 def _refuse_group(event: ev.Event, change: Change) -> None:
+    """Refuse a group whose records may be in several parts."""
     if change.size > 1:
         raise Unsupported(
             f"{event.kind} under {change.describe()}: the group's records may be in several parts",

@@ -146,6 +146,7 @@ class SampledGroup(Profile):
 
     @cached_property
     def _log_weights(self) -> Array:
+        """The logs of the binomial probabilities of K."""
         k, n = np.arange(self.size + 1), self.size
         q = self.sampling_rate
         return np.asarray(

@@ -119,6 +119,7 @@ class ComposedLoss:
         return self._failure + (1 - self._failure) * self._delta(epsilon, accuracy, lower=True)
 
     def _delta(self, epsilon: float, accuracy: float, *, lower: bool) -> float:
+        """Return a bound on delta, without the parts that fail or cost nothing."""
         if not self._parts or epsilon >= self.max_loss:
             return self._unbounded
         if epsilon > _LARGEST_EPSILON:
@@ -205,11 +206,13 @@ _Placement = Callable[[DominatingPair, int, LossGrid], LatticePart | None]
 
 
 def _above(pair: DominatingPair, count: int, grid: LossGrid) -> LatticePart | None:
+    """Return the dominating pair on the grid."""
     indices, losses, gaps = _points(grid, grid.indices(pair, count), 0.0)
     return LatticePart(dominating(pair, losses, gaps), indices, count)
 
 
 def _below(pair: DominatingPair, count: int, grid: LossGrid) -> LatticePart | None:
+    """Return the best dominated pair on the grid."""
     # From below, losses between two points are rounded down. If sampling is rare, almost all of the probability is next
     # to the smallest loss, which then should be a lattice point. Of several lower bounds, take the one with the largest
     # moment.
@@ -223,6 +226,7 @@ def _below(pair: DominatingPair, count: int, grid: LossGrid) -> LatticePart | No
 
 
 def _rounded_down(pair: DominatingPair, count: int, grid: LossGrid) -> LatticePart | None:
+    """Return the loss rounded down to the grid."""
     offset = _smallest_loss(pair, grid)
     indices, losses, gaps = _points(grid, grid.indices(pair, count, offset, complete=True), offset)
     return LatticePart(rounded_down(pair, losses, gaps), indices, count, offset)

@@ -1,4 +1,10 @@
-"""`hush account`: the epsilon of some events, by every accountant side by side."""
+"""`hush account`: the epsilon of some events, by every accountant side by side.
+
+    arguments or a file of phases  ->  one event  ->  each accountant: a bound, an estimate or a refusal
+
+The JSON object has one entry for each accountant: ``epsilon`` (null if it is unbounded or refused), ``method``, and
+``bound`` (upper or estimate) or ``refused``; for ``pld`` a certified ``lower`` end, for ``rdp`` the best ``order``.
+"""
 
 from __future__ import annotations
 
@@ -82,10 +88,12 @@ def _analyse(empty: Accountant, event: Event, delta: float) -> dict[str, Any]:
 
 
 def _finite(value: float) -> float | None:
+    """Return a number for JSON, which has no infinity."""
     return value if math.isfinite(value) else None
 
 
 def _event(options: argparse.Namespace) -> Event:
+    """Return the event that the arguments describe, or the composition of a file's phases."""
     if options.events is None:
         phase = {name: getattr(options, name) for name in _PHASE_KEYS}
         return phase_event({name: value for name, value in phase.items() if value is not None})
@@ -132,11 +140,13 @@ def phase_event(phase: Any) -> Event:
 
 
 def _repeated(event: Event, steps: Any) -> Event:
+    """Return an event that happens a number of times."""
     count = check_count("steps", steps)
     return event if count == 1 else SelfComposedEvent(event, count)
 
 
 def _as_text(results: dict[str, dict[str, Any]], delta: float) -> str:
+    """Lay the results out for people."""
     rows, refusals = [], []
     for name, result in results.items():
         if "refused" in result:
@@ -150,6 +160,7 @@ def _as_text(results: dict[str, dict[str, Any]], delta: float) -> str:
 
 
 def _remark(result: dict[str, Any]) -> str:
+    """Say what kind of bound a result is."""
     if result["bound"] == Bound.ESTIMATE:
         return f"{result['method']}: an ESTIMATE, not a guarantee"
     if "lower" in result and result["lower"] is not None:

@@ -206,6 +206,7 @@ def _audit(scores: NDArray[np.float64], is_member: NDArray[np.bool_]) -> AuditRe
 
 
 def _draw(plain: AttackedModel, private: AttackedModel, path: Path) -> None:
+    """Write both ROC curves, with the limit that the private model's guarantee sets."""
     curves = {_PLAIN: plain.curve, _PRIVATE: private.curve}
     try:
         path.write_text(roc_document(curves, claimed=private.guarantee), encoding="utf-8")
@@ -214,6 +215,7 @@ def _draw(plain: AttackedModel, private: AttackedModel, path: Path) -> None:
 
 
 def _as_json(people: People, plain: AttackedModel, private: AttackedModel) -> str:
+    """Write the results for scripts."""
     assert private.guarantee is not None
     document = {
         "schema": "hush.attack/1",
@@ -228,6 +230,7 @@ def _as_json(people: People, plain: AttackedModel, private: AttackedModel) -> st
 
 
 def _as_text(people: People, plain: AttackedModel, private: AttackedModel, figure: Path | None) -> str:
+    """Write the results for people."""
     assert private.guarantee is not None
     limit = advantage_bounds(private.guarantee.epsilon, private.guarantee.delta).tight
     lines = [
@@ -249,6 +252,7 @@ def _as_text(people: People, plain: AttackedModel, private: AttackedModel, figur
 
 
 def _row(result: AttackResult) -> tuple[str, ...]:
+    """Return one row of the table."""
     return (
         result.model,
         result.attack,
@@ -261,6 +265,7 @@ def _row(result: AttackResult) -> tuple[str, ...]:
 
 
 def _comparison(plain: AttackedModel, private: AttackedModel) -> str:
+    """Say in words how much better the attack does on the ordinary model."""
     assert private.guarantee is not None
     plain_tpr, private_tpr = (max(result.tpr for result in model.results) for model in (plain, private))
     return (

@@ -71,6 +71,7 @@ def read_location(archive: Path) -> People:
 
 
 def _digits() -> People:
+    """Return the handwritten digits of scikit-learn, with pixels scaled to [0, 1]."""
     try:
         from sklearn.datasets import load_digits
     except ModuleNotFoundError:

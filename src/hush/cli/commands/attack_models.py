@@ -95,10 +95,13 @@ def network(num_features: int, num_classes: int) -> nn.Module:
 
 
 def _tensors(x: NDArray[Any], labels: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    """Return inputs and labels as tensors."""
     return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), torch.from_numpy(labels)
 
 
 def _predict(model: nn.Module) -> Predict:
+    """Return the function from inputs to the class probabilities of a model."""
+
     def predict(x: NDArray[Any]) -> NDArray[np.float64]:
         model.eval()
         with torch.no_grad():

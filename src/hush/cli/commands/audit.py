@@ -1,4 +1,12 @@
-"""`hush audit`: a lower bound on epsilon from an attack, next to what was claimed."""
+"""`hush audit`: a lower bound on epsilon from an attack, next to what was claimed.
+
+It has two modes. For the folder of a run, `hush.runs.audit` trains the model again with canaries and attacks it. For a
+CSV file, somebody has run an attack, and the file has one row per model or canary:
+
+    score,member  ->  threshold rule  ->  true and false positives  ->  lower bound on epsilon  ->  verdict
+
+The exit status is 3 if the bound exceeds the claim, so that a script can stop a release.
+"""
 
 from __future__ import annotations
 
@@ -72,6 +80,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _judge_scores(path: Path, options: argparse.Namespace) -> int:
+    """Compute the bound that a file of scores shows, and print it."""
     if options.seconds is not None:
         raise InvalidArgument("--seconds", options.seconds, "no value for a file of scores", "No model is trained")
     delta = check_delta("--delta", 0.0 if options.delta is None else options.delta)
@@ -96,6 +105,7 @@ def _judge_scores(path: Path, options: argparse.Namespace) -> int:
 
 
 def _audit_run(path: Path, options: argparse.Namespace) -> int:
+    """Attack a finished run, and print the bound."""
     for name in _SCORES_ONLY:
         if getattr(options, name) is not None:
             flag = f"--{name.replace('_', '-')}"
@@ -153,6 +163,7 @@ def read_scores(path: Path) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 
 
 def _column(names: list[str], name: str, path: Path) -> int:
+    """Return the position of a column, which has to be there once."""
     missing = sorted({"score", "member"} - set(names))
     if missing:
         raise InvalidArgument("scores", str(path), f"a column named {' and '.join(missing)}")
@@ -162,10 +173,12 @@ def _column(names: list[str], name: str, path: Path) -> int:
 
 
 def _cell(row: list[str], column: int) -> str | None:
+    """Return a cell; None in a row that is too short."""
     return row[column] if column < len(row) else None
 
 
 def _member(text: str | None, line: int) -> bool:
+    """Read whether a row is a member's."""
     word = (text or "").strip().lower()
     if word in _MEMBER_WORDS:
         return _MEMBER_WORDS[word]
@@ -176,6 +189,7 @@ def _member(text: str | None, line: int) -> bool:
 
 
 def _score(text: str | None, line: int) -> float:
+    """Read a score."""
     try:
         return float(text or "")
     except ValueError:

@@ -47,6 +47,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _add_budgets(actions: Any) -> None:
+    """Add the actions on budgets and their blocks."""
     create = _action(actions, "create", _create, "create a budget; it cannot be changed later", "NAME")
     create.add_argument("--epsilon", type=float, required=True, help="the cap on everything that is ever released")
     create.add_argument("--delta", type=float, default=0.0, help="the delta of the cap (default: 0)")
@@ -70,6 +71,7 @@ def _add_budgets(actions: Any) -> None:
 
 
 def _create(options: argparse.Namespace) -> None:
+    """Create a budget."""
     ledger = open_ledger(options.db, create=True)
     if options.name in {dataset.name for dataset in ledger.datasets()}:
         raise InvalidArgument("name", options.name, "a name that no budget has", "`hush ledger show` lists the names")
@@ -88,6 +90,7 @@ def _create(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
+    """Show all budgets, or one."""
     ledger = open_ledger(options.db)
     if options.name is None:
         datasets = ledger.datasets()
@@ -98,6 +101,7 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _add_block(options: argparse.Namespace) -> None:
+    """Add a block, which may expire."""
     expires = None
     if options.expires is not None:
         try:
@@ -111,6 +115,7 @@ def _add_block(options: argparse.Namespace) -> None:
 
 
 def _retire(options: argparse.Namespace) -> None:
+    """Retire blocks."""
     open_ledger(options.db).dataset(options.name).retire(*options.blocks)
     content = {"dataset": options.name, "retired": options.blocks}
     _print(options, content, lambda: f"Retired, and closed to charges: {', '.join(options.blocks)}.")
@@ -120,6 +125,7 @@ def _retire(options: argparse.Namespace) -> None:
 
 
 def _add_spending(actions: Any) -> None:
+    """Add the actions that price, charge and settle."""
     price = _action(actions, "price", _price, "show what a charge would cost, without charging it", "NAME")
     _add_event(price)
     charge = _action(actions, "charge", _charge, "charge a release that is made elsewhere", "NAME")
@@ -135,6 +141,7 @@ def _add_spending(actions: Any) -> None:
 
 
 def _add_event(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that describe a release."""
     release = parser.add_mutually_exclusive_group(required=True)
     release.add_argument("--epsilon", type=float, help="the epsilon of the release")
     release.add_argument(
@@ -161,12 +168,14 @@ def _priced_event(options: argparse.Namespace) -> tuple[Dataset, Event]:
 
 
 def _price(options: argparse.Namespace) -> None:
+    """Show what a charge would cost."""
     dataset, event = _priced_event(options)
     price = dataset.price(event)
     _print(options, text.plain(price), lambda: text.price(price, dataset))
 
 
 def _charge(options: argparse.Namespace) -> None:
+    """Charge a release."""
     dataset, event = _priced_event(options)
     row = dataset.charge(event, purpose=options.purpose, request=options.request)
     content = {"id": row.id, "hash": row.hash, "spent": dataset.spent, "left": dataset.left}
@@ -174,6 +183,7 @@ def _charge(options: argparse.Namespace) -> None:
 
 
 def _pending(options: argparse.Namespace) -> None:
+    """List the reservations, or settle one."""
     ledger = open_ledger(options.db)
     reservations = {item.id: (dataset, item) for dataset in ledger.datasets() for item in dataset.pending()}
     number, action = (options.void, "void") if options.void is not None else (options.commit, "commit")
@@ -189,6 +199,7 @@ def _pending(options: argparse.Namespace) -> None:
 
 
 def _pending_row(dataset: Dataset, reservation: Reserved) -> dict[str, Any]:
+    """Return a reservation for the table, or for JSON."""
     row = reservation.row
     return {
         "id": row.id,
@@ -204,6 +215,7 @@ def _pending_row(dataset: Dataset, reservation: Reserved) -> dict[str, Any]:
 
 
 def _add_checks(actions: Any) -> None:
+    """Add the actions for auditors."""
     verify = _action(actions, "verify", _verify, "check whether anything was edited, removed or reordered")
     verify.add_argument("--head", metavar="HASH", help="the hash of an earlier last row, which you kept elsewhere")
     _action(actions, "recompute", _recompute, "recompute all charges with this version's accountant", "NAME")
@@ -213,6 +225,7 @@ def _add_checks(actions: Any) -> None:
 
 
 def _verify(options: argparse.Namespace) -> None:
+    """Verify the chain of hashes, and fail if it is broken."""
     from hush.ledger import LedgerDamaged
 
     result = open_ledger(options.db).verify(options.head)
@@ -229,11 +242,13 @@ def _verify(options: argparse.Namespace) -> None:
 
 
 def _recompute(options: argparse.Namespace) -> None:
+    """Recompute the charges of a budget."""
     result = open_ledger(options.db).recompute(options.name)
     _print(options, text.plain(result), lambda: text.recomputed(result))
 
 
 def _export(options: argparse.Namespace) -> None:
+    """Write the report for an auditor."""
     result = open_ledger(options.db).export(options.file, options.name)
     state = "The ledger is intact." if result.ok else f"The ledger is DAMAGED: {text.counted(len(result.findings))}."
     content = {"file": str(options.file), "ok": result.ok, "head": result.head}
@@ -244,6 +259,7 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _add_people(actions: Any) -> None:
+    """Add the actions on people."""
     admit = _action(actions, "admit", _admit, "admit a person, and print their token", "NAME")
     admit.add_argument("--role", required=True, choices=ROLES, help="what the person may do")
     share = _action(actions, "share", _share, "let an analyst spend a share of a budget", "NAME")
@@ -252,6 +268,7 @@ def _add_people(actions: Any) -> None:
 
 
 def _admit(options: argparse.Namespace) -> None:
+    """Admit a person, and show their token."""
     token = open_ledger(options.db, create=True).admit(options.name, role(options.role))
     content = {"name": options.name, "role": options.role, "token": token}
     sentence = f"Admitted {options.name} as {options.role}. The token is shown only once, and is not stored:"
@@ -259,6 +276,7 @@ def _admit(options: argparse.Namespace) -> None:
 
 
 def _share(options: argparse.Namespace) -> None:
+    """Give an analyst a share of a budget."""
     open_ledger(options.db).dataset(options.name).share(options.person, percent=options.percent)
     content = {"dataset": options.name, "name": options.person, "percent": options.percent}
     _print(options, content, lambda: f"{options.person} may spend up to {options.percent} % of {options.name}.")
@@ -282,8 +300,10 @@ def _action(actions: Any, name: str, run: Run, summary: str, positional: str | N
 
 
 def _print(options: argparse.Namespace, content: Any, words: Callable[[], str]) -> None:
+    """Print JSON for scripts, or words for people."""
     print(json.dumps(content, allow_nan=False) if options.json else words())
 
 
 def _blocks(options: argparse.Namespace) -> list[str] | None:
+    """Return the blocks that were named; None if none were."""
     return None if options.blocks is None else list(parse_values("blocks", options.blocks, options.blocks))

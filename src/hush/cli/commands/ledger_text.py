@@ -55,6 +55,7 @@ def budgets(datasets: list[Dataset]) -> str:
 
 
 def _rows(dataset: Dataset) -> list[list[str]]:
+    """Return one row for each block of a budget."""
     cap, rows = dataset.cap, []
     for item in dataset.status():
         name = _printable(dataset.name) + (f" {_printable(item.block)}" if item.block else "")
@@ -65,6 +66,7 @@ def _rows(dataset: Dataset) -> list[list[str]]:
 
 
 def _fits(item: Status) -> str:
+    """Say what still fits into a block."""
     if item.retired:
         return "retired"
     epsilon, noise = item.cap.largest_epsilon(item.cost), item.cap.least_noise(item.cost)
@@ -157,6 +159,7 @@ def recomputed(result: Recomputed) -> str:
 
 
 def _figure(figure: Figure) -> list[str]:
+    """Return the cells of one accountant's figure, or of its refusal."""
     if figure.epsilon is None:
         return ["-", "-", f"refused: {_printable(figure.why)}"]
     return [f"{figure.epsilon:.4g}", f"{figure.delta:.3g}", ""]
@@ -192,6 +195,7 @@ def counted(findings: int) -> str:
 
 
 def _finite(value: float) -> float | None:
+    """Return a number for JSON, which has no infinity."""
     return value if math.isfinite(value) else None
 
 

@@ -1,4 +1,12 @@
-"""`hush plan`: how much noise a private training needs, and what epsilon that gives, epoch by epoch."""
+"""`hush plan`: how much noise a private training needs, and what epsilon that gives, epoch by epoch.
+
+No data are read. The training is T steps of the Gaussian mechanism on Poisson samples of rate B/N, as in
+`hush.training` with ``Poisson`` sampling; for users, a step counts for a group of as many examples as a user may have.
+With a target epsilon, the noise multiplier is the least that meets it; with a noise multiplier, epsilon is computed.
+
+The JSON object (``hush.plan/1``) has ``noise_multiplier``, ``num_steps``, ``sampling_rate``, ``epsilon``, ``delta``,
+``rdp`` (what Renyi accounting states), ``epochs`` (a list of rows) and ``guarantee``; infinite values are null.
+"""
 
 from __future__ import annotations
 
@@ -134,6 +142,7 @@ def make_plan(options: argparse.Namespace) -> PlannedTraining:
 
 
 def _num_steps(options: argparse.Namespace, steps_per_epoch: float) -> int:
+    """Return the number of steps that were asked for, directly or in epochs."""
     if options.steps is not None:
         return check_count("steps", options.steps)
     steps = check_positive("epochs", options.epochs) * steps_per_epoch
@@ -159,6 +168,7 @@ class _Setting:
         return event if self.group_size == 1 else GroupEvent(event, self.group_size)
 
     def epsilon(self, noise: float, steps: int, kind: AnyAccountant) -> float:
+        """Return the epsilon of the first steps, by one kind of accountant."""
         return kind(relation=self.relation).compose(self.step(noise), steps).epsilon(self.delta)
 
     def noise_for(self, epsilon: float, kind: AnyAccountant) -> float:
@@ -177,8 +187,9 @@ class _Setting:
         stride = -(-last_epoch // _MAX_EPOCHS) or 1
         ends = [math.floor(epoch * steps_per_epoch) for epoch in range(stride, last_epoch + 1, stride)]
         ends = sorted({max(end, 1) for end in ends if end < self.num_steps} | {self.num_steps})
-        accuracy = {} if len(ends) <= _MANY_EPOCHS else {"accuracy": _COARSE_ACCURACY}
-        accountant = PldAccountant(relation=self.relation, **accuracy)
+        accountant = PldAccountant(relation=self.relation)
+        if len(ends) > _MANY_EPOCHS:
+            accountant = PldAccountant(relation=self.relation, accuracy=_COARSE_ACCURACY)
         return [
             {
                 "epoch": round(steps / steps_per_epoch, 2),
@@ -191,6 +202,7 @@ class _Setting:
 
 
 def _as_json(plan: PlannedTraining) -> str:
+    """Write the plan for scripts."""
     return json.dumps(
         {
             "schema": "hush.plan/1",
@@ -208,10 +220,12 @@ def _as_json(plan: PlannedTraining) -> str:
 
 
 def _finite(value: float) -> float | None:
+    """Return a number for JSON, which has no infinity."""
     return value if math.isfinite(value) else None
 
 
 def _as_text(plan: PlannedTraining, plot: Path | None) -> str:
+    """Write the plan for people."""
     facts = table(
         ("", "", ""),
         [
@@ -237,6 +251,7 @@ def _as_text(plan: PlannedTraining, plot: Path | None) -> str:
 
 
 def _epoch_table(plan: PlannedTraining) -> str:
+    """Lay out epsilon after some epochs, with bars; the last epoch is always there."""
     rows = plan.epochs
     stride = -(-len(rows) // _ROWS_SHOWN)
     shown = [row for index, row in enumerate(rows) if (len(rows) - 1 - index) % stride == 0]
@@ -256,6 +271,7 @@ def _epoch_table(plan: PlannedTraining) -> str:
 
 
 def _comparison(plan: PlannedTraining) -> str:
+    """Say what Renyi accounting would state for the same training."""
     text = f"Renyi accounting (RDP) would state epsilon = {plan.rdp_epsilon:.4f} for the same training"
     if plan.rdp_noise_multiplier is None or not plan.guarantee.epsilon > 0:
         return text + "."

@@ -1,4 +1,10 @@
-"""`hush query`: a question in SQL, answered with differential privacy."""
+"""`hush query`: a question in SQL, answered with differential privacy.
+
+    arguments  ->  hush.sql.Table  ->  price, preview or answer  ->  table, CSV or JSON
+
+Standard output has the answer only, so that it can be piped; the guarantee goes to standard error, or into the JSON
+object. With ``--budget`` the answer is charged to a ledger before it is shown.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +68,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _add_cost(parser: argparse.ArgumentParser) -> None:
+    """Add what the answer may cost, or how accurate it should be."""
     group = parser.add_argument_group("what the answer may cost")
     group.add_argument("--epsilon", type=float, help="the privacy budget of the answer (default for --preview: 1)")
     group.add_argument(
@@ -71,15 +78,14 @@ def _add_cost(parser: argparse.ArgumentParser) -> None:
         "--expected", type=float, metavar="ROWS", help="with --accuracy or --price: about how many rows a group has"
     )
     group.add_argument("--delta", type=float, default=0.0, help="needed if the groups are not public (default: 0)")
-    group.add_argument(
-        "--noise", choices=list(NOISES), help="the noise; if omitted, the one with less error"
-    )
+    group.add_argument("--noise", choices=list(NOISES), help="the noise; if omitted, the one with less error")
     group.add_argument(
         "--confidence", type=float, default=0.95, help="confidence of --accuracy and of the intervals (default: 0.95)"
     )
 
 
 def _add_declarations(parser: argparse.ArgumentParser) -> None:
+    """Add what is known about the table."""
     group = parser.add_argument_group("what is known about the data", "Everything declared here is taken as public.")
     group.add_argument(
         "--bounds",
@@ -144,6 +150,7 @@ def _question(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _noise(options: argparse.Namespace) -> GaussianNoise | LaplaceNoise | None:
+    """Return the noise that was named; None lets hush choose."""
     return None if options.noise is None else NOISES[options.noise]()
 
 
@@ -165,6 +172,7 @@ def _parse_public(text: str) -> tuple[str, str | None]:
 
 
 def _parse_keys(texts: list[str]) -> dict[str, list[str | int | float]]:
+    """Return the public groups of each column of ``COLUMN=A,B,...``."""
     keys = {}
     for text in texts:
         name, values = parse_pair("keys", text, "COLUMN=A,B,...")
@@ -183,6 +191,7 @@ def _number_or_text(text: str) -> str | int | float:
 
 
 def _print_price(price: QueryPrice, form: str) -> None:
+    """Print what a query would cost."""
     if form == "json":
         content = {"noise": price.noise, "scales": dict(price.scales), "errors": dict(price.errors)}
         print(json.dumps({**content, "guarantee": json.loads(price.guarantee.to_json())}))
@@ -222,6 +231,7 @@ def _print_answer(answer: QueryAnswer | Preview, form: str) -> None:
 
 
 def _write_csv(header: list[str], rows: list[list[Any]]) -> None:
+    """Write rows as CSV to standard output."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(header)
     writer.writerows([[_without_decimals(cell) for cell in row] for row in rows])
@@ -268,4 +278,5 @@ def _with_interval_texts(answer: QueryAnswer | Preview) -> tuple[list[str], list
 
 
 def _cell(value: Any) -> str:
+    """Write a cell, with six digits for a float."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,8 @@
-"""`hush schema`: a template for declaring what is known about the data. No value is read."""
+"""`hush schema`: a template for declaring what is known about the data.
+
+No value is read: the names of the columns come from the header, and types from the format if it has any. What you fill
+in counts as public, and `hush train` learns the rest privately.
+"""
 
 from __future__ import annotations
 

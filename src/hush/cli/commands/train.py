@@ -1,4 +1,10 @@
-"""`hush train`: from a file of personal data to a private model and a report."""
+"""`hush train`: from a file of personal data to a private model and a report.
+
+    arguments  ->  Settings (hush.cli.settings)  ->  hush.runs.train or resume  ->  Outcome  ->  hush.cli.outcomes
+
+Nothing is computed here. `hush.runs.train` states the guarantee; this command checks that the packages for training
+are installed, names the folder and prints the result.
+"""
 
 from __future__ import annotations
 

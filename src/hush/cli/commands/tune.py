@@ -1,4 +1,8 @@
-"""`hush tune`: a private search for hyper-parameters, with its cost accounted for."""
+"""`hush tune`: a private search for hyper-parameters, with its cost accounted for.
+
+It has the settings of `hush train`, and ``--search NAME=A,B,...`` for each setting that varies. Which settings may
+vary is declared with them, in `hush.runs.Settings`.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,90 @@
+"""What `hush ledger` prints, for budgets in every state."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sqlalchemy")
+
+from hush.accounting import ApproximateDPEvent
+from hush.cli.commands import ledger_text as text
+from hush.ledger import Dataset, Ledger
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    ledger = Ledger(f"sqlite:///{tmp_path}/budgets.db")
+    return ledger.dataset("patients", epsilon=2, delta=1e-6, unit="patient", blocks=["2026-09", "2026-10"])
+
+
+def spend(dataset: Dataset, epsilon: float, times: int = 1) -> None:
+    for number in range(times):
+        dataset.charge(ApproximateDPEvent(epsilon, 0.0), purpose=f"counts {number}")
+
+
+def test_the_status_is_json(dataset: Dataset) -> None:
+    spend(dataset, 0.5)
+    status = json.loads(json.dumps(text.status(dataset), allow_nan=False))
+    assert (status["name"], status["epsilon"], status["unit"], status["pending"]) == ("patients", 2, "user", 0)
+    assert [block["block"] for block in status["blocks"]] == ["2026-09", "2026-10"]
+    assert all(block["spent"] == 0.5 and not block["retired"] for block in status["blocks"])
+
+
+def test_budgets_have_bars(dataset: Dataset) -> None:
+    spend(dataset, 1.0)
+    dataset.retire("2026-09")
+    lines = text.budgets([dataset]).splitlines()
+    assert lines[1].split()[:2] == ["patients", "2026-09"]
+    assert "██████████··········  50.0 %" in lines[1]
+    assert lines[1].endswith("retired")
+    assert "epsilon 1" in lines[2]
+    assert text.budgets([]).startswith("There is no budget yet.")
+
+
+def test_only_the_last_charges_are_listed(dataset: Dataset) -> None:
+    spend(dataset, 0.01, times=12)
+    shown = text.budget(dataset)
+    assert "The last 10 of 12 charges" in shown
+    assert "counts 11" in shown
+    assert "counts 1 " not in shown
+
+
+def test_prices(dataset: Dataset) -> None:
+    fits = text.price(dataset.price(ApproximateDPEvent(0.5, 0.0)), dataset)
+    assert fits.startswith("It fits. Alone: epsilon = 0.5. Afterwards, 0.5 of 2 would be spent.")
+    assert text.price(dataset.price(ApproximateDPEvent(5.0, 0.0)), dataset).startswith("It does NOT fit.")
+
+
+def test_reservations() -> None:
+    row = {"id": 7, "time": "2026-11-01 10:00", "dataset": "patients", "author": "anna", "epsilon": 0.25}
+    shown = text.pending([{**row, "purpose": "a \x1b[2J run"}])
+    assert "0.25" in shown
+    assert "--void ID" in shown
+    assert "\x1b" not in shown  # nothing moves the terminal's cursor
+    assert text.pending([]) == "Nothing is pending."
+
+
+@dataclass
+class Inner:
+    number: float
+
+
+@dataclass
+class Outer:
+    parts: tuple[Inner, ...]
+    names: dict[str, float]
+
+
+def test_values_for_json_have_no_infinity() -> None:
+    value = Outer((Inner(math.inf), Inner(1.5)), {"a": math.nan})
+    assert text.plain(value) == {"parts": [{"number": None}, {"number": 1.5}], "names": {"a": None}}
+
+
+def test_times_and_counts() -> None:
+    assert text.written_time(0) == "1970-01-01 00:00"
+    assert [text.counted(number) for number in (0, 1, 1234)] == ["0 findings", "1 finding", "1,234 findings"]
