@@ -8,7 +8,7 @@ import pytest
 
 from hush.errors import InvalidArgument
 from hush.runs import Settings
-from hush.runs.defaults import averaging_decay, completed, physical_batch_size, rate_factor
+from hush.runs.defaults import completed, default_delta, physical_batch_size
 
 
 def complete(num_units: int = 1000, model: str = "softmax", **settings: Any) -> Settings:
@@ -64,14 +64,12 @@ def test_delta_counts_those_held_out() -> None:
     assert complete(1000).delta == 1e-5
 
 
-def test_the_learning_rate_falls_in_the_second_half() -> None:
-    assert [rate_factor(progress) for progress in (0.0, 0.49)] == [1.0, 1.0]
-    assert [rate_factor(progress) for progress in (0.5, 0.75, 1.0)] == pytest.approx([1.0, 0.55, 0.1])
-
-
-@pytest.mark.parametrize(("num_steps", "decay"), [(1, 0.5), (20, 0.5), (100, 0.9), (1000, 0.99)])
-def test_the_average_is_about_the_last_tenth(num_steps: int, decay: float) -> None:
-    assert averaging_decay(num_steps) == pytest.approx(decay)
+def test_delta_is_small_against_the_number_of_units() -> None:
+    assert default_delta(100) == 1e-5
+    assert default_delta(99_999) == 1e-5
+    for num_units in (10**5, 123_456, 10**6, 10**7 + 1):
+        assert default_delta(num_units) * num_units < 1
+        assert default_delta(num_units) >= 0.01 / num_units
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hush.accounting import PldAccountant
 from hush.data import Examples
 from hush.randomness import TestSource
 from hush.runs import figures as figures_module
-from hush.runs.figures import Measurer, evaluation_noise
+from hush.runs.figures import Measurer, evaluation_event
 
 POINTS = 4
 CLASSES = ("x", "y", "z")
@@ -160,7 +160,7 @@ def test_shares_of_the_noise_add_up() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 def test_all_metrics_together_cost_epsilon(epsilon: float) -> None:
-    event = Measurer.event_of(evaluation_noise(epsilon, 1e-5))
+    event = evaluation_event(epsilon, 1e-5)
     assert epsilon * 0.99 < PldAccountant().compose(event).epsilon(1e-5) <= epsilon
 
 

@@ -15,7 +15,6 @@ from hush.data import Numeric, Schema
 from hush.errors import HushError, InvalidArgument, check_count
 from hush.runs import Settings, option, options_of
 from hush.runs.options import OptionGroup, command_words, reported
-from hush.runs.settings import default_delta
 
 SCHEMA = Schema(columns={"age": Numeric(lower=0, upper=120)}, target="y", classes=("no", "yes"))
 EVERYTHING = Settings(
@@ -81,14 +80,6 @@ def test_replace_checks_again() -> None:
     assert settings.replace(epsilon=1.0) == Settings(data="t.csv", epsilon=1.0)
     with pytest.raises(InvalidArgument, match="epsilon=-1"):
         settings.replace(epsilon=-1.0)
-
-
-def test_delta_is_small_against_the_number_of_units() -> None:
-    assert default_delta(100) == 1e-5
-    assert default_delta(99_999) == 1e-5
-    for num_units in (10**5, 123_456, 10**6, 10**7 + 1):
-        assert default_delta(num_units) * num_units < 1
-        assert default_delta(num_units) >= 0.01 / num_units
 
 
 def test_every_field_is_an_option_and_documented() -> None:

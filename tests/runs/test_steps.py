@@ -15,7 +15,15 @@ import torch
 from hush.cli import main
 from hush.randomness import TestSource
 from hush.runs import steps as steps_module
-from hush.runs.steps import Interrupted, after_step, cross_entropies, start, train_completely
+from hush.runs.steps import (
+    Interrupted,
+    after_step,
+    averaging_decay,
+    cross_entropies,
+    rate_factor,
+    start,
+    train_completely,
+)
 from runs import files
 from runs.files import command, resume
 from runs.plans import make_plan, tensors
@@ -126,6 +134,16 @@ def test_training_starts_under_the_plan_of_the_run(tmp_path: Path) -> None:
     assert group["lr"] == pytest.approx(0.3 * 0.28)
     without = make_plan(tmp_path, averaging=False)
     assert start(without, without.build_network().classifier, data, TestSource(0))[1] is None
+
+
+def test_the_learning_rate_falls_in_the_second_half() -> None:
+    assert [rate_factor(progress) for progress in (0.0, 0.49)] == [1.0, 1.0]
+    assert [rate_factor(progress) for progress in (0.5, 0.75, 1.0)] == pytest.approx([1.0, 0.55, 0.1])
+
+
+@pytest.mark.parametrize(("num_steps", "decay"), [(1, 0.5), (20, 0.5), (100, 0.9), (1000, 0.99)])
+def test_the_average_is_about_the_last_tenth(num_steps: int, decay: float) -> None:
+    assert averaging_decay(num_steps) == pytest.approx(decay)
 
 
 def test_a_training_from_the_first_step_to_the_last(tmp_path: Path) -> None:

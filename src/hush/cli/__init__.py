@@ -17,16 +17,16 @@ as a full disk), 3 if an audit contradicts a claim, and 130 after Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 
-from hush.cli.commands import account, attack, audit, ledger, plan, query, schema, train, tune
 from hush.errors import HushError
 from hush.version import __version__
 
 __all__ = ["main"]
 
-_COMMANDS = (train, tune, schema, query, ledger, plan, account, audit, attack)
+COMMANDS = ("train", "tune", "schema", "query", "ledger", "plan", "account", "audit", "attack")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     {"pld": {"epsilon": 1.5, ...
     0
     """
-    options = build_parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    options = build_parser(words[0] if words else None).parse_args(words)
     try:
         status = options.run(options)
     except HushError as error:
@@ -54,8 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if status is None else int(status)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands."""
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of one command, or of all commands if none of them is named.
+
+    Only the modules of these commands are imported, so that a command starts without waiting for the others.
+    """
     parser = argparse.ArgumentParser(
         prog="hush",
         description="Release statistics and train models with differential privacy, and account for the privacy they "
@@ -63,6 +67,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hush {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in _COMMANDS:
-        module.add_parser(commands)
+    for name in (command,) if command in COMMANDS else COMMANDS:
+        importlib.import_module(f"hush.cli.commands.{name}").add_parser(commands)
     return parser

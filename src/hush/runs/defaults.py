@@ -1,8 +1,7 @@
 """Defaults: hyper-parameters for those who give none.
 
 They follow from public numbers alone: the model, epsilon, and how many units there are. So choosing them costs no
-privacy. `completed` fills them into the settings; what depends on the machine or on the progress of training has
-functions of its own.
+privacy. `completed` fills them into the settings.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import math
 
 from hush.errors import InvalidArgument
-from hush.runs.settings import DEFAULT_EPOCHS, Settings, default_delta
+from hush.runs.settings import DEFAULT_EPOCHS, Settings
 
 _UNITS_PER_BATCH_UNIT = 4  # a quarter of all units: large batches have less noise for the same epsilon (De et al. 2022)
 _SMALLEST_BATCH = 256
@@ -21,7 +20,6 @@ _DISTANCES = {"softmax": 0.8, "mlp": 0.4, "cnn": 0.4, "scattering": 0.4}
 _OTHER_DISTANCE = 0.4
 _DISTANCE_POWER = 0.6
 _PHYSICAL_BATCH_SIZES = {"cpu": 512, "cuda": 4096}  # on a CPU, activations should fit into its caches
-_AVERAGED_SHARE = 10  # the moving average covers about the last tenth of the steps
 
 
 def completed(
@@ -74,20 +72,13 @@ def _learning_rate(settings: Settings, model: str, num_units: int, num_steps: in
     return distance / num_steps / (1.0 if settings.clip_norm is None else settings.clip_norm)
 
 
-def rate_factor(progress: float) -> float:
-    """Return the factor on the learning rate when this share of the steps is taken.
+def default_delta(num_units: int) -> float:
+    """Return 1e-5, or the largest power of ten below 1 / num_units, whichever is smaller.
 
-    It is 1 for the first half, and then falls to 0.1: smaller steps average the noise out.
-
-    >>> rate_factor(0.2), rate_factor(0.75), round(rate_factor(1.0), 6)
-    (1.0, 0.55, 0.1)
+    >>> default_delta(1_000), default_delta(250_000)
+    (1e-05, 1e-06)
     """
-    return 1.0 if progress < 0.5 else 1.0 - 1.8 * (progress - 0.5)
-
-
-def averaging_decay(num_steps: int) -> float:
-    """Return the decay of the weights' moving average."""
-    return max(1 - _AVERAGED_SHARE / max(num_steps, 2 * _AVERAGED_SHARE), 0.5)
+    return min(1e-5, 10.0 ** (math.ceil(-math.log10(max(num_units, 1))) - 1))
 
 
 def physical_batch_size(device: str, rows_per_unit: int) -> int:

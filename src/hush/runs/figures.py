@@ -56,7 +56,7 @@ class Measurer:
 
     Guarantee:
         All that `point`, called ``num_points`` times, and `figures`, called once, return has the event
-        `event_of` (noise), for each unit, under add-or-remove.
+        ``GaussianEvent(noise)``, for each unit, under add-or-remove.
 
     Assumes:
         The model depends on the held-out rows not at all (the caller's duty), and each method is called no more often
@@ -80,11 +80,6 @@ class Measurer:
         rows = np.arange(len(self.examples)) if units is None or self.noise is None else np.unique(units, True)[1]
         rows = np.sort(rows)
         object.__setattr__(self, "rows", rows[self.examples.targets[rows] >= 0])  # -1: no known class
-
-    @staticmethod
-    def event_of(noise: float) -> GaussianEvent:
-        """Return what all metrics together cost a held-out unit."""
-        return GaussianEvent(noise)
 
     def point(self, probabilities: NDArray[np.float64]) -> dict[str, Any]:
         """Return the accuracy during training; call it ``num_points`` times at most."""
@@ -231,6 +226,6 @@ def _reliability(counts: NDArray[np.float64], offsets: NDArray[np.float64], thre
     return {"ece": error, "bins": bins}
 
 
-def evaluation_noise(epsilon: float, delta: float) -> float:
-    """Return the noise multiplier with which all held-out metrics together cost epsilon."""
-    return calibrate_noise(epsilon=epsilon, delta=delta)
+def evaluation_event(epsilon: float, delta: float) -> GaussianEvent:
+    """Return the event of all held-out metrics together, with the least noise that stays within epsilon."""
+    return GaussianEvent(calibrate_noise(epsilon=epsilon, delta=delta))

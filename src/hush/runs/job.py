@@ -30,7 +30,7 @@ from hush.data import Prepared
 from hush.errors import HushError, InvalidArgument
 from hush.randomness import KeyedSource, RandomSource, source_or_default
 from hush.runs.dataset import COUNTS_ARE_PUBLIC, assumptions_of, group_values, read_dataset
-from hush.runs.figures import Measurer, evaluation_noise
+from hush.runs.figures import Measurer, evaluation_event
 from hush.runs.folder import SECRET, DiskFull, Folder
 from hush.runs.networks import Network
 from hush.runs.outcome import Outcome, publish
@@ -258,7 +258,7 @@ class _Job:
         """Return the plan with the cost of the held-out metrics, and with all that the guarantee assumes."""
         data, evaluation = plan.data, None
         if not data.test_is_public and len(data.test):
-            evaluation = Measurer.event_of(evaluation_noise(self._settings.epsilon, plan.training.delta))
+            evaluation = evaluation_event(self._settings.epsilon, plan.training.delta)
         assumptions = (*assumptions_of(data), COUNTS_ARE_PUBLIC, *self._key_assumptions)
         if data.test_is_public:
             assumptions += (f"the test part of {self._settings.data} is the published one, and its metrics are exact",)

@@ -31,12 +31,12 @@ from hush.data import RawData, Schema, open_data, transform
 from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee
 from hush.report import render
-from hush.runs.defaults import averaging_decay, rate_factor
 from hush.runs.folder import Folder
 from hush.runs.networks import PRIVATE, Network, build_network, class_probabilities, read_weights
 from hush.runs.options import command_words, reported
 from hush.runs.plan import RunPlan
 from hush.runs.settings import Settings
+from hush.runs.steps import averaging_decay, rate_factor
 
 _FORMAT = "hush-model/1"
 SCHEMA = "schema.json"

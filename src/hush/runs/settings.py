@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -257,12 +256,3 @@ def _from_json(kind: type, value: Any) -> Any:
     if kind is Schema and value is not None:
         return Schema.from_json(json.dumps(value))
     return value
-
-
-def default_delta(num_units: int) -> float:
-    """Return 1e-5, or the largest power of ten below 1 / num_units, whichever is smaller.
-
-    >>> default_delta(1_000), default_delta(250_000)
-    (1e-05, 1e-06)
-    """
-    return min(1e-5, 10.0 ** (math.ceil(-math.log10(max(num_units, 1))) - 1))

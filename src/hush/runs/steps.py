@@ -24,7 +24,6 @@ from torch import Tensor, nn
 
 from hush.errors import HushError, InvalidArgument
 from hush.randomness import RandomSource
-from hush.runs.defaults import averaging_decay, rate_factor
 from hush.runs.figures import Measurer
 from hush.runs.folder import Folder
 from hush.runs.networks import Network, class_probabilities
@@ -34,6 +33,7 @@ from hush.training import Automatic, MovingAverage, PrivateTraining, clipped_sum
 
 POINTS = 20  # how often a run is stored, and its accuracy measured
 STATE = "state.pt"
+_AVERAGED_SHARE = 10  # the moving average covers about the last tenth of the steps
 _INSPECTED = 256  # examples whose gradients are inspected at each point; the result is not private
 
 
@@ -66,6 +66,22 @@ def start(
     if not plan.settings.averaging:
         return private, None
     return private, MovingAverage(model, decay=averaging_decay(plan.training.num_steps))
+
+
+def rate_factor(progress: float) -> float:
+    """Return the factor on the learning rate when this share of the steps is taken.
+
+    It is 1 for the first half, and then falls to 0.1: smaller steps average the noise out.
+
+    >>> rate_factor(0.2), rate_factor(0.75), round(rate_factor(1.0), 6)
+    (1.0, 0.55, 0.1)
+    """
+    return 1.0 if progress < 0.5 else 1.0 - 1.8 * (progress - 0.5)
+
+
+def averaging_decay(num_steps: int) -> float:
+    """Return the decay of the weights' moving average."""
+    return max(1 - _AVERAGED_SHARE / max(num_steps, 2 * _AVERAGED_SHARE), 0.5)
 
 
 def after_step(private: PrivateTraining, average: MovingAverage | None, learning_rate: float) -> None:

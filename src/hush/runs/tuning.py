@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hush.accounting import ComposedEvent, Event, ParallelByIndexEvent, PldAccountant
+from hush.accounting import ComposedEvent, Event, GaussianEvent, ParallelByIndexEvent, PldAccountant
 from hush.accounting import budget as charging
 from hush.accounting.events import QualifiedEvent
 from hush.data import Prepared
@@ -25,7 +25,7 @@ from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee
 from hush.randomness import RandomSource, source_or_default
 from hush.runs.dataset import COUNTS_ARE_PUBLIC, assumptions_of, read_dataset
-from hush.runs.figures import Measurer, evaluation_noise
+from hush.runs.figures import evaluation_event
 from hush.runs.folder import Folder
 from hush.runs.job import compute_features, device_named, make_measurer, remove_empty
 from hush.runs.networks import Network, class_probabilities
@@ -112,9 +112,9 @@ class _Reserve:
     epsilon: float
     delta: float
 
-    def evaluation_noise(self) -> float:
-        """Return the noise multiplier of the held-out metrics."""
-        return evaluation_noise(self.epsilon * self.share, self.delta * self.share)
+    def evaluation_event(self) -> GaussianEvent:
+        """Return what the held-out metrics of the best model cost."""
+        return evaluation_event(self.epsilon * self.share, self.delta * self.share)
 
 
 class _Search:
@@ -198,7 +198,7 @@ class _Search:
         if data.event is not None:
             training = ComposedEvent((data.event, training))
         if not data.test_is_public:
-            evaluation = ComposedEvent((evaluation, Measurer.event_of(reserve.evaluation_noise())))
+            evaluation = ComposedEvent((evaluation, reserve.evaluation_event()))
         either = ParallelByIndexEvent((training, evaluation))
         assumptions = (*assumptions_of(data), COUNTS_ARE_PUBLIC)
         event = QualifiedEvent(either, search.relation.value, str(search.unit), assumptions)
@@ -247,7 +247,7 @@ class _Search:
         plan = replace(
             plan,
             training=_training_plan(plan, best.noise_multiplier),
-            evaluation=None if data.test_is_public else Measurer.event_of(reserve.evaluation_noise()),
+            evaluation=None if data.test_is_public else reserve.evaluation_event(),
             assumptions=(*assumptions_of(data), COUNTS_ARE_PUBLIC, *self._key_assumptions),
         )
         measurer = make_measurer(plan, num_points=0, source=self._source if self._key_assumptions else None)

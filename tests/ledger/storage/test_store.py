@@ -74,7 +74,8 @@ def test_a_killed_process_leaves_what_counts(path: Path) -> None:
         "from hush.accounting.budget import *\n"
         "data = Ledger(sys.argv[1]).dataset('patients', epsilon=3, delta=1e-6, unit='patient')\n"
         "data.reserve(Charge(event=LaplaceEvent(1.0), purpose='x'))\n"
-        "run_sealed(data, Charge(event=LaplaceEvent(1.0), purpose='x', question='q'), lambda: os.kill(os.getpid(), 9))\n"
+        "sealed = Charge(event=LaplaceEvent(1.0), purpose='x', question='q')\n"
+        "run_sealed(data, sealed, lambda: os.kill(os.getpid(), 9))\n"
     )
     done = subprocess.run([sys.executable, "-c", script, f"sqlite:///{path}"], capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL

@@ -215,7 +215,9 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
             raise InvalidArgument("reports", reports.shape, f"{self.num_bits + 1} columns, as transform returns")
         cohorts = [reports[reports[:, 0] == cohort, 1:] for cohort in range(self.num_cohorts)]
         if sum(map(len, cohorts)) != len(reports):
-            raise InvalidArgument("reports", "unknown cohorts", f"cohorts 0 to {self.num_cohorts - 1} in the first column")
+            raise InvalidArgument(
+                "reports", "unknown cohorts", f"cohorts 0 to {self.num_cohorts - 1} in the first column"
+            )
         value, error = self._decode(cohorts, [_word(word) for word in words])
         # Bonferroni: each interval may fail with the share of one candidate.
         margin = float(ndtri(1 - (1 - float(confidence)) / (2 * len(words)))) * error
