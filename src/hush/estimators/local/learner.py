@@ -18,7 +18,7 @@ from hush.guarantee import Relation
 
 
 class LocalLearner(PrivateEstimator, ABC):
-    """A model in two steps, by two parties: `randomize` perturbs rows where they are, `fit_reports` learns from reports.
+    """A model in two steps, by two parties: `randomize` perturbs rows locally, `fit_reports` learns from reports.
 
     ``fit`` does both, for experiments by someone who may hold the rows.
     """
