@@ -61,6 +61,7 @@ def test_the_noise_of_learning(epsilon: float) -> None:
 
 
 def test_without_a_share_nothing_can_be_learned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch", reason="trains")
     source = files.write_csv(tmp_path / "t.csv")
     message = files.refused(capsys, source, "--target", "y", *files.BOUNDS, "--epsilon", 5, "--learn-share", 0)
     assert "classes of the target" in message
@@ -81,6 +82,7 @@ def write_groups(path: Path) -> Path:
 
 
 def test_groups_that_are_not_declared_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch", reason="trains")
     source = write_groups(tmp_path / "t.csv")
     command = (source, "--target", "y", *files.DECLARED, "--epsilon", 3, "--output", tmp_path / "run", "--group", "sex")
     assert "--category sex=" in files.refused(capsys, *command)

@@ -13,6 +13,8 @@ from hush import data, runs
 from hush.cli import main
 from runs import files
 
+pytest.importorskip("torch", reason="trains")
+
 
 def check_run(printed: dict[str, object], run: Path, epsilon: float) -> None:
     assert printed["run"] == str(run)

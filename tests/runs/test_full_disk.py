@@ -14,6 +14,8 @@ from hush.runs import folder
 from runs import files
 from runs.files import command, resume
 
+pytest.importorskip("torch", reason="trains")
+
 
 @pytest.mark.slow
 def test_a_full_disk_at_every_write(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,8 @@ from hush.errors import HushError
 from hush.randomness import TestSource
 from runs import files
 
+pytest.importorskip("torch", reason="trains")
+
 
 class Lines:
     """Keeps the lines that a run says."""

@@ -133,7 +133,7 @@ def test_parts_are_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[s
     source, run = files.write_csv(tmp_path / "t.csv", 1500), tmp_path / "run"
     files.train(capsys, source, "--target", "y", "--epsilon", 5, "--output", run)
     report = (run / "report.html").read_text()
-    for part in ("learning what was not declared", "training", "held-out metrics"):
+    for part in ("learning bounds, values and classes", "training", "held-out metrics"):
         assert part in report
 
 

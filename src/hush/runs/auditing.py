@@ -49,7 +49,7 @@ Booleans = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class _Retraining:
-    """What is trained again for each model.
+    """Everything that each model of the audit is trained from.
 
     Attributes:
         plan: The plan of the run.

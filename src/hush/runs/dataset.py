@@ -1,4 +1,9 @@
-"""The dataset of a run: read, completed by what is learned privately, and split into training and held-out units."""
+"""The dataset of a run: read, completed and split.
+
+    file  ->  declared and privately learned bounds, values and classes  ->  training units and held-out units
+
+Learning has a share of the budget, of which `hush.runs.plan` takes account. Held-out units take no part in it.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +26,9 @@ def read_dataset(settings: Settings, key: bytes, delta: float, progress: Progres
 
     Args:
         settings: What to read, what is declared, and how the budget is shared.
-        key: 32 secret bytes that decide the split and the noise of what is learned. The same key gives the same result.
+        key: 32 secret bytes that decide the split and the noise of learning. The same key gives the same result.
         delta: The delta at which learning has to stay within its share of epsilon.
-        progress: Told what is learned.
+        progress: Gets a line that lists what has to be learned.
     """
     data = open_data(
         settings.data,
@@ -63,14 +68,14 @@ def read_dataset(settings: Settings, key: bytes, delta: float, progress: Progres
 
 
 def learning_noise(epsilon: float, delta: float) -> Learn:
-    """Return the noise with which learning what is not declared costs epsilon, if nothing else is released."""
+    """Return the noise with which learning bounds, values and classes costs epsilon by itself."""
     return Learn(
         noise_multiplier=calibrate_noise(epsilon=epsilon, delta=delta), delta=max(delta * _RARE_VALUES_SHARE, 1e-100)
     )
 
 
 def _refuse_undeclared_groups(prepared: Prepared) -> None:
-    """Refuse to compare groups that nobody declared: a group's name may belong to a single person."""
+    """Refuse to compare groups that were not declared: a group's name may belong to a single person."""
     for name in () if prepared.test_is_public else prepared.schema.groups:
         if name not in group_values(prepared):
             raise InvalidArgument(

@@ -1,4 +1,4 @@
-"""Defaults: hyper-parameters for those who give none.
+"""Defaults: values for the hyper-parameters that you leave out.
 
 They follow from public numbers alone: the model, epsilon, and how many units there are. So choosing them costs no
 privacy. `completed` fills them into the settings.

@@ -5,7 +5,7 @@ old version or the new one. Files of JSON lines grow line by line; half a line t
 
 The secrets are in a sub-folder that only its owner can read, and that is removed when the run is finished:
 
-- key.json: the key that decides who is held out, and the noise of what is learned;
+- key.json: the key that decides which units are held out, and the noise of learning;
 - data.json: a fingerprint of the data, so that a run is not continued with other data;
 - state.pt: weights, optimizer and the key of the noise, to continue from;
 - lock: held by the process that works on the run.

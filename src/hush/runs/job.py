@@ -1,10 +1,10 @@
-"""A run from beginning to end: read, learn what is not declared, plan, train, measure, write down.
+"""A run from beginning to end: read, learn, plan, train, measure, write down.
 
     Settings
-      -> read_dataset   training and held-out units, and the cost of what was learned     (key.json)
-      -> draft_plan     all settings filled in, noise multiplier 1
+      -> read_dataset   training and held-out units, and the cost of learning (key.json)
+      -> draft_plan     all settings filled in, with a noise multiplier of 1
       -> calibrated     the least noise with which learning and training stay within epsilon
-      -> TrainingLoop   steps, stored states, metrics on the way                           (state.pt, metrics.jsonl)
+      -> TrainingLoop   steps, stored states and metrics on the way (state.pt, metrics.jsonl)
       -> publish        model, held-out metrics, guarantee, report
 
 `train` starts a run in a new folder, `resume` continues one. A resumed run repeats everything up to the training loop

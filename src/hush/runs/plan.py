@@ -1,8 +1,8 @@
 """The plan of a run: everything that is decided before its first step, and what that costs.
 
-A privacy unit is on one of two sides. A unit that is trained on takes part in learning what is not declared, and in
-the training steps; these compose. A held-out unit takes part in the held-out metrics alone. As nobody is on both
-sides, the two compose in parallel: the run costs a unit the larger of the two.
+A privacy unit is on one of two sides. A training unit takes part in learning (of undeclared bounds, values and
+classes) and in the training steps; these compose. A held-out unit takes part in the held-out metrics alone. No unit is
+on both sides, so the two sides compose in parallel: the run costs a unit the larger of the two.
 
     settings + data  ->  draft_plan  ->  calibrated  ->  training steps  ->  guarantee
 
@@ -112,7 +112,7 @@ class RunPlan:
     def budget_parts(self) -> list[dict[str, Any]]:
         """Return where the budget went, for the report: each part with the epsilon that it has by itself."""
         events = {
-            "learning what was not declared": self.data.event,
+            "learning bounds, values and classes": self.data.event,
             "training": self._steps(),
             "held-out metrics, for other units": self.evaluation,
         }

@@ -133,8 +133,8 @@ class Settings:
         label="share of units held out", check=_check_share,
     )  # fmt: skip
     learn_share: float = option(
-        0.1, help="the share of the budget for learning what is not declared", group=PROTECTION, metavar="SHARE",
-        label="share of the budget for learning what is not declared", check=_check_share,
+        0.1, help="the share of the budget for learning undeclared bounds, values and classes", group=PROTECTION,
+        metavar="SHARE", label="share of the budget for learning", check=_check_share,
     )  # fmt: skip
 
     schema: Schema | None = option(

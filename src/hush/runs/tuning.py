@@ -1,9 +1,9 @@
 """A private search for hyper-parameters: many runs, of which only the best is released, and all are accounted for.
 
-Most of the budget pays for the search. The rest pays, on the side of the units that are trained on, for learning what
-is not declared; and on the side of the held-out units, for the metrics of the best model. Both sides take part in the
-search: training units through the runs, held-out units through the scores. So each side composes the search with its
-own rest (basic composition), and the guarantee states the larger of the two.
+Most of the budget pays for the search. The rest pays, on the side of the training units, for learning undeclared
+bounds, values and classes; and on the side of the held-out units, for the metrics of the best model. Both sides take
+part in the search: training units through the runs, held-out units through the scores. So each side composes the search
+with its own rest (basic composition), and the guarantee states the larger of the two.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def tune(
 
     Guarantee:
         Everything that is written, except files named not-private, is (epsilon, delta)-differentially private: the
-        search, what is learned and the held-out metrics together.
+        search, learning and the held-out metrics together.
 
     Assumes:
         What `hush.training.tune` and `train` assume (the caller's duty). Nobody sees how long the search took, or what
@@ -138,7 +138,7 @@ class _Search:
     def run(self, space: Mapping[str, Sequence[Any]], mean_runs: float) -> Outcome:
         """Take the search from the data to the report of its best run."""
         settings = self._settings
-        # Half of the reserved delta pays for the noise of what is learned, and half for values that only one unit has.
+        # Half of the reserved delta pays for the noise of learning, and half for values that only one unit has.
         delta_share = (settings.delta or 1e-5) * settings.learn_share / 2
         key = self._source.words(4).tobytes()
         data = read_dataset(settings, key, max(delta_share, 1e-30), self._progress)
@@ -298,7 +298,7 @@ def _total(best: Tuned, plan: RunPlan, reserve: _Reserve) -> tuple[Guarantee, li
     rests = []
     accountant = PldAccountant(relation=plan.training.relation, unit=plan.training.unit)
     for what, event in (
-        ("learning what was not declared", plan.data.event),
+        ("learning bounds, values and classes", plan.data.event),
         ("held-out metrics, for other units", plan.evaluation),
     ):
         if event is not None:

@@ -1,7 +1,7 @@
 """`hush audit`: a lower bound on epsilon from an attack, next to what was claimed.
 
 It has two modes. For the folder of a run, `hush.runs.audit` trains the model again with canaries and attacks it. For a
-CSV file, somebody has run an attack, and the file has one row per model or canary:
+CSV file, you have run an attack yourself, and the file has one row per model or canary:
 
     score,member  ->  threshold rule  ->  true and false positives  ->  lower bound on epsilon  ->  verdict
 

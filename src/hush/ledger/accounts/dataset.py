@@ -52,6 +52,15 @@ class Dataset:
 
     References:
         `hush.accounting.budget.Cap`.
+
+    >>> import tempfile
+    >>> from hush import Ledger
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
+    >>> people = ledger.dataset("people", epsilon=2, delta=1e-6, unit="person")
+    >>> from hush import statistics
+    >>> answer = statistics.count([1, 2, 3], units=["ann", "ann", "bob"], epsilon=0.5, budget=people)
+    >>> people.spent, people.left
+    (0.5, 1.5)
     """
 
     def __init__(

@@ -56,7 +56,17 @@ class Person:
 
 
 class Identity(Protocol):
-    """Identifies the person who opened a ledger. Implement it to use your own directory of people."""
+    """Identifies the person who opened a ledger. Implement it to use your own directory of people.
+
+    >>> class Directory:
+    ...     def person(self, connection):
+    ...         return Person("ada", Role.AUDITOR)
+    >>> import tempfile
+    >>> from hush import Ledger
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db", identity=Directory())
+    >>> ledger.person
+    Person(name='ada', role=<Role.AUDITOR: 'auditor'>)
+    """
 
     def person(self, connection: sa.Connection) -> Person:
         """Return the person who is connected, or raise `NotAllowed`."""

@@ -40,6 +40,18 @@ class WholePlan:
 
     References:
         Koskela, Jalko & Honkela 2020 (composition of privacy loss distributions, for parameters fixed in advance).
+
+    >>> import tempfile
+    >>> from hush import Ledger
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
+    >>> from hush.accounting import GaussianEvent
+    >>> people = ledger.dataset("people", epsilon=3, delta=1e-6, unit="person")
+    >>> plan = people.plan([GaussianEvent(8.0)] * 20, delta=5e-8, purpose="twenty means")
+    >>> people.spent < 3
+    True
+    >>> plan.close()
+    >>> people.spent
+    0.0
     """
 
     def __init__(self, dataset: Dataset, reserved: Reserved, events: tuple[Event, ...]) -> None:

@@ -23,6 +23,19 @@ class Reserved:
     """A reserved part of a budget. It counts as spent until it is voided.
 
     `Dataset.reserve` returns one. Call `commit` after the release, or `void` if nothing was released.
+
+    >>> import tempfile
+    >>> from hush import Ledger
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
+    >>> from hush.accounting import LaplaceEvent
+    >>> from hush.accounting.budget import Charge
+    >>> people = ledger.dataset("people", epsilon=2, unit="person")
+    >>> reserved = people.reserve(Charge(event=LaplaceEvent(2.0), purpose="a count"))
+    >>> people.spent
+    0.5
+    >>> reserved.void()
+    >>> people.spent
+    0.0
     """
 
     def __init__(

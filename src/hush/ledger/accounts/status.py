@@ -21,6 +21,13 @@ class Status:
         left: The cap's epsilon minus ``epsilon``. More than that may fit, because composition is sublinear.
         used: The fraction of the budget that is used. It grows linearly in the number of equal small charges.
         retired: Whether the block accepts no more charges.
+
+    >>> import tempfile
+    >>> from hush import Ledger
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
+    >>> (status,) = ledger.dataset("people", epsilon=2, unit="person").status()
+    >>> status.epsilon, status.left, status.retired
+    (0.0, 2.0, False)
     """
 
     block: str
@@ -42,6 +49,14 @@ class ChargePrice:
         fits: Whether the budget admits the charge.
         largest_epsilon: The largest pure epsilon that fits now.
         least_noise: The smallest noise multiplier of a Gaussian release that fits now.
+
+    >>> import tempfile
+    >>> from hush import Ledger
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
+    >>> from hush.accounting import LaplaceEvent
+    >>> price = ledger.dataset("people", epsilon=2, unit="person").price(LaplaceEvent(4.0))
+    >>> price.alone, price.fits
+    (0.25, True)
     """
 
     alone: float

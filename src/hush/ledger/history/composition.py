@@ -28,6 +28,9 @@ class Figure:
         epsilon: The epsilon; None if the accountant refuses.
         delta: The delta at which it holds.
         why: Why the accountant refuses.
+
+    >>> Figure(epsilon=None, delta=1e-6, why="the event has no Renyi divergence").epsilon is None
+    True
     """
 
     epsilon: float | None
@@ -45,6 +48,17 @@ class Composition:
         addition: By basic composition: the sum of the stated epsilons and deltas.
         rdp: By Renyi divergences at the best order, as if all charges had been fixed in advance.
         pld: By privacy loss distributions, as if all charges had been fixed in advance.
+
+    >>> import tempfile
+    >>> from hush import Ledger
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
+    >>> from hush.accounting import GaussianEvent
+    >>> people = ledger.dataset("people", epsilon=4, delta=1e-6, unit="person")
+    >>> for _ in range(50):
+    ...     _ = people.charge(GaussianEvent(20.0), purpose="a mean")
+    >>> (block,) = ledger.recompute("people").blocks
+    >>> block.composition.pld.epsilon < block.composition.filter.epsilon < block.composition.addition.epsilon
+    True
     """
 
     charges: int

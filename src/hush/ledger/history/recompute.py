@@ -36,6 +36,14 @@ class RecomputedBlock:
         exceeds: Whether, by this version's accountant, the releases exceed the cap. The block then counts as used up,
             and is retired.
         composition: The composed cost of the charges, four ways.
+
+    >>> import tempfile
+    >>> from hush import Ledger
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
+    >>> _ = ledger.dataset("people", epsilon=2, unit="person")
+    >>> (block,) = ledger.recompute("people").blocks
+    >>> block.before, block.after, block.exceeds
+    (0.0, 0.0, False)
     """
 
     block: str
@@ -54,6 +62,13 @@ class Recomputed:
         dataset: The name of the dataset.
         blocks: Its blocks; one, if it has no blocks.
         refused: Rows whose events this version cannot account for. They keep their old cost.
+
+    >>> import tempfile
+    >>> from hush import Ledger
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
+    >>> _ = ledger.dataset("people", epsilon=2, unit="person")
+    >>> ledger.recompute("people").refused
+    ()
     """
 
     dataset: str

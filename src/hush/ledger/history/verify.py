@@ -30,6 +30,14 @@ class Verification:
         head_was_given: Whether this check compared the ledger with such a hash.
         findings: The problems; empty if the ledger is intact.
         notes: Remarks that are not problems.
+
+    >>> import tempfile
+    >>> from hush import Ledger
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
+    >>> _ = ledger.dataset("people", epsilon=2, unit="person")
+    >>> result = ledger.verify()
+    >>> result.ok, result.rows
+    (True, 1)
     """
 
     rows: int

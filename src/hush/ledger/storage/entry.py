@@ -17,7 +17,11 @@ FIRST = "0" * 64
 
 
 class EntryKind(StrEnum):
-    """The kinds of rows, as they are stored."""
+    """The kinds of rows, as they are stored.
+
+    >>> EntryKind("reserved") is EntryKind.RESERVED
+    True
+    """
 
     DATASET = "dataset"
     BLOCK = "block"

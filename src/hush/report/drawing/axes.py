@@ -23,6 +23,9 @@ class Scale:
         step: From one tick to the next.
         start: Where ``low`` is drawn.
         end: Where ``high`` is drawn.
+
+    >>> Scale(low=0.0, high=10.0, step=5.0, start=100.0, end=200.0)(5.0)
+    150.0
     """
 
     low: float

@@ -22,7 +22,11 @@ _JOINER = "\u200d"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One point of a line, with an optional interval."""
+    """One point of a line, with an optional interval.
+
+    >>> Point(x=1.0, y=0.8, ends=(0.7, 0.9)).ends
+    (0.7, 0.9)
+    """
 
     x: float
     y: float
@@ -31,7 +35,13 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A labelled line."""
+    """A labelled line.
+
+    >>> plot = lines([Line(label="a", points=[Point(x=0, y=0), Point(x=1, y=2)])],
+    ...              title="A line", description="From 0 to 2.", across="step", up="Value")
+    >>> "<title" in plot and "A line" in plot
+    True
+    """
 
     label: str
     points: Sequence[Point]

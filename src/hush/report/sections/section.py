@@ -32,6 +32,9 @@ class Section:
         key: The anchor.
         title: The heading.
         body: The content below the heading.
+
+    >>> Section(key="a", title="A & B", body=Html("<p>text</p>")).html()
+    '<section id="a" aria-labelledby="a-title"><h2 id="a-title">A &amp; B</h2><p>text</p></section>'
     """
 
     key: str

@@ -123,6 +123,9 @@ class Clipping(ABC):
     Attributes:
         clip_norm: The largest norm of an example's contribution.
         groups: Which parameters are clipped together.
+
+    >>> isinstance(Flat(1.0), Clipping), Flat(1.0).clip_norm
+    (True, 1.0)
     """
 
     clip_norm: float = 1.0
