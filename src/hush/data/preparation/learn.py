@@ -6,7 +6,7 @@ support: only values that occur are counted, and those below a threshold are not
 
 Guarantee, for adding or removing one unit. With J histograms of bounds and K of values, the noise has the standard
 deviation ``noise_multiplier * sqrt(2 J)`` on the former and ``noise_multiplier * sqrt(2 K)`` on the latter (without the
-2 if there is only one sort). In units of their noise, a unit's counts have the squared norm (J / 2 J + K / 2 K) /
+2 if there is only one kind). In units of their noise, a unit's counts have the squared norm (J / 2 J + K / 2 K) /
 noise_multiplier^2. So the release is `GaussianEvent(noise_multiplier)`, as long as the unit brings no new value. New
 values, at most K, have the count 1. Each passes the threshold 1 + t with probability P(noise >= t) = delta / K. Their
 noise is independent of all other noise, so the release is a function of two independent parts: the Gaussian mechanism
@@ -105,7 +105,7 @@ def release(
         learn: The noise.
         source: The source of the noise.
     """
-    # With both sorts, each gets half of the precision; within a sort, every column gets an equal part.
+    # With both kinds, each gets half of the precision; within a kind, every column gets an equal part.
     sorts = bool(histograms) + bool(tallies)
     bound_noise = learn.noise_multiplier * math.sqrt(sorts * max(len(histograms), 1)) * _SAFE
     value_noise = learn.noise_multiplier * math.sqrt(sorts * max(len(tallies), 1)) * _SAFE

@@ -11,7 +11,7 @@ clip factors  min(1, C / M)
 sum           one ordinary backward pass of the losses, weighted by the factors
 agreement     along one vector, the sum's projection must equal the sum of its terms' projections
 
-An estimate may be too low, and the clipped gradient too long: the accounting event `ProjectedGaussian` covers that. It
+An estimate may be too low, and the clipped gradient too long: the event `ProjectedGaussianEvent` covers that. It
 treats the vectors as public. They are the same for all examples of a step, and fresh in every step.
 """
 
