@@ -31,9 +31,9 @@ HOSTILE = {
     "hexadecimal": b"0x10,1_000,1",
     "short": b"1",
     "long": b"1,2,1,4,5,6,7",
-    "open quote": b'"1,2,1',
     "quote within": b'1"2,2,1',
     "quoted": b'"1","2","1"',
+    "line breaks within quotes": b'"1\n7,7,7\r\n\r","2","1"',
     "control characters": b"\x00\x01\x02\x03\x1f,1,0",
     "not UTF-8": b"\xff\xfe\xe9,1,0",
     "a line of megabytes": b"7" * 3_000_000 + b",1,0",
@@ -63,15 +63,19 @@ def test_a_record_is_its_own_affair(tmp_path: Path, record: bytes, position: int
     assert np.abs(together.inputs).max() <= 1
 
 
-def test_the_usual_grammar_fails_that(tmp_path: Path) -> None:
-    """The twin: read as CSV usually is, one quote in one record takes all others with it."""
-    lines = ["a,b,y", '"1,2,1', *HONEST]
-    assert len(list(csv.reader(lines))) == 2
-    table = source_of(tmp_path, [line.encode() for line in lines[1:]]).table  # type: ignore[attr-defined]
-    assert table.num_rows == len(HONEST)
+@pytest.mark.parametrize("record", [b'"1,2,1', b'1,"2,1', b'"1" x,2,1', b'"1"2"3,2,1'])
+def test_a_file_whose_records_cannot_be_told_apart_is_refused(tmp_path: Path, record: bytes) -> None:
+    """In the usual CSV grammar, a quote that is not closed takes all other records with it."""
+    lines = [line.encode() for line in HONEST]
+    assert len(list(csv.reader(["a,b,y", '"1,2,1', *HONEST]))) == 2
+    for position in (0, 17, 40):
+        source = source_of(tmp_path, [*lines[:position], record, *lines[position:]])
+        with pytest.raises(InvalidArgument, match="cannot be told apart") as caught:
+            data.prepare(source, schema=DECLARED, holdout=0, key=KEY)
+        assert "1,2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("lines", [[], [b""], [b"\xff"], [b'"']], ids=["none", "empty", "not UTF-8", "quote"])
+@pytest.mark.parametrize("lines", [[], [b""], [b"", b"\r", b""]], ids=["none", "empty", "carriage return"])
 def test_no_rows_are_refused_by_structure(tmp_path: Path, lines: list[bytes]) -> None:
     with pytest.raises(InvalidArgument, match="at least one row"):
         data.prepare(source_of(tmp_path, lines), schema=DECLARED, key=KEY)

@@ -2,7 +2,7 @@
 
 | step | where |
 |---|---|
-| open a file (CSV, Parquet, NPZ), a folder (IDX, images) or a known dataset | `open_data`, which returns `RawData` |
+| open a file (CSV, Excel, Parquet, NPZ), a folder or a known dataset | `open_data`, which returns `RawData` |
 | declare columns, classes, unit and groups | `Schema` of `Numeric`, `Category`, `Text`, `Ignore`; `Images` |
 | get a schema to fill in; see what would have to be learned | `template`, `needs_learning` |
 | learn the rest privately, hold units out, encode | `prepare` with the noise `Learn`, which returns `Prepared` |
@@ -12,10 +12,10 @@ The ideas of the package:
 
 - **Opening reads no value.** Names and types of columns, and names of folders, are public; rows are read when they are
   needed. hush never reads anything from your data without charging for it.
-- **A record is its own affair.** No value raises an exception, decides a type, or changes how another row is read. A
-  line of a CSV file is a record, whatever quotes it contains.
+- **Each record is read by itself.** No value raises an exception, decides a type, or changes how another row is read.
+  All commands read files in the same way; `formats/csv.py` says what that means for CSV files.
 - **Learned once, with one row per unit.** Bounds, values and classes that you do not declare come from Gaussian
-  releases whose proof is in `preparation/learn.py`. Held-out units take no part in them.
+  releases whose proof is in `preparation/learning.py`. Held-out units take no part in them.
 - **One schema for all data.** The complete schema is a public file. It encodes new data exactly as the training data.
 
 Numbers are scaled to [-1, 1] by their bounds, categories become one input per value, text becomes counts of the words
@@ -24,15 +24,15 @@ in a public vocabulary, and images become numbers in [0, 1].
 The rooms: `tables` (declarations and rows), `formats` (readers) and `preparation` (from raw data to examples).
 """
 
-from hush.data.formats.open import open_data as open_data
+from hush.data.formats.openers import open_data as open_data
 from hush.data.preparation.examples import Examples as Examples
 from hush.data.preparation.examples import examples as examples
 from hush.data.preparation.examples import transform as transform
-from hush.data.preparation.learn import Learn as Learn
+from hush.data.preparation.learning import Learn as Learn
 from hush.data.preparation.plan import needs_learning as needs_learning
 from hush.data.preparation.plan import template as template
-from hush.data.preparation.prepare import Prepared as Prepared
-from hush.data.preparation.prepare import prepare as prepare
+from hush.data.preparation.prepared import Prepared as Prepared
+from hush.data.preparation.prepared import prepare as prepare
 from hush.data.tables.columns import Category as Category
 from hush.data.tables.columns import Ignore as Ignore
 from hush.data.tables.columns import Images as Images
@@ -40,6 +40,14 @@ from hush.data.tables.columns import Numeric as Numeric
 from hush.data.tables.columns import Text as Text
 from hush.data.tables.raw import RawData as RawData
 from hush.data.tables.schema import Schema as Schema
+
+# isort: split
+# Shared inside hush, not public.
+from hush.data.formats.csv import CsvFile as CsvFile
+from hush.data.formats.parquet import ParquetFile as ParquetFile
+from hush.data.formats.table_files import open_table_file as open_table_file
+from hush.data.tables.table import TableSource as TableSource
+from hush.data.tables.table import connect as connect
 
 __all__ = [
     "Category",

@@ -1,7 +1,10 @@
-"""The first line of a CSV file."""
+"""CSV files: their first line, and the one grammar of their records."""
 
 from __future__ import annotations
 
+import codecs
+import csv
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +12,8 @@ import pytest
 
 from data.files import KEY
 from hush import data
-from hush.data.formats.csv import lines_with_returns, read_header
+from hush.data.formats import csv as csv_module
+from hush.data.formats.csv import CsvFile
 from hush.errors import InvalidArgument
 
 
@@ -20,9 +24,11 @@ from hush.errors import InvalidArgument
         (b",,", "the names of the columns"),
         (b"a,b,a", "each name only once"),
         (b"1.5,2,7", "It has numbers only"),
-        (b'"a,b,y', "without line breaks"),
+        (b'"a,b,y', "the names of the columns"),
+        (b'"a"x,b,y', "the names of the columns"),
+        (b"a,b\0,y", "UTF-8"),
         (b"a,\xff,y", "UTF-8"),
-        ("a,b,y".encode("utf-16"), "UTF-8"),
+        ("a,b,y".encode("utf-16-le"), "UTF-8"),
     ],
 )
 def test_headers_that_are_none(tmp_path: Path, header: bytes, words: str) -> None:
@@ -50,22 +56,99 @@ def test_names_that_are_strange_but_names(tmp_path: Path) -> None:
 def test_the_delimiter_is_the_most_frequent_one_or_the_stated_one(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a;b;c,d\n")
-    assert read_header(path) == (["a", "b", "c,d"], ";")
-    assert read_header(path, ",") == (["a;b;c", "d"], ",")
+    assert (CsvFile(path).columns, CsvFile(path).delimiter) == (["a", "b", "c,d"], ";")
+    assert (CsvFile(path, ",").columns, CsvFile(path, ",").delimiter) == (["a;b;c", "d"], ",")
     with pytest.raises(InvalidArgument, match="^delimiter="):
-        read_header(path, ".")
+        CsvFile(path, ".")
+    path.write_text('"a,b,c,d";e\n')
+    assert CsvFile(path).columns == ["a,b,c,d", "e"]
 
 
 @pytest.mark.parametrize("numbers", ["0,1,2", "1,2,3", "0", "1"])
 def test_columns_may_be_numbered(tmp_path: Path, numbers: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(numbers + "\n")
-    assert read_header(path)[0] == numbers.split(",")
+    assert CsvFile(path).columns == numbers.split(",")
 
 
-def test_lines_with_returns_are_cut_at_line_feeds_only(tmp_path: Path) -> None:
+def records(path: Path, delimiter: str | None = None) -> list[list[str | None]]:
+    return [list(record) for batch in CsvFile(path, delimiter).batches() for record in batch]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"a,b\n1,2\n", [["1", "2"]]),
+        (b"a,b\n1,2", [["1", "2"]]),
+        (b"a,b\r\n1,2\r\n", [["1", "2"]]),
+        (b"a,b\r\r\n1,2\r\r\n", [["1", "2"]]),
+        (b"a,b\r1,2\r3,4\r", [["1", "2"], ["3", "4"]]),
+        (b"a,b\r1,2\n3\r", [["1", "2\n3"]]),
+        (b'a,b\r1,"2\r3\n4"\r', [["1", "2\r3\n4"]]),
+        (b"a,b\n1,2\r3\n", [["1", "2\r3"]]),
+        (b"a,b\r\n1,2\n3,4\r5\r\n", [["1", "2"], ["3", "4\r5"]]),
+        (b'a,b\n"x\r\ny\rz\n","""q"""\n', [["x\r\ny\rz\n", '"q"']]),
+        (b"a,b\n\n\n1,2\n\n", [["1", "2"]]),
+        (b"a,b\n1\n2,3,4\n", [["1", None], ["2", "3"]]),
+        (b"a,b\n\xff,2\nx\xe9,\xc3\xa9\n", [[None, "2"], [None, "\u00e9"]]),
+        (b'a,b\n5" disk,a"b"c\n', [['5" disk', 'a"b"c']]),
+        (b"a,b\n\xe2\x82,\xe2\n3,4\n", [[None, None], ["3", "4"]]),
+    ],
+)
+def test_records(tmp_path: Path, content: bytes, expected: list[list[str | None]]) -> None:
     path = tmp_path / "t.csv"
-    path.write_bytes(b"a,b\r\n1,2\r\n3,4\r\n")
-    assert lines_with_returns(path) is None  # DuckDB reads it as it should
-    path.write_bytes(b"a,b\r\n1,2\r3,4\r\n5,\x006\n\xff,7\n8,9\r\r\n")
-    assert lines_with_returns(path) == ["1,2 3,4", "5,6", "8,9", ""]
+    path.write_bytes(content)
+    assert records(path) == expected
+    path.write_bytes(codecs.BOM_UTF8 + content)
+    assert records(path) == expected
+    compressed = tmp_path / "t.csv.gz"
+    compressed.write_bytes(gzip.compress(content))
+    assert records(compressed) == expected
+
+
+@pytest.mark.parametrize("mark", [codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE])
+def test_utf_16_has_a_mark(tmp_path: Path, mark: bytes) -> None:
+    path = tmp_path / "t.csv"
+    encoding = "utf-16-le" if mark == codecs.BOM_UTF16_LE else "utf-16-be"
+    path.write_bytes(mark + 'a\tb\r\n\u00e9\t"\U0001f600\n"\r\n'.encode(encoding))
+    assert records(path) == [["\u00e9", "\U0001f600\n"]]
+    half = mark + "a,b\n".encode(encoding) + "\ud800".encode(encoding, "surrogatepass") + ",2\n3,4\n".encode(encoding)
+    path.write_bytes(half)
+    assert records(path) == [["\ufffd", "2"], ["3", "4"]]
+
+
+def test_decimal_commas_are_read_in_files_with_semicolons(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('a;b\n1,5;-1.234.567,25\n1,5 mg;"a,b"\n1.5;7\n,5e-3;1,2,3\n')
+    assert records(path) == [["1.5", "-1234567.25"], ["1,5 mg", "a,b"], ["1.5", "7"], [".5e-3", "1,2,3"]]
+    path.write_text('a,b\n"1,5",2\n')
+    assert records(path) == [["1,5", "2"]]  # a comma may separate thousands here
+
+
+def test_blocks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever a file is cut for reading: within characters, quotes and line ends."""
+    path = tmp_path / "t.csv"
+    path.write_bytes('"a\n1",b\r\n"\u00e9""\r\n\r",2\r\n\r3,\U0001f600\r\n'.encode() + b"\xff,\r\r\n5,6")
+    expected = [['\u00e9"\r\n\r', "2"], ["\r3", "\U0001f600"], [None, ""], ["5", "6"]]
+    for size in range(1, 12):
+        monkeypatch.setattr(csv_module, "_BLOCK_BYTES", size)
+        monkeypatch.setattr(csv_module, "_HEADER_BLOCK_BYTES", size)
+        monkeypatch.setattr(csv_module, "_BATCH_CELLS", size % 6)
+        assert CsvFile(path).columns == ["a 1", "b"]
+        assert records(path) == expected
+
+
+def test_the_limit_of_cells_is_restored(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + "x" * 200_000 + ",2\n")
+    limit = csv.field_size_limit()
+    assert len(records(path)[0][0] or "") == 200_000
+    assert csv.field_size_limit() == limit
+
+
+@pytest.mark.parametrize("cut", [10, 30])
+def test_a_damaged_compressed_file_is_refused(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(b"a,b\n" + bytes(range(48, 58)) * 1000 + b",1\n")[:-cut])
+    with pytest.raises(InvalidArgument, match="a readable file"):
+        records(path)

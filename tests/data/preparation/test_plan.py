@@ -8,8 +8,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from data.files import KEY
+from data.files import KEY, write_columns
 from hush import data
+from hush.data.preparation.plan import resolve
 from hush.data.tables.table import RowTable
 from hush.errors import InvalidArgument
 
@@ -95,3 +96,10 @@ def test_unit_and_groups_are_no_features(tmp_path: Path) -> None:
     result = data.prepare(data.open_data(path), schema=declared, unit="user", key=KEY)
     assert result.shape == (3,)
     assert set(result.train.groups["sex"].tolist()) == {"f", "(other)"}
+
+
+def test_each_row_can_be_a_unit(tmp_path: Path) -> None:
+    source = write_columns(tmp_path / "t.csv", {"a": [1, 2], "y": [0, 1]})
+    assert resolve(source, "y", None, "row", ()) == resolve(source, "y", None, None, ())
+    named = write_columns(tmp_path / "named.csv", {"row": [1, 2], "a": [1, 2], "y": [0, 1]})
+    assert resolve(named, "y", None, "row", ()).unit == "row"

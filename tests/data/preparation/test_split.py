@@ -10,7 +10,6 @@ import pytest
 
 from data.files import KEY, source_of
 from hush import data
-from hush.data.preparation import split
 from hush.errors import InvalidArgument
 
 SCHEMA = data.Schema(columns={"a": data.Numeric(lower=0, upper=1e6)}, target="y", classes=("0", "1"))
@@ -98,17 +97,6 @@ def test_held_out_units_teach_nothing(tmp_path: Path) -> None:
     np.testing.assert_array_equal(after.train.inputs, before.train.inputs)
     everybody = [(-1e12, user, y) for _, user, y in ROWS]
     assert prepared(tmp_path / "t.csv", everybody, schema=schema, learn=learn).learned != before.learned
-
-
-def test_each_unit_learns_with_one_row() -> None:
-    rng = np.random.default_rng(1)
-    units = rng.integers(0, 40, 1000)
-    picks = (units * 7919 + 13) % 101  # any function of the unit
-    chosen = split.one_row_per_unit(units, picks)
-    assert sorted(units[chosen].tolist()) == sorted(set(units.tolist()))
-    without = units != 5
-    np.testing.assert_array_equal(split.one_row_per_unit(units[without], picks[without]), chosen[without])
-    assert not split.one_row_per_unit(units[:0], picks[:0]).any()
 
 
 def test_messages_show_no_key(tmp_path: Path) -> None:

@@ -121,3 +121,20 @@ def test_a_catalog_holds_tables_by_name() -> None:
     assert Catalog({"zones": zones}).tables["zones"] is zones
     with pytest.raises(InvalidArgument, match="^columns="):
         PublicTable(columns={})
+
+
+@pytest.mark.parametrize("declared", ["VARCHAR COLLATE", "text COLLATE", "string collate UNICODE_CI"])
+def test_texts_that_are_not_compared_byte_by_byte_are_not_used(declared: str) -> None:
+    assert kind_of(declared) is ColumnKind.OTHER
+    with pytest.raises(InvalidArgument, match="^unit="):
+        PrivateTable(columns={"who": declared}, unit="who")
+
+
+def test_rows_are_units_only_by_a_row_id() -> None:
+    rows = PrivateTable(columns={"x": "DOUBLE"}, unit="row", row_id=("rowid", "BIGINT"))
+    assert rows.row_id == ("rowid", "BIGINT")
+    with pytest.raises(InvalidArgument, match="If each row is another person, write row"):
+        PrivateTable(columns={"x": "DOUBLE"}, unit="who")
+    for changes in ({"unit": "x"}, {"columns": {"row": "BIGINT"}}, {"time": "x", "window": "day"}):
+        with pytest.raises(InvalidArgument, match="^unit="):
+            PrivateTable(**{"columns": {"x": "DATE"}, "unit": "row", "row_id": ("rowid", "BIGINT"), **changes})

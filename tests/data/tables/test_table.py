@@ -106,9 +106,9 @@ def test_errors_of_duckdb_are_replaced_and_others_pass() -> None:
 def test_rows_are_read_when_needed_and_once() -> None:
     filled = []
 
-    def fill(connection: Any) -> None:
+    def fill(connection: Any, table: str) -> None:
         filled.append(1)
-        connection.execute("CREATE TEMP TABLE t AS SELECT 3.0::DOUBLE AS c0, DATE '1970-01-03' AS c1")
+        connection.execute(f"CREATE TEMP TABLE {table} AS SELECT 3.0::DOUBLE AS c0, DATE '1970-01-03' AS c1")
 
     source = TableSource("test", ["x", "day"], ["DOUBLE", "DATE"], fill, ("of the file",))
     assert (source.columns, source.kind("day"), source.is_image, filled) == (["x", "day"], DATE, False, [])
@@ -122,8 +122,20 @@ def test_rows_are_read_when_needed_and_once() -> None:
 
 
 def test_a_table_without_rows_is_refused() -> None:
-    def fill(connection: Any) -> None:
-        connection.execute("CREATE TEMP TABLE t(c0 DOUBLE)")
+    def fill(connection: Any, table: str) -> None:
+        connection.execute(f"CREATE TEMP TABLE {table}(c0 DOUBLE)")
 
     with pytest.raises(InvalidArgument, match="at least one row"):
         _ = TableSource("test", ["x"], ["DOUBLE"], fill).table
+
+
+def test_letters_are_no_truth_values() -> None:
+    """DuckDB casts F to false and M to nothing: the women of a table would be zeros, and the men missing."""
+
+    def fill(connection: Any, table: str) -> None:
+        values = ", ".join(f"('{text}')" for text in ("F", "M", "t", "y", "n", "true", " FALSE ", "1"))
+        connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM (VALUES {values}) AS v(c0)")
+
+    table = TableSource("test", ["sex"], [UNTYPED], fill).table
+    np.testing.assert_array_equal(table.floats(["sex"])[0], [*[np.nan] * 5, 1, 0, 1])
+    assert table.text_columns(["sex"]) == ["sex"]

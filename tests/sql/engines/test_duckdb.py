@@ -10,9 +10,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from hush.data.tables.catalog import Catalog, PrivateTable
+from hush.data import TableSource, open_data
+from hush.data.tables.catalog import Catalog, PrivateTable, kind_of
 from hush.errors import HushError, InvalidArgument
-from hush.sql import EngineFailed
+from hush.sql import EngineFailed, table
 from hush.sql.engines.duckdb import DuckDBEngine, quote_name, quote_text
 from hush.sql.engines.views import BoundedViews, exact_groups
 from hush.sql.read.query import plan_query
@@ -51,16 +52,16 @@ def test_a_parquet_file(tmp_path: Path, ranking_key: bytes) -> None:
     assert totals(DuckDBEngine({"t": path}), ranking_key) == EXPECTED
 
 
-def test_a_csv_file_is_text_and_a_quote_affects_its_own_line(tmp_path: Path, ranking_key: bytes) -> None:
+def test_a_csv_file_is_text(tmp_path: Path, ranking_key: bytes) -> None:
     path = tmp_path / "t.csv"
-    path.write_text('who,x,k\r\na,1,p\r\na,2,"q"\r\nb,3,p\r\nc,abc,\r\n,5,p\r\nd,"7\r\n')
+    path.write_text('who,x,k\r\na,1,p\r\na,2,"q"\r\nb,3,p\r\nc,abc,\r\n,5,p\r\n')
     engine = DuckDBEngine({"t": path})
     assert set(engine.columns("t").values()) == {"VARCHAR"}
     assert totals(engine, ranking_key) == EXPECTED
 
 
 @pytest.mark.parametrize(
-    "line", [b"z,\xff,p", b"z,1," + b"x" * 3_000_000, b'z,"1,p', b"z\x00,\x01\x02\x03,p", b'"', b",,,,,,"]
+    "line", [b"z,\xff,p", b"z,1," + b"x" * 3_000_000, b'z,"\n1\r",p', b"z\x00,\x01\x02\x03,p", b'5"', b",,,,,,"]
 )
 def test_a_line_of_a_csv_file_affects_no_other(line: bytes, tmp_path: Path, ranking_key: bytes) -> None:
     """Whatever one record holds, the file can be read, and the other records are unchanged."""
@@ -135,7 +136,7 @@ def test_sources_that_are_refused(name: str, tmp_path: Path) -> None:
         DuckDBEngine({"t": tmp_path / name})
 
 
-@pytest.mark.parametrize("header", ["", "a,a\n", "a,A\n", "a,,b\n"])
+@pytest.mark.parametrize("header", ["", ",,\n", "1.5,2,7\n"])
 def test_headers_that_are_refused(header: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(header + "1,2,3\n" if header else "")
@@ -171,6 +172,58 @@ def test_columns_named_like_those_of_a_plan(ranking_key: bytes) -> None:
     plan = plan_query(text, tables=tables)
     rows = plan.answer((g.keys, g.sums) for g in exact_groups(plan, engine, ranking_key=ranking_key))
     assert rows == [("c", day, "s", pytest.approx(6), pytest.approx(8))]
+
+
+NOT_TEXT = [b"a", b"\xff\xfe", b"?", b"??", None, "\u00e9".encode(), b"x\xe9"]
+
+
+@pytest.fixture
+def not_text(tmp_path: Path) -> Path:
+    """Write a Parquet file with a column of text, of which some values are not UTF-8."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    binary = pyarrow.array(NOT_TEXT, pyarrow.binary())
+    text = pyarrow.Array.from_buffers(pyarrow.string(), len(NOT_TEXT), binary.buffers())
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pyarrow.table({"who": range(len(NOT_TEXT)), "note": text, "note 2": text}), path)
+    return path
+
+
+EXPECTED_TEXTS = ["a", None, "?", "??", None, "\u00e9", None]
+
+
+def test_text_in_parquet_that_is_not_utf_8_is_missing(not_text: Path) -> None:
+    engine = DuckDBEngine({"t": not_text})
+    assert engine.columns("t") == {"who": "BIGINT", "note": "VARCHAR", "note 2": "VARCHAR"}
+    assert [row[0] for row in engine.run("SELECT note FROM t ORDER BY who")] == EXPECTED_TEXTS
+    engine.forget()
+    engine.materialise("x", 'SELECT who, "note 2" AS n FROM t')
+    assert [row[0] for row in engine.run("SELECT n FROM x ORDER BY who")] == EXPECTED_TEXTS
+    engine.forget()
+    assert engine.row_id("t") == ("hush_row", "BIGINT")
+    assert engine.run("SELECT COUNT(DISTINCT hush_row), COUNT(note), COUNT(*) FROM t") == [(7, 4, 7)]
+    source = open_data(not_text)
+    assert isinstance(source, TableSource)
+    assert source.table.texts("note").tolist() == [text or "" for text in EXPECTED_TEXTS]
+
+
+def test_a_frame_is_known_by_its_type_and_not_by_its_values() -> None:
+    """The text of this frame ends like the name of a CSV file."""
+    pandas = pytest.importorskip("pandas")
+    for last in ("x", "people.csv"):
+        frame = pandas.DataFrame({"who": ["a", last]})
+        engine = DuckDBEngine({"t": frame})
+        assert engine.assumptions == ()
+        assert engine.run("SELECT COUNT(*) FROM t") == [(2,)]
+
+
+def test_columns_with_a_collation_are_not_used() -> None:
+    """The engine takes Ann and ann for one person, or for two, depending on how it is asked."""
+    connection = duckdb.connect()
+    connection.execute('CREATE TABLE t (who VARCHAR COLLATE nocase, "a ""b" VARCHAR COLLATE nocase, c VARCHAR)')
+    kinds = [kind_of(declared).value for declared in DuckDBEngine(connection=connection).columns("t").values()]
+    assert kinds == ["other", "other", "text"]
+    with pytest.raises(InvalidArgument, match="^unit="):
+        table(connection, name="t", unit="who")
 
 
 def test_names_and_text_are_quoted() -> None:

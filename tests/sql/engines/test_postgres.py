@@ -9,8 +9,11 @@ import pytest
 
 from hush.data.tables.catalog import kind_of
 from hush.errors import InvalidArgument, Unsupported
-from hush.sql import EngineFailed
+from hush.randomness import TestSource
+from hush.sql import EngineFailed, table
 from hush.sql.engines.postgres import PostgresEngine
+from hush.sql.engines.views import exact_groups
+from hush.sql.read.query import plan_query
 from sql.hosts import COMMANDS, OnPostgres, fill, keeps_two_units
 
 
@@ -91,6 +94,63 @@ def test_units_that_a_collation_equates_are_two(postgres_url: str, ranking_key: 
         pytest.skip("this server is built without ICU")
     host.put("visits", "who TEXT COLLATE nocase, place TEXT", [("ann", "a"), ("ANN", "b")])
     assert keeps_two_units(host.engine, ranking_key)
+    host.close()
+
+
+@pytest.mark.postgres
+def test_equal_numbers_are_one_unit(postgres_url: str) -> None:
+    """7, 7.0 and 7.00 are one person, as the database says."""
+    import psycopg
+
+    host = OnPostgres(postgres_url)
+    connection = psycopg.connect(host.string, autocommit=True)
+    host.put("visits", "who NUMERIC, x INT", [(who, 1) for who in ("7", "7.0", "7.00", "70", "700.10", "700.1", "NaN")])
+    visits = table(connection, name="visits", unit="who")
+    plan = plan_query("SELECT COUNT(*) AS n FROM visits", tables=visits._catalog, dialect="postgres")
+    (group,) = exact_groups(plan, host.engine, ranking_key=bytes(32))
+    assert group.units == 4
+    connection.close()
+    host.close()
+
+
+@pytest.mark.postgres
+def test_columns_whose_collation_equates_texts_are_not_used(postgres_url: str) -> None:
+    import psycopg
+
+    host = OnPostgres(postgres_url)
+    try:
+        host.execute("CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+    except psycopg.Error:
+        host.close()
+        pytest.skip("this server is built without ICU")
+    connection = psycopg.connect(host.string, autocommit=True)
+    host.put("visits", 'who TEXT COLLATE nocase, place TEXT, other TEXT COLLATE "C"', [("ann", "a", "b")])
+    assert [kind_of(declared).value for declared in host.engine.columns("visits").values()] == ["other", "text", "text"]
+    with pytest.raises(InvalidArgument, match="^unit="):
+        table(connection, name="visits", unit="who")
+    connection.close()
+    host.close()
+
+
+@pytest.mark.postgres
+def test_each_row_can_be_a_unit(postgres_url: str) -> None:
+    import psycopg
+
+    host = OnPostgres(postgres_url)
+    connection = psycopg.connect(host.string, autocommit=True)
+    host.put("visits", "place TEXT, x INT", [("a", i) for i in range(200)])
+    visits = table(connection, name="visits", unit="row", bounds={"x": (0, 200)})
+    answer = visits.sql("SELECT COUNT(*) AS n, MEDIAN(x) AS m FROM visits", epsilon=100.0, source=TestSource(1))
+    # A tenth of epsilon gives noise of scale 0.1, which is beyond 5 with probability exp(-50).
+    assert abs(answer.rows[0][0] - 200) < 5
+    assert abs(answer.rows[0][1] - 100) < 10
+    assert str(answer.guarantee.unit) == "example"
+    host.execute("CREATE VIEW seen AS SELECT * FROM visits")
+    host.execute("CREATE TABLE parts (x INT) PARTITION BY LIST (x)")
+    for name in ("seen", "parts"):
+        with pytest.raises(Unsupported, match="address"):
+            table(connection, name=name, unit="row")
+    connection.close()
     host.close()
 
 

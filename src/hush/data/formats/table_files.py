@@ -1,71 +1,92 @@
-"""Files with tables: CSV, Parquet and arrays. Opening one reads names and declared types of columns only.
+"""Files with tables: CSV, Excel, Parquet and arrays. Opening one reads names and declared types of columns only.
 
-Each opener returns a `TableSource` with a function that creates the table ``t`` on a DuckDB connection. It runs when
-the rows are needed.
+Each opener returns a `TableSource` with a function that creates a table on a DuckDB connection. It runs when the rows
+are needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.data.formats.csv import lines_with_returns, read_header
-from hush.data.tables.table import UNTYPED, TableSource, connect, redact_errors
+from hush.data.formats.csv import ASSUMPTION, CsvFile
+from hush.data.formats.parquet import ParquetFile
+from hush.data.formats.records import Record
+from hush.data.formats.worksheet import Worksheet
+from hush.data.tables.table import UNTYPED, TableSource
 from hush.errors import InvalidArgument
 
-# DuckDB needs some delimiter to read lines as one column. These three control characters cut only lines that have them.
-_NO_DELIMITER = "\x01\x02\x03"
+CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+PARQUET_ENDINGS = (".parquet", ".pq")
+_EXCEL_ENDINGS = (".xlsx", ".xlsm")
+_OTHER_SPREADSHEETS = (".xls", ".xlsb", ".ods", ".numbers")
+TABLE_FILES = "a .csv, .tsv, .csv.gz, .xlsx or .parquet file"
 
 
-def open_csv(path: Path, name: str, delimiter: str | None = None) -> TableSource:
-    """Open a CSV file. Only its first line is read here.
+class _TextFile(Protocol):
+    """A file whose cells are text."""
+
+    columns: list[str]
+
+    def batches(self) -> Iterator[list[Record]]:
+        """Yield the records."""
+
+
+def open_table_file(path: Path, name: str, delimiter: str | None = None) -> TableSource | None:
+    """Open a file by its ending; None if it is not that of a table.
 
     Args:
         path: The file.
         name: The name that the caller used.
-        delimiter: The delimiter; None for the most frequent one of the first line.
+        delimiter: The separator of a CSV file; None for the most frequent one of the header.
     """
-    columns, separator = read_header(path, delimiter)
-    assumption = (
-        "each line of a CSV file is one record, even if quotes span several lines; lines with an odd number of quotes, "
-        "and lines that are not UTF-8, are dropped"
-    )
+    file_name = path.name.lower()
+    if file_name.endswith(CSV_ENDINGS):
+        return _text_table(name, CsvFile(path, delimiter), (ASSUMPTION,))
+    if file_name.endswith(_EXCEL_ENDINGS):
+        return _text_table(name, Worksheet(path), ("the table is the first worksheet of the workbook",))
+    if file_name.endswith(PARQUET_ENDINGS):
+        return open_parquet(path, name)
+    if file_name.endswith(_OTHER_SPREADSHEETS):
+        raise InvalidArgument("data", name, TABLE_FILES, "Save the workbook as CSV UTF-8, or as .xlsx")
+    return None
 
-    def fill(connection: Any) -> None:
-        escaped = "\\|" if separator == "|" else separator
-        pattern = f'{escaped}("(?:[^"]|"")*"|[^{separator}"]*)'
-        # Every line is split on its own. $1 is the separator, put in front so that each field starts with one.
-        split = (
-            "CASE WHEN contains(line, '\"') THEN list_transform(regexp_extract_all($1 || line, $2, 1), lambda f: "
-            "CASE WHEN starts_with(f, '\"') THEN replace(substr(f, 2, length(f) - 2), '\"\"', '\"') ELSE f END) "
-            "ELSE string_split(line, $1) END"
-        )
-        fields = ", ".join(f"f[{number}] AS c{number - 1}" for number in range(1, len(columns) + 1))
-        lines = lines_with_returns(path)
-        if lines is None:
-            origin = (
-                "read_csv($3, auto_detect=false, header=false, columns={'line': 'VARCHAR'}, delim=$4, quote='', "
-                "escape='', skip=1, null_padding=true, ignore_errors=true, strict_mode=false)"
-            )
-            parameters = [separator, pattern, _plain_path(path), _NO_DELIMITER]
-        else:
-            connection.register("given", {"line": np.array([*lines, ""], dtype=object)})
-            origin, parameters = "given", [separator, pattern]
-        query = (
-            f"CREATE TEMP TABLE t AS SELECT {fields} FROM (SELECT {split} AS f FROM "
-            f"(SELECT rtrim(line, chr(13)) AS line FROM {origin}) "
-            "WHERE line <> '' AND (NOT contains(line, '\"') "
-            "OR (length(line) - length(replace(line, '\"', ''))) % 2 = 0))"
-        )
-        connection.execute(query, parameters)
-        if lines is not None:
-            connection.unregister("given")
 
-    return TableSource(name, columns, [UNTYPED] * len(columns), fill, (assumption,))
+def _text_table(name: str, file: _TextFile, assumptions: tuple[str, ...]) -> TableSource:
+    columns = [f"c{number}" for number in range(len(file.columns))]
+
+    def fill(connection: Any, table: str) -> None:
+        connection.execute(f"CREATE TEMP TABLE {table} ({', '.join(f'{column} VARCHAR' for column in columns)})")
+        # Cast, because DuckDB gives a column without values another type.
+        items = ", ".join(f"nullif(CAST({column} AS VARCHAR), '')" for column in columns)
+        with _without_collection():
+            for records in file.batches():
+                cells = zip(columns, zip(*records, strict=True), strict=False)  # none, if there are no records
+                given = {column: np.array(values, dtype=object) for column, values in cells}
+                if given:
+                    connection.register("hush_given", given)
+                    connection.execute(f"INSERT INTO {table} SELECT {items} FROM hush_given")
+                    connection.unregister("hush_given")
+
+    return TableSource(name, file.columns, [UNTYPED] * len(columns), fill, assumptions)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Pause Python's garbage collection. It would look through all records again and again, and double the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def open_parquet(path: Path, name: str) -> TableSource:
@@ -75,16 +96,19 @@ def open_parquet(path: Path, name: str) -> TableSource:
         path: The file.
         name: The name that the caller used.
     """
-    plain = _plain_path(path)
-    with redact_errors(path.name):
-        described = connect().execute("DESCRIBE SELECT * FROM read_parquet($1)", [plain]).fetchall()
-    columns, types = [str(row[0]) for row in described], [str(row[1]) for row in described]
-    names = ", ".join(f"c{number}" for number in range(len(columns)))
+    file = ParquetFile(path)
+    columns = ", ".join(f"c{number}" for number in range(len(file.columns)))
 
-    def fill(connection: Any) -> None:
-        connection.execute(f"CREATE TEMP TABLE t AS SELECT * FROM read_parquet($1) AS p({names})", [plain])
+    def fill(connection: Any, table: str) -> None:
+        import duckdb
 
-    return TableSource(name, columns, types, fill, ("the Parquet file is valid: its text is UTF-8",))
+        try:
+            connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM ({file.query()}) AS p({columns})")
+        except duckdb.InvalidInputException:
+            query = file.tolerant_query(connection, f"{table}_not_text")
+            connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM ({query}) AS p({columns})")
+
+    return TableSource(name, file.columns, file.types, fill, file=file)
 
 
 def from_arrays(
@@ -99,10 +123,10 @@ def from_arrays(
         read: Returns the arrays. It is called when the rows are needed.
     """
 
-    def fill(connection: Any) -> None:
-        connection.register("given", {f"c{number}": _encodable(array) for number, array in enumerate(read())})
-        connection.execute("CREATE TEMP TABLE t AS SELECT * FROM given")
-        connection.unregister("given")
+    def fill(connection: Any, table: str) -> None:
+        connection.register("hush_given", {f"c{number}": _encodable(array) for number, array in enumerate(read())})
+        connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM hush_given")
+        connection.unregister("hush_given")
 
     return TableSource(name, columns, types, fill)
 
@@ -116,10 +140,3 @@ def _encodable(array: NDArray[Any]) -> NDArray[Any]:
         return array
     except UnicodeEncodeError:
         return np.array([str(text).encode("utf-8", "replace").decode() for text in array])
-
-
-def _plain_path(path: Path) -> str:
-    """Return a path without characters that DuckDB expands as a pattern: it would read other files, too."""
-    if any(character in str(path) for character in "*?[]{}"):
-        raise InvalidArgument("data", path.name, "a path without any of *?[]{}", "Rename the file")
-    return str(path.resolve())

@@ -1,6 +1,6 @@
 """From raw data to examples: learn what is not declared, encode, and split.
 
 In reading order: `plan` decides from names, types and declarations what happens to each column; `split` holds units out
-and picks the row that each unit learns with; `learn` releases bounds and values privately; `encode` turns values into
-inputs; `examples` applies a complete schema; `prepare` does all of it.
+and picks the row that each unit learns with; `learning` releases bounds and values privately; `encoding` turns values
+into inputs; `examples` applies a complete schema; `prepared` does all of it.
 """

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.data.preparation.encode import Inputs, encode_images, encode_table
+from hush.data.preparation.encoding import Inputs, encode_images, encode_table
 from hush.data.preparation.plan import may_hold_text, text_without_vocabulary
 from hush.data.tables.columns import Category, Ignore, Numeric
 from hush.data.tables.raw import ImageSource, Pictures, RawData

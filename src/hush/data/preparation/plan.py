@@ -1,12 +1,13 @@
 """The plan for each column, from names, types and declarations. No value is read.
 
-`template` and `needs_learning` are for you; `resolve` and `to_learn` are for `hush.data.preparation.prepare`.
+`template` and `needs_learning` are for you; `resolve` and `to_learn` are for `hush.data.preparation.prepared`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hush.data.tables.catalog import ROW
 from hush.data.tables.columns import Category, Column, Ignore, Numeric
 from hush.data.tables.raw import ImageSource, RawData
 from hush.data.tables.schema import Schema
@@ -79,6 +80,8 @@ def resolve(
     if isinstance(groups, str):
         raise InvalidArgument("groups", groups, "a list of columns")
     target, unit = _merged("target", target, declared.target), _merged("unit", unit, declared.unit)
+    if unit == ROW and ROW not in (data.columns or ()):
+        unit = None  # each row is its own unit
     all_groups = tuple(dict.fromkeys((*groups, *declared.groups)))
     if isinstance(data, ImageSource):
         return _image_plan(data, declared, target, unit, all_groups)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hush.data.tables.table import RowTable
 from hush.errors import InvalidArgument, check_fraction
 from hush.randomness import KeyedSource
+from hush.statistics import one_row_per_unit
 
 _COIN_BITS = 60  # of the hashes that `RowTable.hashes` returns
 
@@ -89,20 +90,3 @@ def split_units(table: RowTable, unit: str, holdout: float, key: bytes) -> UnitS
     # Small numbers in place of the hashes, which would be pseudonyms that outlive this run.
     numbers = np.unique(names, return_inverse=True)[1] - int(not has_unit.all())
     return UnitSplit(np.where(has_unit, numbers, -1).astype(np.int64), train, test, learning)
-
-
-def one_row_per_unit(units: NDArray[np.int64], picks: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return a mask with one row of each unit: row number (pick modulo its number of rows), among its own.
-
-    Rows of other units change nothing.
-
-    Args:
-        units: The unit of each row.
-        picks: A random number for each row, the same for all rows of a unit.
-    """
-    order = np.argsort(units, kind="stable")
-    distinct, starts, counts = np.unique(units[order], return_index=True, return_counts=True)
-    chosen = np.zeros(len(units), dtype=np.bool_)
-    if len(distinct):
-        chosen[order[starts + picks[order[starts]] % counts]] = True
-    return chosen

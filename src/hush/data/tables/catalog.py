@@ -69,7 +69,9 @@ _OTHER = (
     "LIST",
     "ARRAY",
     "UNION",
+    "COLLATE",  # texts that are not compared byte by byte: the engine takes different ones for equal
 )
+ROW = "row"  # the unit of a table whose rows are the units
 
 WINDOWS = ("hour", "day", "week", "month", "quarter", "year")
 _PYTHON: Mapping[ColumnKind, tuple[type, ...]] = {
@@ -125,7 +127,8 @@ class PrivateTable:
 
     Attributes:
         columns: The declared type of each column, by name.
-        unit: The column that identifies the privacy unit.
+        unit: The column that identifies the privacy unit; or ``row`` if there is no such column and each row is a unit
+            of its own. ``row_id`` is then needed.
         time: Together with ``window``: the unit is then a user within a calendar window of this column.
         window: One of hour, day, week, month, quarter, year.
         entity: What the unit column identifies. Only tables of the same entity are joined on their units.
@@ -133,6 +136,7 @@ class PrivateTable:
         keys: The values of each column that queries group by. All of them are reported, whether or not they occur.
         required: Columns whose missing values count as the middle of their bounds. AVG then shares the count of
             COUNT(*), which leaves more of the budget for its sum.
+        row_id: The name and the declared type of a column of the engine that no two rows share. Queries cannot name it.
         only: A condition in SQL. Rows that do not meet it are never read. `Table.only` writes it.
 
     >>> visits = PrivateTable(columns={"who": "BIGINT", "cost": "DOUBLE"}, unit="who", bounds={"cost": (0, 50)})
@@ -148,11 +152,15 @@ class PrivateTable:
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
+    row_id: tuple[str, str] | None = None
     only: str | None = None
 
     def __post_init__(self) -> None:
         columns = _checked_columns(self.columns)
-        _check_unit(self.unit, columns)
+        if self.row_id is None:
+            _check_unit(self.unit, columns)
+        elif self.unit != ROW or ROW in columns or self.time is not None:
+            raise InvalidArgument("unit", self.unit, f"{ROW!r} with row_id, and no column of that name and no window")
         _check_window(self.time, self.window, columns)
         bounds = {
             _existing("bounds", name, columns): _checked_bounds(pair) for name, pair in _items("bounds", self.bounds)
@@ -219,13 +227,15 @@ def _existing(argument: str, name: str, columns: Mapping[str, str]) -> str:
     """Return the name of a column, if the table has one of that name."""
     if name in columns:
         return name
-    header = "The first line of a CSV file must name its columns, separated by commas (.tsv: tabs)"
+    header = "The first line of a CSV file must name its columns"
     if any(_NUMERIC_NAME.fullmatch(column) for column in columns):
         # The file probably has no header, and its first line is a record, which no message may show.
         raise InvalidArgument(argument, name, "a column of the table", header, "Some names in this table are numbers")
     advice = [f"The table has {shorten(', '.join(columns), 300, placeholder=' ...')}"]
     if len(columns) == 1:
         advice.append(header)
+    if argument == "unit":
+        advice.append(f"If each row is another person, write {ROW}")
     raise InvalidArgument(argument, name, "a column of the table", *advice)
 
 

@@ -147,7 +147,8 @@ class RowTable:
         """Return the SQL of a column as a number; NULL where it is none."""
         column, kind = self._column(name)
         if kind == UNTYPED:
-            truth = f"CAST(TRY_CAST({column} AS BOOLEAN) AS DOUBLE)"  # true is 1, false is 0
+            # DuckDB would cast y, n, t and f as well, and a column of F and M would be half numbers.
+            truth = f"(CASE lower(trim({column})) WHEN 'true' THEN 1.0 WHEN 'false' THEN 0.0 END)"
             return f"coalesce(TRY_CAST({column} AS DOUBLE), {truth})"
         if kind_of(kind) == DATE:
             return f"(CASE WHEN isfinite({column}) THEN epoch({column}) / 86400.0 END)"  # days since 1970
@@ -194,8 +195,10 @@ class TableSource(RawData):
         name: str,
         columns: Sequence[str],
         types: Sequence[str],
-        fill: Callable[[Any], None],
+        fill: Callable[[Any, str], None],
         assumptions: tuple[str, ...] = (),
+        *,
+        file: Any = None,
     ) -> None:
         """Describe the table.
 
@@ -203,13 +206,15 @@ class TableSource(RawData):
             name: The name that the caller used.
             columns: The names of the columns.
             types: Their declared types; ``UNTYPED`` if the file declares none.
-            fill: Creates the table ``t`` with the columns c0, c1, ... on a DuckDB connection.
+            fill: Creates a temporary table of this name, with the columns c0, c1, ..., on a DuckDB connection.
             assumptions: What is taken to be public, besides what holds for all tables.
+            file: The file itself, if DuckDB can read it where it is.
         """
         self.name = name
         self._columns, self._types = list(columns), list(types)
         self._fill = fill
-        self._assumptions = assumptions
+        self.file_assumptions = assumptions
+        self.file = file
 
     @property
     def is_image(self) -> bool:
@@ -225,7 +230,7 @@ class TableSource(RawData):
     def assumptions(self) -> tuple[str, ...]:
         """The properties that are taken to be public."""
         shared = "names and declared types of columns, the number of rows, and which columns hold text are public"
-        return (shared, *self._assumptions)
+        return (shared, *self.file_assumptions)
 
     def kind(self, name: str) -> str:
         """Return the kind of a column that the file declares."""
@@ -242,12 +247,17 @@ class TableSource(RawData):
             raise InvalidArgument(role, name, "one of the columns " + _listed(self._columns))
         return name
 
+    def fill(self, connection: Any, table: str) -> None:
+        """Create a temporary table of this name on a DuckDB connection: c0, c1, ... in the order of the columns."""
+        with redact_errors(self.name):
+            self._fill(connection, table)
+
     @cached_property
     def table(self) -> RowTable:
         """The rows. They are read once."""
         connection = connect()
         with redact_errors(self.name):
-            self._fill(connection)
+            self._fill(connection, "t")
             table = RowTable(connection, self._columns, self._types)
         if table.num_rows == 0:
             raise InvalidArgument("data", self.name, "at least one row below the column names")
@@ -275,11 +285,12 @@ def connect() -> Any:
     try:
         import duckdb
     except ModuleNotFoundError:
-        raise Unsupported("reading tables needs DuckDB", "pip install 'hush[data]'") from None
+        raise Unsupported("reading tables needs DuckDB", "pip install duckdb") from None
     settings: dict[str, Any] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         "temp_directory": "",
+        "pandas_analyze_sample": 0,  # a column's type is not guessed from its values
     }
     return duckdb.connect(config=settings)
 

@@ -4,6 +4,7 @@ In reading order:
 
 - `engine`: the interface, and how an engine's errors are redacted.
 - `views`: exact aggregates from an engine, and bounded views that serve further queries.
+- `frames`: data frames and Arrow tables without texts that are not UTF-8.
 - `duckdb`, `postgres`, `spark`: the engines.
-- `open`: the engine for the data that you pass to `hush.table`.
+- `openers`: the engine for the data that you pass to `hush.table`.
 """

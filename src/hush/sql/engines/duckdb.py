@@ -1,89 +1,141 @@
 """DuckDB as the engine: files, Arrow tables and data frames in place, or your own connection.
 
-A CSV file is not read by DuckDB's CSV reader. Its sniffing looks at values, and a quote in one record could swallow the
-records of other people. Each line is read as one text and split by a regular expression (`_csv_query`).
+Files are read as `hush.data` reads them for training. A CSV file or a worksheet is loaded before the first query, by
+`load`: if it is damaged, it is refused there, before anything is charged. Its columns are text. No type is inferred
+from values: a column with bounds is read as numbers, and what is not a number is NULL. A Parquet file is read where it
+is.
 """
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hush.data import ParquetFile, TableSource, connect, open_table_file
 from hush.errors import InvalidArgument, Unsupported
 from hush.sql.engines.engine import EngineFailed, redact_errors
+from hush.sql.engines.frames import with_valid_texts
 
-_SETTINGS: Mapping[str, Any] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "temp_directory": "",  # rows are not written to disk
-    "pandas_analyze_sample": 0,  # a pandas column's type is not guessed from its values
-}
 ACCEPTED = (
-    "a path (.parquet, .csv, .tsv), an Arrow table, a pandas or Polars data frame, a DuckDB relation or connection, a "
-    "PostgreSQL address or connection, or a Spark data frame or session"
+    "a path (.parquet, .csv, .tsv, .csv.gz, .xlsx), an Arrow table, a pandas or Polars data frame, a DuckDB relation "
+    "or connection, a PostgreSQL address or connection, or a Spark data frame or session"
 )
-_MAX_HEADER_LENGTH = 1_000_000
+ROW_ID = "hush_row"
 # A view is built in parts of this many rows: more parts take more passes over the file, fewer take more memory.
 _PART_ROWS, _MAX_PARTS = 900_000, 8
-_NO_DELIMITER = "\x01\x02\x03"  # hardly ever in a text: the CSV reader returns complete lines
-_CSV_ASSUMPTION = "each line of a CSV file belongs to the user that it names: no field contains a line break"
+_COLLATED = re.compile(r'("(?:[^"]|"")*"|\w+) VARCHAR COLLATE', re.IGNORECASE)
 
 
 class DuckDBEngine:
     """Runs plans on DuckDB.
 
     Args:
-        sources: The data of each table, by name: a path (.parquet, .csv, .tsv), an Arrow table, a pandas or Polars data
-            frame, or None for a table that the connection has.
+        sources: The data of each table, by name: a path (.parquet, .csv, .tsv, .csv.gz, .xlsx), an Arrow table, a
+            pandas or Polars data frame, or None for a table that the connection has.
         connection: Your connection. Tables of its database are read where they are. By default, a new connection in
             memory that can read these files and no others.
 
     Assumes:
-        Names and declared types of columns are public: *the caller's duty*. Columns of a CSV file are text, and each
-        line is a record, even if quotes span several lines or a carriage return stands alone: *the caller's duty*.
-        Lines with an odd number of quotes are dropped: *checked here*. Built-in functions of your connection are not
-        redefined: *the caller's duty*. Running times, and whether memory suffices, are not hidden: *the caller's duty*.
+        Names and declared types of columns are public: *the caller's duty*. CSV files quote cells that hold quotes,
+        separators or line breaks: *the caller's duty*. Built-in functions of your connection are not redefined, and
+        views of it compare texts byte by byte: *the caller's duty*. Running times, and whether memory suffices, are not
+        hidden: *the caller's duty*.
     """
 
     dialect = "duckdb"
 
     def __init__(self, sources: Mapping[str, Any] | None = None, *, connection: Any = None) -> None:
         """Register the sources. No rows are read."""
-        data_of = dict(sources or {})
-        has_csv = any(str(data).lower().endswith((".csv", ".tsv")) for data in data_of.values())
-        self.assumptions: tuple[str, ...] = (_CSV_ASSUMPTION,) if has_csv else ()
         self._connection = connect() if connection is None else connection
+        self._files: dict[str, TableSource] = {}  # read into memory by `load`
+        self._parquet: dict[str, ParquetFile] = {}
+        self._frames: dict[str, Any] = {}
+        self._loaded: set[str] = set()
+        self._tolerant: set[str] = set()
+        self._numbered: set[str] = set()
         if connection is not None:
             self._check_collation()
-        paths = [self._register(name, data) for name, data in data_of.items()]
-        self._parquet = {name for name, path in zip(data_of, paths, strict=True) if path and _is_parquet(path)}
+        for name, data in dict(sources or {}).items():
+            self._register(name, data)
+        assumptions = [line for file in self._files.values() for line in file.file_assumptions]
+        self.assumptions: tuple[str, ...] = tuple(dict.fromkeys(assumptions))
         if connection is None:
-            self._lock([str(path) for path in paths if path is not None])
+            self._lock([str(file.path.resolve()) for file in self._parquet.values()])
 
     def columns(self, table: str) -> dict[str, str]:
-        """Return the declared type of each of a table's columns."""
+        """Return the declared type of each of a table's columns. Columns of a CSV file or a worksheet are text."""
+        if table in self._files:
+            return dict.fromkeys(self._files[table].columns or (), "VARCHAR")
+        if table in self._parquet:
+            file = self._parquet[table]
+            return dict(zip(file.columns, file.types, strict=True))
         with redact_errors():
-            rows = self._connection.execute(f"DESCRIBE SELECT * FROM {quote_name(table)}").fetchall()
-        return {str(row[0]): str(row[1]) for row in rows}
+            origin = _frame_name(table) if table in self._frames and table in self._numbered else quote_name(table)
+            rows = self._connection.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()
+            collated = self._collated_columns(table)
+        return {str(row[0]): "VARCHAR COLLATE" if row[0] in collated else str(row[1]) for row in rows}
+
+    def row_id(self, table: str) -> tuple[str, str]:
+        """Return the name and type of a column that no two rows share, for tables whose rows are the units."""
+        if table in self._files or table in self._parquet or table in self._frames:
+            if any(column.casefold() == ROW_ID for column in self.columns(table)):
+                raise InvalidArgument("column", ROW_ID, "another name", "hush numbers the rows by it")
+            self._numbered.add(table)
+            if table in self._frames:
+                with redact_errors():
+                    self._connection.unregister(table)
+                    self._connection.register(_frame_name(table, quoted=False), self._frames[table])
+            self.forget()
+            return ROW_ID, "BIGINT"
+        try:
+            with redact_errors():
+                self._connection.execute(f"SELECT rowid FROM {quote_name(table)} LIMIT 0")
+        except EngineFailed:
+            advice = "Pass a file or a table of a DuckDB connection, or add a column of row numbers"
+            raise Unsupported("rows of a view have no number", advice) from None
+        return "rowid", "BIGINT"
+
+    def load(self) -> None:
+        """Read CSV files and worksheets into memory, if that was not done yet. One that is damaged is refused."""
+        for number, (name, file) in enumerate(self._files.items()):
+            if name in self._loaded:
+                continue
+            rows, columns = f"hush_rows_{number}", file.columns or ()
+            with redact_errors():
+                self._connection.execute(f"DROP TABLE IF EXISTS temp.{rows} CASCADE")
+                file.fill(self._connection, rows)
+                items = ", ".join(f"c{index} AS {quote_name(column)}" for index, column in enumerate(columns))
+                number_item = f", rowid AS {ROW_ID}" if name in self._numbered else ""
+                self._view(name, f"SELECT {items}{number_item} FROM temp.{rows}")
+            self._loaded.add(name)
+        for name in self._numbered.intersection(self._frames) - self._loaded:
+            numbered = f"SELECT *, ROW_NUMBER() OVER () AS {ROW_ID} FROM {_frame_name(name)}"
+            with redact_errors():
+                self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {quote_name(name)} AS {numbered}")
+            self._loaded.add(name)
+
+    def forget(self) -> None:
+        """Read files again before the next query."""
+        self._loaded.clear()
+        self._tolerant.clear()
+        for name, file in self._parquet.items():
+            self._view(name, file.query(self._row_number(name)))
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
-        with redact_errors():
-            rows: list[tuple[Any, ...]] = self._connection.execute(sql).fetchall()
+        rows: list[tuple[Any, ...]] = self._execute(lambda: self._connection.execute(sql).fetchall())
         return rows
 
     def materialise(self, name: str, sql: str) -> None:
         """Store the rows of a query in a temporary table."""
-        with redact_errors():
-            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {quote_name(name)} AS {sql}")
+        self._execute(lambda: self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {quote_name(name)} AS {sql}"))
 
     def append(self, name: str, sql: str) -> None:
         """Add the rows of a query to a temporary table."""
-        with redact_errors():
-            self._connection.execute(f"INSERT INTO temp.{quote_name(name)} {sql}")
+        self._execute(lambda: self._connection.execute(f"INSERT INTO temp.{quote_name(name)} {sql}"))
 
     def parts(self, table: str) -> int:
         """Return the number of parts in which to bound units: several for large Parquet files, which are fast to read.
@@ -101,23 +153,52 @@ class DuckDBEngine:
         with redact_errors():
             self._connection.execute(f"DROP TABLE IF EXISTS temp.{quote_name(name)}")
 
-    def _register(self, name: str, data: Any) -> Path | None:
-        """Make a table's data available under its name. Return the path, if the data are a file."""
+    def _execute(self, statement: Callable[[], Any]) -> Any:
+        """Run a statement. If it fails over a text in a Parquet file that is not UTF-8, such texts become NULL."""
+        self.load()
+        with redact_errors():
+            try:
+                return statement()
+            except Exception as error:
+                strict = set(self._parquet) - self._tolerant
+                if type(error).__name__ != "InvalidInputException" or not strict:
+                    raise
+                for number, name in enumerate(self._parquet):
+                    if name in strict:
+                        places = f"hush_not_text_{number}"
+                        self._connection.execute(f"DROP TABLE IF EXISTS temp.{places} CASCADE")
+                        self._view(
+                            name, self._parquet[name].tolerant_query(self._connection, places, self._row_number(name))
+                        )
+                        self._tolerant.add(name)
+                return statement()
+
+    def _register(self, name: str, data: Any) -> None:
+        """Make a table's data available under its name."""
         if data is None:
-            return None
+            return
         if not isinstance(data, (str, Path)):
             self._register_frame(name, data)
-            return None
-        path = _checked_path(data)
-        query = _READERS.get(path.suffix.lower())
-        if query is None:
-            raise InvalidArgument("data", path.name, "a file that ends in " + ", ".join(_READERS))
-        try:
-            with redact_errors():
-                self._connection.execute(f"CREATE TEMP VIEW {quote_name(name)} AS {query(path)}")
-        except EngineFailed:
-            raise InvalidArgument("data", path.name, f"a readable {path.suffix.lower()} file") from None
-        return path
+            return
+        path = Path(data)
+        if not path.is_file():
+            raise InvalidArgument("data", path.name, "an existing file")
+        file = open_table_file(path, path.name)
+        if file is None:
+            raise InvalidArgument("data", path.name, ACCEPTED)
+        if isinstance(file.file, ParquetFile):
+            self._parquet[name] = file.file
+            self._view(name, file.file.query())
+        else:
+            self._files[name] = file
+
+    def _row_number(self, name: str) -> str | None:
+        """Return the name of the column of row numbers; None if nothing needs it."""
+        return ROW_ID if name in self._numbered else None
+
+    def _view(self, name: str, query: str) -> None:
+        with redact_errors():
+            self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quote_name(name)} AS {query}")
 
     def _register_frame(self, name: str, data: Any) -> None:
         """Register a data frame or an Arrow table, which DuckDB reads in place."""
@@ -125,7 +206,8 @@ class DuckDBEngine:
             if isinstance(data, (list, tuple, dict)):
                 raise EngineFailed  # DuckDB would read a dictionary as columns of NumPy
             with redact_errors():
-                self._connection.register(name, data)
+                self._frames[name] = with_valid_texts(data)
+                self._connection.register(name, self._frames[name])
         except EngineFailed:
             raise InvalidArgument(
                 "data", type(data).__name__, ACCEPTED, "For example, pass pandas.DataFrame(rows)"
@@ -147,6 +229,19 @@ class DuckDBEngine:
             # Two units whose ids are equal under the collation would be bounded as one.
             raise Unsupported("the connection has a default collation", "Reset it, so that units are compared exactly")
 
+    def _collated_columns(self, table: str) -> set[str]:
+        """Return the columns of a table that are not compared byte by byte."""
+        query = "SELECT sql FROM duckdb_tables() WHERE lower(table_name) = lower(?)"
+        definitions = self._connection.execute(query, [table]).fetchall()
+        names = [match for (sql,) in definitions for match in _COLLATED.findall(sql or "")]
+        return {name[1:-1].replace('""', '"') if name.startswith('"') else name for name in names}
+
+
+def _frame_name(table: str, *, quoted: bool = True) -> str:
+    """Return the name under which a data frame is registered whose rows are numbered."""
+    name = f"hush_frame_{table}"
+    return quote_name(name) if quoted else name
+
 
 def quote_name(name: str) -> str:
     """Return a quoted name, as DuckDB and PostgreSQL write it."""
@@ -156,61 +251,3 @@ def quote_name(name: str) -> str:
 def quote_text(value: str) -> str:
     """Return a text constant, as DuckDB and PostgreSQL write it."""
     return "'" + value.replace("'", "''") + "'"
-
-
-def connect() -> Any:
-    """Return a new DuckDB connection in memory that loads no extensions and writes nothing to disk."""
-    try:
-        import duckdb
-    except ModuleNotFoundError:
-        raise Unsupported("this engine needs DuckDB", "pip install 'hush[sql]'") from None
-    return duckdb.connect(config=dict(_SETTINGS))
-
-
-def _checked_path(data: str | Path) -> Path:
-    """Return the absolute path of an existing file."""
-    path = Path(data)
-    if any(character in str(path) for character in "*?[]{}"):
-        raise InvalidArgument("data", path.name, "a path without any of *?[]{}", "DuckDB would read it as a pattern")
-    if not path.is_file():
-        raise InvalidArgument("data", path.name, "an existing file")
-    return path.resolve()
-
-
-def _parquet_query(path: Path) -> str:
-    """Return the query that reads a Parquet file."""
-    return f"SELECT * FROM read_parquet({quote_text(str(path))})"
-
-
-def _csv_query(path: Path) -> str:
-    """Return the query that reads a CSV file line by line, so that a quote affects its own record only."""
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    with path.open("rb") as file:  # in text mode, Python would decode records after the first line, and could raise
-        first_line = file.readline(_MAX_HEADER_LENGTH).decode("utf-8-sig", errors="replace")
-    header = next(csv.reader([first_line.rstrip("\r\n")], delimiter=delimiter), [])
-    names = [name.strip() for name in header]
-    if not names or len({name.casefold() for name in names}) != len(names) or "" in names:
-        raise InvalidArgument("data", path.name, "a file whose first line has a distinct name for each column")
-    # A field is a quoted text, with quotes doubled, or a text without quotes.
-    pattern = quote_text(delimiter + '("(?:[^"]|"")*"|[^' + delimiter + '"]*)')
-    unquote = "CASE WHEN starts_with(f, '\"') THEN replace(substr(f, 2, length(f) - 2), '\"\"', '\"') ELSE f END"
-    matches = f"regexp_extract_all({quote_text(delimiter)} || line, {pattern}, 1)"
-    split = f"string_split(line, {quote_text(delimiter)})"  # much faster, for lines without quotes
-    fields = f"CASE WHEN contains(line, '\"') THEN list_transform({matches}, lambda f: {unquote}) ELSE {split} END"
-    columns = ", ".join(f"nullif(f[{position}], '') AS {quote_name(name)}" for position, name in enumerate(names, 1))
-    balanced = "(length(line) - length(replace(line, '\"', ''))) % 2 = 0"
-    return (
-        f"SELECT {columns} FROM (SELECT {fields} AS f FROM (SELECT trim(line, chr(13) || chr(10)) AS line FROM "
-        f"read_csv({quote_text(str(path))}, auto_detect=false, header=false, columns={{'line': 'VARCHAR'}}, "
-        f"delim={quote_text(_NO_DELIMITER)}, "
-        "quote='', escape='', skip=1, null_padding=true, ignore_errors=true, strict_mode=false)) "
-        f"WHERE line <> '' AND {balanced})"
-    )
-
-
-def _is_parquet(path: Path) -> bool:
-    """Return whether a file is read as Parquet."""
-    return _READERS[path.suffix.lower()] is _parquet_query
-
-
-_READERS = {".parquet": _parquet_query, ".pq": _parquet_query, ".csv": _csv_query, ".tsv": _csv_query}

@@ -67,6 +67,25 @@ class Engine(Protocol):
 
 
 @runtime_checkable
+class LoadsFiles(Protocol):
+    """An engine that reads files into memory."""
+
+    def load(self) -> None:
+        """Read files, if that was not done yet. One that is damaged is refused: call it before anything is charged."""
+
+    def forget(self) -> None:
+        """Read files again before the next query."""
+
+
+@runtime_checkable
+class NumbersRows(Protocol):
+    """An engine whose tables have a column that no two rows share."""
+
+    def row_id(self, table: str) -> tuple[str, str]:
+        """Return the name and the declared type of that column."""
+
+
+@runtime_checkable
 class InParts(Protocol):
     """An engine that builds views in parts: several passes over a table, each of which holds fewer units in memory."""
 

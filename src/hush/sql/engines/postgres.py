@@ -31,6 +31,7 @@ _FIX_SETTINGS = "SELECT " + ", ".join(
 # A type is recognised by its name only if it is PostgreSQL's own: a user's type may have any name.
 _COLUMNS = """
 SELECT CAST(a.attname AS text), CASE
+    WHEN NOT COALESCE(c.collisdeterministic, true) THEN 'text COLLATE'
     WHEN t.typtype = 'e' THEN 'ENUM'
     WHEN t.typtype = 'b' AND t.typnamespace = CAST('pg_catalog' AS regnamespace)
         THEN pg_catalog.format_type(a.atttypid, a.atttypmod)
@@ -40,8 +41,15 @@ SELECT CAST(a.attname AS text), CASE
 FROM pg_catalog.pg_attribute AS a
 JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
 LEFT JOIN pg_catalog.pg_type AS b ON b.oid = t.typbasetype
+LEFT JOIN pg_catalog.pg_collation AS c ON c.oid = a.attcollation
 WHERE a.attrelid = CAST(%s AS regclass) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
+"""
+
+# The address of a row (ctid) is its own in a table that has no partitions and no children.
+_HAS_ROW_ADDRESSES = """
+SELECT relkind IN ('r', 'm') AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = oid)
+FROM pg_catalog.pg_class WHERE oid = CAST(%s AS regclass)
 """
 
 
@@ -87,6 +95,15 @@ class PostgresEngine:
         with self._transaction("READ ONLY") as cursor:
             rows = cursor.execute(_COLUMNS, [quote_name(table)], prepare=False).fetchall()
         return {str(name): str(declared) for name, declared in rows}
+
+    def row_id(self, table: str) -> tuple[str, str]:
+        """Return the name and type of a column that no two rows share: the address of each row."""
+        with self._transaction("READ ONLY") as cursor:
+            ((has_addresses,),) = cursor.execute(_HAS_ROW_ADDRESSES, [quote_name(table)], prepare=False).fetchall()
+        if not has_addresses:
+            advice = "Name a table, or add a column of row numbers to the view"
+            raise Unsupported("rows of views and partitioned tables have no address of their own", advice)
+        return "ctid", "text"
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""

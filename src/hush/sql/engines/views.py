@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.sql.engines.engine import Engine, InParts
+from hush.sql.engines.engine import Engine, InParts, LoadsFiles
 from hush.sql.write.plan import ExactGroup, QueryPlan
 from hush.sql.write.trees import leaf_array
 
@@ -107,8 +107,15 @@ class BoundedViews:
             engine.drop(table)
             raise
 
+    def load(self) -> None:
+        """Let the engine read files. Call it before anything is charged: a damaged file is refused here."""
+        if isinstance(self.engine, LoadsFiles):
+            self.engine.load()
+
     def forget(self) -> None:
-        """Drop all views."""
+        """Drop all views, and read files again before the next query."""
+        if isinstance(self.engine, LoadsFiles):
+            self.engine.forget()
         for view in self._views.values():
             self.engine.drop(view.table)
         self._views.clear()

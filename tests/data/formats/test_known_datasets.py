@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from hush import data
-from hush.data.formats import known as known_module
+from hush.data.formats import known_datasets as known_module
 from hush.data.formats.download import Remote
 from hush.errors import InvalidArgument
 

@@ -7,14 +7,13 @@ from pathlib import Path
 
 from hush.data.formats.arrays import idx_files, open_idx, open_npz
 from hush.data.formats.folder import is_image_folder, open_folder
-from hush.data.formats.known import NAMES, open_known
-from hush.data.formats.table_files import open_csv, open_parquet
+from hush.data.formats.known_datasets import NAMES, open_known
+from hush.data.formats.table_files import open_table_file
 from hush.data.tables.raw import RawData
 from hush.data.tables.table import TableSource
 from hush.errors import InvalidArgument, check_instance
 
-_CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-_ACCEPTED = "a .csv, .parquet or .npz file, a folder of images or IDX files, or one of " + ", ".join(NAMES)
+_ACCEPTED = "a .csv, .xlsx, .parquet or .npz file, a folder of images or IDX files, or one of " + ", ".join(NAMES)
 
 
 def open_data(
@@ -32,13 +31,13 @@ def open_data(
     (True, None)
 
     Args:
-        name: A CSV, Parquet or NPZ file; a folder with IDX files, with one NPZ file, or with a folder of images per
-            class; or digits, mnist, fashion-mnist or cifar10. If a path has the same name, it takes precedence.
+        name: A CSV, Excel, Parquet or NPZ file; a folder with IDX files, with one NPZ file, or with a folder of images
+            per class; or digits, mnist, fashion-mnist or cifar10. If a path has the same name, it takes precedence.
         target: The column to predict. A name that does not exist is refused at once.
         data_dir: Where known datasets are looked for, before $HUSH_DATA and the user's cache, and downloaded to.
         download: Whether a known dataset may be downloaded if it is not found.
         delimiter: The delimiter of a CSV file. By default, it is the most frequent one of comma, semicolon, tab and bar
-            in the first line.
+            in the first line, and a tab in a .tsv file.
 
     Returns:
         The data, for `needs_learning`, `template` and `prepare`.
@@ -59,14 +58,12 @@ def open_data(
 
 
 def _open_file(path: Path, name: str, delimiter: str | None) -> RawData:
-    file_name = path.name.lower()
-    if file_name.endswith(_CSV_ENDINGS):
-        return open_csv(path, name, delimiter)
-    if file_name.endswith((".parquet", ".pq")):
-        return open_parquet(path, name)
-    if file_name.endswith(".npz"):
+    if path.name.lower().endswith(".npz"):
         return open_npz(path, name)
-    raise InvalidArgument("data", name, _ACCEPTED)
+    table = open_table_file(path, name, delimiter)
+    if table is None:
+        raise InvalidArgument("data", name, _ACCEPTED)
+    return table
 
 
 def _open_folder(path: Path, name: str) -> RawData:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from data.files import KEY, write_columns
 from hush import data
-from hush.data.preparation import learn as learn_module
-from hush.data.preparation import prepare, split
+from hush.data.preparation import learning, split
+from hush.data.preparation import prepared as prepared_module
 from hush.errors import InvalidArgument
+from hush.statistics.noise import NoisePlan
 
 Counts = tuple[Sequence[NDArray[np.int64]], Sequence[Mapping[str, int]]]
 
@@ -27,9 +28,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counts]:
 
     def release(histograms: Any, tallies: Any, learn: data.Learn, source: Any) -> Any:
         seen.append((histograms, tallies))
-        return learn_module.release(histograms, tallies, learn, source)
+        return learning.release(histograms, tallies, learn, source)
 
-    monkeypatch.setattr(prepare, "release", release)
+    monkeypatch.setattr(prepared_module, "release", release)
     return seen
 
 
@@ -154,7 +155,7 @@ def test_bounds_of_plain_numbers(tmp_path: Path) -> None:
     assert bounds["zero"] == bounds["empty"] == (-1, 1)
     assert bounds["outlier"][1] == 1
     assert prepared.classes == tuple("0123456789")
-    assert sum("nothing but zero stood out" in sentence for sentence in prepared.learned) == 2
+    assert sum("no number except zero" in sentence for sentence in prepared.learned) == 2
     assert len(prepared.learned) == 10
     again = data.prepare(data.open_data(tmp_path / "t.csv"), schema=prepared.schema, key=KEY)
     assert (again.event, again.learned) == (None, ())
@@ -240,15 +241,15 @@ def test_the_key_decides_the_noise(tmp_path: Path) -> None:
 def test_noise_of_one_key_does_not_cancel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that is used twice, for data that differ in one row or for another question, adds other noise."""
     drawn: list[float] = []
-    right = learn_module._noisy
+    right = learning._noisy
 
-    def noisy(counts: NDArray[np.int64], noise_stddev: float, source: Any) -> NDArray[np.float64]:
-        noisy_counts = right(counts, noise_stddev, source)
-        if len(counts) != prepare._PARTS:
-            drawn.append(float(noisy_counts[0] - counts[0]) / noise_stddev)
+    def noisy(counts: NDArray[np.int64], plan: NoisePlan, source: Any) -> NDArray[np.float64]:
+        noisy_counts = right(counts, plan, source)
+        if len(counts) == learning.BINS.size:  # the first release
+            drawn.append(float(noisy_counts[0] - counts[0]) / plan.block_scales[0])
         return noisy_counts
 
-    monkeypatch.setattr(learn_module, "_noisy", noisy)
+    monkeypatch.setattr(learning, "_noisy", noisy)
     two_classes = data.Schema(classes=("0", "1"))
     for rows, schema, noise in (
         (300, two_classes, 1.0),
@@ -259,9 +260,8 @@ def test_noise_of_one_key_does_not_cancel(tmp_path: Path, monkeypatch: pytest.Mo
     ):
         source = write_columns(tmp_path / "t.csv", {"a": [5] * rows, "y": ([0, 1] * rows)[:rows]})
         data.prepare(source, target="y", schema=schema, learn=data.Learn(noise_multiplier=noise), holdout=0, key=KEY)
-    draws = [drawn[0], drawn[1], drawn[2], drawn[3], drawn[5]]  # the fourth drew for classes, too
-    assert draws[0] == draws[4]
-    assert len(set(draws)) == 4
+    assert drawn[0] == drawn[4]
+    assert len(set(drawn)) == 4
 
 
 def test_both_releases_of_bounds_together_are_one_gaussian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,15 +275,15 @@ def test_both_releases_of_bounds_together_are_one_gaussian(tmp_path: Path, monke
         seen.append((learn.noise_multiplier * math.sqrt(sorts * len(histograms)), list(histograms)))
         counts = [np.array([tally.get(name, 0) for name in ("0", "1")]) for tally in tallies]
         seen.append((learn.noise_multiplier * math.sqrt(sorts * len(tallies)), counts))
-        outputs.append(learn_module.release(histograms, tallies, learn, source))
+        outputs.append(learning.release(histograms, tallies, learn, source))
         return outputs[0]  # a second release may depend on the first: neighbours are compared after the same one
 
-    def refine(histograms: Any, multiplier: float, source: Any) -> Any:
+    def refine(bins: Any, histograms: Any, multiplier: float, source: Any) -> Any:
         seen.append((multiplier * math.sqrt(len(histograms)), list(histograms)))
-        return learn_module.refine(histograms, multiplier, source)
+        return learning.refine(bins, histograms, multiplier, source)
 
-    monkeypatch.setattr(prepare, "release", release)
-    monkeypatch.setattr(prepare, "refine", refine)
+    monkeypatch.setattr(prepared_module, "release", release)
+    monkeypatch.setattr(prepared_module, "refine", refine)
     for extra in ([], ["1990,140,1"], ["nan,1e9,0"]):
         lines = ["year,pressure,y", *(f"{1940 + i % 60},{100 + i % 50},{i % 2}" for i in range(400)), *extra]
         (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")

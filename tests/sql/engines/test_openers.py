@@ -17,6 +17,7 @@ import pytest
 import hush
 from hush.cli import main
 from hush.errors import HushError, InvalidArgument
+from hush.guarantee import CalendarWindow, UserWindow
 from hush.randomness import TestSource
 from hush.sql import EngineFailed
 
@@ -242,7 +243,7 @@ def test_time_zones_and_percentiles_on_postgresql(database: tuple[str, Any]) -> 
     )
     declared: dict[str, Any] = {"name": "moments", "bounds": {"x": (0, 50)}, "keys": {}}
     with pytest.raises(InvalidArgument, match="^time='at': .*without a time zone.*AT TIME ZONE 'UTC'"):
-        people(connection, **declared, unit=("who", "at", "month"))
+        people(connection, **declared, unit=UserWindow("who", time="at", window=CalendarWindow.MONTH))
     moments = people(connection, **declared)
     with pytest.raises(HushError, match="AT TIME ZONE 'UTC'"):
         moments.sql("SELECT COUNT(*) FROM moments WHERE at > '2024-01-01'", epsilon=1.0)

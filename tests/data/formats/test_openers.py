@@ -14,15 +14,15 @@ from hush.errors import HushError, InvalidArgument
 
 
 def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
-    for name in ("nothing.csv", "empty-folder", "t.xlsx"):
+    for name in ("nothing.csv", "empty-folder", "t.xls", "t.doc"):
         path = tmp_path / name
         if name == "empty-folder":
             path.mkdir()
-        elif name == "t.xlsx":
+        elif name != "nothing.csv":
             path.write_bytes(b"PK")
         with pytest.raises(InvalidArgument, match=r"expected a \.csv"):
             data.open_data(path)
-    for name in ("t.parquet", "t.npz"):
+    for name in ("t.parquet", "t.npz", "t.xlsx"):
         (tmp_path / name).write_bytes(b"garbage")
         with pytest.raises(HushError):
             data.open_data(tmp_path / name)

@@ -10,7 +10,7 @@ import pytest
 
 from data.files import KEY, source_of
 from hush import data
-from hush.data.preparation.encode import bag_of_words, encode_images, scaled, width
+from hush.data.preparation.encoding import bag_of_words, encode_images, scaled, width
 
 
 def test_text_is_counted_by_its_vocabulary(tmp_path: Path) -> None:

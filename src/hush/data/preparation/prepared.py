@@ -21,7 +21,18 @@ from numpy.typing import NDArray
 
 from hush.accounting import Event
 from hush.data.preparation.examples import Examples, picture_examples, read_numbers, table_examples
-from hush.data.preparation.learn import UNKNOWN_BOUNDS, Learn, Learned, log_histogram, refine, release
+from hush.data.preparation.learning import (
+    FIRST,
+    SECOND,
+    UNKNOWN_BOUNDS,
+    Bounds,
+    Learn,
+    Learned,
+    intervals,
+    log_histogram,
+    refine,
+    release,
+)
 from hush.data.preparation.plan import resolve, to_learn
 from hush.data.preparation.split import UnitSplit, check_holdout, split_rows, split_units, subkey
 from hush.data.tables.columns import Category, Column, Numeric
@@ -31,10 +42,6 @@ from hush.data.tables.table import TableSource
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.randomness import KeyedSource
 
-_PARTS = 64  # into which an interval is divided to find closer bounds
-# The noise of the first and the second release of bounds, relative to that of both together. Their precisions, one over
-# the square, are three quarters and one quarter of it. Both factors are rounded up.
-_FIRST, _SECOND = 1.1547006, 2.0000001
 _SHOWN_VALUES = 10
 
 
@@ -104,7 +111,7 @@ def prepare(
         in learning with one row (checked here).
 
     References:
-        The docstring of `hush.data.preparation.learn` has the proof and its sources.
+        The docstring of `hush.data.preparation.learning` has the proof and its sources.
     """
     plan = resolve(data, target, schema, unit, groups)
     check_holdout(holdout)
@@ -142,8 +149,10 @@ class _Preparation:
 
     @property
     def event(self) -> Event | None:
+        if self.learn is None:
+            return None
         learns_values = bool(to_learn(self.plan)[1]) or self.plan.classes is None
-        return None if self.learn is None else self.learn.event(values=learns_values)
+        return self.learn.event() if learns_values else self.learn.bounds_event()
 
 
 def _prepare_table(data: TableSource, job: _Preparation) -> Prepared:
@@ -161,7 +170,7 @@ def _prepare_table(data: TableSource, job: _Preparation) -> Prepared:
         tallies = [table.counts(name, split.learning) for name in tallied]
         learn = job.learn
         if number_columns:  # leave some of the precision to the second release
-            learn = replace(learn, noise_multiplier=learn.noise_multiplier * _FIRST)
+            learn = replace(learn, noise_multiplier=learn.noise_multiplier * FIRST)
         learned = release(histograms, tallies, learn, _noise_source(job, histograms, tallies))
         if number_columns:
             bounds = _refined(learned.bounds, [numbers[name] for name in number_columns], split, job)
@@ -173,39 +182,16 @@ def _prepare_table(data: TableSource, job: _Preparation) -> Prepared:
 
 
 def _refined(
-    bounds: list[tuple[float, float] | None],
-    columns: list[NDArray[np.float64]],
-    split: UnitSplit,
-    job: _Preparation,
-) -> list[tuple[float, float] | None]:
-    """Return bounds that are closer to the numbers, from a second release.
-
-    Tails do not stand out of the noise. So the interval of parts that do is extended by half its width on either side.
-    """
+    bounds: list[Bounds | None], columns: list[NDArray[np.float64]], split: UnitSplit, job: _Preparation
+) -> list[Bounds | None]:
+    """Return bounds that are closer to the numbers, from a second release."""
     assert job.learn is not None
-    intervals = [pair or UNKNOWN_BOUNDS for pair in bounds]
-    histograms = [_part_counts(column[split.learning], ends) for column, ends in zip(columns, intervals, strict=True)]
-    ranges = refine(histograms, job.learn.noise_multiplier * _SECOND, _noise_source(job, histograms, []))
-    refined: list[tuple[float, float] | None] = []
-    for ends, coarse, parts in zip(intervals, bounds, ranges, strict=True):
-        if coarse is None or parts is None:
-            refined.append(coarse)
-            continue
-        first, last = parts
-        width = ends[1] / _PARTS - ends[0] / _PARTS  # divided first: the difference may overflow
-        margin = 1 + (last - first) // 2
-        lower = ends[0] + max(first - margin, 0) * width
-        upper = ends[0] + min(last + 1 + margin, _PARTS) * width
-        refined.append((lower, upper) if ends[0] <= lower < upper <= ends[1] else coarse)
-    return refined
-
-
-def _part_counts(numbers: NDArray[np.float64], ends: tuple[float, float]) -> NDArray[np.int64]:
-    """Count numbers by equal parts of an interval. Those beyond it are in the outer parts, and NaN is in none."""
-    lower, upper = ends
-    inside = np.clip(numbers[~np.isnan(numbers)], lower, upper)
-    parts = ((inside / 2 - lower / 2) / (upper / 2 - lower / 2) * _PARTS).astype(np.int64)
-    return np.bincount(np.clip(parts, 0, _PARTS - 1), minlength=_PARTS).astype(np.int64)
+    bins = intervals(bounds)
+    histograms = [parts.counts(column[split.learning]) for column, parts in zip(columns, bins, strict=True)]
+    closer = refine(bins, histograms, job.learn.noise_multiplier * SECOND, _noise_source(job, histograms, []))
+    # A column without bounds has none to refine. Its counts get noise all the same, so that the cost does not depend
+    # on the first release.
+    return [refined if coarse and refined else coarse for coarse, refined in zip(bounds, closer, strict=True)]
 
 
 def _prepare_images(data: ImageSource, job: _Preparation) -> Prepared:
@@ -246,7 +232,7 @@ def _completed(plan: Schema, learned: Learned) -> tuple[Schema, tuple[str, ...]]
     number_columns, text_columns = to_learn(plan)
     for name, bounds in zip(number_columns, learned.bounds, strict=True):
         columns[name] = column = _with_bounds(columns[name], bounds or UNKNOWN_BOUNDS)
-        remark = "" if bounds else " (nothing but zero stood out of the noise)"
+        remark = "" if bounds else " (no number except zero was frequent enough to rise above the noise)"
         sentences.append(f"column {name!r}: bounds [{column.lower:.6g}, {column.upper:.6g}], learned privately{remark}")
     for name, values in zip(text_columns, learned.values, strict=False):  # the classes follow, if they were learned
         columns[name] = Category(values=values)
@@ -259,7 +245,7 @@ def _completed(plan: Schema, learned: Learned) -> tuple[Schema, tuple[str, ...]]
             raise InvalidArgument(
                 "target",
                 plan.target or "label",
-                "at least two classes that stand out of the noise",
+                "at least two classes that are frequent enough to rise above the noise",
                 "With one there is nothing to predict",
                 "Declare the classes, or give learning more of the budget; this attempt has spent its share",
             )
@@ -279,7 +265,7 @@ def _with_bounds(column: Column, learned: tuple[float, float]) -> Numeric:
 
 def _listed(values: tuple[str, ...], singular: str, plural: str) -> str:
     if not values:
-        return f"no {singular} stood out"
+        return f"no {singular} rose above the noise"
     shown = ", ".join(values[:_SHOWN_VALUES]) + (", ..." if len(values) > _SHOWN_VALUES else "")
     return f"{len(values)} {singular if len(values) == 1 else plural} ({shown})"
 
