@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hush.errors import InvalidArgument
-from hush.guarantee import Unit, UnitKind
+from hush.guarantee import CalendarWindow, Unit, UnitKind, UserWindow
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,37 @@ def test_group_sizes_are_counts(size: Any) -> None:
         Unit(group_size=size)
     with pytest.raises(InvalidArgument, match="^size="):
         Unit.user().group(size)
+
+
+@pytest.mark.parametrize(
+    ("window", "text"),
+    [
+        (CalendarWindow.HOUR, "user within 1 hour"),
+        (CalendarWindow.WEEK, "user within 7 days"),
+        (CalendarWindow.MONTH, "user within 28 days"),
+        (CalendarWindow.QUARTER, "user within 90 days"),
+        (CalendarWindow.YEAR, "user within 365 days"),
+        (timedelta(days=3), "user within 3 days"),
+    ],
+)
+def test_a_user_within_a_window_by_columns(window: CalendarWindow | timedelta, text: str) -> None:
+    assert str(UserWindow("who", time="day", window=window).unit) == text
+
+
+def test_words_of_the_calendar() -> None:
+    assert Unit.user_calendar("month") == Unit.user_calendar(CalendarWindow.MONTH)
+    with pytest.raises(InvalidArgument, match="^window='fortnight': expected one of hour, day, week, month"):
+        Unit.user_calendar("fortnight")
+
+
+@pytest.mark.parametrize("window", ["month", 7, None, timedelta(0), timedelta(days=-1), timedelta(microseconds=1)])
+def test_windows_of_columns_that_are_refused(window: Any) -> None:
+    with pytest.raises(InvalidArgument, match="^window="):
+        UserWindow("who", time="day", window=window)
+
+
+def test_columns_are_names() -> None:
+    for wrong in ({"column": 3}, {"time": None}):
+        columns: dict[str, Any] = {"column": "who", "time": "day", **wrong}
+        with pytest.raises(InvalidArgument, match=f"^{next(iter(wrong))}="):
+            UserWindow(**columns, window=CalendarWindow.DAY)

@@ -34,6 +34,13 @@ PUBLIC = {"region": ("north", "south", "east", "west", None), "flag": (True, Fal
 BOUNDS = {"income": (0, 200_000), "age": (0, 120), "score": (-50, 100), "price": (-10, 10.5), "num": (0, 2**40)}
 
 QUERIES = [
+    "SELECT SUM(income) / SUM(age), COUNT_IF(flag), AVG(age) FILTER (WHERE note LIKE 'n1%') FROM people",
+    "SELECT note, flag, SUM(income * age), COUNT(*) FILTER (WHERE age > 9) FROM people GROUP BY ALL",
+    "SELECT o.item, SUM(p.age), COUNT(*) FROM people p, orders o, zones z WHERE p.user_id = o.uid AND "
+    "z.region = p.region GROUP BY o.item",
+    "SELECT p.note, COUNT(*), SUM(o.amount) FROM orders o RIGHT JOIN people p ON p.user_id = o.uid GROUP BY p.note",
+    "WITH a AS (SELECT * FROM people WHERE age > 3), b AS (SELECT user_id, MAX(age) AS top FROM a GROUP BY user_id) "
+    "SELECT a.note, COUNT(*) FROM a, b WHERE a.user_id = b.user_id AND a.age < b.top GROUP BY a.note",
     "SELECT COUNT(*), COUNT(income), COUNT(DISTINCT user_id), SUM(income), SUM(age) FROM people",
     "SELECT AVG(income), VARIANCE(age), STDDEV_POP(score), AVG(price), AVG(num) FROM people",
     "SELECT region, COUNT(*) AS n, AVG(income) FROM people GROUP BY region HAVING n > 3 ORDER BY n DESC LIMIT 2",
@@ -47,7 +54,8 @@ QUERIES = [
     "SELECT big, num, COUNT(*) FROM people GROUP BY big, num",
     "SELECT month(day), COUNT(*) FROM people WHERE day >= '2024-03-01' GROUP BY month(day)",
     "SELECT DATE_TRUNC('week', moment) AS week, COUNT(*) FROM people GROUP BY week",
-    "SELECT CASE WHEN age < 18 THEN 'minor' ELSE 'old' END AS g, SUM(income) FROM people GROUP BY g",
+    "SELECT CASE WHEN age < 18 THEN 'minor' WHEN age < 65 THEN 'adult' ELSE 'old' END AS g, SUM(income) FROM people "
+    "GROUP BY g",
     "SELECT SUM(LEAST(GREATEST(income * income / (age - 30), -5), 5)) FROM people WHERE SQRT(income) > 10 OR "
     "LN(age) < 3",
     "SELECT SUM(LEAST(GREATEST(EXP(age) - POW(num, 8), 0), 1)), COUNT(*) FROM people WHERE ABS(num) % 7 < 5",
@@ -56,7 +64,10 @@ QUERIES = [
     "SELECT p.region, SUM(o.amount), COUNT(*) FROM people p JOIN orders o ON p.user_id = o.uid GROUP BY p.region",
     "SELECT o.item, COUNT(*), AVG(o.amount) FROM people p LEFT JOIN orders o ON p.user_id = o.uid AND o.amount > 1 "
     "GROUP BY o.item",
+    "SELECT note, COUNT(*) FROM (SELECT user_id, note FROM people) AS p JOIN (SELECT user_id, age FROM people) AS q "
+    "USING (user_id) WHERE q.age > 20 GROUP BY note",
     "SELECT z.zone, COUNT(*) FROM people p JOIN zones z ON p.region = z.region GROUP BY z.zone",
+    "SELECT z.zone, SUM(p.age) FROM zones z CROSS JOIN people p WHERE z.weight < p.age GROUP BY z.zone",
     "SELECT CAST(note AS DATE) AS d, COUNT(*) FROM people GROUP BY d",
     "WITH t AS (SELECT user_id, SUM(income) AS total, COUNT(*) AS n, MAX(day) AS last FROM people GROUP BY user_id "
     "HAVING COUNT(*) > 1) "
@@ -277,8 +288,9 @@ def described(engine: Engine) -> Catalog:
 
 
 def planned(text: str, engine: Engine, **limits: int) -> QueryPlan:
-    """Return the plan of a query."""
-    return plan_query(text, tables=described(engine), limits=ContributionLimits(**limits))
+    """Return the plan of a query, which is written in the engine's own dialect."""
+    tables, bounds = described(engine), ContributionLimits(**limits)
+    return plan_query(text, tables=tables, limits=bounds, dialect=engine.dialect)
 
 
 def contents(plan: QueryPlan, engine: Engine, key: bytes) -> dict[Row, dict[str, int]]:
@@ -305,7 +317,8 @@ def largest_change(
 
 def keeps_two_units(engine: Engine, key: bytes) -> bool:
     """Return whether two units whose ids are equal under a collation are bounded as two."""
-    tables = Catalog({"visits": PrivateTable(columns=engine.columns("visits"), unit="who")})
+    # The columns are declared here, because an engine may report a collated column as one that cannot be a unit.
+    tables = Catalog({"visits": PrivateTable(columns={"who": "VARCHAR", "place": "VARCHAR"}, unit="who")})
     plan = plan_query("SELECT place, COUNT(*) FROM visits GROUP BY place", tables=tables)
     return len(exact_groups(plan, engine, ranking_key=key)) == 2
 

@@ -1,6 +1,32 @@
 """Queries that a plan without limits answers exactly as the engine's own SQL does."""
 
 EXACT_QUERIES = [
+    "SELECT COUNT(*) AS n, SUM(o.amount) AS s FROM people NATURAL JOIN (SELECT uid AS user_id, amount FROM orders) AS "
+    "o WHERE user_id > 3",
+    "SELECT zone, COUNT(*) AS n FROM people NATURAL LEFT JOIN zones WHERE user_id >= 0 GROUP BY ALL ORDER BY zone",
+    "SELECT LEFT(note, 2) AS k, EXTRACT(ISODOW FROM day) AS w, COUNT(*) AS n FROM people WHERE day IS NOT NULL AND "
+    "note IS NOT NULL GROUP BY ALL ORDER BY k, w",
+    "SELECT SUM(age) / COUNT(age) AS m, 100 / COUNT(*) AS h, COUNT(*) % 7 AS r FROM people WHERE user_id >= 0",
+    "SELECT note, SUM(age) / SUM(CASE WHEN age > 20 THEN 1 ELSE 0 END) AS q FROM people WHERE user_id >= 0 GROUP BY "
+    "note HAVING SUM(age) / COUNT(*) > 30 ORDER BY q / COUNT(*), note",
+    "SELECT COUNT(*) FILTER (WHERE age > 50) AS n, SUM(age) FILTER (WHERE flag) AS s, COUNT_IF(age > 20) AS c, "
+    "AVG(age) FILTER (WHERE NOT flag) AS a, COUNT(note) FILTER (WHERE age < 9) AS k, "
+    "COUNT_IF(flag) FILTER (WHERE age > 7) AS f FROM people WHERE user_id >= 0",
+    "SELECT note, flag, COUNT(*) AS n FROM people WHERE user_id >= 0 AND note >= 'n5' GROUP BY ALL "
+    "ORDER BY note, flag NULLS LAST",
+    "SELECT COUNT(*) AS n FROM people WHERE user_id >= 0 GROUP BY ALL",
+    "SELECT o.item, COUNT(*) AS n FROM people p, orders o WHERE p.user_id = o.uid AND p.age > 9 GROUP BY o.item "
+    "ORDER BY o.item",
+    "SELECT z.zone, COUNT(*) AS n FROM people p, orders o, zones z WHERE (o.uid = p.user_id AND z.region = p.region) "
+    "AND p.user_id > 0 AND z.zone IS NOT NULL GROUP BY z.zone ORDER BY z.zone",
+    "SELECT COUNT(*) AS n, COUNT(p.age) AS m FROM orders o RIGHT JOIN people p ON p.user_id = o.uid AND o.amount > 5 "
+    "WHERE p.user_id >= 0",
+    "SELECT COUNT(*) AS n, SUM(q.age) AS s FROM (SELECT uid AS user_id, amount FROM orders) AS o "
+    "RIGHT JOIN (SELECT * FROM people WHERE user_id >= 0) AS q USING (user_id) WHERE user_id > 7",
+    "WITH t AS (SELECT p.*, z.zone FROM people p LEFT JOIN zones z ON z.region = p.region) SELECT zone, SUM(age) AS s "
+    "FROM t WHERE user_id >= 0 GROUP BY zone ORDER BY zone NULLS LAST",
+    "SELECT COUNT(*) AS n FROM (SELECT user_id, COUNT_IF(age > 30) AS k, SUM(age) FILTER (WHERE flag) AS s FROM people "
+    "WHERE user_id >= 0 GROUP BY ALL) AS t WHERE k > 3 AND s > 50",
     "SELECT COUNT(*), COUNT(income), SUM(age), SUM(income), COUNT(DISTINCT user_id) FROM people WHERE user_id IS "
     "NOT NULL",
     "SELECT AVG(income), AVG(age), VAR_POP(age), VARIANCE(age), STDDEV(income), STDDEV_POP(income) FROM people "

@@ -9,6 +9,7 @@ proved it and the assumptions that hush could not check.
   attack can do (`Guarantee.max_tpr`, `Guarantee.posterior`, `Guarantee.advantage`), extends to groups
   (`Guarantee.for_group`) and is stored as JSON (`Guarantee.to_json`, `Guarantee.from_json`).
 - `Unit`, `UnitKind`: what is protected: an example, a user, a user within a time window, or a group of these.
+- `UserWindow`, `CalendarWindow`: the columns of a table that identify a user within a time window.
 - `Relation`: what neighbouring datasets are: add-or-remove, replace or zero-out.
 - `Bound`: which side of the true epsilon the claim is on: upper, lower or an estimate.
 
@@ -19,7 +20,9 @@ In reading order: `terms` and `unit` define the vocabulary, `guarantee` the valu
 from hush.guarantee.guarantee import Guarantee as Guarantee
 from hush.guarantee.terms import Bound as Bound
 from hush.guarantee.terms import Relation as Relation
+from hush.guarantee.unit import CalendarWindow as CalendarWindow
 from hush.guarantee.unit import Unit as Unit
 from hush.guarantee.unit import UnitKind as UnitKind
+from hush.guarantee.unit import UserWindow as UserWindow
 
-__all__ = ["Bound", "Guarantee", "Relation", "Unit", "UnitKind"]
+__all__ = ["Bound", "CalendarWindow", "Guarantee", "Relation", "Unit", "UnitKind", "UserWindow"]

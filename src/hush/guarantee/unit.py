@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 
@@ -19,6 +19,30 @@ class UnitKind(StrEnum):
     EXAMPLE = "example"
     USER = "user"
     USER_WINDOW = "user-window"
+
+
+class CalendarWindow(StrEnum):
+    """Windows of the calendar. The values are the words that the command line and JSON use.
+
+    >>> CalendarWindow("month") is CalendarWindow.MONTH
+    True
+    """
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    QUARTER = "quarter"
+    YEAR = "year"
+
+    @property
+    def shortest(self) -> timedelta:
+        """The shortest that such a window can be.
+
+        >>> CalendarWindow.MONTH.shortest.days
+        28
+        """
+        return timedelta(days=_SHORTEST_DAYS[self])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,21 +88,23 @@ class Unit:
         return cls(kind=UnitKind.USER_WINDOW, window=window)
 
     @classmethod
-    def user_calendar(cls, window: str) -> Unit:
+    def user_calendar(cls, window: CalendarWindow | str) -> Unit:
         """Return the unit "all records of one user within one calendar window", such as a month.
 
         The window's length is stated as the shortest that it can be, 28 days for a month: a guarantee must not claim
         more than what is protected.
 
-        >>> str(Unit.user_calendar("month"))
+        >>> str(Unit.user_calendar(CalendarWindow.MONTH))
         'user within 28 days'
 
         Args:
-            window: "hour", "day", "week", "month", "quarter" or "year".
+            window: The window, or its word.
         """
-        if window not in CALENDAR:
-            raise InvalidArgument("window", window, f"one of {', '.join(CALENDAR)}")
-        return cls.user_window(timedelta(days=CALENDAR[window]))
+        try:
+            calendar_window = CalendarWindow(window)
+        except ValueError:
+            raise InvalidArgument("window", window, f"one of {', '.join(CalendarWindow)}") from None
+        return cls.user_window(calendar_window.shortest)
 
     def group(self, size: int) -> Unit:
         """Return the unit made of ``size`` of these units taken together."""
@@ -90,8 +116,50 @@ class Unit:
         return f"{singular}{window}" if self.group_size == 1 else f"group of {self.group_size} {plural}{window}"
 
 
-CALENDAR = {"hour": 1 / 24, "day": 1, "week": 7, "month": 28, "quarter": 90, "year": 365}
-"""The calendar windows, and the smallest number of days in each."""
+@dataclass(frozen=True, slots=True)
+class UserWindow:
+    """The privacy unit "one user within one time window", by the columns of a table that identify it.
+
+    A user with rows in two windows counts as two units.
+
+    Attributes:
+        column: The column that identifies the user.
+        time: The column that says when a row came about.
+        window: A window of the calendar; or a length, for windows of equal length that are counted from 1970.
+
+    >>> monthly = UserWindow("patient", time="day", window=CalendarWindow.MONTH)
+    >>> str(monthly.unit)
+    'user within 28 days'
+    """
+
+    column: str
+    time: str = field(kw_only=True)
+    window: CalendarWindow | timedelta = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance("column", self.column, str, "Name the column that identifies the user")
+        check_instance("time", self.time, str, "Name the column that says when a row came about")
+        advice = "Such as CalendarWindow.MONTH, or timedelta(days=7)"
+        check_instance("window", self.window, (CalendarWindow, timedelta), advice)
+        if isinstance(self.window, timedelta):
+            _check_window(self.window)
+
+    @property
+    def unit(self) -> Unit:
+        """The unit that a guarantee states."""
+        if isinstance(self.window, CalendarWindow):
+            return Unit.user_calendar(self.window)
+        return Unit.user_window(self.window)
+
+
+_SHORTEST_DAYS = {
+    CalendarWindow.HOUR: 1 / 24,
+    CalendarWindow.DAY: 1,
+    CalendarWindow.WEEK: 7,
+    CalendarWindow.MONTH: 28,
+    CalendarWindow.QUARTER: 90,
+    CalendarWindow.YEAR: 365,
+}
 
 # The singular and plural of each kind, up to the length of the window.
 _NOUNS = {

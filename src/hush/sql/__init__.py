@@ -16,17 +16,20 @@
 | try a query without touching data | `Table.preview`, which returns a `Preview` |
 | handle errors | `QueryRefused` (the query), `EngineFailed` (the database) |
 
-Supported: WHERE; GROUP BY several keys; HAVING, ORDER BY and LIMIT, on released values. COUNT(*), COUNT(x),
-COUNT(DISTINCT unit), SUM, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, MEDIAN, QUANTILE_CONT, PERCENTILE_CONT(p) WITHIN
-GROUP (ORDER BY x). JOIN and LEFT JOIN on the unit or with public tables. WITH and subqueries, which may aggregate per
-unit. For each row: arithmetic, comparisons, AND, OR, NOT, IS NULL, BETWEEN, IN, LIKE, ILIKE, CASE, IF, COALESCE,
-NULLIF, LEAST, GREATEST, CAST, ABS, FLOOR, CEIL, ROUND, SQRT, LN, EXP, POW with an exponent from 1 to 8, LOWER, UPPER,
-TRIM, LENGTH, SUBSTRING, CONCAT, EXTRACT, YEAR, QUARTER, MONTH, DAY, DATE_TRUNC.
+Supported: WHERE; GROUP BY several keys, or ALL; HAVING, ORDER BY and LIMIT, on released values. COUNT(*), COUNT(x),
+COUNT(DISTINCT unit), COUNT_IF, SUM, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, MEDIAN, QUANTILE_CONT,
+PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x); FILTER; arithmetic of aggregates, such as SUM(x) / SUM(y). JOIN, LEFT
+JOIN, RIGHT JOIN and NATURAL JOIN on the unit or with public tables; tables separated by commas, if WHERE equates the
+units. WITH and subqueries, which may aggregate per unit, or select *. For each row: arithmetic, comparisons, AND, OR,
+NOT, IS NULL, BETWEEN, IN, LIKE, ILIKE, CASE, IF, COALESCE, NULLIF, LEAST, GREATEST, CAST, ABS, FLOOR, CEIL, ROUND,
+SQRT, LN, EXP, POW with an exponent from 1 to 8, LOWER, UPPER, TRIM, LENGTH, SUBSTRING, LEFT, CONCAT, EXTRACT (also of
+ISODOW, the weekday from 1, Monday, to 7), YEAR, QUARTER, MONTH, WEEK, DAY, DATE_TRUNC.
 
 Some operations differ from an engine's own SQL, so that no row can make a query fail. A cast that fails gives NULL, and
-so does division by 0. Arithmetic is in double precision. Numbers that are not finite or beyond 1e100, and dates outside
-years 1 to 9999, are NULL. Text is compared byte by byte, whatever the column's collation. Columns of CSV files are
-text, except those with declared bounds, which are numbers.
+so does division by 0. Arithmetic is in double precision. ROUND, and CAST to an integer, round halves away from 0. An
+aggregate of an expression, such as SUM(x * x), computes with columns that are clamped to their bounds. Numbers that are
+not finite or beyond 1e100, and dates outside years 1 to 9999, are NULL. Text is compared byte by byte, whatever the
+column's collation. Columns of CSV files are text, except those with declared bounds, which are numbers.
 
 The ideas of the package:
 
@@ -44,8 +47,8 @@ SQL), `engines` (to exact aggregates), and back to `answer` (noise, intervals).
 """
 
 from hush.sql.answer.answer import QueryAnswer as QueryAnswer
-from hush.sql.answer.declare import JoinedTable as JoinedTable
-from hush.sql.answer.declare import table as table
+from hush.sql.answer.declaration import JoinedTable as JoinedTable
+from hush.sql.answer.declaration import table as table
 from hush.sql.answer.preview import Preview as Preview
 from hush.sql.answer.table import QueryPrice as QueryPrice
 from hush.sql.answer.table import Table as Table

@@ -142,3 +142,18 @@ def test_an_interval_belongs_to_its_row(towns: Any) -> None:
     answer = towns_table(towns).sql(text, epsilon=0.1, source=TestSource(4))
     assert len(answer.rows) == len(answer.intervals) == 2
     assert [sum(ends["n"]) / 2 for ends in answer.intervals] == pytest.approx([row[0] for row in answer.rows])
+
+
+def test_ratios_of_aggregates_have_no_interval(towns: Any) -> None:
+    """A divisor near 0 has no bounded error. The ratio is computed from released values, which costs nothing."""
+    people = towns_table(towns)
+    nothing_left = "1 / (COUNT(*) - COUNT(*))"
+    text = f"SELECT SUM(age) / COUNT(*) AS mean, COUNT(*) AS n, SUM(age) AS s, {nothing_left} AS nothing FROM people"
+    answer = people.sql(text, epsilon=50.0, source=TestSource(1))
+    ((mean, count, total, nothing),) = answer.rows
+    assert mean == total / count
+    assert mean == pytest.approx(49.5, abs=1)
+    assert nothing is None
+    assert answer.intervals[0].keys() == {"n", "s"}
+    alone = people.price("SELECT COUNT(*) AS n, SUM(age) AS s FROM people", epsilon=50.0)
+    assert sorted(alone.scales.values()) == pytest.approx(sorted(answer.scales.values()))

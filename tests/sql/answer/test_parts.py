@@ -10,6 +10,7 @@ import pytest
 
 from hush.data.tables.catalog import PrivateTable
 from hush.errors import HushError, InvalidArgument, Unsupported
+from hush.guarantee import CalendarWindow, UserWindow
 from hush.randomness import TestSource
 from hush.sql import JoinedTable, table
 from hush.sql.answer.parts import parts_condition
@@ -84,7 +85,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_other_parts_are_not_read(path: Path) -> None:
-    january = table(path, unit=("who", "day", "month")).only("day", ["2024-01"])
+    january = table(path, unit=UserWindow("who", time="day", window=CalendarWindow.MONTH)).only("day", ["2024-01"])
     answer = january.sql("SELECT COUNT(*) AS n FROM people", epsilon=100.0, source=TestSource(1))
     assert answer.rows[0][0] == pytest.approx(1000, abs=2)
 
@@ -93,7 +94,7 @@ def test_parts_of_one_table_do_not_open_another(path: Path, tmp_path: Path) -> N
     """A unit may be in all parts of the other table. Answers about two parts would then add up."""
     other = tmp_path / "v.parquet"
     duckdb.sql(f"COPY (SELECT i AS u FROM range(10) t(i)) TO '{other}'")
-    unit = ("who", "day", "month")
+    unit = UserWindow("who", time="day", window=CalendarWindow.MONTH)
     table(path, unit=unit).only("day", ["2024-01"])
     with pytest.raises(Unsupported, match="further private tables"):
         table(path, unit=unit, private={"visits": JoinedTable(other, unit="u")}).only("day", ["2024-01"])

@@ -203,6 +203,16 @@ def test_broken_twins_are_caught(
     assert moved > allowed
 
 
+def test_selected_keys_are_sorted_as_values(towns: Any) -> None:
+    answer = towns_table(towns).sql(
+        "SELECT FLOOR(age / 10) - 5 AS decade, COUNT(*) AS n FROM people GROUP BY decade", epsilon=50.0, delta=1e-6
+    )
+    assert [row[0] for row in answer.rows] == list(range(-5, 5))
+    text = "SELECT CASE WHEN age < 50 THEN region END AS place, COUNT(*) AS n FROM people GROUP BY place"
+    places = towns_table(towns, keys={}).sql(text, epsilon=50.0, delta=1e-6)
+    assert [row[0] for row in places.rows] == ["north", "south", "west", None]
+
+
 def test_the_kind_of_noise_has_the_smaller_error(towns: Any) -> None:
     """Next to a median as well: Laplace for few groups, Gaussian for many."""
     people, text = towns_table(towns), "SELECT region, COUNT(*), SUM(age), MEDIAN(age) FROM people GROUP BY region"

@@ -13,7 +13,7 @@ from hush.sql import QueryRefused
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import exact_groups
 from hush.sql.read.query import plan_query
-from hush.sql.read.translate import PARTS, RULES
+from hush.sql.read.translator import PARTS, RULES
 from hush.sql.write.plan import QueryPlan
 from sql.refusing import check_refusal
 
@@ -96,6 +96,8 @@ def test_every_rule_with_parts_is_on_the_allow_list() -> None:
         ("POW(age - 60, 2)", 0, 3600),
         ("ROUND(age / 7, 1)", 0, 18),
         ("LEAST(GREATEST(big, -5), 5)", -5, 5),
+        ("GREATEST(age + 20, 0)", 0, 140),  # 0 where age is missing
+        ("LEAST(age, income)", 0, 200_000),
         ("CASE WHEN flag THEN age ELSE -1 END", -1, 120),
         ("COALESCE(age, 300)", 0, 300),
         ("NULLIF(age, 3)", 0, 120),
@@ -112,6 +114,34 @@ def test_bounds_follow_from_the_declared_ones(
 def test_an_expression_without_bounds_cannot_be_summed(expression: str, planned: Callable[..., QueryPlan]) -> None:
     with pytest.raises(QueryRefused, match="no bounds"):
         planned(f"SELECT SUM({expression}) AS s FROM people")
+
+
+@pytest.mark.parametrize(
+    ("argument", "total"),
+    [
+        ("x", 10 + 0 + 4),
+        ("x * x", 100 + 0 + 16),  # 1000, -1000 and 4, in a column between 0 and 10
+        ("POW(x, 3)", 1000 + 0 + 64),
+        ("10 - x", 0 + 10 + 6),
+        ("CASE WHEN x > 100 THEN x + 1 ELSE 0 END", 11),
+        ("COALESCE(x, 5) * 2", 20 + 0 + 8 + 10),
+        ("NULLIF(x, 4) + 0", 10),
+    ],
+)
+def test_columns_are_clamped_before_a_sum_computes_with_them(argument: str, total: int, ranking_key: bytes) -> None:
+    """So that the sum is the one over the clamped table. Conditions compare values as they are."""
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE t AS FROM (VALUES (1, 1000.0), (2, -1000.0), (3, 4.0), (4, NULL)) AS v(who, x)")
+    engine = DuckDBEngine(connection=connection)
+    tables = Catalog({"t": PrivateTable(columns=engine.columns("t"), unit="who", bounds={"x": (0, 10)})})
+    inner = f"SELECT who, SUM({argument}) AS s FROM t GROUP BY who"
+    for text in (
+        f"SELECT SUM({argument}) AS s FROM t",
+        f"SELECT SUM(LEAST(GREATEST(s, -10000), 10000)) AS s FROM ({inner}) AS q WHERE s IS NOT NULL",
+    ):
+        plan = plan_query(text, tables=tables)
+        groups = exact_groups(plan, engine, ranking_key=ranking_key)
+        assert plan.answer((group.keys, group.sums) for group in groups) == [(pytest.approx(total, abs=1e-3),)]
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.syntax.expression import NULL, Expr, literal, numeric, union
+from hush.sql.syntax.expression import NULL, Expr, clamp_columns, literal, numeric, union
 from hush.sql.syntax.output import OPERATIONS
 
 NUMBERS = st.floats(-1e6, 1e6)
@@ -41,6 +42,55 @@ def test_an_interval_contains_the_value_of_every_unary_operation(op: str, bounds
     node = numeric(op, column(low, high))
     # CEIL of the lower end and FLOOR of the upper one are not tightened.
     assert node.low <= OPERATIONS[op](value) <= node.high
+
+
+VALUES = st.tuples(INTERVALS, st.floats(0, 1) | st.none())
+
+
+@given(op=st.sampled_from(["least", "greatest"]), operands=st.lists(VALUES, min_size=1, max_size=4), constant=NUMBERS)
+def test_an_interval_of_an_extreme_allows_for_missing_operands(
+    op: str, operands: list[tuple[list[float], float | None]], constant: float
+) -> None:
+    """LEAST and GREATEST skip NULL, so a bound of an operand that may be missing bounds nothing."""
+    values = [
+        None if share is None else min(max(low + (high - low) * share, low), high) for (low, high), share in operands
+    ]
+    columns = [column(low, high) for (low, high), _ in operands]
+    for node, parts in (
+        (numeric(op, *columns), values),
+        (numeric(op, *columns, literal(constant, ColumnKind.FLOAT)), [*values, constant]),
+        (numeric(op, *columns, NULL), values),
+    ):
+        value = OPERATIONS[op](*parts)
+        assert value is None or node.low <= value <= node.high
+
+
+def test_operands_that_are_always_there_bound_an_extreme() -> None:
+    anything, zero = column(-math.inf, math.inf), literal(0.0, ColumnKind.FLOAT)
+    positive = numeric("greatest", anything, zero)
+    assert (positive.low, positive.high) == (0, math.inf)
+    within = numeric("least", positive, literal(100.0, ColumnKind.FLOAT))
+    assert (within.low, within.high) == (0, 100)
+    filled = Expr("coalesce", ColumnKind.FLOAT, (column(5, 9), literal(7.0, ColumnKind.FLOAT)), low=5, high=9)
+    assert numeric("greatest", filled, zero).low == 5
+    assert numeric("greatest", column(5, 9), zero).low == 0
+
+
+def test_columns_are_clamped_where_an_argument_computes_with_them() -> None:
+    x, flag = column(0, 10), Expr("column", ColumnKind.BOOL)
+    assert clamp_columns(x) is x  # it is clamped where it is summed
+    number = numeric("number", replace(x, kind=ColumnKind.INT))
+    assert clamp_columns(number) is number
+    square = clamp_columns(numeric("mul", x, x))
+    assert [part.op for part in square.args] == ["clamp", "clamp"]
+    assert (square.low, square.high) == (0, 100)
+    is_large = Expr("gt", ColumnKind.BOOL, (x, literal(50.0, ColumnKind.FLOAT)))
+    choice = Expr("case", ColumnKind.FLOAT, (is_large, numeric("neg", x), flag, x, NULL), low=-10, high=10)
+    condition, negated, same_flag, value, default = clamp_columns(choice).args
+    assert (condition, same_flag, default) == (is_large, flag, NULL)
+    assert (negated.args[0].op, value.op) == ("clamp", "clamp")
+    free = numeric("add", column(-math.inf, 3), literal(1.0, ColumnKind.FLOAT))
+    assert clamp_columns(free) == free
 
 
 @pytest.mark.parametrize(

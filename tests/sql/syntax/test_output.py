@@ -73,6 +73,16 @@ def test_expressions_read_keys_and_statistics_by_index() -> None:
     assert evaluate(rounded, ("north",), [0.0, 1.23]) == 2.5
     assert evaluate(Expr("key", ColumnKind.TEXT, value=0), ("north",), []) == "north"
     assert can_evaluate(rounded)
+
+
+@pytest.mark.parametrize(("value", "rounded"), [(2.5, 3.0), (-2.5, -3.0), (-0.4, 0.0), (-1.5, -2.0), (1.4, 1.0)])
+def test_halves_are_rounded_away_from_zero(value: float, rounded: float) -> None:
+    assert OPERATIONS["round"](value, digits=0) == rounded
+    assert OPERATIONS["round"](value / 10, digits=1) == pytest.approx(rounded / 10)
+
+
+def test_expressions_over_columns_cannot_be_evaluated() -> None:
+    statistic = Expr("statistic", ColumnKind.FLOAT, value=1)
     assert not can_evaluate(Expr("mul", ColumnKind.FLOAT, (statistic, Expr("column", ColumnKind.FLOAT))))
 
 

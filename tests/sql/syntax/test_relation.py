@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hush.sql.syntax.relation import Origin, PerUnit, Projection, QueryRelation, Scan
+from hush.sql.syntax.relation import Origin, PerUnit, Projection, QueryRelation, Scan, subqueries
 from hush.sql.write.plan import QueryPlan
 
 QUERIES = [
@@ -68,3 +68,26 @@ def test_aliases_are_distinct(planned: Callable[..., QueryPlan]) -> None:
     origin = planned(text).origin
     aliases = [origin.first.alias, *(join.source.alias for join in origin.joins)]
     assert len(set(aliases)) == 3
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_subqueries_come_once_and_after_what_they_read(text: str, planned: Callable[..., QueryPlan]) -> None:
+    origin = planned(text).origin
+    ordered = subqueries(origin)
+    assert {id(relation) for relation in ordered} == {
+        id(relation) for relation in relations_in(origin) if not isinstance(relation.body, Scan)
+    }
+    assert len({id(relation) for relation in ordered}) == len(ordered)
+    for index, relation in enumerate(ordered):
+        assert not isinstance(relation.body, Scan)
+        below = [r for r in relations_in(relation.body.origin) if not isinstance(r.body, Scan)]
+        assert {id(r) for r in below} <= {id(r) for r in ordered[:index]}
+
+
+def test_a_subquery_that_is_named_often_is_there_once(planned: Callable[..., QueryPlan]) -> None:
+    text = (
+        "WITH a AS (SELECT user_id AS u, age FROM people), b AS (SELECT x.u, y.age FROM a x JOIN a y ON x.u = y.u), "
+        "c AS (SELECT x.u, y.age FROM b x JOIN a y ON x.u = y.u JOIN b z ON x.u = z.u) "
+        "SELECT COUNT(*) FROM c JOIN a ON c.u = a.u"
+    )
+    assert len(subqueries(planned(text).origin)) == 3

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
+from hush.data.tables.catalog import Catalog, PrivateTable
 from hush.randomness import TestSource
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import exact_groups, exact_leaves
+from hush.sql.read.query import plan_query
 from hush.sql.write.plan import QueryPlan
 from hush.sql.write.trees import leaf_array, tree_blocks
 from hush.statistics.noise import UNITS
@@ -123,6 +126,22 @@ def test_leaves_contain_the_quantile(
     assert abs(low - median) <= 200_000 / 65_536
     names = [statistic.name for statistic in plan.statistics]
     assert plan.answer([((), dict(zip(names, (5.0, 2.0), strict=True)))]) == [(5.0, 2.0)]
+
+
+def test_a_limit_on_rows_samples_rows_and_not_values(ranking_key: bytes) -> None:
+    """400 units have the value 10 nine times and 90 once. One row of each counts, so 90 counts for a tenth of them.
+
+    The number N of units that count with 90 is Binomial(400, 0.1). By Chernoff, P(N >= 100) <= exp(-400 KL(0.25, 0.1))
+    < 1e-15 and P(N <= 5) <= exp(-400 KL(0.0125, 0.1)) < 1e-11. Sampling values would make it Binomial(400, 0.5).
+    """
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE t AS SELECT i % 400 AS who, IF(i < 400, 90, 10) AS x FROM range(4000) AS r(i)")
+    engine = DuckDBEngine(connection=connection)
+    tables = Catalog({"t": PrivateTable(columns=engine.columns("t"), unit="who", bounds={"x": (0, 100)})})
+    plan = plan_query("SELECT MEDIAN(x) AS m FROM t", tables=tables)
+    (leaves,) = exact_leaves(plan, 0, engine, ranking_key=ranking_key).values()
+    assert sum(leaves.values()) == 400
+    assert 5 < leaves[max(leaves)] < 100
 
 
 def test_a_tree_counts_rows_on_every_level(planned: Callable[..., QueryPlan]) -> None:

@@ -2,7 +2,7 @@
 
 In reading order:
 
-- `declare`: `table` and `JoinedTable`, which declare tables and what is public about them.
+- `declaration`: `table` and `JoinedTable`, which declare tables and what is public about them.
 - `table`: `Table`, with `Table.sql`, `Table.price` and `Table.preview`.
 - `priced_query`: the noise of a query, fixed before data are read, and the release of its groups.
 - `intervals`, `spread`: confidence intervals; `spread` has those of variances.

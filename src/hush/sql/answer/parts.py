@@ -59,7 +59,7 @@ def _period_condition(name: str, part: str, column: str, table: PrivateTable) ->
         windows = ", ".join(sorted(_WINDOWS_WITHIN[length]))
         raise Unsupported(
             f"parts by {column}, one per {length}: a unit could be in several of them",
-            f"Declare unit=(column, {column!r}, window) with one of the windows {windows}",
+            f"Declare unit=UserWindow(column, time={column!r}, window=...) with one of the windows {windows}",
         )
     return f"{name} >= CAST('{start}' AS DATE) AND {name} < CAST('{end}' AS DATE)"
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hush.data import connect
 from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable, PublicTable, kind_of
-from hush.sql.engines.duckdb import DuckDBEngine, connect, quote_name, quote_text
+from hush.sql.engines.duckdb import DuckDBEngine, quote_name, quote_text
 from hush.sql.write.dialects import DIALECTS
 
 NOTE = "PREVIEW: the rows are invented. They say nothing about your data."
@@ -79,6 +80,9 @@ def invented_engine(catalog: Catalog, num_units: int) -> DuckDBEngine:
     }
     for name, table in catalog.tables.items():
         items = [f"{_column(table, column, keys_by_name)} AS {quote_name(column)}" for column in table.columns]
+        if isinstance(table, PrivateTable) and table.row_id is not None:
+            number = "hush_row" if kind_of(table.row_id[1]) is ColumnKind.INT else "CAST(hush_row AS VARCHAR)"
+            items.append(f"{number} AS {quote_name(table.row_id[0])}")
         num_rows = _ROWS_PER_UNIT * num_units if isinstance(table, PrivateTable) else _PUBLIC_ROWS
         connection.execute(
             f"CREATE TABLE {quote_name(name)} AS SELECT {', '.join(items)} FROM range({num_rows}) AS r(hush_row)"

@@ -106,7 +106,7 @@ class PricedQuery:
             num_units = np.array([group.units for group in groups], dtype=np.int64)
             groups = [groups[index] for index in self.budget.choose_groups(num_units, source)]
             # The engine's order may depend on the data. This one depends on the selected keys only.
-            groups = sorted(groups, key=lambda group: [(key is None, str(key)) for key in group.keys])
+            groups = sorted(groups, key=lambda group: [(key is None, 0 if key is None else key) for key in group.keys])
         noisy = self._noisy_sums(groups, source)
         return [self._release_group(group, sums, trees, confidence, source) for group, sums in noisy]
 

@@ -21,7 +21,7 @@ from textwrap import shorten
 
 from hush.accounting import Event
 from hush.accounting.budget import Budget, Charge, run_sealed
-from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable
+from hush.data.tables.catalog import ROW, Catalog, ColumnKind, PrivateTable
 from hush.errors import InvalidArgument, Unsupported, check_count, check_delta, check_fraction, check_positive
 from hush.guarantee import Guarantee, Unit
 from hush.randomness import RandomSource, source_or_default
@@ -39,6 +39,7 @@ from hush.sql.write.plan import Output, QueryPlan
 from hush.statistics import ContributionLimits, Selection
 from hush.statistics.noise import NoiseKind
 
+_ROWS_ARE_UNITS = "each row is its own privacy unit: a person with two rows counts as two"
 _CALENDAR_WINDOWS = "windows are those of the calendar: a user with rows in two of them counts as two units"
 
 
@@ -181,6 +182,7 @@ class Table:
         limits = ContributionLimits(groups_per_unit=groups_per_unit, rows_per_unit=rows_per_unit)
         request = _Budget(epsilon, delta, noise, selection, accuracy, expected, confidence)
         query = self._priced_query(text, limits, request)
+        self._views.load()  # a damaged file is refused before it is charged
         if budget is None:
             return _answer(query, self._views, confidence, source)
         random_source = source_or_default(source)
@@ -264,7 +266,9 @@ class Table:
         if not plan.releases and not plan.trees:
             raise InvalidArgument("text", text, "a query with at least one aggregate", "For example COUNT(*)")
         unit, assumptions = _protected_unit(self._catalog, plan), self._engine.assumptions
-        if unit != Unit.user():
+        if unit == Unit.example():
+            assumptions += (_ROWS_ARE_UNITS,)
+        elif unit != Unit.user():
             assumptions += (_CALENDAR_WINDOWS,)
         return replace(budget.price(plan, unit), assumptions=assumptions)
 
@@ -365,7 +369,10 @@ def _answer(query: PricedQuery, views: BoundedViews, confidence: float, source: 
 
 
 def _protected_unit(catalog: Catalog, plan: QueryPlan) -> Unit:
-    """Return the privacy unit: a user; or a user within the shortest window, if the plan's unit has a window."""
+    """Return the privacy unit: a user; a row; or a user within the shortest window, if the plan's unit has a window."""
+    owner = plan.origin.owner
+    if owner is not None and owner.relation.entity == ROW:
+        return Unit.example()
     windows = {table.window for table in catalog.tables.values() if isinstance(table, PrivateTable)}
     if plan.units == 1 or windows == {None}:
         return Unit.user()

@@ -6,7 +6,7 @@ on rounding and on the text of numbers, so some conversions are refused:
 | from | to |
 |---|---|
 | integer | number, text |
-| number | integer (halves are rounded up); not text |
+| number | integer (halves are rounded away from 0); not text |
 | text | number, integer, date |
 | date | timestamp, text |
 | timestamp | date; not text |
@@ -18,12 +18,19 @@ from __future__ import annotations
 from sqlglot import exp
 
 from hush.data.tables.catalog import WINDOWS, ColumnKind
-from hush.sql.read.translate import Rule, Translator, moment_literal
+from hush.sql.read.translator import Rule, Translator, moment_literal
 from hush.sql.syntax.expression import Expr, numeric
 
-DATE_PARTS = ("year", "quarter", "month", "day", "hour", "minute", "dayofyear")
+DATE_PARTS = ("year", "quarter", "month", "week", "day", "hour", "minute", "dayofyear", "isodow")
+_OTHER_NAMES = {"doy": "dayofyear", "dow_iso": "isodow"}  # in PostgreSQL and in Spark
 # Parts with few values. Queries that group by them have public keys.
-_PART_DOMAINS = {"quarter": range(1, 5), "month": range(1, 13), "day": range(1, 32), "hour": range(24)}
+_PART_DOMAINS = {
+    "quarter": range(1, 5),
+    "month": range(1, 13),
+    "day": range(1, 32),
+    "hour": range(24),
+    "isodow": range(1, 8),
+}
 
 
 def cast(translate: Translator, node: exp.Cast) -> Expr:
@@ -45,7 +52,7 @@ def cast(translate: Translator, node: exp.Cast) -> Expr:
 
 def _apply_cast(op: str, inner: Expr, target: ColumnKind) -> Expr:
     """Return the expression of a conversion."""
-    if op == "round":  # engines round halves differently; here they are rounded up
+    if op == "round":  # engines round halves differently; here they are rounded away from 0
         return numeric("round", inner, value=0)
     if op == "number":
         return numeric("number", inner)
@@ -109,7 +116,8 @@ def _date_part(name: str, translate: Translator, node: exp.Expr, inner: exp.Expr
 
 def extract(translate: Translator, node: exp.Extract) -> Expr:
     """Return EXTRACT(part FROM date)."""
-    return _date_part(str(node.this.this).lower(), translate, node, node.expression)
+    name = str(node.this.this).lower()
+    return _date_part(_OTHER_NAMES.get(name, name), translate, node, node.expression)
 
 
 def date_part_function(name: str) -> Rule:

@@ -17,8 +17,9 @@ from typing import Any
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.read.translate import Translator
-from hush.sql.syntax.expression import Expr, numeric
+from hush.sql.read.shorthand import plain_aggregate
+from hush.sql.read.translator import Translator
+from hush.sql.syntax.expression import Expr, clamp_columns, numeric
 from hush.sql.syntax.reasons import reason
 from hush.sql.syntax.refusal import QueryRefused, Refuser
 from hush.sql.syntax.relation import Field, NamedRelation, Origin, PerUnit, Projection, QueryRelation
@@ -130,6 +131,7 @@ class _Aggregates:
         self._row, self._alias = row, alias
 
     def __call__(self, node: exp.Expr) -> Expr | None:
+        node = plain_aggregate(self._row.refuse, node)
         rule = _RULES.get(type(node))
         if rule is None:
             if isinstance(node, exp.AggFunc):
@@ -234,7 +236,7 @@ def _sum_or_mean(op: str) -> Callable[[Translator, Any], Expr]:
 
     def rule(translate: Translator, node: exp.Func) -> Expr:
         translate.refuse.unless_only(node, "this")
-        inner = translate.number(node.this)
+        inner = clamp_columns(translate.number(node.this))
         if not inner.bounded:
             # Without bounds there is no grid. A floating-point sum depends on the order of rows, and so on other units.
             raise translate.refuse(node, "a sum needs bounds", "Declare bounds, or write LEAST(GREATEST(x, 0), 100)")

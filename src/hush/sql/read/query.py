@@ -1,7 +1,7 @@
 """From the text of a query to its plan.
 
 `plan_query` parses the text with sqlglot, then reads the tree clause by clause. FROM and its joins go to `sources`,
-expressions over rows to `translate`, expressions over groups to `per_unit.Grouping`. Aggregates become `Request`
+expressions over rows to `translator`, expressions over groups to `per_unit.Grouping`. Aggregates become `Request`
 objects, from which `hush.sql.syntax.releases.Allocation` finds the sums to release. Nothing here looks at data, and
 nothing of the text survives except its constants and the names of the answer's columns.
 """
@@ -19,9 +19,10 @@ from hush.data.tables.catalog import Catalog, ColumnKind
 from hush.errors import InvalidArgument, check_instance
 from hush.sql.read import rules as rules  # fills the allow-list of the translator
 from hush.sql.read.per_unit import Grouping, check_aliases, group_keys
+from hush.sql.read.shorthand import expand, plain_aggregate
 from hush.sql.read.sources import SELECT_PARTS, Reader, check_clauses
-from hush.sql.read.translate import Translator
-from hush.sql.syntax.expression import Expr, literal
+from hush.sql.read.translator import Translator
+from hush.sql.syntax.expression import Expr, clamp_columns, literal
 from hush.sql.syntax.output import can_evaluate
 from hush.sql.syntax.reasons import not_a_select, reason
 from hush.sql.syntax.refusal import QueryRefused, Refuser
@@ -101,6 +102,7 @@ def _parse(text: str, dialect: str) -> tuple[exp.Select, Refuser]:
         raise QueryRefused(1, 1, "expected exactly one statement", "Ask one query at a time")
     if not isinstance(statements[0], exp.Select):
         raise refuse(statements[0], *not_a_select(statements[0]))
+    expand(statements[0], dialect)
     return statements[0], refuse
 
 
@@ -194,23 +196,10 @@ class _Planner:
 
     def _post_processing(self, translate: Translator, node: exp.Expr) -> Expr:
         """Return an expression over released values. It is evaluated after noise is added."""
-        for division in node.find_all(exp.Div, exp.Mod):
-            if division.expression.find(exp.AggFunc) or self._names_aggregate(division.expression):
-                raise self._refuse(
-                    division,
-                    "division by an aggregate is refused: if it is near 0, its noise has no bound",
-                    "Use AVG, or divide the released numbers yourself",
-                )
         expression = translate(node)
         if not can_evaluate(expression):
             raise self._refuse(node, "this cannot be computed from released values", "Compute it from each row instead")
         return expression
-
-    def _names_aggregate(self, node: exp.Expr) -> bool:
-        """Return whether an expression refers to an aggregate by its alias."""
-        aliases = check_aliases(self._refuse, self._select, self._scope.has_column)
-        named = [aliases.get(column.name.casefold()) for column in node.find_all(exp.Column)]
-        return any(expression is not None and expression.find(exp.AggFunc) is not None for expression in named)
 
     def _order(self, translate: Translator, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
         """Return the expressions of ORDER BY, which may be positions in SELECT."""
@@ -243,6 +232,7 @@ class _Planner:
 
     def _aggregate(self, node: exp.Expr) -> Expr | None:
         """Return the reference to an aggregate's statistic; None if the node is no aggregate."""
+        node = plain_aggregate(self._refuse, node)
         rule = _AGGREGATES.get(type(node))
         if rule is None:
             if isinstance(node, (exp.Min, exp.Max)):
@@ -265,7 +255,7 @@ class _Planner:
         """
         if node.find(exp.AggFunc, exp.Window):
             raise self._refuse(node, *_NESTED_AGGREGATE)
-        argument = self._row.number(node)
+        argument = clamp_columns(self._row.number(node))
         if argument.kind is ColumnKind.NULL or not argument.bounded:
             raise self._refuse(node, "this has no bounds, so one unit could add any amount", *_bounds_advice(node))
         # Squares of numbers up to 1e45 stay below the 1e100 beyond which a number counts as missing.

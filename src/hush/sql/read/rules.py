@@ -1,6 +1,6 @@
 """The allow-list: which nodes may occur in an expression, and the rule that translates each.
 
-Importing this module fills `RULES` and `PARTS` of `hush.sql.read.translate`. To support another function, add its rule
+Importing this module fills `RULES` and `PARTS` of `hush.sql.read.translator`. To support another function, add its rule
 here, its text to `hush.sql.write.dialects`, and, if it may follow the release, its value to
 `hush.sql.syntax.output`. A rule must be total on every engine, and a function of one row.
 """
@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
 from hush.sql.read.conversions import cast, date_part_function, extract, truncate
-from hush.sql.read.translate import NUMBERS, PARTS, RULES, Rule, Translator
+from hush.sql.read.translator import NUMBERS, PARTS, RULES, Rule, Translator
 from hush.sql.syntax.expression import NULL, Expr, literal, numeric, union
 from hush.sql.syntax.reasons import reason
 
@@ -160,13 +160,17 @@ def _choice(conditions: tuple[Expr, ...], values: tuple[Expr, ...]) -> Expr:
 
 
 def _is(translate: Translator, node: exp.Is) -> Expr:
-    """Translate IS NULL, IS TRUE and IS FALSE, which are never NULL."""
+    """Translate IS NULL, IS TRUE and IS FALSE, which are never NULL, and their negations."""
     inner, right = translate(node.this), node.expression
     if isinstance(right, exp.Null):
-        return Expr("is_null", ColumnKind.BOOL, (inner,))
-    if isinstance(right, exp.Boolean) and inner.kind is ColumnKind.BOOL:
-        return Expr("is_true" if right.this else "is_false", ColumnKind.BOOL, (inner,))
-    raise translate.refuse(node, "IS takes NULL, TRUE or FALSE")
+        op = "is_null"
+    elif isinstance(right, exp.Boolean) and inner.kind is ColumnKind.BOOL:
+        op = "is_true" if right.this else "is_false"
+    else:
+        raise translate.refuse(node, "IS takes NULL, TRUE or FALSE")
+    test = Expr(op, ColumnKind.BOOL, (inner,))
+    # In PostgreSQL's dialect, NOT is a part of the node; elsewhere it is a node of its own.
+    return Expr("not", ColumnKind.BOOL, (test,)) if node.args.get("negate") else test
 
 
 def _between(translate: Translator, node: exp.Between) -> Expr:
@@ -219,6 +223,14 @@ def _substring(translate: Translator, node: exp.Substring) -> Expr:
     return Expr("substring", ColumnKind.TEXT, (translate.text(node.this),), (start, length))
 
 
+def _left(translate: Translator, node: exp.Left) -> Expr:
+    """Translate LEFT(x, length), the first characters of a text."""
+    length = translate.constant(node.expression, int)
+    if not 0 <= length <= 10_000:
+        raise translate.refuse(node, "LEFT takes a constant length from 0 to 10000")
+    return Expr("substring", ColumnKind.TEXT, (translate.text(node.this),), (1, length))
+
+
 def _concat(translate: Translator, node: exp.Expr) -> Expr:
     """Translate CONCAT(x, y) and x || y."""
     nodes = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
@@ -251,6 +263,7 @@ _ALLOWED: Mapping[type[exp.Expr], Rule] = {
     exp.Or: _logic("or"),
     exp.Not: lambda translate, node: Expr("not", ColumnKind.BOOL, (translate.condition(node.this),)),
     exp.Is: _is,
+    exp.TsOrDsToDate: lambda translate, node: translate.moment(node.this),  # Spark's YEAR(x) is YEAR(TO_DATE(x))
     exp.Between: _between,
     exp.In: _in,
     exp.Like: _like("like"),
@@ -276,6 +289,7 @@ _ALLOWED: Mapping[type[exp.Expr], Rule] = {
     exp.Trim: _text_function("trim"),
     exp.Length: _text_function("length"),
     exp.Substring: _substring,
+    exp.Left: _left,
     exp.Concat: _concat,
     exp.DPipe: _concat,
     exp.Extract: extract,
@@ -283,6 +297,8 @@ _ALLOWED: Mapping[type[exp.Expr], Rule] = {
     exp.Quarter: date_part_function("quarter"),
     exp.Month: date_part_function("month"),
     exp.Day: date_part_function("day"),
+    exp.Week: date_part_function("week"),
+    exp.WeekOfYear: date_part_function("week"),
     exp.TimestampTrunc: truncate,
     exp.DateTrunc: truncate,
 }
@@ -293,6 +309,8 @@ _ALLOWED_PARTS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Literal: ("this", "is_string"),
     exp.Column: ("this", "table"),
     exp.Div: ("this", "expression", "typed", "safe"),
+    exp.Is: ("this", "expression", "negate"),
+    exp.TsOrDsToDate: ("this",),
     exp.Between: ("this", "low", "high"),
     exp.In: ("this", "expressions", "query"),  # the rule refuses a query
     exp.Like: ("this", "expression", "negate"),

@@ -11,7 +11,10 @@ no unit matches. `Scope` resolves the names of columns.
 | private JOIN or LEFT JOIN public | the unit of the private side | any |
 | public JOIN private | the unit of the private side | any |
 | public LEFT JOIN private | refused | whether a row has a match depends on all units |
-| RIGHT, FULL, NATURAL, SEMI and other joins | refused | write JOIN or LEFT JOIN |
+| a comma or CROSS JOIN | as for JOIN | WHERE may equate the units |
+| RIGHT JOIN as the first join | as for LEFT JOIN with its sides swapped | |
+| NATURAL JOIN | as for JOIN with USING | |
+| FULL, SEMI and other joins | refused | write JOIN or LEFT JOIN |
 
 One row of a unit may match many rows of a public table. This multiplies the unit's rows, but not its contribution,
 which is bounded after the join.
@@ -25,12 +28,12 @@ from textwrap import shorten
 
 from sqlglot import exp, parse_one
 
-from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable, PublicTable, kind_of
+from hush.data.tables.catalog import ROW, Catalog, ColumnKind, PrivateTable, PublicTable, kind_of
 from hush.sql.read.per_unit import per_unit_select
-from hush.sql.read.translate import Translator
+from hush.sql.read.translator import Translator
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.reasons import not_a_select, reason, unknown_function
-from hush.sql.syntax.refusal import Refuser
+from hush.sql.syntax.refusal import QueryRefused, Refuser
 from hush.sql.syntax.relation import Field, Join, NamedRelation, Origin, Projection, QueryRelation, Scan, ScannedColumn
 
 CommonTables = Mapping[str, QueryRelation]  # what WITH defines, by name in lower case
@@ -88,6 +91,23 @@ class Scope:
             )
         return matches[0]
 
+    def all_columns(self, node: exp.Expr) -> list[tuple[str, Expr]]:
+        """Return the names and columns of * or table.*, without columns of types that queries cannot use."""
+        table = node.table if isinstance(node, exp.Column) else ""
+        if table and table.casefold() not in self.sources:
+            raise self.refuse(node, "FROM has no table of this name", f"It has {shortened(self.names)}")
+        columns: dict[str, tuple[str, Expr]] = {}
+        for source in [self.sources[table.casefold()]] if table else self.sources.values():
+            for entry in source.relation.fields:
+                name = entry.name.casefold()
+                column = find_column(source, name)
+                if column is None or column.kind is ColumnKind.OTHER or (name in columns and name in self.merged):
+                    continue
+                if name in columns:
+                    raise self.refuse(node, f"two tables have a column named {entry.name}", "Name the columns")
+                columns[name] = (entry.name, column)
+        return list(columns.values())
+
     def has_column(self, name: str) -> bool:
         """Return whether any source has a column of this name."""
         return any(find_column(source, name.casefold()) is not None for source in self.sources.values())
@@ -136,8 +156,9 @@ class Reader:
         first = self._source(clause.this, common, scope)
         owner = first if first.relation.private else None
         joins: list[Join] = []
+        conjuncts = _conjuncts(select.args["where"].this) if select.args.get("where") is not None else []
         for node in select.args.get("joins") or ():
-            join, owner = self._join(node, common, scope, owner)
+            join, owner = self._join(node, common, scope, owner, conjuncts)
             joins.append(join)
         return Origin(first, tuple(joins), owner), scope
 
@@ -159,7 +180,7 @@ class Reader:
             or any(item.find(exp.AggFunc) for item in node.expressions)
         ):
             return per_unit_select(node, origin, where, row, scope.has_column, self._new_alias())
-        items = tuple(self._item(item, row) for item in node.expressions)
+        items = tuple(column for item in node.expressions for column in self._columns(item, row, scope))
         return project(self.refuse, node, origin, where, items)
 
     def _new_alias(self) -> str:
@@ -173,12 +194,16 @@ class Reader:
             if (window := item.find(exp.Window)) is not None:
                 raise self.refuse(window, *reason(window))
 
-    def _item(self, node: exp.Expr, row: Translator) -> tuple[str, Expr]:
-        """Return the name and the expression of a column of a subquery."""
+    def _columns(self, node: exp.Expr, row: Translator, scope: Scope) -> list[tuple[str, Expr]]:
+        """Return the names and the expressions of the columns that an item of a subquery stands for."""
+        star = node.this if isinstance(node, exp.Column) else node
+        if isinstance(star, exp.Star):
+            self.refuse.unless_only(star)
+            return scope.all_columns(node)
         inner = node.this if isinstance(node, exp.Alias) else node
         if not node.alias_or_name:
             raise self.refuse(node, "a column of a subquery needs a name", "Write AS name")
-        return node.alias_or_name, row(inner)
+        return [(node.alias_or_name, row(inner))]
 
     def _source(self, node: exp.Expr, common: CommonTables, scope: Scope) -> NamedRelation:
         """Return a table, a CTE or a subquery of FROM, and add it to the scope."""
@@ -225,13 +250,26 @@ class Reader:
         return project(self.refuse, node, Origin(source, (), source), where, items)
 
     def _join(
-        self, node: exp.Join, common: CommonTables, scope: Scope, owner: NamedRelation | None
+        self,
+        node: exp.Join,
+        common: CommonTables,
+        scope: Scope,
+        owner: NamedRelation | None,
+        conjuncts: list[exp.Expr],
     ) -> tuple[Join, NamedRelation | None]:
-        """Return a join, and the source that owns the rows after it."""
-        self.refuse.unless_only(node, "this", "side", "kind", "on", "using")
-        side, kind = (node.args.get("side") or "").upper(), (node.args.get("kind") or "").upper()
-        if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER"):
-            raise self.refuse(node, f"{side or kind} JOIN is not supported", "Write JOIN or LEFT JOIN")
+        """Return a join, and the source that owns the rows after it.
+
+        Args:
+            node: The join.
+            common: The common table expressions.
+            scope: The sources before it, to which its own is added.
+            owner: The source that owns the rows before it.
+            conjuncts: The conditions that WHERE joins with AND.
+        """
+        self.refuse.unless_only(node, "this", "side", "kind", "method", "on", "using")
+        side, kind, method = ((node.args.get(part) or "").upper() for part in ("side", "kind", "method"))
+        if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER") or method not in ("", "NATURAL"):
+            raise self.refuse(node, f"{side or method or kind} JOIN is not supported", "Write JOIN or LEFT JOIN")
         before = dict(scope.sources)
         source = self._source(node.this, common, scope)
         left, private = side == "LEFT", source.relation.private
@@ -240,6 +278,8 @@ class Reader:
                 node, "whether a row of the public table has no match depends on all units", "Write JOIN instead"
             )
         condition, on_unit = self._condition(node, scope, before, source)
+        if not left and not on_unit:
+            on_unit = self._where_equates_units(conjuncts, scope, source)
         if private and owner is not None:
             self._check_same_unit(node, owner, source, on_unit)
             if left:  # a row without a match has NULL for the right side's unit, which then identifies nobody
@@ -259,13 +299,31 @@ class Reader:
         if not on_unit:
             raise self.refuse(node, "this join would combine rows of different units", _JOIN_ADVICE)
 
+    def _where_equates_units(self, conjuncts: list[exp.Expr], scope: Scope, source: NamedRelation) -> bool:
+        """Return whether WHERE drops all rows in which the units of a source and of an earlier one differ.
+
+        The plan compares the units in the join itself, which for an inner join gives the same rows.
+        """
+        for conjunct in conjuncts:
+            sides = [conjunct.this, conjunct.expression] if isinstance(conjunct, exp.EQ) else []
+            if not sides or not all(isinstance(side, exp.Column) for side in sides):
+                continue
+            try:
+                left, right = [scope.resolve(side) for side in sides]
+            except QueryRefused:  # a column of a later source; if it has none, WHERE itself is refused
+                continue
+            if _equates_units(Expr("eq", ColumnKind.BOOL, (left, right)), source):
+                return True
+        return False
+
     def _condition(
         self, node: exp.Join, scope: Scope, before: dict[str, NamedRelation], source: NamedRelation
     ) -> tuple[Expr | None, bool]:
         """Return the join's condition, and whether it requires the units of both sides to be equal."""
         row = Translator(self.refuse, scope.resolve)
-        if node.args.get("using"):
-            parts = [self._using(name, before, source, scope) for name in node.args["using"]]
+        merged = _common_names(before, source) if node.args.get("method") else node.args.get("using")
+        if merged:
+            parts = [self._using(name, before, source, scope) for name in merged]
         elif node.args.get("on") is not None:
             parts = (
                 [row.condition(part) for part in node.args["on"].flatten()]
@@ -311,6 +369,10 @@ def scan(name: str, table: PrivateTable | PublicTable) -> QueryRelation:
         fields.append(Field(raw, f"c{index}", prototype))
     if private is None:
         return QueryRelation(Scan(name, tuple(columns), None, None, None), tuple(fields))
+    if private.row_id is not None:  # no field shows this unit, so a query can neither join on it nor group by it
+        raw, declared = private.row_id
+        row = ScannedColumn("", raw, declared, kind_of(declared))
+        return QueryRelation(Scan(name, tuple(columns), row, None, None), tuple(fields), 1, ROW)
     by_name = {column.raw: column for column in columns}
     time = by_name[private.time] if private.time else None
     body = Scan(name, tuple(columns), by_name[private.unit], time, private.window)
@@ -355,6 +417,24 @@ def check_clauses(refuse: Refuser, node: exp.Select, *allowed: str) -> None:
 def shortened(names: Sequence[str]) -> str:
     """Return names of tables or columns, which are public, for a message."""
     return shorten(", ".join(names), 300, placeholder=" ...")
+
+
+def _common_names(before: Mapping[str, NamedRelation], source: NamedRelation) -> list[exp.Expr]:
+    """Return the columns of a NATURAL JOIN: those of the source that an earlier one has as well."""
+    names = [entry.name for entry in source.relation.fields]
+    return [
+        exp.to_identifier(name)
+        for name in names
+        if any(find_column(other, name.casefold()) is not None for other in before.values())
+    ]
+
+
+def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
+    """Return the conditions that AND joins at the top of a condition."""
+    inner = condition.unnest()
+    if not isinstance(inner, exp.And):
+        return [inner]
+    return [part for side in (inner.this, inner.expression) for part in _conjuncts(side)]
 
 
 def _equates_units(equality: Expr, source: NamedRelation) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hush.data.tables.catalog import ColumnKind
@@ -27,7 +27,7 @@ class Expr:
     """One node of an expression.
 
     Attributes:
-        op: The operation; `hush.sql.write.emit` knows how each engine writes it.
+        op: The operation; `hush.sql.write.text` knows how each engine writes it.
         kind: The kind of its values.
         args: Its operands.
         value: Data of the node itself: a literal, the source and name of a column, a part of a date.
@@ -66,6 +66,13 @@ _REPEATS = {
     "ln": 2,
     "exp": 2,
     "power": 2,
+    "round": 4,
+    "floor": 3,
+    "ceil": 3,
+    "clamp": 3,
+    "lower": 5,
+    "upper": 5,
+    "ilike": 5,
     "sum_of": 4,
     "mean_of": 5,
     "bool_number": 2,
@@ -104,6 +111,8 @@ def numeric(op: str, *args: Expr, value: Any = None) -> Expr:
 
 def _interval(op: str, args: tuple[Expr, ...]) -> Interval:
     """Return an interval that contains the values of an operation."""
+    if op in ("least", "greatest"):
+        return _interval_of_extreme(op, args)
     rule = _INTERVALS.get(op)
     if rule is None:
         return INFINITE
@@ -131,14 +140,29 @@ def _absolute(a: Interval) -> Interval:
     return (0.0 if a[0] <= 0 <= a[1] else ends[0]), ends[1]
 
 
-def _interval_of_least(*intervals: Interval) -> Interval:
-    """Return the interval of LEAST."""
-    return min(low for low, _ in intervals), min(high for _, high in intervals)
+def _interval_of_extreme(op: str, args: tuple[Expr, ...]) -> Interval:
+    """Return the interval of LEAST or GREATEST, which skip missing operands.
+
+    The least of some of the operands is at least the least lower bound of all. It is at most the upper bound of every
+    operand that is certainly there. If none is, it can be any of them.
+    """
+    operands = [operand for operand in args if operand.kind is not ColumnKind.NULL]
+    present = [operand for operand in operands if _never_null(operand)]
+    lows, highs = [operand.low for operand in operands], [operand.high for operand in operands]
+    if not operands:
+        return INFINITE
+    if op == "least":
+        return min(lows), min((operand.high for operand in present), default=max(highs))
+    return max((operand.low for operand in present), default=min(lows)), max(highs)
 
 
-def _interval_of_greatest(*intervals: Interval) -> Interval:
-    """Return the interval of GREATEST."""
-    return max(low for low, _ in intervals), max(high for _, high in intervals)
+def _never_null(expression: Expr) -> bool:
+    """Return whether an expression certainly has a value, judged by its form."""
+    if expression.op in ("coalesce", "least", "greatest"):  # they skip missing operands
+        return any(map(_never_null, expression.args))
+    if expression.op == "number":
+        return _never_null(expression.args[0])
+    return expression.op == "literal" and expression.value is not None
 
 
 _INTERVALS: Mapping[str, Callable[..., Interval]] = {
@@ -152,8 +176,6 @@ _INTERVALS: Mapping[str, Callable[..., Interval]] = {
     "floor": lambda a: (_rounded(math.floor, a[0]), a[1]),
     "ceil": lambda a: (a[0], _rounded(math.ceil, a[1])),
     "round": lambda a: (_rounded(math.floor, a[0]), _rounded(math.ceil, a[1])),
-    "least": _interval_of_least,
-    "greatest": _interval_of_greatest,
     "nullif": lambda a, _: a,
     "length": lambda _: (0.0, math.inf),
 }
@@ -164,6 +186,42 @@ _KEEPS_INTEGRAL = ("number", "neg", "add", "sub", "mul", "abs", "least", "greate
 def _rounded(direction: Callable[[float], int], end: float) -> float:
     """Return an end of an interval, rounded outwards; infinity stays."""
     return float(direction(end)) if math.isfinite(end) else end
+
+
+def clamp_columns(expression: Expr) -> Expr:
+    """Return an argument of an aggregate with all columns clamped to their bounds before it computes with them.
+
+    SUM(x * x) with -1000 in a column x between 0 and 10 then adds 0 * 0. The bounds of x * x alone would make it 100.
+    Conditions of CASE compare the values as they are. A column by itself is clamped where it is summed.
+    """
+    column = expression.args[0] if expression.op == "number" else expression
+    return expression if column.op == "column" else _clamp_operands(expression)
+
+
+def _clamp_operands(expression: Expr) -> Expr:
+    """Return an expression with the columns among its operands clamped."""
+    if expression.op == "column":
+        if expression.kind not in (ColumnKind.INT, ColumnKind.FLOAT) or not expression.bounded:
+            return expression
+        ends = (literal(expression.low, ColumnKind.FLOAT), literal(expression.high, ColumnKind.FLOAT))
+        return replace(expression, op="clamp", args=(expression, *ends), value=None)
+    if expression.op == "case":
+        # Condition, value, condition, value, ..., default.
+        last = len(expression.args) - 1
+        is_value = [index % 2 == 1 or index == last for index in range(len(expression.args))]
+    elif expression.op in _CLAMPED:
+        is_value = [True] * len(expression.args)
+    else:
+        return expression
+    operands = zip(expression.args, is_value, strict=True)
+    return replace(expression, args=tuple(_clamp_operands(part) if clamps else part for part, clamps in operands))
+
+
+# Operations that compute a number from numbers.
+_CLAMPED = (
+    *("number", "neg", "add", "sub", "mul", "div", "mod", "abs", "floor", "ceil", "round", "sqrt", "ln", "exp"),
+    *("least", "greatest", "coalesce", "nullif"),
+)
 
 
 def union(alternatives: tuple[Expr, ...]) -> Mapping[str, Any]:

@@ -106,7 +106,7 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "abs": _strict(abs),
     "floor": _strict(lambda a: float(math.floor(a))),
     "ceil": _strict(lambda a: float(math.ceil(a))),
-    "round": _strict(lambda a, digits: math.floor(a * 10**digits + 0.5) / 10**digits),
+    "round": _strict(lambda a, digits: math.copysign(math.floor(abs(a) * 10**digits + 0.5) / 10**digits, a)),
     "sqrt": _strict(math.sqrt),
     "ln": _strict(math.log),
     "exp": _strict(math.exp),

@@ -29,6 +29,10 @@ _MISPLACED_AGGREGATE = (
 )
 _GROUPING_SETS = ("ROLLUP, CUBE and GROUPING SETS are not supported", "Write one query for each grouping")
 _NOT_A_SELECT = ("only SELECT statements are answered", "Write one SELECT with aggregates")
+_FILTER = (
+    "FILTER is supported after COUNT, SUM, AVG, VARIANCE, STDDEV, MEDIAN and QUANTILE_CONT, without DISTINCT",
+    "Use WHERE, or a CASE inside the aggregate",
+)
 _PARAMETER = ("query parameters are not supported", "Write the value itself")
 _TABLE_FUNCTION = ("functions that return rows are refused", "Use GROUP BY, or join a public table")
 
@@ -64,6 +68,7 @@ _REASONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
 # Aggregates that are supported, in the right place.
 _SUPPORTED_AGGREGATES = (
     exp.Count,
+    exp.CountIf,
     exp.Sum,
     exp.Avg,
     exp.Min,
@@ -83,7 +88,6 @@ _SUBSTITUTES: Mapping[type[exp.Expr], str] = {
     exp.Corr: _PRODUCTS,
     exp.CovarPop: _PRODUCTS,
     exp.CovarSamp: _PRODUCTS,
-    exp.CountIf: "Write SUM(CASE WHEN condition THEN 1 ELSE 0 END)",
     exp.Mode: "Group by the value, with ORDER BY COUNT(*) DESC LIMIT 1",
     exp.ApproxDistinct: "Use COUNT(DISTINCT unit) to count units, and GROUP BY for other values",
     exp.ApproxQuantile: "Write QUANTILE_CONT(x, 0.5)",
@@ -110,7 +114,7 @@ def reason(node: exp.Expr) -> tuple[str, ...]:
     if isinstance(node, (exp.Any, exp.All)):
         return _SUBQUERY if node.find(exp.Query) else ("ANY and ALL are not supported", "Write x IN (1, 2)")
     if isinstance(node, exp.Filter):
-        return _filter_reason(node)
+        return _FILTER
     if isinstance(node, (exp.Anonymous, exp.AnonymousAggFunc)):
         return _unparsed_function_reason(str(node.this))
     if isinstance(node, exp.AggFunc):
@@ -138,14 +142,6 @@ def _aggregate_reason(node: exp.AggFunc) -> tuple[str, ...]:
         return (f"{node.sql_name()}: {_MISPLACED_AGGREGATE[0]}", _MISPLACED_AGGREGATE[1])
     supported = "Use COUNT, SUM, AVG, VARIANCE, STDDEV, MEDIAN or QUANTILE_CONT"
     return (f"{node.sql_name()} is not supported", _SUBSTITUTES.get(type(node), supported))
-
-
-def _filter_reason(node: exp.Filter) -> tuple[str, ...]:
-    """Return why AGGREGATE(x) FILTER (WHERE ...) is refused, with an equivalent CASE."""
-    is_count = node.this is None or isinstance(node.this, exp.Count)
-    name = "AVG" if isinstance(node.this, exp.Avg) else "SUM"
-    inner = "SUM(CASE WHEN condition THEN 1 ELSE 0 END)" if is_count else f"{name}(CASE WHEN condition THEN x END)"
-    return ("FILTER is not supported", f"Write {inner}, or use WHERE")
 
 
 def unknown_function(name: str) -> tuple[str, ...]:

@@ -127,3 +127,29 @@ class QueryRelation:
     def private(self) -> bool:
         """Whether rows belong to units."""
         return self.units > 0
+
+
+def subqueries(origin: Origin) -> list[QueryRelation]:
+    """Return the subqueries that an origin reads, at any depth, each of them once and after all that it reads itself.
+
+    A query may name one common table expression many times. As a tree, a chain in which each names the one before
+    twice has 2^n leaves; here, every relation is visited once.
+    """
+    ordered: dict[int, QueryRelation] = {}
+    pending = list(reversed(_sources(origin)))
+    while pending:
+        relation = pending[-1]
+        unread = [] if isinstance(relation.body, Scan) else _sources(relation.body.origin)
+        unread = [source for source in unread if id(source) not in ordered and not isinstance(source.body, Scan)]
+        if unread and id(relation) not in ordered:
+            pending += reversed(unread)
+            continue
+        pending.pop()
+        if not isinstance(relation.body, Scan):
+            ordered.setdefault(id(relation), relation)
+    return list(ordered.values())
+
+
+def _sources(origin: Origin) -> list[QueryRelation]:
+    """Return the relations that an origin names, in order."""
+    return [origin.first.relation, *(join.source.relation for join in origin.joins)]

@@ -4,7 +4,7 @@ In reading order:
 
 - `plan`: `QueryPlan`, which holds the query and reads the engine's result.
 - `bounded`: the chain of common table expressions that bounds each unit's contribution.
-- `emit`: the text of relations and expressions.
+- `text`: the SQL text of relations and expressions.
 - `dialects`: how DuckDB, Spark and PostgreSQL write each operation.
 - `trees`: quantiles from the leaf counts that an engine returns.
 """

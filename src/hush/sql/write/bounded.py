@@ -2,6 +2,7 @@
 
 The query is a chain of common table expressions:
 
+hush_subquery0, hush_subquery1, ...  the subqueries of the query, each once
 hush_raw      the unit, keys and values of each row; nothing here can fail
 hush_cleaned  keys are replaced by their index in the public lists; rows with unlisted keys are dropped
 hush_pairs    one row per unit and group: the unit's contribution to each release, clamped *after* it is summed
@@ -33,10 +34,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hush.data.tables.catalog import ColumnKind
+from hush.data.tables.catalog import ROW, ColumnKind
 from hush.sql.syntax.releases import LeafCounts, Quantity, SumRelease
 from hush.sql.write.dialects import Dialect
-from hush.sql.write.emit import row_integer, unit_columns, write_expression, write_select
+from hush.sql.write.text import RelationWriter, row_integer, unit_columns, write_expression
 
 if TYPE_CHECKING:
     from hush.sql.write.plan import QueryPlan
@@ -96,11 +97,14 @@ def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: Leaf
     values = f"SELECT *, v{tree.value} AS v FROM hush_cleaned"
     in_kept_groups = f"SELECT {owned}, {leaf} AS leaf FROM ({values}) AS t INNER JOIN hush_kept AS p ON {same_group} "
     in_kept_groups += "WHERE t.v BETWEEN -1e100 AND 1e100"
-    # Rows of a unit are chosen by their leaf: rows of the same leaf are interchangeable.
-    rank = _rank(dialect, [*units, *keys, "leaf"], ranking_key)
-    number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join([*units, *keys])} ORDER BY {rank}, leaf) AS n"
+    # Rows of a leaf are interchangeable, so their numbers within the leaf tell them apart. Without these, all rows of a
+    # leaf would have one rank, and a value that occurs once would be chosen as often as one that occurs nine times.
+    within_leaf = f"ROW_NUMBER() OVER (PARTITION BY {', '.join([*units, *keys, 'leaf'])} ORDER BY leaf) AS turn"
+    numbered = f"SELECT *, {within_leaf} FROM ({in_kept_groups}) AS f"
+    rank = _rank(dialect, [*_ranked_units(plan), *keys, "leaf", "turn"], ranking_key)
+    number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join([*units, *keys])} ORDER BY {rank}, leaf, turn) AS n"
     shown = ", ".join([*keys, "leaf"])
-    ranked = f"SELECT {shown}, {number} FROM ({in_kept_groups}) AS f"
+    ranked = f"SELECT {shown}, {number} FROM ({numbered}) AS w"
     return (
         f"WITH {_layers(plan, dialect, ranking_key)} SELECT {shown}, COUNT(*) AS amount FROM ({ranked}) AS q "
         f"WHERE n <= {tree.rows} GROUP BY {shown}"
@@ -109,8 +113,10 @@ def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: Leaf
 
 def _layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
     """Return the common table expressions, in the order of the data."""
+    writer = RelationWriter(plan.origin, dialect)
     layers = {
-        "hush_raw": _raw_layer(plan, dialect),
+        **writer.definitions,
+        "hush_raw": _raw_layer(plan, writer, dialect),
         "hush_cleaned": _cleaned_layer(plan, dialect) + _part_condition(part),
         "hush_pairs": _pairs_layer(plan, dialect),
         "hush_kept": _kept_layer(plan, dialect, ranking_key),
@@ -118,11 +124,11 @@ def _layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int
     return ", ".join(f"{name} AS ({text})" for name, text in layers.items())
 
 
-def _raw_layer(plan: QueryPlan, dialect: Dialect) -> str:
+def _raw_layer(plan: QueryPlan, writer: RelationWriter, dialect: Dialect) -> str:
     """Return the rows with their unit, keys and values, named u0, k0 and v0 and so on."""
     keys = [f"{write_expression(key.expression, dialect)} AS k{index}" for index, key in enumerate(plan.keys)]
     values = [f"{write_expression(value, dialect)} AS v{index}" for index, value in enumerate(plan.values)]
-    return write_select([*unit_columns(plan.origin), *keys, *values], plan.origin, plan.where, dialect)
+    return writer.select([*unit_columns(plan.origin), *keys, *values], plan.origin, plan.where)
 
 
 def _cleaned_layer(plan: QueryPlan, dialect: Dialect) -> str:
@@ -199,7 +205,7 @@ def _kept_layer(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
     num_groups, units, keys = plan.num_groups, _unit_names(plan), _key_names(plan)
     if not keys or (num_groups is not None and num_groups <= plan.groups_per_unit):
         return "SELECT * FROM hush_pairs"
-    rank = _rank(dialect, [*units, *keys], ranking_key)
+    rank = _rank(dialect, [*_ranked_units(plan), *keys], ranking_key)
     order = ", ".join([rank, *keys])  # the keys break ties
     number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(units)} ORDER BY {order}) AS n"
     return f"SELECT * FROM (SELECT *, {number} FROM hush_pairs) AS q WHERE n <= {plan.groups_per_unit}"
@@ -256,3 +262,11 @@ def _key_names(plan: QueryPlan) -> list[str]:
     if plan.public_keys:
         return ["g"] if plan.keys else []
     return [f"k{index}" for index in range(len(plan.keys))]
+
+
+def _ranked_units(plan: QueryPlan) -> list[str]:
+    """Return the columns of the unit that decide, with the ranking key, which of its groups and rows count."""
+    owner = plan.origin.owner
+    # The number of a row depends on the rows before it. Were it to decide, adding a row would change which groups of
+    # other rows count.
+    return [] if owner is not None and owner.relation.entity == ROW else _unit_names(plan)

@@ -11,7 +11,7 @@ range of doubles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from types import MappingProxyType
@@ -49,6 +49,9 @@ _COMMON = {
     "is_true": "COALESCE({0}, FALSE)",
     "is_false": "COALESCE(NOT {0}, FALSE)",
     "between": "({0} BETWEEN {1} AND {2})",
+    "like": "({0} LIKE {1})",
+    "ilike": "({0} ILIKE {1})",
+    "clamp": "(CASE WHEN {0} < {1} THEN {1} WHEN {0} > {2} THEN {2} ELSE {0} END)",
     "lower": "LOWER({0})",
     "upper": "UPPER({0})",
     "trim": "TRIM({0})",
@@ -79,7 +82,40 @@ _POSTGRES_DATE = (
     "'^([0-9]{{4}}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
     "|([0-9]{{2}}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)$'"
 )
+
+# The parts of Unicode that have letters in two cases, after ASCII.
+_CASED_BLOCKS = (
+    (0x80, 0x3000),
+    (0xA600, 0xAC00),
+    (0xFF00, 0xFFF0),
+    (0x10400, 0x11900),
+    (0x16E00, 0x17000),
+    (0x1E900, 0x1EA00),
+)
+
+
+def _postgres_case(function: str, convert: Callable[[str], str]) -> str:
+    """Return the template of LOWER or UPPER on PostgreSQL, for every letter that has one counterpart in Unicode.
+
+    Text has the collation "C", under which PostgreSQL converts ASCII letters only. What other collations a server has,
+    and what they convert, differs from server to server.
+    """
+    pairs = [(chr(code), convert(chr(code))) for first, last in _CASED_BLOCKS for code in range(first, last)]
+    pairs = [(letter, other) for letter, other in pairs if letter != other and len(other) == 1]
+    before, after = ("".join(side) for side in zip(*pairs, strict=True))
+    # Few texts contain such a letter, and TRANSLATE compares each character with the whole list. Regular expressions
+    # and TRANSLATE raise on texts of more than 256 MB.
+    translated = f"TRANSLATE({function}({{0}}), '{before}', '{after}')"
+    is_long = "OCTET_LENGTH({0}) > 100000000"
+    plain = f"{function}({{0}})"
+    return f"(CASE WHEN {is_long} THEN {plain} WHEN {{0}} ~ '[{before}]' THEN {translated} ELSE {plain} END)"
+
+
+_POSTGRES_LOWER = _postgres_case("LOWER", str.lower)
 _POSTGRES = {
+    "lower": _POSTGRES_LOWER,
+    "upper": _postgres_case("UPPER", str.upper),
+    "ilike": f"({_POSTGRES_LOWER} LIKE {_POSTGRES_LOWER.replace('{0}', '{1}')})",
     "add": _IN_RANGE.replace("[inner]", "{0} + {1}"),
     "sub": _IN_RANGE.replace("[inner]", "{0} - {1}"),
     "mul": _IN_RANGE.replace("[inner]", "{0} * {1}"),
@@ -92,8 +128,11 @@ _POSTGRES = {
     + _POSTGRES_DATE
     + " AND TRIM({0}) !~ '^0000' THEN CAST(TRIM({0}) AS DATE) END)",
 }
-# Spark's FLOOR and CEIL return 64-bit integers, whose sums could overflow and raise.
-_SPARK = {"floor": "CAST(FLOOR({0}) AS [double])", "ceil": "CAST(CEIL({0}) AS [double])"}
+# Spark's FLOOR and CEIL return 64-bit integers, whose sums could overflow and raise. Doubles from 2^52 on are integers.
+_SPARK = {
+    op: f"(CASE WHEN ABS({{0}}) < 4503599627370496 THEN CAST({op.upper()}({{0}}) AS [double]) ELSE {{0}} END)"
+    for op in ("floor", "ceil")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +217,11 @@ class Dialect:
 
     def unit_id(self, column: ScannedColumn, raw: str) -> str:
         """Return the unit's column such that two units are equal if and only if their ids are."""
-        return raw if column.kind is ColumnKind.INT else self.exact_text(raw)
+        if column.kind is ColumnKind.INT:
+            return raw
+        # In PostgreSQL, the numbers 7 and 7.00 of a column are equal, and differ as text.
+        is_number = self.name == "postgres" and column.kind is ColumnKind.FLOAT
+        return self.exact_text(f"TRIM_SCALE({raw})" if is_number else raw)
 
     def exact_text(self, raw: str) -> str:
         """Return a column as text that is compared byte by byte.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -162,8 +162,14 @@ class QueryPlan:
         return bounded.leaves_query(self, dialect_named(dialect), _checked_key(ranking_key), self.trees[tree])
 
     def fingerprint(self) -> str:
-        """Return a hash of what the bounded rows depend on, besides the releases: origin, keys and limits."""
-        contents = (self.origin, self.where, self.keys, self.public_keys, self.groups_per_unit, self.rows_per_unit)
+        """Return a hash of what the bounded rows depend on, besides the releases: origin, keys and limits.
+
+        The text of the lower half says all of that, and is linear in the query. A repr of the origin would write a
+        common table expression again wherever the query names it.
+        """
+        rows = replace(self, values=(), releases=(), trees=())
+        text = bounded.contributions_query(rows, dialect_named("duckdb"), "")
+        contents = (text, self.groups_per_unit, self.rows_per_unit)
         return hashlib.sha256(repr(contents).encode()).hexdigest()
 
     def groups(self, rows: Iterable[Sequence[Any]]) -> list[ExactGroup]:

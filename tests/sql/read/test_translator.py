@@ -11,7 +11,7 @@ from sqlglot import exp, parse_one
 from hush.data.tables.catalog import ColumnKind
 from hush.sql import QueryRefused
 from hush.sql.read import rules as rules  # fills the allow-list
-from hush.sql.read.translate import MAX_WEIGHT, Translator, moment_literal
+from hush.sql.read.translator import MAX_WEIGHT, Translator, moment_literal
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.refusal import Refuser
 

@@ -10,7 +10,16 @@ from collections.abc import Callable, Mapping
 
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.grid import grid_for
-from hush.sql.syntax.relation import NamedRelation, Origin, PerUnit, Projection, QueryRelation, Scan, ScannedColumn
+from hush.sql.syntax.relation import (
+    NamedRelation,
+    Origin,
+    PerUnit,
+    Projection,
+    QueryRelation,
+    Scan,
+    ScannedColumn,
+    subqueries,
+)
 from hush.sql.write.dialects import Dialect
 
 
@@ -31,22 +40,65 @@ def write_expression(expression: Expr, dialect: Dialect) -> str:
     return dialect.templates[expression.op].format(*operands)
 
 
-def write_relation(relation: QueryRelation, dialect: Dialect) -> str:
-    """Return a relation as a SELECT of the unit's columns (u0, u1) and the relation's own."""
-    body = relation.body
-    if isinstance(body, Scan):
-        return _write_scan(body, dialect)
-    if isinstance(body, Projection):
-        items = [f"{write_expression(item, dialect)} AS {name}" for name, item in body.items]
-        return write_select([*unit_columns(body.origin), *items], body.origin, body.where, dialect)
-    return _write_per_unit(body, dialect)
+class RelationWriter:
+    """Writes what an origin reads. Every subquery is a common table expression, however often the query names it.
 
+    Attributes:
+        definitions: The text of each common table expression by its name. Each refers only to those before it.
+    """
 
-def write_select(items: list[str], origin: Origin, where: Expr | None, dialect: Dialect) -> str:
-    """Return a SELECT of items, which are text already, from an origin."""
-    condition = "" if where is None else f" WHERE {write_expression(where, dialect)}"
-    # No engine takes an empty list of items.
-    return f"SELECT {', '.join(items or ['1 AS one'])} FROM {_write_origin(origin, dialect)}{condition}"
+    def __init__(self, origin: Origin, dialect: Dialect) -> None:
+        """Write the subqueries of an origin."""
+        self._dialect = dialect
+        self._names: dict[int, str] = {}
+        self.definitions: dict[str, str] = {}
+        for index, relation in enumerate(subqueries(origin)):
+            name = f"hush_subquery{index}"
+            self.definitions[name] = self._subquery(relation)
+            self._names[id(relation)] = name
+
+    def select(self, items: list[str], origin: Origin, where: Expr | None) -> str:
+        """Return a SELECT of items, which are text already, from an origin."""
+        condition = "" if where is None else f" WHERE {write_expression(where, self._dialect)}"
+        # No engine takes an empty list of items.
+        return f"SELECT {', '.join(items or ['1 AS one'])} FROM {self._origin(origin)}{condition}"
+
+    def _subquery(self, relation: QueryRelation) -> str:
+        """Return a subquery as a SELECT of the unit's columns (u0, u1) and its own."""
+        body = relation.body
+        if isinstance(body, PerUnit):
+            return self._per_unit(body)
+        assert isinstance(body, Projection)
+        items = [f"{write_expression(item, self._dialect)} AS {name}" for name, item in body.items]
+        return self.select([*unit_columns(body.origin), *items], body.origin, body.where)
+
+    def _per_unit(self, body: PerUnit) -> str:
+        """Return aggregates of each unit's rows, grouped by the unit and by further keys."""
+        units = unit_columns(body.origin)
+        keys = [f"{write_expression(key, self._dialect)} AS {name}" for name, key in body.keys]
+        aggregates = [f"{write_expression(aggregate, self._dialect)} AS {name}" for name, aggregate in body.aggregates]
+        positions = ", ".join(str(index + 1) for index in range(len(units) + len(keys)))
+        group_by = f" GROUP BY {positions}" if positions else ""
+        return self.select([*units, *keys, *aggregates], body.origin, body.where) + group_by
+
+    def _origin(self, origin: Origin) -> str:
+        """Return a FROM clause. A join of private relations compares their units, whatever the query's condition is."""
+        parts = [self._source(origin.first)]
+        for join in origin.joins:
+            conditions = []
+            if join.on_unit and origin.owner is not None:
+                conditions.append(f"{origin.owner.alias}.u0 = {join.source.alias}.u0")
+            if join.condition is not None:
+                conditions.append(write_expression(join.condition, self._dialect))
+            keyword = "LEFT JOIN" if join.left else "INNER JOIN"
+            parts.append(f"{keyword} {self._source(join.source)} ON {' AND '.join(conditions) or 'TRUE'}")
+        return " ".join(parts)
+
+    def _source(self, source: NamedRelation) -> str:
+        """Return a base table, or the name of a subquery, with its alias."""
+        body = source.relation.body
+        text = f"({_write_scan(body, self._dialect)})" if isinstance(body, Scan) else self._names[id(source.relation)]
+        return f"{text} AS {source.alias}"
 
 
 def unit_columns(origin: Origin) -> list[str]:
@@ -104,35 +156,6 @@ def _raw_column(column: ScannedColumn, dialect: Dialect) -> str:
     return f"s.{dialect.identifier(column.raw)}"
 
 
-def _write_per_unit(body: PerUnit, dialect: Dialect) -> str:
-    """Return aggregates of each unit's rows, grouped by the unit and by further keys."""
-    units = unit_columns(body.origin)
-    keys = [f"{write_expression(key, dialect)} AS {name}" for name, key in body.keys]
-    aggregates = [f"{write_expression(aggregate, dialect)} AS {name}" for name, aggregate in body.aggregates]
-    positions = ", ".join(str(index + 1) for index in range(len(units) + len(keys)))
-    group_by = f" GROUP BY {positions}" if positions else ""
-    return write_select([*units, *keys, *aggregates], body.origin, body.where, dialect) + group_by
-
-
-def _write_origin(origin: Origin, dialect: Dialect) -> str:
-    """Return a FROM clause. A join of private relations compares their units, whatever the query's condition is."""
-    parts = [_write_source(origin.first, dialect)]
-    for join in origin.joins:
-        conditions = []
-        if join.on_unit and origin.owner is not None:
-            conditions.append(f"{origin.owner.alias}.u0 = {join.source.alias}.u0")
-        if join.condition is not None:
-            conditions.append(write_expression(join.condition, dialect))
-        keyword = "LEFT JOIN" if join.left else "INNER JOIN"
-        parts.append(f"{keyword} {_write_source(join.source, dialect)} ON {' AND '.join(conditions) or 'TRUE'}")
-    return " ".join(parts)
-
-
-def _write_source(source: NamedRelation, dialect: Dialect) -> str:
-    """Return a relation as a subquery with its alias."""
-    return f"({write_relation(source.relation, dialect)}) AS {source.alias}"
-
-
 # Operations whose text is more than a template.
 
 
@@ -163,18 +186,24 @@ def _in(expression: Expr, dialect: Dialect) -> str:
 def _like(expression: Expr, dialect: Dialect) -> str:
     """Return x LIKE 'pattern'."""
     text = write_expression(expression.args[0], dialect)
-    return f"({text} {expression.op.upper()} {dialect.text_constant(expression.value)})"
+    return dialect.templates[expression.op].format(text, dialect.text_constant(expression.value))
 
 
 def _round(expression: Expr, dialect: Dialect) -> str:
-    """Return ROUND by FLOOR: engines round halves differently."""
+    """Return ROUND by FLOOR, with halves away from 0: sign(x) * floor(|x| * s + 1/2) / s. Engines differ on halves.
+
+    If |x| * s is 2^52 or more, x has no digits left to round.
+    """
     scale, inner = dialect.real(10.0**expression.value), write_expression(expression.args[0], dialect)
-    return f"(FLOOR({inner} * {scale} + {dialect.real(0.5)}) / {scale})"
+    scaled = f"ABS({inner}) * {scale}"
+    rounded = f"SIGN({inner}) * FLOOR({scaled} + {dialect.real(0.5)}) / {scale}"
+    return f"(CASE WHEN {scaled} < {dialect.real(2.0**52)} THEN {rounded} ELSE {inner} END)"
 
 
 def _date_part(expression: Expr, dialect: Dialect) -> str:
     """Return a part of a date."""
-    name = {"dayofyear": "DOY"}.get(expression.value, expression.value.upper())
+    weekday = "DOW_ISO" if dialect.name == "spark" else "ISODOW"
+    name = {"dayofyear": "DOY", "isodow": weekday}.get(expression.value, expression.value.upper())
     return f"CAST(EXTRACT({name} FROM {write_expression(expression.args[0], dialect)}) AS BIGINT)"
 
 

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hush.data.tables.catalog import Catalog, PrivateTable, PublicTable
-from hush.errors import InvalidArgument, check_instance
+from hush.data.tables.catalog import ROW, Catalog, PrivateTable, PublicTable
+from hush.errors import InvalidArgument, Unsupported, check_instance
+from hush.guarantee import CalendarWindow, UserWindow
 from hush.sql.answer.table import Table
-from hush.sql.engines.engine import Engine, EngineFailed
-from hush.sql.engines.open import open_engine
+from hush.sql.engines.engine import Engine, EngineFailed, NumbersRows
+from hush.sql.engines.openers import open_engine
 
-UnitColumns = str | tuple[str, str, str]
+UnitColumns = str | UserWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class JoinedTable:
 
     Attributes:
         data: The data, as for `table`; None if the connection, database or session has a table of that name.
-        unit: The column that identifies the unit. It holds the same ids as the unit column of the first table.
+        unit: As for `table`. The column holds the same ids as the unit column of the first table.
         bounds: As for `table`.
         keys: As for `table`.
         required: As for `table`.
@@ -58,14 +59,16 @@ class JoinedTable:
             argument: The argument to name in messages.
         """
         unit, time, window = _unit_columns(self.unit)
+        columns = _columns(engine, name, argument)
         return PrivateTable(
-            columns=_columns(engine, name, argument),
+            columns=columns,
             unit=unit,
             time=time,
             window=window,
             bounds=self.bounds,
             keys=self.keys,
             required=frozenset(_column_names("required", self.required)),
+            row_id=_row_id(engine, name) if unit == ROW and ROW not in columns else None,
         )
 
 
@@ -85,13 +88,13 @@ def table(
     Everything you declare is public. Choose bounds and keys from what you know about the table, not from its rows.
 
     Args:
-        data: The data. Read by DuckDB: a Parquet or CSV file, an Arrow table, a pandas or Polars data frame, or a
-            DuckDB connection. On PostgreSQL: an address, ``postgresql://user@host/database``, or a psycopg connection.
-            On
-            Spark: a data frame or a session. Columns of a CSV file are text, except those with bounds, which are read
-            as numbers.
-        unit: The column that identifies the privacy unit; or (column, time column, window) to protect a user within
-            each hour, day, week, month, quarter or year.
+        data: The data. Read by DuckDB: a Parquet, CSV or Excel file, an Arrow table, a pandas or Polars data frame, or
+            a DuckDB connection. On PostgreSQL: an address, ``postgresql://user@host/database``, or a psycopg
+            connection. On Spark: a data frame or a session. Columns of CSV and Excel files are text, except those with
+            bounds, which are read as numbers.
+        unit: The column that identifies the privacy unit; ``row``, if there is no such column and each row is about
+            another person; or a `hush.guarantee.UserWindow` with a window of the
+            calendar, to protect a user within each hour, day, week, month, quarter or year.
         name: The table's name in queries; by default the file's name without its ending, or ``data``. On a connection,
             a database or a Spark session, the name of the table or view there, without a schema. You must give it then.
         bounds: The lower and upper bound of each column that is summed. Values outside are clamped.
@@ -126,18 +129,34 @@ def table(
             raise InvalidArgument(argument, other, "a name that no other table has")
     tables: dict[str, PrivateTable | PublicTable] = {table_name: first.on(engine, table_name, "name")}
     tables.update({other: joined.on(engine, other, "private") for other, joined in private_tables.items()})
+    if private_tables and any(isinstance(entry, PrivateTable) and entry.row_id for entry in tables.values()):
+        raise InvalidArgument("unit", ROW, "a column that identifies people, if there are further private tables")
     tables.update({other: PublicTable(columns=_columns(engine, other, "public")) for other in public_tables})
     return Table(engine, Catalog(tables), table_name)
 
 
 def _unit_columns(unit: Any) -> tuple[str, str | None, str | None]:
-    """Return the unit's column, its time column and its window; the last two may be None."""
+    """Return the unit's column, its time column and the word of its window; the last two may be None.
+
+    This is the only function that reads a ``unit`` argument.
+    """
     if isinstance(unit, str):
         return unit, None, None
-    if isinstance(unit, (tuple, list)) and len(unit) == 3 and all(isinstance(part, str) for part in unit):
-        return unit[0], unit[1], unit[2]
-    expected = "a column, or (column, time column, window)"
-    raise InvalidArgument("unit", unit, expected, 'For example "user_id", or ("user_id", "day", "month")')
+    if not isinstance(unit, UserWindow):
+        example = 'Write UserWindow("user_id", time="day", window=CalendarWindow.MONTH)'
+        raise InvalidArgument("unit", unit, "the name of a column, or a hush.guarantee.UserWindow", example)
+    if not isinstance(unit.window, CalendarWindow):
+        why = "Engines cut time into hours, days, weeks, months, quarters and years only"
+        raise InvalidArgument("window", unit.window, "a CalendarWindow", why, "Such as CalendarWindow.MONTH")
+    return unit.column, unit.time, unit.window.value
+
+
+def _row_id(engine: Engine, name: str) -> tuple[str, str]:
+    """Return a column of the engine that no two rows share."""
+    if not isinstance(engine, NumbersRows):
+        why = "it may read rows again in another order"
+        raise Unsupported(f"{engine.dialect} has no number of a row: {why}", "Add a column of row numbers")
+    return engine.row_id(name)
 
 
 def _tables(argument: str, tables: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -1,0 +1,98 @@
+"""Forms of SQL that stand for longer ones, which the other modules read.
+
+| written | read as |
+|---|---|
+| GROUP BY ALL | GROUP BY every column of SELECT without an aggregate |
+| a RIGHT JOIN b | b LEFT JOIN a |
+| QUANTILE_CONT(x, p), where the dialect has no such function | the same function of DuckDB |
+| TIMESTAMP in Spark | a timestamp without a time zone, as all timestamps of a plan are |
+| SUM(x) FILTER (WHERE c) | SUM(CASE WHEN c THEN x END); other aggregates likewise |
+| COUNT(*) FILTER (WHERE c), COUNT_IF(c) | COUNT(CASE WHEN c THEN 1 END) |
+
+`expand` writes out the first four before a query is read. The last two are written out by `plain_aggregate` where an
+aggregate is read, so that a column without an alias keeps its own text as its name.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from hush.sql.syntax.reasons import reason
+from hush.sql.syntax.refusal import Refuser
+
+# Aggregates of one expression, which a FILTER can be moved into.
+_FILTERED = (
+    *(exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Variance, exp.VariancePop, exp.Stddev, exp.StddevSamp, exp.StddevPop),
+    *(exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc),
+)
+
+
+def expand(select: exp.Select, dialect: str) -> None:
+    """Write out the short forms of a query, in place.
+
+    >>> from sqlglot import parse_one
+    >>> select = parse_one("SELECT place, COUNT(*) FROM a RIGHT JOIN b USING (who) GROUP BY ALL", read="duckdb")
+    >>> expand(select, "duckdb")
+    >>> select.sql()
+    'SELECT place, COUNT(*) FROM b LEFT JOIN a USING (who) GROUP BY place'
+    """
+    for function in list(select.find_all(exp.Anonymous)):
+        if str(function.this).lower() == "quantile_cont" and len(function.expressions) == 2:
+            value, level = function.expressions
+            function.replace(exp.PercentileCont(this=value, expression=level))
+    for inner in list(select.find_all(exp.Select)):
+        _expand_group_by_all(inner)
+        _expand_right_join(inner)
+    if dialect == "spark":
+        for data_type in select.find_all(exp.DataType):
+            # TIMESTAMP_LTZ is another type, and stays refused.
+            if data_type.this is exp.DType.TIMESTAMPTZ:
+                data_type.set("this", exp.DType.TIMESTAMP)
+
+
+def _expand_group_by_all(select: exp.Select) -> None:
+    """Name the columns that GROUP BY ALL stands for. Constants are no keys."""
+    clause = select.args.get("group")
+    if clause is None or clause.args.get("all") is not True:
+        return
+    columns = [item.unalias() for item in select.expressions if item.find(exp.AggFunc) is None]
+    keys = [column.copy() for column in columns if not isinstance(column, exp.Literal)]
+    clause.set("all", None)
+    clause.set("expressions", keys)
+    if not keys:
+        select.set("group", None)
+
+
+def _expand_right_join(select: exp.Select) -> None:
+    """Swap the sides of a RIGHT JOIN. Later ones would have a join as their left side, and stay refused."""
+    joins, clause = select.args.get("joins") or [], select.args.get("from_")
+    if not joins or clause is None or (joins[0].args.get("side") or "").upper() != "RIGHT":
+        return
+    left, right = clause.this, joins[0].this
+    clause.set("this", right)
+    joins[0].set("this", left)
+    joins[0].set("side", "LEFT")
+
+
+def plain_aggregate(refuse: Refuser, node: exp.Expr) -> exp.Expr:
+    """Return an aggregate without FILTER, and COUNT_IF as COUNT. Any other node stays as it is."""
+    if isinstance(node, exp.CountIf):
+        refuse.unless_only(node, "this")
+        return exp.Count(this=_where(node.this, exp.Literal.number(1)))
+    if not isinstance(node, exp.Filter):
+        return node
+    refuse.unless_only(node, "this", "expression")
+    aggregate, condition = node.this, node.expression.this
+    if isinstance(aggregate, exp.CountIf):
+        aggregate = plain_aggregate(refuse, aggregate)
+    if not isinstance(aggregate, (exp.Count, *_FILTERED)) or isinstance(aggregate.this, exp.Distinct):
+        raise refuse(node, *reason(node))
+    counts_rows = isinstance(aggregate, exp.Count) and isinstance(aggregate.this, exp.Star)
+    plain = aggregate.copy()
+    plain.set("this", _where(condition, exp.Literal.number(1) if counts_rows else aggregate.this))
+    return plain
+
+
+def _where(condition: exp.Expr, value: exp.Expr) -> exp.Case:
+    """Return CASE WHEN condition THEN value END."""
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])

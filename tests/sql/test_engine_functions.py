@@ -1,0 +1,263 @@
+"""Every documented function has the same value on DuckDB, PostgreSQL and Spark, in queries of the engine's dialect.
+
+DuckDB's own SQL says what the value is. Where hush means something else (a failed CAST is NULL, halves are rounded away
+from 0), the case says which SQL has that meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
+from typing import Any
+
+import pytest
+
+import hush.sql
+from hush.data.tables.catalog import Catalog, PrivateTable
+from hush.sql.engines.views import exact_groups, exact_leaves
+from hush.sql.read.query import plan_query
+from hush.sql.write.plan import QueryPlan
+from hush.statistics import ContributionLimits
+from sql.hosts import OnDuckDB, OnPostgres, OnSpark
+
+COLUMNS = (
+    "who BIGINT, r BIGINT, x [double], y [double], i BIGINT, s [text], t [text], d DATE, m [time], b BOOLEAN, "
+    "p [double]"
+)
+ROWS: list[tuple[Any, ...]] = [
+    (1, 1, 2.5, -1.0, 7, "Äpfel", " ab ", date(2024, 2, 29), datetime(2024, 2, 29, 13, 45, 10), True, 20.0),
+    (2, 2, -2.5, 4.0, -3, "ÉCOLE", "12.5", date(1999, 12, 31), datetime(1999, 12, 31, 23, 59, 59), False, 50.0),
+    (3, 3, None, 0.0, None, None, None, None, None, None, None),
+    (4, 4, 0.5, None, 0, "naïve ΣΩ", "2024-01-31", date(2024, 1, 1), datetime(2024, 1, 1), True, 30.0),
+    (5, 5, -0.5, 2.0, 12, "ЯБЛОКО", "x", date(2023, 7, 15), datetime(2023, 7, 15, 6, 30), None, 70.0),
+    (6, 6, 9.75, -4.0, 100, "", "-1e3", date(2020, 10, 10), None, False, None),
+    (7, 7, -1.5, 0.25, 5, "ñandú ĀŽ", "007", date(2021, 3, 4), datetime(2021, 3, 4, 0, 0, 1), True, 20.0),
+    (8, 8, 0.0, 100.0, 9, "n1", "9999-12-31", date(9999, 12, 31), datetime(1, 1, 9), False, 120.0),
+]
+BOUNDS = {"x": (-10, 10), "y": (-100, 100), "i": (-5, 100), "p": (20, 120)}
+
+# Expressions of one row. A pair names the SQL of DuckDB that has the same meaning, if not the text itself.
+SCALARS: dict[str, list[str | tuple[str, str]]] = {
+    "arithmetic": [
+        "x + y",
+        "x - y",
+        "x * y",
+        ("x / y", "x / NULLIF(y, 0)"),
+        ("x % y", "x % NULLIF(y, 0)"),
+        "-x",
+        "ABS(x)",
+        "POW(x, 3)",
+    ],
+    "rounding": [
+        "FLOOR(x)",
+        "CEIL(x)",
+        "ROUND(x)",
+        "ROUND(-x)",
+        "ROUND(x * y, 1)",
+        "ROUND(x / 4, 2)",
+        "FLOOR(y * 1e30)",
+        "CEIL(y * 1e30)",
+        "ROUND(y * 1e12, 9)",
+    ],
+    "roots": [
+        ("SQRT(x)", "CASE WHEN x >= 0 THEN SQRT(x) END"),
+        ("ROUND(LN(x), 9)", "CASE WHEN x > 0 THEN ROUND(LN(x), 9) END"),
+        "ROUND(EXP(x), 9)",
+    ],
+    "comparisons": ["x = y", "x <> y", "x < y", "x <= 0.5", "x > y", "x >= 2.5", "s = 'n1'", "d > '2021-03-04'"],
+    "logic": [
+        "b AND x > 0",
+        "b OR x > 0",
+        "NOT b",
+        "x IS NULL",
+        "x IS NOT NULL",
+        "b IS TRUE",
+        "b IS NOT TRUE",
+        "b IS FALSE",
+    ],
+    "lists": [
+        "x BETWEEN -1 AND y",
+        "i IN (7, 0)",
+        "i NOT IN (7, 0)",
+        "i NOT BETWEEN 0 AND 9",
+        "d IN (DATE '2024-01-01', DATE '2023-07-15')",
+    ],
+    "choices": [
+        "CASE WHEN x > 0 THEN 'a' WHEN b THEN 'b' END",
+        "CASE i WHEN 7 THEN 1 WHEN 0 THEN 2 ELSE 3 END",
+        "IF(b, x, y)",
+        "COALESCE(x, y, 1)",
+        "NULLIF(x, 2.5)",
+        "LEAST(x, y)",
+        "GREATEST(x, y)",
+        "GREATEST(x, NULL)",
+    ],
+    "text": [
+        "LOWER(s)",
+        "UPPER(s)",
+        "TRIM(t)",
+        "LENGTH(s)",
+        "SUBSTRING(s, 2, 3)",
+        "SUBSTRING(s, 3)",
+        "LEFT(s, 2)",
+        "CONCAT(COALESCE(s, ''), '!')",
+        "s || t",
+    ],
+    "patterns": [
+        "s LIKE 'n%'",
+        "s NOT LIKE '%o%'",
+        "s ILIKE 'éc_le'",
+        "s ILIKE '%σω'",
+        "NOT s ILIKE 'Ñ%'",
+        "s ILIKE 'яб%'",
+        "LOWER(s) = 'äpfel'",
+    ],
+    "casts": [
+        ("CAST(t AS DOUBLE)", "TRY_CAST(t AS DOUBLE)"),
+        ("TRY_CAST(t AS DOUBLE)", "TRY_CAST(t AS DOUBLE)"),
+        ("CAST(t AS BIGINT)", "ROUND(TRY_CAST(t AS DOUBLE))"),
+        ("CAST(t AS DATE)", "TRY_CAST(t AS DATE)"),
+        ("CAST(x AS BIGINT)", "ROUND(x)"),
+        "CAST(i AS DOUBLE) / 2",
+        "CAST(i AS VARCHAR)",
+        ("CAST(b AS INT)", "CAST(CAST(b AS INT) AS DOUBLE)"),
+    ],
+    "more casts": [
+        "CAST(d AS VARCHAR)",
+        "CAST(m AS DATE)",
+        "CAST(d AS TIMESTAMP)",
+        "m < TIMESTAMP '2023-07-15 06:30:01'",
+        "m = CAST('2024-01-01' AS TIMESTAMP)",
+        "d < TIMESTAMP '2024-01-01 00:00:01'",
+    ],
+    "dates": [
+        "YEAR(d)",
+        "QUARTER(d)",
+        "MONTH(m)",
+        "DAY(d)",
+        "YEAR(m)",
+        "EXTRACT(YEAR FROM m)",
+        "EXTRACT(HOUR FROM m)",
+        "EXTRACT(MINUTE FROM m)",
+        "EXTRACT(DAYOFYEAR FROM d)",
+        "EXTRACT(DOY FROM m)",
+    ],
+    "weeks": [
+        "EXTRACT(WEEK FROM d)",
+        "WEEK(m)",
+        "WEEKOFYEAR(d)",
+        "EXTRACT(ISODOW FROM d)",
+        "EXTRACT(ISODOW FROM m)",
+    ],
+    "truncated dates": [
+        *(f"DATE_TRUNC('{unit}', m)" for unit in ("hour", "day", "week")),
+        *(
+            (f"DATE_TRUNC('{unit}', d)", f"CAST(DATE_TRUNC('{unit}', d) AS TIMESTAMP)")
+            for unit in ("month", "quarter", "year")
+        ),
+    ],
+}
+# Aggregates over all rows; values lie within their bounds, so DuckDB's own numbers are exact.
+AGGREGATES = [
+    "COUNT(*)",
+    "COUNT(x)",
+    "COUNT(s)",
+    "COUNT(DISTINCT who)",
+    "SUM(x)",
+    "SUM(x * y)",
+    "SUM(i)",
+    "AVG(x)",
+    "AVG(y)",
+    "VARIANCE(x)",
+    "VAR_POP(x)",
+    "STDDEV(x)",
+    "STDDEV_POP(y)",
+    "COUNT_IF(x > 0)",
+    "SUM(x) FILTER (WHERE b)",
+    "COUNT(*) FILTER (WHERE s IS NOT NULL)",
+    "SUM(x * x) / COUNT(x)",
+    "AVG(GREATEST(p, 0))",
+    "AVG(LEAST(p, 60, 1000))",
+]
+QUANTILES = ["MEDIAN(x)", "QUANTILE_CONT(x, 0.9)", "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)"]
+CLAUSES = {
+    *("WHERE", "GROUP", "BY", "ALL", "HAVING", "ORDER", "LIMIT", "WITH", "WITHIN"),
+    *("JOIN", "LEFT", "RIGHT", "NATURAL"),
+}
+
+ENGINES = [
+    "duckdb",
+    pytest.param("postgres", marks=pytest.mark.postgres),
+    pytest.param("spark", marks=pytest.mark.spark),
+]
+SERVICES = {"postgres": "postgres_url", "spark": "spark_session"}
+MAKERS: dict[str, Callable[[Any], Any]] = {"duckdb": lambda _: OnDuckDB(), "postgres": OnPostgres, "spark": OnSpark}
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def host(request: pytest.FixtureRequest) -> Iterator[Any]:
+    name = request.param
+    host = MAKERS[name](None if name == "duckdb" else request.getfixturevalue(SERVICES[name]))
+    host.put("f", COLUMNS, ROWS)
+    yield host
+    host.close()
+
+
+@pytest.fixture(scope="module")
+def native() -> Any:
+    """The same rows, for SQL that hush has no part in."""
+    host = OnDuckDB()
+    host.put("f", COLUMNS, ROWS)
+    return host.connection
+
+
+def plan(text: str, host: Any) -> QueryPlan:
+    tables = Catalog({"f": PrivateTable(columns=host.engine.columns("f"), unit="who", bounds=BOUNDS)})
+    limits = ContributionLimits(groups_per_unit=100, rows_per_unit=100)
+    return plan_query(text, tables=tables, limits=limits, dialect=host.engine.dialect)
+
+
+@pytest.mark.parametrize("theme", SCALARS)
+def test_functions_of_a_row(theme: str, host: Any, native: Any, ranking_key: bytes) -> None:
+    """Each row is a group of its own, whose further keys are the values."""
+    cases = [(case, case) if isinstance(case, str) else case for case in SCALARS[theme]]
+    names = [f"k{index}" for index in range(len(cases))]
+    keys = ", ".join(f"{text} AS {name}" for name, (text, _) in zip(names, cases, strict=True))
+    query = plan(f"SELECT r, {keys}, COUNT(*) AS n FROM f GROUP BY {', '.join(['r', *names])}", host)
+    groups = exact_groups(query, host.engine, ranking_key=ranking_key)
+    actual = {row[0]: row[1:-1] for row in query.answer((group.keys, group.sums) for group in groups)}
+    rows = native.execute(f"SELECT r, {', '.join(same for _, same in cases)} FROM f").fetchall()
+    assert len(actual) == len(ROWS)
+    for row, *expected in rows:
+        for (text, _), value, other in zip(cases, expected, actual[row], strict=True):
+            assert other == (pytest.approx(value, rel=1e-12) if isinstance(value, float) else value), (row, text)
+
+
+def test_aggregates(host: Any, native: Any, ranking_key: bytes) -> None:
+    query = plan(f"SELECT {', '.join(f'{text} AS a{n}' for n, text in enumerate(AGGREGATES))} FROM f", host)
+    (row,) = query.answer((g.keys, g.sums) for g in exact_groups(query, host.engine, ranking_key=ranking_key))
+    (expected,) = native.execute(f"SELECT {', '.join(AGGREGATES)} FROM f").fetchall()
+    for text, value, other in zip(AGGREGATES, expected, row, strict=True):
+        assert other == pytest.approx(value, rel=1e-5), text  # means and variances are on a grid
+
+
+@pytest.mark.parametrize("text", QUANTILES)
+def test_quantiles(text: str, host: Any, native: Any, ranking_key: bytes) -> None:
+    query = plan(f"SELECT {text} AS q FROM f", host)
+    (leaves,) = exact_leaves(query, 0, host.engine, ranking_key=ranking_key).values()
+    values = [row[0] for row in native.execute("SELECT x FROM f WHERE x IS NOT NULL").fetchall()]
+    width = 20 / query.trees[0].leaves
+    assert sorted(leaves) == sorted({int((value + 10) / width) for value in values})
+    assert sum(leaves.values()) == len(values)
+    assert query.statistics[0].probability == (0.5 if "MEDIAN" in text else 0.9)
+
+
+def test_every_documented_function_is_here() -> None:
+    documentation = hush.sql.__doc__ or ""
+    supported = documentation[documentation.index("Supported:") : documentation.index("Some operations differ")]
+    names = set(re.findall(r"\b[A-Z][A-Z_]+\b", supported)) - CLAUSES
+    cases = [case if isinstance(case, str) else case[0] for cases in SCALARS.values() for case in cases]
+    texts = " ".join([*cases, *AGGREGATES, *QUANTILES])
+    assert len(names) > 30
+    assert {name for name in names if not re.search(rf"\b{name}\b", texts)} == set()
