@@ -39,5 +39,9 @@ def test_no_expected_failure_is_stale():
 
 @pytest.mark.parametrize("model", CLASSIFIERS, ids=lambda model: type(model).__name__)
 def test_classifiers_train(model):
-    """They pass if they declare the classes of the check, at an epsilon that allows its accuracy."""
+    """They pass if they declare the classes of the check, at an epsilon that allows its accuracy.
+
+    It asks for 0.83. Over 22 to 1,400 fits each has 0.919 +- 0.002 or more, the forest 0.955 +- 0.006 (22 standard
+    deviations), and LocalNaiveBayes always 0.847: at this epsilon, its reports have no noise.
+    """
     trains(model)

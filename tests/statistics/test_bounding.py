@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hush.randomness import TestSource
-from hush.statistics import ContributionLimits, bounding
+from hush.statistics import ContributionLimits, bounding, one_row_per_unit
 from hush.statistics.bounding import bounded, sorted_order
 
 
@@ -93,3 +93,16 @@ def test_ties_of_leading_bits_are_broken_by_all_bits() -> None:
     words = np.array([3, 1, 2], dtype=np.uint64)  # they differ in their last bits only
     assert bounding._random_order(runs, words).tolist() == [1, 2, 0]
     assert bounding._random_order(runs, words << np.uint64(60)).tolist() == [1, 2, 0]
+
+
+def test_one_row_of_each_unit_whatever_other_units_there_are() -> None:
+    rng = np.random.default_rng(1)
+    units = rng.integers(0, 40, 1000)
+    picks = (units * 7919 + 13) % 101  # any function of the unit
+    chosen = one_row_per_unit(units, picks)
+    assert sorted(units[chosen].tolist()) == sorted(set(units.tolist()))
+    without = units != 5
+    np.testing.assert_array_equal(one_row_per_unit(units[without], picks[without]), chosen[without])
+    assert not one_row_per_unit(units[:0], picks[:0]).any()
+    units[:100] = -1  # rows without a unit
+    assert not one_row_per_unit(units, picks)[:100].any()

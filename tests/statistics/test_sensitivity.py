@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hush.statistics as hs
-from hush.mechanisms import ExponentialMechanism, OneShotTopK
+from hush.mechanisms import ExponentialMechanism, Monotone, OneShotTopK
 from hush.randomness import RandomSource
 from hush.statistics import bounding, request
 from statistics_exact import NoChoice, exact, excess
@@ -62,7 +62,7 @@ def vector(function: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
 def table(rows: list[Row], source: RandomSource, groups: dict[str, Any]) -> Any:
     units, labels, values, _ = columns(rows)
     result = hs.contingency_table(
-        [labels, values], [KEYS, [0, 1, 2]], units=units, max_cells=3, rows_per_unit=2, epsilon=1.0, source=source
+        [labels, values], [KEYS, [0, 1, 2]], units=units, groups_per_unit=3, rows_per_unit=2, epsilon=1.0, source=source
     )
     return result
 
@@ -83,7 +83,7 @@ GROUPED = {
     "describe": numeric(hs.describe, **LAPLACE, bounds=(0, 1e-150)),
 }
 UNGROUPED = {
-    "histogram": numeric(hs.histogram, **LAPLACE, edges=[-2, 0, 0.5, 1, math.inf], max_bins=2, rows_per_unit=2),
+    "histogram": numeric(hs.histogram, **LAPLACE, edges=[-2, 0, 0.5, 1, math.inf], groups_per_unit=2, rows_per_unit=2),
     "table": table,
     "quantiles": numeric(hs.quantiles, **LAPLACE, levels=[0.5], bounds=(-1, 2), rows_per_unit=2),
     "quantiles, Gaussian": numeric(hs.quantiles, **GAUSSIAN, levels=[0.5], bounds=(-1, 2)),
@@ -215,6 +215,6 @@ def test_scores_of_choices_move_by_their_sensitivity(others: list[Row], added: l
                 values, units=units, bounds=(-1, 2), method=hs.ExponentialQuantile(), epsilon=1.0, source=NoChoice(0)
             )
     (top, first), (median, middle), (_, second), (_, other_middle) = seen
-    assert ((second - first >= 0) & (second - first <= top.sensitivity)).all()
-    assert top.monotone
+    assert ((second - first >= 0) & (second - first <= top.sensitivity.largest_change)).all()
+    assert isinstance(top.sensitivity, Monotone)
     assert (np.abs(other_middle - middle) <= median.sensitivity + 1e-12).all()

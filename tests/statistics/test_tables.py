@@ -49,7 +49,7 @@ def test_a_unit_counts_in_as_many_cells_as_it_may() -> None:
     for limit in (1, 4):
         result = exact(
             lambda source, limit=limit: hs.contingency_table(
-                [cells], [cells], units=units, max_cells=limit, epsilon=1.0, source=source
+                [cells], [cells], units=units, groups_per_unit=limit, epsilon=1.0, source=source
             )
         )
         assert sum(int(row[0]) for row in result.totals.values()) == limit

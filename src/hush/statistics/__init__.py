@@ -23,33 +23,27 @@ The ideas of the package:
   holds the steps that all statistics share.
 - **Noise is added in one place.** `noise.release` is the only code that adds noise to totals, and it knows their event.
   `hush.sql` bounds contributions on a database engine, and releases its totals through the same `plan_release`, limits
-  (`ContributionLimits`) and trees. Estimators use `plan_noise` with blocks of their own.
+  (`ContributionLimits`) and trees. Estimators use `plan_noise`, and `hush.data` uses `plan_gaussian`, with blocks of
+  their own.
 - **A mean is one release.** Mean and variance release weights that add up to one per row, so that count and sum come
   with them at no extra cost (`moments`).
 - **No value raises or warns.** Data are read row by row (`columns`); what cannot be used is missing. The type and the
   length of a column are public, and only they can raise.
 - **Intervals cover the noise only.** They contain the answer over bounded contributions, not the raw answer.
 - **Bounds are learned in one way.** `LogHistogram` counts magnitudes, and the rules `OccupiedBins` and `BinRuns` read
-  bounds from the noisy counts, for arrays, estimators and `hush.data` alike.
+  bounds from the noisy counts, for arrays, estimators and `hush.data` alike. `EvenBins` finds closer ones.
 """
 
 from hush.statistics.approximate_bounds import ApproximateBounds as ApproximateBounds
 from hush.statistics.approximate_bounds import approximate_bounds as approximate_bounds
-from hush.statistics.bin_runs import BinRuns as BinRuns
 from hush.statistics.columns import EachRow as EachRow
-from hush.statistics.limits import ContributionLimits as ContributionLimits
-from hush.statistics.log_histogram import LogHistogram as LogHistogram
-from hush.statistics.log_histogram import OccupiedBins as OccupiedBins
 from hush.statistics.moments import describe as describe
 from hush.statistics.moments import mean as mean
 from hush.statistics.moments import std as std
 from hush.statistics.moments import variance as variance
 from hush.statistics.noise.estimate import Estimate as Estimate
-from hush.statistics.noise.release import Block as Block
 from hush.statistics.noise.release import GaussianNoise as GaussianNoise
 from hush.statistics.noise.release import LaplaceNoise as LaplaceNoise
-from hush.statistics.noise.release import NoisePlan as NoisePlan
-from hush.statistics.noise.release import plan_noise as plan_noise
 from hush.statistics.noise.selection import GaussianThreshold as GaussianThreshold
 from hush.statistics.noise.selection import LaplaceThreshold as LaplaceThreshold
 from hush.statistics.noise.selection import Selection as Selection
@@ -69,11 +63,21 @@ from hush.statistics.totals import sum as sum
 from hush.statistics.vectors import covariance as covariance
 from hush.statistics.vectors import vector_mean as vector_mean
 
+# isort: split
+# Shared inside hush, not public.
+from hush.statistics.bin_runs import BinRuns as BinRuns
+from hush.statistics.bounding import one_row_per_unit as one_row_per_unit
+from hush.statistics.even_bins import EvenBins as EvenBins
+from hush.statistics.limits import ContributionLimits as ContributionLimits
+from hush.statistics.log_histogram import LogHistogram as LogHistogram
+from hush.statistics.log_histogram import OccupiedBins as OccupiedBins
+from hush.statistics.noise.release import Block as Block
+from hush.statistics.noise.release import CalibratedPlan as CalibratedPlan
+from hush.statistics.noise.release import NoisePlan as NoisePlan
+from hush.statistics.noise.release import plan_noise as plan_noise
+
 __all__ = [
     "ApproximateBounds",
-    "BinRuns",
-    "Block",
-    "ContributionLimits",
     "EachRow",
     "Estimate",
     "ExponentialQuantile",
@@ -81,9 +85,6 @@ __all__ = [
     "GaussianThreshold",
     "LaplaceNoise",
     "LaplaceThreshold",
-    "LogHistogram",
-    "NoisePlan",
-    "OccupiedBins",
     "Selection",
     "SmoothQuantile",
     "TopK",
@@ -98,7 +99,6 @@ __all__ = [
     "histogram",
     "mean",
     "median",
-    "plan_noise",
     "quantiles",
     "std",
     "sum",

@@ -29,7 +29,7 @@ class ApproximateBounds:
     (16.0, 32.0)
 
     Attributes:
-        bounds: (lower, upper), which are ends of bins. None if no bin stands out of the noise: there are too few units.
+        bounds: (lower, upper), which are ends of bins. None if no bin rises above the noise: there are too few units.
         noise_scale: The scale of the noise on each bin.
         guarantee: The guarantee of the release.
         event: The same for accountants.

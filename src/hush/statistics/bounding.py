@@ -12,6 +12,9 @@ removing a unit changes nothing about the others: the choices made for them can 
 a mixture over these choices, and neighbouring datasets share the mixture's weights.)
 
 Totals are sums of integers. They are exact in any order, even if they wrap around.
+
+`one_row_per_unit` is the same for callers whose randomness belongs to the units, such as a keyed hash of their ids:
+`hush.data` learns with one row per unit, and gets the same one whatever other units there are.
 """
 
 from __future__ import annotations
@@ -110,6 +113,28 @@ def bounded(
         order = order[np.repeat(chosen, sizes)]
         starts, pair_groups = np.cumsum(sizes[chosen]) - sizes[chosen], pair_groups[chosen]
     return Bounded(present[order], starts, pair_groups, num_groups)
+
+
+def one_row_per_unit(units: Codes, picks: Codes) -> NDArray[np.bool_]:
+    """Return a mask with one row of each unit: row number (pick modulo its number of rows), among its own.
+
+    Rows of other units change nothing.
+
+    >>> one_row_per_unit(np.array([7, 5, 7, -1, 7]), np.array([4, 9, 4, 0, 4])).tolist()
+    [False, True, True, False, False]
+
+    Args:
+        units: The code of each row's unit; -1 for rows to leave out.
+        picks: A random number for each row, the same for all rows of a unit.
+    """
+    present = np.flatnonzero(units >= 0)
+    order, sorted_units = sorted_order(units[present])
+    starts = _run_starts(sorted_units)
+    sizes = np.diff(starts, append=len(order))
+    chosen = np.zeros(len(units), dtype=np.bool_)
+    rows = present[order]  # sorted by unit; those of a unit keep their order
+    chosen[rows[starts + picks[rows[starts]] % sizes]] = True
+    return chosen
 
 
 def sorted_order(keys: Codes) -> tuple[Codes, Codes]:

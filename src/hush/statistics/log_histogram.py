@@ -9,8 +9,10 @@ a `BoundsRule`         decides from the noisy counts which bins hold data; this 
 `approximate_bounds` uses it for one column with the budget of a release, the scalers of `hush.estimators` for all
 columns at once, and `hush.data` when it learns a schema. They differ in the bins, the noise and the rule:
 
-- `OccupiedBins` (here): bins that stand out of the noise one by one, for Laplace and Gaussian noise.
+- `OccupiedBins` (here): single bins that rise above the noise, for Laplace and Gaussian noise.
 - `BinRuns` (`hush.statistics.bin_runs`): also data that are spread over many bins, for Gaussian noise.
+
+`EvenBins` (`hush.statistics.even_bins`) then narrows the interval, by a second release.
 
 References: Wilson et al. 2020, which has a threshold for independent bins; ours is for all bins but one being empty.
 """
@@ -97,6 +99,7 @@ class LogHistogram:
     def bins(self, numbers: Floats) -> Codes:
         """Return the bin of each number. NaN gets any bin: leave it out before or after."""
         bins = self._magnitudes(np.abs(numbers))
+        # Magnitude m is bin num_bins - 1 - m if negative, and num_bins + m (+ 1 with a bin of zero) if positive.
         np.copyto(bins, -1 - self.zero_bin - bins, where=numbers < 0)
         bins += self.num_bins + self.zero_bin
         if self.zero_bin:
@@ -154,12 +157,12 @@ def _exact_exponent(scale: float) -> int | None:
 class BoundsRule(ABC):
     """Decides from noisy counts which bins hold data. Rules only post-process a release, so they cost nothing.
 
-    A rule has levels, from the strictest to the loosest. Each column gets the bounds of the first level at which
-    anything stands out of the noise: the same counts are looked at again.
+    A rule has levels, from the strictest to the loosest. Each column gets the bounds of the first level at which any
+    count rises above the noise: the same counts are looked at again.
     """
 
     def learn(self, noisy: NDArray[Any]) -> Floats:
-        """Return lower and upper bounds, one row per column of the data; NaN where nothing stands out of the noise.
+        """Return lower and upper bounds, one row per column of the data; NaN where no count rises above the noise.
 
         Args:
             noisy: Noisy counts of shape (columns of the data, bins).
@@ -177,7 +180,7 @@ class BoundsRule(ABC):
 
     @abstractmethod
     def _bounds(self, noisy: NDArray[Any], level: float) -> Floats:
-        """Return the bounds at one level; NaN where nothing stands out."""
+        """Return the bounds at one level; NaN where no count rises above the noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +224,26 @@ class OccupiedBins(BoundsRule):
 
     def _bounds(self, noisy: NDArray[Any], level: float) -> Floats:
         edges = self.histogram.edges
-        is_occupied: NDArray[np.bool_] = np.asarray(noisy > level)
-        first = is_occupied.argmax(axis=1)  # of a boolean array: the first True
-        last = self.histogram.size - 1 - is_occupied[:, ::-1].argmax(axis=1)
-        bounds = np.column_stack([edges[first], edges[last + 1]])
-        return np.where(is_occupied.any(axis=1, keepdims=True), bounds, np.nan)
+        ranges = [occupied_range(counts, level) for counts in noisy]
+        return np.array([(edges[ends[0]], edges[ends[1] + 1]) if ends else (np.nan, np.nan) for ends in ranges])
+
+
+def occupied_range(noisy: NDArray[Any], threshold: float) -> tuple[int, int] | None:
+    """Return the first and the last bin whose noisy count exceeds a threshold; None if no count does.
+
+    >>> occupied_range(np.array([1, 9, 2, 8, 0]), 5.0)
+    (1, 3)
+    """
+    occupied = np.flatnonzero(noisy > threshold)
+    return (int(occupied[0]), int(occupied[-1])) if occupied.size else None
+
+
+def gaussian_bin_threshold(false_alarm: float, num_bins: int) -> float:
+    """Return what Gaussian noise of standard deviation 1 exceeds in some bin with at most this probability.
+
+    It is a union bound over the bins, which may have any counts.
+    """
+    return -float(ndtri(false_alarm / num_bins))
 
 
 def bounds_threshold(noise_scale: float, num_bins: int, success: float, *, noise: NoiseKind | None = None) -> float:
@@ -250,7 +268,9 @@ def _threshold(noise_scale: float, num_empty: int, success: float, noise: NoiseK
     below = check_probability("success", success) ** (1 / num_empty)  # of a single bin
     if not 0 < below < 1:
         raise InvalidArgument("success", success, "a number in (0, 1)")
+    # All empty bins stay below t with probability P(noise <= t)^num_empty = success; noise is independent between bins.
     above = -math.expm1(math.log(success) / num_empty)  # 1 - below, without cancellation
     if noise is None or isinstance(noise, LaplaceNoise):
+        # P(Laplace > t) = e^(-t / b) / 2 for t >= 0.
         return -noise_scale * math.log(2 * above)
     return -noise_scale * float(ndtri(above))

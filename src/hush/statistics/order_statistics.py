@@ -124,7 +124,7 @@ def quantiles(
         (epsilon, delta)-differential privacy for all rows of one unit; delta = 0 for Laplace noise on public groups.
 
     Assumes:
-        Each person has exactly one id (the caller's duty). Contributions are bounded (checked here: done here).
+        Each person has exactly one id (the caller's duty). Contributions are bounded (checked here).
 
     References:
         Hay et al. 2010; Wilson et al. 2020.
@@ -229,6 +229,7 @@ def _tree_quantiles(
     results = np.array([[tree.quantile(level, request.confidence) for level in levels] for tree in trees])
     results = results.reshape(len(trees), len(levels), 3)  # also if there are no trees
     value, low, high = np.moveaxis(results, -1, 0)
+    # Quantiles are read from the released trees, so any number of them costs what the trees cost.
     guarantee, event = plan.claim(request.source, unit=request.unit, method="a tree of counts")
     no_totals = np.empty((0, 0), dtype=np.int64)
     answer = Answer(no_totals, plan.noise, keys, request.confidence, guarantee, event)
@@ -257,12 +258,15 @@ def _exponential_median(request: StatisticRequest, numbers: Floats, bounds: tupl
     half = ranks[-1] / 2
     # How many rows are on the wrong side of a cell, beyond half of them; 0 for the cell with the median.
     rank_errors = np.maximum(np.maximum(ranks - counts - half, half - ranks), 0.0)
+    # One more row raises a rank by 0 or 1 and half the total by 1/2, so their difference moves by 1/2. A unit has up to
+    # rows_per_unit rows.
     mechanism = ExponentialMechanism(epsilon=request.epsilon, sensitivity=request.limits.rows_per_unit / 2)
     cell = mechanism.release(-rank_errors, request.source).value
     lower, upper = bounds
     event = events.ExponentialMechanismEvent(request.epsilon)
     guarantee, qualified = request.claim(event, request.epsilon, 0.0, "exponential mechanism on bounded contributions")
     return Estimate(
+        # The middle of the cell.
         value=lower + (cell + 0.5) / CELLS * (upper - lower),
         low=lower,
         high=upper,

@@ -13,7 +13,7 @@ from hush.accounting import Event, events
 from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
 from hush.guarantee import Guarantee
-from hush.mechanisms import IteratedTopK, OneShotTopK
+from hush.mechanisms import IteratedTopK, Monotone, OneShotTopK
 from hush.randomness import RandomSource
 from hush.statistics.columns import MISSING, as_floats, check_keys, key_codes
 from hush.statistics.limits import MAX_GROUPS_PER_UNIT
@@ -58,7 +58,7 @@ def histogram(
     *,
     units: Any,
     rows_per_unit: int = 1,
-    max_bins: int = 1,
+    groups_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
     noise: NoiseKind | None = None,
@@ -77,7 +77,7 @@ def histogram(
         edges: Public numbers in increasing order; infinity is allowed.
         units: As for `count`.
         rows_per_unit: How many rows of a unit count in a bin.
-        max_bins: In how many bins a unit counts.
+        groups_per_unit: In how many bins a unit counts.
         epsilon: As for `count`.
         delta: As for `count`.
         noise: As for `count`.
@@ -109,7 +109,7 @@ def histogram(
         delta=delta,
         groups=bins,
         keys=range(len(cuts) - 1),
-        groups_per_unit=max_bins,
+        groups_per_unit=groups_per_unit,
         noise=noise,
         confidence=confidence,
         source=source,
@@ -123,7 +123,7 @@ def contingency_table(
     *,
     units: Any,
     rows_per_unit: int = 1,
-    max_cells: int = 1,
+    groups_per_unit: int = 1,
     epsilon: float,
     delta: float = 0.0,
     noise: NoiseKind | None = None,
@@ -147,7 +147,7 @@ def contingency_table(
         keys: For each column, the public list of its values.
         units: As for `count`.
         rows_per_unit: How many rows of a unit count in a cell.
-        max_cells: In how many cells a unit counts.
+        groups_per_unit: In how many cells a unit counts.
         epsilon: As for `count`.
         delta: As for `count`.
         noise: As for `count`.
@@ -175,6 +175,7 @@ def contingency_table(
         raise InvalidArgument("columns", f"{len(columns)} columns", "columns of the same length")
     present = np.all([column_codes >= 0 for column_codes in codes], axis=0)
     indices = [np.maximum(column_codes, 0) for column_codes in codes]
+    # One group per cell, in row-major order, as reshape expects.
     cells = np.where(present, np.ravel_multi_index(indices, shape), MISSING)
     result = count(
         cells,
@@ -184,7 +185,7 @@ def contingency_table(
         delta=delta,
         groups=cells,
         keys=range(math.prod(shape)),
-        groups_per_unit=max_cells,
+        groups_per_unit=groups_per_unit,
         noise=noise,
         confidence=confidence,
         source=source,
@@ -247,13 +248,14 @@ def top_k(
         confidence=confidence,
         source=source,
     )
+    # Each score is a number of units, which one unit changes by at most 1, whatever other keys it has.
     all_groups = replace(request.limits, groups_per_unit=min(len(choices), MAX_GROUPS_PER_UNIT))
     scores = replace(request, limits=all_groups).bound().units_per_group().astype(np.float64)
     # A unit that is added raises scores only, so the mechanisms may treat them as monotone: half the noise.
-    mechanism: OneShotTopK | IteratedTopK = OneShotTopK(epsilon=epsilon, k=k, monotone=True)
+    mechanism: OneShotTopK | IteratedTopK = OneShotTopK(epsilon=epsilon, k=k, sensitivity=Monotone())
     event: Event = events.ApproximateDPEvent(epsilon)
     if delta > 0:
-        mechanism = IteratedTopK(epsilon=epsilon, delta=delta, k=k, monotone=True)
+        mechanism = IteratedTopK(epsilon=epsilon, delta=delta, k=k, sensitivity=Monotone())
         event = mechanism.event.event  # type: ignore[attr-defined]
     result = mechanism.release(scores, request.source)
     guarantee, qualified = request.claim(event, epsilon, result.guarantee.delta, result.guarantee.method)

@@ -71,7 +71,7 @@ def count(
         (epsilon, delta)-differential privacy for all rows of one unit; delta = 0 for Laplace noise on public groups.
 
     Assumes:
-        Each person has exactly one id (the caller's duty). Contributions are bounded (checked here: done here).
+        Each person has exactly one id (the caller's duty). Contributions are bounded (checked here).
 
     References:
         Wilson et al. 2020 (bounded contributions); Ghosh, Roughgarden & Sundararajan 2009 (the noise).
@@ -220,6 +220,7 @@ def sum(  # noqa: A001
     # The bounds on the grid are rounded inwards, so the sensitivity is at most ``steps`` per row.
     ends = math.ceil(lower / largest * steps), math.floor(upper / largest * steps)
     if bounds is None:
+        # The unit's sum is clamped, after summing. Rows are limited only so that sums cannot overflow.
         fractions = np.clip(np.nan_to_num(numbers / largest, nan=0.0), -_ROW_LIMIT, _ROW_LIMIT)
         totals = contributions.totals(np.rint(fractions * steps).astype(np.int64), ends)
         sensitivity = steps

@@ -68,8 +68,7 @@ def vector_mean(
         (epsilon, delta)-differential privacy for all rows of one unit.
 
     Assumes:
-        Each person has exactly one id (the caller's duty). Vectors are clipped and summed on a grid (checked here:
-        done here).
+        Each person has exactly one id (the caller's duty). Vectors are clipped and summed on a grid (checked here).
 
     References:
         Balle & Wang 2018; Dwork, McSherry, Nissim & Smith 2006; Casacuberta et al. 2022.

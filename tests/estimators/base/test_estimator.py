@@ -175,7 +175,7 @@ def test_cross_validation_charges_every_fit():
 def test_a_fitted_model_is_stored_without_its_budget_and_cannot_be_fitted_without_one(tmp_path):
     from hush import Ledger
 
-    budget = Ledger(f"sqlite:///{tmp_path}/b.db").dataset("people", epsilon=3, delta=1e-6, unit="example")
+    budget = Ledger(f"sqlite:///{tmp_path}/b.db").budget("people", epsilon=3, delta=1e-6, unit="example")
     model = bayes(budget=budget, source=None).fit(np.zeros((4, 1)), [0, 1, 0, 1])
     for loaded in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         assert (loaded.theta_ == model.theta_).all()

@@ -143,7 +143,7 @@ def test_each_transform_is_charged():
 
 def test_a_ledger_of_replacements_takes_it(tmp_path):
     ledger = Ledger(f"sqlite:///{tmp_path}/privacy.db")
-    answers = ledger.dataset("answers", epsilon=1.2, delta=0.0, unit="row", relation=Relation.REPLACE)
+    answers = ledger.budget("answers", epsilon=1.2, delta=0.0, unit="row", relation=Relation.REPLACE)
     randomizer = LocalRandomizer(epsilon=0.5, bounds=(0, 1), budget=answers).fit([[0.0]])
     randomizer.transform([[0.3]])
     randomizer.transform([[0.3]])

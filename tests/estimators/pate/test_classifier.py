@@ -23,6 +23,7 @@ from hush.accounting import PldAccountant
 from hush.errors import BudgetExceeded, InvalidArgument
 from hush.estimators.pate import (
     CostReport,
+    ExPostCost,
     GNMax,
     InteractiveGNMax,
     LNMax,
@@ -104,7 +105,7 @@ def test_interactive_queries_have_a_report_of_their_loss() -> None:
     report = CostReport(epsilon=1.0, delta=1e-6)
     model = pate(aggregator=aggregator, report=report).fit(TRAIN, LABELS, public=PUBLIC)
     assert model.guarantee_.epsilon <= 4.0
-    assert model.data_dependent_.ex_post
+    assert isinstance(model.data_dependent_, ExPostCost)
     assert report.epsilon < model.data_dependent_.epsilon
 
 

@@ -11,9 +11,8 @@ import pytest
 from estimators.pate.exact import all_answered
 from hush.accounting import renyi_to_epsilon
 from hush.errors import InvalidArgument
-from hush.estimators.pate import ConfidentGNMax, CostReport, DataDependentCost, GNMax
+from hush.estimators.pate import ConfidentGNMax, CostReport, DataDependentCost, DivergenceCost, ExPostCost, GNMax
 from hush.estimators.pate import costs as costs
-from hush.estimators.pate.report import cost_to_epsilon
 from hush.randomness import TestSource
 
 REPORT = CostReport(epsilon=1.0, delta=1e-6, order=14.0, confidence=0.95)
@@ -44,8 +43,8 @@ def test_the_report_says_what_it_costs() -> None:
     published = released(REPORT, 1)
     assert published.delta == pytest.approx(1e-5 + 1e-6)
     assert published.epsilon >= REPORT.epsilon
-    assert set(DataDependentCost.__dataclass_fields__) == {"epsilon", "delta", "order", "confidence", "ex_post"}
-    assert not published.ex_post
+    assert set(DataDependentCost.__dataclass_fields__) == {"epsilon", "delta", "order", "confidence"}
+    assert type(published) is DivergenceCost
     assert repr(costs.RawCost(0.125, 0.25, 0.5)) == "RawCost(private)"
 
 
@@ -67,9 +66,10 @@ def test_reports_are_checked(wrong: dict[str, float]) -> None:
 
 
 def test_the_loss_after_the_fact_is_converted_by_markov_and_a_divergence_more_tightly() -> None:
-    loss, divergence = (cost_to_epsilon(0.25, 11.0, 1e-5, ex_post=ex_post) for ex_post in (True, False))
+    loss, divergence = (kind.epsilon_of(0.25, 11.0, 1e-5) for kind in (ExPostCost, DivergenceCost))
     assert loss == pytest.approx(0.25 + math.log(1e5) / 10)
     assert 0 < divergence < loss
     confident = ConfidentGNMax(threshold=200.0, sigma_threshold=150.0, sigma=40.0)
     settings: dict[str, Any] = {"num_teachers": 250, "delta": 1e-5, "source": TestSource(1)}
-    assert REPORT.release(AGREED, all_answered(200), confident, **settings).ex_post
+    published = REPORT.release(AGREED, all_answered(200), confident, **settings)
+    assert type(published) is ExPostCost

@@ -12,7 +12,8 @@ from hush.accounting import PldAccountant
 from hush.errors import InvalidArgument
 from hush.guarantee import Unit
 from hush.randomness import SystemSource, TestSource
-from hush.statistics.noise import ReleasePlan, check_selection_delta, plan_release
+from hush.statistics.noise import ReleasePlan, plan_release
+from hush.statistics.noise.budget_split import check_selection_delta
 
 COUNT = hs.Block.disjoint(1, whole=True)
 SELECTIONS = [None, hs.LaplaceThreshold(), hs.GaussianThreshold()]

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import hush.statistics as hs
-from hush.accounting import PldAccountant
+from hush.accounting import GaussianEvent, PldAccountant
 from hush.errors import InvalidArgument
 from hush.guarantee import Unit
 from hush.randomness import TestSource
 from hush.statistics.moments import mean_of
-from hush.statistics.noise import release_sums, tree_block
+from hush.statistics.noise import plan_gaussian, tree_block
 from hush.statistics.noise.budget_split import claim
 from hush.statistics.request import Answer
 from hush.statistics.totals import total_of
@@ -87,7 +87,8 @@ def test_totals_from_elsewhere_become_estimates() -> None:
     high = (count * shares * steps).astype(np.int64)
     sums = np.column_stack([count, count * steps - high, high]).astype(np.int64)
     blocks = (COUNT, hs.Block(columns=2, l1=steps, l2=steps, share=2.0))
-    noisy, plan = release_sums(sums, blocks, groups_per_unit=1, epsilon=1.0, source=source)
+    plan = hs.plan_noise(blocks, groups_per_unit=1, epsilon=1.0)
+    noisy = plan.release(sums, source)
     answer = Answer(
         noisy, plan, ("a", "b"), 0.95, *claim(plan.event, 1.0, 0.0, "test", unit=Unit.user(), source=source)
     )
@@ -144,3 +145,19 @@ def test_blocks_and_totals_that_do_not_fit_are_refused() -> None:
         assert "7" not in str(caught.value)  # how many groups there are may be private
     with pytest.raises(InvalidArgument, match="LaplaceNoise or GaussianNoise"):
         hs.plan_noise((COUNT,), groups_per_unit=1, epsilon=1.0, noise="laplace")  # type: ignore[arg-type]
+
+
+def test_noise_for_a_multiplier_is_that_of_its_budget() -> None:
+    blocks = (COUNT, hs.Block(columns=2, l1=7, l2=5.0, share=2.0))
+    settings: Any = {"noise": hs.GaussianNoise(), "epsilon": 1.0, "delta": 1e-6}
+    calibrated = hs.plan_noise(blocks, groups_per_unit=3, **settings)
+    assert isinstance(calibrated.event, GaussianEvent)
+    multiplier = calibrated.event.noise_multiplier
+    plan = plan_gaussian(blocks, groups_per_unit=3, noise_multiplier=multiplier)
+    assert (plan.event, plan.block_scales) == (calibrated.event, calibrated.block_scales)
+    # What one unit adds in its three groups, in units of the noise: the squared norm is 1 / multiplier^2, not more.
+    squares = sum(3 * block.l2**2 / scale**2 for block, scale in zip(blocks, plan.block_scales, strict=True))
+    assert squares <= multiplier**-2
+    assert squares == pytest.approx(multiplier**-2)
+    with pytest.raises(InvalidArgument, match="^noise_multiplier="):
+        plan_gaussian(blocks, groups_per_unit=3, noise_multiplier=float("nan"))

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 import hush.statistics as hs
-from hush.accounting import PldAccountant
+from hush.accounting import ApproximateDPEvent, ComposedEvent, GaussianEvent, PldAccountant
 from hush.guarantee import Unit
 from hush.randomness import TestSource
 from hush.statistics.noise import selection as selection
@@ -99,3 +99,17 @@ def test_a_unit_in_many_groups_shows_few_of_them() -> None:
     with mock.patch.object(selection._Probabilities, "choose", lambda plan, num_units, source: num_units > 0):
         result = hs.count(units, units=units, groups=groups, groups_per_unit=3, epsilon=1.0, delta=1e-6)
     assert len(result.keys or ()) == 3
+
+
+@pytest.mark.parametrize("steps", [1, 1024])
+def test_a_threshold_for_a_given_multiplier(steps: int) -> None:
+    delta, groups, trials = 0.02, 2, 100_000
+    plan = selection.plan_threshold(noise_multiplier=0.5, groups_per_unit=groups, delta=delta, steps=steps)
+    assert plan.event == ComposedEvent((GaussianEvent(0.5), ApproximateDPEvent(0.0, delta)))
+    revealed = int(plan.choose(np.ones(trials, dtype=np.int64), TestSource(1)).sum())
+    per_group = -math.expm1(math.log1p(-delta) / groups)
+    # False alarms: 1e-8 on either side. With one step per count, the threshold is an integer.
+    assert revealed <= binom.isf(1e-8, trials, per_group)
+    assert revealed >= (binom.ppf(1e-8, trials, per_group) * 0.97 if steps > 1 else 0)
+    assert not plan.choose(np.zeros(1000, dtype=np.int64), TestSource(2)).any()
+    assert plan.choose(np.full(1000, 200), TestSource(3)).all()

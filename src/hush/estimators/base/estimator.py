@@ -101,7 +101,7 @@ class SharesBudget:
 def check_budget_and_source(budget: Any, source: Any) -> None:
     """Check the types of ``budget`` and ``source``."""
     if not (budget is None or callable(getattr(budget, "reserve", None))):
-        raise InvalidArgument("budget", budget, "a budget", "Pass hush.Ledger(...).dataset(...), for example")
+        raise InvalidArgument("budget", budget, "a budget", "Pass hush.Ledger(...).budget(...), for example")
     if source is not None:
         check_instance("source", source, RandomSource, "It is for tests. Omit it for cryptographic randomness")
 

@@ -133,7 +133,7 @@ class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # t
         batch_size: Expected number of rows in a batch.
         clip_norm: Clip norm of per-example gradients.
         learning_rate: Learning rate of SGD with momentum 0.9.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
@@ -227,7 +227,7 @@ class PrivateRegressor(RegressorMixin, _Network):  # type: ignore[misc]
         batch_size: Expected number of rows in a batch.
         clip_norm: Clip norm of per-example gradients.
         learning_rate: Learning rate of SGD with momentum 0.9.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:

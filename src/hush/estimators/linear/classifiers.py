@@ -84,6 +84,7 @@ class _LinearClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
     def _method(self) -> LinearMethod:
         if self.method is not None:
             return self.method
+        # One against the rest divides epsilon by the number of classes; a joint loss does not, but needs delta.
         several = len(np.asarray(self.classes)) > 2
         return NoisyGradients() if several and self.delta > 0 else ObjectivePerturbation()
 
@@ -115,6 +116,7 @@ class _LinearClassifier(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
         class_indices = self._class_indices(self._labels(rows, y, numeric=False))
         recipe = self._recipe(rows.shape[1])
         source = self._charge(event_with_norm(self.data_norm, float(self.epsilon), recipe.event))
+        # Rows are clipped one by one: adding a row changes no other.
         usable = (class_indices >= 0) & np.isfinite(rows).all(axis=1)
         order = np.inf if self._method().largest_entry else 2
         self.data_norm_ = resolve_norm(
@@ -167,7 +169,7 @@ class PrivateLogisticRegression(_LinearClassifier):
         regularization: Ridge: half of it times the squared norm of the weights (for rows in units of ``data_norm``) is
             added to the sum of losses. Default: chosen by the method, without looking at the data.
         fit_intercept: Whether to fit an intercept. It is clipped and regularised like any other weight.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
@@ -213,6 +215,7 @@ class PrivateLogisticRegression(_LinearClassifier):
             return np.column_stack([1 - second, second])
         if self._joint:
             return np.asarray(softmax(margins, axis=1))
+        # One against the rest: each class has a probability of its own, and together they need not add up to 1.
         scores = np.maximum(expit(margins), 1e-300)
         return np.asarray(scores / scores.sum(axis=1, keepdims=True))
 
@@ -238,7 +241,7 @@ class PrivateLinearSVC(_LinearClassifier):
             `NoisyGradients()`.
         regularization: Ridge, as in `PrivateLogisticRegression`.
         fit_intercept: Whether to fit an intercept. It is clipped and regularised like any other weight.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:

@@ -77,6 +77,7 @@ def _selection_epsilon(epsilon: float, delta: float, num_selections: int) -> flo
     equal_share = round_down(epsilon / num_selections)
     if not delta > 0 or num_selections == 1:
         return equal_share
+    # Exponential mechanisms have bounded range, which composes better than pure epsilon (Dong, Durfee & Rogers 2020).
     composed = 1 / calibrate_noise(
         epsilon=epsilon,
         delta=delta,
@@ -102,12 +103,15 @@ class _FrankWolfeRecipe(LinearRecipe):
         return np.stack([self._fit_output(rows, labels[:, k], source) for k in range(labels.shape[1])])
 
     def _fit_output(self, rows: Floats, labels: Floats, source: RandomSource) -> Floats:
+        # |slope| <= 1 and |x_j| <= 1, so one row moves each entry of the gradient, a score, by at most 1.
         selection = ExponentialMechanism(epsilon=self.epsilon, sensitivity=1 + _SLACK)
         weights = np.zeros(rows.shape[1])
         for step in range(self.method.num_steps):
+            # Weights follow from released corners alone, so truncating them is post-processing.
             margins = rows @ truncate(weights)  # also exact, so a row's slope does not depend on its position
             slopes = truncate(self.problem.loss.slope(margins * labels) * labels)
             gradient = exact_products(slopes[:, None], rows)[0]
+            # The inner product of corner +-radius e_j and the gradient is +-radius g_j. The smallest is the best step.
             corner = selection.release(np.concatenate([-gradient, gradient]), source).value
             target = np.zeros_like(weights)
             target[corner % len(weights)] = self.method.radius * (1 if corner < len(weights) else -1)

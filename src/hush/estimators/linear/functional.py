@@ -52,6 +52,7 @@ class Quadratic:
     ) -> Floats:
         """Add Laplace noise to the coefficients and return the minimum of the convex part of the polynomial."""
         rows, size = truncate(rows), rows.shape[1]
+        # The coefficients of w_j and of w_j w_k, summed over the rows (Zhang et al. 2012, Section 4).
         linear_terms = self.linear * exact_products(truncate(targets[:, None]), rows)[0]
         quadratic_terms = self.square * exact_products(rows, rows)
         upper = np.triu_indices(size)
@@ -138,7 +139,7 @@ class FunctionalRegression(RegressorMixin, PrivateEstimator):  # type: ignore[mi
         target_bounds: Public (lower, upper) of y. Targets are clamped to it.
         regularization: Ridge: half of it times the squared norm of the weights is added to the sum. Default: none.
         fit_intercept: Whether to fit an intercept. It is clipped and regularised like any other weight.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:

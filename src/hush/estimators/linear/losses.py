@@ -37,10 +37,12 @@ class LogisticLoss:
     @property
     def curvature(self) -> float:
         """Upper bound on the second derivative."""
+        # p (1 - p) is largest at p = 1/2.
         return 0.25
 
     def slope(self, margins: Floats) -> Floats:
         """Return the first derivative at each margin, in [-1, 0]."""
+        # d/dm ln(1 + e^-m) = -1 / (1 + e^m), which is -expit(-m) without overflow.
         return np.asarray(-expit(-margins))
 
     def second_derivative(self, margins: Floats) -> Floats:
@@ -66,10 +68,12 @@ class HuberHinge:
     @property
     def curvature(self) -> float:
         """Upper bound on the second derivative."""
+        # The slope climbs from -1 to 0 over the 2 width of the parabola.
         return 0.5 / self.width
 
     def slope(self, margins: Floats) -> Floats:
         """Return the first derivative at each margin, in [-1, 0]."""
+        # Below 1 - width the loss is 1 - m, and above 1 + width it is 0.
         return np.clip((margins - 1 - self.width) * self.curvature, -1.0, 0.0)
 
     def second_derivative(self, margins: Floats) -> Floats:

@@ -55,6 +55,7 @@ class Problem:
 
     def per_output_budget(self) -> tuple[float, float]:
         """Return the epsilon and delta of each weight vector when they are learned one after another."""
+        # Basic composition (Dwork & Roth 2014, Theorem 3.16). Rounded down, so that the parts never exceed the whole.
         return round_down(self.epsilon / self.outputs), round_down(self.delta / self.outputs)
 
     def per_output_event(self) -> Event:
@@ -101,5 +102,6 @@ class LinearMethod(ABC):
 
 def label_signs(class_indices: ClassIndices, outputs: int) -> Floats:
     """Return labels -1 and 1 with a column per output: each class against the rest, or the second against the first."""
+    # Two classes need one vector: that of the second class. The first is its negative.
     positive_classes = np.arange(outputs) if outputs > 1 else np.array([1])
     return np.where(class_indices[:, None] == positive_classes, 1.0, -1.0)

@@ -37,6 +37,7 @@ def minimise(loss: MarginLoss, signed: Floats, *, ridge: float, tilt: Floats, to
     safe_rate = 1.0 / (loss.curvature * len(signed) + ridge)
 
     def gradient(weights: Floats) -> Floats:
+        # sum_i loss'(<w, y_i x_i>) y_i x_i + ridge w + tilt.
         total: Floats = loss.slope(signed @ weights) @ signed + ridge * weights + tilt
         return total
 
@@ -78,6 +79,7 @@ def minimise_jointly(
             return np.asarray((basis @ changes.T @ rows).ravel() + ridge * direction)
 
         operator = LinearOperator((slope.size, slope.size), matvec=hessian_product, dtype=np.float64)
+        # A rough solution is enough: `_descend` checks that the gradient shrinks.
         return np.asarray(cg(operator, slope, rtol=1e-3, maxiter=200)[0])
 
     return _descend(np.zeros(tilt.size), gradient, newton, safe_rate=safe_rate, tolerance=tolerance).reshape(shape)
@@ -104,6 +106,7 @@ def _descend(
             if trial_size <= size * (1 - 0.1 * 0.5**halving):
                 break
         else:
+            # The curvature lies between ridge and L. A step at the rate 1 / L shrinks the gradient by 1 - ridge / L.
             trial = weights - safe_rate * slope
             trial_slope = gradient(trial)
             trial_size = float(np.linalg.norm(trial_slope))
@@ -113,6 +116,7 @@ def _descend(
 
 def _hessian(loss: MarginLoss, signed: Floats, weights: Floats, ridge: float) -> Floats:
     second_derivatives = loss.second_derivative(signed @ weights)
+    # sum_i loss''(m_i) x_i x_i' + ridge I; the signs cancel.
     hessian: Floats = (signed * second_derivatives[:, None]).T @ signed
     hessian[np.diag_indices_from(hessian)] += ridge
     return hessian

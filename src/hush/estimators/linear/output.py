@@ -138,6 +138,7 @@ class _OutputRecipe(PerturbedRecipe):
 
     def _minimum(self, signed: Floats, ridge: float) -> Floats:
         no_tilt = np.zeros(signed.shape[1])
+        # Half of the tolerance is for the gradient, and half for the rounding error of computing it.
         return minimise(self.problem.loss, signed, ridge=ridge, tilt=no_tilt, tolerance=TOLERANCE / 2)
 
     def _ridge(self, count: int, source: RandomSource) -> float:
@@ -149,6 +150,8 @@ class _OutputRecipe(PerturbedRecipe):
             return self.problem.regularization
         noisy_count = self.count(count, source)
         size, outputs = self.problem.dimension, self.problem.outputs
+        # In units of the sensitivity, the norm of noise with density ~ e^(-epsilon' |b|) is a sum of ``size``
+        # exponentials of mean 1 / epsilon', where epsilon' = epsilon / outputs is the share of one output.
         spherical_norm = size * outputs / self.weights_epsilon
         noise_norm = self.multiplier() * math.sqrt(size * outputs) if self.problem.delta > 0 else spherical_norm
         # The derivative of the total cost vanishes at ridge^3 = 2 n c (|b| / |w|)^2.

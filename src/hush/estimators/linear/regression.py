@@ -119,7 +119,7 @@ class PrivateLinearRegression(_SufficientStatistics):
         data_norm: Public clip norm: bound on the L2 norm of a row of X. Longer rows are scaled down.
         target_bounds: Public (lower, upper) of y. Targets are clamped to it.
         fit_intercept: Whether to fit an intercept.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
@@ -205,7 +205,7 @@ class PrivateRidge(_SufficientStatistics):
         target_bounds: Public (lower, upper) of y. Targets are clamped to it.
         alpha: Penalty, as in scikit-learn; it applies to the intercept, too, in units of ``data_norm``.
         fit_intercept: Whether to fit an intercept.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:

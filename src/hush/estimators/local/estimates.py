@@ -55,7 +55,9 @@ class LocalEstimates:
         error_rate = 1 - _check_confidence(confidence)
         channel = self._channel(column, RandomizedResponse, UnaryEncoding)
         values = self._columns(reports)[column]
+        # NaN: the row did not report this column. Which ones it reports is drawn without looking at its values.
         values = values[~np.isnan(values[:, 0])]
+        # One bit per category (Erlingsson, Pihur & Korolova 2014), or one category (Kairouz, Oh & Viswanath 2016).
         if isinstance(channel, UnaryEncoding):
             counts = values.sum(axis=0)
         else:
@@ -72,6 +74,7 @@ class LocalEstimates:
             low=np.clip(low, 0.0, 1.0),
             high=np.clip(high, 0.0, 1.0),
             confidence=float(confidence),
+            # A category that nobody has is reported by Binomial(total, lie) people; the slope of the inverse scales it.
             noise_scale=math.sqrt(lie_rate * (1 - lie_rate) / total) / (truth_rate - lie_rate) if total else math.inf,
             guarantee=self.guarantee_,
             event=self.event_,
@@ -88,6 +91,7 @@ class LocalEstimates:
             confidence: Coverage of each interval, in (0, 1).
         """
         check_is_fitted(self)
+        # Piecewise reports are unbiased (Wang et al. 2019, Lemma 1), so their plain mean estimates the mean.
         quantile = float(ndtri(0.5 + _check_confidence(confidence) / 2))
         column_means = [
             _mean(values[:, 0], quantile) if isinstance(channel, Piecewise) else (math.nan,) * 3
@@ -120,7 +124,9 @@ class LocalEstimates:
         moments = np.full((len(columns), len(columns)), math.nan)
         with np.errstate(all="ignore"):
             for i in numeric:
+                # By the variance of a report (Wang et al. 2019, Lemma 1), E report^2 = a x^2 + c with known a and c.
                 moments[i, i] = _known_mean(self.channels_[i].squares(columns[i][:, 0]))
+                # E (report_i report_j) = x_i x_j, since the noises are independent and unbiased.
                 for j in (j for j in numeric if j < i):
                     moments[i, j] = moments[j, i] = _known_mean(columns[i][:, 0] * columns[j][:, 0])
         return moments
@@ -153,6 +159,8 @@ def _binomial_interval(counts: Any, total: int, error_rate: float) -> tuple[Floa
     """Return the Clopper-Pearson interval of each count out of a total."""
     counts = np.asarray(counts, dtype=np.float64)
     with np.errstate(all="ignore"):
+        # Clopper & Pearson 1934: quantiles of Beta(k, n - k + 1) and Beta(k + 1, n - k). At k = 0 and k = n one end is
+        # known, and the tiny shape only keeps the function defined.
         low = np.where(counts > 0, betaincinv(np.maximum(counts, 1e-9), total - counts + 1, error_rate / 2), 0.0)
         high = betaincinv(counts + 1, np.maximum(total - counts, 1e-9), 1 - error_rate / 2)
     return low, np.where(counts < total, high, 1.0)
@@ -161,6 +169,7 @@ def _binomial_interval(counts: Any, total: int, error_rate: float) -> tuple[Floa
 def _mean(values: Floats, quantile: float) -> tuple[float, float, float]:
     """Return the mean of the reported values and the ends of its interval."""
     known = values[~np.isnan(values)]
+    # One report has no variance to estimate, so the interval is everything.
     if len(known) < 2:
         return (float(known[0]) if len(known) else math.nan), -math.inf, math.inf
     mean, error = float(known.mean()), float(known.std(ddof=1)) / math.sqrt(len(known))

@@ -169,6 +169,7 @@ class LocalRandomizer(LocalEstimates, TransformerMixin, PrivateEstimator):  # ty
         check_is_fitted(self)
         rows = self._table(X, reset=False)
         source = self._charge(self._event(), _ONCE, spent=self._spent)
+        # Columns are drawn without looking at the row. So a row costs the sum over the columns that it reports.
         reported = _random_subsets(len(rows), len(self.channels_), self.sampled_, source)
         reports = []
         for position, channel in enumerate(self.channels_):
@@ -251,8 +252,8 @@ def _equal_part(epsilon: float, parts: int) -> float:
 
 
 def _categorical(epsilon: float, num_values: int) -> RandomizedResponse | UnaryEncoding:
-    # Wang et al. 2017: randomised response varies less for k < 3 e^epsilon + 2.
     """Return the categorical mechanism with the smaller variance."""
+    # Wang et al. 2017: randomised response varies less for k < 3 e^epsilon + 2.
     few = num_values < 3 * math.exp(min(epsilon, 50.0)) + 2
     kind = RandomizedResponse if few else UnaryEncoding
     return kind(epsilon=epsilon, num_values=num_values)

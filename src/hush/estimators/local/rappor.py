@@ -133,6 +133,8 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     @property
     def epsilon(self) -> float:
         """Epsilon of all reports together, rounded up."""
+        # Two words differ in at most 2 h bits of the filter, and each permanent bit is wrong with probability f / 2
+        # (Erlingsson et al. 2014, Theorem 1). The last factor rounds up.
         flip_rate = Fraction(self.permanent_noise) / 2
         return 2 * int(self.num_hashes) * math.log((1 - flip_rate) / flip_rate) * (1 + 2.0**-45)
 
@@ -241,6 +243,7 @@ class Rappor(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
             for cohort in range(self.num_cohorts)
         ]
         total = sum(len(reports) for reports in cohorts)
+        # E of a de-biased bit in cohort c is design_c @ shares. Weighted by the sizes of the cohorts: normal equations.
         gram = sum(len(reports) / total * design.T @ design for reports, design in zip(cohorts, designs, strict=True))
         if np.linalg.matrix_rank(gram) < len(gram):
             raise InvalidArgument("candidates", len(words), "words with linearly independent bits", "Use more cohorts")

@@ -6,5 +6,5 @@
 - `pca`, `covariance`: `PrivatePCA` and `PrivateCovariance`, by one of these methods.
 - `discriminant`, `naive_bayes`: classifiers from the moments of each class.
 - `density`: a histogram density.
-- `scalers`: `PrivateStandardScaler` and `PrivateMinMaxScaler`.
+- `scalers`: `PrivateStandardScaler` and `PrivateMinMaxScaler`; they learn bounds with `log_bins`.
 """

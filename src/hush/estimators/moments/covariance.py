@@ -35,7 +35,7 @@ class PrivateCovariance(PrivateEstimator, EmpiricalCovariance):  # type: ignore[
         data_norm: Public clip norm: bound on the L2 norm of a row minus ``center``. Longer rows are scaled down.
         center: Public point about which the covariance is taken. Default: the mean, which is learned.
         method: `AnalyzeGauss` (the default) or `Wishart`.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
@@ -116,6 +116,7 @@ class PrivateCovariance(PrivateEstimator, EmpiricalCovariance):  # type: ignore[
         # Eigenvalues below the noise are indistinguishable from 0, and their inverses would explode.
         values = np.maximum(values, moments.stddev)
         self.location_ = location(moments.mean, center, norm)
+        # V diag(values) V', in the data's units, which are norm times those of the rows.
         self.covariance_ = (vectors * values) @ vectors.T * norm**2
         self.precision_ = (vectors / values) @ vectors.T / norm**2
         return self

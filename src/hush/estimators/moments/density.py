@@ -14,7 +14,7 @@ from hush.errors import InvalidArgument, check_count
 from hush.estimators.base.bounds import check_bounds, feature_bounds, scale_to_unit
 from hush.estimators.base.estimator import Floats, PrivateEstimator, blame_epsilon
 from hush.randomness import RandomSource
-from hush.statistics import Block, NoisePlan, plan_noise
+from hush.statistics import Block, CalibratedPlan, plan_noise
 
 _MAX_CELLS = 1 << 22
 
@@ -31,7 +31,7 @@ class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[m
         delta: 0 for Laplace noise. Above 0, the smaller of Laplace and Gaussian noise is drawn.
         bounds: Public (lower, upper) of each feature, or one pair for all. Values are clamped to it.
         bins: Number of bins along each feature.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
@@ -83,7 +83,7 @@ class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[m
         check_count("bins", self.bins)
         self._plan(1)  # refuses an unusable epsilon in the constructor
 
-    def _plan(self, num_cells: int) -> NoisePlan:
+    def _plan(self, num_cells: int) -> CalibratedPlan:
         # A row is in one cell, so the sensitivity is 1 in both norms, for any number of cells.
         block = Block(columns=num_cells, l1=1, l2=1.0, whole=True)
         epsilon, delta = float(self.epsilon), float(self.delta)
@@ -103,10 +103,12 @@ class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[m
         source = self._charge(plan.event, spent=(plan.epsilon, plan.delta))
         cells, complete = self._cells(rows, bins)
         totals = np.bincount(cells[complete], minlength=bins**d).astype(np.int64)[None, :]
+        # Negative counts cannot be a density. Setting them to 0 is post-processing, as is all that follows.
         counts = np.maximum(plan.release(totals, source)[0].astype(np.float64), 0.0)
         if not counts.sum() > 0:  # noise hid all rows: fall back to a uniform density
             counts[:] = 1.0
         lower, upper = self._bounds
+        # The counts become probabilities, and divided by the volume of a cell, densities.
         volume = float(np.prod((upper - lower) / bins))
         self.density_ = (counts / counts.sum() / volume).reshape((bins,) * d)
         return self
@@ -115,7 +117,9 @@ class PrivateHistogramDensity(DensityMixin, PrivateEstimator):  # type: ignore[m
         """Return the cell index of each row, and which rows have no missing value."""
         d = rows.shape[1]
         unit_rows, complete = scale_to_unit(rows, *self._bounds)
+        # Rows are in [-1, 1]; the upper end belongs to the last bin.
         bin_indices = np.clip((np.nan_to_num(unit_rows) + 1) * (bins / 2), 0, bins - 1).astype(np.int64)
+        # Row-major order: the same as that of reshape, with one digit in base ``bins`` for each feature.
         cells: NDArray[np.int64] = bin_indices @ bins ** np.arange(d - 1, -1, -1)
         return cells, complete
 

@@ -38,7 +38,7 @@ class PrivateLDA(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # 
             centre first.
         classes: All class labels, public. Rows of any other class are dropped.
         priors: Public class probabilities, in the order of ``classes``. Default: learned, at no further cost.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:

@@ -12,18 +12,18 @@ import numpy as np
 
 from hush.estimators.base.estimator import Floats
 from hush.randomness import RandomSource
-from hush.statistics import LaplaceNoise, LogHistogram, NoisePlan, OccupiedBins, plan_noise
+from hush.statistics import CalibratedPlan, LaplaceNoise, LogHistogram, NoisePlan, OccupiedBins, plan_noise
 
 BINS = LogHistogram()  # of each sign, they end at 2^-20, 2^-19, ..., 2^41
 
 
-def bins_plan(epsilon: float) -> NoisePlan:
+def bins_plan(epsilon: float) -> CalibratedPlan:
     """Return the noise for the bins of one column. A row is in one bin, so the sensitivity is 1."""
     return plan_noise((BINS.block(),), groups_per_unit=1, epsilon=epsilon, noise=LaplaceNoise())
 
 
 def learned_bounds(rows: Floats, plan: NoisePlan, source: RandomSource) -> tuple[Floats, Floats]:
-    """Return lower and upper bounds of each column; -1 and 1 where no bin stands out of the noise, with a warning.
+    """Return lower and upper bounds of each column; -1 and 1 where no bin rises above the noise, with a warning.
 
     Args:
         rows: The data, with one column per feature. NaN is in no bin.

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hush.estimators.base.estimator import Floats
 from hush.estimators.moments.gram import STEPS, UNIT, block_rows, check_rows
 from hush.randomness import RandomSource
-from hush.statistics import Block, NoisePlan, plan_noise
+from hush.statistics import Block, CalibratedPlan, NoisePlan, plan_noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class ClassMoments:
 def moments_blocks(num_features: int, *, squares: bool = True) -> tuple[Block, ...]:
     """Return the sensitivity of a class's count, sums and (with ``squares``) squares, in steps, as noise blocks."""
     d = num_features
+    # In the worst case, every feature is at a bound: d changes of size 1 have the L2 norm sqrt(d) and the L1 norm d.
     l2 = STEPS * math.sqrt(d)
     # x in [-1, 1] moves a sum by 1, and x^2 - 1/2 in [-1/2, 1/2] moves its sum by 1/2.
     blocks = [
@@ -49,11 +50,12 @@ def moments_blocks(num_features: int, *, squares: bool = True) -> tuple[Block, .
         Block(columns=d, l1=d * STEPS, l2=l2, share=1.0),
     ]
     if squares:
+        # The L1 norm d / 2, rounded up to a whole step.
         blocks.append(Block(columns=d, l1=-(-d * STEPS // 2), l2=l2 / 2, share=1.0))
     return tuple(blocks)
 
 
-def moments_plan(num_features: int, epsilon: float, delta: float) -> NoisePlan:
+def moments_plan(num_features: int, epsilon: float, delta: float) -> CalibratedPlan:
     """Return the noise plan for a class's count, sums and squares."""
     return plan_noise(moments_blocks(num_features), groups_per_unit=1, epsilon=epsilon, delta=delta)
 
@@ -144,6 +146,7 @@ def noisy_moments(totals: NDArray[np.int64], plan: NoisePlan, source: RandomSour
     # Dividing by no less than the noise of a sum shrinks the mean of a tiny class towards the middle of the bounds.
     sizes = np.maximum(counts, max(float(scales[1]), 1.0))[:, None]
     means = np.clip(released[:, 1 : 1 + d] / sizes, -1.0, 1.0)
+    # The count restores the half that was subtracted: E x^2 = E (x^2 - 1/2) + 1/2.
     second_moments = np.clip(released[:, 1 + d :] / sizes + 0.5, 0.0, 1.0)
     # A variance below its own noise cannot be distinguished from 0.
     floor = np.minimum(scales[-1] / sizes, 1 / 3)

@@ -15,7 +15,7 @@ from hush.estimators.base.bounds import check_bounds, feature_bounds
 from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator, blame_epsilon
 from hush.estimators.moments.moments import FixedPoint, class_totals, moments_plan, noisy_moments
 from hush.randomness import RandomSource
-from hush.statistics import NoisePlan
+from hush.statistics import CalibratedPlan
 
 
 class PrivateGaussianNB(PrivateClassifierMixin, ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
@@ -30,7 +30,7 @@ class PrivateGaussianNB(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
         bounds: Public (lower, upper) of each feature, or one pair for all. Values are clamped to it.
         classes: All class labels, public. Rows of any other class are dropped.
         priors: Public class probabilities, in the order of ``classes``. Default: learned, at no further cost.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
@@ -89,7 +89,7 @@ class PrivateGaussianNB(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
         check_priors(self.priors, len(self.classes))
         self._plan(1)  # refuses an unusable epsilon in the constructor
 
-    def _plan(self, num_features: int) -> NoisePlan:
+    def _plan(self, num_features: int) -> CalibratedPlan:
         return blame_epsilon(self.epsilon, lambda: moments_plan(num_features, float(self.epsilon), float(self.delta)))
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -102,6 +102,7 @@ class PrivateGaussianNB(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
         source = self._charge(plan.event, spent=(plan.epsilon, plan.delta))
         totals = class_totals(rows, class_indices, len(self.classes_), FixedPoint(lower, upper, len(rows)))
         moments = noisy_moments(totals, plan, source)
+        # Moments are in units of the bounds, which map to -1 and 1: x = middle + half u, so Var x = half^2 Var u.
         half = (upper - lower) / 2
         self.theta_ = lower + half + moments.means * half
         self.var_ = moments.variances * half**2
@@ -113,6 +114,7 @@ class PrivateGaussianNB(PrivateClassifierMixin, ClassifierMixin, PrivateEstimato
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
         logs = [
+            # ln p(c) + sum_j ln N(x_j; mean_cj, var_cj): features are independent given the class.
             np.log(prior) - 0.5 * (np.log(2 * np.pi * var).sum() + ((rows - mean) ** 2 / var).sum(axis=1))
             for prior, mean, var in zip(self.class_prior_, self.theta_, self.var_, strict=True)
         ]
@@ -158,6 +160,7 @@ def class_priors(priors: Any, classes: Any, counts: Floats) -> Floats:
     """
     if priors is not None:
         return np.asarray(priors, dtype=np.float64)[np.argsort(np.asarray(classes))]
+    # Post-processing of noisy counts. It costs nothing, and a probability of 0 would rule a class out for good.
     sizes = np.maximum(counts, 1.0)
     shares: Floats = sizes / sizes.sum()
     return shares

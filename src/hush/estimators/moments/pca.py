@@ -35,7 +35,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         center: Public point to subtract from each row. Default: the mean, which is learned.
         method: `AnalyzeGauss` (the default), `Wishart` or `ExponentialPCA`.
         whiten: Whether to divide transformed columns by their standard deviation.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
@@ -151,9 +151,11 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         self.n_components_ = num_components
         self.mean_ = location(components.mean, center, norm)
         self.components_ = directions * signs[:, None]
+        # Rows were divided by the norm, so variances are in units of its square.
         self.explained_variance_ = components.variances * norm**2
         self.explained_variance_ratio_ = components.variances / max(components.total, 1 / UNIT)
         self.singular_values_ = np.sqrt(self.explained_variance_ * components.count)
+        # The trace of a covariance is the sum of all variances. Noise may make the difference negative.
         dropped_variance = max(components.total - float(components.variances.sum()), 0.0) * norm**2
         self.noise_variance_ = dropped_variance / (size - num_components) if num_components < size else 0.0
 
@@ -171,6 +173,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         return rows
 
     def _scales(self) -> Floats:
+        # A direction in which noise left no variance would be divided by 0.
         scales: Floats = np.sqrt(np.maximum(self.explained_variance_, np.finfo(np.float64).eps))
         return scales
 

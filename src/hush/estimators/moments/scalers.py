@@ -21,7 +21,7 @@ from hush.estimators.moments.log_bins import bins_plan, learned_bounds
 from hush.estimators.moments.moments import FixedPoint, class_totals, moments_plan, noisy_moments
 from hush.numerics import quiet_numpy
 from hush.randomness import RandomSource
-from hush.statistics import NoisePlan
+from hush.statistics import CalibratedPlan
 
 
 class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator, ABC):  # type: ignore[misc]
@@ -52,7 +52,7 @@ class PrivateStandardScaler(_Scaler):
         delta: 0 for Laplace noise. Above 0, the smaller of Laplace and Gaussian noise is drawn.
         bounds: Public (lower, upper) of each feature, or one pair for all; or `LearnBounds`, whose learned bounds are
             used at twice their width.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
@@ -107,23 +107,25 @@ class PrivateStandardScaler(_Scaler):
         bounds, (bounds_plan, plan) = self._public_bounds(self.n_features_in_), self._plan(self.n_features_in_)
         source = self._charge(_event(bounds_plan, self.n_features_in_, plan), spent=(float(self.epsilon), plan.delta))
         if bounds_plan is not None:
-            # Tails do not stand out from the noise, and cutting them off would cost more than wider bounds do.
+            # Tails are lost in the noise, and cutting them off would cost more than wider bounds do.
             low, high = learned_bounds(rows, bounds_plan, source)
             bounds = low - (high - low) / 2, high + (high - low) / 2
         assert bounds is not None
         self.bounds_ = lower, upper = bounds
         moments = noisy_moments(class_totals(rows, None, 1, FixedPoint(lower, upper, len(rows))), plan, source)
+        # Moments are in units of the bounds: x = middle + half u, so Var x = half^2 Var u.
         half = (upper - lower) / 2
         self.mean_ = lower + half + moments.means[0] * half
         self.var_ = moments.variances[0] * half**2
         self.scale_ = np.sqrt(self.var_)
         return self
 
-    def _plan(self, num_features: int) -> tuple[NoisePlan | None, NoisePlan]:
+    def _plan(self, num_features: int) -> tuple[CalibratedPlan | None, CalibratedPlan]:
         """Return the noise plan for the bounds, or None if they are public, and the plan for the moments."""
         epsilon, share = float(self.epsilon), self.bounds.share if isinstance(self.bounds, LearnBounds) else 0.0
 
-        def build() -> tuple[NoisePlan | None, NoisePlan]:
+        def build() -> tuple[CalibratedPlan | None, CalibratedPlan]:
+            # Basic composition: it also holds for moments whose bounds come from the first release.
             bounds_plan = _bounds_plan(epsilon * share, num_features) if share else None
             return bounds_plan, moments_plan(num_features, epsilon * (1 - share), float(self.delta))
 
@@ -156,7 +158,7 @@ class PrivateMinMaxScaler(_Scaler):
         epsilon: Privacy budget for learning bounds. Public bounds cost nothing.
         bounds: Public (lower, upper) of each feature, or one pair for all; or `LearnBounds`, whose share is ignored
             here.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
@@ -209,11 +211,12 @@ class PrivateMinMaxScaler(_Scaler):
         assert bounds is not None
         self.data_min_, self.data_max_ = bounds
         self.data_range_ = self.data_max_ - self.data_min_
+        # Learned bounds are ends of different bins, and public ones are checked, so the range is above 0.
         self.scale_ = 1 / self.data_range_
         self.min_ = -self.data_min_ * self.scale_
         return self
 
-    def _plan(self, num_features: int) -> NoisePlan | None:
+    def _plan(self, num_features: int) -> CalibratedPlan | None:
         if not isinstance(self.bounds, LearnBounds):
             return None
         return blame_epsilon(self.epsilon, lambda: _bounds_plan(float(self.epsilon), num_features))
@@ -233,13 +236,14 @@ class PrivateMinMaxScaler(_Scaler):
         return rows
 
 
-def _bounds_plan(epsilon: float, num_features: int) -> NoisePlan:
+def _bounds_plan(epsilon: float, num_features: int) -> CalibratedPlan:
     """Return the noise plan for the bounds of one feature, with an equal part of epsilon for each feature."""
-    # A row is in one bin of every feature, so the features share epsilon.
+    # A row is in one bin of every feature, so the features share epsilon: basic composition (Dwork & Roth 2014, Theorem
+    # 3.16). The last factor keeps rounding from making the sum of the parts exceed the whole.
     return bins_plan(epsilon / num_features * (1 - 1e-12))
 
 
-def _event(bounds_plan: NoisePlan | None, num_features: int, *plans: NoisePlan) -> Event:
+def _event(bounds_plan: CalibratedPlan | None, num_features: int, *plans: CalibratedPlan) -> Event:
     """Return the cost of learning the bounds, once per feature, composed with the plans that follow."""
     bounds_events = () if bounds_plan is None else (events.ApproximateDPEvent(bounds_plan.epsilon),) * num_features
     parts: tuple[Event, ...] = (*bounds_events, *(plan.event for plan in plans))

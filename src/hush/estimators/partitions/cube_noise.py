@@ -33,6 +33,7 @@ def cube_noise(source: RandomSource, scale: float, dimension: int, size: int) ->
     noise = np.empty((size, dimension), dtype=np.int64)
     for index in range(size):
         half_side = _half_side(source, scale, dimension)
+        # Uniform over the (2 j + 1)^d integer points of the cube of half side j.
         noise[index] = uniform_below(source, 2 * half_side + 1, dimension) - half_side
     return noise
 
@@ -40,6 +41,7 @@ def cube_noise(source: RandomSource, scale: float, dimension: int, size: int) ->
 def _half_side(source: RandomSource, scale: float, dimension: int) -> int:
     """Return the half side j of the random cube."""
     while True:
+        # The sum of d + 1 geometric variables: weights q^j (j + d choose d), the proposal for q^j (2 j + 1)^d.
         half_side = int(geometric(source, scale, dimension + 1).sum())
         # Coin i shows a uniform integer below 2 j + 2 i; it must be at most 2 j.
         bounds = np.uint64(2 * half_side) + 2 * np.arange(1, dimension + 1, dtype=np.uint64)
@@ -58,4 +60,6 @@ def _uniform_below_each(source: RandomSource, bounds: NDArray[np.uint64]) -> NDA
 
 def cube_deviation(scale: float, dimension: int) -> float:
     """Return the standard deviation of a coordinate, for a large scale."""
+    # For a large scale, j is Gamma(d + 1, scale): E j^2 = (d + 1)(d + 2) scale^2. A uniform number in [-j, j] has the
+    # variance j^2 / 3.
     return scale * math.sqrt((dimension + 1) * (dimension + 2) / 3)

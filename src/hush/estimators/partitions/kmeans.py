@@ -70,7 +70,7 @@ class PrivateKMeans(
         delta: 0 for noise in a cube. Above 0, the smaller of that and Gaussian noise is drawn.
         bounds: Public (lower, upper) of each feature, or one pair for all. Values are clamped to it.
         n_iter: Number of iterations. Default: from the noisy overview, as above.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
@@ -142,6 +142,7 @@ class PrivateKMeans(
         source = self._charge(stages.event)
         fixed_point = FixedPoint(lower, upper, len(rows))
         centres = self._centres(rows, fixed_point, stages, source)
+        # Centres are in units of the bounds, which map to -1 and 1.
         half = (upper - lower) / 2
         self.cluster_centers_ = lower + half + centres * half
         self._n_features_out = len(centres)

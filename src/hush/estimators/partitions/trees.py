@@ -62,7 +62,7 @@ class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, Pri
         bounds: Public (lower, upper) of each feature, or one pair for all. Values are clamped to it.
         classes: All class labels, public. Rows of any other class are dropped.
         max_depth: Depth of each tree, at most 16. Default: from the noisy count, as above.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:
@@ -137,6 +137,7 @@ class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, Pri
         source = self._charge(stages.event)
         unit_rows, complete = scale_to_unit(rows, *bounds)
         usable = complete & (class_indices >= 0)
+        # One row changes the number of usable rows by at most 1.
         count = DiscreteLaplace(epsilon=stages.first).release(int(usable.sum()), source).value
         self._grow(unit_rows[usable], class_indices[usable], self._shape(float(count), stages), stages, source)
         self._bounds = bounds
@@ -158,14 +159,17 @@ class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, Pri
         """Release the histograms, grow the trees from them, and release the counts of the leaves."""
         classes, features = len(self.classes_), self.n_features_in_
         plan = shape.plan(features, classes, epsilon=stages.second, delta=stages.delta)
+        # Without marginals, thresholds are uniform between the bounds.
         edges = np.tile(np.linspace(0.0, 1.0, BINS + 1), (features, 1))
         if shape.marginals:
             edges = cumulative_shares(
                 single_block(plan, 1).release(histograms(unit_rows, pooled=shape.pooled), source)[0], plan, features
             )
+        # The trees follow from noisy marginals and random numbers, so given those their leaves are public cells.
         self._forest = grow(shape.trees, shape.depth, edges, source)
         totals = leaf_counts(self._forest.leaves(unit_rows), class_indices, self._forest.num_leaves, classes)
         if shape.counts_difference(classes):
+            # Half of the difference for one class, and minus half for the other: predictions depend on nothing else.
             difference = (
                 single_block(plan, 0).release((totals[:, :, 1] - totals[:, :, 0]).reshape(1, -1), source)[0] / 2
             )
@@ -198,6 +202,7 @@ class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, Pri
         """
         classes = len(self.classes_)
         totals = np.maximum(self._counts.sum(axis=2, keepdims=True), 0.0)
+        # The noise of a leaf's total is that of a count times sqrt(classes).
         pseudo_count = 1.0 + _CAUTION * self._noise * math.sqrt(classes)
         votes: Floats = (
             (self._counts + pseudo_count / classes) / (totals + pseudo_count) * _SHARPNESS / len(self._counts)
@@ -222,7 +227,7 @@ class PrivateDecisionTreeClassifier(PrivateRandomForestClassifier):
         bounds: Public (lower, upper) of each feature, or one pair for all. Values are clamped to it.
         classes: All class labels, public. Rows of any other class are dropped.
         max_depth: Depth of the tree, at most 16. Default: from a noisy count of the rows.
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:

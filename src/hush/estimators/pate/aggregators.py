@@ -161,8 +161,10 @@ class LNMax(VoteAggregator):
         check_count("num_queries", num_queries)
 
         def template(count: int) -> Event:
+            # Two counts move by 1 each: two Laplace releases of sensitivity 1 per answer.
             return SelfComposedEvent(LaplaceEvent(self.scale), 2 * count)
 
+        # The largest number of answers within (epsilon, delta). All of them are asked, so no filter is needed.
         affordable = calibrate_count(epsilon=epsilon, delta=delta, template=template, maximum=num_queries)
         if not affordable >= 1:
             raise _budget_too_small(epsilon)
@@ -181,6 +183,7 @@ class LNMax(VoteAggregator):
         votes = check_counts(counts)
         num_asked = min(len(votes), int(limit))
         labels = np.full(len(votes), NO_ANSWER, dtype=np.int64)
+        # Only the maximum leaves, which is post-processing of the noisy counts.
         labels[:num_asked] = noisy_argmax(votes[:num_asked], self.scale, source, gaussian=False)
         return VoteAnswers(labels, np.arange(len(votes)) < num_asked, num_asked, Fraction(num_asked))
 
@@ -203,6 +206,7 @@ class _GaussianAggregator(VoteAggregator):
     @property
     def answer_cost(self) -> Fraction:
         """Squared mu of a noisy maximum, in which two counts move by 1."""
+        # mu = L2 sensitivity / sigma = sqrt(2) / sigma (Dong, Roth & Su 2022). Fractions add up exactly.
         return 2 / Fraction(self.sigma) ** 2
 
     def query_event(self) -> Event:
@@ -213,6 +217,7 @@ class _GaussianAggregator(VoteAggregator):
     def plan(self, num_queries: int, *, epsilon: float, delta: float) -> VotePlan:
         """Plan all queries if (epsilon, delta) allow them, otherwise a filter that stops them on the way."""
         check_count("num_queries", num_queries)
+        # n Gaussian mechanisms of mu_1 ... mu_n are one of sqrt(sum mu_i^2) (Dong, Roth & Su 2022, Corollary 2).
         multiplier = _noise_multiplier(float(epsilon), float(delta))
         # In exact fractions: mu^2 of (epsilon, delta), and of the queries.
         allowed = Fraction(1) / Fraction(multiplier) ** 2
@@ -235,7 +240,9 @@ class _GaussianAggregator(VoteAggregator):
         """Check each query and take its noisy maximum, until the next one might exceed the limit of squared mu."""
         votes = check_counts(counts)
         expected = self._expected_votes(predictions, num_teachers)
+        # All checks are drawn at once. Those of queries that are not asked in the end are discarded unseen.
         passed = self._passes_check(votes if expected is None else votes - expected, source)
+        # Stopping before the limit keeps the sum of mu^2 below it for any outcomes (Smith & Thakurta 2022, Theorem 1).
         num_asked, spent = self._affordable(passed, limit)
         consulted = passed & (np.arange(len(votes)) < num_asked)
         labels = np.full(len(votes), NO_ANSWER, dtype=np.int64)
@@ -335,6 +342,7 @@ class ConfidentGNMax(_GaussianAggregator):
     @property
     def check_cost(self) -> Fraction:
         """Squared mu of a check, in which the largest count moves by 1."""
+        # One changed vote moves the largest count, or the largest excess, by at most 1.
         return 1 / Fraction(self.sigma_threshold) ** 2
 
     def query_event(self) -> Event:
@@ -342,6 +350,7 @@ class ConfidentGNMax(_GaussianAggregator):
         return ComposedEvent((GaussianEvent(self.sigma_threshold), super().query_event()))
 
     def _passes_check(self, excess: Counts, source: RandomSource) -> NDArray[np.bool_]:
+        # Papernot et al. 2018, Algorithm 1, line 1.
         return passes_threshold(excess.max(axis=1), self.threshold, self.sigma_threshold, source)
 
 
@@ -370,6 +379,7 @@ def _largest_fitting(answered: Counts, check: Fraction, answer: Fraction, limit:
     low, high = 0, len(answered) - 1
     while low < high:
         middle = (low + high + 1) // 2
+        # What the first middle - 1 queries cost, and the most that the next one can cost.
         before = (middle - 1) * check + int(answered[middle - 1]) * answer
         if before + check + answer <= limit:
             low = middle

@@ -45,6 +45,8 @@ def gaussian_cost(log_q: Floats, sigma: float, order: float) -> Floats:
         order: Renyi order.
     """
     worst = order / sigma**2
+    # Raising a tiny q is safe, because the bounds grow with q. Near q = 1 the conditions fail, and the worst case is
+    # returned.
     q = np.clip(np.asarray(log_q, dtype=np.float64), -1e8, -1e-12)
     with np.errstate(all="ignore"):
         mu_2 = sigma * np.sqrt(-q)  # the order mu_2 of Proposition 10; mu_1 = mu_2 + 1
@@ -66,8 +68,10 @@ def laplace_cost(log_q: Floats, scale: float, order: float) -> Floats:
     loss, moment = 2 / scale, order - 1
     q = np.clip(np.asarray(log_q, dtype=np.float64), -1e8, -1e-12)
     with np.errstate(all="ignore"):
+        # Theorem 3 holds for q < (e^loss - 1) / (e^(2 loss) - 1).
         applies = q < math.log(math.expm1(loss)) - math.log(math.expm1(2 * loss))
         log_1m_q = _log_1m_exp(q)
+        # (1 - q) ((1 - q) / (1 - e^loss q))^moment + q e^(loss moment), in logarithms, with moment = order - 1.
         log_a = log_1m_q + moment * (log_1m_q - _log_1m_exp(q + loss))
         bound = np.logaddexp(log_a, q + loss * moment) / moment
     return np.where(applies & (bound >= 0), np.minimum(bound, worst), worst)
@@ -99,6 +103,7 @@ class Lattice:
         width = 2 * self.max_shift + 1
         highest = maximum_filter1d(self.costs, width, mode="nearest")
         lowest = minimum_filter1d(self.costs, width, mode="nearest")
+        # Local sensitivity: the largest difference to a position that one changed vote can lead to.
         local = np.maximum(highest - self.costs, self.costs - lowest)
         decay = beta / self.max_shift * np.arange(len(local))
         with np.errstate(divide="ignore"):
@@ -114,11 +119,13 @@ LogTail = Callable[[Floats], Floats]
 
 def gaussian_tail(sigma: float) -> LogTail:
     """Return the log-probability that the difference of two Gaussian noises exceeds a gap."""
+    # The difference of two noises has the variance 2 sigma^2.
     return lambda gap: np.asarray(log_ndtr(-gap / (math.sqrt(2) * sigma)))
 
 
 def laplace_tail(scale: float) -> LogTail:
     """Return the same for Laplace noise and gaps >= 0: (2 + g) e^-g / 4, where g = gap / scale."""
+    # The difference of two Laplace variables has the density (1 + |g|) e^-|g| / 4; this is the integral from g on.
     return lambda gap: np.log(2 + gap / scale) - gap / scale - math.log(4)
 
 
@@ -128,11 +135,13 @@ def effective_gap(counts: Counts, log_tail: LogTail) -> Floats:
     # Union bound over rivals: q <= sum of tails of their gaps.
     gaps = (ordered[:, -1:] - ordered[:, :-1]).astype(np.float64)
     mean = logsumexp(log_tail(gaps), axis=1) - math.log(gaps.shape[1])
+    # The mean of the tails lies between the tails of the smallest and of the largest gap.
     low, high = gaps.min(axis=1), gaps.max(axis=1)
     for _ in range(60):
         middle = (low + high) / 2
         above = log_tail(middle) > mean
         low, high = np.where(above, middle, low), np.where(above, high, middle)
+    # The lower end: a smaller gap costs more, so the cost is not rounded down.
     return np.asarray(low)
 
 
@@ -146,6 +155,7 @@ def winner_lattice(num_teachers: int, num_classes: int, cost: Callable[[Floats],
         tail: From a gap to log-probabilities.
     """
     edges: Floats = np.arange(num_teachers * _CELLS // 2 + 1, dtype=np.float64) * (2.0 / _CELLS)
+    # With equal gaps, the union bound over the rivals is (classes - 1) times one tail.
     costs = cost(tail(edges) + math.log(num_classes - 1))
     # A wider gap never costs more. One cell is added to the shift for rounding positions to cells.
     return Lattice(np.maximum.accumulate(costs[::-1])[::-1], _CELLS + 1)
@@ -166,6 +176,7 @@ def check_lattice(num_teachers: int, threshold: float, sigma: float, order: floa
         sigma: Noise of the check.
         order: Renyi order.
     """
+    # The check has another outcome with probability P(noise > distance to the threshold).
     distance = np.abs(np.arange(-num_teachers, num_teachers + 1) - threshold)
     # The worst case is order / (2 sigma^2), since the sensitivity is 1 and not sqrt(2).
     return Lattice(gaussian_cost(log_ndtr(-distance / sigma), math.sqrt(2) * sigma, order), 1)
@@ -221,6 +232,7 @@ def raw_cost(
         expected = None if answers.expected is None else answers.expected[asked_queries]
         cells = check_cells(counts[asked_queries], expected, num_teachers)
         parts.append(_sum_costs(lattice, cells, beta, order / (2 * aggregator.sigma_threshold**2)))
+    # Costs at one order add up. A sum of smooth bounds is a smooth bound of the sum.
     return RawCost(*(math.fsum(values) for values in zip(*parts, strict=True)))
 
 

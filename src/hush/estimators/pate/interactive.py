@@ -62,6 +62,7 @@ class InteractiveGNMax(ConfidentGNMax):
     def _expected_votes(self, predictions: NDArray[np.float64] | None, num_teachers: int | None) -> Counts | None:
         if predictions is None:
             return None
+        # A function of public rows and earlier answers: subtracting it does not change the sensitivity of the check.
         shares = np.clip(np.nan_to_num(predictions), 0.0, 1.0)
         expected: Counts = np.rint(shares * check_count("num_teachers", num_teachers)).astype(np.int64)
         return expected
@@ -71,5 +72,6 @@ class InteractiveGNMax(ConfidentGNMax):
     ) -> Labels:
         if predictions is None:
             return labels
+        # Post-processing of the checks: what the student predicts is known already.
         confident = ~consulted & (predictions.max(axis=1) >= self.reinforce) & (np.arange(len(labels)) < num_asked)
         return np.where(confident, predictions.argmax(axis=1), labels)

@@ -26,6 +26,7 @@ def check_counts(counts: Any) -> Counts:
         raise InvalidArgument(
             "counts", (array.shape, str(array.dtype)), "integers, one row per query with two or more classes"
         )
+    # Clipping cannot change honest counts, and keeps hostile ones within 64 bits.
     votes: Counts = np.clip(array, 0, MAX_TEACHERS).astype(np.int64)
     return votes
 
@@ -38,6 +39,7 @@ def check_noise(name: str, value: float) -> None:
 
 def _noise(shape: tuple[int, ...], scale: float, source: RandomSource, *, gaussian: bool) -> tuple[Counts, int]:
     """Return noise in grid units, and the number of units in one vote: counts lie on the grid exactly."""
+    # A power of two, so that scale * units_per_vote is exact, and in [2^25, 2^26) unless the noise is larger.
     units_per_vote = 1 << max(_RESOLUTION + 1 - math.frexp(scale)[1], 0)
     draw = floored_gaussian if gaussian else floored_laplace
     return draw(source, scale * units_per_vote, math.prod(shape)).reshape(shape), units_per_vote

@@ -6,6 +6,7 @@ This is the only way in which a number that depends on the votes, apart from the
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,35 +21,94 @@ from hush.randomness import RandomSource, source_or_default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataDependentCost:
+class DataDependentCost(ABC):
     """The privacy loss of the answers for one unit of *these* data, as far as it may be published.
 
     It is not a guarantee for all data, and not a `hush.Guarantee`. Budgets are charged by the guarantee, which holds
-    for any data. With probability ``confidence``, it states for these data D and every neighbour D':
-
-    - Where every query is answered (`LNMax`, `GNMax`): P[M(D) in S] <= e^epsilon P[M(D') in S] + delta for every set S
-      of outputs, where M is the answers and this report.
-    - Where outcomes decide what is asked next and paid for (`ConfidentGNMax`, `InteractiveGNMax`): the costs add up to
-      a random number, which bounds no divergence. It bounds the loss of the answers o that came out (``ex_post``): ln
-      P[o | D] / P[o | D'] <= epsilon minus that of the report, except with probability delta minus that of the report.
-      The report adds its own (epsilon, delta).
+    for any data. What it states for these data depends on the aggregator, and has a type of its own: `DivergenceCost`
+    or `ExPostCost`.
 
     Attributes:
         epsilon: Epsilon of the answers and the report.
         delta: Delta of the answers and the report.
         order: Renyi order at which costs were added up.
         confidence: Probability with which the published cost is not below the true one.
-        ex_post: Which of the two statements holds: the second if true.
 
-    >>> DataDependentCost(epsilon=0.8, delta=2e-6, order=20.0, confidence=0.99, ex_post=True).epsilon
-    0.8
+    >>> from hush.estimators.pate import DivergenceCost, ExPostCost
+    >>> [issubclass(kind, DataDependentCost) for kind in (DivergenceCost, ExPostCost)]
+    [True, True]
     """
 
     epsilon: float
     delta: float
     order: float
     confidence: float
-    ex_post: bool
+
+    @staticmethod
+    @abstractmethod
+    def epsilon_of(cost: float, order: float, delta: float) -> float:
+        """Convert the sum of costs at one Renyi order to epsilon.
+
+        Args:
+            cost: Sum of the costs.
+            order: Renyi order.
+            delta: Delta of the answers.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DivergenceCost(DataDependentCost):
+    """The cost where every query is answered (`LNMax`, `GNMax`): a bound on a divergence.
+
+    With probability ``confidence``, for these data D and every neighbour D': P[M(D) in S] <= e^epsilon P[M(D') in S] +
+    delta for every set S of outputs, where M is the answers and this report.
+
+    Attributes:
+        epsilon: Epsilon of the answers and the report.
+        delta: Delta of the answers and the report.
+        order: Renyi order at which costs were added up.
+        confidence: Probability with which the published cost is not below the true one.
+
+    >>> DivergenceCost(epsilon=0.8, delta=2e-6, order=20.0, confidence=0.99).epsilon
+    0.8
+    """
+
+    @staticmethod
+    def epsilon_of(cost: float, order: float, delta: float) -> float:
+        # Canonne, Kamath & Steinke 2020, Proposition 12.
+        return float(renyi_to_epsilon(np.array([cost]), np.array([order]), delta)[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExPostCost(DataDependentCost):
+    """The cost where outcomes decide what is asked next and paid for (`ConfidentGNMax`, `InteractiveGNMax`).
+
+    The costs then add up to a random number, which bounds no divergence. With probability ``confidence``, it bounds the
+    loss of the answers o that came out, for these data D and every neighbour D': ln P[o | D] / P[o | D'] <= epsilon
+    minus that of the report, except with probability delta minus that of the report. The report adds its own (epsilon,
+    delta).
+
+    Attributes:
+        epsilon: Epsilon of the answers and the report.
+        delta: Delta of the answers and the report.
+        order: Renyi order at which costs were added up.
+        confidence: Probability with which the published cost is not below the true one.
+
+    >>> ExPostCost(epsilon=0.8, delta=2e-6, order=20.0, confidence=0.99).epsilon
+    0.8
+    """
+
+    @staticmethod
+    def epsilon_of(cost: float, order: float, delta: float) -> float:
+        # E exp((order - 1)(loss - costs)) <= 1 holds step by step, whatever outcomes decide. So by Markov's inequality
+        # P(loss > costs + t) <= e^(-(order - 1) t) = delta. The conversion of divergences is tighter, but says nothing
+        # about the ex-post loss.
+        return cost - math.log(delta) / (order - 1)
+
+
+def cost_type(aggregator: VoteAggregator) -> type[DataDependentCost]:
+    """Return what costs by the votes state for answers of this aggregator."""
+    return ExPostCost if aggregator.adaptive else DivergenceCost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +138,7 @@ class CostReport:
         costs are tables, so that sensitivities are exact for the released number); Papernot et al. 2017, Theorem 3
         (`LNMax`); Nissim, Raskhodnikova & Smith 2007 (noise by smooth sensitivity). Papernot et al. add up the costs of
         queries that outcomes decided on as if they had been fixed; here the result is the ex-post loss (Rogers et al.
-        2016; Whitehouse et al. 2023), see `DataDependentCost`.
+        2016; Whitehouse et al. 2023), see `ExPostCost`.
 
     >>> import numpy as np
     >>> from fractions import Fraction
@@ -89,8 +149,8 @@ class CostReport:
     >>> answers = aggregator.answer(votes, TestSource(1), limit=Fraction(1))
     >>> report = CostReport(epsilon=0.5, delta=1e-6, order=20.0)
     >>> cost = report.release(votes, answers, aggregator, num_teachers=200, delta=1e-5, source=TestSource(2))
-    >>> round(cost.epsilon, 2), cost.ex_post  # the worst case is 1.99
-    (1.43, False)
+    >>> round(cost.epsilon, 2), type(cost).__name__  # the worst case is 1.99
+    (1.43, 'DivergenceCost')
     """
 
     epsilon: float
@@ -143,13 +203,13 @@ class CostReport:
         check_count("num_teachers", num_teachers, minimum=2)
         settings = {"num_teachers": num_teachers, "order": self.order, "beta": self._mechanism(1.0).beta}
         exact = raw_cost(votes, answers, aggregator, **settings)  # type: ignore[arg-type]
-        divergence = self._noisy_cost(exact, source_or_default(source))
-        return DataDependentCost(
-            epsilon=cost_to_epsilon(divergence, self.order, delta, ex_post=aggregator.adaptive) + self.epsilon,
+        noisy_cost = self._noisy_cost(exact, source_or_default(source))
+        kind = cost_type(aggregator)
+        return kind(
+            epsilon=kind.epsilon_of(noisy_cost, self.order, delta) + self.epsilon,
             delta=delta + self.delta,
             order=self.order,
             confidence=self.confidence,
-            ex_post=aggregator.adaptive,
         )
 
     def _noisy_cost(self, exact: RawCost, source: RandomSource) -> float:
@@ -172,19 +232,7 @@ class CostReport:
         return mechanism.factor * -math.log(2 * (1 - self.confidence)) if self.confidence > 0.5 else 0.0
 
     def _mechanism(self, worst: float) -> SmoothLaplace:
-        # Wide enough that the margin is never clipped: its multiple is at most 10 times the margin factor.
         """Return the noise mechanism, for costs up to ``worst``."""
+        # Wide enough that the margin is never clipped: its multiple is at most 10 times the margin factor.
         largest = (2 + 10 * 2 / self.epsilon * -math.log(2 * (1 - self.confidence))) * worst
         return SmoothLaplace(epsilon=self.epsilon, delta=self.delta, bounds=(0.0, max(largest, 2 * worst)))
-
-
-def cost_to_epsilon(divergence: float, order: float, delta: float, *, ex_post: bool) -> float:
-    """Convert costs at one order to epsilon: of a divergence, or of the ex-post loss.
-
-    E exp((order - 1)(loss - costs)) <= 1 holds step by step, whatever outcomes decide, and Markov's inequality gives
-    the ex-post bound. The conversion of divergences is tighter, but says nothing about the ex-post loss.
-    """
-    if ex_post:
-        # P(loss > costs + t) <= e^(-(order - 1) t) = delta.
-        return divergence - math.log(delta) / (order - 1)
-    return float(renyi_to_epsilon(np.array([divergence]), np.array([order]), delta)[0])

@@ -36,6 +36,7 @@ def known_classes(classes: Any) -> NDArray[Any]:
             "They are public: reading them from the data would reveal which ones occur",
         )
     check_classes(classes)
+    # Sorted as in scikit-learn, so that class numbers do not depend on the order of the declaration.
     return np.unique(np.asarray(classes))
 
 
@@ -49,6 +50,7 @@ def private_rows(x: Any, y: Any, units: Any, classes: NDArray[Any], estimator: A
     raw_labels = label_column(y)
     check_consistent_length(rows, raw_labels, units)
     class_indices = to_class_indices(raw_labels, classes)
+    # A row is dropped by what it holds itself, so adding a row changes no other.
     usable = np.isfinite(rows).all(axis=1) & (class_indices >= 0)
     row_units = None if units is None else _sortable_units(label_column(units))[usable]
     return PrivateRows(rows[usable], class_indices[usable], row_units)

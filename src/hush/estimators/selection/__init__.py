@@ -2,7 +2,6 @@
 
 In reading order:
 
-
 - `encoder`: `PublicOneHotEncoder`, which turns public categories into columns and costs nothing.
 - `select_best`: `PrivateSelectBest`, which chooses features.
 - `splits`: `HeldOut` and `Folds`, and the cost of comparing settings on them.

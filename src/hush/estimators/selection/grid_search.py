@@ -29,7 +29,7 @@ from hush.estimators.linear.sums import truncate
 from hush.estimators.selection.grid_table import SearchTable, build_table, equal_labels
 from hush.estimators.selection.splits import RELATION, UNIT, HeldOut, Masks, RowSplit, check_private_steps, fit_event
 from hush.guarantee import Guarantee
-from hush.mechanisms import ExponentialMechanism, Laplace
+from hush.mechanisms import ExponentialMechanism, Laplace, Monotone
 from hush.numerics import quiet_numpy
 from hush.randomness import RandomSource, assumptions_of, source_or_default, uniform_below
 
@@ -60,7 +60,7 @@ class PrivateGridSearch(SharesBudget, MetaEstimatorMixin, BaseEstimator):  # typ
         loss_bound: For regressors, the absolute error that counts as entirely wrong; public.
         repetitions: Distribution of the number of fits. Default: every setting once.
         cv: `HeldOut` or `Folds`. Default: ``HeldOut(0.2)``.
-        budget: Every search is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every search is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source of coins and noise, for tests only. Default: cryptographic randomness.
 
     Attributes:
@@ -182,7 +182,7 @@ class PrivateGridSearch(SharesBudget, MetaEstimatorMixin, BaseEstimator):  # typ
         fitted = [[self._fit_setting(setting, table, train) for train, _ in masks] for setting in settings]
         scores = [self._total_score(models, table, masks) for models in fitted]
         # Adding a row never lowers a score, so the selection is monotone: no factor of 2.
-        selection = ExponentialMechanism(epsilon=float(self.score_epsilon), monotone=True)
+        selection = ExponentialMechanism(epsilon=float(self.score_epsilon), sensitivity=Monotone())
         chosen = selection.release(scores, source).value
         costs = [[fit_event(model) for model in models] for models in fitted]
         return chosen, fitted[chosen][0], split.event(costs, selection._event)

@@ -35,7 +35,7 @@ class PrivateSelectBest(SelectorMixin, PrivateClassifierMixin, PrivateEstimator)
         data_bound: Public bound on the size of every value. Values are clamped to it.
         classes: All class labels, public. Rows of any other class are dropped.
         delta: Failure probability of the guarantee, in [0, 1).
-        budget: Every fit is charged to it, such as ``hush.Ledger(...).dataset(...)``. Default: no charge.
+        budget: Every fit is charged to it, such as ``hush.Ledger(...).budget(...)``. Default: no charge.
         source: Random source, for tests only. Default: cryptographic randomness.
 
     Attributes:

@@ -1,11 +1,12 @@
-"""From exact totals to released ones. For whoever computes totals elsewhere, as `hush.sql` does on database engines.
+"""From exact totals to released ones, for the packages of hush that compute totals: arrays, SQL, estimators and data.
 
-In reading order:
+Nothing here is public: `hush.statistics` and `hush.sql` are what you call. In reading order:
 
-- `release`: noise on blocks of integer totals. `Block`, `NoisePlan` and `plan_noise` are public in `hush.statistics`;
-  here are `NoiseKind`, their type, and `release_sums`, which plans and adds noise in one call.
-- `selection`: which groups to reveal if they are not public. `SelectionPlan` is a `Selection` with its numbers.
-- `budget_split`: one budget for both. `plan_release` returns a `ReleasePlan`; `check_selection_delta` refuses early.
+- `release`: noise on blocks of integer totals. `plan_noise` calibrates it to a budget (of the kind `NoiseKind`), and
+  `plan_gaussian` takes a noise multiplier. Both return a `NoisePlan`, which adds the noise.
+- `selection`: which groups to reveal if they are not public. `SelectionPlan` is a `Selection` with its numbers, and
+  `plan_threshold` makes one from a noise multiplier.
+- `budget_split`: one budget for both. `plan_release` returns a `ReleasePlan`.
 - `tree`: quantiles from trees of noisy counts. `tree_block` is their sensitivity, `release_tree` adds the noise,
   `NoisyTree` is the result, and `rank_limits` bounds the error of a rank.
 - `tails`: confidence intervals for sums (`reach`), ratios (`quotients`) and variances (`variance_ends`).
@@ -13,11 +14,12 @@ In reading order:
 """
 
 from hush.statistics.noise.budget_split import ReleasePlan as ReleasePlan
-from hush.statistics.noise.budget_split import check_selection_delta as check_selection_delta
 from hush.statistics.noise.budget_split import plan_release as plan_release
 from hush.statistics.noise.release import NoiseKind as NoiseKind
-from hush.statistics.noise.release import release_sums as release_sums
+from hush.statistics.noise.release import NoisePlan as NoisePlan
+from hush.statistics.noise.release import plan_gaussian as plan_gaussian
 from hush.statistics.noise.selection import SelectionPlan as SelectionPlan
+from hush.statistics.noise.selection import plan_threshold as plan_threshold
 from hush.statistics.noise.tails import Tail as Tail
 from hush.statistics.noise.tails import quotients as quotients
 from hush.statistics.noise.tails import reach as reach
@@ -30,22 +32,4 @@ from hush.statistics.noise.tree import rank_limits as rank_limits
 from hush.statistics.noise.tree import release_tree as release_tree
 from hush.statistics.noise.tree import tree_block as tree_block
 
-__all__ = [
-    "BRANCHING",
-    "HEIGHT",
-    "UNITS",
-    "NoiseKind",
-    "NoisyTree",
-    "ReleasePlan",
-    "SelectionPlan",
-    "Tail",
-    "check_selection_delta",
-    "plan_release",
-    "quotients",
-    "rank_limits",
-    "reach",
-    "release_sums",
-    "release_tree",
-    "tree_block",
-    "variance_ends",
-]
+__all__: list[str] = []  # shared inside hush, not public

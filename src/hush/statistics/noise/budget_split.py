@@ -23,7 +23,7 @@ from hush.accounting import ComposedEvent, Event, events
 from hush.errors import InvalidArgument
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.randomness import RandomSource, assumptions_of
-from hush.statistics.noise.release import Block, LaplaceNoise, NoiseKind, NoisePlan, plan_noise
+from hush.statistics.noise.release import Block, CalibratedPlan, LaplaceNoise, NoiseKind, plan_noise
 from hush.statistics.noise.selection import Selection, SelectionPlan, TruncatedGeometric
 
 SELECTION_SHARE = 1 / 3  # of epsilon
@@ -46,7 +46,7 @@ class ReleasePlan:
         delta: The delta that was asked for. The plan may need less: see ``spent_delta``.
     """
 
-    noise: NoisePlan
+    noise: CalibratedPlan
     selection: SelectionPlan | None
     epsilon: float
     delta: float
@@ -59,6 +59,7 @@ class ReleasePlan:
     @property
     def spent_delta(self) -> float:
         """The delta that the plan needs: 0 for Laplace noise on public groups."""
+        # A selection spends all of the delta that the noise leaves.
         return self.noise.delta if self.selection is None else self.delta
 
     def choose_groups(self, num_units: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
@@ -129,6 +130,8 @@ def plan_release(
         plan = plan_noise(blocks, groups_per_unit=groups_per_unit, epsilon=epsilon, delta=delta, noise=noise)
         return ReleasePlan(plan, None, epsilon, delta)
     check_selection_delta(delta)
+    # Basic composition: (epsilon / 3, delta_s) for the selection and (2 epsilon / 3, delta_n) for the noise add up to
+    # (epsilon, delta_s + delta_n) (Dwork & Roth 2014, Theorem 3.16).
     selection_epsilon = epsilon * SELECTION_SHARE
     plan = plan_noise(
         blocks,
@@ -137,6 +140,7 @@ def plan_release(
         delta=delta / 2,
         noise=noise,
     )
+    # The plan above was chosen with delta / 2. If it turned out to be Laplace, it needs none of it.
     selection_delta = delta if isinstance(plan.noise, LaplaceNoise) else delta / 2
     chosen = (selection or TruncatedGeometric()).plan(
         groups_per_unit=groups_per_unit, epsilon=selection_epsilon, delta=selection_delta
@@ -177,6 +181,7 @@ def claim(
         source: The source of the randomness; a test source becomes an assumption.
         assumptions: Further assumptions of the caller.
     """
+    # A guarantee per row does not depend on ids.
     stated = (*(() if unit == Unit.example() else (ONE_ID,)), *assumptions, *assumptions_of(source))
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=unit, method=method, assumptions=stated)
     return guarantee, events.QualifiedEvent(event, Relation.ADD_OR_REMOVE.value, str(unit), stated)

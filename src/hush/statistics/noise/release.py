@@ -113,7 +113,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class NoisePlan:
-    """The noise that totals get, fixed before anyone looks at them; `plan_noise` makes one.
+    """The noise that totals get, fixed before anyone looks at them.
+
+    `plan_noise` makes one for a budget, and `plan_gaussian` one for a noise multiplier.
 
     >>> from hush.randomness import TestSource
     >>> plan = plan_noise((Block.disjoint(1, whole=True),), groups_per_unit=1, epsilon=2.0)
@@ -127,16 +129,12 @@ class NoisePlan:
         blocks: The blocks of columns, in the order of the columns.
         block_scales: For each block, the Laplace scale or the standard deviation, in units of the totals.
         event: What releasing the totals costs.
-        epsilon: The epsilon that the plan was made for.
-        delta: The delta that the plan was made for; 0 for Laplace noise.
     """
 
     noise: NoiseKind
     blocks: tuple[Block, ...]
     block_scales: tuple[float, ...]
     event: Event
-    epsilon: float
-    delta: float
 
     @property
     def kind(self) -> str:
@@ -183,6 +181,19 @@ class NoisePlan:
         return (noise + (1 << shift - 1)) >> shift if shift else noise
 
 
+@dataclass(frozen=True, slots=True)
+class CalibratedPlan(NoisePlan):
+    """The noise that totals get for a budget; `plan_noise` makes one.
+
+    Attributes:
+        epsilon: The epsilon that the plan was made for.
+        delta: The delta that the plan was made for; 0 for Laplace noise.
+    """
+
+    epsilon: float
+    delta: float
+
+
 def plan_noise(
     blocks: tuple[Block, ...],
     *,
@@ -190,7 +201,7 @@ def plan_noise(
     epsilon: float,
     delta: float = 0.0,
     noise: NoiseKind | None = None,
-) -> NoisePlan:
+) -> CalibratedPlan:
     """Return the noise for blocks of totals, calibrated to epsilon and delta.
 
     >>> plan = plan_noise((Block(columns=1, l1=1, l2=1, whole=True),), groups_per_unit=1, epsilon=0.5)
@@ -227,40 +238,36 @@ def plan_noise(
     return min(candidates, key=_log_error)
 
 
-def release_sums(
-    sums: NDArray[np.int64],
-    blocks: tuple[Block, ...],
-    *,
-    groups_per_unit: int,
-    epsilon: float,
-    delta: float = 0.0,
-    noise: NoiseKind | None = None,
-    source: RandomSource,
-) -> tuple[NDArray[np.int64], NoisePlan]:
-    """Plan the noise for exact totals and add it; return the noisy totals and the plan.
+def plan_gaussian(blocks: tuple[Block, ...], *, groups_per_unit: int, noise_multiplier: float) -> NoisePlan:
+    """Return the Gaussian noise for blocks of totals, with a given noise multiplier.
 
-    The plan says how much noise there is and what the release costs.
+    >>> plan = plan_gaussian((Block.disjoint(1),), groups_per_unit=4, noise_multiplier=3.0)
+    >>> round(plan.block_scales[0], 6), plan.event
+    (6.0, GaussianEvent(noise_multiplier=3.0))
 
     Args:
-        sums: Integers of shape (groups, columns of all blocks).
-        blocks: As for `plan_noise`, and so are the arguments below.
+        blocks: The columns that will be released together.
         groups_per_unit: In how many groups one unit can be.
-        epsilon: The budget of all blocks together.
-        delta: The delta for Gaussian noise.
-        noise: The kind of noise; None for the kind with the smaller mean squared error.
-        source: The source of the noise.
+        noise_multiplier: The noise, relative to everything that one unit contributes.
 
     Guarantee:
-        (epsilon, delta)-differential privacy, as `plan_noise`.
+        Totals released by the plan cost `GaussianEvent(noise_multiplier)`.
 
     Assumes:
-        As `plan_noise`. The set of groups is public, or was selected privately (the caller's duty).
+        As `plan_noise`.
 
     References:
-        As `plan_noise`.
+        Dong, Roth & Su 2022 (the Gaussian mechanism), Corollary 2 (blocks compose).
     """
-    plan = plan_noise(blocks, groups_per_unit=groups_per_unit, epsilon=epsilon, delta=delta, noise=noise)
-    return plan.release(sums, source), plan
+    check_count("groups_per_unit", groups_per_unit)
+    event = events.GaussianEvent(noise_multiplier)  # refuses a multiplier that is not positive
+    # A unit's L2 norm over all groups is at most sqrt(groups_per_unit) times that over one group. In units of their
+    # noise, the squared norms of the blocks add up to sum_i share_i / noise_multiplier^2 <= 1 / noise_multiplier^2.
+    scales = tuple(
+        _checked_scale(noise_multiplier * math.sqrt(groups_per_unit / share) * block.l2 * _ROUND_UP)
+        for block, share in zip(blocks, _shares(blocks), strict=True)
+    )
+    return NoisePlan(GaussianNoise(), blocks, scales, event)
 
 
 def _log_error(plan: NoisePlan) -> float:
@@ -280,33 +287,32 @@ def _shares(blocks: tuple[Block, ...]) -> list[float]:
     return [block.share / total / _ROUND_UP for block in blocks]
 
 
-def _laplace_plan(blocks: tuple[Block, ...], groups_per_unit: int, epsilon: float) -> NoisePlan:
+def _laplace_plan(blocks: tuple[Block, ...], groups_per_unit: int, epsilon: float) -> CalibratedPlan:
     scales, block_events = [], []
     for block, share in zip(blocks, _shares(blocks), strict=True):
+        # Over all of its groups, a unit's L1 norm is at most groups_per_unit times that over one group. Each block has
+        # its share of epsilon, and the shares add up to one (Dwork, McSherry, Nissim & Smith 2006, Proposition 1).
         sensitivity = groups_per_unit * block.l1
         scale = _checked_scale(sensitivity / (epsilon * share) * _ROUND_UP)  # never too small by a rounding error
         scales.append(scale)
         block_events.append(
+            # Discrete noise has an event of its own; the floor of real noise costs what real noise costs.
             events.DiscreteLaplaceEvent(scale, sensitivity)
             if block.whole
             else events.LaplaceEvent(scale / sensitivity / _ROUND_UP)
         )
     event: Event = block_events[0] if len(block_events) == 1 else ComposedEvent(tuple(block_events))
-    return NoisePlan(LaplaceNoise(), blocks, tuple(scales), event, float(epsilon), 0.0)
+    return CalibratedPlan(LaplaceNoise(), blocks, tuple(scales), event, float(epsilon), 0.0)
 
 
-def _gaussian_plan(blocks: tuple[Block, ...], groups_per_unit: int, epsilon: float, delta: float) -> NoisePlan:
+def _gaussian_plan(blocks: tuple[Block, ...], groups_per_unit: int, epsilon: float, delta: float) -> CalibratedPlan:
     if not delta > 0:
         raise InvalidArgument(
             "delta", delta, "a number in (0, 1)", "Gaussian noise needs one", "Pass delta=, or use LaplaceNoise()"
         )
     multiplier = _multiplier(float(epsilon), float(delta))
-    # A unit's L2 norm over all groups is at most sqrt(groups_per_unit) times that over one group.
-    scales = tuple(
-        _checked_scale(multiplier * math.sqrt(groups_per_unit / share) * block.l2 * _ROUND_UP)
-        for block, share in zip(blocks, _shares(blocks), strict=True)
-    )
-    return NoisePlan(GaussianNoise(), blocks, scales, events.GaussianEvent(multiplier), float(epsilon), float(delta))
+    plan = plan_gaussian(blocks, groups_per_unit=groups_per_unit, noise_multiplier=multiplier)
+    return CalibratedPlan(plan.noise, blocks, plan.block_scales, plan.event, float(epsilon), float(delta))
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ most delta' = 1 - (1 - delta)^(1 / L0), and adds one to the n of groups that oth
 
 - `TruncatedGeometric` reveals a group with the largest probability that (epsilon / L0, delta') allows for each n.
 - `LaplaceThreshold` and `GaussianThreshold` compare a noisy n with a threshold that n = 1 passes with probability
-  delta'.
+  delta'. `plan_threshold` is the latter for a given noise multiplier, in place of an epsilon.
 
 References: Desfontaines, Voss, Gipson & Mandayam 2022, Theorem 1 (optimal selection); Korolova et al. 2009, Wilson et
 al. 2020 (thresholds).
@@ -27,7 +27,7 @@ from scipy.special import ndtri
 from hush.accounting import ApproximateDPEvent, ComposedEvent, Event
 from hush.errors import InvalidArgument, check_count, check_positive, check_probability
 from hush.randomness import RandomSource, flip
-from hush.statistics.noise.release import Block, GaussianNoise, LaplaceNoise, NoisePlan, plan_noise
+from hush.statistics.noise.release import Block, GaussianNoise, LaplaceNoise, NoisePlan, plan_gaussian, plan_noise
 
 _SAFE = 1e-9  # relative margin for rounding errors
 # Accountants bound the remaining delta to about one part in a million. So the event states slightly less than the full
@@ -59,8 +59,9 @@ class Selection(ABC):
         """
         check_positive("epsilon", epsilon)
         check_count("groups_per_unit", groups_per_unit)
-        delta_for_new_groups = check_probability("delta", delta) * self._share_for_new_groups()
-        delta_per_group = -math.expm1(math.log1p(-delta_for_new_groups) / groups_per_unit)
+        delta_per_group = _delta_per_group(
+            check_probability("delta", delta) * self._share_for_new_groups(), groups_per_unit
+        )
         if not (delta <= 0.5 and delta_per_group >= _SMALLEST_DELTA):
             raise InvalidArgument(
                 "delta",
@@ -158,22 +159,67 @@ class GaussianThreshold(Selection):
             delta=delta / 2,
             noise=GaussianNoise(),
         )
-        gap = math.ceil(-noise.block_scales[0] * float(ndtri(delta_per_group)) * (1 + _SAFE))
-        # Noise is rounded to the nearest integer, so it may pass with half a step less: the threshold is one higher.
-        threshold = 2 + max(gap, 1)
+        threshold = gaussian_threshold(noise, delta_per_group)
         return _Threshold(noise, threshold, ComposedEvent((noise.event, ApproximateDPEvent(0.0, delta / 2))))
+
+
+def plan_threshold(*, noise_multiplier: float, groups_per_unit: int, delta: float, steps: int = 1) -> SelectionPlan:
+    """Return a selection by a threshold on counts with Gaussian noise of a given multiplier.
+
+    >>> plan_threshold(noise_multiplier=4.0, groups_per_unit=1, delta=1e-6).event.events[0]
+    GaussianEvent(noise_multiplier=4.0)
+
+    Args:
+        noise_multiplier: The noise, relative to everything that one unit contributes.
+        groups_per_unit: In how many groups one unit can be (L0).
+        delta: The probability with which groups that only one unit is in may be revealed, all of them together.
+        steps: The steps of one count that noise is rounded to. With more, a threshold fits small noise more closely.
+
+    Guarantee:
+        The selection costs `GaussianEvent(noise_multiplier)` and ``(0, delta)``.
+
+    Assumes:
+        A unit is in at most ``groups_per_unit`` groups, and adds at most one to the count of each (the caller's duty).
+
+    References:
+        Korolova, Kenthapadi, Mishra & Ntoulas 2009.
+    """
+    noise = plan_gaussian((Block.disjoint(steps),), groups_per_unit=groups_per_unit, noise_multiplier=noise_multiplier)
+    # Noise is independent between groups. So the output is a function of two independent parts: a Gaussian mechanism
+    # on the groups that exist without the unit, and one that is "none" without the unit, and something else with
+    # probability at most delta with it. The second part is (0, delta)-private.
+    threshold = gaussian_threshold(noise, _delta_per_group(delta, groups_per_unit))
+    return _Threshold(noise, threshold, ComposedEvent((noise.event, ApproximateDPEvent(0.0, delta))))
+
+
+def gaussian_threshold(noise: NoisePlan, delta_per_group: float) -> int:
+    """Return a threshold that the noisy count of a single unit reaches with probability at most ``delta_per_group``.
+
+    Args:
+        noise: Gaussian noise on one column, to which a unit adds at most ``noise.blocks[0].l1``.
+        delta_per_group: The probability.
+    """
+    gap = math.ceil(-noise.block_scales[0] * float(ndtri(delta_per_group)) * (1 + _SAFE))
+    # Noise is rounded to the nearest integer, so it may pass with half a step less: the threshold is one higher.
+    return noise.blocks[0].l1 + max(gap, 1) + 1
+
+
+def _delta_per_group(delta: float, groups_per_unit: int) -> float:
+    """Return delta' with 1 - (1 - delta')^groups_per_unit = delta: groups are revealed independently."""
+    return -math.expm1(math.log1p(-delta) / groups_per_unit)
 
 
 @dataclass(frozen=True, slots=True)
 class _Threshold(SelectionPlan):
-    """Reveals groups whose noisy number of units is at least ``threshold``."""
+    """Reveals groups whose noisy number of units is at least ``threshold``, in the steps of the noise."""
 
     noise: NoisePlan
     threshold: int
     event: Event
 
     def choose(self, num_units: NDArray[np.int64], source: RandomSource) -> NDArray[np.bool_]:
-        passes: NDArray[np.bool_] = self.noise.release(num_units[:, None], source)[:, 0] >= self.threshold
+        counts = num_units[:, None] * self.noise.blocks[0].l1
+        passes: NDArray[np.bool_] = self.noise.release(counts, source)[:, 0] >= self.threshold
         return passes & (num_units > 0)
 
 

@@ -53,6 +53,7 @@ def laplace_tail(coefficients: Floats, size: Floats) -> Floats:
     """
     scales = np.sort(np.abs(coefficients), axis=-1)
     largest = np.maximum(scales[..., -1:], _TINY)
+    # Raised to a thousandth of the largest scale: the tail grows by little, and no weight underflows.
     scales = np.maximum(scales, 1e-3 * largest)
     for index in range(1, scales.shape[-1]):
         scales[..., index] = np.maximum(scales[..., index], _APART * scales[..., index - 1])
@@ -76,6 +77,7 @@ def reach(tail: Tail, coefficients: ArrayLike, wrong: float) -> float:
     weights = np.asarray(coefficients, dtype=np.float64)
     if tail is gaussian_tail:  # in closed form
         return -float(ndtri(wrong / 2)) * float(np.sqrt(np.square(weights).sum()))
+    # A sum of Laplace variables exceeds sum |c_i| (ln(1 / wrong) + 40) with a probability far below ``wrong``.
     low, high = 0.0, float(np.abs(weights).sum()) * (math.log(1 / wrong) + 40)
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)

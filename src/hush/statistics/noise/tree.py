@@ -48,6 +48,7 @@ def cells_of(numbers: NDArray[np.float64], bounds: tuple[float, float]) -> NDArr
     [0, 0, 32768, 65535]
     """
     lower, upper = bounds
+    # Clamped first, so that every number is in a cell and a row adds exactly one on each level.
     fractions = (np.clip(numbers, lower, upper) - lower) / (upper - lower)
     cells: NDArray[np.int64] = np.clip(np.floor(fractions * CELLS), 0, CELLS - 1).astype(np.int64)
     return cells
@@ -106,7 +107,7 @@ class NoisyTree:
             children = np.maximum(counts[node * BRANCHING : (node + 1) * BRANCHING], 0.0)
             children[children < self.noise_scale] = 0.0  # probably noise alone
             total = children.sum()
-            if not total > 0:  # nothing below stands out: interpolate within this node
+            if not total > 0:  # no child rises above the noise: interpolate within this node
                 return (node + share) * float(BRANCHING) ** (HEIGHT - depth)
             # Within the child, the rank that is left is interpolated as a share of the child's rows.
             sums = np.cumsum(children)
@@ -157,6 +158,7 @@ def release_tree(
         plan: The noise for one `tree_block`.
         source: The source of the noise.
     """
+    # Counts are multiplied by UNITS, so that noise is rounded to a small fraction of a row.
     noisy = plan.release(node_totals(counts)[None, :] * UNITS, source)[0] / UNITS
     ends = np.cumsum([BRANCHING**level for level in range(1, HEIGHT + 1)])
     return NoisyTree(tuple(np.split(noisy, ends[:-1])), plan, bounds)
@@ -189,6 +191,7 @@ def rank_limits(laplace: bool, level: float, wrong: float) -> Any:
     first_level = np.arange(BRANCHING + 1)[:, None]
     lower_levels = np.arange((BRANCHING - 1) * (HEIGHT - 1) + 1)[None, :]
     if not laplace:
+        # The variance of the sum: the squares of the coefficients, in the order of the docstring.
         squares = first_level * (1 - level) ** 2 + (BRANCHING - first_level) * level**2 + lower_levels
         return -float(ndtri(wrong)) * np.sqrt(squares)
     # Chernoff: P(sum > t) <= e^(-u t) / prod (1 - c_i^2 u^2), for any u below one over the largest c_i.
