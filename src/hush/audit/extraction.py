@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from hush.audit.softmax import Softmax as Softmax
-from hush.audit.softmax import fit_softmax
+from hush.audit.softmax import Softmax, fit_softmax
 from hush.errors import InvalidArgument, check_count
 from hush.randomness import RandomSource, source_or_default, uniform_below
 
-__all__ = ["Extraction", "Softmax", "agreement", "extract_linear", "knockoff"]
+__all__ = ["Extraction", "agreement", "extract_linear", "knockoff"]
 
 Floats = NDArray[np.float64]
 Victim = Callable[[Floats], ArrayLike]  # inputs [n, ...] to logits or log-probabilities [n, K]

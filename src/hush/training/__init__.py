@@ -37,8 +37,9 @@ A step samples privacy units, computes their gradients in one backward pass, cli
 divides by the expected batch size, and lets the optimizer step. The folders, from top to bottom (imports point down):
 
 - ``tuning``: private search over many runs.
-- ``loop``: the run itself: batches, steps, noise and optimizer, resumption, budgets.
-- ``extras``: averages, AdamBC and LoRA. ``per_example``: gradients, norms and clipped sums of all examples of a batch.
+- ``loop``: the run itself: batches, steps, noise and optimizer, resumption, budgets, averages.
+- ``transfer``: adapters, frozen layers, public pre-training. ``per_example``: gradients, norms and clipped sums of all
+  examples of a batch.
 - ``plan``: everything that is fixed before a run reads data, and determines its guarantee.
 - ``noise``: the noise of a step, independent or correlated over the steps.
 - ``kernels``: Triton kernels and CUDA graphs, which change the speed only. ``scattering``: features.
@@ -61,72 +62,146 @@ Four ideas run through all of it:
 from typing import TYPE_CHECKING
 
 from hush.lazy import lazy_names
-from hush.training.extras.averaging import MovingAverage as MovingAverage
-from hush.training.extras.averaging import TailAverage as TailAverage
-from hush.training.extras.lora import add_lora as add_lora
-from hush.training.extras.lora import merge_lora as merge_lora
-from hush.training.extras.optimizers import AdamBC as AdamBC
-from hush.training.loop.fit import fit as fit
-from hush.training.loop.fit import replace_batchnorm as replace_batchnorm
-from hush.training.loop.privatize import privatize as privatize
-from hush.training.loop.privatize import start_training as start_training
-from hush.training.loop.session import PrivateTraining as PrivateTraining
-from hush.training.loop.update import Ball as Ball
-from hush.training.noise.correlated import Banded as Banded
-from hush.training.noise.correlated import BufferedToeplitz as BufferedToeplitz
-from hush.training.per_example.check import check as check
-from hush.training.per_example.check import clipped_sum as clipped_sum
-from hush.training.per_example.check import looped_sum as looped_sum
-from hush.training.plan.clipping import Adaptive as Adaptive
-from hush.training.plan.clipping import Automatic as Automatic
-from hush.training.plan.clipping import ByName as ByName
-from hush.training.plan.clipping import Clipping as Clipping
-from hush.training.plan.clipping import Flat as Flat
-from hush.training.plan.clipping import Global as Global
-from hush.training.plan.clipping import Normalized as Normalized
-from hush.training.plan.clipping import PerLayer as PerLayer
-from hush.training.plan.contributions import Augmented as Augmented
-from hush.training.plan.contributions import Microbatches as Microbatches
-from hush.training.plan.contributions import PerExample as PerExample
-from hush.training.plan.contributions import Projected as Projected
-from hush.training.plan.phases import PublicPhase as PublicPhase
-from hush.training.plan.phases import pretrain as pretrain
-from hush.training.plan.plan import TrainingPlan as TrainingPlan
-from hush.training.plan.samplers import BallsInBins as BallsInBins
-from hush.training.plan.samplers import CyclicPoisson as CyclicPoisson
-from hush.training.plan.samplers import FixedSize as FixedSize
-from hush.training.plan.samplers import Full as Full
-from hush.training.plan.samplers import InOrder as InOrder
-from hush.training.plan.samplers import Poisson as Poisson
-from hush.training.plan.samplers import ShuffledEpochs as ShuffledEpochs
-from hush.training.plan.schedule import ExponentialCurve as ExponentialCurve
-from hush.training.plan.schedule import LinearCurve as LinearCurve
-from hush.training.plan.schedule import PiecewiseCurve as PiecewiseCurve
-from hush.training.plan.schedule import Schedule as Schedule
-from hush.training.plan.transfer import freeze_except as freeze_except
-from hush.training.plan.transfer import replace_head as replace_head
-from hush.training.plan.units import UserGroups as UserGroups
-from hush.training.plan.units import Users as Users
-from hush.training.plan.units import compare_units as compare_units
-from hush.training.tuning.repetitions import LogarithmicRepetitions as LogarithmicRepetitions
-from hush.training.tuning.repetitions import NegativeBinomialRepetitions as NegativeBinomialRepetitions
-from hush.training.tuning.repetitions import PoissonRepetitions as PoissonRepetitions
-from hush.training.tuning.scores import Candidate as Candidate
-from hush.training.tuning.scores import ChargedScore as ChargedScore
-from hush.training.tuning.scores import HeldOutAnswers as HeldOutAnswers
-from hush.training.tuning.scores import PrivateScore as PrivateScore
-from hush.training.tuning.scores import PublicScore as PublicScore
-from hush.training.tuning.search import Tuned as Tuned
-from hush.training.tuning.search import TuningPlan as TuningPlan
-from hush.training.tuning.space import LogRange as LogRange
-from hush.training.tuning.space import UniformRange as UniformRange
-from hush.training.tuning.tune import plan_tuning as plan_tuning
-from hush.training.tuning.tune import tune as tune
 
 if TYPE_CHECKING:
     from hush.training import scattering as scattering
+    from hush.training.loop.averaging import MovingAverage as MovingAverage
+    from hush.training.loop.averaging import TailAverage as TailAverage
+    from hush.training.loop.optimizers import AdamBC as AdamBC
+    from hush.training.loop.ready_loop import fit as fit
+    from hush.training.loop.session import PrivateTraining as PrivateTraining
+    from hush.training.loop.start import privatize as privatize
+    from hush.training.loop.start import start_training as start_training
+    from hush.training.loop.update import Ball as Ball
+    from hush.training.noise.correlated import Banded as Banded
+    from hush.training.noise.correlated import BufferedToeplitz as BufferedToeplitz
+    from hush.training.per_example.checks import check as check
+    from hush.training.per_example.checks import clipped_sum as clipped_sum
+    from hush.training.plan.clipping import Adaptive as Adaptive
+    from hush.training.plan.clipping import Automatic as Automatic
+    from hush.training.plan.clipping import ByName as ByName
+    from hush.training.plan.clipping import Flat as Flat
+    from hush.training.plan.clipping import Global as Global
+    from hush.training.plan.clipping import Normalized as Normalized
+    from hush.training.plan.clipping import PerLayer as PerLayer
+    from hush.training.plan.contributions import Augmented as Augmented
+    from hush.training.plan.contributions import Microbatches as Microbatches
+    from hush.training.plan.contributions import PerExample as PerExample
+    from hush.training.plan.contributions import Projected as Projected
+    from hush.training.plan.public_phase import PublicPhase as PublicPhase
+    from hush.training.plan.samplers import BallsInBins as BallsInBins
+    from hush.training.plan.samplers import CyclicPoisson as CyclicPoisson
+    from hush.training.plan.samplers import FixedSize as FixedSize
+    from hush.training.plan.samplers import Full as Full
+    from hush.training.plan.samplers import InOrder as InOrder
+    from hush.training.plan.samplers import Poisson as Poisson
+    from hush.training.plan.samplers import ShuffledEpochs as ShuffledEpochs
+    from hush.training.plan.schedule import ExponentialCurve as ExponentialCurve
+    from hush.training.plan.schedule import LinearCurve as LinearCurve
+    from hush.training.plan.schedule import PiecewiseCurve as PiecewiseCurve
+    from hush.training.plan.schedule import Schedule as Schedule
+    from hush.training.plan.training_plan import TrainingPlan as TrainingPlan
+    from hush.training.plan.units import UserGroups as UserGroups
+    from hush.training.plan.units import Users as Users
+    from hush.training.plan.units import compare_units as compare_units
+    from hush.training.transfer.batch_norm import replace_batchnorm as replace_batchnorm
+    from hush.training.transfer.lora import add_lora as add_lora
+    from hush.training.transfer.lora import merge_lora as merge_lora
+    from hush.training.transfer.pretraining import pretrain as pretrain
+    from hush.training.transfer.trained_part import freeze_except as freeze_except
+    from hush.training.transfer.trained_part import replace_head as replace_head
+    from hush.training.tuning.calibration import plan_tuning as plan_tuning
+    from hush.training.tuning.calibration import tune as tune
+    from hush.training.tuning.repetitions import LogarithmicRepetitions as LogarithmicRepetitions
+    from hush.training.tuning.repetitions import NegativeBinomialRepetitions as NegativeBinomialRepetitions
+    from hush.training.tuning.repetitions import PoissonRepetitions as PoissonRepetitions
+    from hush.training.tuning.scores import Candidate as Candidate
+    from hush.training.tuning.scores import ChargedScore as ChargedScore
+    from hush.training.tuning.scores import HeldOutAnswers as HeldOutAnswers
+    from hush.training.tuning.scores import PrivateScore as PrivateScore
+    from hush.training.tuning.scores import PublicScore as PublicScore
+    from hush.training.tuning.search import Tuned as Tuned
+    from hush.training.tuning.search import TuningPlan as TuningPlan
+    from hush.training.tuning.space import LogRange as LogRange
+    from hush.training.tuning.space import UniformRange as UniformRange
+
+    # isort: split
+    # Shared inside hush, not public.
+    from hush.training.loop.session import leave_out_unit as leave_out_unit
+    from hush.training.loop.session import unit_rows as unit_rows
+    from hush.training.per_example.checks import looped_sum as looped_sum
+    from hush.training.plan.clipping import Clipping as Clipping
 else:  # a type checker that saw this would take every misspelt name for a module
-    __getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(("scattering",)))
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "scattering": None,
+            "AdamBC": "hush.training.loop.optimizers",
+            "Adaptive": "hush.training.plan.clipping",
+            "Augmented": "hush.training.plan.contributions",
+            "Automatic": "hush.training.plan.clipping",
+            "Ball": "hush.training.loop.update",
+            "BallsInBins": "hush.training.plan.samplers",
+            "Banded": "hush.training.noise.correlated",
+            "BufferedToeplitz": "hush.training.noise.correlated",
+            "ByName": "hush.training.plan.clipping",
+            "Candidate": "hush.training.tuning.scores",
+            "ChargedScore": "hush.training.tuning.scores",
+            "CyclicPoisson": "hush.training.plan.samplers",
+            "ExponentialCurve": "hush.training.plan.schedule",
+            "FixedSize": "hush.training.plan.samplers",
+            "Flat": "hush.training.plan.clipping",
+            "Full": "hush.training.plan.samplers",
+            "Global": "hush.training.plan.clipping",
+            "HeldOutAnswers": "hush.training.tuning.scores",
+            "InOrder": "hush.training.plan.samplers",
+            "LinearCurve": "hush.training.plan.schedule",
+            "LogRange": "hush.training.tuning.space",
+            "LogarithmicRepetitions": "hush.training.tuning.repetitions",
+            "Microbatches": "hush.training.plan.contributions",
+            "MovingAverage": "hush.training.loop.averaging",
+            "NegativeBinomialRepetitions": "hush.training.tuning.repetitions",
+            "Normalized": "hush.training.plan.clipping",
+            "PerExample": "hush.training.plan.contributions",
+            "PerLayer": "hush.training.plan.clipping",
+            "PiecewiseCurve": "hush.training.plan.schedule",
+            "Poisson": "hush.training.plan.samplers",
+            "PoissonRepetitions": "hush.training.tuning.repetitions",
+            "PrivateScore": "hush.training.tuning.scores",
+            "PrivateTraining": "hush.training.loop.session",
+            "Projected": "hush.training.plan.contributions",
+            "PublicPhase": "hush.training.plan.public_phase",
+            "PublicScore": "hush.training.tuning.scores",
+            "Schedule": "hush.training.plan.schedule",
+            "ShuffledEpochs": "hush.training.plan.samplers",
+            "TailAverage": "hush.training.loop.averaging",
+            "TrainingPlan": "hush.training.plan.training_plan",
+            "Tuned": "hush.training.tuning.search",
+            "TuningPlan": "hush.training.tuning.search",
+            "UniformRange": "hush.training.tuning.space",
+            "UserGroups": "hush.training.plan.units",
+            "Users": "hush.training.plan.units",
+            "add_lora": "hush.training.transfer.lora",
+            "check": "hush.training.per_example.checks",
+            "clipped_sum": "hush.training.per_example.checks",
+            "compare_units": "hush.training.plan.units",
+            "fit": "hush.training.loop.ready_loop",
+            "freeze_except": "hush.training.transfer.trained_part",
+            "merge_lora": "hush.training.transfer.lora",
+            "plan_tuning": "hush.training.tuning.calibration",
+            "pretrain": "hush.training.transfer.pretraining",
+            "privatize": "hush.training.loop.start",
+            "replace_batchnorm": "hush.training.transfer.batch_norm",
+            "replace_head": "hush.training.transfer.trained_part",
+            "start_training": "hush.training.loop.start",
+            "tune": "hush.training.tuning.calibration",
+            # Shared inside hush, not public.
+            "Clipping": "hush.training.plan.clipping",
+            "leave_out_unit": "hush.training.loop.session",
+            "looped_sum": "hush.training.per_example.checks",
+            "unit_rows": "hush.training.loop.session",
+        },
+    )
 
 __all__ = [
     "AdamBC",
@@ -140,7 +215,6 @@ __all__ = [
     "ByName",
     "Candidate",
     "ChargedScore",
-    "Clipping",
     "CyclicPoisson",
     "ExponentialCurve",
     "FixedSize",
@@ -181,7 +255,6 @@ __all__ = [
     "compare_units",
     "fit",
     "freeze_except",
-    "looped_sum",
     "merge_lora",
     "plan_tuning",
     "pretrain",

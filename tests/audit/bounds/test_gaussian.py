@@ -12,22 +12,10 @@ from hypothesis import strategies as st
 from hush import accounting
 from hush.audit.bounds.gaussian import _delta, gdp_epsilon
 from hush.errors import InvalidArgument
+from oracles import closed_form
 
 
-@pytest.mark.parametrize(
-    ("mu", "delta", "epsilon"),
-    [
-        (0.1, 1e-5, 0.340669),
-        (0.25, 1e-5, 0.926342),
-        (0.5, 1e-5, 1.993091),
-        (1, 1e-5, 4.377178),
-        (2, 1e-5, 9.997256),
-        (3, 1e-5, 16.675494),
-        (4, 1e-5, 24.381611),
-        (1, 1e-6, 4.886554),
-        (2, 1e-6, 10.997151),
-    ],
-)
+@pytest.mark.parametrize(("mu", "delta", "epsilon"), closed_form.GAUSSIAN_EPSILONS)
 def test_reference_values(mu: float, delta: float, epsilon: float) -> None:
     assert gdp_epsilon(mu, delta) == pytest.approx(epsilon, abs=5e-7)
 

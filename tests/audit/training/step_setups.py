@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from hush.audit.training import Setup
+from hush.audit.training import Observations, Setup
 from hush.guarantee import Relation
 from hush.training import (
     Augmented,
@@ -28,13 +29,13 @@ from hush.training import (
     Normalized,
     PerLayer,
     Poisson,
-    PrivateTraining,
     Projected,
     ShuffledEpochs,
     UserGroups,
     Users,
 )
-from hush.training.loop import session
+from hush.training.loop import batch_sums
+from hush.training.loop.batch_sums import BatchSums
 from hush.training.loop.update import Updater
 from hush.training.per_example import clipped_sum
 from hush.training.per_example import engine as engine_module
@@ -92,7 +93,7 @@ def setup(*, model: type[nn.Module] = Probe, dataset: tuple[Tensor, ...] | None 
     arguments = {"noise_multiplier": 0.6, "clip_norm": 4.0, **settings}
     if "clipping" in settings:
         del arguments["clip_norm"]
-    return Setup(model=model, dataset=data() if dataset is None else dataset, loss=loss, settings=arguments)
+    return Setup(model=model, data=data() if dataset is None else dataset, loss=loss, settings=arguments)
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ CASES = {
 
 def unchecked(patch: pytest.MonkeyPatch) -> None:
     """Switch off the comparison with a plain loop at the start of every run: it would refuse some of the bugs."""
-    patch.setattr(session, "check_calls", lambda engine: None)
+    patch.setattr(batch_sums, "check_calls", lambda engine: None)
 
 
 def _inverted_clip(patch: pytest.MonkeyPatch) -> None:
@@ -198,14 +199,14 @@ def _shuffled_as_poisson(patch: pytest.MonkeyPatch) -> None:
 
 def _divided_by_number(patch: pytest.MonkeyPatch) -> None:
     """Divide sums by the number of sampled examples instead of the expected number."""
-    real, update = PrivateTraining._clipped_sum, Updater.__call__
+    real, update = BatchSums.__call__, Updater.__call__
     counted = [0.0]
 
-    def clipped(self: Any, losses: Any, batch: Any) -> Any:
+    def clipped(self: Any, losses: Any, batch: Any, *arguments: Any, **settings: Any) -> Any:
         counted[0] = float(batch.weights.sum())
-        return real(self, losses, batch)
+        return real(self, losses, batch, *arguments, **settings)
 
-    patch.setattr(PrivateTraining, "_clipped_sum", clipped)
+    patch.setattr(BatchSums, "__call__", clipped)
     patch.setattr(
         Updater,
         "__call__",
@@ -242,3 +243,11 @@ BUGS = {
     "shuffled, accounted for as Poisson": Bug("poisson twice", 800, _shuffled_as_poisson),
     "divided by the number of examples": Bug("small", 300, _divided_by_number),
 }
+
+
+def simulated(mu: float, observed: Observations, seed: int, count: int = 200) -> Observations:
+    """Replace the scores by those of a Gaussian mechanism with this mu."""
+    random = np.random.default_rng(seed)
+    scores_in, scores_out = random.normal(size=(count, 3)), random.normal(size=(count, 3))
+    scores_in[:, 0] += mu
+    return replace(observed, scores_in=scores_in, scores_out=scores_out)

@@ -142,10 +142,10 @@ def test_runs_with_and_without_replays_end_with_the_same_weights(physical_batch_
             physical_batch_size=physical_batch_size,
             source=TestSource(7),
         )
-        private._engine._may_replay = replay
+        private._sums.engine._may_replay = replay
         for inputs, targets in private.loader:
             private.step(F.cross_entropy(model(inputs.cuda()), targets.cuda(), reduction="none"))
         final_weights.append([param.detach().clone() for param in model.parameters()])
-        assert bool(private._engine._graphs._graphs) is replay
+        assert bool(private._sums.engine._graphs._graphs) is replay
     for direct, replayed in zip(*final_weights, strict=True):
         assert torch.allclose(direct, replayed, atol=1e-4)

@@ -7,7 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hush.training import Augmented, FixedSize, Full, InOrder, Microbatches, Poisson, ShuffledEpochs, UserGroups, Users
+from hush.training import (
+    Augmented,
+    FixedSize,
+    Full,
+    InOrder,
+    Microbatches,
+    Poisson,
+    ShuffledEpochs,
+    UserGroups,
+    Users,
+    leave_out_unit,
+    unit_rows,
+)
+from hush.training.loop.keys import RunKeys
 from training.loops import LINEAR_COUNT, linear_data, linear_run
 from training.sums import COUNT as SUMS_COUNT
 from training.sums import data as sums_data
@@ -50,7 +63,7 @@ def test_no_user_has_more_rows_than_the_bound() -> None:
 
 def test_samples_and_batches_are_functions_of_the_key() -> None:
     first, same, other = (sums_run(*sums_data(), batch_size=8) for _ in range(3))
-    other._keys = [(0, bytes(32))]
+    other._keys = RunKeys([(0, bytes(32))])
     batches = [
         [batch.indices.tolist() for step in range(3) for batch in run._batches(step)] for run in (first, same, other)
     ]
@@ -64,7 +77,7 @@ def test_a_subset_of_a_group_lasts_until_the_key_changes() -> None:
     assert len(before) == 3
     private._batches.forget()
     assert np.array_equal(private._batches.group_examples(), before), "the same key gives the same subset"
-    private._keys = [(0, bytes(32))]
+    private._keys = RunKeys([(0, bytes(32))])
     private._batches.forget()
     # Equal by chance with probability 1 / C(40, 3) = 1e-4; both keys are fixed.
     assert not np.array_equal(private._batches.group_examples(), before)
@@ -88,3 +101,21 @@ def test_owners_are_told_apart_by_their_fingerprint() -> None:
     assert owners[0] == owners[1], "other names for the same people"
     assert owners[0] != owners[2]
     assert sums_run(x, y, batch_size=5)._batches.owners is None
+
+
+@pytest.mark.parametrize("kind", [None, Users, UserGroups])
+def test_a_unit_can_be_left_out_of_some_steps(kind: Any) -> None:
+    """Audits compare a run with and without a canary. All other units stay in the samples."""
+    x, y = sums_data()
+    unit = None if kind is None else kind(np.arange(SUMS_COUNT) // 2, rows_per_unit=2)
+    runs = [sums_run(x, y, sampling=Poisson(6), unit=unit, num_steps=6) for _ in range(2)]
+    left_out = runs[1]
+    left_out._keys = runs[0]._keys
+    leave_out_unit(left_out, 0, lambda step: step % 2 == 1)
+    rows = unit_rows(left_out, 0)
+    assert rows.tolist() == ([0] if unit is None else [0, 1])
+    for step in range(6):
+        examples, remaining = (
+            {row for batch in run._batches(step) for row in batch.indices[batch.real].tolist()} for run in runs
+        )
+        assert remaining == (examples - set(rows.tolist()) if step % 2 == 1 else examples)

@@ -209,7 +209,7 @@ def test_correlated_noise_continues(correlated: Any) -> None:
     resumed = start(None)
     resumed.load_state_dict(secret.state_dict())
     train_until(resumed, 5)
-    assert [first for first, _ in resumed._keys] == [0, 4]
+    assert [first for first, _ in resumed._keys.pairs] == [0, 4]
     old, new = secret._noise_stream(), resumed._noise_stream()
     assert old is not None
     assert new is not None
@@ -237,7 +237,7 @@ def test_an_epoch_keeps_its_order_under_a_new_key(sampling: Any) -> None:
     resumed.load_state_dict(private.state_dict())
     seen += [resumed._batches.sample(step) for step in range(3, 5)]
     assert sorted(np.concatenate(seen).tolist()) == list(range(SUMS_COUNT))
-    assert [first for first, _ in resumed._keys] == [0, 3]
+    assert [first for first, _ in resumed._keys.pairs] == [0, 3]
     # All 40 are in the same batches by chance with probability 8!^5 / 40! = 1e-25, or 5^-40.
     later = [[session._batches.sample(step) for step in range(5, 10)] for session in (resumed, private)]
     same = [np.array_equal(*samples) for samples in zip(*later, strict=True)]

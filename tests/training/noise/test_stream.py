@@ -17,7 +17,8 @@ from hush.training import Banded
 from hush.training.noise import stream as stream_module
 from hush.training.noise.correlated import CorrelatedNoise, Factor, Once
 from hush.training.noise.gaussian import gaussian
-from hush.training.noise.stream import Bands, Buffers, NoiseStream, Recursion, Window
+from hush.training.noise.recursions import Bands, Buffers, Recursion, Window
+from hush.training.noise.stream import NoiseStream
 from training.noise_setups import FALSE_ALARMS, KEY, OTHER_KEY, every_noise, matrix
 
 

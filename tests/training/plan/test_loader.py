@@ -63,7 +63,7 @@ def test_datasets_of_other_kinds() -> None:
         batch_size=9,
     )
     train(private)
-    with pytest.raises(InvalidArgument, match="^dataset="):
+    with pytest.raises(InvalidArgument, match="^data="):
         privatize(
             model, torch.optim.SGD(model.parameters(), lr=0.1), iter([]), noise_multiplier=1.0, delta=1e-3, num_steps=2
         )
@@ -122,7 +122,7 @@ def test_mappings_are_fetched_by_numeric_columns() -> None:
     fetched = fetch(np.array([3, 1]))
     assert count == 5
     assert {name: column.tolist() for name, column in fetched.items()} == {"x": [3.0, 1.0], "y": [3, 1]}
-    with pytest.raises(InvalidArgument, match="^dataset="):
+    with pytest.raises(InvalidArgument, match="^data="):
         fetcher({"name": np.array(["a", "b"])})
-    with pytest.raises(InvalidArgument, match=r"^dataset=\[2, 3\]"):
+    with pytest.raises(InvalidArgument, match=r"^data=\[2, 3\]"):
         fetcher((torch.zeros(2), torch.zeros(3)))

@@ -79,12 +79,10 @@ def test_windows_split_users() -> None:
 
 
 def test_two_ways_to_protect_users_are_compared() -> None:
-    few = compare_units(
-        num_users=100, examples_per_user=2, batch_size=100, noise_multiplier=5.0, num_steps=10, delta=1e-5
-    )
+    few = compare_units(num_units=100, rows_per_unit=2, batch_size=100, noise_multiplier=5.0, num_steps=10, delta=1e-5)
     assert few.users.epsilon == pytest.approx(few.groups.epsilon, rel=1e-6), "without sampling there is no difference"
     many = compare_units(
-        num_users=1000, examples_per_user=8, batch_size=20, noise_multiplier=1.0, num_steps=500, delta=1e-5
+        num_units=1000, rows_per_unit=8, batch_size=20, noise_multiplier=1.0, num_steps=500, delta=1e-5
     )
     assert many.recommended is UserGroups
     assert f"{many.groups.epsilon:.3g}" in str(many)

@@ -62,27 +62,27 @@ class TestPrivateScore:
             assert abs(quiet_total(HeldOutAnswers(np.array([*others, odd]))) - replaced) <= 2.0
 
     def test_a_user_counts_once(self) -> None:
-        alone = quiet_total(HeldOutAnswers([True, False], owners=["a", "b"]), Unit.user())
-        many = HeldOutAnswers([True, False] + [True] * 500, owners=["a", "b"] + ["c"] * 500)
+        alone = quiet_total(HeldOutAnswers([True, False], units=["a", "b"]), Unit.user())
+        many = HeldOutAnswers([True, False] + [True] * 500, units=["a", "b"] + ["c"] * 500)
         assert quiet_total(many, Unit.user()) - alone == pytest.approx(1.0)
-        broken_twin = quiet_total(replace(many, owners=None))  # as if the unit were an example
+        broken_twin = quiet_total(replace(many, units=None))  # as if the unit were an example
         assert broken_twin - alone > 400
 
     def test_an_empty_held_out_set(self) -> None:
         assert math.isfinite(quiet_total(HeldOutAnswers(np.zeros(0))))
-        assert math.isfinite(quiet_total(HeldOutAnswers(np.zeros(0), owners=np.zeros(0, dtype=int)), Unit.user()))
+        assert math.isfinite(quiet_total(HeldOutAnswers(np.zeros(0), units=np.zeros(0, dtype=int)), Unit.user()))
 
     def test_answers_that_are_refused(self) -> None:
         for answers, unit in (
             (HeldOutAnswers(0.9), Unit.example()),
             (HeldOutAnswers(np.zeros((3, 2))), Unit.example()),
             (HeldOutAnswers(["yes"]), Unit.example()),
-            (HeldOutAnswers([True], owners=[1]), Unit.example()),
+            (HeldOutAnswers([True], units=[1]), Unit.example()),
             (HeldOutAnswers([True]), Unit.user()),
-            (HeldOutAnswers([True, True], owners=[1]), Unit.user()),
-            (HeldOutAnswers([True, True], owners=[1, None]), Unit.user()),
+            (HeldOutAnswers([True, True], units=[1]), Unit.user()),
+            (HeldOutAnswers([True, True], units=[1, None]), Unit.user()),
         ):
-            with pytest.raises(InvalidArgument, match="^(correct|owners)="):
+            with pytest.raises(InvalidArgument, match="^(correct|units)="):
                 quiet_total(answers, unit)
 
     def test_searches_are_as_private_as_claimed(self) -> None:

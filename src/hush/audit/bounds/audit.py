@@ -239,8 +239,8 @@ def _check_order(coins: NDArray[np.bool_]) -> None:
     changes = int(np.count_nonzero(coins[1:] != coins[:-1]))
     # Fair coins change sides about every second time; at most one change means that they were sorted.
     if changes <= 1 and coins.size >= _MIN_SORTED:
-        advice = "Here the coins decided the order", "Pass the canaries in the order in which the coins were thrown"
-        raise InvalidArgument("included", "sorted coins", "canaries in an order that no coin decided", *advice)
+        advice = "These are sorted by their coins", "Pass the canaries in the order in which you tossed the coins"
+        raise InvalidArgument("included", "sorted", "canaries in an order that does not depend on the coins", *advice)
 
 
 def _rule_assumptions(rule: ThresholdRule | None) -> tuple[str, ...]:

@@ -62,6 +62,7 @@ def jeffreys_interval(
     if not 0 < credibility < 1:
         raise InvalidArgument("credibility", credibility, "a number in (0, 1)")
     posterior = _Posterior(fp, num_out, num_in - tp, num_in, check_delta("delta", delta))
+    # Jeffreys prior: Beta(1/2, 1/2), which is invariant under reparametrisation.
     tail = (1 - credibility) / 2
     return posterior.quantile(tail), posterior.quantile(1 - tail)
 
@@ -90,6 +91,8 @@ class _Posterior:
 
     def cdf(self, epsilon: float) -> float:
         """Return the posterior probability that (epsilon, delta)-privacy allows the two error rates."""
+        # P[epsilon <= e] is the mean, over FPR, of P[FNR lies where (e, delta)-privacy allows it]: the inner integral
+        # is a beta function, the outer one is a quadrature.
         fpr, weights = self.fpr_nodes
         exp_epsilon, one_less_delta = math.exp(epsilon), 1 - self.delta
         # FNR >= 1 - delta - e^eps FPR and FNR >= e^-eps (1 - delta - FPR), and the same for the negated test.

@@ -67,6 +67,7 @@ def clopper_pearson(count: ArrayLike, total: ArrayLike, significance: float, sid
         raise InvalidArgument("count", count, "numbers between 0 and the number of trials, which must be at least 1")
     failures = trials - successes
     if side is Side.LOWER:
+        # P[Binomial(n, p) >= k] = I_p(k, n - k + 1), the regularised beta function. The bound solves it for p.
         low = betaincinv(np.maximum(successes, 1), failures + 1, significance)
         return np.asarray(np.where(successes > 0, low, 0.0))
     # The inverse of the complement: computing 1 - significance would lose the digits of a small significance.
@@ -89,6 +90,7 @@ def signed_epsilon_at(tpr: ArrayLike, fpr: ArrayLike, delta: float) -> Floats:
     """Return `epsilon_at` without the cut at 0: negative values still rank thresholds that show nothing."""
     true_rate, false_rate = np.asarray(tpr, np.float64), np.asarray(fpr, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # TPR <= e^epsilon FPR + delta, and the same for the test that flags the others: TNR <= e^epsilon FNR + delta.
         by_positives = np.log(np.maximum(true_rate - delta, 0.0)) - np.log(false_rate)
         by_negatives = np.log(np.maximum(1 - false_rate - delta, 0.0)) - np.log1p(-true_rate)
     # A test that flags no record, or every record, makes one ratio 0 / 0, i.e. NaN: fmax then takes the other one.
@@ -180,6 +182,7 @@ def epsilon_from_counts(
 
 def _epsilon_per_unit(tpr: float, fpr: float, delta: float, group_size: int) -> float:
     """Return, from below, the smallest epsilon of one unit at which a group of units allows these rates."""
+    # k units: (k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1)) (Dwork & Roth 2014, Section 2.3).
     group_epsilon = float(epsilon_at(tpr, fpr, delta))
     if group_size == 1 or group_epsilon in (0.0, math.inf):
         return group_epsilon

@@ -46,6 +46,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     if mu == 0 or not _delta(mu, 0.0) > delta:
         return 0.0
     low, high = 0.0, 1.0
+    # delta(epsilon) falls in epsilon, so doubling finds an upper end.
     while _delta(mu, high) > delta:
         low, high = high, 2 * high
     # Invariant: delta(low) > delta, so the solution lies above low, which is returned.
@@ -59,6 +60,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 def _delta(mu: float, epsilon: float) -> float:
     """Return the delta of mu-GDP at ``epsilon``, in logarithms: the difference of the two terms cancels otherwise."""
+    # a - b = -a (e^(ln b - ln a) - 1). The two terms agree in their leading digits if epsilon is small against mu.
     log_first = float(log_ndtr(-epsilon / mu + mu / 2))
     log_second = epsilon + float(log_ndtr(-epsilon / mu - mu / 2))
     return -math.exp(log_first) * math.expm1(min(log_second - log_first, 0.0))

@@ -42,7 +42,7 @@ def check_coins(num_in: int, num_out: int) -> None:
             f"{num_in} of {total} canaries",
             "about half of them, as fair coins would include",
             f"Fair coins fall this unevenly with probability below {_UNFAIR:g}",
-            "One-run bounds assume a fair coin for each canary: throw one, as label_canaries does",
+            "One-run bounds assume a fair coin for each canary: toss one, as label_canaries does",
         )
 
 

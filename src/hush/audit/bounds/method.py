@@ -121,6 +121,7 @@ def _(rule: SplitScores, method: BoundMethod, sample: Sample, level: Level) -> M
 
 @apply_rule.register
 def _(rule: MultiSplit, method: BoundMethod, sample: Sample, level: Level) -> MethodBound:
+    # At half the error, half of the splits fail together with probability at most level.error (see `MultiSplit`).
     rng, half_level = np.random.default_rng(rule.seed), Level(level.error / 2, level.delta)
     bounds = [_bound_by_split(rule.fraction, rng, method, sample, half_level) for _ in range(rule.num_splits)]
     # At least half of the splits reach the median bound; for an even number of splits, take the upper median.
@@ -131,5 +132,6 @@ def _(rule: MultiSplit, method: BoundMethod, sample: Sample, level: Level) -> Me
 def _bound_by_split(
     fraction: float, rng: np.random.Generator, method: BoundMethod, sample: Sample, level: Level
 ) -> MethodBound:
+    # The threshold is a function of the first part only.
     first, second = method.split(sample, fraction, rng)
     return method.bound_at(second, method.choose_threshold(first, level), level)

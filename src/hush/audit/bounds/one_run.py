@@ -93,6 +93,7 @@ class _TailBound:
 
     def fixed_guesses(self, epsilon: float) -> float:
         """Return the bound for a number of guesses that was fixed beforehand."""
+        # Theorem 5.2: P[v or more correct] <= P[W >= v] + 2 m delta max_i P[v - i <= W < v] / i.
         return min(self._binomial_tail(epsilon) + self._delta_term(epsilon), 1.0)
 
     def random_guesses(self, epsilon: float) -> float:
@@ -110,6 +111,7 @@ class _TailBound:
 
     def _binomial_tail(self, epsilon: float) -> float:
         """Return P[W >= v]."""
+        # Given all other coins, a guess is correct with probability at most e^epsilon / (1 + e^epsilon).
         return float(bdtrc(self.correct - 1, self.guesses, expit(epsilon))) if self.correct > 0 else 1.0
 
     def _delta_term(self, epsilon: float) -> float:
@@ -165,6 +167,7 @@ class GuessMethod(BoundMethod):
     def bound_at_best(self, sample: Sample, level: Level) -> MethodBound:
         """Make "in" guesses only, with the best number of guesses on a ladder that no score influences."""
         rungs = numbers_of_guesses(sample.num_in + sample.num_out, level.error)
+        # Bonferroni over the rungs, which depend on the number of canaries and the error only.
         rung_level = Level(level.error / len(rungs), level.delta)
         best: MethodBound | None = None
         guesses_and_correct = [(rung, count_correct(sample, rung, 0)) for rung in rungs]

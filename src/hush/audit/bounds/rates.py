@@ -119,6 +119,7 @@ class ClopperPearson(RateMethod):
 
     def strength(self, tpr: Floats, fpr: Floats, level: Level) -> Floats:
         """Return epsilon by the stronger inequality, negative if the rates show nothing."""
+        # Both logarithms grow with TPR and fall with FPR, as `RateMethod` requires.
         return signed_epsilon_at(tpr, fpr, level.delta)
 
     def epsilon(self, strength: float, level: Level) -> float:
@@ -160,6 +161,8 @@ class GaussianDP(RateMethod):
         if not level.delta > 0:
             raise InvalidArgument("delta", level.delta, "a number in (0, 1)", "Gaussian noise has no pure epsilon")
         with np.errstate(invalid="ignore"):  # infinity minus infinity, where both rates are 0 or both are 1
+            # N(0, 1) against N(mu, 1) at a threshold c: FPR = Phi(-c) and TPR = Phi(mu - c), so mu is the difference of
+            # their quantiles.
             return np.asarray(np.nan_to_num(ndtri(tpr) - ndtri(fpr), nan=0.0, posinf=np.inf, neginf=-np.inf))
 
     def epsilon(self, strength: float, level: Level) -> float:

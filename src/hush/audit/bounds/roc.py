@@ -60,6 +60,7 @@ class Roc:
     @cached_property
     def auc(self) -> float:
         """The area under the curve: how likely a member outscores a non-member, with ties counted half."""
+        # The Mann-Whitney statistic: the share of pairs (member, non-member) in the right order.
         return float(_area(self.tp, self.fp)) / (self.num_in * self.num_out)
 
     @property
@@ -188,8 +189,7 @@ def bootstrap(
     """Return a percentile bootstrap interval of a ROC statistic. Members and non-members are resampled separately.
 
     The interval is approximate: its confidence is right with many scores of each class. For a perfect attack every
-    resample is perfect, too, and the interval is a single point. For exact bounds use `audit_scores` or
-    `clopper_pearson`.
+    resample is perfect, too, and the interval is a single point. For exact bounds use `audit_scores`.
 
     >>> interval = bootstrap([3.0, 2.0, 1.0], [2.0, 0.0], Auc(), num_resamples=50)
     >>> interval.value, interval.confidence
@@ -226,6 +226,7 @@ def bootstrap(
 def _resampled(counts: Ints, rng: np.random.Generator) -> Ints:
     """Draw as many scores with replacement, and return their cumulative counts from the highest score down."""
     total = int(counts.sum())
+    # Only the order of scores matters to a curve, so positions in it are resampled instead of scores.
     drawn = np.repeat(np.arange(counts.size), counts)[rng.integers(0, total, total)]
     return np.concatenate([[0], np.cumsum(np.bincount(drawn, minlength=counts.size))])
 

@@ -31,7 +31,7 @@ class Sample:
     Attributes:
         inside: Scores of members.
         outside: Scores of non-members.
-        coins: For canaries of one run, in the order in which the coins were thrown: True where the canary was included.
+        coins: For canaries of one run, in the order in which the coins were tossed: True where the canary was included.
             ``inside`` and ``outside`` keep that order. None if the order is unknown.
     """
 
@@ -71,6 +71,7 @@ class Sample:
 
     def counts(self, thresholds: ArrayLike) -> tuple[Ints, Ints]:
         """Return how many members and how many non-members score at least each threshold."""
+        # side="left" counts the scores below the threshold; a score equal to it is flagged.
         tp = self.num_in - np.searchsorted(self.sorted_in, thresholds, side="left")
         fp = self.num_out - np.searchsorted(self.sorted_out, thresholds, side="left")
         return np.asarray(tp, np.int64), np.asarray(fp, np.int64)
@@ -156,6 +157,7 @@ def ladder(total: int) -> Ints:
         # sqrt(k (1 - k / n)) is the standard deviation of a binomial count k.
         step = max(1, int(math.sqrt(last * (1 - last / total))), int(_RELATIVE_STEP * last))
         rungs.append(min(last + step, half))
+    # Mirrored, because a count k of flags is a count n - k of the others.
     lower_half = np.array(rungs, dtype=np.int64)
     return np.unique(np.concatenate([lower_half, total - lower_half]))
 
@@ -164,5 +166,6 @@ def _cut(scores: Floats, fraction: float, rng: np.random.Generator) -> tuple[Flo
     size = round(scores.size * fraction)
     if not 0 < size < scores.size:
         raise InvalidArgument("fraction", fraction, "a fraction that leaves both parts with scores of both classes")
+    # Independent scores are exchangeable, so any fixed-size random split keeps both parts independent.
     order = rng.permutation(scores.size)
     return scores[order[:size]], scores[order[size:]]

@@ -43,6 +43,7 @@ class Explicit(ThresholdRule):
     """
 
     threshold: float
+    # One test, one confidence bound: nothing to correct for.
     description = "threshold fixed beforehand"
 
     def __post_init__(self) -> None:
@@ -65,6 +66,7 @@ class Bonferroni(ThresholdRule):
     True
     """
 
+    # The union bound over a fixed ladder of m counts: each bound fails with probability a / m, so all hold at once.
     description = "best threshold, Bonferroni over counts"
 
 
@@ -84,6 +86,7 @@ class SplitScores(ThresholdRule):
 
     fraction: float = 0.5
     seed: int = 0
+    # The second part is independent of the choice, so the bound on it is that of a fixed threshold.
     description = "threshold chosen on a part, bound from the rest"
 
     def __post_init__(self) -> None:
@@ -112,6 +115,7 @@ class MultiSplit(ThresholdRule):
     num_splits: int = 50
     fraction: float = 0.5
     seed: int = 0
+    # P[at least half of the bounds fail] <= 2 E[share that fails] <= 2 a / 2, by Markov.
     description = "median over splits at half the error"
 
     def __post_init__(self) -> None:

@@ -59,6 +59,7 @@ def exposure_extrapolated(perplexities: ArrayLike, references: ArrayLike) -> Flo
         raise InvalidArgument(
             "references", len(reference_values), "at least ten, not all the same", "A distribution is fitted to them"
         )
+    # Exposure is -log2 of the chance that a random alternative is at least as likely as the secret.
     return np.asarray(-skewnorm.logcdf(secret_values, *skewnorm.fit(reference_values)) / math.log(2))
 
 

@@ -45,6 +45,7 @@ class Poison:
             One number per model; larger for models that were trained with the poison.
         """
         differences = np.asarray(at_point, dtype=np.float64) - np.asarray(at_zero, dtype=np.float64)
+        # f(0) removes what a model believes without the point, such as its bias.
         return np.asarray(np.atleast_2d(differences)[:, self.label])
 
 
@@ -136,6 +137,7 @@ def audit_poisoning(
     # The halves are disjoint, so the threshold is independent of the models that are counted.
     thresholds = np.unique(np.concatenate(search_halves))
     positives_in, positives_out = ((values[:, None] > thresholds).sum(0) for values in search_halves)
+    # Bounds, not rates, rank the thresholds: they shun thresholds that few models reach.
     tpr_lower = clopper_pearson(positives_in, len(search_halves[0]), error / 2, Side.LOWER)
     fpr_upper = clopper_pearson(positives_out, len(search_halves[1]), error / 2, Side.UPPER)
     threshold = thresholds[int(np.argmax(epsilon_at(tpr_lower, fpr_upper, delta)))]

@@ -9,14 +9,12 @@ Attacks return scores, one per example, higher for examples that look like membe
 - Attacks with shadow models: `lira_online`, `lira_offline` (with `LiraVariance`), `rmia_online`, `rmia_offline`,
   `tuned_offline_a`, `shokri`.
 - Attacks with public non-members: `quantile_gaussian`, `quantile_pinball`.
-- Interpretation: `advantage_bounds`, `example_risk`, `slices`, `by_correctness`, `overlap`, `roc_figure` and
-  `roc_document`.
+- Interpretation: `advantage_bounds`, `example_risk`, `slices`, `by_correctness`, `overlap`.
 
 In reading order: `signals`, `shadow_models`, the attacks (`thresholding`, `lira`, `rmia`, `learned`), then `slicing`,
 `data_overlap` and `roc_plot`.
 """
 
-from hush.audit.membership.data_overlap import Overlap as Overlap
 from hush.audit.membership.data_overlap import overlap as overlap
 from hush.audit.membership.learned import quantile_gaussian as quantile_gaussian
 from hush.audit.membership.learned import quantile_pinball as quantile_pinball
@@ -28,8 +26,6 @@ from hush.audit.membership.lira import lira_online as lira_online
 from hush.audit.membership.rmia import rmia_offline as rmia_offline
 from hush.audit.membership.rmia import rmia_online as rmia_online
 from hush.audit.membership.rmia import tuned_offline_a as tuned_offline_a
-from hush.audit.membership.roc_plot import roc_document as roc_document
-from hush.audit.membership.roc_plot import roc_figure as roc_figure
 from hush.audit.membership.shadow_models import Shadows as Shadows
 from hush.audit.membership.shadow_models import coin_sample as coin_sample
 from hush.audit.membership.shadow_models import shadows as shadows
@@ -37,20 +33,20 @@ from hush.audit.membership.signals import confidence as confidence
 from hush.audit.membership.signals import cross_entropy as cross_entropy
 from hush.audit.membership.signals import logit_confidence as logit_confidence
 from hush.audit.membership.signals import logit_confidence_of_logits as logit_confidence_of_logits
-from hush.audit.membership.slicing import AdvantageBounds as AdvantageBounds
-from hush.audit.membership.slicing import Slice as Slice
 from hush.audit.membership.slicing import advantage_bounds as advantage_bounds
 from hush.audit.membership.slicing import by_correctness as by_correctness
 from hush.audit.membership.slicing import slices as slices
 from hush.audit.membership.thresholding import label_only as label_only
 from hush.audit.membership.thresholding import yeom as yeom
 
+# isort: split
+# Shared inside hush, not public.
+from hush.audit.membership.roc_plot import roc_document as roc_document
+from hush.audit.membership.roc_plot import roc_figure as roc_figure
+
 __all__ = [
-    "AdvantageBounds",
     "LiraVariance",
-    "Overlap",
     "Shadows",
-    "Slice",
     "advantage_bounds",
     "by_correctness",
     "coin_sample",
@@ -67,8 +63,6 @@ __all__ = [
     "quantile_pinball",
     "rmia_offline",
     "rmia_online",
-    "roc_document",
-    "roc_figure",
     "shadows",
     "shokri",
     "slices",

@@ -144,6 +144,7 @@ def quantile_pinball(
     rate = check_probability("fpr", fpr)
     if not rate < 1:
         raise InvalidArgument("fpr", fpr, "a number in (0, 1)")
+    # The (1 - fpr)-quantile minimises the pinball loss, so a share fpr of non-members lies above it.
     model = (_default_trees if regressor is None else regressor)(1 - rate)
     model.fit(public_features, public_values)
     return np.asarray(values - np.asarray(model.predict(features), dtype=np.float64))
@@ -208,6 +209,7 @@ class _Ridge:
 
     def __init__(self, x: Floats, y: Floats) -> None:
         self._centre, self._scale, self._mean = x.mean(0), np.maximum(x.std(0), 1e-9), float(y.mean())
+        # One decomposition serves all penalties.
         u, s, vt = np.linalg.svd((x - self._centre) / self._scale, full_matrices=False)
         projected = u.T @ (y - self._mean)
         candidates = [self._leave_one_out(u, s, projected, y, penalty) for penalty in _PENALTIES]
@@ -221,6 +223,7 @@ class _Ridge:
 
     def _leave_one_out(self, u: Floats, s: Floats, projected: Floats, y: Floats, penalty: float) -> Floats:
         """Return the residual of each row under the regression on all other rows: residual / (1 - leverage)."""
+        # The hat matrix is 1 / n + U diag(shrinkage) U', and a leverage is an entry of its diagonal.
         shrinkage = np.square(s) / (np.square(s) + penalty * len(y))
         leverage = 1 / len(y) + np.square(u) @ shrinkage
         # Allen 1974 (PRESS). The floor keeps a row that determines its own prediction finite.

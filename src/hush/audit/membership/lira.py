@@ -72,6 +72,7 @@ def lira_online(
     # NaN marks the models of the other kind, which the fit leaves out.
     inside = _fit_gaussians(np.where(in_models[..., None], shadow_values, np.nan), "in", kind)
     outside = _fit_gaussians(np.where(in_models[..., None], np.nan, shadow_values), "out", kind)
+    # ln N(target; in) - ln N(target; out), Algorithm 1 of Carlini et al. 2022.
     return np.asarray((_log_density(target_values, *inside) - _log_density(target_values, *outside)).mean(-1))
 
 
@@ -106,6 +107,7 @@ def lira_offline(
     target_values, shadow_values, in_models = _aligned(target, shadows, membership)
     kind = _resolve_variance(variance, len(shadow_values))
     median, stddev = _fit_gaussians(np.where(in_models[..., None], np.nan, shadow_values), "out", kind)
+    # Phi^-1(1 - P[Z > z]) = z, the standardised distance from the models without the example.
     return np.asarray(((target_values - median) / stddev).mean(-1))
 
 

@@ -146,6 +146,7 @@ def tuned_offline_a(references: ArrayLike, included: ArrayLike) -> float:
         )
         return roc(scores[in_models[0, scored]], scores[~in_models[0, scored]]).auc
 
+    # A choice on public knowledge: the real target's members are not touched, so nothing has to be corrected for.
     return max(_CANDIDATES, key=auc)
 
 
@@ -167,10 +168,12 @@ def _mean_over(table: Floats, models: Bools, side: str) -> Floats:
     count = models.sum(0)
     if not (count >= 1).all():
         raise InvalidArgument("included", "...", f"for each example at least one reference model that had it {side}")
+    # A mean of probabilities, not of their logarithms: P(x) is an expectation over models.
     return np.asarray(np.where(models, table, 0.0).sum(0) / count)
 
 
 def _ratio(confidences: Floats, average: Floats) -> Floats:
+    # P(x | target) / P(x): how much more the target believes in x than models of the world do.
     return np.asarray(confidences / np.maximum(average, _TINY))
 
 

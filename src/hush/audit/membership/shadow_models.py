@@ -143,6 +143,7 @@ def coin_sample(num_examples: int, *, rng: np.random.Generator, rate: float = 0.
         True for each example that the target should be trained on.
     """
     count = check_count("num_examples", num_examples)
+    # Independent coins, unlike exact halves: given the others, a coin of an exact half would be known.
     return np.asarray(rng.random(count) < check_probability("rate", rate), dtype=np.bool_)
 
 
@@ -150,6 +151,7 @@ def _complementary_halves(num_examples: int, total: int, rng: np.random.Generato
     if num_examples < _MIN_EXAMPLES:
         raise InvalidArgument("x", num_examples, "at least two examples", "Otherwise no example is left out")
     for _ in range(total // 2):
+        # A half and its complement: every example is in exactly half of the models, so both hypotheses have equal data.
         half = np.zeros(num_examples, dtype=np.bool_)
         half[rng.permutation(num_examples)[: num_examples // 2]] = True
         yield half

@@ -50,6 +50,7 @@ def cross_entropy(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
     Returns:
         One loss per example: (examples,), or (models, examples).
     """
+    # -ln p of the true class; the floor keeps a probability that was rounded to 0 finite.
     return -np.log(np.maximum(confidence(probabilities, labels), _FLOOR))
 
 
@@ -96,6 +97,7 @@ def logit_confidence_of_logits(logits: ArrayLike, labels: ArrayLike) -> Floats:
     table = finite("logits", logits, dimensions=(2, 3))
     _check_classes(table)
     log_probabilities = log_softmax(table, axis=-1)
+    # ln p - ln(1 - p), with ln(1 - p) as the logarithm of the sum of all other probabilities.
     other_classes = logsumexp(np.where(_true_class_mask(table, labels), -np.inf, log_probabilities), axis=-1)
     return np.asarray(_of_true_class(log_probabilities, labels) - other_classes, dtype=np.float64)
 

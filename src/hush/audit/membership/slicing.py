@@ -125,6 +125,7 @@ def slices(
     if group_of.shape != values.shape or group_of.dtype.kind not in "biuUS":
         raise InvalidArgument("groups", (group_of.dtype.name, group_of.shape), "one name or integer for each score")
     names = np.unique(group_of)
+    # Bonferroni: each of the 2 k intervals may fail with a 2 k-th of the error.
     level = 1 - (1 - check_confidence(confidence)) / (2 * len(names))  # two intervals for each group
     by_group: dict[Any, Slice] = {}
     for name in names:

@@ -38,6 +38,7 @@ def yeom(losses: ArrayLike, *, mean_train_loss: float | None = None) -> Floats:
         raise InvalidArgument("losses", "...", "numbers >= 0")
     if mean_train_loss is None:
         return -values
+    # Adversary 2 of Yeom et al.: a loss below the average training loss says "member".
     return (values <= check_epsilon("mean_train_loss", mean_train_loss)).astype(np.float64)
 
 

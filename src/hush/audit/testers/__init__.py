@@ -3,7 +3,7 @@
 - `audit_mechanism` runs a mechanism on two neighbouring inputs, lets an attack learn to tell them apart, and bounds
   epsilon from below on fresh runs. A `Batched` mechanism draws many outputs at once: ten million take seconds.
 - Attacks: `EventSearch` (the default), `ClassifierAttack` (DP-Sniper's), `HockeyStick`, `HistogramAttack`, `Renyi`. You
-  can write your own: see the protocol `Attack`. Some take a `Classifier`, which is scikit-learn's interface.
+  can write your own: see the protocol `Attack`. Some take a classifier with scikit-learn's interface.
 - `patterns` and `audit_worst_neighbours` search for the inputs on which a mechanism leaks most.
 - `support_test` looks for outputs that only one of two neighbours can produce, by default through their `lowest_bits`.
 
@@ -22,7 +22,6 @@ from hush.audit.testers.histogram import HistogramAttack as HistogramAttack
 from hush.audit.testers.neighbours import audit_worst_neighbours as audit_worst_neighbours
 from hush.audit.testers.neighbours import patterns as patterns
 from hush.audit.testers.outputs import Batched as Batched
-from hush.audit.testers.scores import Classifier as Classifier
 from hush.audit.testers.search import EventSearch as EventSearch
 from hush.audit.testers.support import lowest_bits as lowest_bits
 from hush.audit.testers.support import support_test as support_test
@@ -31,7 +30,6 @@ from hush.audit.testers.tester import audit_mechanism as audit_mechanism
 __all__ = [
     "Attack",
     "Batched",
-    "Classifier",
     "ClassifierAttack",
     "EventSearch",
     "HistogramAttack",

@@ -70,6 +70,8 @@ class ClassifierAttack:
     def _event(self, score: Score, scores: tuple[Scores, Scores], swapped: bool, delta: float) -> OutputSet:
         likely, other = scores[::-1] if swapped else scores
         sign = -1.0 if swapped else 1.0  # makes larger scores point to the likelier input
+        # Of all events of this probability on the other input, the likeliest on this one: a threshold on the ratio,
+        # with a coin for ties (Neyman & Pearson 1933).
         threshold = float(np.quantile(sign * other, 1 - self.probability, method="inverted_cdf"))
         above, equal = (
             [float(np.mean(compare(sign * values, threshold))) for values in (likely, other)]
@@ -139,6 +141,7 @@ class HockeyStick:
 
     def learn(self, first: Rows, second: Rows, delta: float, coins: np.random.Generator) -> EventCounts:
         """Return the event of each direction."""
+        # E(epsilon) = P(S) - e^epsilon Q(S) is largest for S = {ln p / q > epsilon}, which is the event below.
         score = Bins.learned(first, second, classifier=self.classifier).ratio
         scores = score(first), score(second)
         events = [self._event(score, scores, swapped, delta) for swapped in (False, True)]

@@ -157,6 +157,7 @@ def pure_divergence(epsilon: float, order: float) -> float:
 
     ln((e^(a epsilon) + e^((1 - a) epsilon)) / (1 + e^epsilon)) / (a - 1), with a = ``order``.
     """
+    # Randomised response has P = (e^epsilon, 1) / (1 + e^epsilon) and Q its mirror: the sum over P^a Q^(1 - a).
     log_terms = np.logaddexp(order * epsilon, (1 - order) * epsilon) - np.logaddexp(0.0, epsilon)
     return float(log_terms) / (order - 1)
 

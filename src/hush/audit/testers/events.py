@@ -109,6 +109,7 @@ def epsilon_bounds(hits: Any, other_hits: Any, samples: int, delta: float, error
 
     Half of the error goes to each of the two counts (Clopper & Pearson 1934).
     """
+    # P(S | first) <= e^epsilon P(S | second) + delta; both probabilities are bounded at once, by the union bound.
     lower = clopper_pearson(hits, samples, error / 2, Side.LOWER)
     other_upper = clopper_pearson(other_hits, samples, error / 2, Side.UPPER)
     return epsilon_at(lower, other_upper, delta)
@@ -119,6 +120,7 @@ def best_events(name: str, score: Score, first: Rows, second: Rows, delta: float
     scores = [values[~np.isnan(values)] for values in (score(first), score(second))]
     for values in scores:
         values.sort()
+    # The best event of a likelihood ratio is a threshold (Neyman & Pearson 1933); a score stands in for the ratio.
     thresholds = [values[(_LEVELS * (len(values) - 1)).astype(int)] for values in scores if len(values)]
     if not thresholds:
         return

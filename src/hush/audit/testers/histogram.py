@@ -101,6 +101,7 @@ class HistogramCounts:
 
 def _hockey_stick(p: NDArray[np.float64], q: NDArray[np.float64], epsilon: float) -> float:
     """Return the hockey-stick divergence of two histograms at ``epsilon``."""
+    # sup over events of P(S) - e^epsilon Q(S), attained by the bins in which p > e^epsilon q.
     return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 

@@ -49,6 +49,7 @@ def patterns(length: int, *, change: float = 1.0, one_entry: bool = False) -> di
     check_count("length", length)
     check_positive("change", change)
     half, ones = length // 2, np.ones(length)
+    # Entries move by at most ``change`` between the two vectors of a pair, in all directions that noise may favour.
     is_first = np.arange(length) == 0
     is_left = np.arange(length) < half
     pairs = {
@@ -160,6 +161,7 @@ def _climb(
     for _ in range(num_steps):
         candidate = change(pair, generator)
         candidate_value = promise(candidate)
+        # The climb sees search outputs only. The final pair is certified on fresh ones, so nothing is corrected for.
         if candidate_value > value:
             pair, value, num_changes = candidate, candidate_value, num_changes + 1
     return pair, num_changes

@@ -90,6 +90,7 @@ def value_ratio(first: Rows, second: Rows) -> Score:
     """Score an output by how much more often its exact value occurred on the first input. Rare values score NaN."""
     known, indices = np.unique(_sortable_keys(np.concatenate([first, second])), return_inverse=True)
     counts = [np.bincount(part, minlength=len(known)) for part in (indices[: len(first)], indices[len(first) :])]
+    # Half a count more keeps the ratio finite for a value that one input never produced.
     ratios = np.log(counts[0] + 0.5) - np.log(counts[1] + 0.5)
     frequent = counts[0] + counts[1] >= _MIN_COUNT
     known, ratios = known[frequent], ratios[frequent]
@@ -221,6 +222,7 @@ def _logistic_regression(x: Rows, target: Scores) -> Scores:
     """Return the weights of a ridge-regularised logistic regression, by Newton's method."""
     weights = np.zeros(x.shape[1])
     for _ in range(_NEWTON_STEPS):
+        # Newton: w += (X' D X + r I)^-1 (X' (y - p) - r w), with D = p (1 - p).
         probability = 1 / (1 + np.exp(-np.clip(x @ weights, -30, 30)))
         hessian = (x * (probability * (1 - probability))[:, None]).T @ x + _RIDGE * np.eye(len(weights))
         step = np.linalg.solve(hessian, x.T @ (target - probability) - _RIDGE * weights)

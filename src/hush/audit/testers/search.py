@@ -61,6 +61,7 @@ class EventSearch:
             for name, score in all_scores(first, second)
             for event in best_events(name, score, first, second, delta)
         ]
+        # A few events: the best on search outputs need not be the best on fresh ones. They share the error.
         selected: list[OutputSet] = []
         for swapped in (False, True):
             direction = [event for event in candidates if event.swapped is swapped]

@@ -102,6 +102,7 @@ def lowest_bits(rows: Rows) -> Rows:
         All divisors, then all signs, then all exponents, one row per run. A divisor is NaN if the number is 0, infinite
         or NaN.
     """
+    # rows = mantissas 2^exponents, with mantissas in [1/2, 1) and 53 bits.
     mantissas, exponents = np.frexp(rows)
     finite = np.isfinite(rows) & (rows != 0)
     # The 53-bit integer mantissa m; m & -m is the largest power of two that divides it.

@@ -12,8 +12,8 @@ observations are outputs of one mechanism:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,59 +23,16 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hush.accounting import PldAccountant
-from hush.errors import InvalidArgument, Unsupported, check_count, check_instance
+from hush.audit.training.setup import CANARY, Loss, Setup, canary_direction
+from hush.errors import InvalidArgument, check_count, check_instance
 from hush.guarantee import Guarantee, Relation
 from hush.randomness import RandomSource, source_or_default, uniform_below
-from hush.training import Adaptive, Clipping, PrivateTraining, Projected, TrainingPlan, privatize
+from hush.training import PrivateTraining, Projected, TrainingPlan, leave_out_unit, privatize, unit_rows
 
 Floats = NDArray[np.float64]
-Loss = Callable[..., Tensor]  # a function of the model and the columns of a batch: one loss per example
 
 # The scores of an observation: the gradient along the canary, and the size of the rest with either sign.
 STATISTICS = ("projection", "little noise", "much noise")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setup:
-    """The training to audit: a model, data whose first unit is the canary, a loss, and settings of `hush.privatize`.
-
-    Choose a worst-case canary: an example with a large gradient, orthogonal or opposite to those of all others. The
-    attacker knows the other examples.
-
-    >>> import torch
-    >>> from torch import nn
-    >>> data = torch.eye(4)
-    >>> data[0] *= 10.0  # the canary
-    >>> setup = Setup(
-    ...     model=lambda: nn.Linear(4, 1, bias=False),
-    ...     dataset=(data,),
-    ...     loss=lambda model, x: model(x).squeeze(1),
-    ...     settings={"noise_multiplier": 1.0, "clip_norm": 1.0},
-    ... )
-
-    Attributes:
-        model: A function that returns the model, the same each time.
-        dataset: Tensors of equal length. The canary is the first unit; its first row is row 0.
-        loss: A function of the model and the columns of a batch that returns one loss per example.
-        settings: The other arguments of `hush.privatize`, without the number of steps and the source.
-    """
-
-    model: Callable[[], nn.Module]
-    dataset: tuple[Tensor, ...]
-    loss: Loss
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Refuse settings that change from step to step: the observations would not be outputs of one mechanism."""
-        for name in ("num_steps", "epochs", "source"):
-            if name in self.settings:
-                raise InvalidArgument("settings", name, "no argument that the audit sets itself")
-        if self.settings.get("schedule") is not None or self.settings.get("correlated") is not None:
-            raise Unsupported(
-                "an audit of steps that differ, by a schedule or correlated noise", "Audit each setting separately"
-            )
-        if isinstance(self.settings.get("clipping"), Adaptive):
-            raise Unsupported("an audit of steps with a changing clip norm", "Audit Flat clipping at a few clip norms")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +47,7 @@ class Observations:
     >>> from hush.randomness import TestSource
     >>> setup = Setup(
     ...     model=lambda: nn.Linear(4, 1, bias=False),
-    ...     dataset=(10 * torch.eye(4),),
+    ...     data=(10 * torch.eye(4),),
     ...     loss=lambda model, x: model(x).squeeze(1),
     ...     settings={"noise_multiplier": 1.0, "clip_norm": 1.0},
     ... )
@@ -185,17 +142,15 @@ def _watch_run(
     """Return the scores of a run's observations. The canary takes part in those where ``present`` is true."""
     model = setup.model()
     check_instance("model", model, nn.Module)
-    rows = torch.arange(len(setup.dataset[0]))
+    rows = torch.arange(len(setup.data[0]))
     # The size of physical batches affects memory only; one batch for each step keeps the run simple.
     settings = {"physical_batch_size": len(rows) + 1, "delta": 1e-6, **setup.settings}
     recorder = Recorder([param for param in model.parameters() if param.requires_grad])
-    private = privatize(
-        model, recorder, (*setup.dataset, rows), num_steps=steps * len(present), source=source, **settings
-    )
-    canary = _canary_rows(private)
-    direction = _canary_direction(model, setup, canary, private.plan.clipping)
+    private = privatize(model, recorder, (*setup.data, rows), num_steps=steps * len(present), source=source, **settings)
+    canary = torch.from_numpy(unit_rows(private, CANARY))
+    direction = canary_direction(model, setup, canary, private.plan.clipping)
     if private.plan.relation is Relation.ADD_OR_REMOVE:
-        _leave_out(private, canary, present, steps)
+        leave_out_unit(private, CANARY, lambda step: not present[step // steps])
     # The factor of the canary's loss in observations without it. A removed unit is not in the batch at all.
     absent_factor = {Relation.ADD_OR_REMOVE: 1.0, Relation.ZERO_OUT: 0.0, Relation.REPLACE: -1.0}[private.plan.relation]
     for batch in private.loader:
@@ -215,48 +170,6 @@ def _take_step(private: PrivateTraining, loss: Loss, columns: Sequence[Tensor], 
         return loss(private.model, *columns) * factors
 
     private.step(losses if isinstance(private.plan.contribution, Projected) else losses())
-
-
-def _canary_rows(private: PrivateTraining) -> Tensor:
-    """Return the rows of the first unit."""
-    rows_by_unit = private._batches.rows_by_unit
-    return torch.tensor([0]) if rows_by_unit is None else torch.from_numpy(np.asarray(rows_by_unit[0]))
-
-
-def _leave_out(private: PrivateTraining, canary: Tensor, present: NDArray[np.bool_], steps: int) -> None:
-    """Remove the canary from the samples of observations without it. The number of units is public and stays."""
-    batches = private._batches
-    draw_sample, canary_units = batches.sample, np.zeros(1, dtype=np.int64)
-    if batches.samples_examples:  # the sampling draws examples, so all examples of the canary's user are removed
-        canary_units = np.flatnonzero(np.isin(batches.group_examples(), canary.numpy()))
-
-    def sample(step: int) -> NDArray[np.int64]:
-        units = draw_sample(step)
-        return units if present[step // steps] else units[~np.isin(units, canary_units)]
-
-    batches.sample = sample  # type: ignore[method-assign]
-
-
-def _canary_direction(model: nn.Module, setup: Setup, canary: Tensor, clipping: Clipping) -> Tensor:
-    """Return the unit vector along the canary's clipped gradient, computed by plain autograd."""
-    params = {name: param for name, param in model.named_parameters() if param.requires_grad}
-    losses = setup.loss(model, *(column[canary] for column in setup.dataset))
-    raw_grads = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True, materialize_grads=True)
-    grads = [grad.double().flatten() for grad in raw_grads]
-    group_of_param, shares = clipping.groups.of({name: param.numel() for name, param in params.items()})
-    squares = torch.zeros(len(shares), dtype=torch.float64)
-    for group, grad in zip(group_of_param, grads, strict=True):
-        squares[group] += grad.square().sum()
-    targets = torch.tensor(shares, dtype=torch.float64) * clipping.clip_norm
-    factors = clipping.factors(squares.sqrt().unsqueeze(1), targets.unsqueeze(1)).squeeze(1)
-    if not bool((factors * squares).sum() > 0):  # clipping drops the canary: look along its raw gradient instead
-        factors = torch.ones_like(factors)
-    clipped = torch.cat([grad * factors[group] for group, grad in zip(group_of_param, grads, strict=True)])
-    norm: Tensor = torch.linalg.vector_norm(clipped)
-    if not bool(norm > 0) or not bool(torch.isfinite(norm)):
-        raise InvalidArgument("dataset", "the first unit", "a canary whose gradient is finite and not zero")
-    direction: Tensor = clipped / norm
-    return direction
 
 
 def _scores(gradients: Tensor, direction: Tensor, plan: TrainingPlan, steps: int) -> Floats:

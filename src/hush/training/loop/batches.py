@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 
 from hush.randomness import KeyedSource
 from hush.training.plan.loader import PhysicalBatch, physical_batches
-from hush.training.plan.plan import TrainingPlan
 from hush.training.plan.samplers import Indices
+from hush.training.plan.training_plan import TrainingPlan
 from hush.training.plan.units import UserGroups, Users, random_subset
 
 
@@ -38,15 +39,14 @@ class Batches:
         owners: A fingerprint of ``rows_by_unit``, with which a resumed run checks that the owners are the same.
     """
 
-    def __init__(
-        self, plan: TrainingPlan, users: Users | None, dataset: Any, num_examples: int, key_for: KeyFor
-    ) -> None:
+    def __init__(self, plan: TrainingPlan, users: Users | None, data: Any, num_examples: int, key_for: KeyFor) -> None:
         """Read the ids of a dataset, if users are protected."""
         self._plan, self._key_for = plan, key_for
-        self.rows_by_unit = None if users is None else users.rows(dataset, num_examples)
+        self.rows_by_unit = None if users is None else users.rows(data, num_examples)
         self.samples_examples = isinstance(users, UserGroups)
         self.owners = None if self.rows_by_unit is None else _fingerprint(self.rows_by_unit)
         self._group_examples: Indices | None = None
+        self._left_out: Callable[[int], Indices] | None = None
         longest = 1 if self.rows_by_unit is None else max((len(rows) for rows in self.rows_by_unit), default=1)
         # How many rows of a batch a unit takes: no more than the largest unit needs.
         self._width = 1 if self.samples_examples else min(plan.rows_per_unit, longest)
@@ -54,8 +54,26 @@ class Batches:
 
     def sample(self, step: int) -> Indices:
         """Return the sampled units of a step."""
-        plan = self._plan
-        return plan.sampling.sample(partial(self._key_for, "sampling"), step, plan.num_units, plan.setting(step)[1])
+        plan, key_for = self._plan, partial(self._key_for, "sampling")
+        units = plan.sampling.sample(key_for, step, plan.num_units, plan.setting(step)[1])
+        return units if self._left_out is None else units[~np.isin(units, self._left_out(step))]
+
+    def rows_of(self, unit: int) -> Indices:
+        """Return the examples of a unit."""
+        return np.array([unit]) if self.rows_by_unit is None else np.asarray(self.rows_by_unit[unit])
+
+    def leave_out(self, unit: int, is_left_out: Callable[[int], bool]) -> None:
+        """Remove a unit from the samples of some steps. The number of units is public and stays.
+
+        Args:
+            unit: The unit.
+            is_left_out: From the number of a step to whether the unit is missing there.
+        """
+        sampled = np.array([unit])
+        if self.samples_examples:  # the sampling draws examples, so all examples of the unit are removed
+            sampled = np.flatnonzero(np.isin(self.group_examples(), self.rows_of(unit)))
+        nothing = sampled[:0]
+        self._left_out = lambda step: sampled if is_left_out(step) else nothing
 
     def __call__(self, step: int) -> list[PhysicalBatch]:
         """Return the physical batches of a step."""

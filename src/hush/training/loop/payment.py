@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hush.accounting.budget import Budget, Charge
 from hush.errors import InvalidArgument
-from hush.training.plan.plan import TrainingPlan
 from hush.training.plan.samplers import FixedSize, Full, Poisson
+from hush.training.plan.training_plan import TrainingPlan
 
 
 class Payment:

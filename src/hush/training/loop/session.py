@@ -5,17 +5,15 @@ Data flows through a step like this:
     loader > your forward and losses > step(): backward, clipped sum > last batch of the step: noise, optimizer > model
 
 `PrivateTraining` holds the state of that flow. The loader tells it which physical batch is served (`_serve`); ``step``
-clips and accumulates (`_clipped_sum`); after the last physical batch of a step, `_update` adds the noise once.
+clips (`batch_sums`) and accumulates; after the last physical batch of a step, `_update` adds the noise once (`update`).
 
 Samples and noise are functions of (key, step). So a run can be resumed, and its state holds no gradient without noise.
-A resumed run continues under a new key: otherwise two runs that continue from one state would share their noise, and
-the difference of their weights would be released without any.
+A resumed run continues under a new key (`keys`).
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -30,23 +29,20 @@ from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance
 from hush.guarantee import Guarantee
 from hush.randomness import RandomSource, assumptions_of, source_or_default
+from hush.training.loop.batch_sums import BatchSums
 from hush.training.loop.batches import Batches
+from hush.training.loop.keys import RunKeys
+from hush.training.loop.optimizer_checks import check_optimizer, check_optimizers
 from hush.training.loop.payment import Payment
 from hush.training.loop.update import Ball, Updater
 from hush.training.noise.gaussian import gaussian
 from hush.training.noise.stream import NoiseStream
-from hush.training.per_example.check import check_batch, check_calls, check_outputs
-from hush.training.per_example.clipped_sum import ClippedSum
-from hush.training.per_example.engine import GradientEngine
-from hush.training.per_example.projected import ProjectedClipping
 from hush.training.plan.clipping import Adaptive, Clipping
-from hush.training.plan.contributions import Projected
 from hush.training.plan.loader import Loader, PhysicalBatch, fetcher, to_device
-from hush.training.plan.plan import TrainingPlan
+from hush.training.plan.training_plan import TrainingPlan
 from hush.training.plan.units import Users
 
 _SCHEMA = "hush.training/3"
-_SHOWN_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +102,7 @@ class PrivateTraining:
         self,
         model: nn.Module,
         optimizer: Optimizer | Sequence[Optimizer],
-        dataset: Any,
+        data: Any,
         plan: TrainingPlan,
         *,
         users: Users | None = None,
@@ -123,7 +119,7 @@ class PrivateTraining:
                 "model", "compiled", "the uncompiled model", "Pass compile=True, which compiles its private version"
             )
         optimizers = tuple(optimizer) if isinstance(optimizer, (list, tuple)) else (optimizer,)
-        _check_optimizers(model, optimizers, plan)
+        check_optimizers(model, optimizers, plan)
         if projection is not None:
             check_instance("projection", projection, Ball, "Such as Ball(radius=10.0)")
         if memory_limit is not None:
@@ -135,14 +131,17 @@ class PrivateTraining:
         self._optimizers, self._projection = optimizers, projection
         self._process = os.getpid()
         self._generation = 0  # counts resumptions
-        self._num_examples, fetch = fetcher(dataset)
-        self._keys = [(0, checked_source.words(4).tobytes())]  # pairs of a first step and its key
+        self._num_examples, fetch = fetcher(data)
+        self._keys = RunKeys([(0, checked_source.words(4).tobytes())])
         self._assumptions = assumptions_of(checked_source)
-        self._batches = Batches(plan, users, dataset, self._num_examples, self._key_for)
-        self._engine = GradientEngine(model, backend=_backend(model, compile), memory=memory_limit, replay=True)
-        if isinstance(plan.contribution, Projected):
-            # Attaching has refused models that cannot be private. Projections run the model as it is.
-            self._engine.detach()
+        self._batches = Batches(plan, users, data, self._num_examples, self._key_for)
+        self._sums = BatchSums(
+            model,
+            plan,
+            compile=compile,
+            memory_limit=memory_limit,
+            projection_key=lambda: self._key_for("projections"),
+        )
         self._updater = Updater(model, optimizers)
         # The step in progress: its clipped sums so far, the batch that waits for its losses, the next batch's position.
         self._totals: dict[str, Tensor] = {}
@@ -150,11 +149,9 @@ class PrivateTraining:
         self._position = 0
         self._unclipped: Tensor | float = 0.0  # the number of unclipped examples, minus half of all examples
         self._random: list[Tensor] = []  # the states of torch's generators at the beginning of the step
-        self._checked: set[Any] = set()  # signatures of batches that were compared with a plain loop
         factor = plan.factor()
         self._recursion = None if factor is None else factor.recursion
         self._stream: NoiseStream | None = None
-        self._projected: ProjectedClipping | None = None
         self.loader = Loader(
             fetch,
             self._batches,
@@ -182,7 +179,9 @@ class PrivateTraining:
         batch = self._current
         if batch is None:
             raise InvalidArgument("losses", "out of turn", "one call of step for each batch of private.loader")
-        clipped = self._projected_sum(losses, batch) if self._is_projected else self._clipped_sum(losses, batch)
+        clipped = self._sums(losses, batch, self._clipping_of(self.steps_taken), step=self.steps_taken)
+        if isinstance(self.clipping, Adaptive):
+            self._count_unclipped(clipped.norms, to_device(batch.weights, clipped.norms.device))
         for name, value in clipped.gradients.items():
             # In double precision over physical batches: in single precision, one example could push a sum to where the
             # others' contributions are rounded away.
@@ -190,86 +189,21 @@ class PrivateTraining:
                 self._totals[name] = self._totals[name].double().add_(value)
             else:  # double() also copies: the engine may reuse the memory for the next batch
                 self._totals[name] = value if batch.ends else value.double()
-        self._engine.end()
+        self._sums.end()
         self._current, self._position = None, self._position + 1
         if batch.ends:
             self._update()
         return Step(self.steps_taken, batch.ends)
 
-    @property
-    def _is_projected(self) -> bool:
-        return isinstance(self.plan.contribution, Projected)
-
-    @property
-    def _is_check_step(self) -> bool:
-        """Whether a recurring check is due: in the first batch of steps 0, 1, 2, 4, 8, and so on."""
-        return self._position == 0 and (self.steps_taken & (self.steps_taken - 1)) == 0
-
-    def _projected_sum(self, losses: Any, batch: PhysicalBatch) -> ClippedSum:
-        """Return the sum of a batch, clipped by projected norms."""
-        contribution = self.plan.contribution
-        assert isinstance(contribution, Projected)
-        if isinstance(losses, Tensor) or not callable(losses):
-            raise InvalidArgument(
-                "losses",
-                type(losses).__name__,
-                "a function that computes them",
-                "Projections run the model several times: private.step(lambda: loss(private.model(x), y))",
-            )
-        if self._projected is None:
-            key = self._key_for("projections")
-            self._projected = ProjectedClipping(self.model, projections=contribution.projections, key=key)
-        if self._is_check_step:
-            self._projected.refuse_coupled(losses, len(batch.weights))
-            check_outputs(self.model, self._projected.calls, len(batch.weights))
-        return self._projected(
-            losses,
-            clip_norm=self._clipping_of(self.steps_taken).clip_norm,
-            weights=to_device(batch.weights, next(self.model.parameters()).device),
-            step=self.steps_taken,
-            num_summed=2 * self.plan.setting(self.steps_taken)[1],
-        )
-
-    def _clipped_sum(self, losses: Any, batch: PhysicalBatch) -> ClippedSum:
-        """Return the clipped sum of a batch, from one backward pass."""
-        plan = self.plan
-        self._engine.refuse_changed_buffers()
-        if self._must_check():
-            check_batch(self._engine, losses)
-            if not self._checked:
-                check_calls(self._engine)
-            self._checked.add(self._engine.signature())
-            self._engine.trust_buffer_contents()
-        rows = len(batch.real) // len(batch.weights)
-        row_weights = None
-        if rows > 1:
-            # Copies and micro-batches are averaged; a user's examples are summed. Padding counts nothing.
-            averaged = batch.real.astype(np.float32) / (plan.contribution.copies * plan.contribution.examples)
-            row_weights = to_device(averaged, losses.device)
-        self._engine.backward(losses, weights=row_weights)
-        weights = to_device(batch.weights, losses.device)
-        clipping = self._clipping_of(self.steps_taken)
-        # The margin for rounding is for sums of up to this many contributions: twice the expected batch.
-        num_summed = 2 * plan.setting(self.steps_taken)[1]
-        clipped = self._engine.clipped_sum(clipping, weights, num_summed=num_summed, rows=rows)
-        if isinstance(self.clipping, Adaptive):
-            is_short = clipped.norms <= self.clipping.clip_norm
-            signs = torch.where(is_short, 0.5, -0.5).masked_fill(clipped.norms.isnan(), 0.0)
-            self._unclipped = self._unclipped + (signs * weights).sum()
-        return clipped
+    def _count_unclipped(self, norms: Tensor, weights: Tensor) -> None:
+        """Count the contributions that were short enough, each as +1/2 or -1/2: one moves the count by 1/2 only."""
+        signs = torch.where(norms <= self.clipping.clip_norm, 0.5, -0.5).masked_fill(norms.isnan(), 0.0)
+        self._unclipped = self._unclipped + (signs * weights).sum()
 
     def _clipping_of(self, step: int) -> Clipping:
         """Return the clipping of a step, with the schedule applied. The noise scales with its clip norm."""
         factor = self.plan.clip_factor(step)
         return self.clipping if factor == 1 else replace(self.clipping, clip_norm=self.clipping.clip_norm * factor)
-
-    def _must_check(self) -> bool:
-        """Return whether to compare this batch with a plain loop.
-
-        That is, if its shapes are new; and, unless the model is compiled, in some later steps, as a loss may change.
-        """
-        is_recurring = self._engine.backend is None and self._is_check_step
-        return is_recurring or self._engine.signature() not in self._checked
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """Refuse to copy: two runs with one key would use the same noise."""
@@ -299,8 +233,7 @@ class PrivateTraining:
         if self._payment is not None:
             self._refuse_forks()
             self._payment.settle(self.steps_taken)
-        self._engine.detach()
-        self._engine.end()
+        self._sums.detach()
         return self.model
 
     def state_dict(self) -> dict[str, Any]:
@@ -313,7 +246,7 @@ class PrivateTraining:
             "plan": _terms(self.plan),
             "num_examples": self._num_examples,
             "steps_taken": self.steps_taken,
-            "keys": list(self._keys),
+            "keys": list(self._keys.pairs),
             "recursion": repr(self._recursion),
             "owners": self._batches.owners,
             "clip_norm": self.clipping.clip_norm,
@@ -360,11 +293,10 @@ class PrivateTraining:
             optimizer.load_state_dict(optimizer_state)
         self.clipping = replace(self.plan.clipping, clip_norm=state["clip_norm"])
         self._assumptions = tuple(state["assumptions"])
-        self._keys = [(first, key) for first, key in state["keys"] if first < max(self.steps_taken, 1)]
-        if "test randomness" not in self._assumptions:
-            # Earlier keys stay: correlated noise needs the noise of earlier steps again.
-            self._keys = [*(pair for pair in self._keys if self.steps_taken), (self.steps_taken, os.urandom(32))]
-        self._stream = self._projected = None
+        is_test = "test randomness" in self._assumptions
+        self._keys = RunKeys(state["keys"]).resumed(self.steps_taken, renew=not is_test)
+        self._stream = None
+        self._sums.forget_projections()
         self._batches.forget()
         self._generation += 1  # ends loops that were started before
         torch.set_rng_state(state["random"][0].cpu())
@@ -373,12 +305,11 @@ class PrivateTraining:
 
     def _key_for(self, purpose: str, step: int | None = None) -> bytes:
         """Return the key for a purpose in a step; by default in the current one."""
-        number = self.steps_taken if step is None else step
-        key = next(key for first, key in reversed(self._keys) if first <= number)
-        return hashlib.sha256(key + purpose.encode()).digest()
+        return self._keys.derive(purpose, self.steps_taken if step is None else step)
 
     def _serve(self, batch: PhysicalBatch) -> None:
         """Prepare for the losses of a batch, which the loader is about to serve."""
+        self._refuse_forks()  # before torch's generators are read: in a fork, CUDA's cannot be
         if batch.position == 0:
             self._abandon_step()  # a loop that was left half-way starts its step again
             self._random = _random_state()
@@ -386,12 +317,10 @@ class PrivateTraining:
         if is_unanswered or (batch.step, batch.position) != (self.steps_taken, self._position):
             self._abandon_step()
             raise InvalidArgument("step", "out of turn", "one loop over private.loader, and one step for each batch")
-        self._refuse_forks()
         if self._payment is not None:
             self._payment.refuse_unpaid(self.steps_taken)
         self._current = batch
-        if not self._is_projected:
-            self._engine.begin(len(batch.indices))
+        self._sums.begin(batch)
 
     def _refuse_forks(self) -> None:
         if os.getpid() != self._process:
@@ -403,14 +332,14 @@ class PrivateTraining:
     def _abandon_step(self) -> None:
         """Forget the physical batches of an unfinished step."""
         self._current, self._totals, self._position, self._unclipped = None, {}, 0, 0.0
-        self._engine.end()
+        self._sums.end()
 
     def _update(self) -> None:
         """Finish a step: add the noise to the clipped sum, and let the optimizers step."""
         plan, totals, step, unclipped = self.plan, self._totals, self.steps_taken, self._unclipped
         clipping, key = self._clipping_of(step), self._key_for("noise")
         for optimizer in self._optimizers:
-            _check_optimizer(self.model, optimizer)  # parameter groups may have been added since
+            check_optimizer(self.model, optimizer)  # parameter groups may have been added since
         # Counted before anything is drawn or changed: a crash in between wastes a step, but never repeats its noise.
         self.steps_taken += 1
         self._abandon_step()
@@ -432,7 +361,7 @@ class PrivateTraining:
             return None
         if self._stream is None:
             trained = [param for param in self.model.parameters() if param.requires_grad]
-            keys = [(first, self._key_for("noise", first)) for first, _ in self._keys]
+            keys = [(first, self._key_for("noise", first)) for first, _ in self._keys.pairs]
             self._stream = NoiseStream(
                 self._recursion,
                 keys,
@@ -443,13 +372,20 @@ class PrivateTraining:
         return self._stream
 
 
-def _backend(model: nn.Module, compile: bool | str | None) -> str | None:  # noqa: A002
-    """Return the backend of torch.compile to use, or None to run without it. By default, compile on GPUs only."""
-    if isinstance(compile, str) and compile not in torch.compiler.list_backends(exclude_tags=()):
-        raise InvalidArgument("compile", compile, "True, False or a backend", *torch.compiler.list_backends())
-    if compile is None:
-        compile = next(model.parameters()).is_cuda  # noqa: A001
-    return "inductor" if compile is True else compile or None
+def unit_rows(private: PrivateTraining, unit: int) -> NDArray[np.int64]:
+    """Return the examples of a unit of a run. For audits: the rows of a canary."""
+    return private._batches.rows_of(unit)
+
+
+def leave_out_unit(private: PrivateTraining, unit: int, is_left_out: Callable[[int], bool]) -> None:
+    """Remove a unit from the samples of some steps, for audits that compare a run with and without a canary.
+
+    Args:
+        private: The run, before its first step.
+        unit: The unit.
+        is_left_out: From the number of a step to whether the unit is missing there.
+    """
+    private._batches.leave_out(unit, is_left_out)
 
 
 def _terms(plan: TrainingPlan) -> str:
@@ -460,39 +396,3 @@ def _terms(plan: TrainingPlan) -> str:
 def _random_state() -> list[Tensor]:
     """Return the states of torch's generators, which dropout draws from."""
     return [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
-
-
-def _check_optimizers(model: nn.Module, optimizers: Sequence[Optimizer], plan: TrainingPlan) -> None:
-    for optimizer in optimizers:
-        check_instance("optimizer", optimizer, Optimizer, "Such as torch.optim.SGD(model.parameters(), lr=0.1)")
-        _check_optimizer(model, optimizer)
-    _refuse_untrained(model, optimizers)
-    for optimizer in optimizers:
-        if plan.correlated is not None and hasattr(optimizer, "noise_stddev"):
-            raise Unsupported(f"{type(optimizer).__name__} with correlated noise, whose size changes from step to step")
-
-
-def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
-    params = {id(param) for param in model.parameters()}
-    for group in optimizer.param_groups:
-        if any(id(param) not in params for param in group["params"]):
-            raise InvalidArgument(
-                "optimizer", type(optimizer).__name__, "an optimizer over the model's own parameters only"
-            )
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise Unsupported("LBFGS evaluates the loss several times per step", "Use SGD or AdamW")
-    if not any(param.requires_grad for param in model.parameters()):
-        raise InvalidArgument("model", type(model).__name__, "at least one parameter that requires a gradient")
-
-
-def _refuse_untrained(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
-    """Refuse parameters that require a gradient but have no optimizer: they would be paid for and never change."""
-    optimized = {id(param) for optimizer in optimizers for group in optimizer.param_groups for param in group["params"]}
-    missing = [name for name, param in model.named_parameters() if param.requires_grad and id(param) not in optimized]
-    if missing:
-        raise InvalidArgument(
-            "optimizer",
-            ", ".join(missing[:_SHOWN_NAMES]) + (", ..." if len(missing) > _SHOWN_NAMES else ""),
-            "an optimizer for every parameter that requires a gradient",
-            "Freeze the others, or build the optimizer after the model is complete",
-        )

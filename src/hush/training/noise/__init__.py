@@ -8,7 +8,8 @@ with the sensitivity of C x.
 In reading order, from key bits to a noise vector, and from a number of steps to a matrix C:
 
 - `gaussian`: independent normal noise, a function of a key, the step and the element.
-- `stream`: y from z, one step at a time, with a few vectors of memory and nothing in a checkpoint.
+- `recursions`: y from z, one step at a time, and the matrix C that makes it.
+- `stream`: a recursion over the steps of a run, with a few vectors of memory and nothing in a checkpoint.
 - `factorisation`: the numerical work on C: sensitivity, error, and the optimisation of its coefficients.
 - `correlated`: the public ways to correlate noise (`Banded`, `BufferedToeplitz`), the steps an example may take part
   in, and the event that they add up to.

@@ -9,7 +9,8 @@ Three things make a mechanism, and each is a type here:
 - *What it costs*: `Factor.event`, one Gaussian event whose noise is relative to the sensitivity of C x for these steps,
   or a sampled one for each turn.
 
-The noise itself is in `hush.training.noise.stream`, the numerical work in `hush.training.noise.factorisation`.
+The noise itself is in `hush.training.noise.recursions` and `stream`, the numerical work in
+`hush.training.noise.factorisation`.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from hush.errors import (
 )
 from hush.training.noise import factorisation as factorisation
 from hush.training.noise.factorisation import Array, NoiseObjective
-from hush.training.noise.stream import Bands, Buffers, Recursion, Window, single
+from hush.training.noise.recursions import Bands, Buffers, Recursion, Window, single
 
 _MAX_STEPS = 100_000
-_MAX_BUFFERS = 20
+_MAX_BUFFERS = 20  # each is one more vector of the model's size in memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,8 @@ class Participation(ABC):
 
     def event(self, factor: Factor, noise_multiplier: float, num_steps: int) -> Event:
         """Return the event of the first ``num_steps`` steps: one Gaussian on C x, with this pattern's sensitivity."""
+        # C is lower triangular, so the first n releases depend on its first n rows and columns only: the event of a run
+        # that stopped early uses the top of the first column (Denisov et al. 2022, Theorem 2.1).
         sensitivity = factorisation.sensitivity(factor.column[:num_steps], *self.pattern(num_steps))
         return GaussianEvent(check_positive("noise_multiplier", noise_multiplier) / sensitivity)
 
@@ -85,6 +88,7 @@ class Separated(Participation):
     def pattern(self, num_steps: int) -> tuple[int, int]:
         """Return separation and times, as far as they fit into ``num_steps`` steps."""
         separation = min(self.separation, num_steps)
+        # At most ceil(n / b) steps of 0, b, 2 b, ... are below n.
         return separation, min(self.times, -(-num_steps // separation))
 
 
@@ -143,6 +147,7 @@ class PoissonTurns(Participation):
         # One turn: a single column, with the norm of the first, which is the largest.
         turn = Participation.event(self, factor, noise_multiplier, num_steps)
         sampled = turn if self.sampling_rate == 1 else PoissonSampledEvent(turn, self.sampling_rate)
+        # Part 0 has the most turns, ceil(T / b). Other parts have as many or one less, so they cost no more.
         return SelfComposedEvent(sampled, -(-num_steps // self.num_parts))
 
 
@@ -289,7 +294,9 @@ class Banded(CorrelatedNoise):
 
     def recursion(self, objective: NoiseObjective) -> Recursion:
         """Return the bands of least loss."""
+        # Rounded before C is scaled: the norm, and later the sensitivity, are those of the numbers that are applied.
         taps = single(factorisation.optimal_bands(self.bands, objective)[1:])
+        # A gain g divides C by g. With the norm of the first column as g, taking part once has sensitivity 1.
         return Bands(_column_norm(Bands(1.0, taps), objective), taps)
 
 

@@ -35,12 +35,15 @@ _MAX_ITERATIONS = 200
 
 def square_root(length: int) -> Array:
     """Return the first coefficients of (1 - x)^(-1/2), the square root of prefix sums: binomial(2 k, k) / 4^k."""
+    # binomial(2 k, k) / 4^k is the product of (2 j - 1) / (2 j) over j <= k. This C has C C = A, the factorisation of
+    # Fichtenberger, Henzinger & Upadhyay 2023.
     k = np.arange(1, length)
     return np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
 
 
 def inverse(taps: Array, length: int) -> Array:
     """Return the first coefficients of 1 / (taps_0 + taps_1 x + ...), by recursion. Fast for few taps."""
+    # taps_0 r_k = [k = 0] - taps_1 r_(k-1) - taps_2 r_(k-2) - ..., which is an IIR filter of an impulse.
     impulse = np.zeros(length)
     impulse[0] = 1.0
     return np.asarray(lfilter([1.0], taps[:length], impulse))
@@ -72,6 +75,8 @@ def mean_error(inverse_column: Array, momentum: float = 0.0) -> float:
     """
     length = len(inverse_column)
     noise = fftconvolve(workload(length, momentum), inverse_column)[:length]
+    # Row t of the Toeplitz matrix A C^-1 has the coefficients 0 to t, so its variance is the sum of their squares.
+    # Summed over the T rows, coefficient k counts T - k times.
     return math.sqrt(float(_row_shares(length) @ noise**2))
 
 
@@ -95,8 +100,10 @@ def sensitivity(column: Array, separation: int, times: int) -> float:
         separation: b, the smallest distance between two rows of one record.
         times: In how many rows a record may be.
     """
+    # The running maximum from the end: the smallest falling series above the absolute values.
     majorant = np.maximum.accumulate(np.abs(column)[::-1])[::-1]
     total = _sum_of_columns(majorant, separation, times)
+    # fsum adds without rounding; what is left is the rounding of the squares, the sums of columns and the root.
     return math.sqrt(math.fsum(total * total)) * _ROUND_UP
 
 
@@ -106,6 +113,8 @@ def _sum_of_columns(column: Array, separation: int, times: int) -> Array:
     rows = -(-length // separation)
     padded = np.zeros(rows * separation)
     padded[:length] = column
+    # Entry t of the sum is c_t + c_(t-b) + c_(t-2b) + ...: cumulative sums of every b-th coefficient. Terms
+    # beyond the first ``times`` are subtracted again.
     sums = np.cumsum(padded.reshape(rows, separation), axis=0)
     if times < rows:
         sums[times:] -= sums[:-times].copy()
@@ -132,6 +141,7 @@ class NoiseObjective:
 
     def error(self, inverse_column: Array) -> tuple[float, Array, Array]:
         """Return the log mean squared error, its gradient with respect to A C^-1, and A C^-1."""
+        # A C^-1 is Toeplitz with this first column.
         noise = fftconvolve(self._workload, inverse_column)[: self.length]
         error = float(self._row_shares @ noise**2)
         return math.log(error), 2 / error * self._row_shares * noise, noise
@@ -150,12 +160,14 @@ class NoiseObjective:
         """Return the log squared sensitivity of a column that falls, and its gradient with respect to C."""
         total = _sum_of_columns(column, self._separation, self._times)
         square = float(total @ total)
+        # d log |S c|^2 = 2 S^T S c / |S c|^2, for the linear map S that sums the columns.
         return math.log(square), 2 / square * _sum_of_rows(total, self._separation, self._times)
 
 
 def _correlate(slope: Array, factor: Array) -> Array:
     """Return the gradient with respect to a series y, from that with respect to the product of ``factor`` and y."""
     length = len(slope)
+    # The product is (f y)_t = sum_k f_(t-k) y_k, so dL/dy_k = sum_t f_(t-k) dL/d(f y)_t: a correlation.
     return np.asarray(fftconvolve(slope, factor[::-1])[length - 1 :])
 
 
@@ -228,6 +240,7 @@ def optimal_buffers(buffers: int, objective: NoiseObjective, window: int | None)
         table = decays[:, None] ** powers
         by_weight = table @ slope[1:]
         by_decay = weights * (table @ (powers * slope[1:]))  # with respect to the logarithms of the decays
+        # The softmax has the derivative dp_i / dl_j = p_i ([i = j] - p_j).
         by_logit = weights * (by_weight - weights @ by_weight)
         return value, np.concatenate([by_logit, by_decay * (1 - decays)])
 
@@ -245,6 +258,7 @@ def _full_loss(column: Array, objective: NoiseObjective) -> tuple[float, Array]:
 def _cut_loss(column: Array, objective: NoiseObjective, window: int) -> tuple[float, Array]:
     """Return the loss of the factor whose inverse is that of ``column``, cut after ``window``; and its gradient."""
     length = objective.length
+    # The first coefficients of an inverse depend on the first coefficients of the column only.
     cut = inverse_series(column[:window])
     taps = np.concatenate([cut, np.zeros(length - len(cut))])
     cut_column = inverse(cut, length)
@@ -260,10 +274,13 @@ def _cut_loss(column: Array, objective: NoiseObjective, window: int) -> tuple[fl
 
 def _start(buffers: int, length: int) -> Array:
     """Return where the optimiser starts: decays over two to ``length`` steps, and weights fitted to the square root."""
+    # (1 - x)^(-1/2) is a mixture of geometric series with all time constants; these cover those that matter.
     decays = 1 - np.geomspace(0.5, min(1 / length, 0.25), buffers)
     lags = np.unique(np.geomspace(1, max(length - 1, 1), 100).astype(int))
     scale = square_root(int(lags[-1]) + 1)[lags]
+    # Non-negative least squares for relative errors: the tail counts as much as the beginning.
     weights, _ = nnls((decays[None, :] ** lags[:, None]) / scale[:, None], np.ones(len(lags)))
+    # Inside of the domain: the softmax needs weights above 0 whose sum is below 1.
     weights = np.maximum(weights, 1e-3)
     weights *= min(1.0, 0.95 / weights.sum())
     return np.concatenate([np.log(weights / (1 - weights.sum())), logit(decays)])

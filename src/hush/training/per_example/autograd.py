@@ -74,6 +74,7 @@ class LinearFunction(Function):
         """Return the gradient of x, and what the taps ask for."""
         x, weight = _saved(ctx)
         size = len(x)
+        # y = x W^T + b gives dL/dx = g W.
         of_input = g @ weight if ctx.needs_input_grad[1] else None
         wants_products, wants_dense, wants_bias = ctx.wanted
         # [B, T, p] and [B, T, d], whatever lies between the batch and the features.
@@ -124,6 +125,7 @@ class Convolution(Function):
         return (
             None,
             None,
+            # The transposed convolution of g.
             shape.backward(g, x, weight, of_input=True) if ctx.needs_input_grad[2] else None,
             None,
             None,
@@ -165,6 +167,7 @@ class Affine(Function):
     def backward(ctx: Any, g: Tensor) -> Gradients:
         """Return the gradient of x, and what the taps ask for."""
         x, *weight = _saved(ctx)
+        # y = x w + b, elementwise: dL/dx = g w, dL/dw = sum of g x, dL/db = sum of g.
         of_input = (g * weight[0] if weight else g).to(x.dtype) if ctx.needs_input_grad[2] else None
         g = g.float()  # sums over many positions would be too coarse in half precision
         of_weight = _summed(g * x, ctx.dims) if ctx.wanted[0] else None
@@ -193,6 +196,7 @@ class Lookup(Function):
         indices = indices.reshape(len(indices), -1)
         g = g.reshape(*indices.shape, -1)
         g = g if g.dtype is torch.float64 else g.float()  # lookups of one row are added up later, not in half precision
+        # torch drops the gradient of the padding row; so does this.
         if ctx.padding is not None:
             g = g.masked_fill((indices == ctx.padding).unsqueeze(-1), 0.0)
         return None, None, None, None, indices.double(), g

@@ -124,6 +124,7 @@ def clip_and_sum(
     """
     pieces = [_pieces(param, values) for param in params]
     if rows > 1:
+        # Joined before norms are taken: a unit's rows are one contribution, which is clipped as a whole.
         pieces = [[(gradient.joined(rows), part) for gradient, part in param_pieces] for param_pieces in pieces]
     sums, norms = _sums(params, pieces, clip, chosen)
     if not norms.is_cuda and bool((bad := norms.isnan()).any()):
@@ -163,6 +164,7 @@ def _factors(gradients: list[Gradient], groups: list[int], clip: ClipTargets, ch
     grouped = list(zip(gradients, groups, strict=True))
     dense = [(values, group) for gradient, group in grouped if (values := gradient.dense) is not None]
     num_groups, size = len(clip.targets), len(chosen)
+    # Parameters are orthogonal parts of a gradient, so squared norms add up: |g|^2 = sum_p |g_p|^2, in each group.
     total = SquaredNorms(torch.zeros(num_groups, size, device=chosen.device, dtype=torch.float64))
     if dense:
         total = total.plus(
@@ -210,6 +212,7 @@ def _pieces(param: ParameterUses, values: list[Tensor]) -> list[Piece]:
     by_rows: dict[Rows | None, list[Gradient]] = {}
     for use in param.uses:
         by_rows.setdefault(use.rows, []).append(use.form(*(values[tap] for tap in use.taps)))
+    # Disjoint rows have separate norms. Uses that overlap must be added first, as |a + b| is not |a| + |b|.
     if None in by_rows and len(by_rows) > 1:
         # Some uses are of all rows, others of a part: parts are put into gradients of the whole parameter.
         all_rows = by_rows.pop(None)

@@ -62,6 +62,7 @@ class ConvShape:
     def output(self, x: Tensor) -> tuple[int, ...]:
         """Return the spatial size of the output for an input [B, channels, *size]."""
         return tuple(
+            # The last patch begins where it still fits: begin + dilation (kernel - 1) < size + 2 padding.
             (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
             for size, padding, dilation, kernel, stride in zip(
                 x.shape[2:], self.padding, self.dilation, self.weight[2:], self.stride, strict=True
@@ -79,6 +80,7 @@ class ConvShape:
         """Return the patches without a copy: [B, groups, height, width, inputs, kernel height, kernel width]."""
         view = F.pad(x, (self.padding[1], self.padding[1], self.padding[0], self.padding[0]))
         for dim in range(2):
+            # A dilated kernel spans this many pixels, of which every dilation-th counts.
             extent = self.dilation[dim] * (self.weight[2 + dim] - 1) + 1
             view = view.unfold(2 + dim, extent, self.stride[dim])[..., :: self.dilation[dim]]
         view = view.reshape(len(view), self.groups, -1, *view.shape[2:])  # splits channels in two: still a view
@@ -107,6 +109,7 @@ class ConvShape:
         for start in range(0, len(x), chunk_size):
             x_part, g_part = x[start : start + chunk_size], g[start : start + chunk_size]
             patches = self.patches(x_part).flatten(0, 1)
+            # [p, T] times [T, d], for each pair of example and group.
             parts.append(torch.bmm(g_part.reshape(len(patches), -1, positions), patches.mT))
         return torch.cat(parts).view(len(x), *self.weight)
 
@@ -131,6 +134,7 @@ class ConvShape:
     def _by_groups(self, x: Tensor, g: Tensor) -> Tensor:
         """Treat the examples as groups of one large convolution, whose weight gradient keeps them apart."""
         size = len(g)
+        # The gradient of a grouped convolution's weight has a block for each group, and each block sees its group only.
         grouped = replace(self, groups=size * self.groups)
         weight = x.new_empty(size * self.weight[0], *self.weight[1:])
         x, g = x.reshape(1, -1, *x.shape[2:]), g.reshape(1, -1, *g.shape[2:])

@@ -130,6 +130,7 @@ class OuterProducts(Gradient):
 
     def joined(self, rows: int) -> OuterProducts:
         # The positions of joined examples are simply put next to each other.
+        # The gradient is a sum over positions, so that of joined examples is one over the positions of all of them.
         x, g = (values.reshape(len(values) // rows, -1, values.shape[2]) for values in (self.x, self.g))
         return replace(self, x=x, g=g)
 
@@ -147,6 +148,7 @@ class OuterProducts(Gradient):
         size, _, inputs = self.x.shape
         chunk_size = max(_MAX_MATERIALIZED // (inputs * self.g.shape[2]), 1)
         parts = [slice(start, start + chunk_size) for start in range(0, size, chunk_size)]
+        # g^T x, [p, T] times [T, d], for each example.
         return [(torch.bmm(self.g[part].mT, self.x[part]), part) for part in parts]
 
     def materialize(self) -> Tensor:
@@ -166,6 +168,7 @@ class OuterProducts(Gradient):
             dtype = compute_dtype(x)
             x, g = x.to(dtype), g.to(dtype) * factors.to(dtype).view(-1, 1, 1)
         left, right = (x, g) if self.transposed else (g, x)
+        # sum_i f_i sum_t g_it x_it^T is one matrix product over all B T positions, with f_i g_it instead of g_it.
         left, right = left.flatten(0, 1).mT, right.flatten(0, 1)
         return torch.mm(left, right, out_dtype=torch.float32) if self.scaled else (left @ right).float()
 
@@ -243,6 +246,7 @@ def prefers_products(shape: tuple[int, int, int], outputs: int, like: Tensor, me
         return False
     if positions == 1 or prefers_gram(shape, outputs, like):
         return True
+    # x and g have T (d + p) elements for an example, and its gradient has d p.
     return dense_bytes > memory and positions * (inputs + outputs) < inputs * outputs
 
 
@@ -257,6 +261,7 @@ def prefers_gram(shape: tuple[int, ...], outputs: int, like: Tensor) -> bool:
         return 2 * positions * positions <= inputs * outputs
     if like.dtype is torch.float64:
         return False
+    # Inner products take T^2 (d + p) multiplications. A dense gradient has d p elements, written once and read twice.
     operations_per_element = 250 if like.dtype in HALF else 125
     return positions * positions * (inputs + outputs) <= operations_per_element * inputs * outputs
 
@@ -280,6 +285,7 @@ class TableRows(Gradient):
 
     def materialize(self) -> Tensor:
         size, width = len(self.g), self.g.shape[-1]
+        # The tables of all examples, one below the other: one scatter serves all of them.
         gradients = self.g.new_zeros(size * self.num_rows, width)
         return gradients.index_add_(0, self._flat_rows(), self.g.flatten(0, 1)).view(size, self.num_rows, width)
 
@@ -367,6 +373,7 @@ def merged(uses: list[Gradient]) -> Gradient:
     if len(uses) == 1:
         return uses[0]
     products = [use for use in uses if isinstance(use, OuterProducts)]
+    # g_1^T x_1 + g_2^T x_2 = [g_1; g_2]^T [x_1; x_2]: the uses are more positions. Their cross terms enter the norm.
     if len(products) == len(uses) and len({use.transposed for use in products}) == 1:
         x, g = (torch.cat([getattr(use, name) for use in products], 1) for name in ("x", "g"))
         return replace(products[0], x=x, g=g)

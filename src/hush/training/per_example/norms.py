@@ -140,6 +140,7 @@ def _norm_bounds(values: Tensor) -> Tensor:
     norms = _norms(flat)
     if flat.dtype is torch.float64:
         return norms
+    # An element whose square vanishes is below 2^-74. The n elements of a row then have a norm below sqrt(n) 2^-74.
     return norms.add_(flat.shape[1] ** 0.5 * 2.0**-74).masked_fill_(norms > _LARGEST_INPUT, torch.inf)
 
 
@@ -213,7 +214,9 @@ def clip_factors(
 
         return factors_on_gpu(norms.squares, norms.doubt, norms.rounding, chosen, targets[0], scale)
     squares = norms.squares.clamp_min(0)
+    # `squares` was clamped: inner products that cancel may come out below 0.
     bounds = squares.sqrt() if norms.doubt is None else (squares + norms.doubt).sqrt()
+    # The triangle inequality: a gradient g with the rounding error e has |g + e| <= |g| + |e|.
     bounds = (bounds if norms.rounding is None else bounds + norms.rounding.sqrt()) / scale
     finite = (bounds < 1.0 / _SMALLEST_FACTOR).all(0)  # false for NaN
     group_targets = constant(tuple(targets), bounds.dtype, bounds.device).unsqueeze(1)
@@ -249,6 +252,8 @@ def measure_products(pairs: list[tuple[Tensor, Tensor]], groups: list[int], num_
         roundings[groups[number]] += layer_squares * relative_rounding(g) ** 2
     for numbers in many_positions.values():
         layers = [pairs[number] for number in numbers]
+        # |sum_t g_t x_t^T|^2 = sum_(s, t) <x_s, x_t> <g_s, g_t>: T x T inner products instead of a d x p matrix (ghost
+        # norms, Li et al. 2022, "Large Language Models Can Be Strong Differentially Private Learners", Section 4).
         layer_squares, largest, spread = (part.view(len(layers), size, -1).sum(2) for part in gram(layers))
         # On a CPU the inner products are in fp64; the kernel's have about fp32's precision.
         cancelled = (largest * _CANCELLED - layer_squares).clamp_min(0)
@@ -266,6 +271,8 @@ def measure_products(pairs: list[tuple[Tensor, Tensor]], groups: list[int], num_
 def relative_rounding(like: Tensor) -> float:
     """Return the relative error of factor times gradient when it enters a matrix product of this type and device."""
     if not like.is_cuda:
+        # With p significant bits, rounding to nearest has a relative error of at most 2^-p: p = 24 for fp32, 11 for
+        # fp16 and tf32, 8 for bf16. Below "highest", a CPU may multiply in bf16.
         return 2.0**-23 if torch.get_float32_matmul_precision() == "highest" else 2.0**-8
     if like.dtype in HALF:
         return 2.0**-8 if like.dtype is torch.bfloat16 else 2.0**-10

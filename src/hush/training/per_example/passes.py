@@ -85,6 +85,7 @@ class Passes:
 
     def weighted_sum(self, losses: Tensor, factors: Tensor) -> dict[str, Tensor]:
         """Return the gradient of the sum of factor times loss, by parameter."""
+        # The gradient of sum_i f_i loss_i is sum_i f_i g_i. `where` comes first: 0 times infinity is NaN.
         total = (torch.where(factors > 0, losses, 0.0) * factors.to(losses)).sum()
         gradients: tuple[Tensor | None, ...] = torch.autograd.grad(total, list(self.params.values()), allow_unused=True)
         return {name: value.detach() for name, value in zip(self.params, gradients, strict=True) if value is not None}

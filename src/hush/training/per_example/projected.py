@@ -28,7 +28,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from hush.errors import Unsupported, check_count, check_positive
 from hush.training.noise.gaussian import gaussian
 from hush.training.per_example.buffers import refuse_buffers
-from hush.training.per_example.check import refuse_coupled
+from hush.training.per_example.checks import refuse_coupled
 from hush.training.per_example.clipped_sum import ClippedSum
 from hush.training.per_example.invented_calls import without_tf32
 from hush.training.per_example.norms import rounding_slack
@@ -158,6 +158,7 @@ class ProjectedClipping:
             if not bool(finite.all()):
                 stack.enter_context(passes.without(~finite))
             values = torch.where(finite, passes.losses(), 0.0)
+            # The gradient of <u, losses> is sum_i u_i g_i; its derivative by u_i, along v, is <g_i, v>.
             u = torch.ones_like(values, requires_grad=True)
             params = list(passes.params.values())
             linear_in_u: tuple[Tensor | None, ...] = torch.autograd.grad(
@@ -187,6 +188,7 @@ class ProjectedClipping:
     def _vectors(self, params: dict[str, Tensor], step: int, number: int) -> dict[str, Tensor]:
         """Return vector v_j, j = ``number``, of a step, by parameter."""
         sizes = [param.numel() for param in params.values()]
+        # r vectors for each step, numbered without gaps: no vector is used in two steps.
         drawn = gaussian(self._key, step * self._count + number, sum(sizes), next(iter(params.values())).device)
         parts = zip(params.items(), torch.split(drawn, sizes), strict=True)
         return {name: part.view(param.shape).to(param) for (name, param), part in parts}
@@ -211,6 +213,7 @@ class ProjectedClipping:
 
 def _factors(tangents: list[Tensor], finite: Tensor, target: float, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Return min(1, C / M) and M; 0 for an example that is left out, 0 and NaN for one that is not finite."""
+    # M^2 / |g|^2 is chi-squared with r degrees of freedom over r: right on average, and too low at times.
     norms = torch.stack(tangents).double().square().mean(0).sqrt()
     finite = finite & (norms < 1 / _SMALLEST_FACTOR)  # false for NaN
     factors = torch.where(finite & (weights > 0), (target / norms.clamp_min(1e-300)).clamp(max=1.0), 0.0)
@@ -225,6 +228,7 @@ def _verified_sum(
     It is not if the backward pass belongs to another function than the one that was measured: because of hooks on
     tensors, or of random numbers that torch does not control.
     """
+    # <sum_i f_i g_i, v> from the backward pass, against sum_i f_i <g_i, v> from the projections.
     dots = [(value.double() * vectors[name].double()).sum() for name, value in sums.items()]
     terms = factors * torch.where(factors > 0, tangent.detach().double(), 0.0)
     scale = (factors * torch.where(factors > 0, norms, 0.0)).sum()

@@ -75,6 +75,7 @@ def _projections(
     width, bias, shared = module.embed_dim, module.in_proj_bias, module.in_proj_weight
     name = f"{name}.in_proj"
     if is_self_attention and shared is not None:
+        # One product with the rows of W_q, W_k and W_v, one below the other.
         return list(linear(engine, name, query, shared, bias).chunk(3, dim=-1))
     separate = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
     projected = []
@@ -169,11 +170,13 @@ def _run_direction(
 def _cell_step(module: Any, x: Tensor, h: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """Return the next hidden state and cell, from the input's and the hidden state's linear parts (x and h)."""
     if isinstance(module, nn.LSTM):
+        # c = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c), with the gates in torch's order.
         i, f, g, o = (x + h).chunk(4, dim=-1)
         cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
         return torch.sigmoid(o) * torch.tanh(cell), cell
     if isinstance(module, nn.GRU):
         (x_r, x_z, x_n), (h_r, h_z, h_n) = x.chunk(3, dim=-1), h.chunk(3, dim=-1)
+        # torch's GRU has the reset gate outside of the matrix product: n = tanh(x_n + r h_n), then h = (1 - z) n + z h.
         z = torch.sigmoid(x_z + h_z)
         n = torch.tanh(x_n + torch.sigmoid(x_r + h_r) * h_n)
         return (1 - z) * n + z * hidden, cell

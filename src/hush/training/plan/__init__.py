@@ -7,7 +7,9 @@ Read in this order:
 - `contributions`: what is clipped and summed for a sampled unit.
 - `clipping`: how it is bounded.
 - `schedule`: noise, clip norm and batch size that change over the steps.
-- `phases`: public pre-training, which costs nothing and is stated with the guarantee.
-- `plan`: the `TrainingPlan` that ties these together, its event and its guarantee.
-- `transfer`: which parameters are trained; `loader`: how examples become batches.
+- `public_phase`: where starting weights come from; stated with the guarantee.
+- `training_plan`: the `TrainingPlan` that ties these together, its event and its guarantee.
+- `combinations`: what does not go together. `truncation`: what a limit on Poisson samples costs.
+- `completion`: from the arguments of `privatize` to a complete plan.
+- `loader`: how examples become batches.
 """

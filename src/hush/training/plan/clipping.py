@@ -16,11 +16,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from hush.errors import InvalidArgument, check_instance, check_positive, check_probability
+
+if TYPE_CHECKING:  # a plan is made without torch, such as by `hush plan`
+    from torch import Tensor
 
 
 class Groups(ABC):
@@ -156,6 +157,7 @@ class Flat(Clipping):
     References:
         Abadi et al. 2016, "Deep Learning with Differential Privacy", Algorithm 1.
 
+    >>> import torch
     >>> Flat(clip_norm=2.0).factors(torch.tensor([1.0, 8.0]), torch.tensor(2.0))
     tensor([1.0000, 0.2500])
     """
@@ -163,7 +165,7 @@ class Flat(Clipping):
     def factors(self, norms: Tensor, targets: Tensor) -> Tensor:
         """Return min(1, C / norm)."""
         # A norm of 0 must give the factor 1, not 0 / 0 or C / 0.
-        return torch.clamp(targets / norms.clamp_min(1e-300), max=1.0)
+        return (targets / norms.clamp_min(1e-300)).clamp(max=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,7 @@ class Automatic(Clipping):
     References:
         Bu et al. 2022, "Automatic Clipping: Differentially Private Deep Learning Made Easier and Stronger", AUTO-S.
 
+    >>> import torch
     >>> Automatic(stability=0.5).factors(torch.tensor([0.5, 7.5]), torch.tensor(1.0))
     tensor([1.0000, 0.1250])
     """
@@ -191,6 +194,7 @@ class Automatic(Clipping):
 
     def factors(self, norms: Tensor, targets: Tensor) -> Tensor:
         """Return C / (norm + stability)."""
+        # norm * C / (norm + stability) < C for every norm, so this clips, too.
         return targets / (norms + self.stability)
 
 
@@ -201,13 +205,14 @@ class Normalized(Clipping):
     References:
         Bu et al. 2022 (AUTO-V); Das et al. 2021, "On the Convergence of Differentially Private Federated Learning".
 
+    >>> import torch
     >>> Normalized().factors(torch.tensor([0.0, 0.5, 8.0]), torch.tensor(1.0))
     tensor([0.0000, 2.0000, 0.1250])
     """
 
     def factors(self, norms: Tensor, targets: Tensor) -> Tensor:
         """Return C / norm, and 0 for a gradient of 0."""
-        return torch.where(norms > 0, targets / norms.clamp_min(1e-300), 0.0)
+        return (targets / norms.clamp_min(1e-300)).where(norms > 0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +227,7 @@ class Global(Clipping):
     References:
         Bu et al. 2021, "On the Convergence and Calibration of Deep Learning with Differential Privacy".
 
+    >>> import torch
     >>> Global(threshold=4.0).factors(torch.tensor([1.0, 3.0, 5.0]), torch.tensor(1.0))
     tensor([0.2500, 0.2500, 0.0000])
     """
@@ -237,7 +243,8 @@ class Global(Clipping):
     def factors(self, norms: Tensor, targets: Tensor) -> Tensor:
         """Return C / Z up to Z, and 0 beyond. Z is split among groups as C is."""
         ratio = 1.0 if self.threshold is None else self.threshold / self.clip_norm  # Z / C, the same for all groups
-        return torch.where(norms <= targets * ratio, 1.0 / ratio, 0.0)
+        # What remains has a norm of at most Z, and Z C / Z = C.
+        return (norms <= targets * ratio).float() * (1.0 / ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,10 +286,11 @@ class Adaptive(Clipping):
 
     def factors(self, norms: Tensor, targets: Tensor) -> Tensor:
         """Return min(1, C / norm)."""
-        return torch.clamp(targets / norms.clamp_min(1e-300), max=1.0)
+        return (targets / norms.clamp_min(1e-300)).clamp(max=1.0)
 
     def noise_on_count(self, noise_multiplier: float, batch_size: int) -> float:
         """Return s, the standard deviation of the noise on the count of unclipped examples."""
+        # A twentieth of the batch is Andrew et al.'s choice. With s >= 2 z, the count takes at most a 16th of z^-2.
         return max(batch_size / 20, 2 * noise_multiplier) if self.count_noise is None else self.count_noise
 
     def noise_on_sum(self, noise_multiplier: float, batch_size: int) -> float:
@@ -303,5 +311,6 @@ class Adaptive(Clipping):
         """Return the clipping for the next step, given a noisy fraction of the examples that were not clipped."""
         # Noise can carry the fraction far outside [0, 1]. Bounding it keeps one unlucky draw from ruining the run.
         bounded = min(max(share, -2.0), 3.0)
+        # Geometric updates (Andrew et al. 2021): they reach any scale in few steps.
         clip_norm = self.clip_norm * math.exp(-self.rate * (bounded - self.quantile))
         return replace(self, clip_norm=min(max(clip_norm, 1e-12), 1e12))

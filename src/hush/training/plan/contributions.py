@@ -147,4 +147,5 @@ class Projected(Contribution):
         check_count("projections", self.projections)
 
     def mechanism(self, noise_multiplier: float) -> Event:
+        # |g| / M is random, with M^2 / |g|^2 a mean of r squared normals. The event integrates over that ratio.
         return ProjectedGaussianEvent(noise_multiplier, self.projections)

@@ -94,34 +94,34 @@ def to_device(values: NDArray[Any], device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
-def fetcher(dataset: Any) -> tuple[int, Callable[[NDArray[np.int64]], Any]]:
+def fetcher(data: Any) -> tuple[int, Callable[[NDArray[np.int64]], Any]]:
     """Return the number of examples of a dataset, and a function that collates the examples at given indices.
 
     Args:
-        dataset: A tuple of tensors or arrays of one length, a TensorDataset, a mapping from names to columns (of which
+        data: A tuple of tensors or arrays of one length, a TensorDataset, a mapping from names to columns (of which
             the numeric ones are fetched), or an object with ``__len__`` and ``__getitem__``.
     """
-    if isinstance(dataset, TensorDataset):
-        dataset = dataset.tensors
-    if isinstance(dataset, tuple) and dataset and all(isinstance(part, (Tensor, np.ndarray)) for part in dataset):
-        tensors = tuple(torch.as_tensor(part) for part in dataset)
+    if isinstance(data, TensorDataset):
+        data = data.tensors
+    if isinstance(data, tuple) and data and all(isinstance(part, (Tensor, np.ndarray)) for part in data):
+        tensors = tuple(torch.as_tensor(part) for part in data)
         if len({len(part) for part in tensors}) != 1:
-            raise InvalidArgument("dataset", [len(part) for part in tensors], "tensors of the same length")
+            raise InvalidArgument("data", [len(part) for part in tensors], "tensors of the same length")
 
         def rows(indices: NDArray[np.int64]) -> tuple[Tensor, ...]:
             by_device = {device: to_device(indices, device) for device in {part.device for part in tensors}}
             return tuple(part[by_device[part.device]] for part in tensors)
 
         return len(tensors[0]), rows
-    if isinstance(dataset, Mapping):
-        columns = {name: column for name, column in dataset.items() if _is_numeric(column)}
+    if isinstance(data, Mapping):
+        columns = {name: column for name, column in data.items() if _is_numeric(column)}
         if not columns:
-            raise InvalidArgument("dataset", sorted(map(str, dataset)), "at least one column of numbers")
+            raise InvalidArgument("data", sorted(map(str, data)), "at least one column of numbers")
         num_examples, fetch_columns = fetcher(tuple(columns.values()))
         return num_examples, lambda indices: dict(zip(columns, fetch_columns(indices), strict=True))
-    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
-        raise InvalidArgument("dataset", type(dataset).__name__, "tensors, or a Dataset with a length")
-    return len(dataset), lambda indices: default_collate([dataset[int(index)] for index in indices])
+    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        raise InvalidArgument("data", type(data).__name__, "tensors, or a Dataset with a length")
+    return len(data), lambda indices: default_collate([data[int(index)] for index in indices])
 
 
 def _is_numeric(column: Any) -> bool:

@@ -106,12 +106,19 @@ def composed(parts: Sequence[Event]) -> Event:
     return runs[0] if len(runs) == 1 else ComposedEvent(tuple(runs))
 
 
+def composed_steps(settings: Sequence[Setting], step_event: Callable[[float, int], Event]) -> Event:
+    """Return the composition of steps. Equal neighbours are joined before their event is made: plans can be long."""
+    runs = [SelfComposedEvent(step_event(*setting), len(list(same))) for setting, same in groupby(settings)]
+    return runs[0] if len(runs) == 1 else ComposedEvent(tuple(runs))
+
+
 def _smallest_noises(settings: Sequence[Setting], length: int) -> list[float]:
     """Return the smallest noise multiplier of each ``length`` consecutive steps.
 
     A unit takes part in only one of them. The bound holds whichever one it is.
     """
     starts = range(0, len(settings), length)
+    # Less noise means more privacy loss, whichever step the unit takes part in.
     return [min(noise for noise, _ in settings[start : start + length]) for start in starts]
 
 
@@ -155,7 +162,8 @@ class Poisson(_Sized):
         return poisson_sample(keys(step), step, num_units, min(batch_size / num_units, 1.0))
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
-        return composed([poisson_event(mechanism(noise), size / num_units) for noise, size in settings])
+        # Steps are independent given the past, so their events compose (Abadi et al. 2016, Algorithm 1).
+        return composed_steps(settings, lambda noise, size: poisson_event(mechanism(noise), size / num_units))
 
     def room(self, num_units: int) -> int:
         if self.max_batch_size is not None:
@@ -187,6 +195,7 @@ def poisson_sample(key: bytes, step: int, num_units: int, sampling_rate: float) 
         # Four standard deviations more than expected, so that one round nearly always reaches the end.
         expected = (num_units - last) * sampling_rate
         gaps = geometric(source, scale, math.ceil(expected + 4 * math.sqrt(expected)) + 16)
+        # A gap of k means k units that are not sampled, and then one that is.
         parts.append(last + np.cumsum(gaps + 1))
         last = int(parts[-1][-1])
     indices = np.concatenate(parts)
@@ -215,7 +224,7 @@ class Full(Sampling):
         return num_units
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
-        return composed([mechanism(noise) for noise, _ in settings])
+        return composed_steps(settings, lambda noise, _: mechanism(noise))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +250,8 @@ class FixedSize(_Sized):
         return batch_size
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
-        return composed([FixedSizeSampledEvent(mechanism(noise), size, num_units) for noise, size in settings])
+        # The replaced unit is in a sample with probability size / num_units, whatever the others are.
+        return composed_steps(settings, lambda noise, size: FixedSizeSampledEvent(mechanism(noise), size, num_units))
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +276,7 @@ class _Epochs(_Sized):
 
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
         epoch, position = divmod(step, self.per_epoch(num_units))
+        # Under the key of the epoch's first step: a run that is resumed in the middle finishes the epoch in its order.
         order = self._order(keys(step - position), epoch, num_units)
         return order[position * batch_size : (position + 1) * batch_size]
 
@@ -278,6 +289,7 @@ class _Epochs(_Sized):
         """Return all units in the order of an epoch."""
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
+        # Parallel composition within an epoch: a unit moves one of its sums. Sequential composition over the epochs.
         return composed([mechanism(noise) for noise in _smallest_noises(settings, self.per_epoch(num_units))])
 
 
@@ -312,6 +324,7 @@ class InOrder(_Epochs):
         per_epoch = self.per_epoch(num_units)
         if num_steps <= per_epoch:
             return Once()
+        # The order is the same in every epoch, so a unit's steps are exactly an epoch apart.
         return Separated(separation=per_epoch, times=-(-num_steps // per_epoch))
 
     def _order(self, key: bytes, epoch: int, num_units: int) -> Indices:
@@ -349,6 +362,7 @@ class BallsInBins(_Sized):
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
         bins = self.bins(num_units)
+        # An epoch that ends early still counts as a whole one: fewer steps reveal less.
         return composed([BallsInBinsEvent(mechanism(noise), bins) for noise in _smallest_noises(settings, bins)])
 
     def room(self, num_units: int) -> int:
@@ -385,6 +399,7 @@ class CyclicPoisson(_Sized):
 
     def rate(self, num_units: int) -> float:
         """Return the probability with which a unit takes part in a step of its own part."""
+        # A part has num_units / parts units on average, of which batch_size are expected in a sample.
         return min(self.batch_size * self.parts / num_units, 1.0)
 
     def participation(self, num_units: int, num_steps: int) -> Participation:
@@ -407,6 +422,7 @@ class CyclicPoisson(_Sized):
 
     def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
         rate = self.rate(num_units)
+        # A unit is sampled in one of every ``parts`` steps only, those of its part; over the others nothing is paid.
         return composed([poisson_event(mechanism(noise), rate) for noise in _smallest_noises(settings, self.parts)])
 
     def room(self, num_units: int) -> int:
@@ -420,6 +436,7 @@ def _distinct(source: KeyedSource, population: int, size: int) -> Indices:
     drawn = np.zeros(0, dtype=np.int64)
     while True:
         drawn = np.concatenate([drawn, uniform_below(source, population, 2 * size)])
+        # The first appearances, in the order in which they were drawn: a uniform sample without replacement.
         first_positions = np.sort(np.unique(drawn, return_index=True)[1])
         if len(first_positions) >= size:
             return drawn[first_positions[:size]]
@@ -429,6 +446,7 @@ def _shuffled(source: KeyedSource, count: int) -> Indices:
     """Return a uniformly random permutation: sort random words, and draw them again if two are equal."""
     while True:
         words = source.words(count)
+        # Without ties, all orders of independent words are equally likely.
         order = np.argsort(words, kind="stable")
         if not np.any(np.diff(words[order]) == 0):
             return order

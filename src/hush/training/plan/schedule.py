@@ -93,6 +93,7 @@ class ExponentialCurve(_Ramp):
     """
 
     def at(self, step: int) -> float:
+        # start (end / start)^p, for p from 0 to 1: a straight line in the logarithm.
         return float(self.start * (self.end / self.start) ** self._progress(step))
 
 

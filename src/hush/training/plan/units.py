@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from hush.accounting import GaussianEvent, GroupEvent, PldAccountant, PoissonSampledEvent, SelfComposedEvent
@@ -45,7 +45,7 @@ class Users:
     """The user of each example, for user-level privacy: users are sampled, and a user's summed gradient is clipped.
 
     Attributes:
-        ids: The name of a column of the dataset, or one id per example.
+        units: The name of a column of the data, or one id per example.
         rows_per_unit: The largest number of a user's examples in a step. If a user has more, each step draws a new
             random subset.
         times: For a window: when each example was created, as a column name or an array, in seconds or as datetimes.
@@ -56,13 +56,13 @@ class Users:
     [[0, 2], [1]]
     """
 
-    ids: Any
+    units: str | ArrayLike | Tensor
     rows_per_unit: int = 8
-    times: Any = None
+    times: str | ArrayLike | Tensor | None = None
     window: timedelta | None = None
 
     def __post_init__(self) -> None:
-        """Check everything that does not need the dataset."""
+        """Check everything that does not need the data."""
         check_count("rows_per_unit", self.rows_per_unit)
         if self.window is not None:
             check_instance("window", self.window, timedelta, "Such as timedelta(days=7)")
@@ -75,11 +75,11 @@ class Users:
         """The unit that the guarantee protects."""
         return Unit.user() if self.window is None else Unit.user_window(self.window)
 
-    def rows(self, dataset: Any, num_examples: int) -> list[NDArray[np.int64]]:
+    def rows(self, data: Any, num_examples: int) -> list[NDArray[np.int64]]:
         """Return the indices of each unit's examples. Units come in the order of their first example."""
-        labels = unit_labels(_column(self.ids, dataset, "unit"), num_examples, "unit")
+        labels = unit_labels(_column(self.units, data, "unit"), num_examples, "unit")
         if self.window is not None:
-            seconds = _seconds(_column(self.times, dataset, "times"))
+            seconds = _seconds(_column(self.times, data, "times"))
             if seconds.shape != (num_examples,):
                 raise InvalidArgument("times", seconds.shape, f"one time for each of the {num_examples} examples")
             # A unit is a pair of user and window, numbered anew.
@@ -101,6 +101,10 @@ class UserGroups(Users):
     """
 
 
+# What `privatize` takes as ``unit``: a `Unit`, `Users`, the name of a column with ids, or one id per example.
+UnitArgument = Unit | Users | str | ArrayLike | Tensor
+
+
 def random_subset(rows: NDArray[np.int64], size: int, source: KeyedSource) -> NDArray[np.int64]:
     """Return at most ``size`` of a unit's examples, drawn at random."""
     if len(rows) <= size:
@@ -108,16 +112,16 @@ def random_subset(rows: NDArray[np.int64], size: int, source: KeyedSource) -> ND
     return np.sort(rows[np.argsort(source.words(len(rows)), kind="stable")[:size]])
 
 
-def as_users(unit: Any) -> Users | None:
+def as_users(unit: UnitArgument | None) -> Users | None:
     """Return the users that a ``unit`` argument describes: `Users`, a column name or ids. None for an example."""
     if unit is None or isinstance(unit, Unit):
         return None
     return unit if isinstance(unit, Users) else Users(unit)
 
 
-def refuse_repeated_ids(dataset: Any) -> None:
+def refuse_repeated_ids(data: Any) -> None:
     """Refuse a dataset without a declared unit if a column looks like ids of people, and an id repeats."""
-    for name, column in _columns(dataset, _suggests_people).items():
+    for name, column in _columns(data, _suggests_people).items():
         values = _as_array(column)
         values = values.reshape(-1) if values.size == len(values) else values
         if values.ndim == 1 and values.dtype.kind in "iufUSO" and len(set(values.tolist())) < len(values):
@@ -137,31 +141,31 @@ def _suggests_people(name: Any) -> bool:
     return not words & _OBJECTS and bool(words & {*_PEOPLE, "id", "ids"})
 
 
-def _columns(dataset: Any, is_wanted: Callable[[Any], bool]) -> Mapping[Any, Any]:
+def _columns(data: Any, is_wanted: Callable[[Any], bool]) -> Mapping[Any, Any]:
     """Return the wanted columns of a mapping, or of a dataset whose examples are mappings; otherwise none."""
-    if isinstance(dataset, Mapping):
-        return {name: column for name, column in dataset.items() if is_wanted(name)}
-    if isinstance(dataset, tuple) or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+    if isinstance(data, Mapping):
+        return {name: column for name, column in data.items() if is_wanted(name)}
+    if isinstance(data, tuple) or not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
         return {}
-    first = dataset[0] if len(dataset) else None
+    first = data[0] if len(data) else None
     if not isinstance(first, Mapping):
         return {}
     names = [name for name in first if is_wanted(name) and _as_array(first[name]).size == 1]
     columns: dict[Any, list[Any]] = {name: [] for name in names}
-    for index in range(len(dataset) if names else 0):
-        row = dataset[index]
+    for index in range(len(data) if names else 0):
+        row = data[index]
         for name in names:
             columns[name].append(_as_array(row[name]).item())
     return columns
 
 
-def _column(values: Any, dataset: Any, argument: str) -> Any:
+def _column(values: Any, data: Any, argument: str) -> Any:
     """Return a column by name, or values that are a column already."""
     if not isinstance(values, str):
         return values
-    columns = _columns(dataset, lambda name: name == values)
+    columns = _columns(data, lambda name: name == values)
     if values not in columns:
-        raise InvalidArgument(argument, values, "a column of the dataset", "Or pass an array with one id per example")
+        raise InvalidArgument(argument, values, "a column of the data", "Or pass an array with one id per example")
     return columns[values]
 
 
@@ -247,7 +251,7 @@ class UnitComparison:
         users: The guarantee if users are sampled and their summed gradients clipped (`Users`).
         groups: The guarantee if examples are sampled and accounted for in groups (`UserGroups`).
 
-    >>> comparison = compare_units(num_users=1000, examples_per_user=4, batch_size=50, noise_multiplier=1.0,
+    >>> comparison = compare_units(num_units=1000, rows_per_unit=4, batch_size=50, noise_multiplier=1.0,
     ...                            num_steps=100, delta=1e-5)
     >>> comparison.recommended.__name__
     'UserGroups'
@@ -270,8 +274,8 @@ class UnitComparison:
 
 def compare_units(
     *,
-    num_users: int,
-    examples_per_user: int,
+    num_units: int,
+    rows_per_unit: int,
     batch_size: int,
     noise_multiplier: float,
     num_steps: int,
@@ -285,8 +289,8 @@ def compare_units(
     examples of a group are rarely all in the same batch.
 
     Args:
-        num_users: The number of users.
-        examples_per_user: The largest number of examples of a user, k.
+        num_units: The number of users.
+        rows_per_unit: The largest number of a user's examples, k.
         batch_size: The expected number of users in a batch.
         noise_multiplier: The noise on the sum of users' contributions, in clip norms.
         num_steps: The number of steps.
@@ -295,14 +299,14 @@ def compare_units(
     References:
         Charles et al. 2024, "Fine-Tuning Large Language Models with User-Level Differential Privacy", compares both.
 
-    >>> print(compare_units(num_users=1000, examples_per_user=4, batch_size=50, noise_multiplier=1.0,
+    >>> print(compare_units(num_units=1000, rows_per_unit=4, batch_size=50, noise_multiplier=1.0,
     ...                     num_steps=100, delta=1e-5))
     Users: epsilon 3.5; UserGroups: epsilon 2.13, both at delta 1e-05. Use UserGroups.
     """
-    rate = check_count("batch_size", batch_size) / check_count("num_users", num_users)
+    rate = check_count("batch_size", batch_size) / check_count("num_units", num_units)
     if not rate <= 1:
-        raise InvalidArgument("batch_size", batch_size, f"at most {num_users}, the number of users")
-    group_size, steps = check_count("examples_per_user", examples_per_user), check_count("num_steps", num_steps)
+        raise InvalidArgument("batch_size", batch_size, f"at most {num_units}, the number of users")
+    group_size, steps = check_count("rows_per_unit", rows_per_unit), check_count("num_steps", num_steps)
     noise = check_positive("noise_multiplier", noise_multiplier)
 
     def run(multiplier: float) -> SelfComposedEvent:

@@ -6,6 +6,6 @@ The costs of different settings enter by their maximum at each Renyi order. Read
 - `repetitions`: the distribution of the number of runs.
 - `scores`: how runs are compared.
 - `search`: a `TuningPlan`, and the search under it.
-- `tune`: calibrates a plan, and searches.
+- `calibration`: `plan_tuning` calibrates the noise of a plan, and `tune` then searches.
 - `silence`: keeps runs from revealing anything while the search goes on.
 """

@@ -49,7 +49,7 @@ class HeldOutAnswers:
     Attributes:
         correct: For each held-out example, whether the answer was right; or how good it was, from 0 to 1.
         result: What is released if the run wins: a model, or the run itself.
-        owners: If users are protected, the user of each held-out example. A user counts once, with the mean.
+        units: If users are protected, the user of each held-out example. A user counts once, with the mean.
 
     >>> HeldOutAnswers(correct=[True, False, True], result="model").correct
     [True, False, True]
@@ -57,7 +57,7 @@ class HeldOutAnswers:
 
     correct: Any
     result: Any = None
-    owners: Any = None
+    units: Any = None
 
 
 class Score(ABC):
@@ -180,18 +180,18 @@ def _unit_scores(outcome: HeldOutAnswers, unit: Unit) -> NDArray[np.float64]:
             "correct", f"{correct.dtype} in {correct.ndim} dimensions", "one number or truth value for each example"
         )
     example_scores = np.clip(np.nan_to_num(correct.astype(np.float64), nan=0.0), 0.0, 1.0)
-    if (outcome.owners is not None) != (unit.kind is not UnitKind.EXAMPLE):
+    if (outcome.units is not None) != (unit.kind is not UnitKind.EXAMPLE):
         raise InvalidArgument(
-            "owners",
-            None if outcome.owners is None else type(outcome.owners).__name__,
+            "units",
+            None if outcome.units is None else type(outcome.units).__name__,
             f"ids if users are protected, and None otherwise; this search protects each {unit}",
             "Without ids, a user with many held-out examples would count many times",
         )
-    if outcome.owners is None:
+    if outcome.units is None:
         return example_scores
-    if np.shape(outcome.owners) != example_scores.shape:
-        raise InvalidArgument("owners", type(outcome.owners).__name__, "one id for each held-out example")
-    labels = unit_labels(outcome.owners, len(example_scores), "owners")
+    if np.shape(outcome.units) != example_scores.shape:
+        raise InvalidArgument("units", type(outcome.units).__name__, "one id for each held-out example")
+    labels = unit_labels(outcome.units, len(example_scores), "units")
     means: NDArray[np.float64] = np.bincount(labels, weights=example_scores) / np.bincount(labels)
     return np.clip(means, 0.0, 1.0)
 

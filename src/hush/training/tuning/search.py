@@ -144,13 +144,13 @@ class TuningPlan:
             reservation.commit()
         return self._release(best, checked_source)
 
-    def _search(self, train: Train, source: RandomSource) -> _Run | None:
+    def _search(self, train: Train, source: RandomSource) -> _FinishedRun | None:
         best = _Best(source)
         for _ in range(self.repetitions.draw(source)):
             best.offer(self._attempt(train, source))
         return best.run
 
-    def _attempt(self, train: Train, source: RandomSource) -> _Run:
+    def _attempt(self, train: Train, source: RandomSource) -> _FinishedRun:
         """Make one run. Its output, and the reason if it fails, are discarded: both may depend on the data."""
         index, settings = self.space.draw(source)
         noise = self.noise_multipliers[index]
@@ -161,8 +161,8 @@ class TuningPlan:
         except HushError:  # about arguments, which are public: no error of hush depends on the content of data
             raise
         except Exception:
-            return _Run(settings, -math.inf, None, noise)
-        return _Run(settings, score if math.isfinite(score) else -math.inf, outcome.result, noise)
+            return _FinishedRun(settings, -math.inf, None, noise)
+        return _FinishedRun(settings, score if math.isfinite(score) else -math.inf, outcome.result, noise)
 
     def _score(self, outcome: Any, stated: Event, source: RandomSource) -> float:
         if not isinstance(outcome, self.score.returned):
@@ -187,7 +187,7 @@ class TuningPlan:
                 "Return the plan of such a run, made with noise_multiplier=... and without epsilon=...",
             )
 
-    def _release(self, run: _Run | None, source: RandomSource) -> Tuned:
+    def _release(self, run: _FinishedRun | None, source: RandomSource) -> Tuned:
         assumptions = assumptions_of(source)
         if run is not None and isinstance(run.result, PrivateTraining):
             assumptions += run.result._assumptions
@@ -224,7 +224,7 @@ def _epsilon(event: Event, delta: float, relation: Relation) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _FinishedRun:
     """A finished run; a failed one has a score of minus infinity."""
 
     settings: Settings
@@ -237,11 +237,11 @@ class _Best:
     """The best run so far. Ties are broken uniformly at random, and nothing of the other runs is stored."""
 
     def __init__(self, source: RandomSource) -> None:
-        self.run: _Run | None = None
+        self.run: _FinishedRun | None = None
         self._source = source
         self._num_tied = 0
 
-    def offer(self, run: _Run) -> None:
+    def offer(self, run: _FinishedRun) -> None:
         """Take a run into account."""
         if self.run is not None:
             _refuse_shared(self.run.result, run.result)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from hush.errors import InvalidArgument
-from hush.training import AdamBC, PrivateTraining, PublicPhase, freeze_except, pretrain, privatize, replace_head
+from hush.training import AdamBC, PublicPhase, freeze_except, pretrain, privatize, replace_head
 from training.towers import Tower, changed, data, losses, snapshot, train
 
 WHY = "drawn at random, from nobody"
@@ -76,23 +76,6 @@ def test_one_optimizer_for_both_phases() -> None:
     assert optimizer.state[model.fc.weight]["noise_variance"] == pytest.approx(0.5 / 30**2)  # type: ignore[index, union-attr]
 
 
-def test_a_run_resumes_only_with_the_same_public_phase() -> None:
-    private = train(Tower(fc=nn.Linear(8, 2)), starts_from=PublicPhase("weights from elsewhere"))
-    settings: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-5, "num_steps": 3, "batch_size": 30}
-
-    def start(starts_from: PublicPhase | None) -> PrivateTraining:
-        model = Tower(fc=nn.Linear(8, 2))
-        return privatize(
-            model, torch.optim.SGD(model.parameters(), lr=0.5), data(), starts_from=starts_from, **settings
-        )
-
-    with pytest.raises(InvalidArgument, match="^plan="):
-        start(None).load_state_dict(private.state_dict())
-    resumed = start(PublicPhase("weights from elsewhere"))
-    resumed.load_state_dict(private.state_dict())
-    assert resumed.guarantee() == private.guarantee()
-
-
 @pytest.mark.parametrize("why", ["", "  ", None, 3])
 def test_a_public_phase_needs_a_reason(why: Any) -> None:
     model = Tower(fc=nn.Linear(8, 2))
@@ -100,8 +83,3 @@ def test_a_public_phase_needs_a_reason(why: Any) -> None:
     with pytest.raises(InvalidArgument, match="^public="):
         public_phase(model, public=why)
     assert not changed(model, before)
-
-
-def test_a_plan_takes_a_public_phase_only() -> None:
-    with pytest.raises(InvalidArgument, match="^starts_from="):
-        train(Tower(fc=nn.Linear(8, 2)), starts_from="public")

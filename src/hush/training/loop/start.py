@@ -1,4 +1,4 @@
-"""`hush.privatize`: from a model, an optimizer and a dataset to a private training run.
+"""`hush.privatize`: from a model, an optimizer and data to a private training run.
 
 `privatize` makes the plan from your arguments. `start_training` takes a plan that you have made before.
 """
@@ -19,19 +19,20 @@ from hush.training.loop.session import PrivateTraining
 from hush.training.loop.update import Ball
 from hush.training.noise.correlated import CorrelatedNoise
 from hush.training.plan.clipping import Clipping, Flat
+from hush.training.plan.completion import make_plan
 from hush.training.plan.contributions import Contribution, PerExample
 from hush.training.plan.loader import fetcher
-from hush.training.plan.phases import PublicPhase
-from hush.training.plan.plan import TrainingPlan, make_plan
+from hush.training.plan.public_phase import PublicPhase
 from hush.training.plan.samplers import Sampling
 from hush.training.plan.schedule import Schedule
-from hush.training.plan.units import UserGroups, Users, as_users, refuse_repeated_ids
+from hush.training.plan.training_plan import TrainingPlan
+from hush.training.plan.units import UnitArgument, UserGroups, Users, as_users, refuse_repeated_ids
 
 
 def privatize(
     model: nn.Module,
     optimizer: Optimizer | Sequence[Optimizer],
-    dataset: Any,
+    data: Any,
     *,
     delta: float,
     clip_norm: float | None = None,
@@ -49,7 +50,7 @@ def privatize(
     correlated: CorrelatedNoise | None = None,
     projection: Ball | None = None,
     relation: Relation | None = None,
-    unit: Any = None,
+    unit: UnitArgument | None = None,
     starts_from: PublicPhase | None = None,
     compile: bool | str | None = None,  # noqa: A002
     memory_limit: int | None = None,
@@ -61,7 +62,7 @@ def privatize(
     Args:
         model: Any module that treats the examples of a batch, in the first dimension, independently. It stays yours.
         optimizer: Any of torch's optimizers over the model's parameters, or several.
-        dataset: Tensors of the same length (as a tuple, or a TensorDataset), a mapping of columns, or a Dataset with a
+        data: Tensors of the same length (as a tuple, or a TensorDataset), a mapping of columns, or a Dataset with a
             length.
         delta: The delta of the guarantee; less than 1 over the number of examples.
         clip_norm: The norm to which each per-example gradient is clipped. By default 1.
@@ -111,12 +112,12 @@ def privatize(
     """
     users = as_users(unit)
     if unit is None or (isinstance(unit, Unit) and unit.kind is not UnitKind.EXAMPLE):
-        refuse_repeated_ids(dataset)
+        refuse_repeated_ids(data)
     unit_settings: dict[str, Any] = {"unit": Unit.example() if unit is None else unit}
     if users is not None:
         unit_settings = {"unit": users.unit, "labelled": True, _rows_field(users): users.rows_per_unit}
     plan = make_plan(
-        num_units=_count_units(dataset, users),
+        num_units=_count_units(data, users),
         delta=delta,
         clipping=_complete_clipping(clip_norm, clipping),
         sampling=sampling,
@@ -137,7 +138,7 @@ def privatize(
     return PrivateTraining(
         model,
         optimizer,
-        dataset,
+        data,
         plan,
         users=users,
         projection=projection,
@@ -152,7 +153,7 @@ def start_training(
     plan: TrainingPlan,
     model: nn.Module,
     optimizer: Optimizer | Sequence[Optimizer],
-    dataset: Any,
+    data: Any,
     *,
     users: Users | None = None,
     source: RandomSource | None = None,
@@ -166,7 +167,7 @@ def start_training(
         plan: The plan. ``private.plan`` is this very object.
         model: Any module that treats the examples of a batch, in the first dimension, independently.
         optimizer: Any of torch's optimizers over the model's parameters, or several.
-        dataset: Tensors of the same length (as a tuple, or a TensorDataset), or a Dataset with a length.
+        data: Tensors of the same length (as a tuple, or a TensorDataset), or a Dataset with a length.
         users: The user of each example; None if each example is its own unit.
         source: The random source of the secret key; for tests, a TestSource.
 
@@ -185,15 +186,15 @@ def start_training(
     >>> private.plan is plan
     True
     """
-    expected: dict[str, Any] = {"num_units": _count_units(dataset, users), "labelled": users is not None}
+    expected: dict[str, Any] = {"num_units": _count_units(data, users), "labelled": users is not None}
     if users is not None:
         expected |= {"unit": users.unit, _rows_field(users): users.rows_per_unit}
     for name, value in expected.items():
         if getattr(plan, name) != value:
             raise InvalidArgument(
-                name, getattr(plan, name), "the value for this dataset and its users", "The plan is for other data"
+                name, getattr(plan, name), "the value for this data and its users", "The plan is for other data"
             )
-    return PrivateTraining(model, optimizer, dataset, plan, users=users, source=source)
+    return PrivateTraining(model, optimizer, data, plan, users=users, source=source)
 
 
 def _complete_clipping(clip_norm: float | None, clipping: Clipping | None) -> Clipping:
@@ -204,12 +205,12 @@ def _complete_clipping(clip_norm: float | None, clipping: Clipping | None) -> Cl
     return clipping
 
 
-def _count_units(dataset: Any, users: Users | None) -> int:
+def _count_units(data: Any, users: Users | None) -> int:
     """Return the number of units to sample from: examples, users, or the examples of users that take part."""
-    num_examples: int = fetcher(dataset)[0]
+    num_examples: int = fetcher(data)[0]
     if users is None:
         return num_examples
-    row_counts = [len(rows) for rows in users.rows(dataset, num_examples)]
+    row_counts = [len(rows) for rows in users.rows(data, num_examples)]
     if isinstance(users, UserGroups):
         return sum(min(count, users.rows_per_unit) for count in row_counts)
     return len(row_counts)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from hush.errors import InvalidArgument, Unsupported
 from hush.training import check, clipped_sum, looped_sum
 from hush.training.per_example import autograd
-from hush.training.per_example.check import check_batch, check_calls, check_outputs, refuse_coupled
+from hush.training.per_example.checks import check_batch, check_calls, check_outputs, refuse_coupled
 from hush.training.per_example.engine import GradientEngine
 from training.models import BATCH, losses
 

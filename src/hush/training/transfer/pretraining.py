@@ -1,13 +1,8 @@
-"""Public pre-training: a phase on public data before the private one.
-
-A guarantee holds for any starting weights that do not depend on private data, so this phase costs nothing. Nothing can
-check that the data is public, so you state why it is, and the statement becomes an assumption of the guarantee.
-"""
+"""Public pre-training: a phase on public data before the private one. It costs nothing (see `PublicPhase`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,47 +10,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hush.errors import InvalidArgument, check_count, check_instance
+from hush.errors import check_count, check_instance
 from hush.training.plan.loader import fetcher
-from hush.training.plan.transfer import refuse_private
-
-
-@dataclass(frozen=True, slots=True)
-class PublicPhase:
-    """The origin of starting weights: which public data they were trained on.
-
-    `pretrain` returns one. For weights from elsewhere, write one yourself, and pass it to
-    ``privatize(..., starts_from=...)``.
-
-    Attributes:
-        public: Which data it was, and why it is public. Your statement; hush cannot check it.
-        num_steps: The number of steps that were taken, if known.
-
-    >>> PublicPhase("ImageNet, from torchvision").assumption
-    'the starting weights depend on no private data, only on data declared public: ImageNet, from torchvision'
-    """
-
-    public: str
-    num_steps: int | None = None
-
-    def __post_init__(self) -> None:
-        """Require a reason."""
-        check_instance("public", self.public, str, "Say which data it is, and why it is public")
-        if not self.public.strip():
-            raise InvalidArgument("public", self.public, "words: which data it is, and why it is public")
-        if self.num_steps is not None:
-            check_count("num_steps", self.num_steps, minimum=0)
-
-    @property
-    def assumption(self) -> str:
-        """The assumption that the phase adds to a guarantee."""
-        return f"the starting weights depend on no private data, only on data declared public: {self.public}"
+from hush.training.plan.public_phase import PublicPhase
+from hush.training.transfer.trained_part import refuse_private
 
 
 def pretrain(
     model: nn.Module,
     optimizer: Optimizer,
-    public_data: Any,
+    data: Any,
     *,
     public: str,
     epochs: int,
@@ -68,7 +32,7 @@ def pretrain(
     Args:
         model: The model. It is trained privately later, so it must not use batch statistics.
         optimizer: An optimizer over the model's parameters. The private phase may use another one.
-        public_data: Examples and targets that need no protection. They must not contain private examples, nor be chosen
+        data: Examples and targets that need no protection. They must not contain private examples, nor be chosen
             by looking at private ones.
         public: Which data it is, and why it is public; stated with the guarantee.
         epochs: The number of passes over the examples.
@@ -99,7 +63,7 @@ def pretrain(
     check_count("epochs", epochs)
     check_count("batch_size", batch_size)
     refuse_private(model)
-    num_examples, fetch = fetcher(public_data)
+    num_examples, fetch = fetcher(data)
     if hasattr(optimizer, "noise_stddev"):
         optimizer.noise_stddev = 0.0  # for AdamBC: this phase adds no noise
     num_steps = 0

@@ -139,6 +139,11 @@ def test_adapters_whose_weights_are_read_elsewhere_are_refused() -> None:
     model = peft.get_peft_model(Words(), peft.LoraConfig(r=2, target_modules=["table", "fc"]))
     with pytest.raises(Unsupported, match="lora_embedding"):
         train(model)
+    # `check` gives the same reason, also if no other layer is adapted.
+    for targets in (["table"], ["table", "fc"]):
+        model = peft.get_peft_model(Words(), peft.LoraConfig(r=2, target_modules=targets))
+        with pytest.raises(Unsupported, match=r"lora_embedding_A.* used outside .* Adapt linear layers instead"):
+            check(model, few(), losses)
 
 
 def test_the_weight_beside_an_adapter_is_frozen_whatever_else_is_trained() -> None:

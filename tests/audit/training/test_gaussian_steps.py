@@ -15,11 +15,11 @@ import torch
 from scipy.stats import binom, norm
 from torch import nn
 
-from audit.training.step_setups import ORTHOGONAL, setup
+from audit.training.step_setups import ORTHOGONAL, setup, simulated
 from hush.accounting import GaussianEvent, PldAccountant
 from hush.audit import AuditResult
-from hush.audit.training import Observations, Setup, audit_claim, audit_gaussian, compare_claim, observe
-from hush.errors import InvalidArgument, Unsupported
+from hush.audit.training import Observations, Setup, audit_gaussian, compare_claim, observe
+from hush.errors import Unsupported
 from hush.guarantee import Bound, Relation
 from hush.randomness import TestSource
 from hush.training import Full, Microbatches
@@ -79,7 +79,7 @@ def test_a_network_has_the_mu_of_its_noise() -> None:
     generator = torch.Generator().manual_seed(1)
     dataset = torch.randn(20, 8, generator=generator), torch.randint(0, 3, (20,), generator=generator)
     settings = {"noise_multiplier": 0.5, "clip_norm": 0.1}
-    network = Setup(model=_network, dataset=dataset, loss=_cross_entropy, settings=settings)
+    network = Setup(model=_network, data=dataset, loss=_cross_entropy, settings=settings)
     observations = observe(network, observations=200, source=TestSource(3))
     assert check_gaussian(observations, 2.0).mu_lower > 0.4  # P(less) = 2e-9
     assert not compare_claim(observations, confidence=CONFIDENCE).violated
@@ -93,21 +93,13 @@ def test_steps_are_composed_by_the_accountant(observed: Observations) -> None:
     assert result.epsilon_lower < PldAccountant().compose(GaussianEvent(1.0), 100).epsilon(1e-5)
 
 
-def _simulated(mu: float, observed: Observations, seed: int, count: int = 200) -> Observations:
-    """Replace the scores by those of a Gaussian mechanism with this mu."""
-    random = np.random.default_rng(seed)
-    scores_in, scores_out = random.normal(size=(count, 3)), random.normal(size=(count, 3))
-    scores_in[:, 0] += mu
-    return replace(observed, scores_in=scores_in, scores_out=scores_out)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["gaussian", "claim"])
 def test_bounds_keep_their_confidence(way: str, observed: Observations) -> None:
     """Over 500 audits at 95 %, of a mechanism that has exactly the privacy that is claimed."""
     failed = 0
     for seed in range(500):
-        observations = _simulated(1.0, observed, seed)
+        observations = simulated(1.0, observed, seed)
         if way == "gaussian":
             failed += float(audit_gaussian(observations, delta=1e-5).mu_lower or 0) > 1.0
         else:
@@ -115,15 +107,7 @@ def test_bounds_keep_their_confidence(way: str, observed: Observations) -> None:
     assert failed <= binom.isf(1e-7, 500, 0.05)
 
 
-def test_a_mechanism_with_less_privacy_than_claimed_is_caught(observed: Observations) -> None:
-    # Over 200 seeds epsilon is 2.9 above the claim, with a standard deviation of 0.2.
-    assert compare_claim(_simulated(5.0, observed, 0)).violated
-    assert not compare_claim(_simulated(0.0, observed, 0), confidence=CONFIDENCE).violated
-
-
 def test_unsuitable_observations_are_refused(observed: Observations) -> None:
-    with pytest.raises(InvalidArgument, match="at least 20"):
-        audit_claim(replace(observed, scores_in=observed.scores_in[:5]))
     plan = replace(observed.plan, contribution=Microbatches(2), relation=observed.plan.relation.ZERO_OUT)
     with pytest.raises(Unsupported, match="not a plain Gaussian"):
         audit_gaussian(replace(observed, plan=plan), delta=1e-5)

@@ -28,7 +28,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive
-from hush.training.plan.transfer import freeze_except, listed, refuse_private
+from hush.training.transfer.trained_part import freeze_except, listed, refuse_private
 
 
 def add_lora(
@@ -45,7 +45,7 @@ def add_lora(
 
         add_lora(model, rank=8, targets=("q_proj", "v_proj"), also_train="classifier")
         optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=1e-3)
-        private = privatize(model, optimizer, dataset, epsilon=3.0, delta=1e-5, epochs=5, batch_size=512)
+        private = privatize(model, optimizer, data, epsilon=3.0, delta=1e-5, epochs=5, batch_size=512)
 
     Args:
         model: The model; it is changed in place.

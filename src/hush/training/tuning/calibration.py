@@ -15,7 +15,7 @@ from hush.accounting.events import plain_event
 from hush.errors import InvalidArgument, Unsupported, check_instance, check_positive, check_probability
 from hush.guarantee import Relation, Unit
 from hush.randomness import RandomSource
-from hush.training.plan.plan import TrainingPlan
+from hush.training.plan.training_plan import TrainingPlan
 from hush.training.tuning.repetitions import LogarithmicRepetitions, Repetitions
 from hush.training.tuning.scores import Score
 from hush.training.tuning.search import Train, Tuned, TuningPlan, largest

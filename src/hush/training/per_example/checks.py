@@ -46,6 +46,16 @@ def check_batch(engine: GradientEngine, losses: Tensor) -> None:
     module that owns it. Couplings through inputs, or through detached values, cannot be seen; they are the caller's
     duty.
     """
+    refuse_outside_use(engine, losses)
+    refuse_coupled(losses, engine.gradient_taps())
+
+
+def refuse_outside_use(engine: GradientEngine, losses: Tensor) -> None:
+    """Refuse parameters that are used outside of the module that owns them: the engine would miss their gradients.
+
+    A rule runs its layer without autograd's view of the parameters. So any gradient that autograd itself finds for a
+    parameter comes from elsewhere.
+    """
     assert engine.batch_size is not None
     check_losses(losses, engine.batch_size)
     params = {name: param for name, param in engine.model.named_parameters() if param.requires_grad}
@@ -53,12 +63,12 @@ def check_batch(engine: GradientEngine, losses: Tensor) -> None:
         losses.sum(), list(params.values()), retain_graph=True, allow_unused=True
     )
     outside = [name for name, gradient in zip(params, direct, strict=True) if gradient is not None]
-    if outside:
-        raise Unsupported(
-            f"{', '.join(outside)}: used outside of the forward of the module that owns it",
-            "Call the module, or move the computation into its forward",
-        )
-    refuse_coupled(losses, engine.gradient_taps())
+    if not outside:
+        return
+    advice = "Call the module, or move the computation into its forward"
+    if any("lora_" in name for name in outside):
+        advice = "peft does that in adapters of embeddings and in DoRA. Adapt linear layers instead, without DoRA"
+    raise Unsupported(f"{', '.join(outside)}: used outside of the forward of the module that owns it", advice)
 
 
 def refuse_coupled(losses: Tensor, watched: list[tuple[str, Tensor]]) -> None:
@@ -184,9 +194,12 @@ def _clipped_sum(
 ) -> ClippedSum:
     engine = GradientEngine(model, backend=backend)
     try:
-        for _ in range(1 if backend is None else 2):  # a compiled model learns its taps in a first, eager pass
+        for number in range(1 if backend is None else 2):  # a compiled model learns its taps in a first, eager pass
             with engine.batch(size):
-                engine.backward(loss(model, batch))
+                losses = loss(model, batch)
+                if number == 0:
+                    refuse_outside_use(engine, losses)
+                engine.backward(losses)
                 total = engine.clipped_sum(Flat(clip_norm))
         return total
     finally:

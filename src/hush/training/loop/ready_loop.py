@@ -1,10 +1,7 @@
-"""`hush.fit`: private training without a loop of your own; and `replace_batchnorm`, which makes models fit for it."""
+"""`hush.fit`: private training without a loop of your own."""
 
 from __future__ import annotations
 
-import math
-import sys
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,19 +12,16 @@ from torch.optim import Optimizer
 from torch.utils._pytree import tree_map
 
 from hush.errors import InvalidArgument, Unsupported
-from hush.training.loop.privatize import privatize
+from hush.training.loop.progress import ProgressBar
 from hush.training.loop.session import PrivateTraining
+from hush.training.loop.start import privatize
 from hush.training.per_example.invented_calls import Modes
 from hush.training.plan.contributions import Projected
-
-_BAR_WIDTH = 24
-_NUM_UPDATES = 40  # of the progress bar, during a run
-_MAX_GROUPS = 32  # of GroupNorm
 
 
 def fit(
     model: nn.Module,
-    dataset: Any,
+    data: Any,
     *,
     delta: float,
     optimizer: Optimizer | None = None,
@@ -42,7 +36,7 @@ def fit(
 
     Args:
         model: The model.
-        dataset: Examples and targets; or columns by name, with ``inputs`` and ``target``.
+        data: Examples and targets; or columns by name, with ``inputs`` and ``target``.
         delta: The delta of the guarantee.
         optimizer: By default, SGD with learning rate 0.5 and momentum 0.9.
         loss: From (outputs, targets) to one loss per example. By default, cross entropy.
@@ -63,8 +57,8 @@ def fit(
     if optimizer is None:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
     per_example_loss = _cross_entropy if loss is None else loss
-    private = privatize(model, optimizer, dataset, delta=delta, **settings)
-    bar = _ProgressBar(private, test) if progress else None
+    private = privatize(model, optimizer, data, delta=delta, **settings)
+    bar = ProgressBar(private, test) if progress else None
     model.train()
     runs_several_times = isinstance(private.plan.contribution, Projected)
     for number, batch in enumerate(private.loader):
@@ -95,7 +89,7 @@ def _inputs_and_targets(batch: Any, inputs: str | None, target: str | None) -> t
         return batch[inputs], batch[target]
     if not isinstance(batch, (tuple, list)) or len(batch) != 2:
         raise InvalidArgument(
-            "dataset", type(batch).__name__, "examples and targets", "For other data, write a loop with privatize"
+            "data", type(batch).__name__, "examples and targets", "For other data, write a loop with privatize"
         )
     return batch[0], batch[1]
 
@@ -128,84 +122,10 @@ def _refuse_coupled(loss: Callable[..., Tensor], model: nn.Module, x: Any, y: An
         return  # a random loss cannot be compared
     if not torch.allclose(together[:2], alone, rtol=1e-3, atol=1e-5, equal_nan=True):
         raise Unsupported(
-            "loss: that of an example depends on the others of its batch",
+            "loss: the loss of an example depends on other examples of its batch",
             "It must not contain sums over the batch, such as the number of all tokens",
         )
 
 
 def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(outputs, targets, reduction="none")
-
-
-class _ProgressBar:
-    """A line on the error stream with the progress, the accuracy on public data and the epsilon so far."""
-
-    def __init__(self, private: PrivateTraining, test: tuple[Tensor, Tensor] | None) -> None:
-        self._private, self._test = private, test
-        self._started = time.monotonic()
-        self._steps_per_update = max(private.plan.num_steps // _NUM_UPDATES, 1)
-        self._is_terminal = sys.stderr.isatty()
-
-    def update(self) -> None:
-        """Show the progress after a step, if it is time to."""
-        taken = self._private.steps_taken
-        if taken % self._steps_per_update == 0 or taken == self._private.plan.num_steps:
-            self.show(taken / self._private.plan.num_steps)
-
-    def show(self, fraction: float) -> None:
-        """Write the line over the previous one; where that is impossible, only at the beginning and the end."""
-        if not self._is_terminal and 0 < fraction < 1:
-            return
-        filled = math.floor(_BAR_WIDTH * fraction)
-        bar = "#" * filled + "." * (_BAR_WIDTH - filled)
-        parts = [f"[{bar}] {self._private.steps_taken}/{self._private.plan.num_steps}"]
-        if self._test is not None:
-            parts.append(f"accuracy {self._accuracy(*self._test):.1%}")
-        parts.append(f"epsilon {self._private.guarantee().epsilon:.2f}")
-        parts.append(f"{time.monotonic() - self._started:.0f} s")
-        end = "" if self._is_terminal else "\n"
-        sys.stderr.write(("\r" if self._is_terminal else "") + "  ".join(parts) + "   " + end)
-        sys.stderr.flush()
-
-    def close(self) -> None:
-        """End the line."""
-        if self._is_terminal:
-            sys.stderr.write("\n")
-
-    def _accuracy(self, x: Tensor, y: Tensor) -> float:
-        model = self._private.model
-        modes = Modes(model)
-        model.eval()
-        with torch.no_grad():
-            accuracy = (model(x).argmax(-1) == y).float().mean()
-        modes.restore()
-        return float(accuracy)
-
-
-def replace_batchnorm(model: nn.Module) -> nn.Module:
-    """Replace every BatchNorm by a GroupNorm with its affine weights, and return the model.
-
-    Batch norm mixes the examples of a batch, so it cannot be trained privately. The number of groups is the largest
-    divisor of the channels up to 32; after `nn.BatchNorm1d`, where a group would have only a few entries, it is 1. The
-    running statistics of batch norm are lost.
-
-    >>> model = replace_batchnorm(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)))
-    >>> type(model[1]).__name__, model[1].num_groups
-    ('GroupNorm', 8)
-    """
-    if isinstance(model, nn.modules.batchnorm._BatchNorm):
-        return _group_norm(model)
-    for name, child in model.named_children():
-        setattr(model, name, replace_batchnorm(child))
-    return model
-
-
-def _group_norm(norm: nn.modules.batchnorm._BatchNorm) -> nn.GroupNorm:
-    channels = norm.num_features
-    is_flat = isinstance(norm, nn.BatchNorm1d)
-    groups = 1 if is_flat else max(count for count in range(1, _MAX_GROUPS + 1) if channels % count == 0)
-    device = norm.weight.device if norm.affine else None
-    replacement = nn.GroupNorm(groups, channels, eps=norm.eps, affine=norm.affine, device=device)
-    if norm.affine:
-        replacement.weight, replacement.bias = norm.weight, norm.bias
-    return replacement.train(norm.training)

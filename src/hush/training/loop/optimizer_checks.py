@@ -1,0 +1,52 @@
+"""Which optimizers a private run accepts: over the model's own parameters, and over all that are trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from hush.errors import InvalidArgument, Unsupported, check_instance
+from hush.training.plan.training_plan import TrainingPlan
+
+_SHOWN_NAMES = 8  # parameters that a message names
+
+
+def check_optimizers(model: nn.Module, optimizers: Sequence[Optimizer], plan: TrainingPlan) -> None:
+    """Refuse optimizers that cannot train a model under a plan."""
+    for optimizer in optimizers:
+        check_instance("optimizer", optimizer, Optimizer, "Such as torch.optim.SGD(model.parameters(), lr=0.1)")
+        check_optimizer(model, optimizer)
+    _refuse_untrained(model, optimizers)
+    for optimizer in optimizers:
+        if plan.correlated is not None and hasattr(optimizer, "noise_stddev"):
+            raise Unsupported(f"{type(optimizer).__name__} with correlated noise, whose size changes from step to step")
+
+
+def check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
+    """Refuse an optimizer that would change something without noise, or evaluate a loss again."""
+    params = {id(param) for param in model.parameters()}
+    for group in optimizer.param_groups:
+        if any(id(param) not in params for param in group["params"]):
+            raise InvalidArgument(
+                "optimizer", type(optimizer).__name__, "an optimizer over the model's own parameters only"
+            )
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise Unsupported("LBFGS evaluates the loss several times per step", "Use SGD or AdamW")
+    if not any(param.requires_grad for param in model.parameters()):
+        raise InvalidArgument("model", type(model).__name__, "at least one parameter that requires a gradient")
+
+
+def _refuse_untrained(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+    """Refuse parameters that require a gradient but have no optimizer: they would be paid for and never change."""
+    optimized = {id(param) for optimizer in optimizers for group in optimizer.param_groups for param in group["params"]}
+    missing = [name for name, param in model.named_parameters() if param.requires_grad and id(param) not in optimized]
+    if missing:
+        raise InvalidArgument(
+            "optimizer",
+            ", ".join(missing[:_SHOWN_NAMES]) + (", ..." if len(missing) > _SHOWN_NAMES else ""),
+            "an optimizer for every parameter that requires a gradient",
+            "Freeze the others, or build the optimizer after the model is complete",
+        )
