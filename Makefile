@@ -12,6 +12,8 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 PARALLEL := --numprocesses=logical --maxprocesses=8 --dist=loadfile
 # Besides PYTHON, what the README promises. A version that is not installed is passed over, and said so.
 OTHER_PYTHONS := 3.12 3.13
+# Containers often forbid bytecode. Without it, every test that starts a Python compiles hush again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test slow test-slow repeat $(OTHER_PYTHONS:%=test-%) check format benchmark benchmark-mechanisms benchmark-training benchmark-breadth \

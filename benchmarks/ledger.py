@@ -27,7 +27,7 @@ import sqlalchemy as sa
 
 from hush.accounting import Event, GaussianEvent, LaplaceEvent, PoissonSampledEvent, SelfComposedEvent
 from hush.accounting.budget import Charge
-from hush.ledger import Dataset, Ledger
+from hush.ledger import Ledger, LedgerBudget
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "ledger.json"
@@ -52,24 +52,24 @@ def fsync_ms(folder: Path) -> float:
     return statistics.median(times) * 1e3
 
 
-def opened(url: str) -> Dataset:
+def opened(url: str) -> LedgerBudget:
     """Return a budget that is never used up."""
-    return Ledger(url).dataset("patients", epsilon=1e3, delta=1e-6, unit="patient")
+    return Ledger(url).budget("patients", epsilon=1e3, delta=1e-6, unit="patient")
 
 
-def charge(data: Dataset, count: int) -> None:
+def charge(data: LedgerBudget, count: int) -> None:
     """Charge events of several kinds."""
     for number in range(count):
         data.charge(MIXED[number % len(MIXED)], purpose="a benchmark")
 
 
-def pairs(data: Dataset, count: int) -> None:
+def pairs(data: LedgerBudget, count: int) -> None:
     """Reserve and commit."""
     for number in range(count):
         data.reserve(Charge(event=MIXED[number % len(MIXED)], purpose="a benchmark")).commit()
 
 
-def by_threads(url: str, work: Callable[[Dataset, int], None], workers: int, count: int) -> float:
+def by_threads(url: str, work: Callable[[LedgerBudget, int], None], workers: int, count: int) -> float:
     """Return charges per second from threads of one process."""
     data = opened(url)
     threads = [threading.Thread(target=work, args=(data, count // workers)) for _ in range(workers)]
@@ -83,14 +83,14 @@ def by_threads(url: str, work: Callable[[Dataset, int], None], workers: int, cou
     return rate
 
 
-def _process(url: str, work: Callable[[Dataset, int], None], count: int, barrier: Any) -> None:
+def _process(url: str, work: Callable[[LedgerBudget, int], None], count: int, barrier: Any) -> None:
     data = opened(url)
     work(data, 2)
     barrier.wait()
     work(data, count)
 
 
-def by_processes(url: str, work: Callable[[Dataset, int], None], workers: int, count: int) -> float:
+def by_processes(url: str, work: Callable[[LedgerBudget, int], None], workers: int, count: int) -> float:
     """Return charges per second from several processes."""
     opened(url).store.close()
     context = multiprocessing.get_context("forkserver")  # which has imported everything once
@@ -128,7 +128,7 @@ def grow(url: str, sizes: list[int]) -> list[dict[str, float]]:
     return found
 
 
-def charge_unwaited(data: Dataset, count: int) -> None:
+def charge_unwaited(data: LedgerBudget, count: int) -> None:
     """Fill a ledger fast, many rows to a transaction: not what is measured."""
     for begin in range(0, count, 1000):
         with data.store.writing() as connection:

@@ -44,7 +44,7 @@ from torch import Tensor
 
 from hush.estimators.pate import ConfidentGNMax, CostReport, GNMax, LNMax, PATEClassifier, VoteAggregator, VoteAnswers
 from hush.estimators.pate.costs import raw_cost
-from hush.estimators.pate.report import cost_to_epsilon
+from hush.estimators.pate.report import cost_type
 from hush.training.scattering import Scattering
 
 PUBLIC = 9000
@@ -221,7 +221,7 @@ class Seen:
         found = []
         for order in ORDERS:
             raw = raw_cost(counts, answers, aggregator, num_teachers=teachers, order=order, beta=0.01)
-            found.append(cost_to_epsilon(raw.cost, order, DELTA, ex_post=aggregator.adaptive))
+            found.append(cost_type(aggregator).epsilon_of(raw.cost, order, DELTA))
         return min(found)
 
 

@@ -89,7 +89,9 @@ ROWS: dict[str, Row] = {
     ),
     "staircase": Row(m.Staircase(epsilon=2.0, sensitivity=1.5), _release, 5.0, HOSTILE),
     "exponential": Row(m.ExponentialMechanism(epsilon=0.7), _release, SCORES, HOSTILE_SCORES),
-    "exponential-monotone": Row(m.ExponentialMechanism(epsilon=0.7, monotone=True), _release, SCORES, HOSTILE_SCORES),
+    "exponential-monotone": Row(
+        m.ExponentialMechanism(epsilon=0.7, sensitivity=m.Monotone()), _release, SCORES, HOSTILE_SCORES
+    ),
     "permute-and-flip": Row(m.PermuteAndFlip(epsilon=0.7), _release, SCORES, HOSTILE_SCORES),
     "noisy-max": Row(m.ReportNoisyMax(epsilon=0.7), _release, SCORES, HOSTILE_SCORES),
     "noisy-max-gap": Row(m.ReportNoisyMaxWithGap(epsilon=0.7), _release, SCORES, HOSTILE_SCORES),
@@ -98,7 +100,7 @@ ROWS: dict[str, Row] = {
     "iterated-top-k-delta": Row(m.IteratedTopK(epsilon=0.7, k=3, delta=1e-6), _release, SCORES, HOSTILE_SCORES),
     "above-threshold": Row(m.AboveThreshold(epsilon=0.7, count=2), ask_all, [0, 20, 5, 30], (HOSTILE,)),
     "above-threshold-monotone": Row(
-        m.AboveThreshold(epsilon=0.7, monotone=True, sensitivity=3.0), ask_all, [0, 20], (HOSTILE,)
+        m.AboveThreshold(epsilon=0.7, sensitivity=m.Monotone(3.0)), ask_all, [0, 20], (HOSTILE,)
     ),
     "numeric-sparse-vector": Row(m.NumericSparseVector(epsilon=0.7, count=2), ask_all, [0, 20, 5, 30], (HOSTILE,)),
     "randomized-response": Row(m.RandomizedResponse(epsilon=0.7), _release, [0, 1, 1, 0], (HOSTILE,)),

@@ -99,7 +99,7 @@ def spark(folder: Path, master: str = "local[1]", **settings: str) -> Iterator[A
             session.stop()
             gateway.shutdown()
             gateway.proc.stdin.close()  # which ends the virtual machine
-            gateway.proc.wait(30)
+            gateway.proc.wait(600)
             SparkContext._gateway = SparkContext._jvm = None
 
 
@@ -148,7 +148,7 @@ def _server(binaries: Path, folder: Path) -> Iterator[str]:
 def _wait(url: str, server: subprocess.Popen[bytes], folder: Path) -> None:
     import psycopg
 
-    for _ in range(300):
+    for _ in range(6000):  # 600 seconds: nothing that works takes so long, on however busy a machine
         try:
             psycopg.connect(url).close()
         except psycopg.OperationalError:

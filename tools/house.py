@@ -3,7 +3,8 @@
 - Folders: how many Python files each has.
 - Cycles: sets of modules that import each other at run time.
 - Homonyms: class names that are defined in more than one module.
-- Public names: what the packages' ``__all__`` offer, each object once.
+- Public names: what the packages' ``__all__`` offer, each object once. ``hush.lab`` is counted apart: it is outside the
+  promise of stability.
 - Vague locals: of the functions that bind a variable, the share with one that does not say what it holds.
 - Docstring and comment lines, for every 100 lines of code.
 - Namesakes: the share of modules with a test file of their name.
@@ -26,7 +27,7 @@ import tempfile
 import tokenize
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,7 +109,17 @@ def comment_and_code_lines(text: str) -> tuple[int, int]:
 
 
 def public_names() -> dict[str, str]:
-    """Return each public object's shortest path, found through ``__all__`` of packages and public modules."""
+    """Return the shortest path and the name of each public object, without those of ``hush.lab``."""
+    return {path: name for path, name in exported_names().items() if not path.startswith("hush.lab.")}
+
+
+def lab_names() -> dict[str, str]:
+    """Return the path and the name of each object of ``hush.lab``."""
+    return {path: name for path, name in exported_names().items() if path.startswith("hush.lab.")}
+
+
+def exported_names() -> dict[str, str]:
+    """Return each object's shortest path, found through ``__all__`` of packages and public modules."""
     import hush
 
     paths: dict[Any, str] = {}
@@ -118,6 +129,8 @@ def public_names() -> dict[str, str]:
         module = importlib.import_module(info.name)
         for name in getattr(module, "__all__", ()):
             value = getattr(module, name)
+            if isinstance(value, ModuleType):
+                continue  # its own names count
             identity = id(value)
             path = f"{info.name}.{name}"
             if identity not in paths or (path.count("."), path) < (paths[identity].count("."), paths[identity]):
@@ -199,7 +212,7 @@ def walks() -> dict[str, dict[str, int]]:
         rows = [f"{number % 500},{20 + number % 50},{('north', 'south')[number % 2]}" for number in range(2_000)]
         people.write_text("\n".join(["id,age,region", *rows]) + "\n", encoding="utf-8")
         ledger = hush.Ledger(f"sqlite:///{folder}/budget.db")
-        budget = ledger.dataset("people", epsilon=3.0, delta=1e-6, unit="user")
+        budget = ledger.budget("people", epsilon=3.0, delta=1e-6, unit="user")
         table = hush.table(str(people), unit="id", bounds={"age": (0, 100)}, keys={"region": ["north", "south"]})
         query = "SELECT region, COUNT(*) AS n, AVG(age) AS age FROM people GROUP BY region"
         x = np.random.default_rng(0).uniform(-1, 1, size=(400, 3))
@@ -231,6 +244,7 @@ def main_counts() -> None:
     counts = count(options.root)
     if options.root == ROOT:
         counts["public names"] = len(public_names())
+        counts["names in hush.lab, outside the promise"] = len(lab_names())
     if options.walks:
         counts["walks"] = walks()
     if options.json:

@@ -21,20 +21,8 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = [
-    "BudgetExceeded",
-    "HushError",
-    "InvalidArgument",
-    "Unsupported",
-    "check_confidence",
-    "check_count",
-    "check_delta",
-    "check_epsilon",
-    "check_fraction",
-    "check_instance",
-    "check_positive",
-    "check_probability",
-]
+# The checks below are shared inside hush, not public.
+__all__ = ["BudgetExceeded", "HushError", "InvalidArgument", "Unsupported"]
 
 
 class HushError(Exception):

@@ -19,13 +19,16 @@ def lazy_names(package: str, names: Mapping[str, str | None]) -> tuple[Callable[
     [1, 2]
     >>> load("errors").__name__
     'hush.errors'
+    >>> "errors" in list_names(), "Guarantee" in list_names(), "parse" in list_names()
+    (True, True, False)
 
     Args:
         package: The package's ``__name__``.
         names: The module that defines each name, or None where the name is a sub-package or module itself.
 
     Returns:
-        The two functions. The first raises AttributeError for any other name, as Python expects.
+        The two functions. The first raises AttributeError for any other name, as Python expects. The second lists what
+        is public: the package's ``__all__`` and its sub-packages. What is shared inside hush only is not listed.
     """
 
     def __getattr__(name: str) -> Any:
@@ -35,6 +38,7 @@ def lazy_names(package: str, names: Mapping[str, str | None]) -> tuple[Callable[
         return import_module(f"{package}.{name}") if module is None else getattr(import_module(module), name)
 
     def __dir__() -> list[str]:
-        return sorted({*vars(import_module(package)), *names})
+        modules = {name for name, module in names.items() if module is None}
+        return sorted({*import_module(package).__all__, *modules})
 
     return __getattr__, __dir__

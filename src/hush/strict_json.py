@@ -11,8 +11,6 @@ from typing import Any, NoReturn
 
 from hush.errors import InvalidArgument, check_instance
 
-__all__ = ["parse"]
-
 
 def parse(text: str) -> Any:
     """Parse JSON, refusing NaN, Infinity and keys that occur twice in one object.

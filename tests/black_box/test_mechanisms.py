@@ -128,35 +128,35 @@ TABLE: dict[type[hush.Mechanism], list[Case]] = {
     hush.Staircase: [released(hush.Staircase(epsilon=2.0, sensitivity=1.0), (0.0, 1.0), (0.4, 0.0), (3.2, 2.5))],
     hush.ExponentialMechanism: [
         released(hush.ExponentialMechanism(epsilon=1.0), *SCORES),
-        released(hush.ExponentialMechanism(epsilon=1.0, monotone=True), *COUNTS),
+        released(hush.ExponentialMechanism(epsilon=1.0, sensitivity=hush.Monotone()), *COUNTS),
     ],
     hush.PermuteAndFlip: [
         released(hush.PermuteAndFlip(epsilon=1.0), *SCORES),
-        released(hush.PermuteAndFlip(epsilon=1.0, monotone=True), *COUNTS),
+        released(hush.PermuteAndFlip(epsilon=1.0, sensitivity=hush.Monotone()), *COUNTS),
     ],
     hush.ReportNoisyMax: [
         released(hush.ReportNoisyMax(epsilon=1.0), *SCORES),
-        released(hush.ReportNoisyMax(epsilon=1.0, monotone=True), *COUNTS),
+        released(hush.ReportNoisyMax(epsilon=1.0, sensitivity=hush.Monotone()), *COUNTS),
     ],
     hush.ReportNoisyMaxWithGap: [
         released(hush.ReportNoisyMaxWithGap(epsilon=1.0), SCORES[0]),
-        released(hush.ReportNoisyMaxWithGap(epsilon=1.0, monotone=True), COUNTS[0]),
+        released(hush.ReportNoisyMaxWithGap(epsilon=1.0, sensitivity=hush.Monotone()), COUNTS[0]),
     ],
     hush.OneShotTopK: [
         released(hush.OneShotTopK(epsilon=1.0, k=2), *SCORES),
-        released(hush.OneShotTopK(epsilon=1.0, k=2, monotone=True), *COUNTS),
+        released(hush.OneShotTopK(epsilon=1.0, k=2, sensitivity=hush.Monotone()), *COUNTS),
     ],
     hush.IteratedTopK: [
         released(hush.IteratedTopK(epsilon=1.0, k=2, delta=0.01), *SCORES),
-        released(hush.IteratedTopK(epsilon=1.0, k=2, monotone=True), *COUNTS),
+        released(hush.IteratedTopK(epsilon=1.0, k=2, sensitivity=hush.Monotone()), *COUNTS),
     ],
     hush.AboveThreshold: [
         sparse_vector(hush.AboveThreshold(epsilon=2.0, count=2), *QUERIES),
-        sparse_vector(hush.AboveThreshold(epsilon=1.0, count=2, monotone=True), *GROWING),
+        sparse_vector(hush.AboveThreshold(epsilon=1.0, count=2, sensitivity=hush.Monotone()), *GROWING),
     ],
     hush.NumericSparseVector: [
         sparse_vector(hush.NumericSparseVector(epsilon=2.0), *QUERIES),
-        sparse_vector(hush.NumericSparseVector(epsilon=1.0, count=2, monotone=True), *GROWING),
+        sparse_vector(hush.NumericSparseVector(epsilon=1.0, count=2, sensitivity=hush.Monotone()), *GROWING),
     ],
     hush.RandomizedResponse: [
         responses(hush.RandomizedResponse(epsilon=1.0), (0, 1)),

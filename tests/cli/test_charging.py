@@ -36,7 +36,7 @@ def test_without_a_budget_nothing_is_charged() -> None:
 def test_the_ledger_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("privacy", "variable", "option"):
         ledger = open_ledger(f"sqlite:///{name}.db", create=True)
-        ledger.dataset(name, epsilon=1, delta=0, unit="row")
+        ledger.budget(name, epsilon=1, delta=0, unit="row")
     assert budget_of(parse("--budget", "privacy")).name == "privacy"  # type: ignore[union-attr]
     monkeypatch.setenv("HUSH_LEDGER", "sqlite:///variable.db")
     assert budget_of(parse("--budget", "variable")).name == "variable"  # type: ignore[union-attr]

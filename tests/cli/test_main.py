@@ -7,6 +7,7 @@ import io
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +64,21 @@ def test_the_parser_needs_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_a_plan_needs_no_torch() -> None:
+    plan = ["plan", "--units", "1000", "--epsilon", "3", "--steps", "2", "--json"]
+    code = f"import sys; from hush.cli import main; sys.exit(main({plan}) or 'torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
+
+
+def test_flags_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["ledger", "create", "people", "--epsilon", "1", "--unit", "person"])
+    assert "required: --unit-name" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*COMMAND, "--step", "3"])
+    assert "unrecognized arguments: --step 3" in capsys.readouterr().err
+
+
 def all_actions(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -70,6 +86,16 @@ def all_actions(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse
                 yield from ((f"{name} {command}".strip(), item) for command, item in all_actions(child))
         else:
             yield "", action
+
+
+def test_a_flag_takes_the_same_value_in_every_command() -> None:
+    """A flag that names a column here, and a kind there, would have two meanings."""
+    forms: dict[str, set[tuple[object, ...]]] = {}
+    for _, action in all_actions(build_parser()):
+        kind = "text" if action.type in (None, str, Path) else str(action.type)
+        for flag in action.option_strings:
+            forms.setdefault(flag, set()).add((kind, action.nargs, action.metavar, tuple(action.choices or ())))
+    assert not {flag: form for flag, form in forms.items() if len(form) > 1}
 
 
 def test_every_argument_has_a_help_text_that_is_a_phrase() -> None:

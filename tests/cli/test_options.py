@@ -1,21 +1,20 @@
-"""`--relation` and `--unit`: what they mean, and what they refuse."""
+"""`--relation`, `--unit-kind` and `--window`: what they mean, and what they refuse."""
 
 from __future__ import annotations
 
 import argparse
-from datetime import timedelta
 
 import pytest
 
-from hush.cli.options import add_relation, add_unit, unit_of
+from hush.cli.options import add_relation, add_unit_kind, unit_of
 from hush.errors import InvalidArgument
-from hush.guarantee import Relation, Unit
+from hush.guarantee import CalendarWindow, Relation, Unit
 
 
 def parse(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_relation(parser)
-    add_unit(parser)
+    add_unit_kind(parser)
     return parser.parse_args(words)
 
 
@@ -31,28 +30,22 @@ def test_relations(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "unit"),
     [
-        ((), (Unit.example(), 1)),
-        (("--unit", "user", "--rows-per-unit", "5"), (Unit.user(), 5)),
-        (
-            ("--unit", "user-window", "--rows-per-unit", "2", "--window-days", "0.5"),
-            (Unit.user_window(timedelta(hours=12)), 2),
-        ),
+        ((), Unit.example()),
+        (("--unit-kind", "user"), Unit.user()),
+        (("--unit-kind", "user", "--window", "month"), Unit.user_calendar(CalendarWindow.MONTH)),
     ],
 )
-def test_units(words: tuple[str, ...], unit: tuple[Unit, int]) -> None:
+def test_units(words: tuple[str, ...], unit: Unit) -> None:
     assert unit_of(parse(*words)) == unit
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--rows-per-unit", "5"), "rows_per_unit=5: expected no value with --unit example. Use --unit user"),
-        (("--window-days", "7"), "window_days=7: expected no value with --unit example"),
-        (("--unit", "user"), "rows_per_unit=None: expected a number with --unit user"),
-        (("--unit", "user-window", "--rows-per-unit", "2"), "window_days=None: expected a number"),
-        (("--unit", "user-window", "--rows-per-unit", "2", "--window-days", "nan"), "window_days=nan"),
-    ],
-)
-def test_bounds_that_do_not_fit_the_unit(words: tuple[str, ...], message: str) -> None:
+def test_a_window_is_of_a_user() -> None:
+    message = "window='week': expected no value with --unit-kind example. Use --unit-kind user"
     with pytest.raises(InvalidArgument, match=message):
-        unit_of(parse(*words))
+        unit_of(parse("--window", "week"))
+
+
+def test_windows_are_those_of_the_calendar(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse("--unit-kind", "user", "--window", "7")
+    assert "--window" in capsys.readouterr().err

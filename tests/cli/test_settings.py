@@ -71,7 +71,7 @@ def test_flags(name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("train", "--epsilon", "3"), "data=None: expected a CSV, Parquet or NPZ file.*Give DATA"),
+        (("train", "--epsilon", "3"), "data=None: expected a CSV, Excel, Parquet or NPZ file.*Give DATA"),
         (("train", "t.csv"), "epsilon=None: expected the privacy budget.*Give --epsilon"),
         (("tune", "t.csv"), "epsilon=None"),
     ],

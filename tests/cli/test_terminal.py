@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.terminals import Terminal
-from hush.cli.terminal import ProgressBar, bar, progress, table
+from hush.cli.terminal import TerminalProgress, bar, progress, table
 
 
 def test_columns_of_numbers_are_aligned_to_the_right() -> None:
@@ -52,7 +52,7 @@ def shown(handle: int, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return what a run shows on a terminal."""
     terminal: Any = Terminal(handle)
     monkeypatch.setattr(sys, "stderr", terminal)
-    display = ProgressBar(quiet=False)
+    display = TerminalProgress(quiet=False)
     display.show("calibrating", 0, 1)
     for done in range(0, 101, 25):
         display.show("training", done, 100, "accuracy 12.3%, epsilon 1.00")
@@ -64,7 +64,7 @@ def shown(handle: int, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_without_a_terminal_each_stage_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    display = ProgressBar(quiet=False)
+    display = TerminalProgress(quiet=False)
     for done in range(3):
         display.show("training", done, 3)
     display.show("measuring", 0, 1)
@@ -73,7 +73,7 @@ def test_without_a_terminal_each_stage_is_one_line(capsys: pytest.CaptureFixture
 
 
 def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    display = ProgressBar(quiet=True)
+    display = TerminalProgress(quiet=True)
     display.say("A line.")
     display.show("training", 1, 3)
     display.close()

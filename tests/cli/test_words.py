@@ -9,7 +9,7 @@ import pytest
 from hush.accounting import Accountant
 from hush.audit import Bonferroni, BoundMethod, Explicit, MultiSplit, SplitScores, ThresholdRule
 from hush.cli import build_parser
-from hush.cli.words import ACCOUNTANTS, BOUND_METHODS, NOISES, ROLES, THRESHOLD_RULES, UNITS, role, threshold_rule
+from hush.cli.words import ACCOUNTANTS, BOUND_METHODS, NOISES, ROLES, THRESHOLD_RULES, UNIT_KINDS, role, threshold_rule
 from hush.errors import InvalidArgument
 from hush.statistics import GaussianNoise, LaplaceNoise
 
@@ -53,7 +53,7 @@ def choices(command: str, name: str) -> list[str]:
     [
         ("query", "noise", NOISES),
         ("audit", "method", BOUND_METHODS),
-        ("plan", "unit", UNITS),
+        ("plan", "unit_kind", UNIT_KINDS),
         ("ledger admit", "role", ROLES),
     ],
 )

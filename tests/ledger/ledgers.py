@@ -9,16 +9,16 @@ from pathlib import Path
 
 from hush.accounting import ApproximateDPEvent, GaussianEvent, LaplaceEvent, SelfComposedEvent
 from hush.accounting.budget import Charge
-from hush.ledger import Dataset, Ledger, Role
+from hush.ledger import Ledger, LedgerBudget, Role
 
 
 def on_file(folder: Path) -> Ledger:
     return Ledger(f"sqlite:///{folder}/privacy.db")
 
 
-def spend(ledger: Ledger) -> Dataset:
+def spend(ledger: Ledger) -> LedgerBudget:
     """Charge in every way that there is, and return the data set: rows 1 to 8."""
-    patients = ledger.dataset("patients", epsilon=4, delta=1e-6, unit="patient")
+    patients = ledger.budget("patients", epsilon=4, delta=1e-6, unit="patient")
     patients.charge(LaplaceEvent(10.0), purpose="a count")
     patients.charge(ApproximateDPEvent(0.2, 1e-8), purpose="groups", request="mine")
     steps = SelfComposedEvent(GaussianEvent(30.0), 20)
@@ -28,9 +28,9 @@ def spend(ledger: Ledger) -> Dataset:
     return patients
 
 
-def in_blocks(ledger: Ledger) -> Dataset:
+def in_blocks(ledger: Ledger) -> LedgerBudget:
     """Make a data set in blocks, a retired one among them, and charge some."""
-    visits = ledger.dataset("visits", epsilon=2, delta=1e-7, unit="patient-month", blocks=["a", "b"])
+    visits = ledger.budget("visits", epsilon=2, delta=1e-7, unit="patient-month", blocks=["a", "b"])
     visits.at("a", "b").charge(GaussianEvent(20.0), purpose="both")
     visits.at("a").charge(LaplaceEvent(4.0), purpose="one")
     visits.add_block("c")
@@ -44,8 +44,8 @@ def with_people(ledger: Ledger) -> tuple[str, str]:
     url = str(ledger.store.url)
     boss = Ledger(url, token=owner)
     analyst = boss.admit("anna", Role.ANALYST)
-    boss.dataset("patients").share("anna", percent=50)
-    Ledger(url, token=analyst).dataset("patients").charge(LaplaceEvent(20.0), purpose="hers")
+    boss.budget("patients").share("anna", percent=50)
+    Ledger(url, token=analyst).budget("patients").charge(LaplaceEvent(20.0), purpose="hers")
     return owner, analyst
 
 

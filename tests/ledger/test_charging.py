@@ -20,7 +20,8 @@ from hush import statistics
 from hush.accounting import GaussianEvent
 from hush.cli import main
 from hush.errors import InvalidArgument, Unsupported
-from hush.ledger import Dataset, EntryKind, Ledger, LedgerUnavailable, OverBudget
+from hush.guarantee import CalendarWindow, UserWindow
+from hush.ledger import EntryKind, Ledger, LedgerBudget, LedgerUnavailable, OverBudget
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.training import BallsInBins, Candidate, PublicScore
 
@@ -49,7 +50,7 @@ def asked_of(path: Path, unit: Any = "who") -> Any:
 
 
 def test_a_query_is_charged_once(ledger: Ledger, people: Path) -> None:
-    data = ledger.dataset("people", epsilon=1, delta=1e-6, unit="patient", table=asked_of(people))
+    data = ledger.budget("people", epsilon=1, delta=1e-6, unit="patient", table=asked_of(people))
     first = data.sql(QUESTION, epsilon=0.25)
     assert data.spent == 0.25
     with mock.patch.object(DuckDBEngine, "run", side_effect=AssertionError("the engine was asked")):
@@ -66,7 +67,7 @@ def test_a_query_is_charged_once(ledger: Ledger, people: Path) -> None:
 
 
 def test_what_does_not_fit_is_not_asked(ledger: Ledger, people: Path) -> None:
-    data = ledger.dataset("people", epsilon=1, delta=1e-6, unit="patient", table=asked_of(people))
+    data = ledger.budget("people", epsilon=1, delta=1e-6, unit="patient", table=asked_of(people))
     with (
         mock.patch.object(DuckDBEngine, "run", side_effect=AssertionError("the engine was asked")),
         pytest.raises(OverBudget),
@@ -76,7 +77,7 @@ def test_what_does_not_fit_is_not_asked(ledger: Ledger, people: Path) -> None:
 
 
 def test_no_answer_leaves_that_is_not_written(ledger: Ledger, people: Path) -> None:
-    data = ledger.dataset("people", epsilon=1, delta=1e-6, unit="patient", table=asked_of(people))
+    data = ledger.budget("people", epsilon=1, delta=1e-6, unit="patient", table=asked_of(people))
     whole, calls = data.store.append, []
 
     def fails_to_commit(row: Any, effect: Any = None) -> Any:
@@ -97,15 +98,15 @@ def test_no_answer_leaves_that_is_not_written(ledger: Ledger, people: Path) -> N
 
 def test_private_groups_have_their_delta_charged(ledger: Ledger, people: Path) -> None:
     table = hush.table(people, unit="who", bounds={"age": (0, 100)})
-    data = ledger.dataset("people", epsilon=1, delta=1e-6, unit="patient", table=table)
+    data = ledger.budget("people", epsilon=1, delta=1e-6, unit="patient", table=table)
     data.sql(QUESTION, epsilon=0.25, delta=5e-8)
     with pytest.raises(OverBudget):
         data.sql(QUESTION, epsilon=0.25, delta=8e-8)
 
 
 def test_a_query_sees_its_blocks_only(ledger: Ledger, people: Path) -> None:
-    table = asked_of(people, ("who", "visit", "month"))
-    data = ledger.dataset(
+    table = asked_of(people, UserWindow("who", time="visit", window=CalendarWindow.MONTH))
+    data = ledger.budget(
         "visits",
         epsilon=100,
         delta=1e-6,
@@ -126,7 +127,7 @@ def test_a_query_sees_its_blocks_only(ledger: Ledger, people: Path) -> None:
 
 
 def test_people_in_several_months_have_no_blocks_by_month(ledger: Ledger, people: Path) -> None:
-    data = ledger.dataset(
+    data = ledger.budget(
         "visits",
         epsilon=1,
         unit="patient",
@@ -140,7 +141,7 @@ def test_people_in_several_months_have_no_blocks_by_month(ledger: Ledger, people
 
 
 def test_statistics_of_arrays_are_charged(ledger: Ledger) -> None:
-    data = ledger.dataset("people", epsilon=2, delta=1e-6, unit="patient")
+    data = ledger.budget("people", epsilon=2, delta=1e-6, unit="patient")
     values, users = np.arange(500.0), np.arange(500)
     common: dict[str, Any] = {"units": users, "epsilon": 0.25, "budget": data}
     statistics.count(values, **common)
@@ -177,11 +178,11 @@ def taken(private: hush.training.PrivateTraining, steps: int) -> None:
 
 
 @pytest.fixture
-def rows(ledger: Ledger) -> Dataset:
-    return ledger.dataset("rows", epsilon=3, delta=1e-5, unit="row")
+def rows(ledger: Ledger) -> LedgerBudget:
+    return ledger.budget("rows", epsilon=3, delta=1e-5, unit="row")
 
 
-def test_a_run_is_reserved_whole_and_committed_at_its_end(rows: Dataset) -> None:
+def test_a_run_is_reserved_whole_and_committed_at_its_end(rows: LedgerBudget) -> None:
     private = begun(rows)
     reserved = rows.status()[0].cost
     assert reserved == rows.cost(private.plan.event())
@@ -191,7 +192,7 @@ def test_a_run_is_reserved_whole_and_committed_at_its_end(rows: Dataset) -> None
     assert rows.status()[0].cost == reserved
 
 
-def test_an_early_end_is_charged_for_the_steps_taken(rows: Dataset) -> None:
+def test_an_early_end_is_charged_for_the_steps_taken(rows: LedgerBudget) -> None:
     private = begun(rows)
     taken(private, 4)
     private.close()
@@ -203,7 +204,7 @@ def test_an_early_end_is_charged_for_the_steps_taken(rows: Dataset) -> None:
     assert rows.status()[0].cost == rows.cost(private.plan.event(4))
 
 
-def test_what_is_not_stopped_step_by_step_is_charged_whole(rows: Dataset) -> None:
+def test_what_is_not_stopped_step_by_step_is_charged_whole(rows: LedgerBudget) -> None:
     private = begun(rows, sampling=BallsInBins(50), batch_size=None, delta=4e-7)
     reserved = rows.status()[0].cost
     taken(private, 4)
@@ -211,13 +212,13 @@ def test_what_is_not_stopped_step_by_step_is_charged_whole(rows: Dataset) -> Non
     assert rows.status()[0].cost == reserved
 
 
-def test_a_run_that_does_not_fit_does_not_begin(rows: Dataset) -> None:
+def test_a_run_that_does_not_fit_does_not_begin(rows: LedgerBudget) -> None:
     with pytest.raises(OverBudget):
         begun(rows, epsilon=6.0)
     assert rows.spent == 0
 
 
-def test_an_interrupted_run_goes_on_with_what_it_has_paid(rows: Dataset) -> None:
+def test_an_interrupted_run_goes_on_with_what_it_has_paid(rows: LedgerBudget) -> None:
     private = begun(rows.for_run("first try"))
     taken(private, 4)
     state = private.state_dict()
@@ -232,7 +233,7 @@ def test_an_interrupted_run_goes_on_with_what_it_has_paid(rows: Dataset) -> None
     assert not rows.pending()
 
 
-def test_a_resumed_run_is_not_given_back(rows: Dataset) -> None:
+def test_a_resumed_run_is_not_given_back(rows: LedgerBudget) -> None:
     """It may have released steps before it was interrupted, whatever its state says."""
     private = begun(rows.for_run("r"))
     beginning = private.state_dict()
@@ -246,7 +247,7 @@ def test_a_resumed_run_is_not_given_back(rows: Dataset) -> None:
     assert rows.status()[0].cost == reserved
 
 
-def test_a_run_whose_reservation_is_voided_stops(rows: Dataset) -> None:
+def test_a_run_whose_reservation_is_voided_stops(rows: LedgerBudget) -> None:
     private = begun(rows)
     taken(private, 1)
     rows.pending()[0].void()
@@ -256,14 +257,14 @@ def test_a_run_whose_reservation_is_voided_stops(rows: Dataset) -> None:
 
 
 def test_a_query_with_a_budget_in_blocks_is_asked_of_its_blocks(ledger: Ledger, people: Path) -> None:
-    data = ledger.dataset("visits", epsilon=3, delta=1e-6, unit="patient-month", blocks=["2026-09"])
-    table = asked_of(people, ("who", "visit", "month"))
+    data = ledger.budget("visits", epsilon=3, delta=1e-6, unit="patient-month", blocks=["2026-09"])
+    table = asked_of(people, UserWindow("who", time="visit", window=CalendarWindow.MONTH))
     with pytest.raises(InvalidArgument, match="^budget="):
         table.sql(QUESTION, epsilon=0.1, budget=data)  # it would look at October, too
     table.only("visit", ["2026-09"]).sql(QUESTION, epsilon=0.1, budget=data)
 
 
-def test_a_search_is_reserved_before_it_begins(rows: Dataset) -> None:
+def test_a_search_is_reserved_before_it_begins(rows: LedgerBudget) -> None:
     seen: list[int] = []
 
     def train(settings: dict[str, Any], noise: float) -> Candidate:
@@ -289,14 +290,14 @@ def test_a_search_is_reserved_before_it_begins(rows: Dataset) -> None:
 
 def test_the_command_line_charges(tmp_path: Path, people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path}/budgets.db"
-    Ledger(url).dataset("people", epsilon=1, delta=1e-6, unit="patient")
+    Ledger(url).budget("people", epsilon=1, delta=1e-6, unit="patient")
     query = ["query", str(people), QUESTION, "--unit", "who", "--bounds", "age=0:100", "--keys", "sex=0,1"]
     charged = [*query, "--epsilon", "0.5", "--budget", "people", "--db", url, "--format", "json"]
     assert main(charged) in (0, None)
     first = json.loads(capsys.readouterr().out)
     assert main(charged) in (0, None)
     assert json.loads(capsys.readouterr().out) == first
-    assert Ledger(url).dataset("people").spent == 0.5
+    assert Ledger(url).budget("people").spent == 0.5
     assert main([*query, "--epsilon", "0.8", "--budget", "people", "--db", url]) not in (0, None)
     assert "largest charge that fits" in capsys.readouterr().err
     assert main([*query, "--epsilon", "0.1", "--db", url]) not in (0, None)
@@ -306,7 +307,7 @@ def test_the_command_line_charges(tmp_path: Path, people: Path, capsys: pytest.C
 def test_runs_charge(tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     from hush import runs
 
-    data = ledger.dataset("digits", epsilon=5, delta=1e-4, unit="row")
+    data = ledger.budget("digits", epsilon=5, delta=1e-4, unit="row")
     settings = runs.Settings(data="digits", epsilon=2.0, model="softmax", num_steps=5, batch_size=400)
     outcome = runs.train(settings, tmp_path / "run", budget=data)
     assert outcome.guarantee.epsilon <= 2.0
@@ -327,7 +328,7 @@ def test_an_interrupted_run_of_a_folder_keeps_its_reservation(tmp_path: Path, le
     from hush import runs
     from hush.runs import steps as steps_module
 
-    data = ledger.dataset("digits", epsilon=5, delta=1e-4, unit="row")
+    data = ledger.budget("digits", epsilon=5, delta=1e-4, unit="row")
     settings = runs.Settings(data="digits", epsilon=2.0, model="softmax", num_steps=20, batch_size=400)
     stop: Callable[..., Any] = mock.Mock(side_effect=KeyboardInterrupt)
     with (

@@ -20,7 +20,8 @@ import sqlalchemy as sa
 from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge, run_sealed
 from hush.errors import BudgetExceeded
-from hush.ledger import Dataset, EntryKind, Ledger
+from hush.ledger import EntryKind, Ledger
+from hush.ledger import LedgerBudget as Budget
 
 SCALES = (50.0, 80.0, 130.0)
 COSTS = ("renyi", "pure", "unbounded", "delta")
@@ -54,7 +55,7 @@ def agree(ledger: Ledger) -> None:
     for budget in budgets:
         kept = {name: getattr(budget, name) for name in COSTS}
         assert kept == spent.get((budget.dataset, budget.block), dict.fromkeys(COSTS, 0))
-    for data in ledger.datasets():
+    for data in ledger.budgets():
         assert all(data.cap.fits(status.cost) for status in data.status())
 
 
@@ -93,7 +94,7 @@ def work(url: str, folder: str, number: int, count: int, seed: int) -> None:
 def _work(url: str, folder: str, number: int, count: int, seed: int) -> None:
     """Charge in every way, until done or killed or nothing fits."""
     draw, log, ledger = random.Random(seed), Log(Path(folder) / f"{number}-{seed}.log"), Ledger(url)
-    data, months = ledger.dataset("patients"), ledger.dataset("visits")
+    data, months = ledger.budget("patients"), ledger.budget("visits")
     for turn in range(count):
         event, key = LaplaceEvent(draw.choice(SCALES)), f"{number} {seed} {turn}"
         try:
@@ -103,18 +104,18 @@ def _work(url: str, folder: str, number: int, count: int, seed: int) -> None:
     ledger.close()
 
 
-def _charge(data: Dataset, _: Dataset, log: Log, draw: random.Random, event: LaplaceEvent, key: str) -> None:
+def _charge(data: Budget, _: Budget, log: Log, draw: random.Random, event: LaplaceEvent, key: str) -> None:
     rows = {data.charge(event, purpose="at once", request=key).id for _ in range(draw.choice((1, 2)))}
     (row,) = rows  # a retry is the same charge
     log.say(row=row, scale=event.scale)
 
 
-def _same_request(data: Dataset, _: Dataset, log: Log, draw: random.Random, __: LaplaceEvent, ___: str) -> None:
+def _same_request(data: Budget, _: Budget, log: Log, draw: random.Random, __: LaplaceEvent, ___: str) -> None:
     key = f"shared {draw.randrange(40)}"
     log.say(row=data.charge(LaplaceEvent(60.0), purpose="of all", request=key).id, scale=60.0)
 
 
-def _reserve(data: Dataset, _: Dataset, log: Log, draw: random.Random, event: LaplaceEvent, key: str) -> None:
+def _reserve(data: Budget, _: Budget, log: Log, draw: random.Random, event: LaplaceEvent, key: str) -> None:
     reserved = data.reserve(Charge(event=event, purpose="training", request=key))
     if draw.random() < 0.4:
         reserved.void()
@@ -125,19 +126,19 @@ def _reserve(data: Dataset, _: Dataset, log: Log, draw: random.Random, event: La
     reserved.commit(part)
 
 
-def _question(data: Dataset, _: Dataset, log: Log, draw: random.Random, __: LaplaceEvent, key: str) -> None:
+def _question(data: Budget, _: Budget, log: Log, draw: random.Random, __: LaplaceEvent, key: str) -> None:
     asked = f"question {draw.randrange(40)}"
     charge = Charge(event=LaplaceEvent(70.0), purpose="statistics", question=asked)
     log.say(question=asked, answer=run_sealed(data, charge, lambda: key))
 
 
-def _blocks(_: Dataset, months: Dataset, log: Log, draw: random.Random, event: LaplaceEvent, key: str) -> None:
+def _blocks(_: Budget, months: Budget, log: Log, draw: random.Random, event: LaplaceEvent, key: str) -> None:
     names = draw.sample(["a", "b", "c"], draw.randrange(1, 4))
     row = months.at(*names).charge(event, purpose="months", request=key)
     log.say(row=row.id, scale=event.scale)
 
 
-WAYS: list[Callable[[Dataset, Dataset, Log, random.Random, LaplaceEvent, str], None]] = [
+WAYS: list[Callable[[Budget, Budget, Log, random.Random, LaplaceEvent, str], None]] = [
     _charge,
     _same_request,
     _reserve,
@@ -206,7 +207,7 @@ def compare(url: str, folder: Path) -> int:
                 assert settled[said["voided"]].kind == EntryKind.VOIDED
             if "question" in said:
                 answers.setdefault(said["question"], set()).add(said["answer"])
-    data = ledger.dataset("patients")
+    data = ledger.budget("patients")
     for question, given in answers.items():  # all who asked were told the same, and it is the one that is stored
         asked = data.answered(Charge(event=LaplaceEvent(70.0), purpose="statistics", question=question, sealed=True))
         assert asked is not None
@@ -217,8 +218,8 @@ def compare(url: str, folder: Path) -> int:
 
 def create(url: str, epsilon: float) -> None:
     ledger = Ledger(url)
-    ledger.dataset("patients", epsilon=epsilon, delta=1e-6, unit="patient")
-    ledger.dataset("visits", epsilon=epsilon, delta=1e-6, unit="patient-month", blocks=["a", "b", "c"])
+    ledger.budget("patients", epsilon=epsilon, delta=1e-6, unit="patient")
+    ledger.budget("visits", epsilon=epsilon, delta=1e-6, unit="patient-month", blocks=["a", "b", "c"])
     ledger.close()
 
 
@@ -258,7 +259,7 @@ def test_the_oracle_finds_what_does_not_agree(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/privacy.db"
     create(url, 3.0)
     ledger = Ledger(url)
-    ledger.dataset("patients").charge(LaplaceEvent(1.0), purpose="x")
+    ledger.budget("patients").charge(LaplaceEvent(1.0), purpose="x")
     agree(ledger)
     with ledger.store.writing() as connection:
         connection.exec_driver_sql("UPDATE hush_budgets SET pure = pure - 1 WHERE pure > 0")
@@ -272,7 +273,7 @@ def test_threads_of_one_process(url: str) -> None:
 
     create(url, 1.0)
     ledger = Ledger(url)
-    data = ledger.dataset("patients")
+    data = ledger.budget("patients")
 
     def charge(number: int) -> int:
         try:

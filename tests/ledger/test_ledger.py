@@ -11,7 +11,7 @@ from hush.accounting import (
     LaplaceEvent,
 )
 from hush.errors import HushError, InvalidArgument
-from hush.ledger import Dataset, EntryKind, Ledger
+from hush.ledger import EntryKind, Ledger, LedgerBudget
 
 Opened = Callable[..., Ledger]
 
@@ -19,8 +19,8 @@ Opened = Callable[..., Ledger]
 FLU = "how many had the flu"
 
 
-def patients(ledger: Ledger, **terms: object) -> Dataset:
-    return ledger.dataset("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
+def patients(ledger: Ledger, **terms: object) -> LedgerBudget:
+    return ledger.budget("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
 
 
 def test_charges_add_up_and_outlive_the_process(opened: Opened) -> None:
@@ -28,7 +28,7 @@ def test_charges_add_up_and_outlive_the_process(opened: Opened) -> None:
     for _ in range(10):
         data.charge(LaplaceEvent(10.0), purpose=FLU)
     assert data.spent == 1.0  # ten times 0.1, exactly
-    again = opened().dataset("patients")
+    again = opened().budget("patients")
     assert again.spent == 1.0
     assert again.cap == data.cap
     assert [row.kind for row in again.entries()] == [EntryKind.DATASET, *[EntryKind.COMMITTED] * 10]
@@ -50,9 +50,9 @@ def test_terms_are_fixed_for_good(opened: Opened) -> None:
         with pytest.raises(InvalidArgument, match=f"^{term}="):
             patients(ledger, **{term: value})
     with pytest.raises(InvalidArgument, match="fingerprint"):
-        ledger.dataset("the same under another name", epsilon=3, unit="row", fingerprint="hospital 7, 2026")
+        ledger.budget("the same under another name", epsilon=3, unit="row", fingerprint="hospital 7, 2026")
     with pytest.raises(InvalidArgument, match="To create one"):
-        ledger.dataset("unknown")
+        ledger.budget("unknown")
 
 
 def test_a_file_is_its_own_fingerprint(opened: Opened, tmp_path: object) -> None:
@@ -61,10 +61,10 @@ def test_a_file_is_its_own_fingerprint(opened: Opened, tmp_path: object) -> None
     path = Path(str(tmp_path)) / "people.csv"
     path.write_text("a,b\n1,2\n")
     ledger = opened()
-    ledger.dataset("one", epsilon=1, unit="row", fingerprint=path)
+    ledger.budget("one", epsilon=1, unit="row", fingerprint=path)
     copied = path.rename(path.with_name("others.csv"))
     with pytest.raises(InvalidArgument, match="fingerprint"):
-        ledger.dataset("two", epsilon=1, unit="row", fingerprint=copied)
+        ledger.budget("two", epsilon=1, unit="row", fingerprint=copied)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from hush.accounting import Event, GaussianEvent, LaplaceEvent, PoissonSampledEv
 from hush.accounting.budget import Cap, Charge, Cost
 from hush.errors import BudgetExceeded, InvalidArgument
 from hush.guarantee import Unit
-from hush.ledger import Dataset, Ledger
+from hush.ledger import Ledger, LedgerBudget
 
 STEP = PoissonSampledEvent(GaussianEvent(3.0), 0.01)
 EVENTS = st.sampled_from(
@@ -89,12 +89,12 @@ class Machine(RuleBasedStateMachine):
         self.url, self.model = next(self.place), Model()
         self.ledgers = [Ledger(self.url), Ledger(self.url)]
         cap = self.model.cap
-        self.ledgers[0].dataset(
+        self.ledgers[0].budget(
             "d", epsilon=1.0, delta=1e-6, unit="user", blocks=list(BLOCKS), order=cap.order, claims_delta=0.0
         )
 
-    def data(self, handle: int) -> Dataset:
-        return self.ledgers[handle].dataset("d")
+    def data(self, handle: int) -> LedgerBudget:
+        return self.ledgers[handle].budget("d")
 
     def expect(self, cost: Cost, blocks: tuple[str, ...], act: Any) -> Any:
         """Do something that charges; it has to be refused exactly where the model says so."""
@@ -210,7 +210,7 @@ class Machine(RuleBasedStateMachine):
         if not hasattr(self, "ledgers"):
             return
         for ledger in self.ledgers:
-            stands = ledger.dataset("d").status()
+            stands = ledger.budget("d").status()
             assert {status.block: status.cost for status in stands} == self.model.spent
             assert {status.block for status in stands if status.retired} == self.model.retired
         assert len(self.ledgers[0].entries()) == self.model.rows

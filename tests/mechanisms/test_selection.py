@@ -17,6 +17,7 @@ from hush.mechanisms import (
     AboveThreshold,
     ExponentialMechanism,
     IteratedTopK,
+    Monotone,
     OneShotTopK,
     PermuteAndFlip,
     ReportNoisyMax,
@@ -75,10 +76,9 @@ def noisy_max(rate: float) -> dict[int, float]:
 @pytest.mark.parametrize(
     ("kind", "law"), [(ExponentialMechanism, softmax), (PermuteAndFlip, flips), (ReportNoisyMax, noisy_max)]
 )
-@pytest.mark.parametrize("monotone", [False, True])
-def test_the_distribution_is_that_of_the_theorem(kind: Any, law: Any, monotone: bool) -> None:
-    counts = drawn(kind(epsilon=1.5, sensitivity=2.0, monotone=monotone), SCORES, 8_000, 1)
-    rate = 1.5 / 2 * (1.0 if monotone else 0.5)
+@pytest.mark.parametrize(("sensitivity", "rate"), [(2.0, 1.5 / 4), (Monotone(2.0), 1.5 / 2)])
+def test_the_distribution_is_that_of_the_theorem(kind: Any, law: Any, sensitivity: Any, rate: float) -> None:
+    counts = drawn(kind(epsilon=1.5, sensitivity=sensitivity), SCORES, 8_000, 1)
     assert fits(counts, law(rate))
     # Missed with probability 3e-12 at most, by the noncentral chi-squared law.
     assert not fits(counts, law(1.4 * rate)), "too little noise must be noticed"
@@ -161,5 +161,23 @@ def test_far_winners_cost_no_exact_arithmetic(scores: list[float]) -> None:
 
 def test_replacements_are_not_monotone() -> None:
     for kind in (ExponentialMechanism, AboveThreshold):
-        with pytest.raises(InvalidArgument, match="^monotone="):
-            kind(epsilon=1.0, monotone=True, relation=Relation.REPLACE)
+        with pytest.raises(InvalidArgument, match=r"^sensitivity=Monotone.* Pass sensitivity=1\.$"):
+            kind(epsilon=1.0, sensitivity=Monotone(), relation=Relation.REPLACE)
+
+
+def test_the_guarantee_says_in_how_many_directions_scores_may_move() -> None:
+    for kind in (PermuteAndFlip, AboveThreshold):
+        (both,), (single,) = (
+            kind(epsilon=1.0, sensitivity=sensitivity).guarantee().assumptions for sensitivity in (3.0, Monotone(3.0))
+        )
+        assert both.endswith("moves by at most 3")
+        assert single.endswith("moves in one direction by at most 3")
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, math.inf, math.nan, True, "1", None])
+def test_sensitivities_are_positive_numbers(wrong: Any) -> None:
+    with pytest.raises(InvalidArgument, match="^largest_change="):
+        Monotone(wrong)
+    for kind in (ExponentialMechanism, AboveThreshold):
+        with pytest.raises(InvalidArgument, match="^sensitivity="):
+            kind(epsilon=1.0, sensitivity=wrong)

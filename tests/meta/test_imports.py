@@ -29,7 +29,14 @@ def imported(module: str) -> Any:
 
 @pytest.mark.parametrize(
     ("module", "allowed"),
-    [("hush", set()), ("hush.accounting", {"numpy", "scipy"}), ("hush.audit", {"numpy", "scipy"})],
+    [
+        ("hush", set()),
+        ("hush.accounting", {"numpy", "scipy"}),
+        ("hush.audit", {"numpy", "scipy"}),
+        ("hush.training", set()),
+        ("hush.training.plan.training_plan", {"numpy", "scipy"}),
+        ("hush.runs.draft", {"numpy", "scipy"}),
+    ],
 )
 def test_loads_nothing_heavy(module: str, allowed: set[str]) -> None:
     assert not (HEAVY - allowed) & set(imported(module))

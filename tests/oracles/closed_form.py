@@ -14,6 +14,19 @@ from scipy.special import erfcx
 
 Profile = Callable[[float], float]
 
+# (mu, delta, epsilon) of mu-GDP, which is Gaussian noise with a noise multiplier of 1 / mu, computed independently.
+GAUSSIAN_EPSILONS = [
+    (0.1, 1e-5, 0.340669),
+    (0.25, 1e-5, 0.926342),
+    (0.5, 1e-5, 1.993091),
+    (1, 1e-5, 4.377178),
+    (2, 1e-5, 9.997256),
+    (3, 1e-5, 16.675494),
+    (4, 1e-5, 24.381611),
+    (1, 1e-6, 4.886554),
+    (2, 1e-6, 10.997151),
+]
+
 
 def gaussian(noise_multiplier: float) -> Profile:
     """N(1, sigma^2) against N(0, sigma^2), sensitivity 1.

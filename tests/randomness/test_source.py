@@ -205,6 +205,7 @@ def test_threads_never_get_the_same_words(make: Callable[[], RandomSource]) -> N
         thread.start()
     for thread in threads:
         thread.join()
+    # False alarms: of 49,680 words two are equal with 49680^2 / 2^65 = 7e-11.
     words = [word for words in drawn for word in words]
     assert len(set(words)) == len(words) == 8 * sum(2 + 37 * i % 200 for i in range(60))
 
@@ -241,7 +242,7 @@ def test_any_number_of_words(make: Callable[[], RandomSource]) -> None:
         assert words.dtype == np.uint64
         assert words.shape == (count,)
         assert words.flags.writeable
-    assert len(np.unique(words)) == len(words)
+    assert len(np.unique(words)) == len(words)  # false alarms: 300001^2 / 2^65 = 2e-9
     assert type(source.word()) is int
     assert all(0 <= source.word() < 1 << 64 for _ in range(100))
 

@@ -9,7 +9,7 @@ import torch
 
 from hush.data import Numeric, Schema, open_data, prepare
 from hush.runs import Settings
-from hush.runs.plan import RunPlan, draft_plan
+from hush.runs.run_plan import RunPlan, draft_plan
 from runs.files import write_csv
 
 

@@ -11,7 +11,8 @@ from hush.accounting import PldAccountant
 from hush.data import Category, Numeric, Schema
 from hush.errors import InvalidArgument
 from hush.runs import Settings
-from hush.runs.dataset import assumptions_of, count_units, group_values, learning_noise, read_dataset
+from hush.runs.dataset import assumptions_of, count_units, group_values, read_dataset
+from hush.runs.draft import learning_noise
 from hush.runs.progress import Silence
 from runs import files
 
@@ -55,7 +56,7 @@ def test_learning_stays_within_its_share(tmp_path: Path) -> None:
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 2.0])
 def test_the_noise_of_learning(epsilon: float) -> None:
     noise = learning_noise(epsilon, 1e-5)
-    event = noise.event(values=False)
+    event = noise.bounds_event()
     assert 0.99 * epsilon < PldAccountant().compose(event).epsilon(1e-5) <= epsilon
     assert noise.delta == pytest.approx(1e-9)
 
@@ -101,7 +102,7 @@ def test_declared_groups_need_no_assumption(tmp_path: Path) -> None:
 
 
 def test_the_target_is_no_group(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match="another column than the target"):
+    with pytest.raises(InvalidArgument, match="a column other than the target"):
         read(files.write_csv(tmp_path / "t.csv"), schema=DECLARED, groups=("y",))
 
 

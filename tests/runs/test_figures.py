@@ -13,7 +13,8 @@ from hush.accounting import PldAccountant
 from hush.data import Examples
 from hush.randomness import TestSource
 from hush.runs import figures as figures_module
-from hush.runs.figures import Measurer, evaluation_event
+from hush.runs.draft import evaluation_event
+from hush.runs.figures import Measurer
 
 POINTS = 4
 CLASSES = ("x", "y", "z")

@@ -63,7 +63,7 @@ def test_values_change_only_what_has_noise(tmp_path: Path) -> None:
 
 HOSTILE = [
     "nan,0.5,1", "inf,-inf,0", "1e308,-1e308,1", "abc,0.1,1", ",,1", "1e-320,0,0", '"0.5",0.5,1', "0.5;0.5;1",
-    "0.5,0.5,", "0.5,0.5,2", "0.5,0.5,1,7,8", "", "\ufeff,\u202e,1", "0.5,0.5,\x00", '0.5,"0.5,1', "NULL,None,NA",
+    "0.5,0.5,", "0.5,0.5,2", "0.5,0.5,1,7,8", "", "\ufeff,\u202e,1", "0.5,0.5,\x00", '"0.5\n0.5",0.5,1', "NULL,None,NA",
 ]  # fmt: skip
 
 
@@ -81,6 +81,19 @@ def check_hostile(records: list[str], schema: data.Schema | None, folder: Path) 
 @pytest.mark.parametrize("schema", [SCHEMA, None], ids=["declared", "learned"])
 def test_hostile_records_end_no_run(schema: data.Schema | None, tmp_path: Path) -> None:
     check_hostile(HOSTILE, schema, tmp_path)
+
+
+def test_a_run_on_records_that_cannot_be_told_apart_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A quote that is not closed takes all other records with it. The refusal quotes none of them."""
+    x, y = files.numbers()
+    lines = [f"{a},{b},{label}" for (a, b), label in zip(x.tolist(), y.tolist(), strict=True)]
+    source = files.write_rows(tmp_path / "t.csv", "a,b,y", [*lines[:200], '0.5,"0.5,1', *lines[200:]])
+    message = files.refused(capsys, source, "--target", "y", "--epsilon", 3, "--output", tmp_path / "run")
+    assert "cannot be told apart" in message
+    assert "0.5" not in message
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ def test_lora_is_merged(command: tuple[object, ...], tmp_path: Path, capsys: pyt
     weights = load_file(tmp_path / "run/model.safetensors")
     assert weights.keys() == start.keys()  # merged: no other layers
     moved = (weights["1.weight"] - start["1.weight"]).double()
-    # One direction, but for rounding: in 20 runs, 10^(0.2 +- 0.5) and 10^(-6.38 +- 0.03).
+    # One direction, but for rounding: in 44 runs, 10^(1.21 +- 0.07) and 10^(-6.35 +- 0.03).
     assert torch.linalg.svdvals(moved)[1] < 1e-5 < torch.linalg.svdvals(moved)[0]
     assert torch.equal(weights["1.bias"], start["1.bias"])
     runs.load(tmp_path / "run")

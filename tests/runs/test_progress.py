@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hush.cli.terminal import ProgressBar
+from hush.cli.terminal import TerminalProgress
 from hush.runs import Progress
 from hush.runs.progress import Silence
 
@@ -17,7 +17,7 @@ def test_silence_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_bar_of_the_command_line_is_one(capsys: pytest.CaptureFixture[str]) -> None:
-    progress: Progress = ProgressBar(quiet=False)
+    progress: Progress = TerminalProgress(quiet=False)
     progress.say("a line")
     progress.show("training", 1, 2)
     assert capsys.readouterr().err == "a line\ntraining ...\n"

@@ -14,9 +14,9 @@ import torch
 
 from hush.cli import main
 from hush.randomness import TestSource
+from hush.runs import Interrupted
 from hush.runs import steps as steps_module
 from hush.runs.steps import (
-    Interrupted,
     after_step,
     averaging_decay,
     cross_entropies,

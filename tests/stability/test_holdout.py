@@ -121,7 +121,7 @@ def test_a_budget_is_charged_once_before_any_query(tmp_path: Path) -> None:
     from hush import Ledger
 
     ledger = Ledger(f"sqlite:///{tmp_path}/privacy.db")
-    budget = ledger.dataset("held out", epsilon=1.5, delta=0, unit="example", relation=Relation.REPLACE)
+    budget = ledger.budget("held out", epsilon=1.5, delta=0, unit="example", relation=Relation.REPLACE)
     holdout = reusable(np.zeros(1000), np.zeros(1000), budget=budget)
     holdout.ask(identity)
     assert budget.spent == 1.0

@@ -20,10 +20,10 @@ what has no proof. From there:
 - ``accountants.rdp``. Renyi divergences come from the same profiles by one integral (``losses.renyi``), so no mechanism
   has a second formula that could disagree.
 - ``accountants.zcdp``, ``accountants.gdp``, ``accountants.classic``: closed forms.
-- ``filters``: budgets under adaptive choices. ``budget``: integer costs and caps, for ledgers. ``calibrate``: the
+- ``filters``: budgets under adaptive choices. ``budget``: integer costs and caps, for ledgers. ``calibration``: the
   inversion, to the safe side, of any of these.
 
-To add a mechanism, write an event in ``events.py``, a profile, and a rule in ``losses/pairs.py``. Every accountant that
+To add a mechanism, write an event in ``events``, a profile, and a rule in ``losses/pairs.py``. Every accountant that
 can support it then does.
 
 The contents:
@@ -60,11 +60,11 @@ from hush.accounting.accountants.pld import PldAccountant as PldAccountant
 from hush.accounting.accountants.rdp import RdpAccountant as RdpAccountant
 from hush.accounting.accountants.rdp import renyi_to_epsilon as renyi_to_epsilon
 from hush.accounting.accountants.zcdp import ZcdpAccountant as ZcdpAccountant
-from hush.accounting.calibrate import calibrate_contributions as calibrate_contributions
-from hush.accounting.calibrate import calibrate_count as calibrate_count
-from hush.accounting.calibrate import calibrate_noise as calibrate_noise
-from hush.accounting.calibrate import calibrate_sampling_rate as calibrate_sampling_rate
-from hush.accounting.calibrate import calibrate_steps as calibrate_steps
+from hush.accounting.calibration import calibrate_contributions as calibrate_contributions
+from hush.accounting.calibration import calibrate_count as calibrate_count
+from hush.accounting.calibration import calibrate_noise as calibrate_noise
+from hush.accounting.calibration import calibrate_sampling_rate as calibrate_sampling_rate
+from hush.accounting.calibration import calibrate_steps as calibrate_steps
 from hush.accounting.curves import delta_curve as delta_curve
 from hush.accounting.curves import epsilon_curve as epsilon_curve
 from hush.accounting.curves import gaussian_delta as gaussian_delta

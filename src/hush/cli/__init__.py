@@ -6,7 +6,7 @@ work. What they share:
 - ``settings``: the arguments of `hush train` and `hush tune`, which follow from `hush.runs.Settings`;
 - ``declarations``: what is known about a table, such as ``--bounds age=0:100``;
 - ``words``: the one place where words, such as ``--noise laplace``, become types;
-- ``options`` (``--relation``, ``--unit``), ``charging`` (``--budget``), ``outcomes`` (what a finished run prints);
+- ``options`` (``--relation``, ``--unit-kind``), ``charging`` (``--budget``), ``outcomes`` (what a finished run prints);
 - ``terminal`` (tables, bars, progress) and ``plot`` (figures as SVG).
 
 Commands print for people by default, and JSON for scripts with ``--json``. An error is one line on standard error, and
@@ -20,11 +20,12 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from hush.errors import HushError
 from hush.version import __version__
 
-__all__ = ["main"]
+__all__: list[str] = []  # the command line is for the shell; `main` is what its entry point calls
 
 COMMANDS = ("train", "tune", "schema", "query", "ledger", "plan", "account", "audit", "attack")
 
@@ -55,12 +56,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if status is None else int(status)
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that takes flags in full only. An abbreviation would change its meaning with each new flag."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **{"allow_abbrev": False, **settings})
+
+
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of one command, or of all commands if none of them is named.
 
     Only the modules of these commands are imported, so that a command starts without waiting for the others.
     """
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="hush",
         description="Release statistics and train models with differential privacy, and account for the privacy they "
         "spend.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hush.errors import InvalidArgument, Unsupported
 
 if TYPE_CHECKING:
-    from hush.ledger import Dataset, Ledger
+    from hush.ledger import Ledger, LedgerBudget
 
 DEFAULT_DB = "sqlite:///privacy.db"
 DB_HELP = f"the ledger's database, sqlite:///file or postgresql://...; if omitted, $HUSH_LEDGER or {DEFAULT_DB}"
@@ -18,9 +18,9 @@ DB_HELP = f"the ledger's database, sqlite:///file or postgresql://...; if omitte
 
 def add_charging(parser: argparse.ArgumentParser) -> None:
     """Add the two options."""
-    group = parser.add_argument_group("one budget for everything")
+    group = parser.add_argument_group("charging a budget")
     group.add_argument(
-        "--budget", metavar="NAME", help="the budget to charge; `hush ledger create` makes one; if omitted, none"
+        "--budget", metavar="NAME", help="the budget to charge, which `hush ledger create` makes; if omitted, none"
     )
     group.add_argument("--db", metavar="URL", help=DB_HELP)
 
@@ -51,10 +51,10 @@ def open_ledger(db: str | None, *, create: bool = False) -> Ledger:
     return Ledger(url, token=token)
 
 
-def budget_of(options: argparse.Namespace) -> Dataset | None:
+def budget_of(options: argparse.Namespace) -> LedgerBudget | None:
     """Return the budget that ``--budget`` names; None without it."""
     if options.budget is None:
         if options.db is not None:
             raise InvalidArgument("db", options.db, "no value without --budget", "Name the budget to charge")
         return None
-    return open_ledger(options.db).dataset(options.budget)
+    return open_ledger(options.db).budget(options.budget)

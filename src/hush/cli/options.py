@@ -1,15 +1,17 @@
-"""Options of the commands that plan and account: ``--relation``, and ``--unit`` with its bounds."""
+"""Options that several commands have, and those that name a privacy unit without naming a column.
+
+- ``--relation``: how neighbouring datasets differ.
+- ``--unit-kind`` and ``--window``: what is protected, where no data are read. Commands that read data take the column
+  that identifies the unit instead: ``--unit COLUMN``.
+"""
 
 from __future__ import annotations
 
 import argparse
-from datetime import timedelta
 
-from hush.cli.words import EXAMPLE, UNITS, USER, USER_WINDOW
-from hush.errors import InvalidArgument, check_positive
-from hush.guarantee import Relation, Unit
-
-_SECONDS_PER_DAY = 86400
+from hush.cli.words import UNIT_KINDS
+from hush.errors import InvalidArgument
+from hush.guarantee import CalendarWindow, Relation, Unit
 
 
 def add_relation(parser: argparse.ArgumentParser) -> None:
@@ -24,45 +26,28 @@ def add_relation(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_unit(parser: argparse.ArgumentParser) -> None:
-    """Add ``--unit``, and the bounds that a user needs."""
-    parser.add_argument(
-        "--unit",
-        choices=UNITS,
-        default=EXAMPLE,
-        help="the privacy unit: one example (default), all examples of a user, or a user's within any time window",
+def add_unit_kind(group: argparse._ArgumentGroup) -> None:
+    """Add ``--unit-kind`` and ``--window``."""
+    group.add_argument(
+        "--unit-kind",
+        choices=list(UNIT_KINDS),
+        default="example",
+        help="what one privacy unit is: an example (default), or all examples of a user",
     )
-    parser.add_argument(
-        "--rows-per-unit",
-        type=int,
-        metavar="K",
-        help="the most examples that one user has (in one window); you must enforce this bound",
+    group.add_argument(
+        "--window",
+        choices=[window.value for window in CalendarWindow],
+        help="with --unit-kind user: protect what a user does within one such window of the calendar",
     )
-    parser.add_argument("--window-days", type=float, metavar="DAYS", help="the length of a window, in days")
 
 
-def unit_of(options: argparse.Namespace) -> tuple[Unit, int]:
-    """Return the privacy unit, and how many examples it may have."""
-    if options.unit == EXAMPLE:
-        if options.rows_per_unit is not None:
-            raise InvalidArgument(
-                "rows_per_unit", options.rows_per_unit, "no value with --unit example", "Use --unit user"
-            )
-        if options.window_days is not None:
-            raise InvalidArgument(
-                "window_days", options.window_days, "no value with --unit example", "Use --unit user-window"
-            )
-        return Unit.example(), 1
-    if options.rows_per_unit is None:
+def unit_of(options: argparse.Namespace) -> Unit:
+    """Return the privacy unit that ``--unit-kind`` and ``--window`` name."""
+    unit = UNIT_KINDS[options.unit_kind]()
+    if options.window is None:
+        return unit
+    if unit != Unit.user():
         raise InvalidArgument(
-            "rows_per_unit",
-            None,
-            f"a number with --unit {options.unit}",
-            "A user's protection depends on how many examples the user has: enforce a bound, and give --rows-per-unit",
+            "window", options.window, f"no value with --unit-kind {options.unit_kind}", "Use --unit-kind user"
         )
-    if options.unit == USER:
-        return Unit.user(), options.rows_per_unit
-    if options.window_days is None:
-        raise InvalidArgument("window_days", None, f"a number with --unit {USER_WINDOW}", "Give --window-days")
-    days = check_positive("window_days", options.window_days, maximum=1e6)
-    return Unit.user_window(timedelta(seconds=round(days * _SECONDS_PER_DAY))), options.rows_per_unit
+    return Unit.user_calendar(options.window)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def add_output(group: Any) -> None:
     """Add where the result goes, and how much is shown, to a group of arguments."""
-    group.add_argument("--output", metavar="RUN", help="the folder to write; if omitted, runs/NAME-1, -2, ...")
+    group.add_argument("--output", metavar="PATH", help="the folder to write; if omitted, runs/NAME-1, -2, ...")
     group.add_argument("--quiet", action="store_true", help="show no progress")
     group.add_argument("--json", action="store_true", help="print the result as one JSON object, in the last line")
 

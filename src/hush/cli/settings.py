@@ -1,4 +1,4 @@
-"""The arguments of `hush train`, `hush tune` and `hush schema`, made from the options of `hush.runs.Settings`.
+"""The arguments of `hush train`, `tune`, `plan` and `schema`, made from the options of `hush.runs.Settings`.
 
 Nothing here names a single setting: a field that is added there has an argument here. The type of a field decides how
 its argument is read. An argument that is not given is None in the namespace, so that a default stays a default.
@@ -78,14 +78,14 @@ def _add_schema(group: Any, item: Option) -> None:
 _ADD: dict[type, Callable[[Any, Option], None]] = {tuple: _add_repeated, bool: _add_switch, Schema: _add_schema}
 
 
-def settings_of(options: argparse.Namespace, settings: type[Settings] = Settings) -> Settings:
-    """Return the settings that the arguments of a command ask for."""
-    values: dict[str, Any] = {}
+def settings_of(options: argparse.Namespace, settings: type[Settings] = Settings, **given: Any) -> Settings:
+    """Return the settings that the arguments of a command ask for, and those that are given for them."""
+    values: dict[str, Any] = dict(given)
     for item in options_of(settings, options.command):
         value: Any = schema_of(options) if item.type is Schema else getattr(options, item.name)
         if value is not None:
             values[item.name] = tuple(value) if item.type is tuple else value
-        elif item.default is MISSING:
+        elif item.default is MISSING and item.name not in given:
             raise InvalidArgument(item.name, None, item.help, f"Give {item.flag}")
     return settings(**values)
 

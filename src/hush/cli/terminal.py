@@ -65,7 +65,7 @@ def progress(items: Sequence[_Item], label: str) -> Iterator[_Item]:
         print("\r" + " " * (len(label) + 50) + "\r", end="", file=sys.stderr, flush=True)
 
 
-class ProgressBar:
+class TerminalProgress:
     """Progress on standard error: a bar on a terminal, otherwise a line for each stage.
 
     It is a `hush.runs.Progress`. Close it when the work is done, also after an error.

@@ -1,8 +1,8 @@
 """Words for types: the one place where a word on the command line becomes a type that changes what is guaranteed.
 
 In Python such a choice is a type, as in ``noise=LaplaceNoise()``. On the command line it is a word, as in
-``--noise laplace``. The values of the enumeration `hush.guarantee.Relation` are words themselves; models, which change
-no guarantee, have their words in `hush.runs.networks`.
+``--noise laplace``. The values of the enumerations `hush.guarantee.Relation` and `CalendarWindow` are words themselves;
+models, which change no guarantee, have their words in `hush.runs.networks`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from hush.audit import (
     ThresholdRule,
 )
 from hush.errors import InvalidArgument
+from hush.guarantee import Unit
 from hush.statistics import GaussianNoise, LaplaceNoise
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ THRESHOLD_RULES: Final[Mapping[str, Callable[[], ThresholdRule]]] = {
     "multi-split": MultiSplit,
 }
 
-EXAMPLE, USER, USER_WINDOW = UNITS = ("example", "user", "user-window")  # `hush.cli.options.unit_of` makes the units
+UNIT_KINDS: Final[Mapping[str, Callable[[], Unit]]] = {"example": Unit.example, "user": Unit.user}
 
 ROLES = ("owner", "analyst", "auditor")
 

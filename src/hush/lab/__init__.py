@@ -19,3 +19,5 @@ if TYPE_CHECKING:
     from hush.lab import ratios as ratios
 else:  # a type checker that saw this would take every misspelt name for a module
     __getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(("anonymity", "ntk", "ratios")))
+
+__all__ = ["anonymity", "ntk", "ratios"]

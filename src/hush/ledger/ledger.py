@@ -15,7 +15,7 @@ from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation, Unit
 from hush.ledger.accounts.blocks import check_blocks, open_block
 from hush.ledger.accounts.cap import cap_from, cap_terms
-from hush.ledger.accounts.dataset import Dataset
+from hush.ledger.accounts.ledger_budget import LedgerBudget
 from hush.ledger.accounts.people import DatabaseRole, Identity, Local, Person, Role, check_name, hashed, new_token
 from hush.ledger.accounts.unit import named_unit
 from hush.ledger.storage import schema as schema
@@ -25,20 +25,21 @@ from hush.ledger.storage.sqlite import SqliteStore
 from hush.ledger.storage.store import AlreadyThere, Store
 
 if TYPE_CHECKING:
-    from hush.ledger.history.recompute import Recomputed
-    from hush.ledger.history.verify import Verification
+    from hush.ledger.history.recomputation import Recomputed
+    from hush.ledger.history.verification import Verification
     from hush.sql import Table
 
 
 class Ledger:
-    """Privacy budgets of datasets, stored in a file or database, and enforced there.
+    """Privacy budgets, stored in a file or database, and enforced there.
 
-    Every release is charged to a `Dataset` of the ledger before it happens. The ledger is append-only and hash-chained.
+    Every release is charged to one of the ledger's budgets before it happens. The ledger is append-only, and its rows
+    are chained by hashes.
 
     >>> from hush.accounting import LaplaceEvent
     >>> import tempfile
     >>> ledger = Ledger("sqlite:///" + tempfile.mkdtemp() + "/privacy.db")
-    >>> patients = ledger.dataset("patients", epsilon=3, delta=1e-6, unit="patient")
+    >>> patients = ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
     >>> _ = patients.charge(LaplaceEvent(2.0), purpose="how many had the flu")
     >>> patients.spent
     0.5
@@ -69,7 +70,7 @@ class Ledger:
         """The database under the ledger."""
         return self._store
 
-    def dataset(
+    def budget(
         self,
         name: str,
         *,
@@ -83,21 +84,21 @@ class Ledger:
         claims_delta: float | None = None,
         table: Table | None = None,
         block_column: str | None = None,
-    ) -> Dataset:
-        """Return a dataset's budget. Create it if it does not exist and you pass ``epsilon`` and ``unit``.
+    ) -> LedgerBudget:
+        """Return the budget of this name. Create it if it does not exist and you pass ``epsilon`` and ``unit``.
 
         Args:
-            name: The name of the dataset.
-            epsilon: The cap on all releases, for ever. If the dataset exists, this and the other terms must match.
+            name: The name of the budget; usually that of the data.
+            epsilon: The cap on all releases, for ever. If the budget exists, this and the other terms must match.
             delta: The cap's delta; 0 by default.
             unit: The privacy unit: ``patient``, ``row``, ``patient-month``, or a `Unit`.
             relation: The neighbouring relation; add-or-remove by default.
-            fingerprint: A text that identifies the data, or a file that does by its content. Two datasets of a ledger
+            fingerprint: A text that identifies the data, or a file that does by its content. Two budgets of a ledger
                 cannot have the same fingerprint.
             blocks: Names of disjoint parts of the data. Each unit is in one block, and each block has the whole budget.
             order: See `Cap`. It cannot be changed later.
             claims_delta: See `Cap`. It cannot be changed later.
-            table: The data, for `Dataset.sql`.
+            table: The data, for `LedgerBudget.sql`.
             block_column: The column of the table that holds each row's block: text, or the time column of a unit such
                 as (user, month), whose blocks are months (``2026-11``), years or days.
         """
@@ -105,7 +106,7 @@ class Ledger:
         if stored is None:
             if epsilon is None or unit is None:
                 raise InvalidArgument(
-                    "name", name, "a dataset of this ledger", "To create one, pass epsilon=, delta= and unit="
+                    "name", name, "a budget of this ledger", "To create one, pass epsilon=, delta= and unit="
                 )
             person.require(Role.OWNER)
             cap = Cap(
@@ -117,7 +118,7 @@ class Ledger:
                 claims_delta=claims_delta,
             )
             self._create(person, name, cap, unit, _fingerprint(fingerprint), blocks)
-            return Dataset(
+            return LedgerBudget(
                 self._store, person, name, cap, in_blocks=blocks is not None, table=table, block_column=block_column
             )
         cap = cap_from(stored)
@@ -132,17 +133,17 @@ class Ledger:
         if fingerprint is not None and _fingerprint(fingerprint) != stored["fingerprint"]:
             raise InvalidArgument("fingerprint", fingerprint, "the fingerprint that the budget was created with")
         if blocks is not None:
-            raise InvalidArgument("blocks", blocks, "no blocks, since the dataset exists", "Use add_block")
-        return Dataset(
+            raise InvalidArgument("blocks", blocks, "no blocks, since the budget exists", "Use add_block")
+        return LedgerBudget(
             self._store, person, name, cap, in_blocks=stored["in_blocks"], table=table, block_column=block_column
         )
 
-    def datasets(self) -> list[Dataset]:
-        """Return all datasets, sorted by name."""
+    def budgets(self) -> list[LedgerBudget]:
+        """Return all budgets, sorted by name."""
         with self._store.reading() as connection:
             query = sa.select(schema.datasets.c.name).order_by(schema.datasets.c.name)
             names = list(connection.execute(query).scalars())
-        return [self.dataset(name) for name in names]
+        return [self.budget(name) for name in names]
 
     def admit(self, name: str, role: Role) -> str:
         """Admit a person and return their token, which is not stored.
@@ -186,21 +187,21 @@ class Ledger:
             head: The hash of an earlier last row that you stored elsewhere. With it, rows removed from the end are
                 detected, too.
         """
-        from hush.ledger.history.verify import verify
+        from hush.ledger.history.verification import verify
 
         return verify(self._store, head)
 
-    def recompute(self, dataset: str) -> Recomputed:
-        """Price all charges again with this version's accountant, and correct the budget."""
-        from hush.ledger.history.recompute import recompute
+    def recompute(self, name: str) -> Recomputed:
+        """Price all charges of a budget again with this version's accountant, and correct the budget."""
+        from hush.ledger.history.recomputation import recompute
 
-        return recompute(self._store, self.person, dataset)
+        return recompute(self._store, self.person, name)
 
-    def export(self, path: str | Path, dataset: str | None = None) -> Verification:
-        """Write an HTML report for an auditor. It contains the result of `verify`, which is returned."""
-        from hush.ledger.history.export import export
+    def export(self, path: str | Path, name: str | None = None) -> Verification:
+        """Write an HTML report for an auditor, about one budget or all. Return the result of `verify`, which it has."""
+        from hush.ledger.history.auditor_report import export
 
-        return export(self._store, Path(path), dataset)
+        return export(self._store, Path(path), name)
 
     def close(self) -> None:
         """Close the connections."""

@@ -11,8 +11,8 @@ epsilon <= 0.5, delta = 0 per example (add-or-remove), by Laplace mechanism
 
 `compose` returns the event of several mechanisms for an accountant.
 
-- Numbers (`noise`, `vector_mean`): `Laplace`, `Gaussian`, `DiscreteLaplace`, `DiscreteGaussian`, `Staircase`;
-  `VectorMeanL1`, `VectorMeanL2`.
+- Numbers (`additive`, `noise`, `integer_noise`, `vector_mean`): `Laplace`, `Gaussian`, `Staircase`; `DiscreteLaplace`,
+  `DiscreteGaussian`; `VectorMeanL1`, `VectorMeanL2`.
 - Choices (`selection`): `ExponentialMechanism`, `PermuteAndFlip`, `ReportNoisyMax`, `ReportNoisyMaxWithGap`;
   `OneShotTopK`, `IteratedTopK`.
 - Streams of queries (`sparse_vector`): `AboveThreshold`, `NumericSparseVector`.
@@ -21,20 +21,21 @@ epsilon <= 0.5, delta = 0 per example (add-or-remove), by Laplace mechanism
   `median_distance`), `NoisyLocalSensitivity`, `StableValue`.
 - Any function (`subsample`): `SubsampleAggregate` with `MeanOfResults`, `MedianOfResults`, `MostCommonResult`.
 - `sensitivity` of standard queries: `Count`, `Counts`, `Histogram`, `Sum`, `Mean`, `Variance`, `Quantile`, `VectorSum`.
+- `Monotone`: the sensitivity of scores that all move in the same direction.
 
 `mechanism` defines the contract, `Mechanism`. To add a mechanism, write a subclass, a row in
 ``tests/mechanism_tables.py``, which enrols it in the contract tests, and a pair of neighbours and a broken twin in
 ``tests/black_box``.
 """
 
+from hush.mechanisms.integer_noise import DiscreteGaussian as DiscreteGaussian
+from hush.mechanisms.integer_noise import DiscreteLaplace as DiscreteLaplace
 from hush.mechanisms.local import RandomizedResponse as RandomizedResponse
 from hush.mechanisms.local import UnaryEncoding as UnaryEncoding
 from hush.mechanisms.mechanism import Mechanism as Mechanism
 from hush.mechanisms.mechanism import Release as Release
 from hush.mechanisms.mechanism import SensitivityType as SensitivityType
 from hush.mechanisms.mechanism import compose as compose
-from hush.mechanisms.noise import DiscreteGaussian as DiscreteGaussian
-from hush.mechanisms.noise import DiscreteLaplace as DiscreteLaplace
 from hush.mechanisms.noise import Gaussian as Gaussian
 from hush.mechanisms.noise import Laplace as Laplace
 from hush.mechanisms.noise import Staircase as Staircase
@@ -49,6 +50,7 @@ from hush.mechanisms.sensitivity import Count as Count
 from hush.mechanisms.sensitivity import Counts as Counts
 from hush.mechanisms.sensitivity import Histogram as Histogram
 from hush.mechanisms.sensitivity import Mean as Mean
+from hush.mechanisms.sensitivity import Monotone as Monotone
 from hush.mechanisms.sensitivity import Quantile as Quantile
 from hush.mechanisms.sensitivity import Sensitivity as Sensitivity
 from hush.mechanisms.sensitivity import Sum as Sum
@@ -85,6 +87,7 @@ __all__ = [
     "MeanOfResults",
     "Mechanism",
     "MedianOfResults",
+    "Monotone",
     "MostCommonResult",
     "NoisyLocalSensitivity",
     "NumericSparseVector",

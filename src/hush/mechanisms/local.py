@@ -70,6 +70,7 @@ class RandomizedResponse(Mechanism):
     @property
     def truth_probability(self) -> float:
         """The probability of reporting the true value."""
+        # p / q = e^epsilon and p + (k - 1) q = 1 give p = 1 / (1 + (k - 1) e^-epsilon).
         return 1 / (1 + (self.num_values - 1) * math.exp(-self.epsilon))
 
     @property
@@ -95,6 +96,7 @@ class RandomizedResponse(Mechanism):
             low, high = exp_interval((-exponent, -exponent), digits)
             return 1 / (1 + others * high), 1 / (1 + others * low)
 
+        # Exact coins: a truth probability that was rounded up would exceed e^epsilon times the others'.
         truthful = flip(random_source, np.full(values.size, self.truth_probability), enclosure)
         shift = np.where(
             truthful, 0, 1 + uniform_below(random_source, others, values.size)
@@ -186,6 +188,8 @@ class UnaryEncoding(Mechanism):
 
         bits = flip(random_source, np.full(values.size * self.num_values, self.lie_probability), enclosure)
         bits = bits.reshape(values.size, self.num_values)
+        # Two people's rows differ in two bits: (p / q) ((1 - q) / (1 - p)) = e^epsilon for p = 1/2, q = 1 / (e^epsilon
+        # + 1).
         bits[np.arange(values.size), values] = uniform_below(random_source, 2, values.size) == 1
         return self._released(bits, random_source)
 
@@ -223,6 +227,7 @@ def unbiased(counts: Any, total: float, truth: float, lie: float) -> NDArray[np.
 def _values(records: Any, num_values: int) -> NDArray[np.int64]:
     """Return the records as integers from 0 to num_values - 1."""
     numbered = np.nan_to_num(as_floats("records", records).ravel(), nan=0.0)
+    # Values out of range are moved, not refused: an exception would tell that there was one.
     return np.rint(np.clip(numbered, 0, num_values - 1)).astype(np.int64)
 
 
@@ -241,10 +246,12 @@ def check_replaced(relation: Relation) -> None:
 
 def hoeffding(num_records: int, error_rate: float) -> float:
     """Return a bound that the error of a sum of numbers in [0, 1] exceeds with probability at most ``error_rate``."""
+    # Hoeffding 1963: P(|S - E S| >= t) <= 2 e^(-2 t^2 / n).
     return math.sqrt(check_count("num_records", num_records) * math.log(2 / error_rate) / 2)
 
 
 def _binomial_error(num_records: int, truth: float, lie: float) -> float:
     """Return an upper bound on the standard deviation of an unbiased estimate."""
+    # Each report is a coin of probability truth or lie; the variance of n coins is at most n times the larger one.
     worst = max(p * (1 - p) for p in (truth, lie))
     return math.sqrt(check_count("num_records", num_records) * worst) / (truth - lie)

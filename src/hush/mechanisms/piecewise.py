@@ -106,11 +106,13 @@ class Piecewise(Mechanism):
         """
         random_source = source_or_default(source)
         lower, upper = self.bounds
+        # From the bounds to [-1, 1], then to the nearest of -n, ..., n.
         units = (np.clip(as_floats("records", records).ravel(), lower, upper) - lower) / (upper - lower) * 2 - 1
         centres = np.rint(np.nan_to_num(units, nan=0.0) * self._reach).astype(np.int64)
         exponent, ratio = Fraction(self.epsilon), Fraction(self._far, self._near)
 
         def enclosure(index: int, digits: int) -> Interval:
+            # w e^epsilon / (w e^epsilon + far) = 1 / (1 + (far / w) e^-epsilon), between two fractions.
             low, high = exp_interval((-exponent, -exponent), digits)
             return 1 / (1 + ratio * high), 1 / (1 + ratio * low)
 
@@ -148,6 +150,7 @@ class Piecewise(Mechanism):
 
         far_weight = math.exp(-self.epsilon)
         total = sum_of_squares(2 * _STEPS + 1) * far_weight + sum_of_squares(self._near) * -math.expm1(-self.epsilon)
+        # Every integer has weight e^-epsilon, and those near 0 a further 1 - e^-epsilon.
         return self._scale**2 * total / (self._near + self._far * far_weight)
 
     @quiet_numpy
@@ -169,9 +172,11 @@ class Piecewise(Mechanism):
         """Return a bound that, with this confidence, an estimated mean's error does not exceed (Hoeffding)."""
         count = check_count("num_records", num_records)
         width = 2 * self._half * self._scale * _STEPS  # the distance of the largest and the smallest report
+        # Hoeffding's inequality for reports within an interval of this width.
         return width * hoeffding(count, 1 - check_confidence("confidence", confidence)) / count
 
     def standard_error(self, num_records: int) -> float:
         """Return an upper bound on the noise's standard deviation in an estimated mean, reached at the bounds."""
+        # The variance for a value u is (inflation - 1) u^2 + spread, largest at u = 1 (Wang et al. 2019, Lemma 1).
         worst = self._inflation - 1 + self._spread
         return self._half * math.sqrt(worst / check_count("num_records", num_records))

@@ -25,7 +25,7 @@ from hush.accounting import calibrate_noise, events
 from hush.errors import InvalidArgument, check_confidence, check_count, check_delta, check_positive
 from hush.guarantee import Guarantee
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
-from hush.mechanisms.noise import check_monotone
+from hush.mechanisms.sensitivity import Monotone, score_assumption, score_moves
 from hush.numerics import as_floats, quiet_numpy, round_down
 from hush.randomness import Grid, Noise, RandomSource, flip_exp, gap, rank, source_or_default, uniform_below
 
@@ -38,28 +38,27 @@ class _Selection(Mechanism):
 
     Attributes:
         epsilon: The cost of one release.
-        sensitivity: How far each score can move between neighbours.
-        monotone: Whether all scores move in the same direction, as counts do when a record is added. Halves the noise.
+        sensitivity: How far each score can move between neighbours: a number, or `Monotone` where all scores move in
+            the same direction, as counts do when a record is added, which halves the noise.
     """
 
     sensitivity_type = SensitivityType.LINF
 
     epsilon: float
-    sensitivity: float = 1.0
-    monotone: bool = False
+    sensitivity: float | Monotone = 1.0
     _rate: float = field(init=False, repr=False, compare=False)  # one over the noise scale
 
     def _prepare(self) -> None:
         check_positive("epsilon", self.epsilon)
-        check_positive("sensitivity", self.sensitivity)
-        check_monotone(self.monotone, self.relation)
+        largest_change, directions = score_moves(self.sensitivity, self.relation)
         choice_epsilon = self._choice_epsilon()
         events.ExponentialMechanismEvent(choice_epsilon)  # refuses an epsilon outside the accountants' range
         # Two scores can move towards each other by the sensitivity each, unless all move in one direction.
-        rate = round_down(choice_epsilon / self.sensitivity) * (1.0 if self.monotone else 0.5)
+        rate = round_down(choice_epsilon / largest_change) / directions
+        # Outside, the products of rate and score that the ranking compares would over- or underflow.
         if not 1e-190 < rate < 1e190:
             raise InvalidArgument(
-                "sensitivity", self.sensitivity, "between 1e-180 and 1e180", "Measure the scores in another unit"
+                "sensitivity", largest_change, "between 1e-180 and 1e180", "Measure the scores in another unit"
             )
         self._set(_rate=rate)
 
@@ -68,10 +67,7 @@ class _Selection(Mechanism):
         return self.epsilon
 
     def _promise(self) -> Guarantee:
-        moves = "by at most" if not self.monotone else "in one direction by at most"
-        return self._claim(
-            self.epsilon, 0.0, self._method(), f"between neighbours every score moves {moves} {self.sensitivity:.6g}"
-        )
+        return self._claim(self.epsilon, 0.0, self._method(), score_assumption("score", self.sensitivity))
 
     @abstractmethod
     def _method(self) -> str:
@@ -99,6 +95,7 @@ class _Selection(Mechanism):
         if array.ndim != 1 or array.size == 0:
             raise InvalidArgument("scores.shape", array.shape, "a list of at least one score")
         if not (np.isfinite(array.min()) and np.isfinite(array.max())):
+            # Whether a score is usable depends on the data, so it must not raise: an exception is an answer.
             array = np.nan_to_num(array, nan=-_LARGEST, posinf=_LARGEST, neginf=-_LARGEST)
         return array
 
@@ -108,7 +105,7 @@ class ExponentialMechanism(_Selection):
     """Choose candidate i with probability proportional to e^(epsilon score_i / (2 sensitivity)), exactly.
 
     It adds Gumbel noise to the scores and takes the largest, which has this distribution and cannot overflow. With
-    ``monotone`` scores the weight is e^(epsilon score_i / sensitivity).
+    a `Monotone` sensitivity the weight is e^(epsilon score_i / sensitivity).
 
     >>> from hush.randomness import TestSource
     >>> ExponentialMechanism(epsilon=50.0).release([1.0, 9.0, 3.0], TestSource(1)).value
@@ -118,7 +115,7 @@ class ExponentialMechanism(_Selection):
         epsilon-differential privacy, and bounded range epsilon, which composes better (its event says so).
 
     Assumes:
-        Every score moves by at most ``sensitivity`` between neighbours (the caller's duty). With ``monotone``, all
+        Every score moves by at most ``sensitivity`` between neighbours (the caller's duty). If it is `Monotone`, all
         scores move in the same direction (the caller's duty).
 
     References:
@@ -131,13 +128,17 @@ class ExponentialMechanism(_Selection):
         """Return the index of the chosen candidate."""
         random_source = source_or_default(source)
         return self._released(
-            rank(random_source, Noise.GUMBEL, self._scores(scores), self._rate, 1)[0].index, random_source
+            # argmax_i (rate score_i + Gumbel_i) is i with probability proportional to e^(rate score_i).
+            rank(random_source, Noise.GUMBEL, self._scores(scores), self._rate, 1)[0].index,
+            random_source,
         )
 
     def _method(self) -> str:
         return "exponential mechanism"
 
     def _describe(self) -> events.Event:
+        # Log-probabilities move within an interval of length epsilon (Dong, Durfee & Rogers 2020): bounded range, which
+        # composes better than a claim of epsilon-DP.
         return events.ExponentialMechanismEvent(self.epsilon)
 
 
@@ -157,8 +158,8 @@ class PermuteAndFlip(_Selection):
         epsilon-differential privacy, delta = 0.
 
     Assumes:
-        Every score moves by at most ``sensitivity`` between neighbours. With ``monotone``, all scores move in the same
-        direction (the caller's duty).
+        Every score moves by at most ``sensitivity`` between neighbours. If it is `Monotone`, all scores move in the
+        same direction (the caller's duty).
 
     References:
         McKenna & Sheldon 2020, Theorems 1 and 2; Ding et al. 2021 (the equivalence).
@@ -177,6 +178,8 @@ class PermuteAndFlip(_Selection):
             return (Fraction(best) - Fraction(float(array[index]))) * Fraction(rate)
 
         accepted = np.flatnonzero(flip_exp(random_source, deficits, exact_deficit))  # the best candidate always is
+        # The coins are independent of the order, so the first acceptance in a random order is uniform among all
+        # acceptances.
         winner = accepted[uniform_below(random_source, accepted.size, 1)[0]]
         return self._released(int(winner), random_source)
 
@@ -198,8 +201,8 @@ class ReportNoisyMax(_Selection):
         epsilon-differential privacy, delta = 0.
 
     Assumes:
-        Every score moves by at most ``sensitivity`` between neighbours. With ``monotone``, all scores move in the same
-        direction (the caller's duty).
+        Every score moves by at most ``sensitivity`` between neighbours. If it is `Monotone`, all scores move in the
+        same direction (the caller's duty).
 
     References:
         Dwork & Roth 2014, Claim 3.9 (monotone counts, scale 1 / epsilon); Ding, Wang, Zhang & Kifer 2019, Theorem 2.
@@ -210,7 +213,9 @@ class ReportNoisyMax(_Selection):
         """Return the index of the candidate with the largest noisy score."""
         random_source = source_or_default(source)
         return self._released(
-            rank(random_source, Noise.LAPLACE, self._scores(scores), self._rate, 1)[0].index, random_source
+            # In units of the noise: score_i rate + Lap(1), compared as real numbers.
+            rank(random_source, Noise.LAPLACE, self._scores(scores), self._rate, 1)[0].index,
+            random_source,
         )
 
     def _method(self) -> str:
@@ -249,6 +254,7 @@ class ReportNoisyMaxWithGap(ReportNoisyMax):
         if len(array) < 2:
             raise InvalidArgument("scores.shape", array.shape, "at least two scores", "A single one has no runner-up")
         first, second = rank(random_source, Noise.LAPLACE, array, self._rate, 2)
+        # The grid follows from public numbers. Rounding a real-valued gap to it is post-processing.
         grid = Grid.for_scale(1 / self._rate)
         lead = gap(first, second, 1 / (Fraction(self._rate) * Fraction(grid.spacing)))
         return self._released(
@@ -277,8 +283,8 @@ class OneShotTopK(_Selection):
         epsilon-differential privacy, delta = 0.
 
     Assumes:
-        Every score moves by at most ``sensitivity`` between neighbours. With ``monotone``, all scores move in the same
-        direction (the caller's duty).
+        Every score moves by at most ``sensitivity`` between neighbours. If it is `Monotone`, all scores move in the
+        same direction (the caller's duty).
 
     References:
         Ding, Wang, Zhang & Kifer 2019, Theorem 2; Qiao, Su & Zhang 2021 (one-shot noise).
@@ -287,6 +293,7 @@ class OneShotTopK(_Selection):
     k: int
 
     def _choice_epsilon(self) -> float:
+        # k noisy scores decide the answer, so each may cost a k-th of epsilon (Ding et al. 2019, Theorem 2).
         return check_positive("epsilon", self.epsilon) / check_count("k", self.k)
 
     @quiet_numpy
@@ -318,8 +325,8 @@ class IteratedTopK(_Selection):
         (epsilon, delta)-differential privacy for all k choices together, by composition of bounded range mechanisms.
 
     Assumes:
-        Every score moves by at most ``sensitivity`` between neighbours. With ``monotone``, all scores move in the same
-        direction (the caller's duty).
+        Every score moves by at most ``sensitivity`` between neighbours. If it is `Monotone`, all scores move in the
+        same direction (the caller's duty).
 
     References:
         Durfee & Rogers 2019, Lemma 4.2 (the one pass); Dong, Durfee & Rogers 2020 (optimal composition).
@@ -346,6 +353,8 @@ class IteratedTopK(_Selection):
     def release(self, scores: Any, source: RandomSource | None = None) -> Release[list[int]]:
         """Return the indices of the k best candidates, best first, or of all candidates if there are fewer."""
         random_source = source_or_default(source)
+        # The k largest of one set of Gumbel-noisy scores are k exponential mechanisms without replacement (Durfee &
+        # Rogers 2019, Lemma 4.2).
         best = rank(random_source, Noise.GUMBEL, self._scores(scores), self._rate, self.k)
         return self._released([key.index for key in best], random_source)
 
@@ -358,6 +367,7 @@ class IteratedTopK(_Selection):
         With this confidence, no candidate that was left out has a score higher than a chosen one's by more than this.
         """
         error_rate = 1 - check_confidence("confidence", confidence)
+        # A union bound over k choices among at most all candidates.
         return math.log(check_count("num_candidates", num_candidates) * self.k / error_rate) / self._rate
 
 
@@ -365,6 +375,7 @@ class IteratedTopK(_Selection):
 def _iterated_epsilon(epsilon: float, delta: float, k: int) -> float:
     """Return the largest epsilon of a choice such that k of them cost at most (epsilon, delta)."""
     if delta == 0 or k == 1:
+        # Basic composition. Rounded down, as k times it must not exceed epsilon.
         return round_down(epsilon / k)
 
     def template(noise: float) -> events.Event:

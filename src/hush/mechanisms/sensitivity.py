@@ -1,4 +1,4 @@
-"""The sensitivity of standard queries: how far each can move between neighbouring datasets.
+"""The sensitivity of queries and scores: how far they can move between neighbouring datasets.
 
 Look up the sensitivity of your query here, then pass it to a mechanism:
 
@@ -6,6 +6,8 @@ Look up the sensitivity of your query here, then pass it to a mechanism:
 >>> bound = sensitivity(Sum(bounds=(0, 10)))
 >>> Laplace(epsilon=1.0, sensitivity=bound.l1, relation=bound.relation).sensitivity
 10.0
+
+Mechanisms that compare scores take a number, or `Monotone` where all scores move in the same direction.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from hush.errors import Unsupported, check_count, check_instance, check_positive
+from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive
 from hush.guarantee import Relation
 from hush.numerics import check_bounds
 
@@ -37,6 +39,51 @@ class Sensitivity:
     l2: float
     linf: float
     relation: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Monotone:
+    """The sensitivity of scores that all move in the same direction, as counts do when a record is added.
+
+    Two such scores cannot move towards each other, so a mechanism that compares them needs half the noise.
+
+    >>> from hush.mechanisms import ExponentialMechanism
+    >>> counts = ExponentialMechanism(epsilon=1.0, sensitivity=Monotone(1.0))
+    >>> any_scores = ExponentialMechanism(epsilon=1.0, sensitivity=1.0)
+    >>> round(counts.accuracy(10), 2), round(any_scores.accuracy(10), 2)
+    (5.3, 10.6)
+
+    Attributes:
+        largest_change: How far each score can move between neighbours.
+    """
+
+    largest_change: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        check_positive("largest_change", self.largest_change)
+
+
+def score_moves(sensitivity: float | Monotone, relation: Relation) -> tuple[float, int]:
+    """Return how far a score can move between neighbours, and in how many directions (1 or 2) scores can move."""
+    if not isinstance(sensitivity, Monotone):
+        return check_positive("sensitivity", sensitivity), 2
+    if relation is Relation.REPLACE:
+        raise InvalidArgument(
+            "sensitivity",
+            sensitivity,
+            "a number under the relation replace",
+            "A replacement moves some scores up and others down",
+            f"Pass sensitivity={sensitivity.largest_change:.6g}",
+        )
+    return sensitivity.largest_change, 1
+
+
+def score_assumption(what: str, sensitivity: float | Monotone) -> str:
+    """Return the assumption that a mechanism makes about scores, as text for its guarantee."""
+    if isinstance(sensitivity, Monotone):
+        return f"between neighbours every {what} moves in one direction by at most {sensitivity.largest_change:.6g}"
+    return f"between neighbours every {what} moves by at most {sensitivity:.6g}"
 
 
 class Query(ABC):

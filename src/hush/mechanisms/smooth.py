@@ -37,6 +37,7 @@ def jumps(values: NDArray[np.float64], bounds: tuple[float, float], distance: in
     t = 0, ..., distance + 1, where the bounds stand in for records beyond the ends (Nissim, Raskhodnikova & Smith 2007,
     Proposition 3.4).
     """
+    # The lower median is x[m]. k + 1 replacements can move it to any position from m - k - 1 to m + k + 1.
     middle = (len(values) - 1) // 2
     upper = _padded(values, bounds, middle, middle + distance + 2)
     lower = _padded(values, bounds, middle - distance - 1, middle + 1)
@@ -53,6 +54,7 @@ def _padded(values: NDArray[np.float64], bounds: tuple[float, float], first: int
 def clamped_and_sorted(records: Any, bounds: tuple[float, float]) -> NDArray[np.float64]:
     """Return the records, clamped to the bounds and sorted. NaN becomes the lower bound."""
     array = as_floats("records", records).ravel()
+    # Clamping changes each record by itself, so neighbours stay neighbours.
     return np.sort(np.clip(np.nan_to_num(array, nan=bounds[0], posinf=np.inf, neginf=-np.inf), *bounds))
 
 
@@ -70,6 +72,7 @@ class _Smooth(Mechanism):
         check_positive("epsilon", self.epsilon)
         lower, upper = check_bounds(self.bounds)
         events.LaplaceEvent(1 / self.epsilon)
+        # A grid that followed the private smooth bound would reveal it through the last bits of the answer.
         self._set(bounds=(lower, upper), _grid=Grid.for_scale(upper - lower))
 
     @property
@@ -99,11 +102,13 @@ class _Smooth(Mechanism):
         random_source = source_or_default(source)
         lower, upper = self.bounds
         stated_bound = float(as_floats("smooth_bound", smooth_bound, ()))
+        # The minimum of a smooth bound and a constant is smooth. No local sensitivity exceeds the width.
         smooth = min(stated_bound, upper - lower) if stated_bound >= 0 else upper - lower
         exact = np.clip(np.nan_to_num(as_floats("value", value, ()), nan=lower), lower, upper)
         # Rounding moves the value by at most half the spacing. Adding a constant keeps a smooth bound smooth.
         scale = Fraction(round_up(self.factor)) * (Fraction(smooth) / Fraction(self._grid.spacing) + 1)
         noisy = float(self._grid.integers(exact)) + self._noise(scale, random_source)
+        # Clamping what is released is post-processing.
         return self._released(min(max(noisy * self._grid.spacing, lower), upper), random_source)
 
     @quiet_numpy
@@ -138,6 +143,8 @@ class _Smooth(Mechanism):
         # e^(-beta k) width is below the spacing from this k on.
         last = min(math.ceil(math.log(width / self._grid.spacing) / self.beta), len(values) + 1)
         terms = (math.exp(-self.beta * k) * jumps(values, self.bounds, k) for k in range(last + 1))
+        # S(x) = max_k e^(-beta k) A_k(x): a replacement shifts k by at most 1, so S grows by at most e^beta (Nissim,
+        # Raskhodnikova & Smith 2007, Definition 3.1). A constant floor keeps that.
         return round_up(max(*terms, self._grid.spacing))
 
     def accuracy(self, smooth_bound: float, confidence: float = 0.95) -> float:
@@ -147,6 +154,7 @@ class _Smooth(Mechanism):
         """
         error_rate = 1 - check_confidence("confidence", confidence)
         scale = self.factor * (min(smooth_bound, self.bounds[1] - self.bounds[0]) + self._grid.spacing)
+        # Rounding the value and flooring the noise move the result by at most two steps.
         return self._quantile(error_rate) * scale + 2 * self._grid.spacing
 
     @abstractmethod
@@ -180,11 +188,13 @@ class SmoothCauchy(_Smooth):
     @property
     def beta(self) -> float:
         """The required smoothness: the bound grows by at most the factor e^beta between neighbours."""
+        # The density 1 / (1 + |z|^gamma) needs alpha = beta = epsilon / (2 (gamma + 1)), here with gamma = 2.
         return self.epsilon / 6 * _ROUNDING
 
     @property
     def factor(self) -> float:
         """The noise scale divided by the smooth bound."""
+        # The noise is S / alpha.
         return 6 / self.epsilon
 
     def _promise(self) -> Guarantee:
@@ -202,6 +212,7 @@ class SmoothCauchy(_Smooth):
         return floored_cauchy(source, scale)
 
     def _quantile(self, error_rate: float) -> float:
+        # P(|X| <= t) = (2 / pi) atan(t).
         return math.tan(math.pi / 2 * (1 - error_rate))
 
 
@@ -255,11 +266,13 @@ class SmoothLaplace(_Smooth):
 
     def _smooth_enough(self, beta: float) -> bool:
         """Return whether e^(-|z|) is at most delta at the |z| of `beta`."""
+        # P(|Z| > z) = e^-z for Laplace noise of scale 1.
         return (self.epsilon / 2 + beta) / math.expm1(beta) >= -math.log(self.delta)
 
     @property
     def factor(self) -> float:
         """The noise scale divided by the smooth bound."""
+        # alpha = epsilon / 2: half of epsilon pays for shifting the noise by S, half for stretching it by e^beta.
         return 2 / self.epsilon
 
     def _promise(self) -> Guarantee:
@@ -274,7 +287,9 @@ class SmoothLaplace(_Smooth):
         return events.ApproximateDPEvent(self.epsilon, self.delta)
 
     def _noise(self, scale: Fraction, source: RandomSource) -> int:
+        # Rounded up: more noise than needed is private, less is not.
         return int(floored_laplace(source, round_up(float(scale)), 1)[0])
 
     def _quantile(self, error_rate: float) -> float:
+        # P(|X| > t) = e^-t.
         return -math.log(error_rate)

@@ -21,8 +21,9 @@ from typing import Any, NoReturn
 from hush.accounting import events
 from hush.errors import BudgetExceeded, InvalidArgument, Unsupported, check_confidence, check_count, check_positive
 from hush.guarantee import Guarantee
+from hush.mechanisms.integer_noise import check_integer_scale
 from hush.mechanisms.mechanism import Mechanism, SensitivityType
-from hush.mechanisms.noise import check_integer_scale, check_monotone
+from hush.mechanisms.sensitivity import Monotone, score_assumption, score_moves
 from hush.numerics import as_floats, quiet_numpy, round_up
 from hush.randomness import Grid, RandomSource, discrete_laplace, source_or_default
 
@@ -43,9 +44,9 @@ class AboveThreshold(Mechanism):
         epsilon-differential privacy, delta = 0, for the whole session.
 
     Assumes:
-        Every query's value moves by at most ``sensitivity`` between neighbours. With ``monotone``, all values move in
-        the same direction (the caller's duty). Thresholds are public (the caller's duty). At most ``count`` answers are
-        positive (checked here: the session ends).
+        Every query's value moves by at most ``sensitivity`` between neighbours. If it is `Monotone`, all values move
+        in the same direction (the caller's duty). Thresholds are public (the caller's duty). At most ``count`` answers
+        are positive (checked here: the session ends).
 
     References:
         Dwork & Roth 2014, Algorithm 2; Lyu, Su & Li 2017, Algorithm 7 and Theorem 4 (monotone: 5), with the
@@ -55,26 +56,24 @@ class AboveThreshold(Mechanism):
     sensitivity_type = SensitivityType.LINF
 
     epsilon: float
-    sensitivity: float = 1.0
+    sensitivity: float | Monotone = 1.0
     count: int = 1
-    monotone: bool = False
     _grid: Grid = field(init=False, repr=False, compare=False)
     _scales: tuple[float, float, float] = field(init=False, repr=False, compare=False)
 
     def _prepare(self) -> None:
         check_positive("epsilon", self.epsilon)
-        check_positive("sensitivity", self.sensitivity)
+        largest_change, directions = score_moves(self.sensitivity, self.relation)
         check_count("count", self.count)
-        check_monotone(self.monotone, self.relation)
         events.LaplaceEvent(1 / self.epsilon)
         # Lyu, Su & Li 2017, Theorem 4: epsilon = D / t_1 + 2 c D / t_2 + c D / t_3 for the threshold, the queries and
         # the released values (Theorem 5: without the 2 for monotone queries).
-        factor = self.count if self.monotone else 2 * self.count
+        factor = directions * self.count
         for_comparisons = self.epsilon * (1 - self._numeric_share())
         for_threshold = for_comparisons / (1 + factor ** (2 / 3))  # minimises the variance of a comparison
         for_queries = for_comparisons - for_threshold
-        grid = Grid.for_scale(factor * self.sensitivity / for_queries)
-        step = math.ceil(self.sensitivity / grid.spacing) + 1  # rounding a query adds one step
+        grid = Grid.for_scale(factor * largest_change / for_queries)
+        step = math.ceil(largest_change / grid.spacing) + 1  # rounding a query adds one step
         numeric = self.count * step / (self.epsilon * self._numeric_share()) if self._numeric_share() else 0.0
         scales = (round_up(step / for_threshold), round_up(factor * step / for_queries), round_up(numeric))
         check_integer_scale(max(scales))
@@ -84,12 +83,11 @@ class AboveThreshold(Mechanism):
         return 0.0
 
     def _promise(self) -> Guarantee:
-        moves = "by at most" if not self.monotone else "in one direction by at most"
         return self._claim(
             self.epsilon,
             0.0,
             "sparse vector technique",
-            f"between neighbours every query's value moves {moves} {self.sensitivity:.6g}",
+            score_assumption("query's value", self.sensitivity),
         )
 
     def _describe(self) -> events.Event:
@@ -160,6 +158,7 @@ class ThresholdSession:
         noise = int(discrete_laplace(self._source, scales[1], 1)[0])
         if not int(exact) + noise >= int(limit) + self._noise:  # Python's integers are exact
             return self._negative()
+        # Only positive answers are paid for: negative ones share the threshold's noise (Lyu, Su & Li 2017, Theorem 4).
         self.remaining -= 1
         return self._positive(int(exact))
 
@@ -216,6 +215,7 @@ class NumericSparseVector(AboveThreshold):
     def value_accuracy(self, confidence: float = 0.95) -> float:
         """Return a bound that, with this confidence, the error of one released value does not exceed."""
         error_rate = 1 - check_confidence("confidence", confidence)
+        # P(|k| > m) <= e^(-m / t); rounding the value adds a step.
         return (math.log(1 / error_rate) * self._scales[2] + 1) * self._grid.spacing
 
 
@@ -226,5 +226,7 @@ class NumericSession(ThresholdSession):
         return None
 
     def _positive(self, exact: int) -> Any:
+        # Fresh noise: to release the noisy value that was compared would void the proof (Lyu, Su & Li 2017, Algorithm
+        # 3).
         noise = int(discrete_laplace(self._source, self.mechanism._scales[2], 1)[0])
         return float(exact + noise) * self.mechanism._grid.spacing  # rounded once, after the sum

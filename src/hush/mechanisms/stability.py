@@ -59,6 +59,8 @@ class _Tested(Mechanism):
         """Return whether the noisy distance, rounded down to a whole number, reaches the threshold."""
         exact = float(np.nan_to_num(as_floats("distance", distance, ()), nan=0.0))
         whole_steps = math.floor(exact) if abs(exact) < _LARGEST_DISTANCE else exact
+        # Rounded down: a distance that is too small only fails more often. The floor of a distance moves by at most 1,
+        # too.
         steps = int(min(max(whole_steps, 0), _LARGEST_DISTANCE))
         return steps + int(discrete_laplace(source, self._scale, 1)[0]) >= self._threshold
 
@@ -110,6 +112,7 @@ class ProposeTestRelease(_Tested):
         self._set(_laplace=laplace)
 
     def _test_epsilon(self) -> float:
+        # Basic composition of test and release. The halves must not add up to more than epsilon.
         return round_down(self.epsilon / 2)
 
     def _promise(self) -> Guarantee:
@@ -124,6 +127,7 @@ class ProposeTestRelease(_Tested):
     def release(self, value: float, distance: float, source: RandomSource | None = None) -> Release[float | None]:
         """Return the value with noise, or None if the test fails."""
         random_source = source_or_default(source)
+        # Noise is drawn whether or not the test passes, so that the work does not depend on the outcome.
         noisy = self._laplace.release(float(as_floats("value", value, ())), random_source).value
         return self._released(noisy if self._passes(distance, random_source) else None, random_source)
 
@@ -238,7 +242,10 @@ class NoisyLocalSensitivity(Mechanism):
         random_source = source_or_default(source)
         smallest = self._first._grid.spacing
         bound = self._first.release(float(as_floats("local_sensitivity", local_sensitivity, ())), random_source).value
+        # Post-processing of a private number: P(bound < true local sensitivity) <= delta.
         bound = min(max(bound + self._margin, smallest), 1e150)
+        # Given the released bound, the value costs epsilon / 2 wherever the bound holds, which it does except with
+        # delta.
         second = Laplace(epsilon=self.epsilon / 2, sensitivity=bound, relation=self.relation, unit=self.unit)
         # Clamping the value keeps its sensitivity below the bound even where the bound was capped at 1e150.
         exact = min(max(float(np.nan_to_num(as_floats("value", value, ()))), -4e149), 4e149)
@@ -271,5 +278,6 @@ def median_distance(records: Any, bounds: tuple[float, float], proposed_bound: f
         return high
     while low < high:
         middle = (low + high) // 2
+        # The invariant: the answer is in [low, high].
         low, high = (low, middle) if jumps(values, limits, middle) > proposed_bound else (middle + 1, high)
     return low

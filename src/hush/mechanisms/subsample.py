@@ -65,6 +65,8 @@ class MeanOfResults:
         lower, upper = self.bounds
         # Each result and their sum are rounded, by a few units in the last place of the largest.
         slack = 4 * 2.0**-52 * (abs(lower) + abs(upper))
+        # A record changes one of the m results, and so their mean by at most width / m. The number of blocks is public,
+        # so the relation is replacement whatever the data's own is.
         return Laplace(
             epsilon=self.epsilon, sensitivity=round_up((upper - lower) / num_blocks + slack), relation=Relation.REPLACE
         )
@@ -75,6 +77,7 @@ class MeanOfResults:
 
     def aggregate(self, mechanism: Any, results: NDArray[np.float64], source: RandomSource) -> Any:
         """Return the noisy mean."""
+        # fsum rounds once, which keeps the error within the slack of `mechanism`, in any order of the blocks.
         return mechanism.release(math.fsum(results) / len(results), source).value
 
 
@@ -98,6 +101,7 @@ class MedianOfResults:
 
     def mechanism(self, num_blocks: int) -> Mechanism:
         """Return the smooth sensitivity mechanism."""
+        # Cauchy noise has a pure guarantee and heavy tails; Laplace noise has light tails and needs a delta.
         if self.delta == 0:
             return SmoothCauchy(epsilon=self.epsilon, bounds=self.bounds, relation=Relation.REPLACE)
         return SmoothLaplace(epsilon=self.epsilon, delta=self.delta, bounds=self.bounds, relation=Relation.REPLACE)
@@ -144,12 +148,14 @@ class MostCommonResult:
 
     def aggregate(self, mechanism: Any, results: NDArray[np.float64], source: RandomSource) -> Any:
         """Return the chosen value."""
+        # A changed result leaves one count and enters another, or none if it is not in the list.
         counts = np.bincount(results[results >= 0].astype(np.int64), minlength=len(self.values))
         return self.values[mechanism.release(counts, source).value]
 
 
 def _number_within(result: Any, bounds: tuple[float, float]) -> float:
     """Return the result clamped to the bounds, or their middle for NaN."""
+    # A fixed number for blocks that fail, which depends on public bounds only.
     middle = bounds[0] + (bounds[1] - bounds[0]) / 2
     number = float(result)
     return min(max(number, bounds[0]), bounds[1]) if number == number else middle
@@ -194,6 +200,8 @@ class SubsampleAggregate(Mechanism):
         self._set(_inner=self.aggregator.mechanism(self.num_blocks))
 
     def _promise(self) -> Guarantee:
+        # Given the assignment, neighbours differ in one result; averaging over assignments keeps the guarantee (Nissim,
+        # Raskhodnikova & Smith 2007, Section 4).
         inner: Guarantee = self._inner.guarantee()
         return self._claim(
             inner.epsilon,
@@ -217,6 +225,7 @@ class SubsampleAggregate(Mechanism):
         random_source = source_or_default(source)
         if not isinstance(records, (Sequence, np.ndarray)) or (isinstance(records, np.ndarray) and records.ndim == 0):
             raise InvalidArgument("records", type(records).__name__, "a list or an array of records")
+        # Blocks are drawn for each record independently. With blocks of equal size, adding a record would shift others.
         blocks = uniform_below(random_source, self.num_blocks, len(records))
         # Records sorted by block, and split where the block changes. Blocks may be empty.
         order = np.argsort(blocks, kind="stable")

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from hush.accounting import events
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.guarantee import Guarantee, Relation
+from hush.mechanisms.integer_noise import DiscreteLaplace, check_integer_scale
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
-from hush.mechanisms.noise import DiscreteLaplace, Gaussian, Laplace, check_integer_scale
+from hush.mechanisms.noise import Gaussian, Laplace
 from hush.numerics import as_floats, clip_rows, quiet_numpy, round_down
 from hush.randomness import RandomSource, floored_gaussian, floored_laplace, source_or_default
 
@@ -63,6 +64,7 @@ class _VectorMean(Mechanism):
         count = (
             None if public_count else DiscreteLaplace(epsilon=self.epsilon * self.count_share, relation=self.relation)
         )
+        # Sum and count compose to epsilon. Rounded down, as the shares must not add up to more.
         share = self.epsilon if public_count else round_down(self.epsilon * (1 - self.count_share))
         # In steps of the grid a clipped vector has a norm of at most 2^30. A replacement changes two vectors.
         noise = self._mechanism_for_sum(share, _STEPS * (2 if public_count else 1))
@@ -131,6 +133,7 @@ class _VectorMean(Mechanism):
         count_error = self._count.accuracy(half_the_errors)
         smallest_count = max(num_records - count_error, 1)
         noise = self._sum.accuracy(half_the_errors) * self.clip_norm / _STEPS / smallest_count
+        # |s / m - s / n| <= (|s| / n) |m - n| / m, and |s| / n is at most the clip norm.
         return noise + self.clip_norm * count_error / smallest_count + 2 * self.clip_norm / _STEPS
 
 

@@ -54,6 +54,7 @@ def flip(source: RandomSource, approximate: NDArray[np.float64], enclosure: Encl
     for start in range(0, len(approximate), _CHUNK):
         part = approximate[start : start + _CHUNK]
         words = source.words(len(part))
+        # 64 bits of U decide, unless U is within the error of the probability.
         gaps = part - words.astype(np.float64) * 2.0**-64
         np.greater(gaps, 0, out=result[start : start + _CHUNK])
         for index in np.flatnonzero(~(np.abs(gaps) >= _ERROR)).tolist():
@@ -66,6 +67,7 @@ def _below(uniform: Uniform, index: int, enclosure: Enclosure) -> bool:
     while True:
         low, high = uniform.interval()
         bounds = enclosure(index, uniform.digits)
+        # U is below the probability for every way in which its unknown bits can go on.
         if high <= bounds[0]:
             return True
         if low >= bounds[1]:
@@ -111,6 +113,7 @@ def floored_cauchy(source: RandomSource, scale: Fraction) -> int:
     if scale == 0:
         return 0
     sides = Uniform(source), Uniform(source)
+    # Accepted with probability pi / 4. The bits drawn so far stay part of the accepted point.
     while not _in_disc(*sides):
         sides = Uniform(source), Uniform(source)
     while True:

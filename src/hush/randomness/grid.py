@@ -41,6 +41,7 @@ class Grid:
         check_positive("scale", scale)
         if not 1e-200 <= scale <= 1e200:
             raise InvalidArgument("scale", scale, "between 1e-200 and 1e200", "Measure the data in another unit")
+        # scale = m 2^e with m in [1/2, 1): the spacing is 2^(e - 1 - 40), from the exponent alone.
         return Grid(math.ldexp(1.0, math.frexp(scale)[1] - 1 - _RESOLUTION))
 
     def integers(self, values: ArrayLike) -> NDArray[np.float64]:

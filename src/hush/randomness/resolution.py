@@ -37,6 +37,7 @@ class Uniform:
 
     def refine(self) -> None:
         """Draw 64 more bits."""
+        # The known bits stay: U is one real number, of which more and more digits are revealed.
         self.bits = (self.bits << 64) | self.source.word()
         self.num_bits += 64
 
@@ -58,6 +59,7 @@ def exp_interval(exponent: Interval, digits: int) -> Interval:
     """
     smallest = -4 * digits
     low = Fraction(0) if exponent[0] < smallest else _outward(exponent[0], digits, "exp")[0]
+    # e^x increases, so each end of the interval follows from one end of the exponent.
     return low, _outward(max(exponent[1], Fraction(smallest)), digits, "exp")[1]
 
 
@@ -85,6 +87,7 @@ def floor_exponential(uniform: Uniform, scale: Fraction) -> int:
         if low > 0:
             bounds = log_interval((low, high), uniform.digits)
             first, last = (-scale * bound // 1 for bound in reversed(bounds))
+            # Both ends have the same floor, so the exact value has it, too.
             if first == last:
                 return max(first, 0)  # -ln U > 0, but its enclosure may reach below 0
         uniform.refine()

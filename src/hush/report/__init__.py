@@ -3,26 +3,17 @@
 - `render`: turn a run's record (a plain mapping) into the page.
 - `with_audit`: add the result of an audit to a page.
 - `publishable`: remove everything that is not private from a page.
-- ``hush.report.parts``: the building blocks, for reports of other packages.
 
 A page loads nothing, has no script, and can be read offline, on a phone, on paper and by a screen reader. Figures that
 the guarantee does not cover stand between marks, in dashed frames; `publishable` removes them. What the record does not
 declare private or public counts as not private.
 
-Rooms: `drawing` (markup, numbers, axes, SVG), `sections` (one function from the record to each section). Only the
-standard library is used.
+Rooms: `drawing` (markup, numbers, axes, SVG), `sections` (one function from the record to each section). ``parts``
+shares the building blocks with the pages of other packages of hush. Only the standard library is used.
 """
 
-from typing import TYPE_CHECKING
-
-from hush.lazy import lazy_names
 from hush.report.page import render as render
 from hush.report.sections.attack import with_audit as with_audit
 from hush.report.sections.section import publishable as publishable
-
-if TYPE_CHECKING:
-    from hush.report import parts as parts
-else:  # a type checker that saw this would take every misspelt name for a module
-    __getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(("parts",)))
 
 __all__ = ["publishable", "render", "with_audit"]

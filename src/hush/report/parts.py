@@ -1,5 +1,7 @@
 """Building blocks of pages: escaped markup, tables, plots, and the document around them.
 
+They are shared inside hush, and not public.
+
 Plain text cannot become markup. Only `Html` is inserted as it is; every other string is escaped.
 """
 
@@ -17,8 +19,7 @@ from hush.report.drawing.markup import join as join
 from hush.report.drawing.markup import name as name
 from hush.report.drawing.markup import table as table
 from hush.report.drawing.markup import tag as tag
-from hush.report.drawing.numbers import delta as written_delta
-from hush.report.drawing.numbers import epsilon as written_epsilon
+from hush.report.drawing.numbers import delta, epsilon
 from hush.report.drawing.standalone import svg_document as svg_document
 from hush.report.drawing.svg import Line as Line
 from hush.report.drawing.svg import Point as Point
@@ -27,28 +28,4 @@ from hush.report.sections.document import document as document
 from hush.report.sections.document import tile as tile
 from hush.report.sections.section import Section as Section
 
-__all__ = [
-    "WIDTH",
-    "Html",
-    "Line",
-    "Point",
-    "Scale",
-    "Section",
-    "bullets",
-    "document",
-    "drawing",
-    "facts",
-    "figure",
-    "folded",
-    "grid_x",
-    "grid_y",
-    "join",
-    "lines",
-    "name",
-    "svg_document",
-    "table",
-    "tag",
-    "tile",
-    "written_delta",
-    "written_epsilon",
-]
+written_delta, written_epsilon = delta, epsilon

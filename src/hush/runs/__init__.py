@@ -10,9 +10,9 @@ How a run goes, and the module of each stage:
 
 1. ``settings``: what was asked for. Each field is an option, declared once (``options``).
 2. ``dataset``: the data are read, what is not declared is learned privately, and some units are held out.
-3. ``plan``: a `RunPlan` fixes everything else before the first step: the settings with their ``defaults``, and the
-   `hush.training.TrainingPlan` whose noise keeps the run within epsilon. The guarantee is computed from the very plan
-   object that draws the noise.
+3. ``draft``: what follows from settings and public numbers: defaults, the `hush.training.TrainingPlan`, and its cost.
+   `hush plan` prints it. ``run_plan`` adds the data: a `RunPlan` fixes everything before the first step. The guarantee
+   is computed from the very plan object that draws the noise.
 4. ``networks`` builds the model; ``steps`` trains it, stores its state and measures it on the way (``figures``).
 5. ``outcome`` writes model, guarantee and report; ``job`` ties the stages together; ``folder`` holds the files.
 
@@ -29,6 +29,9 @@ from hush.lazy import lazy_names
 
 if TYPE_CHECKING:
     from hush.runs.auditing import audit as audit
+    from hush.runs.draft import RunCost as RunCost
+    from hush.runs.draft import Undeclared as Undeclared
+    from hush.runs.draft import draft_cost as draft_cost
     from hush.runs.job import resume as resume
     from hush.runs.job import train as train
     from hush.runs.options import Option as Option
@@ -47,19 +50,23 @@ else:  # a type checker that saw this would take every misspelt name for a modul
         __name__,
         {
             "Interrupted": "hush.runs.steps",
-            "Option": "hush.runs.options",
-            "OptionGroup": "hush.runs.options",
             "Outcome": "hush.runs.outcome",
             "Progress": "hush.runs.progress",
             "Settings": "hush.runs.settings",
             "Trained": "hush.runs.outcome",
             "audit": "hush.runs.auditing",
             "load": "hush.runs.outcome",
-            "option": "hush.runs.options",
-            "options_of": "hush.runs.options",
             "resume": "hush.runs.job",
             "train": "hush.runs.job",
             "tune": "hush.runs.tuning",
+            # Shared inside hush, not public.
+            "Option": "hush.runs.options",
+            "OptionGroup": "hush.runs.options",
+            "RunCost": "hush.runs.draft",
+            "Undeclared": "hush.runs.draft",
+            "draft_cost": "hush.runs.draft",
+            "option": "hush.runs.options",
+            "options_of": "hush.runs.options",
         },
     )
 

@@ -31,10 +31,11 @@ from hush.guarantee import Guarantee
 from hush.randomness import RandomSource, source_or_default
 from hush.report import with_audit
 from hush.runs.dataset import read_dataset
+from hush.runs.draft import learning_delta
 from hush.runs.folder import Folder, explained_errors
 from hush.runs.job import compute_features, device_named
-from hush.runs.plan import RunPlan, calibrated, draft_plan
 from hush.runs.progress import Progress, Silence
+from hush.runs.run_plan import RunPlan, calibrated, draft_plan
 from hush.runs.settings import Settings
 from hush.runs.steps import train_completely
 
@@ -130,7 +131,7 @@ def _prepare_retraining(settings: Settings, source: RandomSource, progress: Prog
     if settings.start is not None:
         progress.say("Every model starts from the public checkpoint, as the run did.")
     device = device_named(settings.device)
-    data = read_dataset(settings, source.words(4).tobytes(), settings.delta or 1e-5, progress)
+    data = read_dataset(settings, source.words(4).tobytes(), learning_delta(settings), progress)
     plan = calibrated(draft_plan(settings, data, device=str(device)))
     features = compute_features(plan.build_network(), data.train.inputs, device, progress)
     units = data.train.units

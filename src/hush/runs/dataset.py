@@ -2,22 +2,20 @@
 
     file  ->  declared and privately learned bounds, values and classes  ->  training units and held-out units
 
-Learning has a share of the budget, of which `hush.runs.plan` takes account. Held-out units take no part in it.
+Learning has a share of the budget, of which `hush.runs.run_plan` takes account. Held-out units take no part in it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from hush.accounting import calibrate_noise
-from hush.data import Category, Examples, Learn, Prepared, needs_learning, open_data, prepare
+from hush.data import Category, Examples, Prepared, needs_learning, open_data, prepare
 from hush.errors import InvalidArgument
+from hush.runs.draft import learning_noise
 from hush.runs.progress import Progress
 from hush.runs.settings import Settings
 
 COUNTS_ARE_PUBLIC = "how many rows and units are trained on, and how many are held out, is public"
-# The share of delta for values that only one unit has: they stay hidden except with this probability.
-_RARE_VALUES_SHARE = 1e-4
 _MOST_NAMES = 6
 
 
@@ -39,7 +37,7 @@ def read_dataset(settings: Settings, key: bytes, delta: float, progress: Progres
     )
     if settings.target in settings.groups and settings.target is not None:
         raise InvalidArgument(
-            "groups", settings.target, "another column than the target", "Classes are always compared"
+            "groups", settings.target, "a column other than the target", "Classes are always compared"
         )
     undeclared = needs_learning(data, settings.target, settings.schema, settings.unit, settings.groups)
     if undeclared and not settings.learn_share > 0:
@@ -65,13 +63,6 @@ def read_dataset(settings: Settings, key: bytes, delta: float, progress: Progres
     )
     _refuse_undeclared_groups(prepared)
     return prepared
-
-
-def learning_noise(epsilon: float, delta: float) -> Learn:
-    """Return the noise with which learning bounds, values and classes costs epsilon by itself."""
-    return Learn(
-        noise_multiplier=calibrate_noise(epsilon=epsilon, delta=delta), delta=max(delta * _RARE_VALUES_SHARE, 1e-100)
-    )
 
 
 def _refuse_undeclared_groups(prepared: Prepared) -> None:

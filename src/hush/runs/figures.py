@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.accounting import GaussianEvent, calibrate_noise
 from hush.data import Examples
 from hush.randomness import Grid, RandomSource, floored_gaussian
 
@@ -224,8 +223,3 @@ def _reliability(counts: NDArray[np.float64], offsets: NDArray[np.float64], thre
         row["share"] /= total_share
     error = sum(row["share"] * abs(row["confidence"] - row["accuracy"]) for row in bins) if bins else None
     return {"ece": error, "bins": bins}
-
-
-def evaluation_event(epsilon: float, delta: float) -> GaussianEvent:
-    """Return the event of all held-out metrics together, with the least noise that stays within epsilon."""
-    return GaussianEvent(calibrate_noise(epsilon=epsilon, delta=delta))

@@ -30,12 +30,13 @@ from hush.data import Prepared
 from hush.errors import HushError, InvalidArgument
 from hush.randomness import KeyedSource, RandomSource, source_or_default
 from hush.runs.dataset import COUNTS_ARE_PUBLIC, assumptions_of, group_values, read_dataset
-from hush.runs.figures import Measurer, evaluation_event
+from hush.runs.draft import evaluation_event, learning_delta
+from hush.runs.figures import Measurer
 from hush.runs.folder import SECRET, DiskFull, Folder
 from hush.runs.networks import Network
 from hush.runs.outcome import Outcome, publish
-from hush.runs.plan import RunPlan, calibrated, draft_plan
 from hush.runs.progress import Progress, Silence
+from hush.runs.run_plan import RunPlan, calibrated, draft_plan
 from hush.runs.settings import Settings
 from hush.runs.steps import POINTS, STATE, Interrupted, TrainingLoop
 
@@ -88,7 +89,7 @@ def train(
         raise DiskFull(output, begun=False) from None
     try:
         with folder.locked(), _interruptible(folder):
-            return _Job(folder, settings, progress or Silence(), source, budget).run()
+            return _TrainingJob(folder, settings, progress or Silence(), source, budget).run()
     except (Interrupted, DiskFull):
         raise  # the run can be resumed
     except HushError:
@@ -121,12 +122,12 @@ def resume(
     content = folder.read_json("run.json")
     settings = Settings.from_json(content["settings"])
     if content.get("charged", False) != (budget is not None):
-        expected = "the budget that the run was started with" if content.get("charged") else "none, as at the start"
+        expected = "the budget that the run was started with" if content.get("charged") else "no budget, as it had none"
         raise InvalidArgument("budget", "given" if budget is not None else None, expected)
     if device is not None:
         settings = settings.replace(device=device)
     with folder.locked(), _interruptible(folder):
-        return _Job(folder, settings, progress or Silence(), None, budget).run()
+        return _TrainingJob(folder, settings, progress or Silence(), None, budget).run()
 
 
 @contextmanager
@@ -183,7 +184,7 @@ def make_measurer(plan: RunPlan, *, num_points: int, source: RandomSource | None
     )
 
 
-class _Job:
+class _TrainingJob:
     """One run in one process."""
 
     def __init__(
@@ -205,7 +206,7 @@ class _Job:
     def run(self) -> Outcome:
         """Take the run from the data to the report."""
         settings, progress = self._settings, self._progress
-        data = read_dataset(settings, self._key, settings.delta or 1e-5, progress)
+        data = read_dataset(settings, self._key, learning_delta(settings), progress)
         self._refuse_other_data(data)
         plan = draft_plan(settings, data, device=str(self._device))
         network = plan.build_network()
@@ -233,7 +234,7 @@ class _Job:
             figures=loop.figures,
             # Not part of the plan: a ledger must see the same event when a run is resumed.
             guarantee=plan.guarantee((_CONTINUED,) if loop.resumed else ()),
-            budget=plan.budget_parts(),
+            budget=plan.cost.parts(),
             resumed=loop.resumed,
         )
         self._folder.finish()
@@ -288,6 +289,6 @@ class _Job:
         test_rows = "in the dataset's own test part" if data.test_is_public else "held out"
         self._progress.say(
             f"Training {plan.model} on {len(data.train):,} examples ({len(data.test):,} {test_rows}), "
-            f"{len(data.classes)} classes, for {training.num_steps} steps of about {training.batch_size:,}; "
+            f"{len(data.classes)} classes, for {training.num_steps} steps of about {training.batch_size:,} units; "
             f"noise multiplier {training.noise_multiplier:.3f}, delta {training.delta:g}."
         )

@@ -34,7 +34,7 @@ from hush.report import render
 from hush.runs.folder import Folder
 from hush.runs.networks import PRIVATE, Network, build_network, class_probabilities, read_weights
 from hush.runs.options import command_words, reported
-from hush.runs.plan import RunPlan
+from hush.runs.run_plan import RunPlan
 from hush.runs.settings import Settings
 from hush.runs.steps import averaging_decay, rate_factor
 

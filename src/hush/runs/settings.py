@@ -23,6 +23,7 @@ from hush.runs.options import OptionGroup, documented, option, options_of
 MODELS = ("softmax", "mlp", "cnn", "scattering")
 DEFAULT_EPOCHS = 40
 _READING = ("train", "tune", "schema")  # the commands that open the data
+_PLANNING = ("train", "tune", "plan")  # the commands that choose the noise
 _LARGEST = 1e30  # beyond it, 32-bit weights overflow
 
 FINDING = OptionGroup("finding the data")
@@ -86,7 +87,7 @@ class Settings:
     """
 
     data: str = option(
-        help="a CSV, Parquet or NPZ file, a folder of IDX files or images, or a known dataset: digits, mnist, "
+        help="a CSV, Excel, Parquet or NPZ file, a folder of IDX files or images, or a known dataset: digits, mnist, "
         "fashion-mnist or cifar10",
         flag="DATA",
         label=None,
@@ -100,6 +101,7 @@ class Settings:
         help="the privacy budget of everything that is released: learned bounds, the model and held-out metrics",
         label=None,
         check=_check_epsilon,
+        commands=_PLANNING,
     )
 
     data_dir: str | None = option(
@@ -119,7 +121,7 @@ class Settings:
 
     delta: float | None = option(
         None, help="the delta of the guarantee", unset="1e-5, or less for 100,000 units or more", group=PROTECTION,
-        label=None, check=_check_delta,
+        label=None, check=_check_delta, commands=_PLANNING,
     )  # fmt: skip
     unit: str | None = option(
         None, help="the column that identifies the privacy unit", unset="each row is its own privacy unit",
@@ -134,7 +136,7 @@ class Settings:
     )  # fmt: skip
     learn_share: float = option(
         0.1, help="the share of the budget for learning undeclared bounds, values and classes", group=PROTECTION,
-        metavar="SHARE", label="share of the budget for learning", check=_check_share,
+        metavar="SHARE", label="share of the budget for learning", check=_check_share, commands=_PLANNING,
     )  # fmt: skip
 
     schema: Schema | None = option(
@@ -152,15 +154,15 @@ class Settings:
     )  # fmt: skip
     epochs: float | None = option(
         None, help="how often each unit is seen on average", unset=f"{DEFAULT_EPOCHS} times", group=MODEL, label=None,
-        check=_check_bounded, searchable=True,
+        check=_check_bounded, searchable=True, commands=_PLANNING,
     )  # fmt: skip
     num_steps: int | None = option(
         None, help="the number of steps, instead of --epochs", group=MODEL, flag="--steps", metavar="T", label="steps",
-        check=check_count, searchable=True,
+        check=check_count, searchable=True, commands=_PLANNING,
     )  # fmt: skip
     batch_size: int | None = option(
         None, help="the number of units in a step, on average", unset="a quarter of them, and at least 256",
-        group=MODEL, metavar="B", label="expected batch size", check=check_count, searchable=True,
+        group=MODEL, metavar="B", label="expected batch size", check=check_count, searchable=True, commands=_PLANNING,
     )  # fmt: skip
     learning_rate: float | None = option(
         None, help="the learning rate of SGD at the start", unset="it follows from epsilon and the number of units",

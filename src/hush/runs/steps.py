@@ -27,8 +27,8 @@ from hush.randomness import RandomSource
 from hush.runs.figures import Measurer
 from hush.runs.folder import Folder
 from hush.runs.networks import Network, class_probabilities
-from hush.runs.plan import RunPlan
 from hush.runs.progress import Progress
+from hush.runs.run_plan import RunPlan
 from hush.training import Automatic, MovingAverage, PrivateTraining, clipped_sum, merge_lora, start_training
 
 POINTS = 20  # how often a run is stored, and its accuracy measured

@@ -25,14 +25,14 @@ from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee
 from hush.randomness import RandomSource, source_or_default
 from hush.runs.dataset import COUNTS_ARE_PUBLIC, assumptions_of, read_dataset
-from hush.runs.figures import evaluation_event
+from hush.runs.draft import evaluation_event, learning_delta, shortened_event
 from hush.runs.folder import Folder
 from hush.runs.job import compute_features, device_named, make_measurer, remove_empty
 from hush.runs.networks import Network, class_probabilities
 from hush.runs.options import options_of
 from hush.runs.outcome import Outcome, publish, repeat_command
-from hush.runs.plan import RunPlan, draft_plan, shortened_event
 from hush.runs.progress import Progress, Silence
+from hush.runs.run_plan import RunPlan, draft_plan
 from hush.runs.settings import Settings
 from hush.runs.steps import train_completely
 from hush.training import (
@@ -91,7 +91,7 @@ def tune(
         search = {"search": {name: list(values) for name, values in space.items()}, "mean_runs": mean_runs}
         folder.write_json("run.json", {"format": "hush-run/1", "settings": settings.to_json(), **search})
         with folder.locked():
-            outcome = _Search(folder, settings, progress or Silence(), source, budget).run(space, mean_runs)
+            outcome = _TuningJob(folder, settings, progress or Silence(), source, budget).run(space, mean_runs)
         folder.finish()
         return outcome
     except (HushError, KeyboardInterrupt):  # nothing was released
@@ -105,7 +105,7 @@ def searchable() -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reserve:
+class _ReservedShare:
     """What the search leaves for learning and for the held-out metrics: this share of epsilon and of delta."""
 
     share: float
@@ -117,8 +117,8 @@ class _Reserve:
         return evaluation_event(self.epsilon * self.share, self.delta * self.share)
 
 
-class _Search:
-    """One search in one process."""
+class _TuningJob:
+    """One search for hyper-parameters, in one process."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class _Search:
         """Take the search from the data to the report of its best run."""
         settings = self._settings
         # Half of the reserved delta pays for the noise of learning, and half for values that only one unit has.
-        delta_share = (settings.delta or 1e-5) * settings.learn_share / 2
+        delta_share = learning_delta(settings) * settings.learn_share / 2
         key = self._source.words(4).tobytes()
         data = read_dataset(settings, key, max(delta_share, 1e-30), self._progress)
         values = _checked_space(space, draft_plan(settings, data, device=str(self._device)))
@@ -172,7 +172,7 @@ class _Search:
             reservation.commit()
         return outcome
 
-    def _reserve_share(self, data: Prepared, delta: float) -> _Reserve:
+    def _reserve_share(self, data: Prepared, delta: float) -> _ReservedShare:
         """Return which share of the budget learning and held-out metrics need."""
         settings, is_public = self._settings, data.test_is_public
         if not len(data.test):
@@ -187,9 +187,9 @@ class _Search:
             if not cost < settings.epsilon:
                 raise InvalidArgument("learn_share", settings.learn_share, "a share that is enough for learning")
             share = max(share, cost / settings.epsilon)
-        return _Reserve(share, settings.epsilon, delta)
+        return _ReservedShare(share, settings.epsilon, delta)
 
-    def _charge(self, search: TuningPlan, data: Prepared, reserve: _Reserve) -> charging.Reservation | None:
+    def _charge(self, search: TuningPlan, data: Prepared, reserve: _ReservedShare) -> charging.Reservation | None:
         """Reserve what the search costs, with learning for training units, and with metrics for held-out units."""
         if self._budget is None:
             return None
@@ -230,7 +230,7 @@ class _Search:
             correct = np.where(is_known, predictions == data.test.targets, 0.5)
             if data.test_is_public:
                 return Candidate(float(correct[is_known].mean()), network)
-            return HeldOutAnswers(correct, network, owners=data.test.units)
+            return HeldOutAnswers(correct, network, units=data.test.units)
 
         return train
 
@@ -238,7 +238,7 @@ class _Search:
         """Return a network's class probabilities for the held-out rows."""
         return class_probabilities(network.classifier, self._features[plan.model, "test"])
 
-    def _publish(self, best: Tuned, plans: Mapping[str, RunPlan], reserve: _Reserve, command: str) -> Outcome:
+    def _publish(self, best: Tuned, plans: Mapping[str, RunPlan], reserve: _ReservedShare, command: str) -> Outcome:
         """Write the best run, with the guarantee of the whole search."""
         choice, network = dict(best.settings or {}), best.result
         plan = plans[_name(choice)]
@@ -289,7 +289,7 @@ def _training_plan(plan: RunPlan, noise_multiplier: float) -> TrainingPlan:
     return replace(plan.training, noise_multiplier=noise_multiplier)
 
 
-def _total(best: Tuned, plan: RunPlan, reserve: _Reserve) -> tuple[Guarantee, list[dict[str, Any]]]:
+def _total(best: Tuned, plan: RunPlan, reserve: _ReservedShare) -> tuple[Guarantee, list[dict[str, Any]]]:
     """Return what the search, learning and metrics guarantee together, and what each part costs.
 
     Each side has the search and one of the other two parts. The guarantee states the side with the larger sum.

@@ -17,23 +17,10 @@ from hush.accounting import (
 )
 from hush.errors import Unsupported
 from hush.guarantee import Bound, Relation
+from oracles import closed_form
 
 
-# eps(delta) of mu-GDP, computed independently.
-@pytest.mark.parametrize(
-    ("mu", "delta", "epsilon"),
-    [
-        (0.1, 1e-5, 0.340669),
-        (0.25, 1e-5, 0.926342),
-        (0.5, 1e-5, 1.993091),
-        (1, 1e-5, 4.377178),
-        (2, 1e-5, 9.997256),
-        (3, 1e-5, 16.675494),
-        (4, 1e-5, 24.381611),
-        (1, 1e-6, 4.886554),
-        (2, 1e-6, 10.997151),
-    ],
-)
+@pytest.mark.parametrize(("mu", "delta", "epsilon"), closed_form.GAUSSIAN_EPSILONS)
 def test_gaussian_dp(mu: float, delta: float, epsilon: float) -> None:
     for accountant in (GdpAccountant(), PldAccountant()):
         assert accountant.compose(GaussianEvent(1 / mu)).epsilon(delta) == pytest.approx(epsilon, abs=6e-7)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -129,3 +131,23 @@ def test_accuracies_are_checked(accuracy: float) -> None:
 def test_without_events_nothing_is_spent() -> None:
     assert PldAccountant().interval(1e-6) == (0.0, 0.0)
     assert PldAccountant().delta_interval(0.5) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("margin", [0.0, 2.0**-50, 1e-9])
+def test_a_claim_is_finite_at_the_delta_that_it_was_made_for(margin: float) -> None:
+    # Estimators state a claim whose delta they rounded down, so that what else they compute stays within it.
+    claim = ApproximateDPEvent(1.0, 1e-6 * (1 - margin))
+    assert PldAccountant().compose(claim).epsilon(1e-6) == pytest.approx(1.0, rel=1e-12)
+    assert PldAccountant().compose(ComposedEvent((claim, LaplaceEvent(2.0)))).epsilon(1e-6) <= 1.5
+
+
+@pytest.mark.parametrize("others", [1.0, 0.5], ids=["equal deltas", "different deltas"])
+def test_claims_on_disjoint_parts_are_finite_at_their_delta(others: float) -> None:
+    delta = 1e-6 * (1 - 2.0**-50)
+    parts = ParallelEvent((ApproximateDPEvent(0.5, delta), ApproximateDPEvent(1.0, others * delta)))
+    assert PldAccountant().compose(parts).epsilon(1e-6) == pytest.approx(1.0, rel=1e-12)
+    assert PldAccountant().compose(parts).epsilon(0.999e-6) == math.inf
+    nested = ParallelEvent((parts, ApproximateDPEvent(0.7, delta)))
+    assert PldAccountant().compose(nested).epsilon(1e-6) == pytest.approx(1.0, rel=1e-12)
+    if others == 1:
+        assert PldAccountant().compose(ComposedEvent((parts, LaplaceEvent(2.0)))).epsilon(1e-6) <= 1.5

@@ -63,15 +63,15 @@ def test_a_gaussian_audit_shows_more(capsys: pytest.CaptureFixture[str], scores:
     ("text", "message"),
     [
         ("score\n1\n", "member"),
-        ("score,member\nx,1\n", "a number in line 2"),
-        ("score,member\n1,maybe\n", "1 or 0 in line 2"),
+        ("score,member\nx,1\n", "a number in row 1"),
+        ("score,member\n1,maybe\n", "1 or 0 in row 1"),
         ("score,member\n1,1\n", "scores_out"),
         ("score,member\nnan,1\n1,0\n", "NaN"),
-        ("", "member and score"),
-        ("score,member,score\n1,1,2\n", "one column named score"),
-        ("score,member\n1,0.5\n", "1 or 0 in line 2"),
-        ("score,member\n1,nan\n", "1 or 0 in line 2"),
-        ("score,member\n1\n", "1 or 0 in line 2"),
+        ("", "names of the columns"),
+        ("score,member,score\n1,1,2\n", "each name only once"),
+        ("score,member\n1,0.5\n", "1 or 0 in row 1"),
+        ("score,member\n1,nan\n", "1 or 0 in row 1"),
+        ("score,member\n1\n", "1 or 0 in row 1"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused(
@@ -120,7 +120,7 @@ def test_coins_that_decided_the_order_or_were_unfair(
     assert main(["audit", str(few), "--one-run"]) == 2
     assert "fair coin" in capsys.readouterr().err
     assert main(["audit", str(scores), "--one-run", "--threshold", "split"]) == 2
-    assert "coins decided the order" in capsys.readouterr().err
+    assert "does not depend on the coins" in capsys.readouterr().err
 
 
 def test_a_threshold_of_a_file(capsys: pytest.CaptureFixture[str], scores: Path) -> None:

@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def patients(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ledger", "create", "patients", "--epsilon", "3", "--delta", "1e-6", "--unit", "patient"]) == 0
+    assert main(["ledger", "create", "patients", "--epsilon", "3", "--delta", "1e-6", "--unit-name", "patient"]) == 0
     capsys.readouterr()
 
 
@@ -48,7 +48,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 2
 
 
 def test_from_the_first_budget_to_the_report(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    text = run(capsys, "create", "patients", "--epsilon", "3", "--delta", "1e-6", "--unit", "patient")
+    text = run(capsys, "create", "patients", "--epsilon", "3", "--delta", "1e-6", "--unit-name", "patient")
     assert "epsilon <= 3" in text
     assert (folder / "privacy.db").exists()
     assert "It fits" in run(capsys, "price", "patients", "--epsilon", "0.5")
@@ -57,7 +57,7 @@ def test_from_the_first_budget_to_the_report(capsys: pytest.CaptureFixture[str],
     shown = run(capsys, "show")
     assert "██████████··········  50.0 %" in shown
     assert "counts" in run(capsys, "show", "patients")
-    assert "nothing is wrong" in run(capsys, "verify")
+    assert "no problems" in run(capsys, "verify")
     assert "unchanged" in run(capsys, "recompute", "patients")
     written = run(capsys, "export", "report.html")
     assert read(capsys, "verify")["head"] in written
@@ -81,13 +81,13 @@ def test_charges(capsys: pytest.CaptureFixture[str]) -> None:
     assert "delta" in refused(capsys, "price", "patients", "--event", event, "--delta", "1e-9")
     assert "no such key" in refused(capsys, "price", "patients", "--event", '{"a": 1}')
     assert "epsilon=nan" in refused(capsys, "charge", "patients", "--epsilon", "nan", "--purpose", "x")
-    assert "a name that no budget has" in refused(capsys, "create", "patients", "--epsilon", "9", "--unit", "row")
+    assert "a name that no budget has" in refused(capsys, "create", "patients", "--epsilon", "9", "--unit-name", "row")
     assert read(capsys, "verify")["rows"] == 3
 
 
 @pytest.mark.usefixtures("patients")
 def test_pending(capsys: pytest.CaptureFixture[str]) -> None:
-    dataset = Ledger("sqlite:///privacy.db").dataset("patients")
+    dataset = Ledger("sqlite:///privacy.db").budget("patients")
     first, second = (dataset.reserve(Charge(event=LaplaceEvent(4.0), purpose=f"crash {i}")) for i in (1, 2))
     shown = run(capsys, "pending")
     assert "crash 1" in shown
@@ -101,7 +101,7 @@ def test_pending(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_blocks(capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, "create", "visits", "--epsilon", "1", "--unit", "patient-month", "--blocks", "2026-09, 2026-10")
+    run(capsys, "create", "visits", "--epsilon", "1", "--unit-name", "patient-month", "--blocks", "2026-09, 2026-10")
     run(capsys, "charge", "visits", "--epsilon", "0.75", "--purpose", "autumn", "--blocks", "2026-09")
     run(capsys, "add-block", "visits", "2026-11", "--expires", "2999-01-01T00:00+00:00")
     run(capsys, "retire", "visits", "2026-09")
@@ -110,16 +110,16 @@ def test_blocks(capsys: pytest.CaptureFixture[str]) -> None:
     assert blocks["2026-09"]["retired"]
     assert "retired" in run(capsys, "show")
     assert "values separated by commas" in refused(
-        capsys, "create", "x", "--epsilon", "1", "--unit", "row", "--blocks", "a,,b"
+        capsys, "create", "x", "--epsilon", "1", "--unit-name", "row", "--blocks", "a,,b"
     )
     assert "a time" in refused(capsys, "add-block", "visits", "2026-12", "--expires", "soon")
 
 
 def test_a_fingerprint(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "data.csv").write_text("a,b\n1,2\n")
-    run(capsys, "create", "one", "--epsilon", "1", "--unit", "row", "--fingerprint", "data.csv")
-    again = ("create", "two", "--epsilon", "1", "--unit", "row", "--fingerprint")
-    assert "no other dataset" in refused(capsys, *again, "data.csv")
+    run(capsys, "create", "one", "--epsilon", "1", "--unit-name", "row", "--fingerprint", "data.csv")
+    again = ("create", "two", "--epsilon", "1", "--unit-name", "row", "--fingerprint")
+    assert "no other budget" in refused(capsys, *again, "data.csv")
     assert "expected a file" in refused(capsys, *again, "gone.csv")
 
 
@@ -140,7 +140,7 @@ def test_people(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
 
 
 def test_where_the_ledger_is(capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    terms = ("--epsilon", "1", "--unit", "row")
+    terms = ("--epsilon", "1", "--unit-name", "row")
     assert "hush ledger create" in refused(capsys, "show")
     assert not (folder / "privacy.db").exists()  # looking creates nothing
     run(capsys, "create", "a", *terms, "--db", "sqlite:///first.db")

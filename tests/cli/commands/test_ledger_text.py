@@ -13,51 +13,51 @@ pytest.importorskip("sqlalchemy")
 
 from hush.accounting import ApproximateDPEvent
 from hush.cli.commands import ledger_text as text
-from hush.ledger import Dataset, Ledger
+from hush.ledger import Ledger, LedgerBudget
 
 
 @pytest.fixture
-def dataset(tmp_path: Path) -> Dataset:
+def budget(tmp_path: Path) -> LedgerBudget:
     ledger = Ledger(f"sqlite:///{tmp_path}/budgets.db")
-    return ledger.dataset("patients", epsilon=2, delta=1e-6, unit="patient", blocks=["2026-09", "2026-10"])
+    return ledger.budget("patients", epsilon=2, delta=1e-6, unit="patient", blocks=["2026-09", "2026-10"])
 
 
-def spend(dataset: Dataset, epsilon: float, times: int = 1) -> None:
+def spend(budget: LedgerBudget, epsilon: float, times: int = 1) -> None:
     for number in range(times):
-        dataset.charge(ApproximateDPEvent(epsilon, 0.0), purpose=f"counts {number}")
+        budget.charge(ApproximateDPEvent(epsilon, 0.0), purpose=f"counts {number}")
 
 
-def test_the_status_is_json(dataset: Dataset) -> None:
-    spend(dataset, 0.5)
-    status = json.loads(json.dumps(text.status(dataset), allow_nan=False))
+def test_the_status_is_json(budget: LedgerBudget) -> None:
+    spend(budget, 0.5)
+    status = json.loads(json.dumps(text.status(budget), allow_nan=False))
     assert (status["name"], status["epsilon"], status["unit"], status["pending"]) == ("patients", 2, "user", 0)
     assert [block["block"] for block in status["blocks"]] == ["2026-09", "2026-10"]
     assert all(block["spent"] == 0.5 and not block["retired"] for block in status["blocks"])
 
 
-def test_budgets_have_bars(dataset: Dataset) -> None:
-    spend(dataset, 1.0)
-    dataset.retire("2026-09")
-    lines = text.budgets([dataset]).splitlines()
+def test_budgets_have_bars(budget: LedgerBudget) -> None:
+    spend(budget, 1.0)
+    budget.retire("2026-09")
+    lines = text.budget_table([budget]).splitlines()
     assert lines[1].split()[:2] == ["patients", "2026-09"]
     assert "██████████··········  50.0 %" in lines[1]
     assert lines[1].endswith("retired")
     assert "epsilon 1" in lines[2]
-    assert text.budgets([]).startswith("There is no budget yet.")
+    assert text.budget_table([]).startswith("There is no budget yet.")
 
 
-def test_only_the_last_charges_are_listed(dataset: Dataset) -> None:
-    spend(dataset, 0.01, times=12)
-    shown = text.budget(dataset)
+def test_only_the_last_charges_are_listed(budget: LedgerBudget) -> None:
+    spend(budget, 0.01, times=12)
+    shown = text.budget_page(budget)
     assert "The last 10 of 12 charges" in shown
     assert "counts 11" in shown
     assert "counts 1 " not in shown
 
 
-def test_prices(dataset: Dataset) -> None:
-    fits = text.price(dataset.price(ApproximateDPEvent(0.5, 0.0)), dataset)
+def test_prices(budget: LedgerBudget) -> None:
+    fits = text.price(budget.price(ApproximateDPEvent(0.5, 0.0)), budget)
     assert fits.startswith("It fits. Alone: epsilon = 0.5. Afterwards, 0.5 of 2 would be spent.")
-    assert text.price(dataset.price(ApproximateDPEvent(5.0, 0.0)), dataset).startswith("It does NOT fit.")
+    assert text.price(budget.price(ApproximateDPEvent(5.0, 0.0)), budget).startswith("It does NOT fit.")
 
 
 def test_reservations() -> None:

@@ -13,7 +13,7 @@ from hush import accounting as acc
 from hush.cli import main
 from hush.cli.commands import plan as plan_module
 
-BASIC = ["plan", "--examples", "60000", "--batch-size", "256", "--delta", "1e-5"]
+BASIC = ["plan", "--units", "60000", "--batch-size", "256", "--delta", "1e-5"]
 
 
 def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
 
 
 def test_noise_for_a_target(capsys: pytest.CaptureFixture[str]) -> None:
-    plan = run_json(capsys, *BASIC, "--epochs", "15", "--epsilon", "3")
+    plan = run_json(capsys, *BASIC, "--steps", "3515", "--epsilon", "3")
     assert plan["num_steps"] == 3515
     assert plan["sampling_rate"] == pytest.approx(256 / 60000)
     # The truth is 0.72819740188 (tests/golden); never below it.
@@ -46,32 +46,38 @@ def test_epsilon_for_a_noise(capsys: pytest.CaptureFixture[str]) -> None:
     assert plan["rdp"]["noise_multiplier"] is None
 
 
-def test_a_user_needs_more_noise_and_a_bound(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*BASIC, "--steps", "100", "--noise-multiplier", "2", "--unit", "user"]
-    assert main(arguments) == 2
-    assert "rows_per_unit=None: expected a number" in capsys.readouterr().err
-    single = run_json(capsys, *arguments, "--rows-per-unit", "1")
-    five = run_json(capsys, *arguments, "--rows-per-unit", "5")
-    assert five["epsilon"] > single["epsilon"]
+def test_epochs_are_rounded_up_to_whole_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = run_json(capsys, *BASIC, "--epochs", "15", "--noise-multiplier", "1")
+    assert plan["num_steps"] == 3516  # 3515.6
+    assert [row["epoch"] for row in plan["epochs"]] == pytest.approx(list(range(1, 16)), abs=0.01)
+
+
+def test_a_group_of_examples_needs_more_noise(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [*BASIC, "--steps", "100", "--noise-multiplier", "2"]
+    assert main([*arguments, "--group-size", "5"]) == 2
+    assert "group_size=5: expected no value with --unit-kind example. Use --unit-kind user" in capsys.readouterr().err
+    single = run_json(capsys, *arguments, "--unit-kind", "user")
+    five = run_json(capsys, *arguments, "--unit-kind", "user", "--group-size", "5")
+    assert single["epsilon"] == run_json(capsys, *arguments)["epsilon"]
+    assert five["epsilon"] > 3 * single["epsilon"]
     assert five["guarantee"]["unit"]["kind"] == "user"
+    step = acc.PoissonSampledEvent(acc.GaussianEvent(2.0), 256 / 60000)
+    by_hand = acc.PldAccountant().compose(acc.GroupEvent(step, 5), 100).epsilon(1e-5)
+    assert five["epsilon"] == pytest.approx(by_hand, rel=1e-4)
 
 
 def test_a_window(capsys: pytest.CaptureFixture[str]) -> None:
-    plan = run_json(
-        capsys,
-        *BASIC,
-        "--steps",
-        "9",
-        "--noise-multiplier",
-        "2",
-        "--unit",
-        "user-window",
-        "--rows-per-unit",
-        "2",
-        "--window-days",
-        "7",
-    )
-    assert plan["guarantee"]["unit"]["window_seconds"] == 7 * 24 * 3600
+    arguments = [*BASIC, "--steps", "9", "--noise-multiplier", "2", "--unit-kind", "user", "--window", "week"]
+    assert run_json(capsys, *arguments)["guarantee"]["unit"]["window_seconds"] == 7 * 24 * 3600
+
+
+def test_renyi_accounting_has_no_bound_for_learned_values(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [*BASIC, "--steps", "9", "--epsilon", "2", "--learn", "values", "--held-out", "6000"]
+    plan = run_json(capsys, *arguments)
+    assert plan["rdp"] == {"epsilon": None, "noise_multiplier": None}
+    assert plan["epsilon"] <= 2
+    assert main(arguments) == 0
+    assert "Renyi accounting (RDP) states no epsilon for this run." in capsys.readouterr().out
 
 
 def test_the_text_explains_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -101,8 +107,22 @@ def test_the_text_explains_the_plan(capsys: pytest.CaptureFixture[str], tmp_path
             "plot='plan.png': expected a file name",
         ),
         (["--steps", "5", "--noise-multiplier", "1", "--plot", "plan.txt"], "plot="),
-        (["--steps", "0", "--epsilon", "3"], "steps=0"),
+        (["--steps", "0", "--epsilon", "3"], "num_steps=0"),
         (["--steps", "5", "--noise-multiplier", "inf"], "noise_multiplier=inf"),
+        (["--steps", "5"], "epsilon=None: expected a number, or --noise-multiplier"),
+        (["--steps", "5", "--epsilon", "1", "--noise-multiplier", "1"], "epsilon=1"),
+        (["--steps", "5", "--epochs", "1", "--epsilon", "1"], "epochs=1"),
+        (["--steps", "100000000", "--epsilon", "1"], "steps=100000000: expected at most 1e+07 steps"),
+        (["--epochs", "1e9", "--epsilon", "1"], "epochs=1e+09: expected at most 1e+07 steps"),
+        (
+            ["--steps", "5", "--noise-multiplier", "1", "--learn", "bounds"],
+            "epsilon=None: expected a number with --learn",
+        ),
+        (
+            ["--steps", "5", "--noise-multiplier", "1", "--held-out", "9"],
+            "epsilon=None: expected a number with --learn",
+        ),
+        (["--steps", "5", "--epsilon", "1", "--held-out", "-1"], "held_out=-1"),
     ],
 )
 def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], extra: list[str], message: str) -> None:
@@ -114,13 +134,13 @@ def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], extra: list[s
 
 
 def test_a_batch_larger_than_the_data_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--examples", "10", "--batch-size", "11", "--steps", "1", "--epsilon", "1"]) == 2
-    assert "batch_size=11: expected at most examples=10." in capsys.readouterr().err
+    assert main(["plan", "--units", "10", "--batch-size", "11", "--steps", "1", "--epsilon", "1"]) == 2
+    assert "batch_size=11: expected at most the number of units" in capsys.readouterr().err
 
 
 def test_delta_has_a_cautious_default(capsys: pytest.CaptureFixture[str]) -> None:
     plan = run_json(
-        capsys, "plan", "--examples", "1000000", "--batch-size", "1000", "--steps", "10", "--noise-multiplier", "1"
+        capsys, "plan", "--units", "1000000", "--batch-size", "1000", "--steps", "10", "--noise-multiplier", "1"
     )
     assert plan["delta"] == pytest.approx(1e-7)
 
@@ -131,7 +151,7 @@ def test_a_plot_that_cannot_be_drawn_is_refused_before_anything_is_computed(
     def compute(*_: Any) -> None:
         raise AssertionError("computed")
 
-    monkeypatch.setattr(plan_module, "make_plan", compute)
+    monkeypatch.setattr(plan_module, "planned_training", compute)
     for name in ("plan.png", "plan.pdf", "no/such/folder/plan.svg"):
         assert main([*BASIC, "--epochs", "3", "--epsilon", "3", "--plot", name]) == 2
         assert capsys.readouterr().err.startswith(f"hush plan: plot='{name}'")
@@ -139,7 +159,7 @@ def test_a_plot_that_cannot_be_drawn_is_refused_before_anything_is_computed(
 
 def test_long_trainings_have_fewer_rows(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_module, "_MAX_EPOCHS", 3)
-    arguments = ["plan", "--examples", "100", "--batch-size", "50", "--epochs", "8", "--noise-multiplier", "5"]
+    arguments = ["plan", "--units", "100", "--batch-size", "50", "--epochs", "8", "--noise-multiplier", "5"]
     plan = run_json(capsys, *arguments, "--delta", "1e-5")
     assert [row["epoch"] for row in plan["epochs"]] == [3, 6, 8]
     assert plan["epochs"][-1]["step"] == plan["num_steps"] == 16

@@ -189,10 +189,24 @@ def test_a_price_states_errors(path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "expected error" in capsys.readouterr().out
 
 
+def test_windows(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    visits = tmp_path / "visits.parquet"
+    duckdb.sql(
+        "COPY (SELECT i % 100 AS who, DATE '2026-01-01' + i::INTEGER AS day, 'north' AS region, 1.0 AS income "
+        f"FROM range(300) t(i)) TO '{visits}'"
+    )
+    text = "SELECT COUNT(*) AS n FROM visits"
+    answer = as_json(capsys, visits, "--epsilon", "9", "--window", "month", "--time", "day", text=text)
+    assert answer["guarantee"]["unit"] == {"kind": "user-window", "window_seconds": 28 * 86400, "group_size": 1}
+    for half in (("--window", "month"), ("--time", "day")):
+        assert ask(visits, "--epsilon", "9", *half, text=text) == 2
+        assert "expected --window LENGTH and --time COLUMN, or neither" in capsys.readouterr().err
+
+
 def test_public_tables(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "zones.csv").write_text("region,zone\nnorth,cold\nsouth,warm\n")
     text = "SELECT COUNT(*) AS n FROM people p JOIN zones z ON p.region = z.region WHERE z.zone = 'cold'"
-    answer = as_json(capsys, path, "--epsilon", "50", "--public", f"zones={tmp_path / 'zones.csv'}", text=text)
-    assert answer["rows"][0]["n"] == pytest.approx(1500, abs=5)
-    assert ask(path, "--epsilon", "1", "--public", "=x", text=text) == 2
-    assert "public=" in capsys.readouterr().err
+    answer = as_json(capsys, path, "--epsilon", "50", "--public-table", f"zones={tmp_path / 'zones.csv'}", text=text)
+    assert answer["rows"][0]["n"] == pytest.approx(1500, abs=5)  # Laplace noise of scale 1/50: false alarms e^-250
+    assert ask(path, "--epsilon", "1", "--public-table", "=x", text=text) == 2
+    assert "public_table=" in capsys.readouterr().err

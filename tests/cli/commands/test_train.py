@@ -104,7 +104,7 @@ REFUSED: dict[str, Refusal] = {
     ),
     "cnn of a table": (("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--model", "cnn"), "not images"),
     "no such file": (("missing.csv", "--target", "y", "--epsilon", 3), "There is no such file"),
-    "another format": (("t.docx", "--target", "y", "--epsilon", 3), "a .csv, .parquet or .npz file"),
+    "another format": (("t.docx", "--target", "y", "--epsilon", 3), "a .csv, .xlsx, .parquet or .npz file"),
     "damaged": (("broken.parquet", "--target", "y", "--epsilon", 3), "data="),
     "not text": (("binary.csv", "--target", "y", "--epsilon", 3), "data="),
     "no rows": (("empty.csv", "--target", "y", "--epsilon", 3, *files.DECLARED), "at least one row"),

@@ -19,7 +19,7 @@ Opened = Callable[..., Ledger]
 
 
 def test_blocks_have_budgets_of_their_own_all_or_nothing(opened: Opened) -> None:
-    data = opened().dataset("visits", epsilon=1, delta=1e-6, unit="patient-month", blocks=["2026-09", "2026-10"])
+    data = opened().budget("visits", epsilon=1, delta=1e-6, unit="patient-month", blocks=["2026-09", "2026-10"])
     data.at("2026-09").charge(LaplaceEvent(1.25), purpose="September")
     data.at("2026-10").charge(LaplaceEvent(2.0), purpose="October")
     assert {status.block: status.epsilon for status in data.status()} == {"2026-09": 0.8, "2026-10": 0.5}
@@ -29,15 +29,15 @@ def test_blocks_have_budgets_of_their_own_all_or_nothing(opened: Opened) -> None
     data.charge(LaplaceEvent(10.0), purpose="both")
     assert [round(status.epsilon, 9) for status in data.status()] == [0.9, 0.6]
     assert "each unit's rows are all in one block" in data.guarantee().assumptions
-    with pytest.raises(InvalidArgument, match="a block of the dataset"):
+    with pytest.raises(InvalidArgument, match="a block of the budget"):
         data.at("2026-11")
 
 
 def test_blocks_come_and_go(opened: Opened) -> None:
-    data = opened().dataset("visits", epsilon=1, delta=1e-6, unit="patient-month", blocks=["2026-09"])
+    data = opened().budget("visits", epsilon=1, delta=1e-6, unit="patient-month", blocks=["2026-09"])
     data.at("2026-09").charge(LaplaceEvent(1.0), purpose="all of it")
     data.add_block("2026-10")
-    with pytest.raises(InvalidArgument, match="the dataset has this block"):
+    with pytest.raises(InvalidArgument, match="the budget has this block"):
         data.add_block("2026-10")
     assert data.retire_spent(least_epsilon=0.01) == ["2026-09"]
     assert data.price(LaplaceEvent(2.0)).fits  # of what is not retired
@@ -56,14 +56,14 @@ def test_blocks_come_and_go(opened: Opened) -> None:
 
 def test_blocks_need_a_relation_under_which_nobody_moves(opened: Opened) -> None:
     with pytest.raises(Unsupported, match="replace"):
-        opened().dataset("x", epsilon=1, unit="row", relation=Relation.REPLACE, blocks=["a", "b"])
-    data = opened().dataset("y", epsilon=1, unit="row")
+        opened().budget("x", epsilon=1, unit="row", relation=Relation.REPLACE, blocks=["a", "b"])
+    data = opened().budget("y", epsilon=1, unit="row")
     with pytest.raises(InvalidArgument):
         data.add_block("a")
 
 
 def test_a_key_is_for_its_own_blocks(opened: Opened) -> None:
-    data = opened().dataset("v", epsilon=3, delta=1e-6, unit="patient-month", blocks=["a", "b"])
+    data = opened().budget("v", epsilon=3, delta=1e-6, unit="patient-month", blocks=["a", "b"])
     data.at("a").charge(LaplaceEvent(1.0), purpose="x", request="k")
     with pytest.raises(InvalidArgument, match="used for another"):
         data.at("b").charge(LaplaceEvent(1.0), purpose="x", request="k")
@@ -73,7 +73,7 @@ def test_a_key_is_for_its_own_blocks(opened: Opened) -> None:
 
 
 def test_a_question_about_more_blocks_is_another_one(opened: Opened) -> None:
-    data = opened().dataset("v", epsilon=3, delta=1e-6, unit="patient-month", blocks=["a"])
+    data = opened().budget("v", epsilon=3, delta=1e-6, unit="patient-month", blocks=["a"])
     asked = Charge(event=LaplaceEvent(1.0), purpose="x", question="q", sealed=True)
     data.reserve(asked)
     data.add_block("b")
@@ -82,7 +82,7 @@ def test_a_question_about_more_blocks_is_another_one(opened: Opened) -> None:
 
 
 def test_what_looks_at_other_blocks_than_it_pays_for_is_refused(opened: Opened) -> None:
-    data = opened().dataset("v", epsilon=3, delta=1e-6, unit="patient-month", blocks=["a", "b"])
+    data = opened().budget("v", epsilon=3, delta=1e-6, unit="patient-month", blocks=["a", "b"])
     for parts in ((), ("a",), ("b",)):
         with pytest.raises(InvalidArgument, match="^budget="):
             data.reserve(Charge(event=LaplaceEvent(1.0), purpose="x", parts=parts))
@@ -92,8 +92,8 @@ def test_what_looks_at_other_blocks_than_it_pays_for_is_refused(opened: Opened) 
 def test_periods_that_contain_each_other_are_no_blocks(opened: Opened) -> None:
     ledger = opened()
     with pytest.raises(InvalidArgument, match="do not overlap"):
-        ledger.dataset("v", epsilon=1, unit="patient-day", blocks=["2026", "2026-11"])
-    data = ledger.dataset("w", epsilon=1, unit="patient-day", blocks=["2026-11"])
+        ledger.budget("v", epsilon=1, unit="patient-day", blocks=["2026", "2026-11"])
+    data = ledger.budget("w", epsilon=1, unit="patient-day", blocks=["2026-11"])
     for name in ("2026", "2026-11-03"):
         with pytest.raises(InvalidArgument, match="do not overlap"):
             data.add_block(name)

@@ -9,11 +9,11 @@ import pytest
 from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge
 from hush.errors import InvalidArgument
-from hush.ledger import Dataset, Ledger, NotAllowed, OverBudget, Role
+from hush.ledger import Ledger, LedgerBudget, NotAllowed, OverBudget, Role
 
 
-def patients(ledger: Ledger) -> Dataset:
-    return ledger.dataset("patients", epsilon=3, delta=1e-6, unit="patient")
+def patients(ledger: Ledger) -> LedgerBudget:
+    return ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_tokens_decide_and_are_stored_as_hashes(file: str, tmp_path: Path) -> No
     ann = Ledger(file, token=owner).admit("ann", Role.ANALYST)
     for token in (None, "", "guessed", owner[:-1]):
         with pytest.raises(NotAllowed):
-            Ledger(file, token=token).dataset("patients")
+            Ledger(file, token=token).budget("patients")
     with pytest.raises(NotAllowed, match="requires a token"):  # a handle from before the first was admitted
         before.charge(LaplaceEvent(10.0), purpose="as nobody")
     with pytest.raises(NotAllowed):
@@ -44,8 +44,8 @@ def test_shares_are_enforced_and_add_up(file: str) -> None:
     owner = Ledger(file, token=(token := Ledger(file).admit("olga", Role.OWNER)))
     data = patients(owner)
     tokens = {name: owner.admit(name, Role.ANALYST) for name in ("ann", "bob")}
-    auditor = Ledger(file, token=owner.admit("aud", Role.AUDITOR)).dataset("patients")
-    ann = Ledger(file, token=tokens["ann"]).dataset("patients")
+    auditor = Ledger(file, token=owner.admit("aud", Role.AUDITOR)).budget("patients")
+    ann = Ledger(file, token=tokens["ann"]).budget("patients")
     with pytest.raises(NotAllowed, match="no share"):
         ann.charge(LaplaceEvent(10.0), purpose="without a share")
     data.share("ann", percent=60)
@@ -60,7 +60,7 @@ def test_shares_are_enforced_and_add_up(file: str) -> None:
         lambda: auditor.reserve(Charge(event=LaplaceEvent(10.0), purpose="no")),
         lambda: ann.share("ann", percent=100),
         lambda: Ledger(file, token=tokens["ann"]).admit("x", Role.OWNER),
-        lambda: Ledger(file, token=tokens["ann"]).dataset("new", epsilon=1, unit="row"),
+        lambda: Ledger(file, token=tokens["ann"]).budget("new", epsilon=1, unit="row"),
     ):
         with pytest.raises(NotAllowed):
             act()
@@ -73,7 +73,7 @@ def test_nobody_settles_what_another_has_reserved(file: str) -> None:
     data = patients(owner)
     handles = {}
     for name, role in (("ann", Role.ANALYST), ("bob", Role.ANALYST), ("aud", Role.AUDITOR)):
-        handles[name] = Ledger(file, token=owner.admit(name, role)).dataset("patients")
+        handles[name] = Ledger(file, token=owner.admit(name, role)).budget("patients")
         if role is Role.ANALYST:
             data.share(name, percent=50)
     handles["ann"].reserve(Charge(event=LaplaceEvent(1.0), purpose="hers"))
@@ -91,7 +91,7 @@ def test_nobody_settles_what_another_has_reserved(file: str) -> None:
 def test_an_analyst_is_refused_by_the_cap_too(file: str) -> None:
     owner = Ledger(file, token=Ledger(file).admit("olga", Role.OWNER))
     data = patients(owner)
-    ann = Ledger(file, token=owner.admit("ann", Role.ANALYST)).dataset("patients")
+    ann = Ledger(file, token=owner.admit("ann", Role.ANALYST)).budget("patients")
     data.share("ann", percent=50)
     data.charge(LaplaceEvent(0.4), purpose="the owner spends most")
     with pytest.raises(OverBudget):

@@ -15,13 +15,13 @@ from hush.accounting import (
 )
 from hush.accounting.budget import Charge
 from hush.errors import HushError, InvalidArgument
-from hush.ledger import Dataset, EntryKind, Ledger
+from hush.ledger import EntryKind, Ledger, LedgerBudget
 
 Opened = Callable[..., Ledger]
 
 
-def patients(ledger: Ledger, **terms: object) -> Dataset:
-    return ledger.dataset("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
+def patients(ledger: Ledger, **terms: object) -> LedgerBudget:
+    return ledger.budget("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
 
 
 def test_a_plan_reserved_whole_costs_what_its_loss_distribution_says(opened: Opened) -> None:
@@ -54,7 +54,7 @@ def test_a_plan_of_which_something_was_run_is_not_voided(opened: Opened) -> None
 
 
 def test_parts_of_a_plan_are_from_the_blocks_that_it_has_paid_for(opened: Opened) -> None:
-    data = opened().dataset("v", epsilon=3, delta=1e-6, claims_delta=1e-6, unit="patient-month", blocks=["a"])
+    data = opened().budget("v", epsilon=3, delta=1e-6, claims_delta=1e-6, unit="patient-month", blocks=["a"])
     plan = data.plan([LaplaceEvent(1.0)], delta=1e-6, purpose="all there is")
     data.add_block("b")
     plan.reserve(Charge(event=LaplaceEvent(1.0), purpose="a part")).commit()

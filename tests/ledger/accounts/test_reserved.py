@@ -15,7 +15,7 @@ from hush.accounting import (
 )
 from hush.accounting.budget import Charge
 from hush.errors import InvalidArgument
-from hush.ledger import Dataset, Ledger, OverBudget
+from hush.ledger import Ledger, LedgerBudget, OverBudget
 
 Opened = Callable[..., Ledger]
 
@@ -23,8 +23,8 @@ Opened = Callable[..., Ledger]
 FLU = "how many had the flu"
 
 
-def patients(ledger: Ledger, **terms: object) -> Dataset:
-    return ledger.dataset("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
+def patients(ledger: Ledger, **terms: object) -> LedgerBudget:
+    return ledger.budget("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
 
 
 def test_a_reservation_counts_until_it_is_voided(opened: Opened) -> None:
@@ -33,7 +33,7 @@ def test_a_reservation_counts_until_it_is_voided(opened: Opened) -> None:
     assert data.spent == 2.0
     with pytest.raises(OverBudget):
         data.reserve(Charge(event=LaplaceEvent(0.5), purpose="another"))
-    (pending,) = opened().dataset("patients").pending()  # after a crash, another process sees it
+    (pending,) = opened().budget("patients").pending()  # after a crash, another process sees it
     assert pending.id == reserved.id
     pending.void()
     assert data.spent == 0
@@ -60,7 +60,7 @@ def test_the_same_question_is_answered_once(opened: Opened) -> None:
     data = patients(opened())
     asked = Charge(event=LaplaceEvent(2.0), purpose=FLU, question="flu", sealed=True)
     assert data.reserve(asked).commit(answer="41.7") == "41.7"
-    again = opened().dataset("patients").reserve(asked)
+    again = opened().budget("patients").reserve(asked)
     assert again.answer == "41.7"
     assert data.spent == 0.5
     with pytest.raises(InvalidArgument):
@@ -70,7 +70,7 @@ def test_the_same_question_is_answered_once(opened: Opened) -> None:
 def test_two_who_ask_the_same_at_once_get_one_answer(opened: Opened) -> None:
     data = patients(opened())
     asked = Charge(event=LaplaceEvent(2.0), purpose=FLU, question="flu", sealed=True)
-    first, second = data.reserve(asked), opened().dataset("patients").reserve(asked)
+    first, second = data.reserve(asked), opened().budget("patients").reserve(asked)
     assert first.id == second.id
     assert first.commit(answer="41.7") == "41.7"
     assert second.commit(answer="39.2") == "41.7"  # its own is forgotten

@@ -14,7 +14,7 @@ from ledger.ledgers import on_file
 
 def test_a_resumed_run_is_charged_once(tmp_path: Path) -> None:
     ledger = on_file(tmp_path)
-    data = ledger.dataset("patients", epsilon=3, delta=1e-6, unit="patient")
+    data = ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
     charge = Charge(event=GaussianEvent(10.0), purpose="training")
     first = data.for_run("run 1").reserve(charge)
     again = data.for_run("run 1").reserve(charge)
@@ -27,7 +27,7 @@ def test_a_resumed_run_is_charged_once(tmp_path: Path) -> None:
 
 def test_a_name_is_for_one_event(tmp_path: Path) -> None:
     ledger = on_file(tmp_path)
-    data = ledger.dataset("patients", epsilon=3, delta=1e-6, unit="patient")
+    data = ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
     data.for_run("run 1").reserve(Charge(event=GaussianEvent(10.0), purpose="training"))
     with pytest.raises(InvalidArgument, match="^request='run 1'"):
         data.for_run("run 1").reserve(Charge(event=LaplaceEvent(10.0), purpose="training"))

@@ -17,7 +17,7 @@ from hush.accounting import (
 )
 from hush.accounting.budget import Charge
 from hush.errors import BudgetExceeded
-from hush.ledger import Dataset, Ledger, OverBudget
+from hush.ledger import Ledger, LedgerBudget, OverBudget
 
 Opened = Callable[..., Ledger]
 
@@ -25,8 +25,8 @@ Opened = Callable[..., Ledger]
 FLU = "how many had the flu"
 
 
-def patients(ledger: Ledger, **terms: object) -> Dataset:
-    return ledger.dataset("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
+def patients(ledger: Ledger, **terms: object) -> LedgerBudget:
+    return ledger.budget("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
 
 
 def test_a_refusal_says_what_fits_and_charges_nothing(opened: Opened) -> None:

@@ -27,7 +27,7 @@ def test_units_and_relations_are_not_mixed(opened: Opened) -> None:
         ("patient", Unit.user()),
         ("patient-month", Unit.user_calendar("month")),
     ):
-        data = ledger.dataset(f"by {unit}", epsilon=3, delta=1e-6, unit=unit)
+        data = ledger.budget(f"by {unit}", epsilon=3, delta=1e-6, unit=unit)
         assert data.cap.unit == own
         for other in (Unit.example(), Unit.user(), Unit.user_calendar("month"), Unit.user_calendar("week")):
             event = QualifiedEvent(LaplaceEvent(10.0), "add-or-remove", str(other))
@@ -42,4 +42,4 @@ def test_units_and_relations_are_not_mixed(opened: Opened) -> None:
 
 def test_groups_of_users_are_no_unit_of_a_budget(opened: Opened) -> None:
     with pytest.raises(InvalidArgument, match="^unit="):
-        opened().dataset("v", epsilon=1, unit=Unit.user().group(3))
+        opened().budget("v", epsilon=1, unit=Unit.user().group(3))

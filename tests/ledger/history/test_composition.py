@@ -36,7 +36,7 @@ def test_the_table_of_one_budget_over_everything(tmp_path: Path) -> None:
     What is known of the run is that it is worth 1.87 alone: this is one such run.
     """
     ledger = on_file(tmp_path)
-    patients = ledger.dataset("patients", epsilon=4, delta=1e-6, unit="patient")
+    patients = ledger.budget("patients", epsilon=4, delta=1e-6, unit="patient")
     group_by = GaussianEvent(calibrate_noise(epsilon=0.2, delta=1e-7))
     noise = calibrate_noise(epsilon=1.87, delta=1e-6, sampling_rate=0.01, num_steps=500)
     run = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(noise), 0.01), 500)
@@ -64,7 +64,7 @@ def test_the_table_of_one_budget_over_everything(tmp_path: Path) -> None:
 
 def test_whoever_refuses_says_so(tmp_path: Path) -> None:
     ledger = on_file(tmp_path)
-    patients = ledger.dataset("patients", epsilon=8, delta=1e-6, unit="patient")
+    patients = ledger.budget("patients", epsilon=8, delta=1e-6, unit="patient")
     patients.charge(RepeatPoissonEvent(GaussianEvent(8.0), 3.0), purpose="a sweep")
     (block,) = ledger.recompute("patients").blocks
     assert block.composition.rdp.epsilon is not None

@@ -7,13 +7,13 @@ from pathlib import Path
 from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge, Cost
 from hush.ledger.history.spending import spending_history
-from hush.ledger.history.verify import read
+from hush.ledger.history.verification import read
 from ledger.ledgers import in_blocks, on_file, spend
 
 
 def test_totals_follow_charges_and_refunds(tmp_path: Path) -> None:
     ledger = on_file(tmp_path)
-    data = ledger.dataset("patients", epsilon=4, delta=1e-6, unit="patient")
+    data = ledger.budget("patients", epsilon=4, delta=1e-6, unit="patient")
     data.charge(LaplaceEvent(10.0), purpose="a count")
     data.reserve(Charge(event=LaplaceEvent(5.0), purpose="failed")).void()
     replay, _ = read(ledger.store)
@@ -37,7 +37,7 @@ def test_the_last_total_is_what_the_budget_has_spent(tmp_path: Path) -> None:
 def test_a_plot_shows_the_cap_and_is_left_out_where_nothing_was_charged(tmp_path: Path) -> None:
     ledger = on_file(tmp_path)
     spend(ledger)
-    ledger.dataset("empty", epsilon=1, unit="row")
+    ledger.budget("empty", epsilon=1, unit="row")
     replay, _ = read(ledger.store)
     history = spending_history(replay)
     plot = history.plot("patients", "", replay.datasets["patients"])

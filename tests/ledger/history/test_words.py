@@ -7,7 +7,7 @@ from hush.ledger.history.words import _WORDS, in_words
 
 
 def test_every_event_has_words() -> None:
-    from hush.accounting.event import _KINDS
+    from hush.accounting.events.event import _KINDS
 
     assert set(_KINDS) <= set(_WORDS)
 

@@ -16,14 +16,14 @@ import sqlalchemy as sa
 
 from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge, run_sealed
-from hush.ledger import Dataset, EntryKind, Ledger, LedgerUnavailable
+from hush.ledger import EntryKind, Ledger, LedgerBudget, LedgerUnavailable
 from hush.ledger.storage.disk import Disk
 
 HANGING = 600.0  # seconds; a machine may be slow, and nothing that works takes so long
 
 
-def patients(ledger: Ledger) -> Dataset:
-    return ledger.dataset("patients", epsilon=3, delta=1e-6, unit="patient")
+def patients(ledger: Ledger) -> LedgerBudget:
+    return ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def file(path: Path) -> Iterator[Ledger]:
     ledger.close()
 
 
-def answers(data: Dataset, count: int) -> list[str]:
+def answers(data: LedgerBudget, count: int) -> list[str]:
     """Ask until refused; return what was told."""
     told = []
     for number in range(count):
@@ -61,7 +61,7 @@ def test_a_full_disk(file: Ledger, path: Path) -> None:
     limit = 60
     told = answers(data, 500)
     assert 0 < len(told) < 500
-    again = Ledger(f"sqlite:///{path}").dataset("patients")
+    again = Ledger(f"sqlite:///{path}").budget("patients")
     committed = [row for row in again.entries() if row.kind == EntryKind.COMMITTED]
     assert len(committed) >= len(told)  # each was charged
     limit = 10**6
@@ -74,7 +74,7 @@ def test_a_limit_on_files(path: Path) -> None:
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "from hush.ledger import Ledger; from hush.accounting import LaplaceEvent\n"
         "from hush.errors import HushError\n"
-        "data = Ledger(sys.argv[1]).dataset('patients', epsilon=3, delta=1e-6, unit='patient')\n"
+        "data = Ledger(sys.argv[1]).budget('patients', epsilon=3, delta=1e-6, unit='patient')\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))\n"
         "for number in range(500):\n"
         "    try: data.charge(LaplaceEvent(1e4), purpose='x' * 400)\n"
@@ -85,7 +85,7 @@ def test_a_limit_on_files(path: Path) -> None:
     )
     allowed, why = done.stdout.split()
     assert why == "LedgerUnavailable"
-    rows = Ledger(f"sqlite:///{path}").dataset("patients").entries()
+    rows = Ledger(f"sqlite:///{path}").budget("patients").entries()
     assert len(rows) - 1 >= int(allowed) > 0
 
 
@@ -103,7 +103,7 @@ def test_a_disk_that_fails_is_not_asked_again(
         assert answers(data, 3) == []
     with pytest.raises(LedgerUnavailable, match="The disk failed"):  # though it would say now that all is well
         data.charge(LaplaceEvent(10.0), purpose="again")
-    assert Ledger(f"sqlite:///{path}").dataset("patients").spent > 0  # what was written counts
+    assert Ledger(f"sqlite:///{path}").budget("patients").spent > 0  # what was written counts
 
 
 def test_one_waits_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

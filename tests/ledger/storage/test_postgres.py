@@ -11,15 +11,16 @@ import sqlalchemy as sa
 
 from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge, run_sealed
-from hush.ledger import Dataset, EntryKind, Ledger, LedgerUnavailable
+from hush.ledger import EntryKind, Ledger, LedgerBudget, LedgerUnavailable
+from hush.ledger.accounts.earlier_charges import hashed_question
 from hush.ledger.storage import store as store_module
 
 
-def patients(ledger: Ledger) -> Dataset:
-    return ledger.dataset("patients", epsilon=3, delta=1e-6, unit="patient")
+def patients(ledger: Ledger) -> LedgerBudget:
+    return ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
 
 
-def answers(data: Dataset, count: int) -> list[str]:
+def answers(data: LedgerBudget, count: int) -> list[str]:
     """Ask until refused; return what was told."""
     told = []
     for number in range(count):
@@ -66,7 +67,7 @@ def test_a_connection_that_is_lost(postgres_ledger_url: str, point: str) -> None
             told = run_sealed(data, charge, lambda: "42")
         stored = run_sealed(data, charge, lambda: "43")
         assert told is None or stored == told
-        rows = [row for row in data.entries() if row.question == data.hashed(charge)]
+        rows = [row for row in data.entries() if row.question == hashed_question(data, charge)]
         assert [row.kind for row in rows] == [EntryKind.RESERVED, EntryKind.COMMITTED]
     assert data.spent == pytest.approx(0.3)
     ledger.close()

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge
 from hush.errors import InvalidArgument
-from hush.ledger import Dataset, Ledger, Role
+from hush.ledger import Ledger, LedgerBudget, Role
 from hush.ledger.storage.postgres import _WAIT
 
 COLUMNS = (
@@ -19,8 +19,8 @@ COLUMNS = (
 )
 
 
-def patients(ledger: Ledger) -> Dataset:
-    return ledger.dataset("patients", epsilon=3, delta=1e-6, unit="patient")
+def patients(ledger: Ledger) -> LedgerBudget:
+    return ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
 
 
 class Team:
@@ -29,7 +29,7 @@ class Team:
     def __init__(self, url: str) -> None:
         self.url, self.ledger = url, Ledger(url)
         self.data = patients(self.ledger)
-        self.blocks = self.ledger.dataset("visits", epsilon=1, delta=1e-6, unit="patient-month", blocks=["a", "b"])
+        self.blocks = self.ledger.budget("visits", epsilon=1, delta=1e-6, unit="patient-month", blocks=["a", "b"])
         mark = sa.make_url(url).database or ""
         self.names = {short: f"{short}_{mark}" for short in ("ann", "bob", "aud", "olga")}
         roles = {"ann": Role.ANALYST, "bob": Role.ANALYST, "aud": Role.AUDITOR, "olga": Role.OWNER}
@@ -141,10 +141,10 @@ def test_a_row_says_who_wrote_it_and_has_its_place_whatever_was_given(team: Team
 @pytest.mark.postgres
 def test_rows_that_cheat_are_refused(team: Team) -> None:
     ann = team.open("ann")
-    hers = ann.dataset("patients").reserve(Charge(event=LaplaceEvent(2.0), purpose="hers"))
+    hers = ann.budget("patients").reserve(Charge(event=LaplaceEvent(2.0), purpose="hers"))
     ann.close()
     bob = team.open("bob")
-    his = bob.dataset("patients").reserve(Charge(event=LaplaceEvent(2.0), purpose="his"))
+    his = bob.budget("patients").reserve(Charge(event=LaplaceEvent(2.0), purpose="his"))
     bob.close()
     cost = hers.row.cost
     before = team.state()
@@ -183,7 +183,7 @@ def test_rows_that_cheat_are_refused(team: Team) -> None:
 def test_a_refund_happens_once_also_under_on_conflict(team: Team) -> None:
     """An insert that is skipped by ON CONFLICT has run its triggers: they must not have given anything back."""
     ann = team.open("ann")
-    data = ann.dataset("patients")
+    data = ann.budget("patients")
     data.charge(LaplaceEvent(1.0), purpose="to be stolen back")
     hers = data.reserve(Charge(event=LaplaceEvent(4.0), purpose="hers"))
     ann.close()
@@ -254,7 +254,7 @@ def test_who_does_not_wait_for_the_disk_by_setting_still_does(team: Team) -> Non
 def test_owners_admit_and_nobody_is_admitted_twice(team: Team) -> None:
     olga = team.open("olga")
     assert olga.person.role is Role.OWNER
-    olga.dataset("new", epsilon=1, unit="row").charge(LaplaceEvent(2.0), purpose="x")
+    olga.budget("new", epsilon=1, unit="row").charge(LaplaceEvent(2.0), purpose="x")
     with pytest.raises(InvalidArgument, match="name"):
         olga.admit(team.names["ann"], Role.ANALYST)
     extra = f"eve_{sa.make_url(team.url).database}"

@@ -8,14 +8,14 @@ import pytest
 
 from hush.accounting import LaplaceEvent
 from hush.errors import HushError, Unsupported
-from hush.ledger import Dataset, Ledger
+from hush.ledger import Ledger, LedgerBudget
 from hush.ledger.storage import schema
 
 Opened = Callable[..., Ledger]
 
 
-def patients(ledger: Ledger) -> Dataset:
-    return ledger.dataset("patients", epsilon=3, delta=1e-6, unit="patient")
+def patients(ledger: Ledger) -> LedgerBudget:
+    return ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
 
 
 def test_a_newer_ledger_is_refused(opened: Opened) -> None:
@@ -39,7 +39,7 @@ def test_an_older_ledger_becomes_one_of_this_version(opened: Opened, monkeypatch
     )
     for _ in range(2):
         ledger = opened()
-        assert ledger.dataset("patients").spent == 1.0
+        assert ledger.budget("patients").spent == 1.0
         with ledger.store.reading() as connection:
             assert connection.exec_driver_sql("SELECT version FROM hush_ledger").scalar_one() == schema.VERSION
             connection.exec_driver_sql("SELECT office FROM hush_people")

@@ -18,14 +18,14 @@ import sqlalchemy as sa
 from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge, run_sealed
 from hush.errors import InvalidArgument
-from hush.ledger import Dataset, Ledger, LedgerUnavailable
+from hush.ledger import Ledger, LedgerBudget, LedgerUnavailable
 from hush.ledger.storage import sqlite as sqlite_module
 from hush.ledger.storage import store as store_module
 from hush.ledger.storage.disk import Disk
 
 
-def patients(ledger: Ledger) -> Dataset:
-    return ledger.dataset("patients", epsilon=3, delta=1e-6, unit="patient")
+def patients(ledger: Ledger) -> LedgerBudget:
+    return ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def file(path: Path) -> Iterator[Ledger]:
     ledger.close()
 
 
-def answers(data: Dataset, count: int) -> list[str]:
+def answers(data: LedgerBudget, count: int) -> list[str]:
     """Ask until refused; return what was told."""
     told = []
     for number in range(count):
@@ -57,7 +57,7 @@ def test_a_file_that_cannot_be_written(file: Ledger, path: Path) -> None:
     data.charge(LaplaceEvent(1.0), purpose="before")
     reader = Ledger(f"sqlite:///{path}")
     sa.event.listen(reader.store.engine, "checkout", lambda each, *_: each.execute("PRAGMA query_only=ON"))
-    again = reader.dataset("patients")
+    again = reader.budget("patients")
     assert again.spent == 1.0
     assert answers(again, 1) == []
     with pytest.raises(LedgerUnavailable, match="readonly"):
@@ -72,7 +72,7 @@ def test_a_folder_that_cannot_be_written(file: Ledger, path: Path) -> None:
     path.parent.chmod(stat.S_IRUSR | stat.S_IXUSR)
     try:
         with pytest.raises(LedgerUnavailable):
-            Ledger(f"sqlite:///{path}").dataset("patients").charge(LaplaceEvent(10.0), purpose="x")
+            Ledger(f"sqlite:///{path}").budget("patients").charge(LaplaceEvent(10.0), purpose="x")
     finally:
         path.parent.chmod(stat.S_IRWXU)
 
@@ -85,7 +85,7 @@ def test_a_name_that_points_elsewhere_is_as_durable(file: Ledger, path: Path, mo
     sync = Disk.sync
     monkeypatch.setattr(Disk, "sync", lambda self, log: (synced.append(log), sync(self, log))[1])
     other = Ledger(f"sqlite:///{link}")
-    other.dataset("patients").charge(LaplaceEvent(10.0), purpose="x")
+    other.budget("patients").charge(LaplaceEvent(10.0), purpose="x")
     other.close()
     assert synced == [f"{path}-wal"]
 
@@ -116,7 +116,7 @@ def test_a_file_that_is_locked_for_long(file: Ledger, path: Path, monkeypatch: p
         store_module, "PATIENCE", 0.2
     )  # how long SQLite waits for who has the lock, and for nothing else
     other = Ledger(f"sqlite:///{path}")
-    data = other.dataset("patients")
+    data = other.budget("patients")
     holder = sqlite3.connect(path)
     holder.execute("BEGIN IMMEDIATE")
     assert answers(data, 1) == []
@@ -150,7 +150,7 @@ def test_a_block_closes_the_ledger(path: Path) -> None:
 
 
 def test_a_clock_that_goes_backwards(file: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = file.dataset("visits", epsilon=1, delta=1e-6, unit="patient-month", blocks=["a"])
+    data = file.budget("visits", epsilon=1, delta=1e-6, unit="patient-month", blocks=["a"])
     data.add_block("b", expires=datetime.now(UTC) + timedelta(hours=1))
     data.at("b").charge(LaplaceEvent(100.0), purpose="in time")
     now = time.time_ns()

@@ -13,13 +13,13 @@ import pytest
 
 from hush.accounting import LaplaceEvent
 from hush.accounting.budget import Charge, run_sealed
-from hush.ledger import Dataset, Ledger
+from hush.ledger import Ledger, LedgerBudget
 
 Opened = Callable[..., Ledger]
 
 
-def patients(ledger: Ledger) -> Dataset:
-    return ledger.dataset("patients", epsilon=3, delta=1e-6, unit="patient")
+def patients(ledger: Ledger) -> LedgerBudget:
+    return ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
 
 
 @pytest.fixture
@@ -72,14 +72,14 @@ def test_a_killed_process_leaves_what_counts(path: Path) -> None:
         "import os, signal, sys\n"
         "from hush.ledger import Ledger; from hush.accounting import LaplaceEvent\n"
         "from hush.accounting.budget import *\n"
-        "data = Ledger(sys.argv[1]).dataset('patients', epsilon=3, delta=1e-6, unit='patient')\n"
+        "data = Ledger(sys.argv[1]).budget('patients', epsilon=3, delta=1e-6, unit='patient')\n"
         "data.reserve(Charge(event=LaplaceEvent(1.0), purpose='x'))\n"
         "sealed = Charge(event=LaplaceEvent(1.0), purpose='x', question='q')\n"
         "run_sealed(data, sealed, lambda: os.kill(os.getpid(), 9))\n"
     )
     done = subprocess.run([sys.executable, "-c", script, f"sqlite:///{path}"], capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL
-    data = Ledger(f"sqlite:///{path}").dataset("patients")
+    data = Ledger(f"sqlite:///{path}").budget("patients")
     assert data.spent == 2.0
     assert len(data.pending()) == 2
     assert run_sealed(data, Charge(event=LaplaceEvent(1.0), purpose="x", question="q"), lambda: "42") == "42"

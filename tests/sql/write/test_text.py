@@ -14,7 +14,6 @@ from hush.sql.write.plan import QueryPlan
 from hush.sql.write.text import row_integer
 from sql.queries import EXACT_QUERIES
 
-
 WRITTEN = [*EXACT_QUERIES, "SELECT note, MEDIAN(income) FROM people GROUP BY note"]
 
 

@@ -56,11 +56,15 @@ class Accountant(ABC):
         check_instance("event", event, Event)
         check_count("count", count, minimum=0)
         plain, assumptions = self._plain(event)
+        # Kept as one event with a count: a million steps cost as much to analyse as one.
         appended = plain if count == 1 else SelfComposedEvent(plain, count)
+        # Refused here, before anything is run, and not when epsilon is asked for.
         self._checked(appended)
+        # A new value: whoever holds the old accountant keeps what it says.
         result = type(self)(relation=self.relation, unit=self.unit)
         result.__dict__.update(self._settings())
         result.events = (*self.events, appended)
+        # Assumptions of mechanisms, such as test randomness, must reach every guarantee. Each is stated once.
         result.assumptions = tuple(dict.fromkeys((*self.assumptions, *assumptions)))
         return result
 
@@ -93,6 +97,7 @@ class Accountant(ABC):
 
     def epsilon(self, delta: float) -> float:
         """Return epsilon for a delta: an upper bound, unless `bound` says that it is an estimate."""
+        # Curves are computed to a relative accuracy, which subnormal numbers do not have.
         if 0 < check_delta("delta", delta) < _SMALLEST_DELTA:
             raise InvalidArgument("delta", delta, f"0, or at least {_SMALLEST_DELTA:.3g}", "Smaller ones underflow")
         try:

@@ -51,6 +51,7 @@ def basic_composition(epsilon: float, delta: float, count: int) -> Guarantee:
         Dwork et al. 2006; Dwork & Roth 2014, Theorem 3.16.
     """
     _check_claim(epsilon, delta, count)
+    # The losses add up, and so do the probabilities that they exceed their epsilons.
     return _claim(count * epsilon, count * delta, "basic composition")
 
 
@@ -91,6 +92,8 @@ def optimal_composition(epsilon: float, delta: float, count: int, *, total_delta
         Kairouz, Oh & Viswanath 2015, Theorem 3.3; computed by `PldAccountant`, whose lattice holds the worst pair
         exactly.
     """
+    # The worst (epsilon, delta)-DP mechanism has the losses -epsilon, epsilon and infinity. Composing it k times gives
+    # the theorem's sum of binomials.
     accountant = PldAccountant().compose(ev.ApproximateDPEvent(epsilon, delta), check_count("count", count))
     total = check_delta("total_delta", total_delta)
     return _claim(accountant.epsilon(total), total, "optimal composition", _FIXED)
@@ -145,6 +148,7 @@ def parallel_composition(claims: Sequence[Claim], *, relation: Relation = Relati
         raise InvalidArgument("claims", claims, "at least one pair (epsilon, delta)")
     epsilon = max(check_epsilon("epsilon", claim[0]) for claim in pairs)
     delta = max(check_delta("delta", claim[1]) for claim in pairs)
+    # A replacement is a removal from one part and an addition to another. In a single part there is nowhere to move.
     times = 2 if relation is Relation.REPLACE and len(pairs) > 1 else 1
     method = "parallel composition"
     return _claim(times * epsilon, times * delta, method, "the parts are disjoint", relation=relation)
@@ -178,9 +182,11 @@ class BasicAccountant(Accountant):
         return [_sum(claims(everything, change)) for change in changes(self.relation)]
 
     def _epsilon(self, delta: float) -> float:
+        # The theorem gives one point of the curve: below its delta nothing is known.
         return max(epsilon if delta >= failure else math.inf for epsilon, failure in self._totals())
 
     def _delta(self, epsilon: float) -> float:
+        # Likewise, below its epsilon only delta <= 1 is known.
         return max(min(failure, 1.0) if epsilon >= total else 1.0 for total, failure in self._totals())
 
 
@@ -216,6 +222,7 @@ class AdvancedAccountant(BasicAccountant):
         for _ in range(60):
             middle = 0.5 * (low + high)
             low, high = (low, middle) if self._epsilon(math.exp(middle)) <= epsilon else (middle, high)
+        # Only ``high`` was seen to meet epsilon. At 0 it never was.
         return min(best, math.exp(high)) if high < 0 else best
 
     @staticmethod
@@ -226,6 +233,7 @@ class AdvancedAccountant(BasicAccountant):
         if not delta > failure:
             return basic
         single = [claim for claim, _ in parts]
+        # What the claims leave of delta is the theorem's slack.
         return min(basic, _advanced(single, [count for _, count in parts], delta - failure).epsilon)
 
 
@@ -247,11 +255,13 @@ def _(event: ev.SelfComposedEvent, change: Change) -> list[tuple[Claim, int]]:
 
 @claims.register
 def _(event: ev.LaplaceEvent, change: Change) -> list[tuple[Claim, int]]:
+    # Dwork, McSherry, Nissim & Smith 2006: epsilon is the sensitivity over the scale.
     return [((change.shift / event.scale, 0.0), 1)]
 
 
 @claims.register
 def _(event: ev.DiscreteLaplaceEvent, change: Change) -> list[tuple[Claim, int]]:
+    # Ghosh, Roughgarden & Sundararajan 2009: as for Laplace noise.
     return [((change.shift * event.sensitivity / event.scale, 0.0), 1)]
 
 
@@ -263,6 +273,7 @@ def _(event: ev.ExponentialMechanismEvent | ev.ApproximateDPEvent, change: Chang
             f"{event.kind} under {change.describe()}: the claim covers one record under the accountant's relation",
             "Use Guarantee.for_group on the result, or state the claim for this relation",
         )
+    # Bounded range epsilon implies epsilon-DP (Dong, Durfee & Rogers 2020).
     return [((event.epsilon, getattr(event, "delta", 0.0)), 1)]
 
 
@@ -270,6 +281,7 @@ def _(event: ev.ExponentialMechanismEvent | ev.ApproximateDPEvent, change: Chang
 def _(event: ev.RandomizedResponseEvent, change: Change) -> list[tuple[Claim, int]]:
     if change.relation is not Relation.REPLACE or not change.claimed:
         raise Unsupported(f"randomized-response under the relation {change.relation.value!r}", "Use Relation.REPLACE")
+    # Each person of a group makes a report of their own.
     return [((event.epsilon, 0.0), change.size)]
 
 
@@ -286,6 +298,7 @@ def _(event: ev.PoissonSampledEvent, change: Change) -> list[tuple[Claim, int]]:
 def _(event: ev.FixedSizeSampledEvent, change: Change) -> list[tuple[Claim, int]]:
     if change.direction is not Direction.REPLACE or not change.claimed:
         raise Unsupported("fixed-size-sampled under add-or-remove: the theorem covers replacement only")
+    # Balle, Barthe & Gaboardi 2018, Theorem 9: sampling without replacement, one record replaced.
     rate = event.batch_size / event.dataset_size
     epsilon, delta = _sum(claims(event.event, change))
     return [((_amplified(epsilon, rate), rate * delta), 1)]
@@ -294,6 +307,7 @@ def _(event: ev.FixedSizeSampledEvent, change: Change) -> list[tuple[Claim, int]
 @claims.register
 def _(event: ev.ParallelByIndexEvent, change: Change) -> list[tuple[Claim, int]]:
     _refuse_group(event, change)
+    # A replaced record stays in its part, so one part changes (McSherry 2009, Theorem 4).
     return _worst([_sum(claims(part, change)) for part in event.events])
 
 
@@ -312,6 +326,7 @@ def _(event: ev.ParallelEvent, change: Change) -> list[tuple[Claim, int]]:
 
 def _worst(totals: list[Claim]) -> list[tuple[Claim, int]]:
     """Return the largest epsilon and the largest delta as one claim."""
+    # The two may come from different parts: (max, max) covers every part.
     return [((max(epsilon for epsilon, _ in totals), max(delta for _, delta in totals)), 1)]
 
 
@@ -332,6 +347,7 @@ def _check_claim(epsilon: float, delta: float, count: int) -> None:
 def _amplified(epsilon: float, rate: float) -> float:
     """Return ln(1 + rate (e^epsilon - 1)) without overflow."""
     if epsilon > 700:
+        # log((1 - q) + q e^eps) as a sum of two exponentials.
         return float(np.logaddexp(math.log1p(-rate) if rate < 1 else -math.inf, epsilon + math.log(rate)))
     return math.log1p(rate * math.expm1(epsilon))
 
@@ -346,6 +362,7 @@ def _advanced(single: list[Claim], counts: list[int], slack: float) -> Guarantee
     """Return advanced composition of different claims, each with its count (Dwork & Roth 2014, section 3.5.2)."""
     check_positive("slack", check_delta("slack", slack), "Advanced composition spends this delta")
     pairs = list(zip(single, counts, strict=True))
+    # The loss of step i has mean at most eps_i (e^eps_i - 1) and lies within eps_i: Azuma's inequality for the sum.
     squares = math.fsum(count * claim[0] ** 2 for claim, count in pairs)
     drift = math.fsum(count * claim[0] * _expm1(claim[0]) for claim, count in pairs)
     epsilon = math.sqrt(2 * math.log(1 / slack) * squares) + drift

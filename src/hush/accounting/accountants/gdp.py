@@ -44,6 +44,7 @@ class GdpAccountant(Accountant):
     @property
     def mu(self) -> float:
         """The composed parameter."""
+        # mu-GDP mechanisms compose to sqrt(mu_1^2 + mu_2^2 + ...) (Dong, Roth & Su 2022, Corollary 3.3).
         squares = max(_mu_squared(ev.ComposedEvent(self.events), change) for change in changes(self.relation))
         return math.sqrt(squares) * (1 + 4e-16)  # the square root must not round mu down
 
@@ -57,6 +58,7 @@ class GdpAccountant(Accountant):
 
     def _loss(self) -> ComposedLoss:
         mu = self.mu
+        # mu-GDP is, by definition, to be no easier to tell apart than N(0, 1) and N(mu, 1).
         return ComposedLoss([(DominatingPair.symmetric(GaussianProfile(mu)), 1)] if mu > 0 else [])
 
     def _epsilon(self, delta: float) -> float:
@@ -78,6 +80,7 @@ def _mu_squared(event: ev.Event, change: Change) -> float:
 
 @_mu_squared.register
 def _(event: ev.GaussianEvent, change: Change) -> float:
+    # A Gaussian with noise sigma on a shift s is (s / sigma)-GDP (Dong, Roth & Su 2022, section 2.3).
     return (change.shift / event.noise_multiplier) ** 2
 
 
@@ -88,6 +91,7 @@ def _(event: ev.ComposedEvent, change: Change) -> float:
 
 @_mu_squared.register
 def _(event: ev.SelfComposedEvent, change: Change) -> float:
+    # mu can be infinite, and 0 times infinity is NaN.
     return event.count * _mu_squared(event.event, change) if event.count else 0.0
 
 

@@ -66,6 +66,7 @@ class PldAccountant(Accountant):
     ) -> None:
         """Start without events."""
         super().__init__(relation=relation, unit=unit)
+        # Below 1e-8 rounding errors, not the grid, limit the accuracy.
         if not 1e-8 <= check_positive("accuracy", accuracy) <= 0.1:
             raise InvalidArgument("accuracy", accuracy, "between 1e-8 and 0.1")
         self._accuracy = float(accuracy)
@@ -81,6 +82,7 @@ class PldAccountant(Accountant):
         """Return certified bounds (lower, upper) on the delta of the composed dominating pairs."""
         check_epsilon("epsilon", epsilon)
         upper = self._delta(epsilon)
+        # The truth is the maximum over all losses, so any lower bound of one of them holds for it.
         lower = max((loss.delta_lower(epsilon, self._accuracy) for loss in self._losses), default=0.0)
         return min(lower, upper), upper
 
@@ -88,6 +90,7 @@ class PldAccountant(Accountant):
         """Return an accountant with ``event`` appended ``count`` times."""
         result = super().compose(event, count)
         appended = result.events[-1]
+        # Alternatives multiply with every event, so they are kept per change and merged where they are equal.
         result._options = {
             change: all_sums(options, alternatives(appended, change), appended)
             for change, options in self._options.items()
@@ -104,6 +107,7 @@ class PldAccountant(Accountant):
     @cached_property
     def _losses(self) -> list[ComposedLoss]:
         """The composed loss of every change and alternative. The worst of them counts."""
+        # Gaussians without sampling compose in closed form, and need no lattice.
         merged = [tuple(merge_gaussians(option)) for options in self._options.values() for option in options]
         return [ComposedLoss(parts) for parts in dict.fromkeys(merged)]
 
@@ -117,4 +121,5 @@ class PldAccountant(Accountant):
         return worst
 
     def _delta(self, epsilon: float) -> float:
+        # The neighbours that are easiest to tell apart decide.
         return max((loss.delta_upper(epsilon, self._accuracy) for loss in self._losses), default=0.0)

@@ -75,16 +75,19 @@ class RdpAccountant(Accountant):
 
     def _curve(self, orders: Array) -> Array:
         everything = ev.ComposedEvent(self.events)
+        # Each change is bounded by itself; the worst at every order bounds them all.
         return np.asarray(
             np.max([renyi_bound(everything, change, orders) for change in changes(self.relation)], axis=0)
         )
 
     def _epsilon(self, delta: float) -> float:
+        # Every finite order gives infinity here; the limit at infinite order may not.
         if delta == 0:
             return self._pure_epsilon()
         if not self._curve(np.array([2.0])).any():  # no divergence at one order is none at any
             return 0.0
         epsilon = best_order(lambda orders: renyi_to_epsilon(self._curve(orders), orders, delta))[1]
+        # What holds at delta = 0 holds at any delta, and the conversion does not see it: it stops at a finite order.
         return min(epsilon, self._pure_epsilon())
 
     def _delta(self, epsilon: float) -> float:
@@ -119,6 +122,7 @@ def renyi_to_epsilon(divergence: Array, orders: Array, delta: float) -> Array:
 
 def renyi_to_log_delta(divergence: Array, orders: Array, epsilon: float) -> Array:
     """Return the log of the delta that a Renyi divergence implies at an epsilon (the same proposition)."""
+    # delta = e^((a - 1)(D - eps)) (1 - 1/a)^(a - 1) / a, solved for delta instead of epsilon.
     return (orders - 1) * (divergence - epsilon + np.log1p(-1 / orders)) - np.log(orders)
 
 
@@ -132,6 +136,7 @@ def best_order(objective: Callable[[Array], Array]) -> tuple[float, float]:
     best, value = 2.0, math.inf
     for points in (40, 15, 15, 15):
         grid = np.linspace(low, high, points)
+        # The best order is near 1 for little noise and in the thousands for much, so the grid is in log(order - 1).
         values = objective(1 + np.exp(grid))
         index = int(np.argmin(values))
         if values[index] < value:
@@ -144,8 +149,10 @@ def best_order(objective: Callable[[Array], Array]) -> tuple[float, float]:
 def renyi_bound(event: ev.Event, change: Change, orders: Array) -> Array:
     """Return an upper bound on the Renyi divergence of an event, under one change, at an array of orders > 1."""
     options = alternatives(event, change)
+    # An infinite loss of any probability makes the divergence infinite at every order.
     if any(pair.forward.failure > 0 for option in options for pair in option):
         raise Unsupported(f"{event.kind}: its loss can be infinite, so it has no Renyi divergence", "Use PldAccountant")
+    # Renyi divergences at one order add up (Mironov 2017, Proposition 1).
     sums = [np.sum([count * renyi_curve(pair)(orders) for pair, count in option.items()], axis=0) for option in options]
     return np.asarray(np.max(sums, axis=0))
 
@@ -162,6 +169,7 @@ def _(event: ev.ProjectedGaussianEvent, change: Change, orders: Array) -> Array:
 @renyi_bound.register
 def _(event: ev.ComposedEvent, change: Change, orders: Array) -> Array:
     total = np.zeros_like(orders)
+    # Equal events are analysed once.
     for part, count in Counter(event.events).items():
         total = total + count * renyi_bound(part, change, orders)
     return total

@@ -71,6 +71,7 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
 
 def epsilon_to_rho(epsilon: float, delta: float) -> float:
     """Return the largest rho whose epsilon at ``delta`` is at most ``epsilon``, by bisection to the safe side."""
+    # The invariant: ``low`` meets the target, ``high`` does not.
     low, high = 0.0, 1.0
     while rho_to_epsilon(high, delta) <= epsilon:
         low, high = high, 2 * high
@@ -90,6 +91,7 @@ def rho_bound(event: ev.Event, change: Change) -> float:
 
 @rho_bound.register
 def _(event: ev.ComposedEvent, change: Change) -> float:
+    # Bun & Steinke 2016, Lemma 1.7: rho adds up.
     return math.fsum(rho_bound(part, change) for part in event.events)
 
 
@@ -136,6 +138,7 @@ def _(event: ev.ApproximateDPEvent, change: Change) -> float:
     if event.delta > 0:
         raise Unsupported("approximate-dp with delta > 0: it is not zCDP", "Use PldAccountant")
     _require_claim(event, change)
+    # epsilon-DP is k epsilon-DP for a group of k, and epsilon^2 / 2-zCDP (Proposition 1.4).
     return (event.epsilon * change.size) ** 2 / 2
 
 

@@ -10,6 +10,7 @@ In reading order:
 - `lattice`: a pair on a grid, from above and from below.
 - `saddle_point`, `grid`: which grid a problem needs.
 - `composition`: many pairs on a grid, composed in the frequency domain with certified errors.
+- `failures`: infinite losses, which compose by themselves.
 - `solver`: certified bounds on epsilon and delta.
 - `renyi`: Renyi divergences, from the same profiles.
 """

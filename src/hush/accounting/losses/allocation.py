@@ -250,6 +250,7 @@ def _sum_law(noise_multiplier: float, num_bins: int) -> _Law:
     shape = _Shape(noise_multiplier)
     summand = _summand(noise_multiplier, shape.grid(1))
     law = summand
+    # T in binary: double for every digit, and add one for every 1. log2(T) convolutions instead of T.
     for digit in bin(num_bins)[3:]:
         law = _add(law, law, shape.grid(2 * law.count))
         if digit == "1":
@@ -276,6 +277,7 @@ class _Shape:
         peaks = logs.max(axis=1)
         weights = np.exp(logs - peaks[:, None])
         total = weights.sum(axis=1)
+        # Cramer: P(mean of k <= m) is about e^(k (K(-r) + r m)), where the tilt e^(-r W) has mean m.
         means = weights @ values / total
         spreads = np.sqrt((weights * (values - means[:, None]) ** 2).sum(axis=1) / total)
         exponents = np.log(total / np.exp(-0.5 * normal**2).sum()) + peaks + rates * means
@@ -321,6 +323,7 @@ def _summand(sigma: float, grid: _Grid) -> _Law:
     density = np.exp(-0.5 * nodes**2) * (0.5 * sigma / math.sqrt(2 * math.pi) * widths / np.expm1(widths))[:, None]
     up = (density * np.expm1(within)) @ _WEIGHTS
     down = (density * np.exp(within) * np.expm1(widths[:, None] - within)) @ _WEIGHTS
+    # Each mass between two points goes to both, in shares that keep its mean: larger in the convex order.
     masses = np.append(down, 0.0) + np.append(0.0, up)
     masses[-1] += float(ndtr(-normal[-1]))
     runs = {}
@@ -342,6 +345,7 @@ def _summand(sigma: float, grid: _Grid) -> _Law:
 def _points(grid: _Grid) -> tuple[Array, Array]:
     """Return the indices and levels of the grid's points, in increasing order and each point once."""
     radius = grid.radius
+    # As in floating point, a level holds the upper half of its indices: the lower half lies on the level below.
     positive = [(np.arange(1, radius), grid.base)]
     positive += [(np.arange(radius // 2, radius), level) for level in range(grid.base + 1, grid.top + 1)]
     positive.append((np.array([radius]), grid.top))

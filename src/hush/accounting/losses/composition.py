@@ -98,6 +98,7 @@ class Spectrum:
         """Return (lower, upper) for the lattice's delta. Both still include wrap-around."""
         scaled, error = self._kernel_sum(epsilon - self._offset)
         exponent = self.log_scale - self.tilt * epsilon
+        # An absolute error of an exponent is a relative error of delta.
         slack = self.log_scale_error + 8 * ULP * (abs(self.log_scale) + abs(self.tilt * epsilon) + 1)
         low = max(scaled - error, 0.0) * math.exp(min(exponent - slack, 700.0))
         high = max(scaled + error, 0.0) * math.exp(min(exponent + slack, 700.0))
@@ -109,6 +110,7 @@ class Spectrum:
         # The distance is in (0, h]. Rounding it shifts epsilon by an ulp, which the caller's slack covers.
         distance = min(max(first * self.spacing - epsilon, 0.0), self.spacing)
         slow, fast = math.exp(-self.tilt * distance), math.exp(-(self.tilt + 1) * distance)
+        # delta = sum over y > eps of P(y) (1 - e^(eps - y)): a sum with decay c, minus one with decay c + 1.
         slow_sum, fast_sum = self._tail_sums.at(first)
         total = slow * slow_sum - fast * fast_sum
         error = slow * self._difference_error + (slow - fast) * self._fast_error + self._rounding + self._omitted
@@ -139,6 +141,7 @@ class _TailSums:
         self._masses = fft.irfft(half, num_points)
         steps = np.arange(num_points, dtype=float)
         self._weights = [np.exp(-rate * steps) / -math.expm1(-rate * num_points) for rate in decays]
+        # Cauchy-Schwarz: the error of a dot product is at most the product of the norms of weights and errors.
         norm = math.sqrt(float(np.dot(self._masses, self._masses)))
         rounding = 8 * ULP * math.log2(num_points) * norm
         self.error = sum(math.sqrt(float(np.dot(weights, weights))) for weights in self._weights) * rounding
@@ -177,6 +180,7 @@ def spectrum(
     tilted = [_tilt(part, tilt) for part in parts]
     # Showing that takes an FFT of about eighty times a part's mean offset.
     too_wide = max(part.mean_size for part in tilted) > max_points / 100
+    # In units of the spread, |Phi|^T falls about like e^(-T t^2 / 2): after T steps few frequencies matter.
     bins = num_points if too_wide else _first_guess(tilted, spacing, num_points)
     while bins < min(num_points // 4, max_points):
         band = _Band(bins=bins, width=-(-num_points // bins), spacing=spacing)
@@ -223,6 +227,7 @@ def _tilt(part: LatticePart, tilt: float) -> _Tilted:
     exponents = tilt * atoms.losses
     with np.errstate(divide="ignore"):
         peak = float(exponents[np.argmax(np.log(np.abs(atoms.masses)) + exponents)])
+    # Relative to the largest tilted mass, so that neither it nor the sum overflows.
     weights = np.exp(np.minimum(exponents - peak, 600.0))
     log_moment = peak + math.log(float(np.dot(np.abs(atoms.masses), weights)))
     weights *= math.exp(peak - log_moment)
@@ -254,6 +259,7 @@ def _curve_errors(atoms: Atoms, weights: Array, tilt: float) -> tuple[float, flo
     On a fine grid the errors enter through second differences, and summing by parts twice gives the first term. On a
     grid as coarse as the kernel, each error affects its own mass and those of its neighbours.
     """
+    # Masses are second differences of the curve, divided by the gaps, so errors of the curve can be amplified.
     errors = atoms.curve_error * np.abs(atoms.curve)
     if (tilt + 2) * float(atoms.gaps.max()) < 1:
         around = np.append(atoms.gaps, 0.0) + np.append(0.0, atoms.gaps)
@@ -297,6 +303,8 @@ def _first_guess(tilted: Sequence[_Tilted], spacing: float, num_points: int) -> 
     """Return a first guess at how many bins are enough; the more steps, the lower the frequencies that matter."""
     steps = sum(part.count for part in tilted)
     mean_size = sum(part.count * part.mean_size for part in tilted) / steps
+    # 1 - |Phi| is about (angle * size)^2 / 4, and T times that should reach _NEGLIGIBLE. Only a guess: `_beyond`
+    # decides.
     angle = max(0.6, 1.2 * math.sqrt(4 * _NEGLIGIBLE / steps)) / max(mean_size, 1e-9)  # per lattice point
     return int(next_fast_len(math.ceil(num_points * min(angle, math.pi)) + 16, real=True))
 
@@ -306,6 +314,7 @@ def _beyond(part: _Tilted, band: _Band, tilt: float) -> float:
 
     A short FFT samples it. Between two samples it changes by at most the mean \|offset\| times half their distance.
     """
+    # 80 samples per mean offset bound what lies between two samples by pi / 80, or 0.04.
     length = int(next_fast_len(math.ceil(80 * part.mean_size) + 64, real=True))
     samples = np.abs(fft.rfft(np.bincount(part.offsets % length, part.masses, length)))
     first = max(math.floor(band.last * length / band.num_points) - 1, 0)
@@ -340,6 +349,7 @@ def _low_band(part: _Tilted, band: _Band) -> tuple[Complex, Array]:
     bins = np.floor_divide(centred + band.width // 2, band.width)
     within = (centred - bins * band.width) / half
     bins %= band.bins
+    # The angle across half a bin at frequency k: at most 1/2, so ten terms of the series leave 2^-10 / 10!.
     angles = (math.pi / band.bins) * np.arange(band.last + 1)
     total: Complex = np.zeros(band.last + 1, dtype=np.complex128)
     factor: Complex = np.ones(band.last + 1, dtype=np.complex128)
@@ -376,11 +386,13 @@ def _compose(tilted: Sequence[_Tilted], band: _Band, tilt: float) -> Spectrum:
         indices, error, log_bound = indices[alive], error[alive], log_bound[alive]
         magnitude = np.maximum(magnitude[alive], 1e-300)
         log_values = np.log(magnitude) + 1j * np.angle(values[indices])
+        # |log(1 + z)| <= |z| / (1 - |z|): a relative error r of a factor becomes T r / (1 - r) in the log of its power.
         ratio = np.minimum(error / magnitude, 0.5)
         logs = logs[alive] + part.count * log_values
         relative = relative[alive] + part.count * (ratio / (1 - ratio) + 8 * ULP * (1 + np.abs(log_values)))
     shift = sum(part.count * part.origin for part in tilted)
     weight = np.where((indices == 0) | (2 * indices == n), 1.0, 2.0) / n
+    # Each part was transformed relative to its largest mass. Integers modulo n keep the phase exact.
     turns = np.exp((-2j * math.pi / n) * (indices * (shift % n) % n))
     composed = np.exp(np.minimum(logs.real, 1.0) + 1j * logs.imag)  # logs.real > 0 by rounding only, as errors state
     magnitude = np.abs(composed)

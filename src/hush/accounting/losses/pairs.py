@@ -65,6 +65,7 @@ class Change:
     @property
     def shift(self) -> int:
         """How far a sum can move, in multiples of one record's contribution bound."""
+        # A replaced record takes its contribution away and adds another, each of norm at most C.
         return self.size * (2 if self.direction is Direction.REPLACE else 1)
 
     def orient(self, pair: DominatingPair) -> DominatingPair:
@@ -81,6 +82,7 @@ def changes(relation: Relation) -> tuple[Change, ...]:
     """Return the changes that a relation allows. An accountant takes the worst of them."""
     if relation is Relation.REPLACE:
         return (Change(Direction.REPLACE, relation),)
+    # Sampled mechanisms are not symmetric: a removal and an addition have different profiles, and both must hold.
     return (Change(Direction.REMOVE, relation), Change(Direction.ADD, relation))
 
 
@@ -102,6 +104,7 @@ def _(event: ev.ComposedEvent, change: Change) -> list[Alternative]:
 def _(event: ev.SelfComposedEvent, change: Change) -> list[Alternative]:
     inner = alternatives(event.event, change)
     if len(inner) == 1:
+        # Dominating pairs compose, also adaptively (Zhu, Dong & Wang 2022, Theorem 10).
         return [Counter({pair: count * event.count for pair, count in inner[0].items()})]
     if event.count > _MAX_ALTERNATIVES:
         raise Unsupported(
@@ -109,6 +112,7 @@ def _(event: ev.SelfComposedEvent, change: Change) -> list[Alternative]:
             "Put a single event into each part, or use BasicAccountant",
         )
     result: list[Alternative] = [Counter()]
+    # In each repetition the worst case may be another one, so all combinations count.
     for _ in range(event.count):
         result = all_sums(result, inner, event)
     return result
@@ -119,6 +123,7 @@ def _(event: ev.ParallelEvent, change: Change) -> list[Alternative]:
     _refuse_group(event, change)
     stays = [option for part in event.events for option in alternatives(part, change)]
     if change.direction is not Direction.REPLACE:
+        # A record that is added or removed is in one part only.
         return _worst(stays)
     # The record may leave one part and enter another: a removal in one and an addition in the other.
     leave, enter = (replace(change, direction=d, claimed=False) for d in (Direction.REMOVE, Direction.ADD))
@@ -141,6 +146,7 @@ def _(event: ev.ParallelByIndexEvent, change: Change) -> list[Alternative]:
 
 @alternatives.register
 def _(event: ev.GroupEvent, change: Change) -> list[Alternative]:
+    # Groups of groups multiply. Each mechanism then knows what ``size`` records do to it.
     return alternatives(event.event, replace(change, size=change.size * event.size))
 
 
@@ -172,17 +178,20 @@ def _(event: ev.ProjectedGaussianEvent, change: Change) -> DominatingPair:
             f"{event.kind} under {change.describe()}: the joint distribution of several norm estimates is not known",
             "Use Relation.ADD_OR_REMOVE and a group of 1",
         )
+    # Given the public projections, a Gaussian whose shift is random and public, too (Bu et al. 2021).
     return DominatingPair.symmetric(ProjectedGaussianProfile(1 / event.noise_multiplier, event.projections))
 
 
 @leaf_pair.register
 def _(event: ev.LaplaceEvent, change: Change) -> DominatingPair:
+    # The worst change of L1 norm s is along one axis: then the loss of the other axes is 0.
     return DominatingPair.symmetric(LaplaceProfile(change.shift / event.scale))
 
 
 @leaf_pair.register
 def _(event: ev.DiscreteGaussianEvent, change: Change) -> DominatingPair:
     shift = change.shift * event.sensitivity
+    # The tables of tails hold 60 sigma and the shift; beyond, epsilon is in the millions.
     if not shift <= 4000 * event.sigma:
         raise Unsupported(
             f"{event.kind} under {change.describe()}: there is almost no noise for so large a change", "Use more noise"
@@ -192,12 +201,14 @@ def _(event: ev.DiscreteGaussianEvent, change: Change) -> DominatingPair:
 
 @leaf_pair.register
 def _(event: ev.DiscreteLaplaceEvent, change: Change) -> DominatingPair:
+    # Integer noise has a profile of its own: it is symmetric, as the noise is.
     return DominatingPair.symmetric(DiscreteLaplaceProfile(event.scale, change.shift * event.sensitivity))
 
 
 @leaf_pair.register
 def _(event: ev.ExponentialMechanismEvent, change: Change) -> DominatingPair:
     _require_claim(event, change)
+    # Dong, Durfee & Rogers 2020: the pointwise worst of all mechanisms of this range.
     return DominatingPair.symmetric(BoundedRangeProfile(event.epsilon))
 
 
@@ -222,7 +233,9 @@ def _(event: ev.ApproximateDPEvent, change: Change) -> DominatingPair:
 @leaf_pair.register
 def _(event: ev.PoissonSampledEvent, change: Change) -> DominatingPair:
     if event.sampling_rate == 1:
+        # All records are in the sample: nothing is amplified.
         return _single_pair(event, change)
+    # A curve alone does not determine these mixtures. They need the distributions, which are known for Gaussians.
     if change.direction is Direction.REPLACE or change.size > 1:
         return _sampled_gaussian(event, change)
     # With P the mechanism with the record and Q without it, the sample is the mixture (1 - q) Q + q P.
@@ -319,12 +332,14 @@ def merge_gaussians(option: Alternative) -> list[Part]:
 def all_sums(first: Sequence[Alternative], second: Sequence[Alternative], event: ev.Event) -> list[Alternative]:
     """Return the compositions of every alternative of ``first`` with every alternative of ``second``."""
     if len(first) == 1 and len(second) == 1:
+        # The usual case, without building sets.
         return [first[0] + second[0]]
     return _limited(_distinct(left + right for left in first for right in second), event)
 
 
 def _worst(options: Sequence[Alternative]) -> list[Alternative]:
     """Return the distinct alternatives, or a single pointwise-worst pair if each is a single mechanism."""
+    # A maximum of profiles is a profile, so single mechanisms merge into one pair, and the number of cases stays small.
     distinct = _distinct(options)
     if len(distinct) == 1 or any(sum(option.values()) != 1 for option in distinct):
         return distinct

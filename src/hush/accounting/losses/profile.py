@@ -87,6 +87,7 @@ def tail_gap(low: Array, step: Array | float) -> Array:
     )
     if positive.all():
         return np.asarray(right)
+    # Left of 0 the first tail is at least 1/2. The second term is computed in logs, as its factor alone can overflow.
     left = ndtr(-low) - np.exp(log_ndtr(-high) + 0.5 * step * (low + high))
     return np.asarray(np.maximum(np.where(positive, right, left), 0.0))
 
@@ -114,4 +115,5 @@ class PointwiseMax(Profile):
 
     def delta(self, epsilon: Array) -> Array:
         """Evaluate the profile."""
+        # delta of the worst mechanism at each epsilon, which may change from one epsilon to the next.
         return np.asarray(np.max([profile.delta(epsilon) for profile in self.profiles], axis=0))

@@ -50,6 +50,7 @@ class CumulantFunction:
         exponents = tilt * self.losses
         with np.errstate(divide="ignore"):
             logs = np.log(np.maximum(self.masses, 0.0)) + exponents
+        # Exponents are taken relative to the largest term, which then is about 1: nothing overflows.
         peak = np.take_along_axis(exponents, logs.argmax(axis=1)[:, None], axis=1)
         weights = self.masses * np.exp(np.minimum(exponents - peak, 600.0))
         total = weights.sum(axis=1, keepdims=True)
@@ -86,9 +87,11 @@ class Saddle:
 def _saddle_at(moments: CumulantFunction, tilt: float) -> Saddle:
     """Return the saddle point of K(c) - c eps - log(c (c + 1)) at the tilt c, by solving for eps."""
     value, mean, variance, _ = moments.at(tilt)
+    # The derivative of K(c) - c eps - log c - log(c + 1) is 0 at the saddle point.
     epsilon = mean - 1 / tilt - 1 / (tilt + 1)
     curvature = max(variance, 0.0) + tilt**-2 + (tilt + 1) ** -2
     exponent = value - tilt * epsilon - math.log(tilt) - math.log1p(tilt)
+    # Laplace's method: the integral is e^exponent / sqrt(2 pi curvature), up to a factor near 1.
     return Saddle(tilt, epsilon, exponent - 0.5 * math.log(2 * math.pi * curvature), math.sqrt(curvature))
 
 
@@ -99,6 +102,7 @@ def find_saddle(moments: CumulantFunction, *, log_delta: float | None = None, ep
         saddle = _saddle_at(moments, math.exp(log_tilt))
         return saddle.epsilon - epsilon if log_delta is None else log_delta - saddle.log_delta
 
+    # The tilt times the largest loss has no unit: search it from e^-21 to e^18, which is wider than any delta needs.
     scale = math.log(float(np.abs(moments.losses).max()))
     return _saddle_at(moments, math.exp(bisect(excess, -21 - scale, 18 - scale, 1e-3)))
 

@@ -14,10 +14,12 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from hush.accounting.losses.composition import Indices, LatticePart, spectrum
+from hush.accounting.losses.failures import any_failure, float_down, float_up, split_failure, states_failure
 from hush.accounting.losses.grid import MAX_POINTS, TAIL, LossGrid, choose_grid
 from hush.accounting.losses.lattice import Atoms, dominated, dominating, rounded_down
 from hush.accounting.losses.profile import ULP, Array, DominatingPair, Profile
@@ -48,35 +50,37 @@ class ComposedLoss:
 
     def __init__(self, parts: Iterable[Part]) -> None:
         merged: dict[DominatingPair, int] = {}
-        log_certain = 0.0
-        for pair, count in parts:
-            if pair.forward.max_loss == 0 == pair.backward.max_loss:
-                log_certain += count * math.log1p(-pair.forward.failure)  # its loss is either 0 or infinite
-            elif _distinguishable(pair):
+        failures: list[tuple[float, int]] = []
+        for composed_pair, count in parts:
+            failure, pair = split_failure(composed_pair)
+            if failure > 0:
+                failures.append((failure, count))
+            if _distinguishable(pair):
                 merged[pair] = merged.get(pair, 0) + count
         self._parts = list(merged.items())
         self._num_steps = sum(merged.values())
-        self._failure = -math.expm1(log_certain)
+        self._least_failure, self._most_failure = any_failure(failures)
         self.max_loss = sum(count * pair.forward.max_loss for pair, count in self._parts)
         self._unbounded = -math.expm1(sum(count * math.log1p(-pair.forward.failure) for pair, count in self._parts))
 
     def epsilon_upper(self, delta: float, accuracy: float = DEFAULT_ACCURACY) -> float:
         """Return an epsilon at which the true delta is proven to be at most ``delta``."""
-        rest = self._rest(delta, up=False)
-        simple = self._simple_epsilon(rest)
+        rest, most = self._rest(delta)
+        simple = self._simple_epsilon(rest, most)
         return simple[1] if simple is not None else min(self._solve(rest, accuracy).epsilon, self.max_loss)
 
     def epsilon_interval(self, delta: float, accuracy: float = DEFAULT_ACCURACY) -> tuple[float, float]:
         """Return (lower, upper): bounds on the epsilon at which the true delta is ``delta``."""
-        rest = self._rest(delta, up=False)
-        simple = self._simple_epsilon(rest)
+        rest, most = self._rest(delta)
+        simple = self._simple_epsilon(rest, most)
         if simple is not None:
             return simple
+        # From here on: several parts, and a delta between the failures and 1.
         solution = self._solve(rest, accuracy)
         if solution.epsilon == 0:
             return 0.0, 0.0
         upper = min(solution.epsilon, self.max_loss)
-        log_delta = math.log(self._rest(delta, up=True))
+        log_delta = math.log(most)
         lower, start = 0.0, upper if upper < math.inf else solution.saddle.epsilon
         for placement in (_below, _rounded_down):
             bound, _ = self._compose(solution.grid, placement)
@@ -85,38 +89,59 @@ class ComposedLoss:
                 break
         return lower, upper
 
-    def _rest(self, delta: float, *, up: bool) -> float:
-        """Return the part of delta that remains after subtracting failures, rounded up or down; -1 if none does."""
-        if self._failure == 0 or delta < self._failure:
-            return delta if self._failure == 0 else -1.0
-        slack = 8 * ULP * (1 if up else -1)
-        return min(max((delta - self._failure) / (1 - self._failure) * (1 + slack) + slack * delta, 0.0), 1.0)
+    def _rest(self, delta: float) -> tuple[float, float]:
+        """Return bounds (lower, upper) on the delta that remains to the parts if none fails; -1 if none remains.
 
-    def _simple_epsilon(self, delta: float) -> tuple[float, float] | None:
-        """Return (lower, upper) for the cases that need no composition, or None."""
+        It solves delta = f + (1 - f) rest for the rest, in exact arithmetic: where almost all of delta pays for the
+        failures, the difference of two floats would be rounding error only.
+        """
+        if self._most_failure == 0:
+            return delta, delta
+        low, high = (
+            (Fraction(delta) - failure) / (1 - failure) if failure < 1 else Fraction(-1)
+            for failure in (self._most_failure, self._least_failure)
+        )
+        return float_down(low) if low >= 0 else -1.0, float_up(high) if high >= 0 else -1.0
+
+    def _simple_epsilon(self, delta: float, most: float) -> tuple[float, float] | None:
+        """Return (lower, upper) for the cases that need no composition, or None.
+
+        Args:
+            delta: The delta for the upper bound.
+            most: The delta for the lower bound, which is at least as large.
+        """
         if delta < 0:
-            return math.inf, math.inf
+            return 0.0 if most >= 0 else math.inf, math.inf
         if not self._parts:
             return 0.0, 0.0
         if delta <= self._unbounded * (1 + 8 * ULP):
-            # The failure probability of a single step is known exactly; that of several was rounded.
-            known = self._parts[0][0].forward.failure if self._num_steps == 1 else 0.0
-            epsilon = self.max_loss if delta == known and (known > 0 or self._unbounded == 0) else math.inf
-            return epsilon, epsilon
+            epsilon = self.max_loss if self._fails_within(delta) else math.inf
+            return epsilon if most == delta else 0.0, epsilon
         if self._num_steps == 1:
             profile = self._parts[0][0].forward
+            # delta is known up to this, so epsilon is solved for a delta that is smaller (upper) or larger (lower) by
+            # it.
             margin = 4 * profile.relative_error
-            lower = min(_invert(profile, delta / (1 - margin)), _LARGEST_EPSILON)  # beyond it, only this is known
+            lower = min(_invert(profile, most / (1 - margin)), _LARGEST_EPSILON)  # beyond it, only this is known
             return max(0.0, lower * (1 - 1e-12)), _invert(profile, delta / (1 + margin))
         return None
 
+    def _fails_within(self, delta: float) -> bool:
+        """Return whether the loss is proven to be infinite with probability at most ``delta``."""
+        if self._num_steps > 1:  # the product of several probabilities was rounded
+            return delta == self._unbounded == 0
+        profile = self._parts[0][0].forward
+        return delta == profile.failure or (delta > profile.failure and states_failure(profile))
+
     def delta_upper(self, epsilon: float, accuracy: float = DEFAULT_ACCURACY) -> float:
         """Return an upper bound on delta at epsilon >= 0."""
-        return self._failure + (1 - self._failure) * self._delta(epsilon, accuracy, lower=False)
+        rest, failure = self._delta(epsilon, accuracy, lower=False), self._most_failure
+        return rest if failure == 0 else min(1.0, float_up(failure + (1 - failure) * Fraction(rest)))
 
     def delta_lower(self, epsilon: float, accuracy: float = DEFAULT_ACCURACY) -> float:
         """Return a lower bound on delta at epsilon >= 0."""
-        return self._failure + (1 - self._failure) * self._delta(epsilon, accuracy, lower=True)
+        rest, failure = self._delta(epsilon, accuracy, lower=True), self._least_failure
+        return rest if failure == 0 else float_down(failure + (1 - failure) * Fraction(rest))
 
     def _delta(self, epsilon: float, accuracy: float, *, lower: bool) -> float:
         """Return a bound on delta, without the parts that fail or cost nothing."""
@@ -147,6 +172,7 @@ class ComposedLoss:
         that factor, and the next grid corrects for it.
         """
         log_delta = math.log(delta)
+        # Truncated tails count as infinite losses. A billionth of delta costs far less of epsilon than the accuracy.
         tail = self._tail(log_delta)
         moments = CumulantFunction.of(self._parts, tail)
         saddle = find_saddle(moments, log_delta=log_delta)

@@ -31,7 +31,7 @@ from hush.audit.membership import (
     shadows,
 )
 from hush.cli.commands.attack_data import People, open_people
-from hush.cli.terminal import ProgressBar, table
+from hush.cli.terminal import TerminalProgress, table
 from hush.errors import InvalidArgument, Unsupported, check_count, check_positive
 from hush.guarantee import Guarantee
 
@@ -48,7 +48,9 @@ _ATTACKS: dict[str, Callable[[Any, Any, Any], NDArray[np.float64]]] = {
 def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
-        "attack", help="run membership inference attacks on models", description="Attack models."
+        "attack",
+        help="run membership inference attacks on models",
+        description="Run an attack, to see what privacy protects from.",
     )
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     demo = kinds.add_parser(
@@ -60,7 +62,7 @@ def add_parser(commands: Any) -> None:
     demo.add_argument(
         "--data",
         choices=["location", "digits"],
-        help="the dataset; if omitted, Location-30 where it is, else digits",
+        help="the dataset; if omitted, Location-30 if its archive is found, and digits otherwise",
     )
     demo.add_argument("--data-dir", type=Path, metavar="DIR", help="the folder of Location-30; if omitted, $HUSH_DATA")
     demo.add_argument("--epsilon", type=float, default=4.0, help="the budget of the private model (default: 4)")
@@ -112,7 +114,7 @@ class AttackedModel:
 def run(options: argparse.Namespace) -> None:
     """Attack both models, and print the results."""
     people = open_people(options.data, options.data_dir)
-    progress = ProgressBar(quiet=options.quiet or options.json)
+    progress = TerminalProgress(quiet=options.quiet or options.json)
     try:
         plain, private = attack_both(people, options, progress)
     finally:
@@ -123,7 +125,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def attack_both(
-    people: People, options: argparse.Namespace, progress: ProgressBar
+    people: People, options: argparse.Namespace, progress: TerminalProgress
 ) -> tuple[AttackedModel, AttackedModel]:
     """Train both models on the same members, and attack each with shadow models of its kind."""
     try:
@@ -234,8 +236,8 @@ def _as_text(people: People, plain: AttackedModel, private: AttackedModel, figur
     assert private.guarantee is not None
     limit = advantage_bounds(private.guarantee.epsilon, private.guarantee.delta).tight
     lines = [
-        f"Who was in the training data? {people.name}, {len(people.labels):,} people, half of them members by coins; "
-        f"{plain.num_shadows} and {private.num_shadows} shadow models",
+        f"Who was in the training data? {people.name}, {len(people.labels):,} people, half of them members, "
+        f"chosen by coin flips; {plain.num_shadows} and {private.num_shadows} shadow models",
         "",
         table(
             ("model", "attack", "accuracy", "AUC", f"TPR at {_FPR:.0%} FPR", "epsilon shown", "epsilon claimed"),

@@ -1,4 +1,4 @@
-"""The data of `hush attack demo`: Location-30 if it is there, otherwise the digits that come with scikit-learn."""
+"""The data of `hush attack demo`: Location-30 if its archive is found, otherwise the digits of scikit-learn."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class People:
 
 
 def open_people(name: str | None, data_dir: Path | None) -> People:
-    """Return the dataset of a name; without a name, Location-30 if it is there and digits otherwise."""
+    """Return the dataset of a name; without a name, Location-30 if its archive is found, and digits otherwise."""
     archive = find_location(data_dir)
     if name == "location" and archive is None:
         raise InvalidArgument(

@@ -11,7 +11,6 @@ The exit status is 3 if the bound exceeds the claim, so that a script can stop a
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from hush.audit import AuditResult, Comparison, audit_one_run, audit_scores
 from hush.cli.words import BOUND_METHODS, THRESHOLD_RULES, threshold_rule
+from hush.data import CsvFile
 from hush.errors import InvalidArgument, check_delta
 from hush.guarantee import Guarantee
 
@@ -35,10 +35,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "audit",
         help="attack a run, or judge an attack's scores: a lower bound on epsilon",
-        description="Measure the leak: a lower bound on epsilon. RUN is the folder of a finished hush train; hush "
-        "trains it again with canaries, attacks the models, and adds the result to the run's report. SCORES.csv has "
-        "the columns score and member (1 or 0; higher scores mean members). Exit status 3 means that a claim is "
-        "contradicted.",
+        description="Measure how much a model leaks: a lower bound on epsilon. RUN is the folder of a finished hush "
+        "train; hush trains it again with canaries, attacks the models, and adds the result to the run's report. "
+        "SCORES.csv has the columns score and member (1 or 0; higher scores mean members). Exit status 3 means that a "
+        "claim is contradicted.",
         epilog="Example: hush audit runs/people-1 --seconds 120; hush audit scores.csv --delta 1e-5 --json",
     )
     parser.add_argument("what", metavar="RUN|SCORES.csv", help="the folder of a run, or a file of scores")
@@ -58,7 +58,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--one-run",
         action="store_true",
         default=None,
-        help="the scores are of one model's canaries, each included by a fair coin, in an order that no coin decided",
+        help="the scores are of one model's canaries, each included by a fair coin, and not sorted by those coins",
     )
     scores.add_argument(
         "--threshold",
@@ -111,13 +111,13 @@ def _audit_run(path: Path, options: argparse.Namespace) -> int:
             flag = f"--{name.replace('_', '-')}"
             raise InvalidArgument(flag, getattr(options, name), "no value for a run, which states its own claim")
     from hush.cli.outcomes import check_installed
-    from hush.cli.terminal import ProgressBar
+    from hush.cli.terminal import TerminalProgress
 
     check_installed()
     from hush import runs
 
     seconds = _SECONDS if options.seconds is None else options.seconds
-    progress = ProgressBar(quiet=options.quiet)
+    progress = TerminalProgress(quiet=options.quiet)
     try:
         result = runs.audit(path, seconds=seconds, confidence=options.confidence, progress=progress)
     finally:
@@ -150,34 +150,23 @@ def _print_result(result: AuditResult, comparison: Comparison | None, options: a
 
 def read_scores(path: Path) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the scores of a CSV file with the columns score and member, in its order, and which are members'."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, skipinitialspace=True)
-            names = [name.strip() for name in next(reader, [])]
-            columns = [_column(names, name, path) for name in ("score", "member")]
-            rows = [(line, [_cell(row, column) for column in columns]) for line, row in enumerate(reader, 2) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidArgument("scores", str(path), "a readable CSV file", str(error)) from None
-    scores = np.array([_score(row[0], line) for line, row in rows], dtype=np.float64)
-    return scores, np.array([_member(row[1], line) for line, row in rows], dtype=np.bool_)
+    file = CsvFile(path)
+    columns = [_column(file.columns, name, path) for name in ("score", "member")]
+    rows = [[record[column] for column in columns] for batch in file.batches() for record in batch]
+    scores = np.array([_score(score, number) for number, (score, _) in enumerate(rows, 1)], dtype=np.float64)
+    members = [_member(member, number) for number, (_, member) in enumerate(rows, 1)]
+    return scores, np.array(members, dtype=np.bool_)
 
 
 def _column(names: list[str], name: str, path: Path) -> int:
-    """Return the position of a column, which has to be there once."""
+    """Return the position of a column."""
     missing = sorted({"score", "member"} - set(names))
     if missing:
         raise InvalidArgument("scores", str(path), f"a column named {' and '.join(missing)}")
-    if names.count(name) > 1:
-        raise InvalidArgument("scores", str(path), f"one column named {name}, not {names.count(name)}")
     return names.index(name)
 
 
-def _cell(row: list[str], column: int) -> str | None:
-    """Return a cell; None in a row that is too short."""
-    return row[column] if column < len(row) else None
-
-
-def _member(text: str | None, line: int) -> bool:
+def _member(text: str | None, number: int) -> bool:
     """Read whether a row is a member's."""
     word = (text or "").strip().lower()
     if word in _MEMBER_WORDS:
@@ -185,12 +174,12 @@ def _member(text: str | None, line: int) -> bool:
     try:
         return {1.0: True, 0.0: False}[float(word)]
     except (ValueError, KeyError):
-        raise InvalidArgument("member", text, f"1 or 0 in line {line}") from None
+        raise InvalidArgument("member", text, f"1 or 0 in row {number}") from None
 
 
-def _score(text: str | None, line: int) -> float:
+def _score(text: str | None, number: int) -> float:
     """Read a score."""
     try:
         return float(text or "")
     except ValueError:
-        raise InvalidArgument("score", text, f"a number in line {line}") from None
+        raise InvalidArgument("score", text, f"a number in row {number}") from None

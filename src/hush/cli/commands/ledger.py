@@ -24,7 +24,7 @@ from hush.strict_json import parse
 
 if TYPE_CHECKING:
     from hush.accounting import Event
-    from hush.ledger import Dataset, Reserved
+    from hush.ledger import LedgerBudget, Reserved
 
 Run = Callable[[argparse.Namespace], None]
 
@@ -35,7 +35,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "ledger",
         help="keep and enforce privacy budgets in a database",
         description="Keep one budget for everything that is released from a dataset, in a database that enforces it.",
-        epilog="Example: hush ledger create patients --epsilon 3 --delta 1e-6 --unit patient. If the ledger has "
+        epilog="Example: hush ledger create patients --epsilon 3 --delta 1e-6 --unit-name patient. If the ledger has "
         "admitted people, your token is read from $HUSH_LEDGER_TOKEN.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -52,7 +52,10 @@ def _add_budgets(actions: Any) -> None:
     create.add_argument("--epsilon", type=float, required=True, help="the cap on everything that is ever released")
     create.add_argument("--delta", type=float, default=0.0, help="the delta of the cap (default: 0)")
     create.add_argument(
-        "--unit", required=True, metavar="U", help="the privacy unit: patient, row, patient-month or any other name"
+        "--unit-name",
+        required=True,
+        metavar="NAME",
+        help="what the privacy unit is called: patient, row, patient-month or any other name",
     )
     add_relation(create)
     create.add_argument("--blocks", metavar="A,B,...", help="disjoint parts of the data, each with the full budget")
@@ -73,31 +76,31 @@ def _add_budgets(actions: Any) -> None:
 def _create(options: argparse.Namespace) -> None:
     """Create a budget."""
     ledger = open_ledger(options.db, create=True)
-    if options.name in {dataset.name for dataset in ledger.datasets()}:
+    if options.name in {budget.name for budget in ledger.budgets()}:
         raise InvalidArgument("name", options.name, "a name that no budget has", "`hush ledger show` lists the names")
     if options.fingerprint is not None and not options.fingerprint.is_file():
         raise InvalidArgument("fingerprint", str(options.fingerprint), "a file")
-    dataset = ledger.dataset(
+    budget = ledger.budget(
         options.name,
         epsilon=options.epsilon,
         delta=options.delta,
-        unit=options.unit,
+        unit=options.unit_name,
         relation=options.relation,
         fingerprint=options.fingerprint,
         blocks=_blocks(options),
     )
-    _print(options, text.status(dataset), lambda: text.created(dataset))
+    _print(options, text.status(budget), lambda: text.created(budget))
 
 
 def _show(options: argparse.Namespace) -> None:
     """Show all budgets, or one."""
     ledger = open_ledger(options.db)
     if options.name is None:
-        datasets = ledger.datasets()
-        _print(options, [text.status(dataset) for dataset in datasets], lambda: text.budgets(datasets))
+        budgets = ledger.budgets()
+        _print(options, [text.status(budget) for budget in budgets], lambda: text.budget_table(budgets))
         return
-    dataset = ledger.dataset(options.name)
-    _print(options, text.status(dataset), lambda: text.budget(dataset))
+    budget = ledger.budget(options.name)
+    _print(options, text.status(budget), lambda: text.budget_page(budget))
 
 
 def _add_block(options: argparse.Namespace) -> None:
@@ -108,7 +111,7 @@ def _add_block(options: argparse.Namespace) -> None:
             expires = datetime.fromisoformat(options.expires)
         except ValueError:
             raise InvalidArgument("expires", options.expires, "a time such as 2026-12-31T00:00+00:00") from None
-    open_ledger(options.db).dataset(options.name).add_block(options.block, expires=expires)
+    open_ledger(options.db).budget(options.name).add_block(options.block, expires=expires)
     _print(
         options, {"dataset": options.name, "block": options.block}, lambda: f"Block {options.block} now takes charges."
     )
@@ -116,7 +119,7 @@ def _add_block(options: argparse.Namespace) -> None:
 
 def _retire(options: argparse.Namespace) -> None:
     """Retire blocks."""
-    open_ledger(options.db).dataset(options.name).retire(*options.blocks)
+    open_ledger(options.db).budget(options.name).retire(*options.blocks)
     content = {"dataset": options.name, "retired": options.blocks}
     _print(options, content, lambda: f"Retired, and closed to charges: {', '.join(options.blocks)}.")
 
@@ -153,42 +156,42 @@ def _add_event(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--blocks", metavar="A,B,...", help="charge only these blocks; if omitted, all")
 
 
-def _priced_event(options: argparse.Namespace) -> tuple[Dataset, Event]:
+def _priced_event(options: argparse.Namespace) -> tuple[LedgerBudget, Event]:
     """Return the budget, narrowed to the blocks that were named, and the event to charge."""
     from hush.accounting import ApproximateDPEvent
 
-    dataset, blocks = open_ledger(options.db).dataset(options.name), _blocks(options)
+    budget, blocks = open_ledger(options.db).budget(options.name), _blocks(options)
     if blocks is not None:
-        dataset = dataset.at(*blocks)
+        budget = budget.at(*blocks)
     if options.event is None:
-        return dataset, ApproximateDPEvent(options.epsilon, 0.0 if options.delta is None else options.delta)
+        return budget, ApproximateDPEvent(options.epsilon, 0.0 if options.delta is None else options.delta)
     if options.delta is not None:
         raise InvalidArgument("delta", options.delta, "no value with --event", "The event determines it")
-    return dataset, phase_event(parse(options.event))
+    return budget, phase_event(parse(options.event))
 
 
 def _price(options: argparse.Namespace) -> None:
     """Show what a charge would cost."""
-    dataset, event = _priced_event(options)
-    price = dataset.price(event)
-    _print(options, text.plain(price), lambda: text.price(price, dataset))
+    budget, event = _priced_event(options)
+    price = budget.price(event)
+    _print(options, text.plain(price), lambda: text.price(price, budget))
 
 
 def _charge(options: argparse.Namespace) -> None:
     """Charge a release."""
-    dataset, event = _priced_event(options)
-    row = dataset.charge(event, purpose=options.purpose, request=options.request)
-    content = {"id": row.id, "hash": row.hash, "spent": dataset.spent, "left": dataset.left}
-    _print(options, content, lambda: f"Charged: row {row.id}.\n{text.budgets([dataset])}")
+    budget, event = _priced_event(options)
+    row = budget.charge(event, purpose=options.purpose, request=options.request)
+    content = {"id": row.id, "hash": row.hash, "spent": budget.spent, "left": budget.left}
+    _print(options, content, lambda: f"Charged: row {row.id}.\n{text.budget_table([budget])}")
 
 
 def _pending(options: argparse.Namespace) -> None:
     """List the reservations, or settle one."""
     ledger = open_ledger(options.db)
-    reservations = {item.id: (dataset, item) for dataset in ledger.datasets() for item in dataset.pending()}
+    reservations = {item.id: (budget, item) for budget in ledger.budgets() for item in budget.pending()}
     number, action = (options.void, "void") if options.void is not None else (options.commit, "commit")
     if number is None:
-        rows = [_pending_row(dataset, item) for dataset, item in reservations.values()]
+        rows = [_pending_row(budget, item) for budget, item in reservations.values()]
         _print(options, rows, lambda: text.pending(rows))
         return
     if number not in reservations:
@@ -198,7 +201,7 @@ def _pending(options: argparse.Namespace) -> None:
     _print(options, {"id": number, "status": status}, lambda: f"Row {number}: {status}.")
 
 
-def _pending_row(dataset: Dataset, reservation: Reserved) -> dict[str, Any]:
+def _pending_row(budget: LedgerBudget, reservation: Reserved) -> dict[str, Any]:
     """Return a reservation for the table, or for JSON."""
     row = reservation.row
     return {
@@ -207,7 +210,7 @@ def _pending_row(dataset: Dataset, reservation: Reserved) -> dict[str, Any]:
         "time": text.written_time(row.time),
         "author": row.author,
         "purpose": row.purpose,
-        "epsilon": dataset.cap.spent_epsilon(row.cost),
+        "epsilon": budget.cap.spent_epsilon(row.cost),
     }
 
 
@@ -277,7 +280,7 @@ def _admit(options: argparse.Namespace) -> None:
 
 def _share(options: argparse.Namespace) -> None:
     """Give an analyst a share of a budget."""
-    open_ledger(options.db).dataset(options.name).share(options.person, percent=options.percent)
+    open_ledger(options.db).budget(options.name).share(options.person, percent=options.percent)
     content = {"dataset": options.name, "name": options.person, "percent": options.percent}
     _print(options, content, lambda: f"{options.person} may spend up to {options.percent} % of {options.name}.")
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 from hush.cli.terminal import bar, table
 
 if TYPE_CHECKING:
-    from hush.ledger import ChargePrice, Dataset, Figure, Recomputed, Status, Verification
+    from hush.ledger import ChargePrice, Figure, LedgerBudget, Recomputed, Status, Verification
 
 _BAR_WIDTH = 20
 _LAST_CHARGES = 10
 
 
-def status(dataset: Dataset) -> dict[str, Any]:
+def status(budget: LedgerBudget) -> dict[str, Any]:
     """Return the status of a budget, for JSON."""
-    cap = dataset.cap
+    cap = budget.cap
     return {
-        "name": dataset.name,
+        "name": budget.name,
         "epsilon": cap.epsilon,
         "delta": cap.delta,
         "unit": str(cap.unit),
@@ -34,31 +34,34 @@ def status(dataset: Dataset) -> dict[str, Any]:
                 "used": item.used,
                 "retired": item.retired,
             }
-            for item in dataset.status()
+            for item in budget.status()
         ],
-        "pending": len(dataset.pending()),
+        "pending": len(budget.pending()),
     }
 
 
-def created(dataset: Dataset) -> str:
+def created(budget: LedgerBudget) -> str:
     """Say what was created."""
-    return f"Created, for good: {_printable(dataset.name)}.\n{dataset.guarantee()}"
+    return f"Created {_printable(budget.name)}. A budget cannot be changed later.\n{budget.guarantee()}"
 
 
-def budgets(datasets: list[Dataset]) -> str:
+def budget_table(budgets: list[LedgerBudget]) -> str:
     """Show budgets, each with a bar of what is used."""
-    rows = [row for dataset in datasets for row in _rows(dataset)]
+    rows = [row for budget in budgets for row in _rows(budget)]
     if not rows:
-        return "There is no budget yet. Create one: hush ledger create NAME --epsilon E --delta D --unit U"
-    header = ["budget", "used", "epsilon", "of", "delta", "unit", "fits now"]
-    return table(header, rows) + "\n\n  used: share of the cap. epsilon: of all releases so far, composed."
+        return "There is no budget yet. Create one: hush ledger create NAME --epsilon E --delta D --unit-name U"
+    header = ["budget", "used", "epsilon", "of", "delta", "unit", "still fits"]
+    return (
+        table(header, rows)
+        + "\n\n  used: the share of the cap that is used. epsilon: that of all releases so far, composed."
+    )
 
 
-def _rows(dataset: Dataset) -> list[list[str]]:
+def _rows(budget: LedgerBudget) -> list[list[str]]:
     """Return one row for each block of a budget."""
-    cap, rows = dataset.cap, []
-    for item in dataset.status():
-        name = _printable(dataset.name) + (f" {_printable(item.block)}" if item.block else "")
+    cap, rows = budget.cap, []
+    for item in budget.status():
+        name = _printable(budget.name) + (f" {_printable(item.block)}" if item.block else "")
         used = f"{bar(item.used, _BAR_WIDTH).ljust(_BAR_WIDTH, '·')} {100 * item.used:5.1f} %"
         numbers = [f"{item.epsilon:.4g}", f"{cap.epsilon:.4g}", f"{cap.delta:.3g}"]
         rows.append([name, used, *numbers, str(cap.unit), _fits(item)])
@@ -75,11 +78,11 @@ def _fits(item: Status) -> str:
     return f"epsilon {epsilon:.3g}" + (f", or Gaussian noise from {noise:.3g}" if noise < math.inf else "")
 
 
-def budget(dataset: Dataset) -> str:
+def budget_page(budget: LedgerBudget) -> str:
     """Show one budget, what is pending, and the last charges."""
-    charges = [row for row in dataset.entries() if row.event is not None and row.charge is None]
-    parts = [budgets([dataset]), f"\n{dataset.guarantee()}"]
-    num_pending = len(dataset.pending())
+    charges = [row for row in budget.entries() if row.event is not None and row.charge is None]
+    parts = [budget_table([budget]), f"\n{budget.guarantee()}"]
+    num_pending = len(budget.pending())
     if num_pending:
         parts.append(f"\nPending, and counted as spent: {num_pending}. See: hush ledger pending")
     if charges:
@@ -89,7 +92,7 @@ def budget(dataset: Dataset) -> str:
                 written_time(row.time),
                 _printable(row.author),
                 row.kind,
-                f"{dataset.cap.spent_epsilon(row.cost):.3g}",
+                f"{budget.cap.spent_epsilon(row.cost):.3g}",
                 _printable(row.purpose),
             ]
             for row in charges[-_LAST_CHARGES:]
@@ -99,13 +102,13 @@ def budget(dataset: Dataset) -> str:
     return "\n".join(parts)
 
 
-def price(charge: ChargePrice, dataset: Dataset) -> str:
+def price(charge: ChargePrice, budget: LedgerBudget) -> str:
     """Say what a charge would cost."""
     verdict = "It fits" if charge.fits else "It does NOT fit"
     largest = f"The largest that fits now is epsilon = {charge.largest_epsilon:.3g}"
     noise = f", or Gaussian noise of at least {charge.least_noise:.3g} times the sensitivity"
     return (
-        f"{verdict}. Alone: epsilon = {charge.alone:.4g}. Afterwards, {charge.after:.4g} of {dataset.cap.epsilon:.4g} "
+        f"{verdict}. Alone: epsilon = {charge.alone:.4g}. Afterwards, {charge.after:.4g} of {budget.cap.epsilon:.4g} "
         f"would be spent.\n{largest}{noise if charge.least_noise < math.inf else ''}."
     )
 
@@ -132,7 +135,7 @@ def pending(rows: list[dict[str, Any]]) -> str:
 def verified(result: Verification) -> str:
     """Say what a verification found."""
     findings = [f"  {_printable(str(finding))}" for finding in result.findings]
-    summary = f"{result.rows:,} rows: " + ("nothing is wrong." if result.ok else f"{counted(len(findings))}.")
+    summary = f"{result.rows:,} rows: " + ("no problems." if result.ok else f"{counted(len(findings))}.")
     notes = [f"  Note: {_printable(note)}" for note in result.notes]
     return "\n".join([summary, *findings, *notes, f"Head: {result.head}"])
 

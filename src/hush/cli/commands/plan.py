@@ -1,8 +1,8 @@
-"""`hush plan`: how much noise a private training needs, and what epsilon that gives, epoch by epoch.
+"""`hush plan`: what noise `hush train` would use, and how epsilon grows epoch by epoch.
 
-No data are read. The training is T steps of the Gaussian mechanism on Poisson samples of rate B/N, as in
-`hush.training` with ``Poisson`` sampling; for users, a step counts for a group of as many examples as a user may have.
-With a target epsilon, the noise multiplier is the least that meets it; with a noise multiplier, epsilon is computed.
+No data are read. The plan is the one that a run with the same settings makes (`hush.runs.draft_cost`): T steps of the
+Gaussian mechanism on Poisson samples of rate B/N, what is learned before them, and the held-out metrics. With a target
+epsilon, the noise multiplier is the least that meets it; with a noise multiplier, epsilon is computed.
 
 The JSON object (``hush.plan/1``) has ``noise_multiplier``, ``num_steps``, ``sampling_rate``, ``epsilon``, ``delta``,
 ``rdp`` (what Renyi accounting states), ``epochs`` (a list of rows) and ``guarantee``; infinite values are null.
@@ -15,56 +15,67 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hush.accounting import (
-    Event,
-    GaussianEvent,
-    GroupEvent,
-    PldAccountant,
-    PoissonSampledEvent,
-    RdpAccountant,
-    SelfComposedEvent,
-    calibrate_noise,
-)
-from hush.cli.options import add_relation, add_unit, unit_of
+from hush.accounting import PldAccountant, RdpAccountant
+from hush.cli.options import add_relation, add_unit_kind, unit_of
 from hush.cli.plot import check_plot_path, plot_plan
+from hush.cli.settings import add_settings, settings_of
 from hush.cli.terminal import bar, progress, table
-from hush.errors import InvalidArgument, check_count, check_delta, check_positive
-from hush.guarantee import Guarantee, Relation, Unit
+from hush.errors import InvalidArgument, Unsupported, check_count
+from hush.guarantee import Guarantee, Unit
+from hush.runs import Settings, Undeclared, draft_cost
+
+if TYPE_CHECKING:
+    from hush.runs import RunCost
 
 _ROWS_SHOWN = 20
 _BAR_WIDTH = 30
 _MAX_EPOCHS = 1000  # rows of the curve; longer trainings show every second epoch, or every third, ...
 _MANY_EPOCHS, _COARSE_ACCURACY = 200, 1e-4  # a longer curve is computed more coarsely
-_MOST_EXAMPLES, _MOST_STEPS = 10**15, 1e12
-
-AnyAccountant = type[PldAccountant] | type[RdpAccountant]
+_MOST_UNITS, _MOST_STEPS = 10**15, 10**7
 
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "plan",
-        help="find the noise for a private training, or the epsilon of a given noise",
-        description="Find the noise multiplier of a private training (DP-SGD with Poisson sampling), and show how "
-        "epsilon grows with the epochs.",
+        help="find the noise for private training, or the epsilon of a given noise",
+        description="Find the noise multiplier that `hush train` would use with the same settings, and show how "
+        "epsilon grows with the epochs. No data are read.",
+        epilog="Example: hush plan --units 60000 --batch-size 256 --epochs 15 --epsilon 3",
     )
+    groups = add_settings(parser, "plan")
     parser.add_argument(
-        "--examples", type=int, required=True, metavar="N", help="the size of the dataset, which is taken as public"
+        "--noise-multiplier", type=float, metavar="SIGMA", help="the noise, instead of --epsilon; epsilon is computed"
     )
-    parser.add_argument("--batch-size", type=int, required=True, metavar="B", help="the expected size of a batch")
-    length = parser.add_mutually_exclusive_group(required=True)
-    length.add_argument("--epochs", type=float, metavar="E", help="passes over the data, on average")
-    length.add_argument("--steps", type=int, metavar="T", help="number of steps")
-    aim = parser.add_mutually_exclusive_group(required=True)
-    aim.add_argument("--epsilon", type=float, help="the target; hush finds the noise")
-    aim.add_argument("--noise-multiplier", type=float, metavar="SIGMA", help="the noise; hush computes epsilon")
-    parser.add_argument("--delta", type=float, help="the delta of the guarantee; if omitted, 0.1/N, at most 1e-5")
-    add_unit(parser)
-    add_relation(parser)
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw epsilon over the epochs")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    protection = groups["what is protected"]
+    add_unit_kind(protection)
+    protection.add_argument(
+        "--group-size",
+        type=int,
+        default=1,
+        metavar="K",
+        help="for training that samples examples, not users: the most examples that one user has. You must enforce "
+        "this bound, and N and B count examples",
+    )
+    add_relation(protection)
+    data = parser.add_argument_group("the data, which are not read")
+    data.add_argument(
+        "--units", type=int, required=True, metavar="N", help="how many privacy units are trained on; taken as public"
+    )
+    data.add_argument(
+        "--held-out", type=int, default=0, metavar="M", help="how many more units are held out for private metrics"
+    )
+    data.add_argument(
+        "--learn",
+        type=Undeclared,
+        choices=list(Undeclared),
+        metavar="WHAT",
+        help="what is learned because it is not declared: bounds only, or values (of categories or the target), too",
+    )
     parser.set_defaults(run=run)
 
 
@@ -73,142 +84,135 @@ class PlannedTraining:
     """A private training, and what it costs epoch by epoch.
 
     Attributes:
-        num_examples, batch_size, num_steps, noise_multiplier: What is trained.
+        cost: What the run costs, with its training plan.
         target_epsilon: The epsilon that was asked for; None if the noise was.
-        guarantee: What the training guarantees, by privacy loss distributions.
-        rdp_epsilon: The epsilon that Renyi accounting states for it.
-        rdp_noise_multiplier: The noise that the target needs by Renyi accounting; None without a target.
+        guarantee: What the run guarantees, by privacy loss distributions.
+        rdp_epsilon: The epsilon that Renyi accounting states for it; infinite if it states none.
+        rdp_noise_multiplier: The noise that the target needs by Renyi accounting; None if there is no target.
         epochs: Rows with ``epoch``, ``step``, ``epsilon`` and ``rdp_epsilon``.
     """
 
-    num_examples: int
-    batch_size: int
-    num_steps: int
-    noise_multiplier: float
+    cost: RunCost
     target_epsilon: float | None
     guarantee: Guarantee
     rdp_epsilon: float
     rdp_noise_multiplier: float | None
     epochs: list[dict[str, float]]
 
-    @property
-    def sampling_rate(self) -> float:
-        """The probability that an example is in a batch."""
-        return self.batch_size / self.num_examples
-
 
 def run(options: argparse.Namespace) -> None:
     """Make the plan, draw it, and print it."""
     if options.plot is not None:
         check_plot_path(options.plot)
-    plan = make_plan(options)
+    plan = planned_training(options)
     if options.plot is not None:
         plot_plan(plan.epochs, plan.guarantee, options.plot)
     print(_as_json(plan) if options.json else _as_text(plan, options.plot))
 
 
-def make_plan(options: argparse.Namespace) -> PlannedTraining:
+def planned_training(options: argparse.Namespace) -> PlannedTraining:
     """Compute what is missing: the noise or the epsilon."""
-    num_examples = check_count("examples", options.examples)
-    if not num_examples <= _MOST_EXAMPLES:
-        raise InvalidArgument("examples", num_examples, f"at most {_MOST_EXAMPLES:.0e}")
-    batch_size = check_count("batch_size", options.batch_size)
-    if not batch_size <= num_examples:
-        raise InvalidArgument(
-            "batch_size", batch_size, f"at most examples={num_examples}", "The largest batch is the whole dataset"
-        )
-    delta = min(1e-5, 0.1 / num_examples) if options.delta is None else check_delta("delta", options.delta)
-    unit, rows_per_unit = unit_of(options)
-    steps_per_epoch = num_examples / batch_size
-    num_steps = _num_steps(options, steps_per_epoch)
-    setting = _Setting(
-        batch_size / num_examples, num_steps, check_count("rows_per_unit", rows_per_unit), delta, options.relation, unit
-    )
-    noise = options.noise_multiplier
-    if noise is None:
-        noise = setting.noise_for(check_positive("epsilon", options.epsilon), PldAccountant)
-    accountant = PldAccountant(relation=options.relation, unit=unit).compose(setting.step(noise), num_steps)
+    cost = _draft(options)
+    noise_multiplier = options.noise_multiplier
+    cost = cost.calibrated(options.epsilon) if noise_multiplier is None else cost.with_noise(noise_multiplier)
     return PlannedTraining(
-        num_examples=num_examples,
-        batch_size=batch_size,
-        num_steps=num_steps,
-        noise_multiplier=noise,
+        cost=cost,
         target_epsilon=options.epsilon,
-        guarantee=accountant.guarantee(delta),
-        rdp_epsilon=setting.epsilon(noise, num_steps, RdpAccountant),
-        rdp_noise_multiplier=None if options.epsilon is None else setting.noise_for(options.epsilon, RdpAccountant),
-        epochs=setting.curve(noise, steps_per_epoch),
+        guarantee=cost.guarantee(),
+        rdp_epsilon=_rdp_epsilon(cost),
+        rdp_noise_multiplier=None if options.epsilon is None else _rdp_noise(cost, options.epsilon),
+        epochs=_curve(cost),
     )
 
 
-def _num_steps(options: argparse.Namespace, steps_per_epoch: float) -> int:
-    """Return the number of steps that were asked for, directly or in epochs."""
-    if options.steps is not None:
-        return check_count("steps", options.steps)
-    steps = check_positive("epochs", options.epochs) * steps_per_epoch
-    if not steps <= _MOST_STEPS:
-        raise InvalidArgument("epochs", options.epochs, f"at most {_MOST_STEPS:.0e} steps in all")
-    return max(1, math.floor(steps + 1e-9))  # rounded down, so that no more epochs are trained than asked for
-
-
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    """What stays the same while the noise is searched for."""
-
-    sampling_rate: float
-    num_steps: int
-    group_size: int
-    delta: float
-    relation: Relation
-    unit: Unit
-
-    def step(self, noise: float) -> Event:
-        """Return the event of one step, for a group of as many examples as a user may have."""
-        event = PoissonSampledEvent(GaussianEvent(noise), self.sampling_rate)
-        return event if self.group_size == 1 else GroupEvent(event, self.group_size)
-
-    def epsilon(self, noise: float, steps: int, kind: AnyAccountant) -> float:
-        """Return the epsilon of the first steps, by one kind of accountant."""
-        return kind(relation=self.relation).compose(self.step(noise), steps).epsilon(self.delta)
-
-    def noise_for(self, epsilon: float, kind: AnyAccountant) -> float:
-        """Return the least noise with which all steps stay within epsilon."""
-        return calibrate_noise(
-            epsilon=epsilon,
-            delta=self.delta,
-            relation=self.relation,
-            accountant=kind,
-            template=lambda noise: SelfComposedEvent(self.step(noise), self.num_steps),
+def _draft(options: argparse.Namespace) -> RunCost:
+    """Return what the run costs, with a noise multiplier of 1."""
+    if (options.epsilon is None) == (options.noise_multiplier is None):
+        raise InvalidArgument("epsilon", options.epsilon, "a number, or --noise-multiplier instead of it")
+    if options.epsilon is None and (options.learn is not None or options.held_out):
+        raise InvalidArgument(
+            "epsilon", None, "a number with --learn or --held-out", "What is learned and measured has a share of it"
         )
+    if not check_count("units", options.units) <= _MOST_UNITS:
+        raise InvalidArgument("units", options.units, f"at most {_MOST_UNITS:.0e}")
+    # Without a target, nothing that the plan needs follows from epsilon.
+    settings = settings_of(options, data="", epsilon=options.epsilon or 1.0)
+    _check_length(settings, options.units)
+    return draft_cost(
+        settings,
+        num_units=options.units,
+        num_held_out=check_count("held_out", options.held_out, minimum=0),
+        undeclared=options.learn,
+        unit=unit_of(options),
+        relation=options.relation,
+        group_size=_group_size(options),
+    )
 
-    def curve(self, noise: float, steps_per_epoch: float) -> list[dict[str, float]]:
-        """Return epsilon by both accountants after every epoch, and at the end."""
-        last_epoch = math.floor(self.num_steps / steps_per_epoch)
-        stride = -(-last_epoch // _MAX_EPOCHS) or 1
-        ends = [math.floor(epoch * steps_per_epoch) for epoch in range(stride, last_epoch + 1, stride)]
-        ends = sorted({max(end, 1) for end in ends if end < self.num_steps} | {self.num_steps})
-        accountant = PldAccountant(relation=self.relation)
-        if len(ends) > _MANY_EPOCHS:
-            accountant = PldAccountant(relation=self.relation, accuracy=_COARSE_ACCURACY)
-        return [
-            {
-                "epoch": round(steps / steps_per_epoch, 2),
-                "step": steps,
-                "epsilon": accountant.compose(self.step(noise), steps).epsilon(self.delta),
-                "rdp_epsilon": self.epsilon(noise, steps, RdpAccountant),
-            }
-            for steps in progress(ends, "epochs")
-        ]
+
+def _check_length(settings: Settings, num_units: int) -> None:
+    """Refuse more steps than anyone trains: each of them takes memory in a plan."""
+    steps = settings.num_steps or (settings.epochs or 0.0) * num_units / (settings.batch_size or num_units)
+    if not steps <= _MOST_STEPS:
+        name, value = ("epochs", settings.epochs) if settings.num_steps is None else ("steps", settings.num_steps)
+        raise InvalidArgument(name, value, f"at most {_MOST_STEPS:.0e} steps in all")
+
+
+def _group_size(options: argparse.Namespace) -> int:
+    """Return how many sampled examples a user stands for."""
+    if options.group_size != 1 and options.unit_kind == "example":
+        raise InvalidArgument(
+            "group_size", options.group_size, "no value with --unit-kind example", "Use --unit-kind user"
+        )
+    return check_count("group_size", options.group_size)
+
+
+def _rdp_epsilon(cost: RunCost, num_steps: int | None = None) -> float:
+    """Return the epsilon that Renyi accounting states; infinity if it has no bound, as for learned values."""
+    try:
+        return cost.epsilon(num_steps, RdpAccountant(relation=cost.training.relation, unit=cost.training.unit))
+    except Unsupported:
+        return math.inf
+
+
+def _rdp_noise(cost: RunCost, epsilon: float) -> float | None:
+    """Return the noise that an epsilon needs by Renyi accounting; None if it has no bound."""
+    try:
+        return cost.noise_for(epsilon, RdpAccountant)
+    except Unsupported:
+        return None
+
+
+def _curve(cost: RunCost) -> list[dict[str, float]]:
+    """Return epsilon by both accountants after every epoch, and at the end."""
+    training = cost.training
+    steps_per_epoch = training.num_units / training.batch_size
+    last_epoch = math.floor(training.num_steps / steps_per_epoch)
+    stride = -(-last_epoch // _MAX_EPOCHS) or 1
+    ends = [math.ceil(epoch * steps_per_epoch) for epoch in range(stride, last_epoch + 1, stride)]
+    ends = sorted({end for end in ends if end < training.num_steps} | {training.num_steps})
+    accountant = PldAccountant(relation=training.relation, unit=training.unit)
+    if len(ends) > _MANY_EPOCHS:
+        accountant = PldAccountant(relation=training.relation, unit=training.unit, accuracy=_COARSE_ACCURACY)
+    return [
+        {
+            "epoch": round(steps / steps_per_epoch, 2),
+            "step": steps,
+            "epsilon": cost.epsilon(steps, accountant),
+            "rdp_epsilon": _rdp_epsilon(cost, steps),
+        }
+        for steps in progress(ends, "epochs")
+    ]
 
 
 def _as_json(plan: PlannedTraining) -> str:
     """Write the plan for scripts."""
+    training = plan.cost.training
     return json.dumps(
         {
             "schema": "hush.plan/1",
-            "noise_multiplier": plan.noise_multiplier,
-            "num_steps": plan.num_steps,
-            "sampling_rate": plan.sampling_rate,
+            "noise_multiplier": training.noise_multiplier,
+            "num_steps": training.num_steps,
+            "sampling_rate": training.sampling_rate,
             "epsilon": _finite(plan.guarantee.epsilon),
             "delta": plan.guarantee.delta,
             "rdp": {"epsilon": _finite(plan.rdp_epsilon), "noise_multiplier": plan.rdp_noise_multiplier},
@@ -226,16 +230,22 @@ def _finite(value: float) -> float | None:
 
 def _as_text(plan: PlannedTraining, plot: Path | None) -> str:
     """Write the plan for people."""
+    training = plan.cost.training
+    units = "examples" if training.group_size > 1 or training.unit == Unit.example() else "users"
     facts = table(
         ("", "", ""),
         [
-            ("noise multiplier", f"{plan.noise_multiplier:.6g}", "standard deviation of the noise, over the clip norm"),
-            ("sampling rate", f"{plan.sampling_rate:.6g}", "of each example in each step, independently"),
-            ("steps", f"{plan.num_steps:,}", ""),
+            (
+                "noise multiplier",
+                f"{training.noise_multiplier:.6g}",
+                "standard deviation of the noise, over the clip norm",
+            ),
+            ("sampling rate", f"{training.sampling_rate:.6g}", "of each unit in each step, independently"),
+            ("steps", f"{training.num_steps:,}", ""),
         ],
     ).lstrip("\n ")
     lines = [
-        f"Private training on {plan.num_examples:,} examples, in batches of about {plan.batch_size:,}",
+        f"Private training on {training.num_units:,} {units}, in batches of about {training.batch_size:,}",
         "",
         "  " + facts,
         "",
@@ -262,7 +272,7 @@ def _epoch_table(plan: PlannedTraining) -> str:
             (
                 f"{row['epoch']:g}",
                 f"{row['epsilon']:.4f}",
-                f"{row['rdp_epsilon']:.4f}",
+                f"{row['rdp_epsilon']:.4f}" if math.isfinite(row["rdp_epsilon"]) else "-",
                 bar(row["epsilon"] / largest, _BAR_WIDTH) if largest > 0 else "",
             )
             for row in shown
@@ -272,9 +282,11 @@ def _epoch_table(plan: PlannedTraining) -> str:
 
 def _comparison(plan: PlannedTraining) -> str:
     """Say what Renyi accounting would state for the same training."""
-    text = f"Renyi accounting (RDP) would state epsilon = {plan.rdp_epsilon:.4f} for the same training"
+    if not math.isfinite(plan.rdp_epsilon):
+        return "Renyi accounting (RDP) states no epsilon for this run."
+    text = f"Renyi accounting (RDP) would state epsilon = {plan.rdp_epsilon:.4f} for the same run"
     if plan.rdp_noise_multiplier is None or not plan.guarantee.epsilon > 0:
         return text + "."
-    more = plan.rdp_noise_multiplier / plan.noise_multiplier - 1
+    more = plan.rdp_noise_multiplier / plan.cost.training.noise_multiplier - 1
     needed = f"noise multiplier {plan.rdp_noise_multiplier:.4f} ({more:+.1%})"
     return f"{text};\nfor epsilon = {plan.target_epsilon:g} it would need {needed}."

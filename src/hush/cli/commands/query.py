@@ -19,6 +19,7 @@ from hush.cli.declarations import parse_bounds, parse_pair, parse_values
 from hush.cli.terminal import table as lay_out
 from hush.cli.words import NOISES
 from hush.errors import InvalidArgument, Unsupported
+from hush.guarantee import CalendarWindow, UserWindow
 
 if TYPE_CHECKING:
     from hush.sql import Preview, QueryAnswer, QueryPrice, Table
@@ -41,18 +42,23 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "data",
         metavar="DATA",
-        help="a Parquet or CSV file, whose name is the table's name in the query; or "
+        help="a CSV, Excel or Parquet file, whose name is the table's name in the query; or "
         "postgresql://user@host/database with --table (keep the password in ~/.pgpass)",
     )
     parser.add_argument("sql", metavar="SQL", help="a SELECT with aggregates")
     parser.add_argument("--table", metavar="NAME", help="a table or view of the database; another name for a file")
-    parser.add_argument("--unit", required=True, metavar="COLUMN", help="the column that identifies the privacy unit")
+    parser.add_argument(
+        "--unit",
+        required=True,
+        metavar="COLUMN",
+        help="the column that identifies the privacy unit; row, if each row is another person",
+    )
     parser.add_argument(
         "--window",
-        nargs=2,
-        metavar=("TIME", "LENGTH"),
-        help="a time column, and a month, day, ...: protect what a unit does within one such window",
+        choices=[window.value for window in CalendarWindow],
+        help="protect what a unit does within one such window of the calendar; needs --time",
     )
+    parser.add_argument("--time", metavar="COLUMN", help="with --window: the column of dates or times")
     _add_cost(parser)
     _add_declarations(parser)
     parser.add_argument(
@@ -97,7 +103,10 @@ def _add_declarations(parser: argparse.ArgumentParser) -> None:
         "--keys", action="append", metavar="COLUMN=A,B,...", help="the groups, if they are public; may be repeated"
     )
     group.add_argument(
-        "--public", action="append", metavar="NAME=FILE", help="a public table (in a database: NAME); may be repeated"
+        "--public-table",
+        action="append",
+        metavar="NAME=FILE",
+        help="a public table (in a database: NAME); may be repeated",
     )
     group.add_argument(
         "--groups-per-unit", type=int, default=1, metavar="N", help="in how many groups a unit counts (default: 1)"
@@ -106,7 +115,7 @@ def _add_declarations(parser: argparse.ArgumentParser) -> None:
         "--rows-per-unit",
         type=int,
         default=1,
-        metavar="N",
+        metavar="K",
         help="how many rows of a unit count in each group (default: 1)",
     )
 
@@ -122,9 +131,9 @@ def run(options: argparse.Namespace) -> None:
     keys = _parse_keys(options.keys or [])
     declared: dict[str, Any] = {
         "name": options.table,
-        "unit": options.unit if options.window is None else (options.unit, *options.window),
+        "unit": _unit(options),
         "bounds": parse_bounds(options.bounds or []),
-        "public": dict(_parse_public(text) for text in options.public or []),
+        "public": dict(_parse_public(text) for text in options.public_table or []),
     }
     try:
         people = table(options.data, keys=keys, **declared)
@@ -139,6 +148,15 @@ def run(options: argparse.Namespace) -> None:
     else:
         answer = people.sql(options.sql, **_question(options), budget=budget_of(options), fresh=options.fresh)
         _print_answer(answer, options.format)
+
+
+def _unit(options: argparse.Namespace) -> str | UserWindow:
+    """Return the unit's column; with ``--window``, a user within each window of the calendar."""
+    if (options.window is None) != (options.time is None):
+        raise InvalidArgument("window", options.window, "--window LENGTH and --time COLUMN, or neither of them")
+    if options.window is None:
+        return str(options.unit)
+    return UserWindow(options.unit, time=options.time, window=CalendarWindow(options.window))
 
 
 def _question(options: argparse.Namespace) -> dict[str, Any]:
@@ -168,7 +186,7 @@ def _preview(people: Table, options: argparse.Namespace) -> Preview:
 
 def _parse_public(text: str) -> tuple[str, str | None]:
     """Return the name and the file of a public table; one in a database has no file."""
-    return parse_pair("public", text, "NAME=FILE") if "=" in text else (text, None)
+    return parse_pair("public_table", text, "NAME=FILE") if "=" in text else (text, None)
 
 
 def _parse_keys(texts: list[str]) -> dict[str, list[str | int | float]]:

@@ -22,7 +22,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "declares them. No value is read. Fill in what is public, and pass the file to hush train --schema.",
     )
     add_settings(parser, "schema")
-    parser.add_argument("--output", metavar="FILE", help="the file to write; if omitted, the template is printed")
+    parser.add_argument("--output", metavar="PATH", help="the file to write; if omitted, the template is printed")
     parser.set_defaults(run=run)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from hush.cli.charging import add_charging, budget_of
 from hush.cli.outcomes import add_output, check_installed, output_folder, print_outcome
 from hush.cli.settings import add_settings, given_flags, settings_of
-from hush.cli.terminal import ProgressBar
+from hush.cli.terminal import TerminalProgress
 from hush.errors import InvalidArgument
 
 # What may be given with --resume; everything else is as it was when the run was started.
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
     check_installed()
     from hush import runs
 
-    progress = ProgressBar(quiet=options.quiet)
+    progress = TerminalProgress(quiet=options.quiet)
     budget = budget_of(options)
     try:
         if options.resume is not None:

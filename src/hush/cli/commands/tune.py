@@ -12,7 +12,7 @@ from typing import Any
 from hush.cli.charging import add_charging, budget_of
 from hush.cli.outcomes import add_output, check_installed, output_folder, print_outcome
 from hush.cli.settings import add_settings, settings_of
-from hush.cli.terminal import ProgressBar
+from hush.cli.terminal import TerminalProgress
 from hush.errors import InvalidArgument
 from hush.runs import Option, Settings, options_of
 
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     check_installed()
     from hush import runs
 
-    progress = ProgressBar(quiet=options.quiet)
+    progress = TerminalProgress(quiet=options.quiet)
     try:
         settings = settings_of(options)
         space = dict(parse_search(text) for text in options.search or ())

@@ -1,4 +1,4 @@
-"""Blocks of a dataset, and analysts' shares of their budgets.
+"""Blocks of a budget, and analysts' shares of their budgets.
 
 A block is a disjoint part of the data, such as a month, with a budget of its own. Each unit's rows are in one block, so
 the blocks compose in parallel.
@@ -21,7 +21,7 @@ from hush.ledger.storage import schema as schema
 
 
 def check_blocks(blocks: Sequence[str], cap: Cap) -> list[str]:
-    """Return the blocks of a new dataset, if each of them can have its own budget."""
+    """Return the blocks of a new budget, if each of them can have its own budget."""
     if isinstance(blocks, str) or not blocks or len(set(blocks)) != len(blocks):
         raise InvalidArgument("blocks", blocks, "distinct names")
     refuse_nested(blocks)

@@ -17,23 +17,24 @@ from hush.accounting import ComposedEvent, Event
 from hush.accounting.budget import Charge, Cost
 from hush.accounting.events import plain_event
 from hush.errors import InvalidArgument, check_delta, check_instance, check_positive
+from hush.ledger.accounts.earlier_charges import hashed_question
 from hush.ledger.accounts.reserved import Reserved
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.store import AlreadyThere
 
 if TYPE_CHECKING:
-    from hush.ledger.accounts.dataset import Dataset
+    from hush.ledger.accounts.ledger_budget import LedgerBudget
 
 
 class WholePlan:
     """A fixed list of releases that was reserved as a whole. It is a budget for exactly these releases.
 
-    `Dataset.plan` returns one. Pass it as ``budget=``. You can run each of its events once.
+    `LedgerBudget.plan` returns one. Pass it as ``budget=``. You can run each of its events once.
 
     Guarantee:
         All parts together are (epsilon, delta)-differentially private, with the epsilon that their composed privacy
-        loss distribution has at the plan's delta; the dataset's budget counts the plan as one such claim.
+        loss distribution has at the plan's delta; the budget counts the plan as one such claim.
 
     Assumes:
         The list does not depend on its own releases (checked here: it is fixed when it is reserved).
@@ -45,7 +46,7 @@ class WholePlan:
     >>> from hush import Ledger
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
     >>> from hush.accounting import GaussianEvent
-    >>> people = ledger.dataset("people", epsilon=3, delta=1e-6, unit="person")
+    >>> people = ledger.budget("people", epsilon=3, delta=1e-6, unit="person")
     >>> plan = people.plan([GaussianEvent(8.0)] * 20, delta=5e-8, purpose="twenty means")
     >>> people.spent < 3
     True
@@ -54,9 +55,9 @@ class WholePlan:
     0.0
     """
 
-    def __init__(self, dataset: Dataset, reserved: Reserved, events: tuple[Event, ...]) -> None:
-        """Wrap the reservation. `Dataset.plan` calls this."""
-        self._dataset, self._reserved, self.events = dataset, reserved, events
+    def __init__(self, budget: LedgerBudget, reserved: Reserved, events: tuple[Event, ...]) -> None:
+        """Wrap the reservation. `LedgerBudget.plan` calls this."""
+        self._budget, self._reserved, self.events = budget, reserved, events
 
     @property
     def id(self) -> int:
@@ -66,7 +67,7 @@ class WholePlan:
     def reserve(self, charge: Charge) -> Reserved:
         """Return a part of the plan that has not been run. It costs nothing more."""
         check_instance("charge", charge, Charge)
-        before = self._dataset.answered(charge)
+        before = self._budget.answered(charge)
         if before is not None:
             return before
         for index, event in enumerate(self.events):
@@ -88,16 +89,22 @@ class WholePlan:
             self._reserved.void()
 
     def _same(self, first: Event, second: Event) -> bool:
-        cap = self._dataset.cap
+        cap = self._budget.cap
         return plain_event(first, cap.relation, cap.unit)[0] == plain_event(second, cap.relation, cap.unit)[0]
 
     def _take(self, charge: Charge, index: int) -> Reserved:
-        self._dataset._refuse_other_parts(charge, self._reserved.row.block)
+        self._budget.refuse_other_parts(charge, self._reserved.row.block)
         named = replace(charge, request=f"plan {self.id} part {index}")
         details = json.dumps({"sealed": charge.sealed, "delta": None, "part_of": self.id})
-        question, blocks = self._dataset.hashed(charge), self._reserved.row.block  # the blocks the plan was charged to
-        row = self._dataset.row(EntryKind.RESERVED, named, Cost(), question=question, details=details, block=blocks)
-        return Reserved(self._dataset, self._dataset.store.append(row, self._refuse_closed), is_part=True)
+        row = self._budget.row(
+            EntryKind.RESERVED,
+            named,
+            Cost(),
+            question=hashed_question(self._budget, charge),
+            details=details,
+            block=self._reserved.row.block,  # the blocks that the plan was charged to
+        )
+        return Reserved(self._budget, self._budget.store.append(row, self._refuse_closed), is_part=True)
 
     def _refuse_closed(self, connection: sa.Connection, _: Entry) -> None:
         """Raise, inside the transaction, if the plan was closed."""
@@ -106,15 +113,15 @@ class WholePlan:
             raise InvalidArgument("plan", self.id, "an open plan", "This one was closed")
 
 
-def reserve_whole(dataset: Dataset, events: Sequence[Event], delta: float, purpose: str) -> WholePlan:
-    """Reserve a plan. See `Dataset.plan`."""
+def reserve_whole(budget: LedgerBudget, events: Sequence[Event], delta: float, purpose: str) -> WholePlan:
+    """Reserve a plan. See `LedgerBudget.plan`."""
     check_positive("delta", check_delta("delta", delta))
     parts = tuple(events)
     if not parts:
         raise InvalidArgument("events", parts, "at least one event")
     together = ComposedEvent(parts)
-    cost = dataset.cap.claimed_cost(together, delta=delta)
+    cost = budget.cap.claimed_cost(together, delta=delta)
     details = json.dumps({"sealed": False, "delta": delta, "is_plan": True})
     charge = Charge(event=together, purpose=purpose, delta=delta)
-    written = dataset.append_row(dataset.row(EntryKind.RESERVED, charge, cost, details=details), cost)
-    return WholePlan(dataset, Reserved(dataset, written), parts)
+    written = budget.append_row(budget.row(EntryKind.RESERVED, charge, cost, details=details), cost)
+    return WholePlan(budget, Reserved(budget, written), parts)

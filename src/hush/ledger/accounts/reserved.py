@@ -16,20 +16,20 @@ from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.store import AlreadyThere, Effect
 
 if TYPE_CHECKING:
-    from hush.ledger.accounts.dataset import Dataset
+    from hush.ledger.accounts.ledger_budget import LedgerBudget
 
 
 class Reserved:
     """A reserved part of a budget. It counts as spent until it is voided.
 
-    `Dataset.reserve` returns one. Call `commit` after the release, or `void` if nothing was released.
+    `LedgerBudget.reserve` returns one. Call `commit` after the release, or `void` if nothing was released.
 
     >>> import tempfile
     >>> from hush import Ledger
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
     >>> from hush.accounting import LaplaceEvent
     >>> from hush.accounting.budget import Charge
-    >>> people = ledger.dataset("people", epsilon=2, unit="person")
+    >>> people = ledger.budget("people", epsilon=2, unit="person")
     >>> reserved = people.reserve(Charge(event=LaplaceEvent(2.0), purpose="a count"))
     >>> people.spent
     0.5
@@ -39,10 +39,16 @@ class Reserved:
     """
 
     def __init__(
-        self, dataset: Dataset, row: Entry, answer: str | None = None, *, resumed: bool = False, is_part: bool = False
+        self,
+        budget: LedgerBudget,
+        row: Entry,
+        answer: str | None = None,
+        *,
+        resumed: bool = False,
+        is_part: bool = False,
     ) -> None:
         """Wrap the reserving row. A part of a plan costs nothing of its own."""
-        self._dataset, self.row, self._answer, self._resumed = dataset, row, answer, resumed
+        self._budget, self.row, self._answer, self._resumed = budget, row, answer, resumed
         self._is_part = is_part
 
     @property
@@ -70,7 +76,7 @@ class Reserved:
         change = Cost()
         claimed = json.loads(self.row.details).get("delta") is not None
         if event is not None and not self._is_part and not claimed:  # a claim covers the whole event
-            cost = self._dataset.cost(event)
+            cost = self._budget.cost(event)
             if not cost <= self.row.cost:
                 raise InvalidArgument("event", event, "at most what was reserved")
             change = cost + -self.row.cost
@@ -79,7 +85,7 @@ class Reserved:
     def was_begun(self) -> bool:
         """Return whether this is a plan of which a part was run. Parts are rows of their own."""
         part = schema.entries.c.request.like(f"plan {self.id} part %")
-        return bool(self._dataset.store.rows(schema.entries.c.dataset == self._dataset.name, part))
+        return bool(self._budget.store.rows(schema.entries.c.dataset == self._budget.name, part))
 
     def void(self) -> None:
         """Record that nothing was released. The whole reservation is refunded."""
@@ -89,12 +95,12 @@ class Reserved:
 
     def is_open(self) -> bool:
         """Return whether the reservation is neither committed nor voided."""
-        return not self._dataset.store.rows(schema.entries.c.charge == self.row.id)
+        return not self._budget.store.rows(schema.entries.c.charge == self.row.id)
 
     def _refuse_begun(self, connection: sa.Connection, _: Entry) -> None:
         """Raise, inside the transaction, if a part of the plan was run."""
         part = schema.entries.c.request.like(f"plan {self.id} part %")
-        taken = sa.select(schema.entries.c.id).where(schema.entries.c.dataset == self._dataset.name, part).limit(1)
+        taken = sa.select(schema.entries.c.id).where(schema.entries.c.dataset == self._budget.name, part).limit(1)
         if connection.execute(taken).first() is not None:
             raise self._begun()
 
@@ -115,21 +121,21 @@ class Reserved:
             request=None,
             answer=answer,
             details="{}",
-            author=self._dataset.person.name,
+            author=self._budget.person.name,
             renyi=change.renyi,
             pure=change.pure,
             unbounded=change.unbounded,
             delta=change.delta,
         )
         try:
-            self._dataset.store.append(row, check)
+            self._budget.store.append(row, check)
         except AlreadyThere:
             return self._settled_by_another(kind)
         self._answer = answer
         return answer
 
     def _settled_by_another(self, kind: EntryKind) -> str | None:
-        (row,) = self._dataset.store.lasting_rows(schema.entries.c.charge == self.row.id)
+        (row,) = self._budget.store.lasting_rows(schema.entries.c.charge == self.row.id)
         if kind is EntryKind.COMMITTED and row.kind == EntryKind.COMMITTED and row.answer is not None:
             return row.answer  # two callers asked the same question: both get the answer that was charged once
         raise InvalidArgument("reservation", self.id, "an open reservation", f"It was {row.kind} before")

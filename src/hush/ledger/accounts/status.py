@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from hush.accounting import Event
 from hush.accounting.budget import DELTA_STEPS, Cap, Charge, Cost
@@ -14,7 +15,7 @@ class Status:
     """The state of a budget, or of one block of it.
 
     Attributes:
-        block: The name of the block; empty if the dataset has none.
+        block: The name of the block; empty if the budget has none.
         cap: The limit.
         cost: What is spent or reserved, in the units of the cap's privacy filter.
         epsilon: The same as an epsilon: the smallest cap that would have admitted it.
@@ -25,7 +26,7 @@ class Status:
     >>> import tempfile
     >>> from hush import Ledger
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
-    >>> (status,) = ledger.dataset("people", epsilon=2, unit="person").status()
+    >>> (status,) = ledger.budget("people", epsilon=2, unit="person").status()
     >>> status.epsilon, status.left, status.retired
     (0.0, 2.0, False)
     """
@@ -54,7 +55,7 @@ class ChargePrice:
     >>> from hush import Ledger
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
     >>> from hush.accounting import LaplaceEvent
-    >>> price = ledger.dataset("people", epsilon=2, unit="person").price(LaplaceEvent(4.0))
+    >>> price = ledger.budget("people", epsilon=2, unit="person").price(LaplaceEvent(4.0))
     >>> price.alone, price.fits
     (0.25, True)
     """
@@ -64,6 +65,21 @@ class ChargePrice:
     fits: bool
     largest_epsilon: float
     least_noise: float
+
+
+def stored_status(cap: Cap, row: Any, now: int) -> Status:
+    """Return the state of a block as the database has it, ``now`` in microseconds since 1970."""
+    cost = Cost(renyi=row.renyi, pure=row.pure, unbounded=row.unbounded, delta=row.delta)
+    epsilon = cap.spent_epsilon(cost)
+    return Status(
+        block=row.block,
+        cap=cap,
+        cost=cost,
+        epsilon=epsilon,
+        left=max(cap.epsilon - epsilon, 0.0),
+        used=cap.used(cost),
+        retired=bool(row.retired) or (row.expires is not None and row.expires <= now),
+    )
 
 
 def cheapest(cap: Cap, charge: Charge, statuses: list[Status]) -> tuple[Cost, float | None]:

@@ -53,7 +53,7 @@ class Composition:
     >>> from hush import Ledger
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
     >>> from hush.accounting import GaussianEvent
-    >>> people = ledger.dataset("people", epsilon=4, delta=1e-6, unit="person")
+    >>> people = ledger.budget("people", epsilon=4, delta=1e-6, unit="person")
     >>> for _ in range(50):
     ...     _ = people.charge(GaussianEvent(20.0), purpose="a mean")
     >>> (block,) = ledger.recompute("people").blocks

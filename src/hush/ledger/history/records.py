@@ -96,7 +96,7 @@ class BlockRecord:
 
 @dataclass(slots=True, kw_only=True)
 class DatasetRecord:
-    """A dataset: the row that created it, its terms, its cap and its blocks."""
+    """A budget: the row that created it, its terms, its cap and its blocks."""
 
     row: Entry
     terms: dict[str, Any]

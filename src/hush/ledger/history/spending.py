@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from hush.accounting.budget import Cost
+from hush.ledger.history.ledger_replay import LedgerReplay
 from hush.ledger.history.records import DatasetRecord
-from hush.ledger.history.replay import LedgerReplay
 from hush.report import parts as html
 from hush.report.parts import Html, Line, Point
 

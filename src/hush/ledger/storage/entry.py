@@ -41,8 +41,8 @@ class Entry:
     Attributes:
         id: The row number: 1, 2, 3, ... without gaps; 0 until the row is written.
         kind: An `EntryKind`.
-        dataset: The name of the dataset whose budget the row changes.
-        block: The blocks the row applies to, as a JSON list; empty if the dataset has no blocks.
+        dataset: The name of the budget that the row changes.
+        block: The blocks the row applies to, as a JSON list; empty if the budget has no blocks.
         unit: The privacy unit.
         relation: The neighbouring relation.
         charge: For a row that settles a reservation, the id of the reserving row.

@@ -177,11 +177,11 @@ def _settled(connection: sa.Connection, entry: Entry, role: str) -> sa.Row[Any]:
 
 
 def _not_reserved() -> InvalidArgument:
-    return InvalidArgument("reservation", "...", "a reservation of this dataset")
+    return InvalidArgument("reservation", "...", "a reservation of this budget")
 
 
 def blocks_of(entry: Entry) -> list[str]:
-    """Return the blocks of a row. A dataset without blocks has one, with an empty name."""
+    """Return the blocks of a row. A budget without blocks has one, with an empty name."""
     return list(json.loads(entry.block)) if entry.block else [""]
 
 

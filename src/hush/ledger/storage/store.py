@@ -31,7 +31,7 @@ _LOST = (
 
 
 class DoesNotFit(HushError):
-    """The cap refused a row. `Dataset` turns this into `OverBudget`, which has the figures."""
+    """The cap refused a row. `LedgerBudget` turns this into `OverBudget`, which has the figures."""
 
 
 class AlreadyThere(HushError):
@@ -188,7 +188,7 @@ class Store(ABC):
 
 def closed() -> HushError:
     """Return the error for a charge to blocks that accept no charges."""
-    return InvalidArgument("blocks", "...", "blocks of the dataset, each listed once, neither retired nor expired")
+    return InvalidArgument("blocks", "...", "blocks of the budget, each listed once, neither retired nor expired")
 
 
 def _refusal(message: str) -> HushError:
@@ -204,7 +204,7 @@ def _refusal(message: str) -> HushError:
     if "only ever added" in message:
         return NotAllowed("Rows of a ledger are never changed or removed.")
     if "fingerprint" in message:
-        return InvalidArgument("fingerprint", "...", "a fingerprint that no other dataset in the ledger has")
+        return InvalidArgument("fingerprint", "...", "a fingerprint that no other budget in the ledger has")
     if "unique" in message.lower():
         return AlreadyThere("the row exists already")
     return LedgerDamaged("A row contradicts the budgets of this ledger. Run `hush ledger verify`.")

@@ -75,7 +75,7 @@ def _data(record: Mapping[str, Any]) -> Html | None:
         "Classes": ("classes", _class_names),
         "Features": ("features", name),
         "Privacy unit": ("unit", name),
-        "Measured by": ("how_measured", name),
+        "How it was measured": ("how_measured", name),
     }
     pairs: list[tuple[object, object]] = [
         (title, write(data[key])) for title, (key, write) in writers.items() if data.get(key) is not None

@@ -13,9 +13,9 @@ from hush.accounting.budget import Cost
 from hush.errors import InvalidArgument
 from hush.ledger.accounts.people import Person, Role
 from hush.ledger.history.composition import Composition, composition
+from hush.ledger.history.ledger_replay import LedgerReplay
 from hush.ledger.history.records import PARTS, BlockRecord, DatasetRecord, Part
-from hush.ledger.history.replay import LedgerReplay
-from hush.ledger.history.verify import damage, read, read_within
+from hush.ledger.history.verification import damage, read, read_within
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.errors import LedgerDamaged
@@ -29,7 +29,7 @@ class RecomputedBlock:
     """The change that recomputing made to one block.
 
     Attributes:
-        block: The name of the block; empty if the dataset has none.
+        block: The name of the block; empty if the budget has none.
         before: The epsilon spent before.
         after: The epsilon spent now.
         change: The change in the units of the cap's privacy filter.
@@ -40,7 +40,7 @@ class RecomputedBlock:
     >>> import tempfile
     >>> from hush import Ledger
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
-    >>> _ = ledger.dataset("people", epsilon=2, unit="person")
+    >>> _ = ledger.budget("people", epsilon=2, unit="person")
     >>> (block,) = ledger.recompute("people").blocks
     >>> block.before, block.after, block.exceeds
     (0.0, 0.0, False)
@@ -59,14 +59,14 @@ class Recomputed:
     """The result of `Ledger.recompute`.
 
     Attributes:
-        dataset: The name of the dataset.
+        dataset: The name of the budget.
         blocks: Its blocks; one, if it has no blocks.
         refused: Rows whose events this version cannot account for. They keep their old cost.
 
     >>> import tempfile
     >>> from hush import Ledger
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
-    >>> _ = ledger.dataset("people", epsilon=2, unit="person")
+    >>> _ = ledger.budget("people", epsilon=2, unit="person")
     >>> ledger.recompute("people").refused
     ()
     """
@@ -76,7 +76,7 @@ class Recomputed:
     refused: tuple[int, ...]
 
 
-def recompute(store: Store, person: Person, dataset: str) -> Recomputed:
+def recompute(store: Store, person: Person, name: str) -> Recomputed:
     """Price all charges again, with the Renyi order and claims_delta that were fixed when the budget was created.
 
     A settled charge then costs what its event costs by this version's accountant, be it less or more. An open
@@ -101,12 +101,12 @@ def recompute(store: Store, person: Person, dataset: str) -> Recomputed:
         findings = damage(replay, tables)
         if findings:
             raise LedgerDamaged(f"The ledger is damaged. Nothing was changed. Run `hush ledger verify`. {findings[0]}")
-        budget = replay.datasets.get(dataset)
+        budget = replay.datasets.get(name)
         if budget is None:
-            raise InvalidArgument("dataset", dataset, "a dataset of this ledger")
-        changes = {name: _change(block.budget) for name, block in budget.blocks.items()}
-        for name, block in budget.blocks.items():
-            _write(store, connection, person, budget, name, block)
+            raise InvalidArgument("name", name, "a budget of this ledger")
+        changes = {block_name: _change(block.budget) for block_name, block in budget.blocks.items()}
+        for block_name, block in budget.blocks.items():
+            _write(store, connection, person, budget, block_name, block)
     return _result(replay, budget, changes)
 
 

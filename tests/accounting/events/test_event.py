@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hush.accounting import ComposedEvent, Event, GaussianEvent, PldAccountant, PoissonSampledEvent, SelfComposedEvent
-from hush.accounting.event import encode_event
 from hush.accounting.events import decode_event
+from hush.accounting.events.event import encode_event
 from hush.errors import HushError, InvalidArgument
 
 GRAMMAR = re.compile(r"(?P<name>[a-z_]+)=(?P<value>.+): expected (?P<what>.+?)\.( .+[.!?:])?", re.DOTALL)

@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from hush.ledger.history.ledger_replay import LedgerReplay
 from hush.ledger.history.records import PARTS, BlockRecord, Finding, Part
-from hush.ledger.history.replay import LedgerReplay
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import FIRST, Entry
 from hush.ledger.storage.errors import LedgerUnavailable
@@ -34,7 +34,7 @@ class Verification:
     >>> import tempfile
     >>> from hush import Ledger
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
-    >>> _ = ledger.dataset("people", epsilon=2, unit="person")
+    >>> _ = ledger.budget("people", epsilon=2, unit="person")
     >>> result = ledger.verify()
     >>> result.ok, result.rows
     (True, 1)

@@ -135,7 +135,7 @@ def test_a_removed_tail_is_found_with_a_head_that_was_kept(ledger: Ledger) -> No
 
 def test_a_head_that_was_kept_stays_good_as_the_ledger_grows(ledger: Ledger) -> None:
     head = ledger.verify().head
-    ledger.dataset("patients").charge(LaplaceEvent(50.0), purpose="one more")
+    ledger.budget("patients").charge(LaplaceEvent(50.0), purpose="one more")
     assert ledger.verify(head).ok
 
 
@@ -194,7 +194,7 @@ def test_an_edit_of_any_other_table_is_found(tmp_path: Path, edit: str) -> None:
 def test_ten_thousand_rows(tmp_path: Path) -> None:
     """Costs of equal events are computed once: no limit on time, but it would take minutes otherwise."""
     ledger = on_file(tmp_path)
-    patients = ledger.dataset("patients", epsilon=10, delta=1e-6, unit="patient")
+    patients = ledger.budget("patients", epsilon=10, delta=1e-6, unit="patient")
     row = patients.charge(LaplaceEvent(1e6), purpose="a count")
     columns = ", ".join(name for name in (*HASHED, "hash") if name != "id")
     with tampering(ledger) as connection:

@@ -16,7 +16,7 @@ from hush.accounting import (
     SelfComposedEvent,
 )
 from hush.errors import HushError, Unsupported
-from hush.ledger import Dataset, Ledger, OverBudget
+from hush.ledger import Ledger, LedgerBudget, OverBudget
 
 Opened = Callable[..., Ledger]
 
@@ -24,8 +24,8 @@ Opened = Callable[..., Ledger]
 FLU = "how many had the flu"
 
 
-def patients(ledger: Ledger, **terms: object) -> Dataset:
-    return ledger.dataset("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
+def patients(ledger: Ledger, **terms: object) -> LedgerBudget:
+    return ledger.budget("patients", **{"epsilon": 3.0, "delta": 1e-6, "unit": "patient", **terms})
 
 
 def test_many_small_charges_cost_less_than_their_sum(opened: Opened) -> None:
@@ -36,7 +36,7 @@ def test_many_small_charges_cost_less_than_their_sum(opened: Opened) -> None:
 
 
 def test_without_delta_only_epsilons_add_up(opened: Opened) -> None:
-    data = opened().dataset("pure", epsilon=1, unit="row")
+    data = opened().budget("pure", epsilon=1, unit="row")
     data.charge(LaplaceEvent(2.0), purpose=FLU)
     with pytest.raises(Unsupported, match="no delta to spare"):
         data.charge(GaussianEvent(100.0), purpose=FLU)
@@ -55,7 +55,7 @@ def test_the_guarantee_is_the_cap(opened: Opened) -> None:
 def test_a_delta_on_a_sample_is_not_forgotten(opened: Opened) -> None:
     hidden = PoissonSampledEvent(ApproximateDPEvent(0.01, 0.99), 0.99)
     for terms in ({"delta": 0.0}, {"delta": 1e-6, "claims_delta": 1e-6}):
-        data = opened().dataset(f"{terms}", epsilon=1, unit="row", **terms)
+        data = opened().budget(f"{terms}", epsilon=1, unit="row", **terms)
         for event in (hidden, SelfComposedEvent(hidden, 2), ParallelByIndexEvent((hidden, LaplaceEvent(9.0)))):
             with pytest.raises(HushError):
                 data.charge(event, purpose="x")

@@ -10,10 +10,10 @@ from typing import Any, Final
 from hush.accounting.budget import Cap
 from hush.errors import InvalidArgument
 from hush.ledger.history.composition import Composition, Figure, composition, stated, used_of
+from hush.ledger.history.ledger_replay import LedgerReplay
 from hush.ledger.history.records import BlockRecord, Charged, DatasetRecord, Part
-from hush.ledger.history.replay import LedgerReplay
 from hush.ledger.history.spending import SpendingHistory, spending_history
-from hush.ledger.history.verify import Verification, read, verified
+from hush.ledger.history.verification import Verification, read, verified
 from hush.ledger.history.words import in_words
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.store import Store
@@ -26,19 +26,19 @@ _MOST_PLOTS = 36
 _ADVANCE = "if all charges had been fixed in advance; shown for comparison"
 
 
-def export(store: Store, path: Path, dataset: str | None = None) -> Verification:
+def export(store: Store, path: Path, name: str | None = None) -> Verification:
     """Write the report. Return the result of the verification, which the report contains.
 
     Args:
         store: The ledger's database.
         path: A file that does not exist. A report never overwrites a file.
-        dataset: Report only this dataset's charges. The verification always covers the whole ledger.
+        name: Report only the charges to this budget. The verification always covers the whole ledger.
     """
     replay, tables = read(store)
     result = verified(replay, tables)
-    if dataset is not None and dataset not in replay.datasets:
-        raise InvalidArgument("dataset", dataset, "a dataset of this ledger")
-    page = _page(replay, result, dataset)
+    if name is not None and name not in replay.datasets:
+        raise InvalidArgument("name", name, "a budget of this ledger")
+    page = _page(replay, result, name)
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(page)
@@ -49,8 +49,8 @@ def export(store: Store, path: Path, dataset: str | None = None) -> Verification
     return result
 
 
-def _page(replay: LedgerReplay, result: Verification, dataset: str | None) -> str:
-    shown = {name: budget for name, budget in replay.datasets.items() if dataset in (None, name)}
+def _page(replay: LedgerReplay, result: Verification, only: str | None) -> str:
+    shown = {name: budget for name, budget in replay.datasets.items() if only in (None, name)}
     spending = spending_history(replay)
     sections = [_integrity(replay, result)]
     for index, (name, budget) in enumerate(shown.items()):
@@ -59,7 +59,7 @@ def _page(replay: LedgerReplay, result: Verification, dataset: str | None) -> st
         sections.append(_spent(f"spent-{index}", name, budget, charges, spending))
         sections.append(_charges(f"charges-{index}", name, budget, charges))
     sections += [_people(replay, shown), _versions()]
-    title = "Privacy ledger" if dataset is None else f"Privacy ledger: {dataset}"
+    title = "Privacy ledger" if only is None else f"Privacy ledger: {only}"
     return html.document(title, _header(title, replay, result, shown), sections, generator=_GENERATOR)
 
 
@@ -134,8 +134,8 @@ def _promised(key: str, name: str, budget: DatasetRecord) -> Section:
     blocks = [block for block in budget.blocks if block]
     assumptions = [*guarantee.assumptions, *(["each unit's rows are all in one block"] if blocks else [])]
     words = (
-        f"All releases from this dataset together are (epsilon, delta)-differentially private, even if each is chosen "
-        f"in view of earlier answers{'. This holds for each block' if blocks else ''}."
+        "All releases charged to this budget are together (epsilon, delta)-differentially private, even if each is "
+        f"chosen in view of earlier answers{'. This holds for each block' if blocks else ''}."
     )
     body = [
         html.tag("p", words),
@@ -255,7 +255,7 @@ def _people(replay: LedgerReplay, shown: dict[str, DatasetRecord]) -> Section:
         for person, part in block.shares.items()
     ]
     if rows:
-        body.append(html.table("Shares", ["Dataset", "Block", "Name", "Share", "Share used"], rows, class_="numbers"))
+        body.append(html.table("Shares", ["Budget", "Block", "Name", "Share", "Share used"], rows, class_="numbers"))
     return Section(key="people", title="People and shares", body=html.join(body))
 
 

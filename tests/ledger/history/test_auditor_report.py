@@ -11,7 +11,7 @@ from hush.accounting import LaplaceEvent
 from hush.errors import InvalidArgument
 from hush.ledger import Ledger
 from hush.ledger.history.composition import composition
-from hush.ledger.history.verify import read
+from hush.ledger.history.verification import read
 from hush.report.parts import written_epsilon
 from ledger.ledgers import in_blocks, on_file, spend, tampering, with_people
 from report.pages import check, drawings
@@ -88,7 +88,7 @@ def test_what_composes_is_in_the_table(ledger: Ledger, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_is_text(tmp_path: Path, text: str) -> None:
     ledger = on_file(tmp_path)
-    data = ledger.dataset(text, epsilon=2, delta=1e-6, unit="patient", blocks=[text], fingerprint=text)
+    data = ledger.budget(text, epsilon=2, delta=1e-6, unit="patient", blocks=[text], fingerprint=text)
     data.charge(LaplaceEvent(4.0), purpose=text)
     page = check(page_of(ledger, tmp_path))
     assert page.text.count(" ".join(text.split())) >= 4
@@ -118,14 +118,14 @@ def test_a_report_replaces_nothing(ledger: Ledger, tmp_path: Path) -> None:
     assert (tmp_path / "privacy.db").read_bytes() == before
     with pytest.raises(InvalidArgument, match="writable path"):
         ledger.export(tmp_path / "nowhere" / "report.html")
-    with pytest.raises(InvalidArgument, match="a dataset of this ledger"):
+    with pytest.raises(InvalidArgument, match="a budget of this ledger"):
         ledger.export(tmp_path / "report.html", "others")
     assert not (tmp_path / "report.html").exists()
 
 
 def test_an_empty_ledger(tmp_path: Path) -> None:
     ledger = on_file(tmp_path)
-    ledger.dataset("patients", epsilon=1, unit="row")
+    ledger.budget("patients", epsilon=1, unit="row")
     page = check(page_of(ledger, tmp_path))
     assert "Nothing was charged." in page.text
     assert "Nobody has been admitted" in page.text
@@ -135,7 +135,7 @@ def test_answers_are_not_in_it(tmp_path: Path) -> None:
     from hush.accounting.budget import Charge
 
     ledger = on_file(tmp_path)
-    data = ledger.dataset("patients", epsilon=1, unit="row")
+    data = ledger.budget("patients", epsilon=1, unit="row")
     data.reserve(Charge(event=LaplaceEvent(9.0), purpose="a count", question="how many", sealed=True)).commit(
         answer="8675309"
     )

@@ -1,4 +1,4 @@
-"""The budget of one dataset: `Dataset` is what you pass as ``budget=``.
+"""A budget of a ledger: `LedgerBudget` is what you pass as ``budget=``.
 
 A charge goes through these steps. `reserve` looks for an earlier answer to the same question. It prices the event by
 the cap's privacy filter, or as a claim, if only that fits. It appends a row, which the database checks against the cap.
@@ -7,7 +7,6 @@ The caller then runs the release and commits the reservation.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Sequence
@@ -22,24 +21,25 @@ from hush.accounting.budget import Cap, Charge, Cost
 from hush.errors import InvalidArgument, Unsupported, check_count, check_instance, check_positive
 from hush.guarantee import Guarantee
 from hush.ledger.accounts.blocks import check_block, microseconds, open_block, refuse_nested, set_share
+from hush.ledger.accounts.earlier_charges import earlier_reservation, hashed_question, refuse_other_charge
 from hush.ledger.accounts.people import Person, Role
 from hush.ledger.accounts.prepaid import WholePlan, reserve_whole
 from hush.ledger.accounts.reserved import Reserved, check_asked_once
 from hush.ledger.accounts.run_budget import RunBudget
-from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest
+from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest, stored_status
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
-from hush.ledger.storage.errors import LedgerDamaged, NotAllowed, OverBudget
+from hush.ledger.storage.errors import LedgerDamaged, OverBudget
 from hush.ledger.storage.store import AlreadyThere, DoesNotFit, Store
 
 if TYPE_CHECKING:
     from hush.sql import QueryAnswer, Table
 
 
-class Dataset:
+class LedgerBudget:
     """The budget for all releases from one dataset.
 
-    `Ledger.dataset` returns one. It is an `accounting.Budget`: pass it as ``budget=`` to statistics, SQL, estimators or
+    `Ledger.budget` returns one. It is an `accounting.Budget`: pass it as ``budget=`` to statistics, SQL, estimators or
     training.
 
     Guarantee:
@@ -56,7 +56,7 @@ class Dataset:
     >>> import tempfile
     >>> from hush import Ledger
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/privacy.db")
-    >>> people = ledger.dataset("people", epsilon=2, delta=1e-6, unit="person")
+    >>> people = ledger.budget("people", epsilon=2, delta=1e-6, unit="person")
     >>> from hush import statistics
     >>> answer = statistics.count([1, 2, 3], units=["ann", "ann", "bob"], epsilon=0.5, budget=people)
     >>> people.spent, people.left
@@ -89,9 +89,9 @@ class Dataset:
         """
         check_instance("charge", charge, Charge)
         _refuse_plan_keys(charge.request)
-        self._refuse_other_parts(charge, self._block_list())
-        question = self.hashed(charge)
-        before = self._earlier(question, charge)
+        self.refuse_other_parts(charge, self.block_list())
+        question = hashed_question(self, charge)
+        before = earlier_reservation(self, charge)
         if before is not None:
             return before
         try:
@@ -100,7 +100,7 @@ class Dataset:
                 self._append_charge(EntryKind.RESERVED, charge, question=question, details={"sealed": charge.sealed}),
             )
         except AlreadyThere:
-            earlier = self._earlier(question, charge)
+            earlier = earlier_reservation(self, charge)
             if earlier is None:
                 raise LedgerDamaged("A request exists and cannot be read. Run `hush ledger verify`.") from None
             return earlier
@@ -120,7 +120,7 @@ class Dataset:
 
     def answered(self, charge: Charge) -> Reserved | None:
         """Return the earlier reservation of the same question or request, if it can be continued."""
-        return self._earlier(self.hashed(charge), charge)
+        return earlier_reservation(self, charge)
 
     def charge(self, event: Event, *, purpose: str, request: str | None = None) -> Entry:
         """Charge an event in one step, for a release that happens in any case. Return the ledger's row."""
@@ -130,7 +130,7 @@ class Dataset:
             return self._append_charge(EntryKind.COMMITTED, charge, details={})
         except AlreadyThere:
             (row,) = self.store.lasting_rows(schema.entries.c.dataset == self.name, schema.entries.c.request == request)
-            self._refuse_other(row, charge)
+            refuse_other_charge(self, row, charge)
             if row.kind != EntryKind.COMMITTED:
                 raise InvalidArgument("request", request, "a new key", "This one was used for a reservation") from None
             return row
@@ -153,7 +153,7 @@ class Dataset:
         return self.cap.cost(event) if claimed_at is None else self.cap.claimed_cost(event, delta=claimed_at)
 
     def sql(self, text: str, **arguments: Any) -> QueryAnswer:
-        """Query the dataset's table, as `Table.sql` does, and charge it here. A repeated question costs nothing.
+        """Query the table, as `Table.sql` does, and charge it here. A repeated question costs nothing.
 
         With blocks, the query reads only this budget's blocks: those given to `at`, or all that are not retired.
         """
@@ -162,45 +162,32 @@ class Dataset:
             return table.sql(text, budget=self, **arguments)
         if self._block_column is None:
             raise InvalidArgument("block_column", None, "the column that holds each row's block")
-        budget = self.at(*json.loads(self._block_list()))
+        budget = self.at(*json.loads(self.block_list()))
         return table.only(self._block_column, budget._blocks or ()).sql(text, budget=budget, **arguments)
 
     @property
     def table(self) -> Table:
-        """The table that was passed to `Ledger.dataset`."""
+        """The table that was passed to `Ledger.budget`."""
         if self._table is None:
-            raise InvalidArgument("table", None, "a table", "Pass table=hush.table(...) to ledger.dataset")
+            raise InvalidArgument("table", None, "a table", "Pass table=hush.table(...) to ledger.budget")
         return self._table
 
     # State
 
     def status(self) -> list[Status]:
-        """Return the state of each block's budget; a dataset without blocks has one."""
+        """Return the state of each block's budget; a budget without blocks has one."""
         with self.store.reading() as connection:
             now = max(connection.execute(sa.select(schema.head.c.time)).scalar_one(), time.time_ns() // 1000)
             query = sa.select(schema.budgets).where(schema.budgets.c.dataset == self.name)
             if self._blocks is not None:
                 query = query.where(schema.budgets.c.block.in_(self._blocks))
             rows = connection.execute(query.order_by(schema.budgets.c.block)).all()
-        return [self._status(row, now) for row in rows]
+        return [stored_status(self.cap, row, now) for row in rows]
 
     def _charged_blocks(self) -> list[Status]:
         """Return the state of the blocks that a charge applies to: those given to `at`, or all that are not retired."""
         statuses = self.status()
         return [status for status in statuses if self._blocks is not None or not status.retired] or statuses
-
-    def _status(self, row: Any, now: int) -> Status:
-        cost = Cost(renyi=row.renyi, pure=row.pure, unbounded=row.unbounded, delta=row.delta)
-        epsilon = self.cap.spent_epsilon(cost)
-        return Status(
-            block=row.block,
-            cap=self.cap,
-            cost=cost,
-            epsilon=epsilon,
-            left=max(self.cap.epsilon - epsilon, 0.0),
-            used=self.cap.used(cost),
-            retired=bool(row.retired) or (row.expires is not None and row.expires <= now),
-        )
 
     @property
     def spent(self) -> float:
@@ -220,7 +207,7 @@ class Dataset:
         return replace(stated, assumptions=(*stated.assumptions, "each unit's rows are all in one block"))
 
     def entries(self) -> list[Entry]:
-        """Return the dataset's rows."""
+        """Return the budget's rows."""
         return self.store.rows(schema.entries.c.dataset == self.name)
 
     def pending(self) -> list[Reserved]:
@@ -235,7 +222,7 @@ class Dataset:
 
     # Blocks
 
-    def at(self, *blocks: str) -> Dataset:
+    def at(self, *blocks: str) -> LedgerBudget:
         """Return this budget for releases from some blocks only. Other blocks are not charged and must not be read.
 
         >>> patients.at("2026-10", "2026-11").charge(event, purpose="autumn")  # doctest: +SKIP
@@ -243,7 +230,7 @@ class Dataset:
         known = {status.block for status in self._from(None).status()}
         for block in blocks:
             if block not in known or not block:
-                raise InvalidArgument("blocks", block, "a block of the dataset", f"It has {', '.join(sorted(known))}")
+                raise InvalidArgument("blocks", block, "a block of the budget", f"It has {', '.join(sorted(known))}")
         if not blocks or len(set(blocks)) != len(blocks):
             raise InvalidArgument("blocks", blocks, "at least one block, without repeats")
         return self._from(tuple(sorted(blocks)))
@@ -258,7 +245,7 @@ class Dataset:
         self.person.require(Role.OWNER)
         if not self._in_blocks:
             raise InvalidArgument(
-                "name", name, "no name: the dataset has no blocks", "Pass blocks=[...] when you create it"
+                "name", name, "no name: the budget has no blocks", "Pass blocks=[...] when you create it"
             )
         refuse_nested([*(status.block for status in self._from(None).status()), check_block(name)])
         details = {"expires": None if expires is None else microseconds(expires)}
@@ -266,7 +253,7 @@ class Dataset:
         try:
             self.store.append(row, lambda connection, _: open_block(connection, self.name, name, self.cap, details))
         except AlreadyThere:
-            raise InvalidArgument("name", name, "a new name: the dataset has this block") from None
+            raise InvalidArgument("name", name, "a new name: the budget has this block") from None
 
     def retire(self, *blocks: str) -> None:
         """Retire blocks: they accept no more charges. What was charged to them stays charged."""
@@ -294,8 +281,8 @@ class Dataset:
             self.retire(*spent)
         return spent
 
-    def _from(self, blocks: tuple[str, ...] | None) -> Dataset:
-        return Dataset(
+    def _from(self, blocks: tuple[str, ...] | None) -> LedgerBudget:
+        return LedgerBudget(
             self.store,
             self.person,
             self.name,
@@ -320,9 +307,9 @@ class Dataset:
     # Rows
 
     def row(self, kind: EntryKind, charge: Charge | None, cost: Cost, **more: Any) -> Entry:
-        """Return a row for this dataset, not yet written."""
+        """Return a row for this budget, not yet written."""
         values: dict[str, Any] = {
-            "block": self._block_list(),
+            "block": self.block_list(),
             "unit": str(self.cap.unit),
             "relation": self.cap.relation.value,
             **asdict(cost),
@@ -331,7 +318,8 @@ class Dataset:
             values.update(event=charge.event.to_json(), purpose=_purpose(charge.purpose), request=charge.request)
         return Entry(**{**values, "kind": kind, "dataset": self.name, "author": self.person.name, **more})
 
-    def _block_list(self) -> str:
+    def block_list(self) -> str:
+        """Return the names of the blocks that a charge applies to, as a row stores them; empty without blocks."""
         if not self._in_blocks:
             return ""
         if self._blocks is not None:
@@ -377,63 +365,7 @@ class Dataset:
             least_noise=max(self.cap.least_noise(status.cost) for status in statuses),
         )
 
-    def hashed(self, charge: Charge) -> str | None:
-        """Return the hash of a question, as it is stored; None if the charge has none."""
-        if not charge.question:
-            return None
-        question = json.dumps([self.name, self._block_list(), charge.question])
-        return hashlib.sha256(question.encode()).hexdigest()
-
-    def _earlier(self, question: str | None, charge: Charge) -> Reserved | None:
-        """Return an earlier reservation of the same question or request, with its answer if there is one."""
-        for condition in (
-            None if charge.request is None else schema.entries.c.request == charge.request,
-            None if question is None else schema.entries.c.question == question,
-        ):
-            if condition is None:
-                continue
-            rows = self.store.lasting_rows(schema.entries.c.dataset == self.name, condition)
-            reserved = self._continued(rows, charge)
-            if reserved is not None:
-                return reserved
-        return None
-
-    def _continued(self, rows: Sequence[Entry], charge: Charge) -> Reserved | None:
-        for row in rows:
-            if row.kind != EntryKind.RESERVED:
-                continue
-            requested = row.request is not None and row.request == charge.request
-            if requested:
-                self._refuse_other(row, charge)
-            elif row.event != charge.event.to_json():
-                continue  # the same question, with different noise
-            settled = self.store.lasting_rows(schema.entries.c.charge == row.id)
-            if not settled:
-                if json.loads(row.details)["sealed"] and charge.sealed and row.author == self.person.name:
-                    return Reserved(self, row)
-                if requested and charge.resumes:
-                    return self._resume(row)
-                if requested:
-                    raise InvalidArgument(
-                        "request",
-                        charge.request,
-                        "a request that is not pending",
-                        "Settle it first: see `hush ledger pending`",
-                    )
-            elif settled[0].kind == EntryKind.COMMITTED and settled[0].answer is not None:
-                return Reserved(self, row, settled[0].answer)
-            elif requested:
-                raise InvalidArgument("request", charge.request, "a new key", f"This request was {settled[0].kind}")
-        return None
-
-    def _refuse_other(self, row: Entry, charge: Charge) -> None:
-        same = row.event == charge.event.to_json() and row.block == self._block_list()
-        if not same:
-            raise InvalidArgument(
-                "request", charge.request, "a new key for a new charge", "This one was used for another charge"
-            )
-
-    def _refuse_other_parts(self, charge: Charge, blocks: str) -> None:
+    def refuse_other_parts(self, charge: Charge, blocks: str) -> None:
         """Refuse a release that reads other blocks than it charges, as far as the charge says which it reads."""
         if not self._in_blocks or charge.parts is None:
             return
@@ -442,13 +374,8 @@ class Dataset:
                 "budget",
                 self.name,
                 "a budget for the blocks that are read",
-                "Query through the dataset, with table= and block_column=, or restrict the table with only(...)",
+                "Query through the budget, with table= and block_column=, or restrict the table with only(...)",
             )
-
-    def _resume(self, row: Entry) -> Reserved:
-        if row.author != self.person.name and self.person.role is not Role.OWNER:
-            raise NotAllowed("The run was started by another person.")
-        return Reserved(self, row, resumed=True)
 
     def for_run(self, name: str) -> RunBudget:
         """Return this budget for one run. The run can be interrupted and resumed, and is charged once."""

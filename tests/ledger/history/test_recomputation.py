@@ -42,7 +42,7 @@ def another_accountant(patch: pytest.MonkeyPatch, numerator: int, denominator: i
 
 
 def exact_cost(ledger: Ledger, dataset: str, *events: Event) -> Cost:
-    cap = ledger.dataset(dataset).cap
+    cap = ledger.budget(dataset).cap
     return sum((cap.cost(event) for event in events), Cost())
 
 
@@ -110,7 +110,7 @@ def test_a_correction_may_be_larger(ledger: Ledger) -> None:
 
 
 def test_more_than_the_cap_allows_is_said_and_the_budget_is_used_up(ledger: Ledger) -> None:
-    patients = ledger.dataset("patients", epsilon=3, delta=1e-6, unit="patient")
+    patients = ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
     with pytest.MonkeyPatch.context() as patch:
         another_accountant(patch, 1, 10)
         for _ in range(10):
@@ -129,7 +129,7 @@ def test_more_than_the_cap_allows_is_said_and_the_budget_is_used_up(ledger: Ledg
 
 def test_pure_budgets_are_used_up_too(tmp_path: Path) -> None:
     ledger = on_file(tmp_path)
-    patients = ledger.dataset("patients", epsilon=1, unit="patient")
+    patients = ledger.budget("patients", epsilon=1, unit="patient")
     with pytest.MonkeyPatch.context() as patch:
         another_accountant(patch, 1, 10)
         for _ in range(9):
@@ -153,7 +153,7 @@ def test_shares_are_corrected_too(tmp_path: Path) -> None:
     assert ledger.verify().ok, ledger.verify()
     with tampering(ledger) as connection:
         (pure,) = connection.execute("SELECT pure FROM hush_shares WHERE name='anna'").fetchone()
-    assert pure == Ledger(url, token=owner).dataset("patients").cap.cost(LaplaceEvent(20.0)).pure
+    assert pure == Ledger(url, token=owner).budget("patients").cap.cost(LaplaceEvent(20.0)).pure
 
 
 @pytest.mark.postgres
@@ -163,7 +163,7 @@ def test_shares_are_corrected_by_postgres(postgres_ledger_url: str) -> None:
     from hush.ledger import Role
 
     ledger = Ledger(postgres_ledger_url)
-    patients = ledger.dataset("patients", epsilon=3, delta=1e-6, unit="patient")
+    patients = ledger.budget("patients", epsilon=3, delta=1e-6, unit="patient")
     ledger.admit(name := f"anna_{ledger.store.url.database}"[:40], Role.ANALYST)
     patients.share(name, percent=50)
     with pytest.MonkeyPatch.context() as patch, ledger.store.engine.begin() as connection:

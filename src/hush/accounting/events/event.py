@@ -1,4 +1,4 @@
-"""The base class of events, and their JSON form (schema ``hush.event/1``). The events themselves are in ``events.py``.
+"""The base class of events, and their JSON form (schema ``hush.event/1``).
 
 event   a frozen dataclass; its fields are numbers, texts, events, or tuples of these
 plain   nested dictionaries with a "kind" (`encode_event`, `decode_event`)

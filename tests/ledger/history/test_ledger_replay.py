@@ -9,7 +9,7 @@ import pytest
 
 from hush.accounting import ComposedEvent, GaussianEvent, LaplaceEvent, PoissonSampledEvent, SelfComposedEvent
 from hush.accounting.budget import Charge, Cost
-from hush.ledger import Dataset, EntryKind, Ledger
+from hush.ledger import EntryKind, Ledger, LedgerBudget
 from ledger.ledgers import on_file, rehashed, spend, tampering, with_people
 
 
@@ -84,9 +84,9 @@ def test_whoever_may_not_is_found(tmp_path: Path) -> None:
     )
 
 
-def planned(ledger: Ledger) -> Dataset:
+def planned(ledger: Ledger) -> LedgerBudget:
     """Make a plan of two counts and a mean, and run one of each: its rows are 2, 3 to 4 and 5 to 6."""
-    data = ledger.dataset("visits", epsilon=3, delta=1e-6, unit="patient", blocks=["a", "b"])
+    data = ledger.budget("visits", epsilon=3, delta=1e-6, unit="patient", blocks=["a", "b"])
     plan = data.plan([LaplaceEvent(4.0), LaplaceEvent(4.0), GaussianEvent(9.0)], delta=1e-8, purpose="a plan")
     for event in (LaplaceEvent(4.0), GaussianEvent(9.0)):
         plan.reserve(Charge(event=event, purpose="a part")).commit(event)
@@ -145,7 +145,7 @@ def test_a_plan_that_is_voided_after_a_part_was_run_is_found(tmp_path: Path) -> 
 
 def test_what_only_fits_as_a_claim_is_followed(tmp_path: Path) -> None:
     ledger = on_file(tmp_path)
-    data = ledger.dataset("visits", epsilon=3, delta=1e-6, unit="patient")
+    data = ledger.budget("visits", epsilon=3, delta=1e-6, unit="patient")
     big = SelfComposedEvent(PoissonSampledEvent(GaussianEvent(0.8), 0.01), 60)
     data.reserve(Charge(event=big, purpose="training", delta=1e-8)).commit(SelfComposedEvent(big.event, 10))
     assert json.loads(ledger.entries()[1].details)["delta"] is not None, "the filter took it: choose another event"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,15 @@ from hush.accounting import (
     SelfComposedEvent,
 )
 from hush.accounting.events import QualifiedEvent
+from hush.cli import main
+from hush.cli.commands import plan as plan_command
 from hush.data import Numeric, Schema, open_data, prepare
 from hush.errors import InvalidArgument
 from hush.runs import Settings, job
 from hush.runs import steps as steps_module
-from hush.runs.plan import RunPlan, calibrated, draft_plan, shortened_event
+from hush.runs.dataset import count_units
+from hush.runs.draft import draft_cost, shortened_event
+from hush.runs.run_plan import RunPlan, calibrated, draft_plan
 from hush.training import PrivateTraining, TrainingPlan
 from hush.training.loop.update import Updater
 from runs import files
@@ -209,6 +214,103 @@ def calibrated_training(plan: RunPlan) -> TrainingPlan:
     return replace(plan.training, noise_multiplier=noise)
 
 
+# `hush plan` promises what `hush train` guarantees
+
+FLAGS = {
+    "declared": ("--epsilon", 2, "--batch-size", 256, "--steps", 5, *files.DECLARED),
+    "all defaults": ("--epsilon", 3, *files.DECLARED),
+    "epochs and delta": (
+        "--epsilon",
+        1,
+        "--batch-size",
+        256,
+        "--epochs",
+        3.3,
+        "--delta",
+        1e-6,
+        *files.DECLARED,
+    ),
+    "learned classes": ("--epsilon", 5, "--batch-size", 300, "--steps", 5, "--learn-share", 0.05, *files.BOUNDS),
+    "learned bounds": ("--epsilon", 5, "--batch-size", 300, "--steps", 5, "--classes", "0,1"),
+    "nothing held out": ("--epsilon", 2, "--batch-size", 256, "--steps", 5, "--holdout", 0, *files.DECLARED),
+    "users": ("--epsilon", 2, "--batch-size", 50, "--steps", 5, "--unit", "who", *files.DECLARED),
+}
+SAME_FLAGS = ("--epsilon", "--batch-size", "--steps", "--epochs", "--delta", "--learn-share")
+
+
+def check_plan_is_kept(
+    case: str, recorder: Recorder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> dict[str, Any]:
+    """Run `hush train`, run `hush plan` with the same settings, and compare all numbers; return those of the plan."""
+    write = files.write_users if case == "users" else lambda path: files.write_csv(path, 1500)
+    flags, folder = [str(flag) for flag in FLAGS[case]], tmp_path / "run"
+    train = ["train", str(write(tmp_path / "t.csv")), "--target", "y", *flags, "--output", str(folder)]
+    assert main([*train, "--quiet", "--json"]) == 0
+    trained = json.loads(capsys.readouterr().out.splitlines()[-1])
+    guarantee = json.loads((folder / "guarantee.json").read_text())
+    (plan,), (private,) = recorder.plans, recorder.trainings
+    about = ["--units", str(private.plan.num_units), "--held-out", str(count_units(plan.data.test))]
+    if case.startswith("learned"):
+        about += ["--learn", "values" if case == "learned classes" else "bounds"]
+    if case == "users":
+        about += ["--unit-kind", "user"]
+    same = [word for flag, value in pairwise(flags) if flag in SAME_FLAGS for word in (flag, value)]
+    assert main(["plan", *about, *same, "--json"]) == 0
+    planned: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert planned["noise_multiplier"] == trained["noise_multiplier"] == private.plan.noise_multiplier
+    assert planned["num_steps"] == private.steps_taken
+    assert planned["sampling_rate"] == private.plan.sampling_rate
+    assert (planned["epsilon"], planned["delta"]) == (guarantee["epsilon"], guarantee["delta"])
+    for name in ("unit", "relation", "method"):
+        assert planned["guarantee"][name] == guarantee[name]
+    return planned
+
+
+@pytest.mark.parametrize("case", FLAGS)
+def test_a_plan_is_what_a_run_does(
+    case: str, recorder: Recorder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_plan_is_kept(case, recorder, tmp_path, capsys)
+
+
+def rounds_steps_down(settings: Settings, *, num_units: int, **about: Any) -> Any:
+    steps = int((settings.epochs or 1) * num_units / (settings.batch_size or 1))
+    return draft_cost(settings.replace(epochs=None, num_steps=steps), num_units=num_units, **about)
+
+
+def forgets_learning(settings: Settings, *, undeclared: object, **about: Any) -> Any:
+    return draft_cost(settings, **about)
+
+
+def forgets_held_out_metrics(settings: Settings, *, num_held_out: int, **about: Any) -> Any:
+    return draft_cost(settings, **about)
+
+
+def samples_everyone(settings: Settings, *, num_units: int, **about: Any) -> Any:
+    return draft_cost(settings.replace(batch_size=num_units), num_units=num_units, **about)
+
+
+TWINS = {
+    "epochs and delta": rounds_steps_down,
+    "learned classes": forgets_learning,
+    "learned bounds": forgets_held_out_metrics,
+    "declared": samples_everyone,
+}
+
+
+@pytest.mark.parametrize("case", TWINS)
+def test_a_plan_of_its_own_is_caught(
+    case: str,
+    recorder: Recorder,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plan_command, "draft_cost", TWINS[case])
+    with pytest.raises(AssertionError):
+        check_plan_is_kept(case, recorder, tmp_path, capsys)
+
+
 # The plan by itself
 
 
@@ -238,7 +340,7 @@ def test_units_on_two_sides_compose_in_parallel(tmp_path: Path) -> None:
     charged = both.charged_event()
     assert isinstance(charged, QualifiedEvent)
     assert charged.event == ParallelByIndexEvent((plan.event(), held_out))
-    assert [part["what"] for part in both.budget_parts()] == ["training", "held-out metrics, for other units"]
+    assert [part["what"] for part in both.cost.parts()] == ["training", "held-out metrics, for other units"]
 
 
 def test_one_unit_is_not_enough(tmp_path: Path) -> None:

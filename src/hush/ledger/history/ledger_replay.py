@@ -113,7 +113,7 @@ class LedgerReplay:
         terms = json.loads(row.details)
         cap = cap_from(terms)
         if row.dataset in self.datasets:
-            raise _Impossible("the dataset exists already")
+            raise _Impossible("the budget exists already")
         if (row.unit, row.relation) != (str(cap.unit), cap.relation.value):
             raise _Impossible("its unit or relation contradicts its terms")
         self._check_owner(row)
@@ -186,7 +186,7 @@ class LedgerReplay:
             raise _Impossible(f"its reservation was settled by row {charge.settled.id}")
         reserved = charge.row
         if _subject(row) != _subject(reserved):
-            raise _Impossible("its dataset, blocks, unit or relation is not that of its reservation")
+            raise _Impossible("its budget, blocks, unit or relation is not that of its reservation")
         self._check_may_spend(row)
         if row.author != reserved.author and self.people.get(row.author) == Role.ANALYST:
             self._note(row, "row", "an analyst settles another person's reservation")
@@ -238,13 +238,13 @@ class LedgerReplay:
     def _budget_and_blocks(self, row: Entry, *, charges: bool = True) -> tuple[DatasetRecord, list[str]]:
         budget, names = self.datasets.get(row.dataset), _names(row)
         if budget is None:
-            raise _Impossible("its dataset does not exist")
+            raise _Impossible("its budget does not exist")
         if (row.unit, row.relation) != (budget.row.unit, budget.row.relation):
-            raise _Impossible("its unit or relation is not that of the dataset")
+            raise _Impossible("its unit or relation is not that of the budget")
         for name in names:
             block = budget.blocks.get(name)
             if block is None or len(set(names)) != len(names):
-                raise _Impossible("its blocks are not distinct blocks of the dataset")
+                raise _Impossible("its blocks are not distinct blocks of the budget")
             if charges and (block.retired or (block.expires is not None and block.expires <= row.time)):
                 self._note(row, "row", "it charges a block that accepts no more charges")
         return budget, names

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from hush.errors import InvalidArgument
+from hush.errors import InvalidArgument, Unsupported
+from hush.guarantee import Relation, Unit
 from hush.runs import Settings
-from hush.runs.defaults import completed, default_delta, physical_batch_size
+from hush.runs.draft import Undeclared, completed, default_delta, draft_cost, physical_batch_size
 
 
 def complete(num_units: int = 1000, model: str = "softmax", **settings: Any) -> Settings:
@@ -62,6 +63,27 @@ def test_the_weights_travel_a_fixed_distance() -> None:
 def test_delta_counts_those_held_out() -> None:
     assert complete(99_000).delta == pytest.approx(1e-6)  # 110,000 with those held out
     assert complete(1000).delta == 1e-5
+
+
+def test_a_draft_without_data_has_the_same_defaults() -> None:
+    settings, used = Settings(data="", epsilon=3.0), complete(99_000)
+    training = draft_cost(settings, num_units=99_000, num_held_out=11_000).training
+    assert (training.batch_size, training.num_steps, training.delta) == (used.batch_size, used.num_steps, used.delta)
+    assert draft_cost(settings, num_units=99_000).training.delta == pytest.approx(1e-5)
+
+
+def test_learning_needs_a_share() -> None:
+    with pytest.raises(InvalidArgument, match="learn_share=0: expected more than 0"):
+        draft_cost(Settings(data="", epsilon=3.0, learn_share=0.0), num_units=100, undeclared=Undeclared.VALUES)
+
+
+def test_learning_and_metrics_are_per_unit_under_add_or_remove() -> None:
+    settings = Settings(data="", epsilon=3.0)
+    for more in ({"undeclared": Undeclared.BOUNDS}, {"num_held_out": 9}):
+        with pytest.raises(Unsupported, match="learning or held-out metrics"):
+            draft_cost(settings, num_units=100, relation=Relation.REPLACE, **more)  # type: ignore[arg-type]
+        with pytest.raises(Unsupported, match="learning or held-out metrics"):
+            draft_cost(settings, num_units=100, unit=Unit.user(), group_size=2, **more)  # type: ignore[arg-type]
 
 
 def test_delta_is_small_against_the_number_of_units() -> None:

@@ -1,0 +1,62 @@
+"""Events tied to a relation, a unit and assumptions, as mechanisms describe them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+from hush.accounting.events.event import Event
+from hush.errors import InvalidArgument, Unsupported, check_instance
+from hush.guarantee import Relation, Unit
+
+
+@dataclass(frozen=True, slots=True)
+class QualifiedEvent(Event):
+    """``event``, tied to a relation and a unit, with assumptions that every guarantee about it must repeat.
+
+    Mechanisms produce these events, since a sensitivity holds for one relation and unit. An accountant for another one
+    refuses them.
+    """
+
+    kind: ClassVar[str] = "qualified"
+    event: Event
+    relation: str
+    unit: str
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        check_instance("event", self.event, Event)
+        names = [relation.value for relation in Relation]
+        if self.relation not in names:
+            raise InvalidArgument("relation", self.relation, " or ".join(names))
+        check_instance("unit", self.unit, str, "As Unit prints: example, user, ...")
+        check_instance("assumptions", self.assumptions, tuple, "Pass a tuple of sentences, or () for none")
+        for sentence in self.assumptions:
+            check_instance("assumptions", sentence, str)
+
+
+def plain_event(event: Event, relation: Relation, unit: Unit) -> tuple[Event, tuple[str, ...]]:
+    """Return an event without its qualifications, and their assumptions. Refuse those of another relation or unit."""
+    if isinstance(event, QualifiedEvent):
+        if (event.relation, event.unit) != (relation.value, str(unit)):
+            raise Unsupported(
+                f"{event.event.kind}: stated under {event.relation} per {event.unit}, but this accounts for "
+                f"{relation.value} per {unit}",
+                "Configure the mechanism and the accountant with the same relation and unit",
+            )
+        inner, assumptions = plain_event(event.event, relation, unit)
+        return inner, (*event.assumptions, *assumptions)
+    changed: dict[str, Any] = {}
+    collected: tuple[str, ...] = ()
+    for field in fields(event):  # type: ignore[arg-type]
+        value = getattr(event, field.name)
+        if isinstance(value, Event):
+            changed[field.name], assumptions = plain_event(value, relation, unit)
+            collected += assumptions
+        elif isinstance(value, tuple) and value and isinstance(value[0], Event):
+            pairs = [plain_event(part, relation, unit) for part in value]
+            changed[field.name] = tuple(part for part, _ in pairs)
+            collected += tuple(sentence for _, assumptions in pairs for sentence in assumptions)
+    same = all(getattr(event, name) is value or getattr(event, name) == value for name, value in changed.items())
+    return (event if same else replace(event, **changed)), tuple(dict.fromkeys(collected))  # type: ignore[type-var]

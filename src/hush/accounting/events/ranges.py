@@ -1,0 +1,36 @@
+"""The numbers that events accept: those that accountants can analyse in double precision."""
+
+from __future__ import annotations
+
+from hush.errors import InvalidArgument, check_count, check_positive
+
+# The smallest and largest ratio of noise to sensitivity that can be analysed in double precision.
+_MIN_NOISE, _MAX_NOISE = 1e-3, 1e6
+_ROUNDING = "Outside, rounding errors dominate"
+
+
+def check_noise(name: str, value: float) -> float:
+    """Return a ratio of noise to sensitivity within the range that accountants can analyse."""
+    number = check_positive(name, value)
+    if not _MIN_NOISE <= number <= _MAX_NOISE:
+        raise InvalidArgument(name, value, f"between {_MIN_NOISE:.3g} and {_MAX_NOISE:.3g}", _ROUNDING)
+    return number
+
+
+def check_size(name: str, value: int, *, minimum: int = 1, maximum: int = 10**12) -> int:
+    """Return an integer within the range that accountants can analyse."""
+    number = check_count(name, value, minimum=minimum)
+    if not number <= maximum:
+        raise InvalidArgument(name, value, f"an integer <= {maximum:.3g}", _ROUNDING)
+    return number
+
+
+def check_loss(name: str, value: float) -> float:
+    """Return an epsilon within the range that accountants can analyse."""
+    number = check_positive(name, value)
+    if not 1 / _MAX_NOISE <= number <= 1 / _MIN_NOISE:
+        limits = f"between {1 / _MAX_NOISE:.3g} and {1 / _MIN_NOISE:.3g}"
+        raise InvalidArgument(
+            name, value, limits, "A smaller one drowns in rounding errors, a larger one protects nothing"
+        )
+    return number

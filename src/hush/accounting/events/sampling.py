@@ -1,0 +1,84 @@
+"""Sampling: an event that runs on a random part of the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hush.accounting.events.event import Event
+from hush.accounting.events.ranges import check_size
+from hush.errors import InvalidArgument, check_instance, check_probability
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonSampledEvent(Event):
+    """``event`` on a Poisson sample: each record is in it independently, with probability ``sampling_rate``.
+
+    >>> from hush.accounting import GaussianEvent, PldAccountant
+    >>> step = PoissonSampledEvent(GaussianEvent(1.0), sampling_rate=0.01)
+    >>> round(PldAccountant().compose(step, 1000).epsilon(delta=1e-5), 3)
+    1.828
+    """
+
+    kind: ClassVar[str] = "poisson-sampled"
+    event: Event
+    sampling_rate: float
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        check_instance("event", self.event, Event)
+        rate = check_probability("sampling_rate", self.sampling_rate)
+        if not rate >= 1e-12:
+            raise InvalidArgument("sampling_rate", rate, "at least 1e-12", "Rounding errors dominate below")
+        self._set(sampling_rate=rate)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSizeSampledEvent(Event):
+    """``event`` on ``batch_size`` records drawn without replacement from ``dataset_size``, which is public.
+
+    >>> from hush.accounting import GaussianEvent, PldAccountant
+    >>> from hush.guarantee import Relation
+    >>> step = FixedSizeSampledEvent(GaussianEvent(2.0), batch_size=100, dataset_size=10_000)
+    >>> round(PldAccountant(relation=Relation.REPLACE).compose(step, 1000).epsilon(delta=1e-5), 3)
+    2.199
+    """
+
+    kind: ClassVar[str] = "fixed-size-sampled"
+    event: Event
+    batch_size: int
+    dataset_size: int
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        check_instance("event", self.event, Event)
+        batch, total = check_size("batch_size", self.batch_size), check_size("dataset_size", self.dataset_size)
+        if not batch <= total:
+            raise InvalidArgument(
+                "batch_size", batch, f"at most dataset_size={total}", "A batch is drawn without replacement"
+            )
+        self._set(batch_size=batch, dataset_size=total)
+
+
+@dataclass(frozen=True, slots=True)
+class BallsInBinsEvent(Event):
+    """One epoch: each record goes into one of ``num_bins`` batches at random, and ``event`` runs on every batch.
+
+    Records are assigned independently, all batches are equally likely, and their sizes, which vary, are not released.
+    Shuffling, which cuts a random order into batches of equal size, is a different event. Several epochs with new
+    assignments are a `SelfComposedEvent` of this one.
+
+    >>> from hush.accounting import GaussianEvent, PldAccountant
+    >>> epoch = BallsInBinsEvent(GaussianEvent(1.0), num_bins=100)
+    >>> round(PldAccountant().compose(epoch).epsilon(delta=1e-5), 3)
+    0.621
+    """
+
+    kind: ClassVar[str] = "balls-in-bins"
+    event: Event
+    num_bins: int
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        check_instance("event", self.event, Event)
+        self._set(num_bins=check_size("num_bins", self.num_bins, maximum=10**6))

@@ -1,0 +1,118 @@
+"""Earlier charges: whether a question was answered before, or a request made before.
+
+A charge may name a question, whose stored answer can be returned again at no cost, and a request, an idempotency key
+that is charged once. A run that is resumed finds its own reservation by its request.
+
+Events are compared without the assumptions that qualify them. Those are sentences for people, which a later version of
+hush may word differently; the cost follows from the rest of the event.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hush.accounting.budget import Charge
+from hush.errors import InvalidArgument
+from hush.ledger.accounts.people import Role
+from hush.ledger.accounts.reserved import Reserved
+from hush.ledger.storage import schema as schema
+from hush.ledger.storage.entry import Entry, EntryKind
+from hush.ledger.storage.errors import NotAllowed
+
+if TYPE_CHECKING:
+    from hush.ledger.accounts.ledger_budget import LedgerBudget
+
+
+def hashed_question(budget: LedgerBudget, charge: Charge) -> str | None:
+    """Return the hash of a question, as it is stored; None if the charge has none."""
+    if not charge.question:
+        return None
+    question = json.dumps([budget.name, budget.block_list(), charge.question])
+    return hashlib.sha256(question.encode()).hexdigest()
+
+
+def earlier_reservation(budget: LedgerBudget, charge: Charge) -> Reserved | None:
+    """Return an earlier reservation of the same question or request, with its answer if there is one."""
+    question = hashed_question(budget, charge)
+    for condition in (
+        None if charge.request is None else schema.entries.c.request == charge.request,
+        None if question is None else schema.entries.c.question == question,
+    ):
+        if condition is None:
+            continue
+        rows = budget.store.lasting_rows(schema.entries.c.dataset == budget.name, condition)
+        reserved = _continued(budget, rows, charge)
+        if reserved is not None:
+            return reserved
+    return None
+
+
+def refuse_other_charge(budget: LedgerBudget, row: Entry, charge: Charge) -> None:
+    """Refuse a request whose key was used for another event or for other blocks."""
+    if not (same_event(row.event, charge.event.to_json()) and row.block == budget.block_list()):
+        raise InvalidArgument(
+            "request", charge.request, "a new key for a new charge", "This one was used for another charge"
+        )
+
+
+def same_event(stored: str | None, asked: str) -> bool:
+    """Return whether two events, as JSON, are the same except for the sentences that they assume.
+
+    >>> from hush.accounting import GaussianEvent
+    >>> from hush.accounting.events import QualifiedEvent
+    >>> before = QualifiedEvent(GaussianEvent(2.0), "add-or-remove", "user", ("the counts are public",))
+    >>> after = QualifiedEvent(GaussianEvent(2.0), "add-or-remove", "user", ("all counts are public",))
+    >>> same_event(before.to_json(), after.to_json()), same_event(before.to_json(), GaussianEvent(2.0).to_json())
+    (True, False)
+    """
+    return stored == asked or (stored is not None and _terms(json.loads(stored)) == _terms(json.loads(asked)))
+
+
+def _terms(content: Any) -> Any:
+    """Return what an event's JSON says, without the assumptions of qualified events."""
+    if isinstance(content, list):
+        return [_terms(part) for part in content]
+    if not isinstance(content, dict):
+        return content
+    qualified = content.get("kind") == "qualified"
+    return {name: _terms(value) for name, value in content.items() if not (qualified and name == "assumptions")}
+
+
+def _continued(budget: LedgerBudget, rows: Sequence[Entry], charge: Charge) -> Reserved | None:
+    """Return the first reservation among the rows that the charge may continue with, or whose answer it may have."""
+    for row in rows:
+        if row.kind != EntryKind.RESERVED:
+            continue
+        requested = row.request is not None and row.request == charge.request
+        if requested:
+            refuse_other_charge(budget, row, charge)
+        elif not same_event(row.event, charge.event.to_json()):
+            continue  # the same question, with different noise
+        settled = budget.store.lasting_rows(schema.entries.c.charge == row.id)
+        if not settled:
+            if json.loads(row.details)["sealed"] and charge.sealed and row.author == budget.person.name:
+                return Reserved(budget, row)
+            if requested and charge.resumes:
+                return _resumed(budget, row)
+            if requested:
+                raise InvalidArgument(
+                    "request",
+                    charge.request,
+                    "a request that is not pending",
+                    "Settle it first: see `hush ledger pending`",
+                )
+        elif settled[0].kind == EntryKind.COMMITTED and settled[0].answer is not None:
+            return Reserved(budget, row, settled[0].answer)
+        elif requested:
+            raise InvalidArgument("request", charge.request, "a new key", f"This request was {settled[0].kind}")
+    return None
+
+
+def _resumed(budget: LedgerBudget, row: Entry) -> Reserved:
+    """Return the reservation of an interrupted run, to the person who started it or to the owner."""
+    if row.author != budget.person.name and budget.person.role is not Role.OWNER:
+        raise NotAllowed("The run was started by another person.")
+    return Reserved(budget, row, resumed=True)

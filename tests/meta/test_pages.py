@@ -1,0 +1,41 @@
+"""The examples of docs/mechanisms.md and docs/accounting.md run, and show every public name of their packages."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from hush import accounting, errors, mechanisms, randomness
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.mark.parametrize("page", ["mechanisms.md", "accounting.md"])
+def test_examples_run(page: str) -> None:
+    path = DOCS / page
+    # A blank line ends what an example prints, so the fence after it is prose.
+    failures, tries = doctest.testfile(str(path), module_relative=False, encoding="utf-8")
+    assert tries > 30
+    assert failures == 0
+    fences = re.findall(r"^```(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(fences) == {"pycon", ""}, "other blocks would not be executed"
+
+
+@pytest.mark.parametrize(
+    ("package", "page"),
+    [
+        (mechanisms, "mechanisms.md"),
+        (randomness, "mechanisms.md"),
+        (errors, "mechanisms.md"),
+        (accounting, "accounting.md"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_every_public_name_is_shown(package: ModuleType, page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    missing = [name for name in package.__all__ if not re.search(rf"\b{name}\b", text)]
+    assert not missing
