@@ -10,6 +10,9 @@ STATISTICS_PEERS := opendp pipelinedp smartnoise tumult
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 # One worker per core. Tests of one file stay together: see tests/conftest.py.
 PARALLEL := --numprocesses=logical --maxprocesses=8 --dist=loadfile
+# Spark's Java takes a minute of processor time: its tests are slow ones.
+FAST := -m "not slow and not spark"
+SLOW := -m "slow or spark"
 # Besides PYTHON, what the README promises. A version that is not installed is passed over, and said so.
 OTHER_PYTHONS := 3.12 3.13
 # Containers often forbid bytecode. Without it, every test that starts a Python compiles hush again.
@@ -25,21 +28,21 @@ help: ## Show this list
 demo: $(INSTALLED) ## Train a network on handwritten digits, privately, and say what that gives away
 	$(BIN)/hush train digits --epsilon 3
 
-test: $(INSTALLED) ## Run the tests and doctests, without those marked slow
-	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
+test: $(INSTALLED) ## Run the tests and doctests, without slow ones and Spark
+	$(BIN)/python -m pytest $(FAST) $(PARALLEL)
 
 slow: test-slow $(OTHER_PYTHONS:%=test-%) ## Run everything else: slow tests, other Pythons
 
-test-slow: $(INSTALLED) ## Run the tests marked slow
-	$(BIN)/python -m pytest -m slow $(PARALLEL)
+test-slow: $(INSTALLED) ## Run the slow tests, and those on Spark
+	$(BIN)/python -m pytest $(SLOW) $(PARALLEL)
 
 repeat: $(INSTALLED) ## Run every quick test that draws randomness 20 times, with real randomness (35 minutes)
-	$(BIN)/python -m pytest -m "not slow" --real-randomness --repeat 20 $(PARALLEL) tests
+	$(BIN)/python -m pytest $(FAST) --real-randomness --repeat 20 $(PARALLEL) tests
 
 $(OTHER_PYTHONS:%=test-%): test-%: ## Run the tests that need no torch on another Python
 	@if $(call find_python,$*) > /dev/null; then \
 		$(MAKE) --no-print-directory .venv-$*/.installed && \
-		.venv-$*/bin/python -m pytest -m "not slow" --doctest-ignore-import-errors $(PARALLEL); \
+		.venv-$*/bin/python -m pytest $(FAST) --doctest-ignore-import-errors $(PARALLEL); \
 	else echo "Python $* is not installed: its tests are passed over."; fi
 
 check: $(INSTALLED) ## Run what CI runs: format, lint, types, import layers, tests
@@ -47,7 +50,7 @@ check: $(INSTALLED) ## Run what CI runs: format, lint, types, import layers, tes
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
+	$(BIN)/python -m pytest $(FAST) $(PARALLEL)
 
 format: $(INSTALLED) ## Format the code and fix what the linter can
 	$(BIN)/ruff check --fix-only --quiet .

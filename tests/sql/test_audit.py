@@ -317,12 +317,14 @@ def all_rows_counted_in_the_tree() -> AbstractContextManager[Any]:
     ("twin", "aggregates", "rows", "cold"),
     [
         (a_cast_that_raises, "COUNT(*), SUM(amount)", INTRUDERS["extreme values"], True),
-        (clamped_before_summing, "COUNT(*), SUM(amount)", INTRUDERS["many rows"] * 4, True),
-        (
-            all_rows_counted_in_the_tree,
-            "MEDIAN(amount), QUANTILE_CONT(amount, 0.9)",
-            INTRUDERS["many rows"] * 20,
-            False,
+        pytest.param(
+            *(clamped_before_summing, "COUNT(*), SUM(amount)", INTRUDERS["many rows"] * 4, True),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            *(all_rows_counted_in_the_tree, "MEDIAN(amount), QUANTILE_CONT(amount, 0.9)"),
+            *(INTRUDERS["many rows"] * 20, False),
+            marks=pytest.mark.slow,
         ),
     ],
 )

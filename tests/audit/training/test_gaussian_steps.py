@@ -122,7 +122,9 @@ def test_gaussian_audits_of_samples_under_replacement_are_refused() -> None:
     assert not compare_claim(observations, confidence=CONFIDENCE).violated
 
 
-@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize(
+    "relation", [Relation.ADD_OR_REMOVE, *(pytest.param(other, marks=pytest.mark.slow) for other in list(Relation)[1:])]
+)
 def test_relations_keep_their_claims_without_sampling(relation: Relation) -> None:
     observations = observe(setup(noise_multiplier=0.7, relation=relation), observations=300, source=TestSource(7))
     assert isinstance(observations.plan.sampling, Full)

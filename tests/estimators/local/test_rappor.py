@@ -145,7 +145,7 @@ class Forgets(Rappor):
         return super().transform(once)
 
 
-@pytest.mark.parametrize("kind", [Rappor, NoPermanentStep, Forgets])
+@pytest.mark.parametrize("kind", [Rappor, NoPermanentStep, pytest.param(Forgets, marks=pytest.mark.slow)])
 def test_many_reports_cost_no_more(kind):
     reports, settings = 6, SMALL | {"zero_rate": 0.1, "one_rate": 0.9}
 

@@ -40,8 +40,8 @@ def compare(name: str, backend: str) -> None:
 
 # One of each kind of layer, and of each way to use a parameter; the others are traced in the slow suite.
 QUICK = {
-    "linear-gram", "mlp", "conv2d", "embedding-bag", "layer-norm", "group-norm", "tied", "four-times", "raw-parameter",
-    "positions", "lstm", "attention-cross", "hugging-face-conv1d", "unused",
+    "mlp", "conv2d", "embedding-bag", "layer-norm", "tied", "four-times", "raw-parameter", "lstm", "attention-cross",
+    "unused",
 }  # fmt: skip
 TRACED = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
 
