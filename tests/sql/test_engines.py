@@ -42,7 +42,7 @@ ENGINES = [
 ]
 
 
-# For tests that take 20 seconds on Spark. The fast suite shows that Spark computes what DuckDB does.
+# For tests that take 20 seconds on Spark.
 SLOW_ON_SPARK = pytest.mark.parametrize(
     "host", [*ENGINES[:2], pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])], indirect=True
 )
