@@ -163,7 +163,7 @@ class Table:
             expected: With ``accuracy``: the approximate number of rows in a group. It is public, so do not look it up.
             confidence: The confidence of ``accuracy`` and of the intervals.
             source: The random source; pass a TestSource in tests.
-            budget: A budget to charge before the answer is returned, such as a ledger's data set. If the same query was
+            budget: A budget to charge before the answer is returned, such as one of a ledger. If the same query was
                 answered before, you get the same answer again, for free.
             fresh: With ``budget``: answer again and charge again, because the data may have changed.
 
