@@ -187,7 +187,7 @@ def draw_noise(axes: Axes) -> None:
     stddevs = [0.0, 0.01, 0.1, 1.0]
     settings: dict[str, Any] = {"learning_rate": rate, "num_steps": num_steps}
     found = ntk.noise_sweep(
-        model, x, y, squared, noise_stddevs=stddevs, generator=chance, num_runs=num_runs, **settings
+        model, x, y, squared, noise_stddevs=stddevs, rng=chance, num_runs=num_runs, **settings
     ).mean(1)
     marks = torch.arange(0, num_steps + 1, 6)
     for stddev, losses, colour, marker in zip(stddevs, found, (BLACK, SKY, BLUE, ORANGE), "osD^", strict=True):

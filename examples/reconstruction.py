@@ -26,8 +26,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--people", type=int, default=128)
     count = parser.parse_args().people
-    generator = np.random.default_rng(1)
-    secret = generator.random(count) < 0.5
+    rng = np.random.default_rng(1)
+    secret = rng.random(count) < 0.5
     print(f"{count} people, one secret bit each. Guessing finds 50 % of them.\n")
 
     def exact(group: np.ndarray) -> float:
@@ -38,10 +38,10 @@ def main() -> None:
     found = difference_attack(exact, count).fraction_correct(secret)
     print(f"Exact answers, groups below {count // 4} people refused. Two sums that differ in one person: {found:.0%}.")
 
-    queries = subset_queries(count, 4 * count, generator)
+    queries = subset_queries(count, 4 * count, rng)
     print(f"\n{4 * count} sums over random groups, with an error of c times sqrt(people), and a linear program:")
     for c in (0.0, 0.25, 0.5, 1.0, 2.0):
-        noise = generator.laplace(scale=c * math.sqrt(count / 2), size=len(queries)) if c else 0.0
+        noise = rng.laplace(scale=c * math.sqrt(count / 2), size=len(queries)) if c else 0.0
         found = reconstruct_by_linear_program(queries, queries @ secret + noise).fraction_correct(secret)
         print(f"  c = {c:<4g}  standard deviation {c * math.sqrt(count):5.1f}   {found:.0%} of the secrets")
 

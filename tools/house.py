@@ -1,10 +1,12 @@
-"""Count how easy the package is to find one's way in: ``python tools/house.py [--json] [--walks]``.
+"""Count how easy the package is to find one's way in: ``python tools/house.py [--json] [--walks] [--write]``.
 
 - Folders: how many Python files each has.
 - Cycles: sets of modules that import each other at run time.
-- Homonyms: class names that are defined in more than one module.
+- Homonyms: class names that are defined in more than one module. A leading underscore makes no difference.
+- Small rooms: folders without sub-packages that hold fewer than 5 files.
 - Public names: what the packages' ``__all__`` offer, each object once. ``hush.lab`` is counted apart: it is outside the
-  promise of stability.
+  promise of stability. A module without ``__all__`` is not public; tests/meta/test_house.py lists those that packages
+  share, and checks that no page, example or benchmark uses them.
 - Vague locals: of the functions that bind a variable, the share with one that does not say what it holds.
 - Docstring and comment lines, for every 100 lines of code.
 - Namesakes: the share of modules with a test file of their name.
@@ -22,6 +24,7 @@ import io
 import itertools
 import json
 import pkgutil
+import re
 import sys
 import tempfile
 import tokenize
@@ -144,11 +147,9 @@ def count(root: Path) -> dict[str, Any]:
     texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
     trees = {name: ast.parse(text) for name, text in texts.items()}
     folders = collections.Counter(str(path.parent.relative_to(root / "src")) for path in files.values())
+    packages = {str(path.parent.parent.relative_to(root / "src")) for path in files.values() if path.stem == "__init__"}
     classes = collections.Counter(
-        node.name
-        for tree in trees.values()
-        for node in tree.body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        node.name.lstrip("_") for tree in trees.values() for node in tree.body if isinstance(node, ast.ClassDef)
     )
     functions = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, Function)]
     bound = [names for names in map(local_names, functions) if names]
@@ -161,6 +162,9 @@ def count(root: Path) -> dict[str, Any]:
         "files": len(files),
         "largest folders": dict(folders.most_common(8)),
         "folders of more than 15 files": sum(size > 15 for size in folders.values()),
+        "rooms of fewer than 5 files": sorted(
+            folder for folder, size in folders.items() if size < 5 and folder not in packages
+        ),
         "files with a leading underscore": sum(
             path.stem.startswith("_") and not path.stem.startswith("__") for path in files.values()
         ),
@@ -172,6 +176,30 @@ def count(root: Path) -> dict[str, Any]:
         "comment lines per 100 of code": round(100 * comments / code, 1),
         "modules with a test of their name, %": round(100 * sum(leaf in tests for leaf in leaves) / len(leaves)),
     }
+
+
+def table_rows(counts: dict[str, Any], num_public_names: int) -> dict[str, str]:
+    """Return the last column of the table in tools/README.md, by the first; without the walks."""
+    return {
+        "files; folders of more than 15": f"{counts['files']}; {counts['folders of more than 15 files']}",
+        "file names with a leading underscore": str(counts["files with a leading underscore"]),
+        "import cycles at run time": str(len(counts["cycles"])),
+        "class names defined more than once": str(len(counts["homonyms"])),
+        "public names": str(num_public_names),
+        "functions with a vague local": f"{counts['functions with a vague local, %']:g} %",
+        "docstring lines per 100 of code": str(counts["docstring lines per 100 of code"]),
+        "comment lines per 100 of code": str(counts["comment lines per 100 of code"]),
+        "modules with a test of their name": f"{counts['modules with a test of their name, %']} %",
+    }
+
+
+def write_table(rows: dict[str, str]) -> None:
+    """Write the last column of the table in tools/README.md."""
+    path = ROOT / "tools" / "README.md"
+    text = path.read_text(encoding="utf-8")
+    for name, value in rows.items():
+        text = re.sub(rf"^(\| {re.escape(name)} \| [^|]+ \| )[^|]+ \|$", rf"\g<1>{value} |", text, flags=re.MULTILINE)
+    path.write_text(text, encoding="utf-8")
 
 
 def walk(task: Callable[[], object]) -> dict[str, int]:
@@ -240,11 +268,14 @@ def main_counts() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--root", type=Path, default=ROOT, help="the repository to count")
     parser.add_argument("--walks", action="store_true", help="run the five walks, too (a minute)")
+    parser.add_argument("--write", action="store_true", help="write the counts into tools/README.md, without the walks")
     options = parser.parse_args()
     counts = count(options.root)
     if options.root == ROOT:
         counts["public names"] = len(public_names())
         counts["names in hush.lab, outside the promise"] = len(lab_names())
+        if options.write:
+            write_table(table_rows(counts, counts["public names"]))
     if options.walks:
         counts["walks"] = walks()
     if options.json:

@@ -68,10 +68,13 @@ class Unsupported(HushError, TypeError):
     Traceback (most recent call last):
         ...
     hush.errors.Unsupported: shuffling has no event here. Use Poisson sampling.
+
+    ``what`` is the message without the advice, which is for users of Python.
     """
 
     def __init__(self, what: str, *advice: str) -> None:
         super().__init__(" ".join(map(_sentence, [what, *advice])))
+        self.what = _sentence(what)
 
 
 class BudgetExceeded(HushError):

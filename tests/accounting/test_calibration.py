@@ -76,6 +76,9 @@ class TestCalibration:
                 assert epsilon(GroupEvent(event, size), 1e-6, relation=relation) <= target
             assert epsilon(GroupEvent(event, size + 1), 1e-6, relation=relation) > target
 
+    def test_contributions_stop_at_the_largest_group(self) -> None:
+        assert calibrate_contributions(epsilon=2.0, delta=1e-5, event=GaussianEvent(1e4)) == 1000
+
     @pytest.mark.parametrize("accountant", [PldAccountant, RdpAccountant])
     @pytest.mark.parametrize("relation", [Relation.ADD_OR_REMOVE, Relation.REPLACE])
     def test_with_every_accountant_and_relation(self, accountant: type[Accountant], relation: Relation) -> None:

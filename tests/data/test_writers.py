@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from data.writers import COLUMNS, HOSTILE, REFUSALS, WRITERS, Writer
 from hush import data
-from hush.data import TableSource
+from hush.data import TableData
 from hush.sql.engines.duckdb import DuckDBEngine
 
 OTHERS = [("ann", "hi", "north"), ("bob", 'a "b", c', "south"), ("cyd", "two\nlines", "9"), ("dan", "", "1.5")]
@@ -27,7 +27,7 @@ def as_queries_read(path: Path) -> list[tuple[str | None, ...]]:
 
 def as_training_reads(path: Path) -> list[tuple[str, ...]]:
     source = data.open_data(path)
-    assert isinstance(source, TableSource)
+    assert isinstance(source, TableData)
     return list(zip(*(source.table.texts(name).tolist() for name in COLUMNS), strict=True))
 
 

@@ -117,9 +117,7 @@ def test_without_noise_the_expected_excess_is_that_of_descent() -> None:
     expected = ntk.expected_excess(hessian, distance, learning_rate=0.5, noise_stddev=0.0, num_steps=50)
     assert torch.allclose(excess, expected, rtol=1e-6, atol=1e-12)
     generator = torch.Generator().manual_seed(1)
-    swept = ntk.noise_sweep(
-        model, x, y, squared, noise_stddevs=[0.0], learning_rate=0.5, num_steps=50, generator=generator
-    )
+    swept = ntk.noise_sweep(model, x, y, squared, noise_stddevs=[0.0], learning_rate=0.5, num_steps=50, rng=generator)
     assert torch.allclose(swept[0, 0] - least_loss(x, y), expected, rtol=1e-6, atol=1e-12)
 
 
@@ -149,7 +147,7 @@ def test_noise_alone_leaves_a_floor_and_the_speed() -> None:
         noise_stddevs=stddevs,
         learning_rate=rate,
         num_steps=100,
-        generator=torch.Generator().manual_seed(4),
+        rng=torch.Generator().manual_seed(4),
         num_runs=runs,
     )
     means = (losses - least_loss(x, y)).mean(1)
@@ -198,7 +196,7 @@ def test_arguments_are_checked() -> None:
         ("noise_stddev", lambda: ntk.noise_floor(torch.eye(2), learning_rate=1.0, noise_stddev=math.nan)),
     ]
     for stddevs in ([], [-1.0], [math.nan]):
-        settings: Any = {"noise_stddevs": stddevs, "learning_rate": 1.0, "num_steps": 1, "generator": torch.Generator()}
+        settings: Any = {"noise_stddevs": stddevs, "learning_rate": 1.0, "num_steps": 1, "rng": torch.Generator()}
         wrong.append(("noise_stddevs", lambda settings=settings: ntk.noise_sweep(model, x, y, loss, **settings)))
     for name, call in wrong:
         with pytest.raises(InvalidArgument, match=f"^{name}="):

@@ -17,7 +17,7 @@ def on_file(folder: Path) -> Ledger:
 
 
 def spend(ledger: Ledger) -> LedgerBudget:
-    """Charge in every way that there is, and return the data set: rows 1 to 8."""
+    """Charge in every way that there is, and return the budget: rows 1 to 8."""
     patients = ledger.budget("patients", epsilon=4, delta=1e-6, unit="patient")
     patients.charge(LaplaceEvent(10.0), purpose="a count")
     patients.charge(ApproximateDPEvent(0.2, 1e-8), purpose="groups", request="mine")
@@ -29,7 +29,7 @@ def spend(ledger: Ledger) -> LedgerBudget:
 
 
 def in_blocks(ledger: Ledger) -> LedgerBudget:
-    """Make a data set in blocks, a retired one among them, and charge some."""
+    """Make a budget in blocks, a retired one among them, and charge some."""
     visits = ledger.budget("visits", epsilon=2, delta=1e-7, unit="patient-month", blocks=["a", "b"])
     visits.at("a", "b").charge(GaussianEvent(20.0), purpose="both")
     visits.at("a").charge(LaplaceEvent(4.0), purpose="one")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hush.randomness import Interval, TestSource, exp_interval
-from hush.randomness.exact import _Sampler
+from hush.randomness import ExactInterval, TestSource, exp_interval
+from hush.randomness.exact_samplers import _Sampler
 from hush.randomness.resolution import Uniform, below_exp, floor_exponential, log_interval
 from randomness.scripted import ScriptedSource
 
@@ -25,7 +25,7 @@ def high_precision(value: Fraction) -> mpmath.mpf:
     return mpmath.mpf(value.numerator) / value.denominator
 
 
-def floors(interval: Interval, scale: Fraction) -> set[int]:
+def floors(interval: ExactInterval, scale: Fraction) -> set[int]:
     """Return floor(-scale ln u) at both ends of an interval: one number, if all of it has the same."""
     with mpmath.workdps(100):
         near = [end for end in interval if end > 0]

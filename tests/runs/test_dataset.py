@@ -11,7 +11,7 @@ from hush.accounting import PldAccountant
 from hush.data import Category, Numeric, Schema
 from hush.errors import InvalidArgument
 from hush.runs import Settings
-from hush.runs.dataset import assumptions_of, count_units, group_values, read_dataset
+from hush.runs.dataset import assumptions_of, count_units, group_values, plan_for, read_dataset
 from hush.runs.draft import learning_noise
 from hush.runs.progress import Silence
 from runs import files
@@ -99,6 +99,29 @@ def test_declared_groups_need_no_assumption(tmp_path: Path) -> None:
     assert any("group" in sentence for sentence in data.assumptions)
     assert not any("group" in sentence for sentence in assumptions_of(data))
     assert set(assumptions_of(data)) < set(data.assumptions)
+
+
+def test_a_column_named_like_a_group_keeps_its_assumption(tmp_path: Path) -> None:
+    """What a column is called must not decide what guarantee.json states."""
+    path = files.write_users(tmp_path / "u.csv")
+    path.write_text(path.read_text().replace("who", "person_group", 1))
+    data = read(path, schema=DECLARED, unit="person_group")
+    assert data.group_assumption is None
+    assert assumptions_of(data) == data.assumptions
+    assert any("'person_group' holds the privacy unit" in sentence for sentence in assumptions_of(data))
+
+
+def test_a_column_named_public_is_not_taken_as_public(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="hush.runs.outcome needs it")
+    from hush.runs.outcome import _public
+
+    path = files.write_users(tmp_path / "u.csv")
+    path.write_text(path.read_text().replace("who", "public_id", 1))
+    data = read(path, schema=DECLARED, unit="public_id")
+    settings = Settings(data=str(path), epsilon=3.0, target="y", unit="public_id")
+    sentences = _public(settings, plan_for(data, settings, device="cpu"), data)
+    assert sentences == list(data.public_facts)
+    assert set(sentences) < set(data.assumptions)
 
 
 def test_the_target_is_no_group(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import Relation, Unit
 from hush.runs import Settings
-from hush.runs.draft import Undeclared, completed, default_delta, draft_cost, physical_batch_size
+from hush.runs.draft import Undeclared, choose_model, completed, default_delta, draft_plan, physical_batch_size
 
 
 def complete(num_units: int = 1000, model: str = "softmax", **settings: Any) -> Settings:
@@ -49,6 +49,27 @@ def test_a_batch_cannot_be_larger_than_the_data() -> None:
         complete(batch_size=1001)
 
 
+@pytest.mark.parametrize(
+    ("model", "shape", "expected"),
+    [
+        (None, (5,), "softmax"),
+        (None, (1, 28, 28), "scattering"),
+        (None, (1, 7, 28), "softmax"),
+        ("mlp", (1, 28, 28), "mlp"),
+        ("my.module:make", (5,), "my.module:make"),
+    ],
+)
+def test_the_default_model_depends_on_the_shape(model: str | None, shape: tuple[int, ...], expected: str) -> None:
+    assert choose_model(Settings(data="t", epsilon=1.0, model=model), shape) == expected
+
+
+@pytest.mark.parametrize(("shape", "message"), [((5,), "not images"), ((1, 7, 28), "8 by 8 pixels")])
+@pytest.mark.parametrize("model", ["cnn", "scattering"])
+def test_images_have_to_be_large_enough(model: str, shape: tuple[int, ...], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        choose_model(Settings(data="t", epsilon=1.0, model=model), shape)
+
+
 def test_the_weights_travel_a_fixed_distance() -> None:
     few, many = complete(num_steps=10), complete(num_steps=40)
     assert few.learning_rate is not None
@@ -67,23 +88,23 @@ def test_delta_counts_those_held_out() -> None:
 
 def test_a_draft_without_data_has_the_same_defaults() -> None:
     settings, used = Settings(data="", epsilon=3.0), complete(99_000)
-    training = draft_cost(settings, num_units=99_000, num_held_out=11_000).training
+    training = draft_plan(settings, num_units=99_000, num_held_out=11_000).training
     assert (training.batch_size, training.num_steps, training.delta) == (used.batch_size, used.num_steps, used.delta)
-    assert draft_cost(settings, num_units=99_000).training.delta == pytest.approx(1e-5)
+    assert draft_plan(settings, num_units=99_000).training.delta == pytest.approx(1e-5)
 
 
 def test_learning_needs_a_share() -> None:
     with pytest.raises(InvalidArgument, match="learn_share=0: expected more than 0"):
-        draft_cost(Settings(data="", epsilon=3.0, learn_share=0.0), num_units=100, undeclared=Undeclared.VALUES)
+        draft_plan(Settings(data="", epsilon=3.0, learn_share=0.0), num_units=100, undeclared=Undeclared.VALUES)
 
 
 def test_learning_and_metrics_are_per_unit_under_add_or_remove() -> None:
     settings = Settings(data="", epsilon=3.0)
     for more in ({"undeclared": Undeclared.BOUNDS}, {"num_held_out": 9}):
         with pytest.raises(Unsupported, match="learning or held-out metrics"):
-            draft_cost(settings, num_units=100, relation=Relation.REPLACE, **more)  # type: ignore[arg-type]
+            draft_plan(settings, num_units=100, relation=Relation.REPLACE, **more)  # type: ignore[arg-type]
         with pytest.raises(Unsupported, match="learning or held-out metrics"):
-            draft_cost(settings, num_units=100, unit=Unit.user(), group_size=2, **more)  # type: ignore[arg-type]
+            draft_plan(settings, num_units=100, unit=Unit.user(), group_size=2, **more)  # type: ignore[arg-type]
 
 
 def test_delta_is_small_against_the_number_of_units() -> None:

@@ -17,6 +17,7 @@ from hush.cli import main
 from hush.errors import InvalidArgument
 from hush.runs import folder as folder_module
 from hush.runs import job
+from hush.runs.run_plan import RunPlan
 from runs import files
 from runs.files import command, resume
 
@@ -179,7 +180,7 @@ def test_ctrl_c_before_the_first_step(tmp_path: Path, capsys: Any, monkeypatch: 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(job, "calibrated", stop)
+        patched.setattr(RunPlan, "calibrated", stop)
         assert main([*command(source, run), "--quiet"]) == 130
     printed = capsys.readouterr()
     assert printed.out == ""

@@ -21,7 +21,6 @@ from hush.runs.networks import (
     Network,
     adapt,
     build_network,
-    choose_model,
     class_probabilities,
     read_weights,
 )
@@ -193,27 +192,6 @@ def test_a_new_network_predicts_nothing(model: str) -> None:
     assert network(inputs).shape == (5, 4)
     assert np.allclose(class_probabilities(network, inputs), 0.25)
     assert network(inputs).equal(network.classifier(network.features(inputs)))
-
-
-@pytest.mark.parametrize(
-    ("model", "shape", "expected"),
-    [
-        (None, (5,), "softmax"),
-        (None, (1, 28, 28), "scattering"),
-        (None, (1, 7, 28), "softmax"),
-        ("mlp", (1, 28, 28), "mlp"),
-        ("my.module:make", (5,), "my.module:make"),
-    ],
-)
-def test_the_default_model_depends_on_the_shape(model: str | None, shape: tuple[int, ...], expected: str) -> None:
-    assert choose_model(Settings(data="t", epsilon=1.0, model=model), shape) == expected
-
-
-@pytest.mark.parametrize(("shape", "message"), [((5,), "not images"), ((1, 7, 28), "8 by 8 pixels")])
-@pytest.mark.parametrize("model", ["cnn", "scattering"])
-def test_images_have_to_be_large_enough(model: str, shape: tuple[int, ...], message: str) -> None:
-    with pytest.raises(InvalidArgument, match=message):
-        choose_model(Settings(data="t", epsilon=1.0, model=model), shape)
 
 
 class Buffer(nn.Module):

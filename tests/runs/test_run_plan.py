@@ -23,26 +23,31 @@ from hush.accounting import (
 from hush.accounting.events import QualifiedEvent
 from hush.cli import main
 from hush.cli.commands import plan as plan_command
-from hush.data import Numeric, Schema, open_data, prepare
+from hush.data import Numeric, Prepared, Schema, open_data, prepare
 from hush.errors import InvalidArgument
 from hush.runs import Settings, job
 from hush.runs import steps as steps_module
-from hush.runs.dataset import count_units
-from hush.runs.draft import draft_cost, shortened_event
-from hush.runs.run_plan import RunPlan, calibrated, draft_plan
+from hush.runs.dataset import count_units, plan_for
+from hush.runs.draft import draft_plan
+from hush.runs.networks import network_arguments
+from hush.runs.run_plan import RunPlan, shortened_event
 from hush.training import PrivateTraining, TrainingPlan
 from hush.training.loop.update import Updater
 from runs import files
-from runs.plans import make_plan
+from runs.plans import make_data, make_plan
 
 DELTA = 1e-5
 
 
 @dataclass
 class Recorder:
-    """What a run did: the plan that it published, its training, and the noise of each step over the clip norm."""
+    """What a run did: the plan and the data that it published, its training, and the noise of each step.
+
+    The noise is in clip norms.
+    """
 
     plans: list[RunPlan] = field(default_factory=list)
+    datasets: list[Prepared] = field(default_factory=list)
     trainings: list[PrivateTraining] = field(default_factory=list)
     noise_multipliers: list[float] = field(default_factory=list)
 
@@ -56,9 +61,12 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
         record.trainings.append(start(*arguments, **options))
         return record.trainings[-1]
 
-    def recorded_publish(folder: Any, settings: Any, plan: RunPlan, *arguments: Any, **options: Any) -> Any:
+    def recorded_publish(
+        folder: Any, settings: Any, plan: RunPlan, data: Prepared, network: Any, **options: Any
+    ) -> Any:
         record.plans.append(plan)
-        return publish(folder, settings, plan, *arguments, **options)
+        record.datasets.append(data)
+        return publish(folder, settings, plan, data, network, **options)
 
     def recorded_update(self: Any, key: Any, step: int, totals: Any, noise: float, *arguments: Any) -> None:
         record.noise_multipliers.append(noise / record.trainings[-1].plan.clipping.clip_norm)
@@ -90,16 +98,17 @@ def test_the_guarantee_is_the_composition_of_the_parts(
     source, run = files.write_csv(tmp_path / "t.csv", rows), tmp_path / "run"
     batches = () if case == "full batches" else ("--batch-size", 256)
     printed = files.train(capsys, source, "--target", "y", *flags, *batches, "--epsilon", 5, "--output", run)
-    (plan,), (private,) = recorder.plans, recorder.trainings
+    (plan,), (data,), (private,) = recorder.plans, recorder.datasets, recorder.trainings
     guarantee = json.loads((run / "guarantee.json").read_text())
     # By hand, from public numbers.
     step: Event = GaussianEvent(printed["noise_multiplier"])
     if case != "full batches":
-        step = PoissonSampledEvent(step, 256 / len(plan.data.train))
+        step = PoissonSampledEvent(step, 256 / len(data.train))
     steps = SelfComposedEvent(step, 5)
     trained: Event = steps
     if share:
-        learned = plan.data.event
+        learned = data.event
+        assert learned is plan.learning
         assert isinstance(learned, ComposedEvent)
         gaussian, rare = learned.events
         assert isinstance(gaussian, GaussianEvent)
@@ -124,14 +133,14 @@ def test_users_are_planned_as_they_are_trained(
     source, run = files.write_users(tmp_path / "u.csv"), tmp_path / "run"
     flags = ("--target", "y", "--unit", "who", *files.DECLARED, "--rows-per-unit", 2, "--batch-size", 50)
     files.train(capsys, source, *flags, "--epsilon", 2, "--output", run)
-    (plan,), (private,) = recorder.plans, recorder.trainings
+    (data,), (private,) = recorder.datasets, recorder.trainings
     assert private.plan.rows_per_unit == 2
     assert str(private.plan.unit) == "user"
-    assert plan.data.train.units is not None
-    assert plan.data.test.units is not None
-    units = set(plan.data.train.units.tolist())
+    assert data.train.units is not None
+    assert data.test.units is not None
+    units = set(data.train.units.tolist())
     assert private.plan.num_units == len(units)
-    assert not units & set(plan.data.test.units.tolist())
+    assert not units & set(data.test.units.tolist())
 
 
 def test_parts_are_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,22 +205,10 @@ def test_a_twin_with_two_plans_is_caught(
     """The twin states the guarantee of the plan that the run made, and draws its noise under another one."""
     weaken(monkeypatch)
     monkeypatch.setattr(RunPlan, "with_training", lambda self, training: self)
-    monkeypatch.setattr(job, "calibrated", lambda plan: replace(plan, training=calibrated_training(plan)))
     guarantee = train_declared(tmp_path, capsys)
     assert guarantee["epsilon"] <= 2
     with pytest.raises(AssertionError):
         check_noise_is_stated(guarantee, recorder.noise_multipliers)
-
-
-def calibrated_training(plan: RunPlan) -> TrainingPlan:
-    """Calibrate without `RunPlan.with_training`, which the twin has broken."""
-    from hush.accounting import calibrate_noise
-
-    def event(noise: float) -> Event:
-        return replace(plan, training=replace(plan.training, noise_multiplier=noise)).event()
-
-    noise = calibrate_noise(epsilon=plan.settings.epsilon, delta=plan.training.delta, template=event)
-    return replace(plan.training, noise_multiplier=noise)
 
 
 # `hush plan` promises what `hush train` guarantees
@@ -248,8 +245,8 @@ def check_plan_is_kept(
     assert main([*train, "--quiet", "--json"]) == 0
     trained = json.loads(capsys.readouterr().out.splitlines()[-1])
     guarantee = json.loads((folder / "guarantee.json").read_text())
-    (plan,), (private,) = recorder.plans, recorder.trainings
-    about = ["--units", str(private.plan.num_units), "--held-out", str(count_units(plan.data.test))]
+    (data,), (private,) = recorder.datasets, recorder.trainings
+    about = ["--num-units", str(private.plan.num_units), "--num-held-out", str(count_units(data.test))]
     if case.startswith("learned"):
         about += ["--learn", "values" if case == "learned classes" else "bounds"]
     if case == "users":
@@ -275,19 +272,19 @@ def test_a_plan_is_what_a_run_does(
 
 def rounds_steps_down(settings: Settings, *, num_units: int, **about: Any) -> Any:
     steps = int((settings.epochs or 1) * num_units / (settings.batch_size or 1))
-    return draft_cost(settings.replace(epochs=None, num_steps=steps), num_units=num_units, **about)
+    return draft_plan(settings.replace(epochs=None, num_steps=steps), num_units=num_units, **about)
 
 
 def forgets_learning(settings: Settings, *, undeclared: object, **about: Any) -> Any:
-    return draft_cost(settings, **about)
+    return draft_plan(settings, **about)
 
 
 def forgets_held_out_metrics(settings: Settings, *, num_held_out: int, **about: Any) -> Any:
-    return draft_cost(settings, **about)
+    return draft_plan(settings, **about)
 
 
 def samples_everyone(settings: Settings, *, num_units: int, **about: Any) -> Any:
-    return draft_cost(settings.replace(batch_size=num_units), num_units=num_units, **about)
+    return draft_plan(settings.replace(batch_size=num_units), num_units=num_units, **about)
 
 
 TWINS = {
@@ -306,7 +303,7 @@ def test_a_plan_of_its_own_is_caught(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plan_command, "draft_cost", TWINS[case])
+    monkeypatch.setattr(plan_command, "draft_plan", TWINS[case])
     with pytest.raises(AssertionError):
         check_plan_is_kept(case, recorder, tmp_path, capsys)
 
@@ -320,19 +317,20 @@ def test_a_draft_has_all_settings_filled_in(tmp_path: Path) -> None:
     assert (settings.model, settings.batch_size, settings.num_steps) == ("softmax", 256, 63)  # 40 epochs
     assert (settings.delta, settings.device, settings.rows_per_unit, settings.learn_share) == (DELTA, "cpu", 1, 0.0)
     assert plan.training.noise_multiplier == 1
-    assert plan.network_arguments() == {"model": "softmax", "shape": (2,), "num_classes": 2, "seed": 0}
+    arguments = network_arguments(plan.settings, make_data(tmp_path))
+    assert arguments == {"model": "softmax", "shape": (2,), "num_classes": 2, "seed": 0}
 
 
 @pytest.mark.parametrize("target", [0.3, 1.0, 8.0])
 def test_calibrated_noise_is_the_least_that_stays_within_epsilon(tmp_path: Path, target: float) -> None:
-    plan = calibrated(make_plan(tmp_path, epsilon=target))
+    plan = make_plan(tmp_path, epsilon=target).calibrated()
     assert 0.999 * target < plan.epsilon() <= target
     assert plan.epsilon(5) < plan.epsilon()
     assert plan.guarantee().epsilon == plan.epsilon()
 
 
 def test_units_on_two_sides_compose_in_parallel(tmp_path: Path) -> None:
-    plan = calibrated(make_plan(tmp_path))
+    plan = make_plan(tmp_path).calibrated()
     held_out = GaussianEvent(0.5)  # costs more than training
     both = replace(plan, evaluation=held_out, assumptions=("a coin decides",))
     assert both.guarantee().epsilon == pytest.approx(epsilon(held_out), rel=1e-6)
@@ -340,7 +338,28 @@ def test_units_on_two_sides_compose_in_parallel(tmp_path: Path) -> None:
     charged = both.charged_event()
     assert isinstance(charged, QualifiedEvent)
     assert charged.event == ParallelByIndexEvent((plan.event(), held_out))
-    assert [part["what"] for part in both.cost.parts()] == ["training", "held-out metrics, for other units"]
+    assert [part["what"] for part in both.parts()] == ["training", "held-out metrics, for other units"]
+
+
+def test_the_charge_assumes_what_the_guarantee_assumes(tmp_path: Path) -> None:
+    changes = {"start": "public.safetensors", "public": "published photographs of cats", "epsilon": 2.0}
+    plan = replace(make_plan(tmp_path, **changes), evaluation=GaussianEvent(2.0), assumptions=("counts are public",))
+    charged, guarantee = plan.charged_event(), plan.guarantee()
+    assert isinstance(charged, QualifiedEvent)
+    assert charged.assumptions == guarantee.assumptions
+    assert {*plan.training.guarantee().assumptions, "counts are public"} == set(charged.assumptions)
+    assert any("published photographs of cats" in sentence for sentence in charged.assumptions)
+
+
+def test_a_run_reserved_by_an_earlier_version_is_resumed(tmp_path: Path) -> None:
+    """Charges used to leave out what training assumes. A ledger compares the rest of the event."""
+    pytest.importorskip("sqlalchemy")
+    from hush.ledger.accounts.earlier_charges import same_event
+
+    plan = replace(make_plan(tmp_path), assumptions=("counts are public",))
+    before = QualifiedEvent(plan.event(), "add-or-remove", "example", plan.assumptions)
+    assert before.to_json() != plan.charged_event().to_json()
+    assert same_event(before.to_json(), plan.charged_event().to_json())
 
 
 def test_one_unit_is_not_enough(tmp_path: Path) -> None:
@@ -348,7 +367,7 @@ def test_one_unit_is_not_enough(tmp_path: Path) -> None:
     schema = Schema(columns={name: Numeric(lower=-3, upper=3) for name in "ab"}, classes=("0", "1"))
     data = prepare(open_data(source), target="y", schema=schema, holdout=0.0, key=bytes(32))
     with pytest.raises(InvalidArgument, match="at least two units"):
-        draft_plan(Settings(data="one.csv", epsilon=1.0), data, device="cpu")
+        plan_for(data, Settings(data="one.csv", epsilon=1.0), device="cpu")
 
 
 def test_delta_has_to_protect_every_unit(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hush.cli.settings import add_settings, settings_of
 from hush.data import Numeric, Schema
 from hush.errors import HushError, InvalidArgument, check_count
 from hush.runs import Settings, option, options_of
+from hush.runs import settings as settings_module
 from hush.runs.options import OptionGroup, command_words, reported
 
 SCHEMA = Schema(columns={"age": Numeric(lower=0, upper=120)}, target="y", classes=("no", "yes"))
@@ -61,7 +62,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"learn_share": -0.1}, "learn_share=-0.1"),
     ({"seed": 2**63}, "seed=9223372036854775808"),
     ({"model": "forest"}, "model='forest'"),
-    ({"epochs": 2.0, "num_steps": 5}, "epochs=2: expected no value. Give epochs or num_steps, not both"),
+    ({"epochs": 2.0, "num_steps": 5}, "epochs=2: expected no value with num_steps. Give one of the two"),
     ({"start": "w.safetensors", "public": " "}, "public=' '"),
     ({"public": "why"}, "no value without start"),
     ({"lora": 2}, "start=None"),
@@ -84,7 +85,7 @@ def test_replace_checks_again() -> None:
 
 def test_every_field_is_an_option_and_documented() -> None:
     assert [item.name for item in fields(Settings)] == [item.name for item in options_of(Settings)]
-    assert "rows_per_unit: The most rows of one unit that count in a step." in (Settings.__doc__ or "")
+    assert "rows_per_unit: The largest number of rows per unit that are used in a step." in (Settings.__doc__ or "")
     for item in options_of(Settings):
         assert not item.help.endswith("."), item.name
         assert not item.help.startswith("of "), item.name
@@ -109,6 +110,35 @@ def parse(command: str, *words: str) -> argparse.Namespace:
     parser.set_defaults(command=command)
     add_settings(parser, command, Extended)
     return parser.parse_args(["t.csv", "--epsilon", "3", *words])
+
+
+def recipe() -> type[Settings]:
+    """Return settings with the field that the module's docstring shows, as it stands there."""
+    lines = (settings_module.__doc__ or "").splitlines()
+    start = next(number for number, line in enumerate(lines) if "= option(" in line)
+    end = lines.index("    )", start)
+    body = ["@dataclass(frozen=True, slots=True, kw_only=True)", "class Recipe(Settings):", *lines[start : end + 1]]
+    names: dict[str, Any] = {**vars(settings_module), "__name__": settings_module.__name__}
+    exec("\n".join(body), names)
+    made: type[Settings] = names["Recipe"]
+    return made
+
+
+def test_the_recipe_for_a_new_field_works_as_written() -> None:
+    kind = recipe()
+    default = kind(data="t.csv", epsilon=3.0)
+    assert default.warmup_steps is None  # type: ignore[attr-defined]
+    assert reported(default)["warmup steps"] == "there are none"
+    parser = argparse.ArgumentParser()
+    parser.set_defaults(command="train")
+    add_settings(parser, "train", kind)
+    assert "--warmup-steps W" in parser.format_help()
+    settings = settings_of(parser.parse_args(["t.csv", "--epsilon", "3", "--warmup-steps", "7"]), kind)
+    assert settings.to_json()["warmup_steps"] == 7
+    assert kind.from_json(settings.to_json()) == settings
+    assert reported(settings)["warmup steps"] == 7
+    with pytest.raises(InvalidArgument, match="warmup_steps=0"):
+        settings.replace(warmup_steps=0)
 
 
 def test_a_new_field_is_in_the_parser() -> None:

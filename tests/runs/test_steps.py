@@ -16,6 +16,7 @@ from hush.cli import main
 from hush.randomness import TestSource
 from hush.runs import Interrupted
 from hush.runs import steps as steps_module
+from hush.runs.networks import starting_network
 from hush.runs.steps import (
     after_step,
     averaging_decay,
@@ -26,7 +27,7 @@ from hush.runs.steps import (
 )
 from runs import files
 from runs.files import command, resume
-from runs.plans import make_plan, tensors
+from runs.plans import make_data, make_plan, tensors
 
 
 class Killed(BaseException):
@@ -123,8 +124,9 @@ def test_an_example_without_a_target_has_no_gradient() -> None:
 
 def test_training_starts_under_the_plan_of_the_run(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, learning_rate=0.3, momentum=0.7)
-    network, data = plan.build_network(), tensors(plan)
-    private, average = start(plan, network.classifier, data, TestSource(0))
+    data = make_data(tmp_path)
+    network = starting_network(plan.settings, data)
+    private, average = start(plan, network.classifier, tensors(data), units=None, source=TestSource(0))
     assert private.plan is plan.training
     (group,) = private.optimizer.param_groups  # type: ignore[union-attr]
     assert (group["lr"], group["momentum"]) == (0.3, 0.7)
@@ -133,7 +135,8 @@ def test_training_starts_under_the_plan_of_the_run(tmp_path: Path) -> None:
     after_step(private, average, 0.3)
     assert group["lr"] == pytest.approx(0.3 * 0.28)
     without = make_plan(tmp_path, averaging=False)
-    assert start(without, without.build_network().classifier, data, TestSource(0))[1] is None
+    classifier = starting_network(without.settings, data).classifier
+    assert start(without, classifier, tensors(data), units=None, source=TestSource(0))[1] is None
 
 
 def test_the_learning_rate_falls_in_the_second_half() -> None:
@@ -147,11 +150,13 @@ def test_the_average_is_about_the_last_tenth(num_steps: int, decay: float) -> No
 
 
 def test_a_training_from_the_first_step_to_the_last(tmp_path: Path) -> None:
-    plan, ticks = make_plan(tmp_path, learning_rate=4.0), []
+    plan, data = make_plan(tmp_path, learning_rate=4.0), make_data(tmp_path)
+    ticks: list[None] = []
     networks = []
     for seed in (1, 1, 2):
-        networks.append(plan.build_network())
-        train_completely(plan, networks[-1], tensors(plan), TestSource(seed), lambda: ticks.append(None))
+        networks.append(starting_network(plan.settings, data))
+        source = TestSource(seed)
+        train_completely(plan, networks[-1], tensors(data), units=None, source=source, tick=lambda: ticks.append(None))
     assert len(ticks) == 30
     first, again, other = (network.classifier.state_dict()["1.weight"] for network in networks)
     assert torch.equal(first, again)

@@ -68,7 +68,7 @@ def test_learning_and_metrics_are_part_of_the_guarantee(
     search, plan = recorded["best"].guarantee, recorded["plan"]
     rest_delta = recorded["reserve"].delta * recorded["reserve"].share
     assert search.delta + rest_delta <= outcome.guarantee.delta * (1 + 1e-12)
-    for part in (plan.data.event, plan.evaluation):
+    for part in (plan.learning, plan.evaluation):
         assert part is not None
         cost = PldAccountant(unit=plan.training.unit).compose(part).epsilon(rest_delta)
         assert search.epsilon + cost <= outcome.guarantee.epsilon * (1 + 1e-9)

@@ -164,7 +164,7 @@ ORIGINAL_TOTALS = bounding.Bounded.totals
 def test_a_twin_without_a_bound_on_groups_is_caught(name: str) -> None:
     with (
         mock.patch.object(request, "bounded", unbounded_groups),
-        mock.patch("hush.statistics.distinct.bounded", unbounded_groups),
+        mock.patch("hush.statistics.distinct_values.bounded", unbounded_groups),
     ):
         rows = [(unit, key, value, 0.0) for unit, key, _, _ in HEAVY for value in (3.0, 4.0)]
         assert measured(GROUPED[name], CROWD, rows, PUBLIC) > 0.2

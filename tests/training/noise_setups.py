@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import toeplitz
 
 from hush.training import Banded, BufferedToeplitz
-from hush.training.noise.correlated import CorrelatedNoise, Once, Participation, Separated
+from hush.training.noise.correlated_noise import CorrelatedNoise, Once, Participation, Separated
 
 KEY = bytes(range(32))
 OTHER_KEY = bytes(32)

@@ -319,7 +319,7 @@ class Reservation(Protocol):
 
 
 class Budget(Protocol):
-    """Anything that events can be charged to before they are run, such as a ledger's dataset."""
+    """Anything that events can be charged to before they are run, such as one of a ledger."""
 
     def reserve(self, charge: Charge) -> Reservation:
         """Set aside the cost of a charge, or raise `BudgetExceeded` and change nothing."""

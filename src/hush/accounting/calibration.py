@@ -30,7 +30,7 @@ AccountantType = type[Accountant]
 _TOLERANCE = 1e-6  # relative, of the parameter
 _ROUGH = 1e-3  # accuracy of the first search
 _LARGEST_EXCESS = 50.0  # stands for infinity
-_NOISE_RANGE = (2e-3, 9e5)
+_NOISE_RANGE = (2e-3, 9e5)  # just inside what events accept, so that no step of the search is refused
 
 
 def calibrate_noise(
@@ -74,6 +74,7 @@ def calibrate_noise(
     def sampled(noise: float) -> Event:
         return SelfComposedEvent(PoissonSampledEvent(GaussianEvent(noise), rate), steps)
 
+    # More noise is noise added to the noisy answer, which is post-processing. So the target is met from one sigma on.
     search = _Search(template or sampled, epsilon, delta, relation, accountant)
     return search.smallest(*_NOISE_RANGE, "noise_multiplier")
 
@@ -106,6 +107,8 @@ def calibrate_sampling_rate(
     def sampled(rate: float) -> Event:
         return SelfComposedEvent(PoissonSampledEvent(GaussianEvent(noise), rate), steps)
 
+    # A sample at rate q' < q is a sample, at rate q, of a sample at rate q' / q, and sampling first can only lower
+    # epsilon. So epsilon grows with q.
     return _Search(sampled, epsilon, delta, relation, accountant).largest(1e-9, 1.0, "sampling_rate")
 
 
@@ -143,6 +146,8 @@ def calibrate_count(
     """
     check_count("maximum", maximum)
     search = _Search(lambda count: template(round(count)), epsilon, delta, relation, accountant)
+    # The invariant: ``low`` meets the target (0 always does: nothing is run), and ``high``, once the loop ends, does
+    # not, or is beyond the maximum. Doubling keeps the number of evaluations at about 2 log2 of the answer.
     low, high = 0, 1
     while high <= maximum and search.fits(float(high)):
         low, high = high, 2 * high
@@ -150,7 +155,7 @@ def calibrate_count(
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if search.fits(float(middle)) else (low, middle)
-    return low
+    return low  # evaluated, and within the target; low + 1 is not
 
 
 def calibrate_steps(
@@ -177,6 +182,7 @@ def calibrate_steps(
         Doubling and bisection over the integers.
     """
     step = PoissonSampledEvent(GaussianEvent(noise_multiplier), sampling_rate)
+    # T steps release what T - 1 steps release, and one answer more. So epsilon cannot fall with T.
     return calibrate_count(
         epsilon=epsilon,
         delta=delta,
@@ -208,11 +214,12 @@ def calibrate_contributions(
     References:
         Groups as in `GroupEvent`.
     """
+    # A group of k - 1 records is a group of k of which one does not change. So epsilon cannot fall with k.
     return calibrate_count(
         epsilon=epsilon,
         delta=delta,
         template=lambda size: GroupEvent(event, size),
-        maximum=1 << 12,
+        maximum=1000,  # the largest group that `GroupEvent` accepts
         relation=relation,
         accountant=accountant,
     )
@@ -233,6 +240,7 @@ class _Search:
         self._accountant = accountant
 
     def fits(self, value: float) -> bool:
+        # By the accountant's upper bound: what fits here fits in truth, and what fits in truth may be refused.
         return self._epsilon_at(value) <= self._epsilon
 
     def smallest(self, low: float, high: float, name: str) -> float:
@@ -245,6 +253,7 @@ class _Search:
 
     def _epsilon_at(self, value: float, *, rough: bool = False) -> float:
         """Return epsilon of the template's event; a rough one takes a fraction of the time."""
+        # Only the accountant of loss distributions has an accuracy to choose. The others are fast as they are.
         if rough and issubclass(self._accountant, PldAccountant):
             accountant: Accountant = self._accountant(relation=self._relation, accuracy=_ROUGH)
         else:
@@ -253,8 +262,10 @@ class _Search:
 
     def _solve(self, low: float, high: float, name: str, *, falling: bool) -> float:
         """Search with a rough accountant, then take a few steps with the precise one."""
+        # The rough result is where the precise search starts, and never the answer.
         rough = _Root(lambda value: self._log_excess(value, rough=True), low, high, falling=falling)
         guess = rough.find(1.0 if falling else 0.01, tolerance=_ROUGH, step=0.7)
+        # The slope carries over, so that a step or two of the secant method reach the root.
         exact = _Root(self._log_excess, low, high, falling=falling, slope=rough.slope)
         result = exact.find(guess or math.sqrt(low * high), tolerance=_TOLERANCE, step=_ROUGH)
         if result is None:
@@ -268,6 +279,7 @@ class _Search:
 
     def _log_excess(self, value: float, *, rough: bool = False) -> float:
         """Return log(epsilon / target), cut off on both sides."""
+        # In logarithms, because epsilon is close to a power of the noise or the rate: a line, which a secant follows.
         epsilon = self._epsilon_at(value, rough=rough)
         if epsilon <= 0:
             return -_LARGEST_EXCESS
@@ -301,16 +313,20 @@ class _Root:
         before: tuple[float, float] | None = None
         for _ in range(200):
             value = self._excess(math.exp(self._sign * u))
+            # The root is between the two: excess <= 0 at ``safe``, and > 0 at ``unsafe`` < ``safe``.
             safe, unsafe = (u, unsafe) if value <= 0 else (safe, u)
             self._learn_slope(u, value, before)
+            # To first order, the root is value / slope away. Half the tolerance leaves room for the curvature.
             close = self.slope is not None and value <= 0 and -value <= -0.5 * tolerance * self.slope
             if close or safe - unsafe <= tolerance or (value <= 0 and u == self._lowest):
                 break
+            # Even the end of the range overspends: there is no safe value.
             if value > 0 and u == self._highest:
                 return None
             before = (u, value)
             u = min(max(self._next(u, value, tolerance, step, safe, unsafe), self._lowest), self._highest)
-            step *= 2
+            step *= 2  # while there is no bracket, walk in growing steps: log2 of the distance, not the distance
+        # Never an interpolated value: this one was evaluated and has no excess.
         return math.exp(self._sign * safe)
 
     def _learn_slope(self, u: float, value: float, before: tuple[float, float] | None) -> None:
@@ -323,6 +339,7 @@ class _Root:
     def _next(self, u: float, value: float, tolerance: float, step: float, safe: float, unsafe: float) -> float:
         """Return the next u: a secant step, slightly to the safe side; inside a bracket else bisect, else walk on."""
         if self.slope is not None and abs(value) < _LARGEST_EXCESS:
+            # A secant step aims at the root itself, and would end on its wrong side half of the time.
             candidate = u - value / self.slope + 0.25 * tolerance
             if unsafe < candidate < safe and abs(candidate - u) <= 4 * step:
                 return candidate

@@ -53,6 +53,7 @@ class PrivacyFilter(ABC):
         self.relation = relation
         self.unit = Unit.example() if unit is None else unit
         check_instance("unit", self.unit, Unit)
+        # A fraction, not a float: a float stops growing when charges are tiny, and the filter would never refuse.
         self._spent = Fraction(0)
         self._assumed: tuple[str, ...] = ()
 
@@ -78,16 +79,20 @@ class PrivacyFilter(ABC):
     def spend(self, event: Event) -> None:
         """Charge an event that is about to be run, or refuse it."""
         after = self._after(event)
+        # A filter halts before the sum exceeds the limit (Rogers, Roth, Ullman & Vadhan 2016): an event that was run
+        # cannot be taken back.
         if after is None or not after <= exactly(self.limit):
             raise BudgetExceeded(
                 f"{event.kind} does not fit: {self.spent:.3g} of {self.limit:.3g} ({self.method}) is spent already",
                 "Nothing was charged; stop here, or use more noise",
             )
+        # Only now: a refused event leaves no trace, so the filter can be asked for a smaller one.
         self._spent = after
         self._assumed = tuple(dict.fromkeys((*self._assumed, *plain_event(event, self.relation, self.unit)[1])))
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee that holds however the budget is spent."""
+        # The whole budget, not what is spent: the rest may still be, depending on the outcomes so far.
         return Guarantee(
             epsilon=self.epsilon,
             delta=self.delta,
@@ -101,6 +106,7 @@ class PrivacyFilter(ABC):
         """Return the exact total after a charge, or None if it would be infinite."""
         check_instance("event", event, Event)
         cost = self.cost(plain_event(event, self.relation, self.unit)[0])
+        # NaN fails this, too. A negative cost would give budget back.
         if not cost >= 0:
             raise InvalidArgument("event", event, "a cost >= 0")
         return self._spent + exactly(cost) if cost < math.inf else None
@@ -108,6 +114,7 @@ class PrivacyFilter(ABC):
 
 def exactly(number: float) -> Fraction:
     """Return the decimal number that a float prints as, so that ten charges of 0.1 are 1 and no charge is lost."""
+    # Python prints the shortest decimal that rounds to the float, at most half a unit in the last place from it.
     return Fraction(repr(float(number)))
 
 
@@ -151,6 +158,7 @@ class PureFilter(PrivacyFilter):
 
     def cost(self, event: Event) -> float:
         """Return the event's epsilon, infinite if its delta does not fit."""
+        # Basic composition: sum epsilon_i <= epsilon and sum delta_i <= delta (Rogers et al. 2016, section 3).
         epsilon, delta = self._claim(event)
         return epsilon if self._spent_delta + exactly(delta) <= exactly(self.delta) else math.inf
 
@@ -161,6 +169,8 @@ class PureFilter(PrivacyFilter):
 
     def _claim(self, event: Event) -> tuple[float, float]:
         plain = plain_event(event, self.relation, self.unit)[0]
+        # A neighbour may have a record more or a record less. Each direction has claims of its own, and the filter must
+        # cover both. The largest epsilon and the largest delta may come from different ones: that only overstates.
         claims_by_change = [claims(plain, change) for change in changes(self.relation)]
         epsilon = max(math.fsum(count * claim[0] for claim, count in parts) for parts in claims_by_change)
         return epsilon, max(math.fsum(count * claim[1] for claim, count in parts) for parts in claims_by_change)
@@ -193,6 +203,8 @@ class ZcdpFilter(PrivacyFilter):
         """Set the budget. Its rho follows by the best conversion."""
         check_positive("delta", delta, "zCDP guarantees nothing at delta = 0")
         super().__init__(epsilon=epsilon, delta=delta, relation=relation, unit=unit)
+        # The largest rho with min over a of rho a + ln(1 - 1/a) - (ln delta + ln a) / (a - 1) <= epsilon, rounded down
+        # (Canonne, Kamath & Steinke 2020, Proposition 12, with the Renyi divergence rho a at every order a).
         self._limit = epsilon_to_rho(self.epsilon, self.delta)
 
     @property
@@ -202,6 +214,7 @@ class ZcdpFilter(PrivacyFilter):
 
     def cost(self, event: Event) -> float:
         """Return the event's rho."""
+        # rho_i add up, even where earlier outcomes choose rho_i (Whitehouse, Ramdas, Rogers & Wu 2023, Theorem 1).
         return max(rho_bound(event, change) for change in changes(self.relation))
 
 
@@ -242,9 +255,11 @@ class RdpFilter(PrivacyFilter):
         if not check_positive("order", order) > 1:
             raise InvalidArgument("order", order, "a number > 1")
         self._orders = np.array([float(order)])
-        # Canonne, Kamath & Steinke 2020, Proposition 12.
+        # A divergence r at order a gives epsilon = r + ln(1 - 1/a) - (ln delta + ln a) / (a - 1), by Canonne, Kamath &
+        # Steinke 2020, Proposition 12. Solved for r, this is the limit.
         slack = math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
         self._limit = self.epsilon - slack
+        # At a low order the conversion alone costs more than epsilon: about ln(1 / delta) / (a - 1).
         if not self._limit > 0:
             raise InvalidArgument(
                 "order", order, "an order at which the budget allows anything", "Use a larger order or epsilon"
@@ -257,6 +272,8 @@ class RdpFilter(PrivacyFilter):
 
     def cost(self, event: Event) -> float:
         """Return the event's Renyi divergence at the order."""
+        # At one order, divergences add up adaptively (Feldman & Zrnic 2021, Theorem 3.1). The best order, which an
+        # accountant takes in the end, would depend on the outcomes: hence one order, fixed in advance.
         return max(float(renyi_bound(event, change, self._orders)[0]) for change in changes(self.relation))
 
 
@@ -339,6 +356,7 @@ class ZcdpOdometer:
         check_instance("event", event, Event)
         plain = plain_event(event, self.relation, self.unit)[0]
         cost = max(rho_bound(plain, change) for change in changes(self.relation))
+        # The sum is rounded to the nearest float, which may be below it; the next float up is not.
         self.rho = math.nextafter(self.rho + cost, math.inf)
 
     @property
@@ -346,9 +364,13 @@ class ZcdpOdometer:
         """The running bound."""
         if self.rho == 0:
             return 0.0
+        # The lowest rung with 2^(i/4) >= rho. The logarithm may be off by a rounding, so start low and climb.
         rung = math.ceil(4 * math.log2(self.rho) - 1e-12)
         while 2.0 ** (rung / 4) < self.rho:
             rung += 1
         rho = float(2.0 ** (rung / 4))
+        # ln(1 / delta_i) with delta_i = 3 delta / (pi^2 (1 + |i|)^2). Over all rungs, 1 / (1 + |i|)^2 adds up to
+        # pi^2 / 3 - 1, so the delta_i add up to (1 - 3 / pi^2) delta < delta.
         log_share = math.log(math.pi**2 / 3) + 2 * math.log1p(abs(rung)) - math.log(self.delta)
+        # The rung's bound, which holds as long as at most its rho is spent (Whitehouse et al. 2023, Theorem 1).
         return rho + 2 * math.sqrt(rho * log_share)

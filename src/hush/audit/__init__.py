@@ -20,9 +20,9 @@ The contents of this module:
 
 - From scores to a result: `audit_scores` (independent scores), `audit_one_run` (many canaries in one run),
   `epsilon_from_counts` (counts only), `best_of` (several audits).
-- Methods: `ClopperPearson` (any mechanism, independent scores), `GaussianDP` (assumes a Gaussian
+- Methods, each a `BoundMethod`: `ClopperPearson` (any mechanism, independent scores), `GaussianDP` (assumes a Gaussian
   trade-off curve), `OneRun` and `OneRunFDP` (canaries of one run), `Jeffreys` (a credible bound only).
-- Threshold rules: `Explicit`, `Bonferroni`, `SplitScores`, `MultiSplit`.
+- Threshold rules, each a `ThresholdRule`: `Explicit`, `Bonferroni`, `SplitScores`, `MultiSplit`.
 - Results: `AuditResult`, `Comparison`, `Verdict`.
 - Curves to look at, which prove nothing: `roc` and `Roc`; `bootstrap` with `Auc`, `TprAt`, `Advantage` and `Interval`.
 
@@ -45,6 +45,7 @@ from hush.audit.bounds.audit import audit_scores as audit_scores
 from hush.audit.bounds.audit import best_of as best_of
 from hush.audit.bounds.bayes import Jeffreys as Jeffreys
 from hush.audit.bounds.counts import epsilon_from_counts as epsilon_from_counts
+from hush.audit.bounds.method import BoundMethod as BoundMethod
 from hush.audit.bounds.one_run import OneRun as OneRun
 from hush.audit.bounds.one_run import OneRunFDP as OneRunFDP
 from hush.audit.bounds.rates import ClopperPearson as ClopperPearson
@@ -63,14 +64,13 @@ from hush.audit.bounds.thresholds import Bonferroni as Bonferroni
 from hush.audit.bounds.thresholds import Explicit as Explicit
 from hush.audit.bounds.thresholds import MultiSplit as MultiSplit
 from hush.audit.bounds.thresholds import SplitScores as SplitScores
+from hush.audit.bounds.thresholds import ThresholdRule as ThresholdRule
 from hush.lazy import lazy_names
 
 # isort: split
 # Shared inside hush, not public.
 from hush.audit.bounds.counts import Side as Side
 from hush.audit.bounds.counts import clopper_pearson as clopper_pearson
-from hush.audit.bounds.method import BoundMethod as BoundMethod
-from hush.audit.bounds.thresholds import ThresholdRule as ThresholdRule
 
 if TYPE_CHECKING:
     from hush.audit import attributes as attributes
@@ -103,6 +103,7 @@ __all__ = [
     "Auc",
     "AuditResult",
     "Bonferroni",
+    "BoundMethod",
     "ClopperPearson",
     "Comparison",
     "Explicit",
@@ -114,6 +115,7 @@ __all__ = [
     "OneRunFDP",
     "Roc",
     "SplitScores",
+    "ThresholdRule",
     "TprAt",
     "Verdict",
     "audit_one_run",

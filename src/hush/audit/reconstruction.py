@@ -18,6 +18,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array, eye_array, hstack, vstack
 
 from hush.errors import HushError, InvalidArgument, check_count
+from hush.randomness import public_generator
 
 __all__ = [
     "Reconstruction",
@@ -61,16 +62,16 @@ class Reconstruction:
         return float(np.mean(self.bits == truth))
 
 
-def subset_queries(num_records: int, num_queries: int, generator: np.random.Generator) -> Floats:
+def subset_queries(num_records: int, num_queries: int, rng: int | np.random.Generator) -> Floats:
     """Return random subsets as rows of 0 and 1. Every record is in each subset with probability one half.
 
-    >>> subset_queries(3, 2, np.random.default_rng(0)).tolist()
+    >>> subset_queries(3, 2, rng=0).tolist()
     [[0.0, 1.0, 1.0], [1.0, 0.0, 0.0]]
 
     Args:
         num_records: The number of records, one column each.
         num_queries: The number of subsets, one row each.
-        generator: Draws the subsets.
+        rng: Draws the subsets: a seed or a NumPy generator.
 
     Returns:
         The subsets, [num_queries, num_records].
@@ -78,7 +79,7 @@ def subset_queries(num_records: int, num_queries: int, generator: np.random.Gene
     check_count("num_records", num_records)
     check_count("num_queries", num_queries)
     # As floats: a matrix product of booleans would compute "or" instead of sums.
-    return (generator.random((num_queries, num_records)) < 0.5).astype(np.float64)
+    return (public_generator(rng).random((num_queries, num_records)) < 0.5).astype(np.float64)
 
 
 def linear_answers(queries: ArrayLike, ask: Callable[[Bits], float]) -> Floats:
@@ -105,10 +106,10 @@ def reconstruct_by_linear_program(queries: ArrayLike, answers: ArrayLike) -> Rec
     are then rounded at one half. If the answers to O(n) random subsets of n records have errors of o(sqrt n), all but
     o(n) bits are recovered.
 
-    >>> generator = np.random.default_rng(1)
-    >>> secret = generator.random(40) < 0.5
-    >>> queries = subset_queries(40, 160, generator)
-    >>> answers = queries @ secret + generator.normal(scale=0.5, size=160)
+    >>> rng = np.random.default_rng(1)
+    >>> secret = rng.random(40) < 0.5
+    >>> queries = subset_queries(40, 160, rng)
+    >>> answers = queries @ secret + rng.normal(scale=0.5, size=160)
     >>> reconstruct_by_linear_program(queries, answers).fraction_correct(secret)
     1.0
 
@@ -142,9 +143,9 @@ def reconstruct_by_linear_program(queries: ArrayLike, answers: ArrayLike) -> Rec
 def reconstruct_by_least_squares(queries: ArrayLike, answers: ArrayLike) -> Reconstruction:
     """Find the numbers whose subset sums are closest to the answers in squared error. Faster, and a little weaker.
 
-    >>> generator = np.random.default_rng(1)
-    >>> secret = generator.random(40) < 0.5
-    >>> queries = subset_queries(40, 160, generator)
+    >>> rng = np.random.default_rng(1)
+    >>> secret = rng.random(40) < 0.5
+    >>> queries = subset_queries(40, 160, rng)
     >>> reconstruct_by_least_squares(queries, queries @ secret).fraction_correct(secret)
     1.0
 

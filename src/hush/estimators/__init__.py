@@ -54,15 +54,15 @@ from hush.estimators.linear.bolt_on import BoltOnSGD as BoltOnSGD
 from hush.estimators.linear.classifiers import PrivateLinearSVC as PrivateLinearSVC
 from hush.estimators.linear.classifiers import PrivateLogisticRegression as PrivateLogisticRegression
 from hush.estimators.linear.frank_wolfe import FrankWolfe as FrankWolfe
-from hush.estimators.linear.functional import FunctionalMechanism as FunctionalMechanism
-from hush.estimators.linear.functional import FunctionalRegression as FunctionalRegression
+from hush.estimators.linear.functional_mechanism import FunctionalMechanism as FunctionalMechanism
+from hush.estimators.linear.functional_mechanism import FunctionalRegression as FunctionalRegression
 from hush.estimators.linear.noisy_gradients import NoisyGradients as NoisyGradients
 from hush.estimators.linear.objective import ObjectivePerturbation as ObjectivePerturbation
 from hush.estimators.linear.output import OutputPerturbation as OutputPerturbation
 from hush.estimators.linear.regression import PrivateLinearRegression as PrivateLinearRegression
 from hush.estimators.linear.regression import PrivateRidge as PrivateRidge
 from hush.estimators.local.bayes import LocalNaiveBayes as LocalNaiveBayes
-from hush.estimators.local.linear import LocalLinearRegression as LocalLinearRegression
+from hush.estimators.local.linear_regression import LocalLinearRegression as LocalLinearRegression
 from hush.estimators.local.randomizer import LocalRandomizer as LocalRandomizer
 from hush.estimators.local.rappor import Rappor as Rappor
 from hush.estimators.moments.covariance import PrivateCovariance as PrivateCovariance
@@ -80,8 +80,8 @@ from hush.estimators.partitions.trees import PrivateDecisionTreeClassifier as Pr
 from hush.estimators.partitions.trees import PrivateRandomForestClassifier as PrivateRandomForestClassifier
 from hush.estimators.pate import PATEClassifier as PATEClassifier
 from hush.estimators.selection.encoder import PublicOneHotEncoder as PublicOneHotEncoder
+from hush.estimators.selection.feature_selection import PrivateSelectBest as PrivateSelectBest
 from hush.estimators.selection.grid_search import PrivateGridSearch as PrivateGridSearch
-from hush.estimators.selection.select_best import PrivateSelectBest as PrivateSelectBest
 from hush.estimators.selection.splits import Folds as Folds
 from hush.estimators.selection.splits import HeldOut as HeldOut
 

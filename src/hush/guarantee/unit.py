@@ -124,7 +124,7 @@ class UserWindow:
 
     Attributes:
         column: The column that identifies the user.
-        time: The column that says when a row came about.
+        time: The column that holds the date or time of a row.
         window: A window of the calendar; or a length, for windows of equal length that are counted from 1970.
 
     >>> monthly = UserWindow("patient", time="day", window=CalendarWindow.MONTH)
@@ -138,7 +138,7 @@ class UserWindow:
 
     def __post_init__(self) -> None:
         check_instance("column", self.column, str, "Name the column that identifies the user")
-        check_instance("time", self.time, str, "Name the column that says when a row came about")
+        check_instance("time", self.time, str, "Name the column that holds the date or time of a row")
         advice = "Such as CalendarWindow.MONTH, or timedelta(days=7)"
         check_instance("window", self.window, (CalendarWindow, timedelta), advice)
         if isinstance(self.window, timedelta):

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.errors import InvalidArgument, check_count
+from hush.randomness import public_generator
 
 __all__ = [
     "Inference",
@@ -108,22 +109,23 @@ class Inference:
         return Inference(candidates=tuple(first & second for first, second in pairs))
 
 
-def synthetic_people(count: int, generator: np.random.Generator) -> dict[str, Column]:
+def synthetic_people(count: int, rng: int | np.random.Generator) -> dict[str, Column]:
     """Return invented people: a postcode, a day of birth, a sex, and a diagnosis, which is sensitive.
 
     Args:
         count: The number of people.
-        generator: The source of randomness.
+        rng: Draws the people: a seed or a NumPy generator.
 
     Returns:
         The columns ``postcode``, ``birthday`` (a number of days), ``sex`` and ``diagnosis``.
 
     Example:
-        >>> people = synthetic_people(3, np.random.default_rng(0))
+        >>> people = synthetic_people(3, rng=0)
         >>> sorted(people), len(people["diagnosis"])
         (['birthday', 'diagnosis', 'postcode', 'sex'], 3)
     """
     check_count("count", count)
+    generator = public_generator(rng)
     # Postcodes are unevenly populated, as real ones are.
     weights = 1 / np.arange(1, _NUM_POSTCODES + 1)
     birthdays = generator.integers(0, 80 * 365, size=count)

@@ -224,7 +224,7 @@ def noise_sweep(
     noise_stddevs: Sequence[float],
     learning_rate: float,
     num_steps: int,
-    generator: torch.Generator,
+    rng: torch.Generator,
     num_runs: int = 1,
 ) -> Tensor:
     """Return the losses along noisy gradient descent without clipping: [stddevs, num_runs, num_steps + 1].
@@ -238,7 +238,7 @@ def noise_sweep(
             multiplier times its clip norm, over its batch size. Nothing here is private.
         learning_rate: The learning rate of gradient descent.
         num_steps: The number of steps of each run.
-        generator: The source of the noise.
+        rng: Draws the noise: a torch generator.
         num_runs: The number of runs with each standard deviation.
     """
     check_positive("learning_rate", learning_rate)
@@ -254,7 +254,7 @@ def noise_sweep(
         gradients, loss_now = vmap(grad_and_value(problem.mean_loss))(params)
         losses.append(loss_now)
         for name, value in gradients.items():
-            noise = torch.randn(value.shape, generator=generator, dtype=value.dtype, device=generator.device)
+            noise = torch.randn(value.shape, generator=rng, dtype=value.dtype, device=rng.device)
             noise *= torch.tensor(scales, dtype=noise.dtype, device=noise.device).view(-1, *[1] * (value.dim() - 1))
             params[name] = params[name] - learning_rate * (value + noise.to(value.device))
     losses.append(vmap(problem.mean_loss)(params))

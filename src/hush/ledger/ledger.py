@@ -119,7 +119,14 @@ class Ledger:
             )
             self._create(person, name, cap, unit, _fingerprint(fingerprint), blocks)
             return LedgerBudget(
-                self._store, person, name, cap, in_blocks=blocks is not None, table=table, block_column=block_column
+                self._store,
+                person,
+                name,
+                cap,
+                unit_name=str(unit),
+                in_blocks=blocks is not None,
+                table=table,
+                block_column=block_column,
             )
         cap = cap_from(stored)
         terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "order": order}
@@ -135,7 +142,14 @@ class Ledger:
         if blocks is not None:
             raise InvalidArgument("blocks", blocks, "no blocks, since the budget exists", "Use add_block")
         return LedgerBudget(
-            self._store, person, name, cap, in_blocks=stored["in_blocks"], table=table, block_column=block_column
+            self._store,
+            person,
+            name,
+            cap,
+            unit_name=stored["unit"]["called"],
+            in_blocks=stored["in_blocks"],
+            table=table,
+            block_column=block_column,
         )
 
     def budgets(self) -> list[LedgerBudget]:

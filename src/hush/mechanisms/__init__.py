@@ -11,14 +11,15 @@ epsilon <= 0.5, delta = 0 per example (add-or-remove), by Laplace mechanism
 
 `compose` returns the event of several mechanisms for an accountant.
 
-- Numbers (`additive`, `noise`, `integer_noise`, `vector_mean`): `Laplace`, `Gaussian`, `Staircase`; `DiscreteLaplace`,
-  `DiscreteGaussian`; `VectorMeanL1`, `VectorMeanL2`.
+- Numbers (`additive_noise`, `noise`, `integer_noise`, `vector_mean`): `Laplace`, `Gaussian`, `Staircase`;
+  `DiscreteLaplace`, `DiscreteGaussian`; `VectorMeanL1`, `VectorMeanL2`.
 - Choices (`selection`): `ExponentialMechanism`, `PermuteAndFlip`, `ReportNoisyMax`, `ReportNoisyMaxWithGap`;
   `OneShotTopK`, `IteratedTopK`.
 - Streams of queries (`sparse_vector`): `AboveThreshold`, `NumericSparseVector`.
-- The local model (`local`, `piecewise`): `RandomizedResponse`, `UnaryEncoding`; `Piecewise` for numbers.
-- Less noise for stable data (`smooth`, `stability`): `SmoothCauchy`, `SmoothLaplace`; `ProposeTestRelease` (with
-  `median_distance`), `NoisyLocalSensitivity`, `StableValue`.
+- The local model (`randomized_response`, `piecewise_mechanism`): `RandomizedResponse`, `UnaryEncoding`; for
+  numbers, `Piecewise`.
+- Less noise for stable data (`smooth_sensitivity`, `stability`): `SmoothCauchy`, `SmoothLaplace`;
+  `ProposeTestRelease` (with `median_distance`), `NoisyLocalSensitivity`, `StableValue`.
 - Any function (`subsample`): `SubsampleAggregate` with `MeanOfResults`, `MedianOfResults`, `MostCommonResult`.
 - `sensitivity` of standard queries: `Count`, `Counts`, `Histogram`, `Sum`, `Mean`, `Variance`, `Quantile`, `VectorSum`.
 - `Monotone`: the sensitivity of scores that all move in the same direction.
@@ -30,8 +31,6 @@ epsilon <= 0.5, delta = 0 per example (add-or-remove), by Laplace mechanism
 
 from hush.mechanisms.integer_noise import DiscreteGaussian as DiscreteGaussian
 from hush.mechanisms.integer_noise import DiscreteLaplace as DiscreteLaplace
-from hush.mechanisms.local import RandomizedResponse as RandomizedResponse
-from hush.mechanisms.local import UnaryEncoding as UnaryEncoding
 from hush.mechanisms.mechanism import Mechanism as Mechanism
 from hush.mechanisms.mechanism import Release as Release
 from hush.mechanisms.mechanism import SensitivityType as SensitivityType
@@ -39,7 +38,9 @@ from hush.mechanisms.mechanism import compose as compose
 from hush.mechanisms.noise import Gaussian as Gaussian
 from hush.mechanisms.noise import Laplace as Laplace
 from hush.mechanisms.noise import Staircase as Staircase
-from hush.mechanisms.piecewise import Piecewise as Piecewise
+from hush.mechanisms.piecewise_mechanism import Piecewise as Piecewise
+from hush.mechanisms.randomized_response import RandomizedResponse as RandomizedResponse
+from hush.mechanisms.randomized_response import UnaryEncoding as UnaryEncoding
 from hush.mechanisms.selection import ExponentialMechanism as ExponentialMechanism
 from hush.mechanisms.selection import IteratedTopK as IteratedTopK
 from hush.mechanisms.selection import OneShotTopK as OneShotTopK
@@ -57,8 +58,8 @@ from hush.mechanisms.sensitivity import Sum as Sum
 from hush.mechanisms.sensitivity import Variance as Variance
 from hush.mechanisms.sensitivity import VectorSum as VectorSum
 from hush.mechanisms.sensitivity import sensitivity as sensitivity
-from hush.mechanisms.smooth import SmoothCauchy as SmoothCauchy
-from hush.mechanisms.smooth import SmoothLaplace as SmoothLaplace
+from hush.mechanisms.smooth_sensitivity import SmoothCauchy as SmoothCauchy
+from hush.mechanisms.smooth_sensitivity import SmoothLaplace as SmoothLaplace
 from hush.mechanisms.sparse_vector import AboveThreshold as AboveThreshold
 from hush.mechanisms.sparse_vector import NumericSparseVector as NumericSparseVector
 from hush.mechanisms.stability import NoisyLocalSensitivity as NoisyLocalSensitivity

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from hush.accounting import PldAccountant, RdpAccountant, calibrate_noise, events
 from hush.errors import InvalidArgument, check_count, check_positive
 from hush.guarantee import Guarantee, Relation
-from hush.mechanisms.additive import AdditiveNoise, norm_assumption
+from hush.mechanisms.additive_noise import AdditiveNoise, norm_assumption
 from hush.mechanisms.mechanism import SensitivityType
 from hush.numerics import as_integers, round_up
 from hush.randomness import MAX_SCALE, RandomSource, discrete_gaussian, discrete_laplace

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from hush.accounting import calibrate_noise, events
 from hush.errors import InvalidArgument, check_count, check_positive, check_probability
 from hush.guarantee import Guarantee
-from hush.mechanisms.additive import GridNoise, contributions_moved, norm_assumption
+from hush.mechanisms.additive_noise import GridNoise, contributions_moved, norm_assumption
 from hush.mechanisms.mechanism import SensitivityType
 from hush.numerics import round_down, round_up
 from hush.randomness import (

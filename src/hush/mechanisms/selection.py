@@ -33,7 +33,7 @@ _LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Selection(Mechanism):
+class _ScoredChoice(Mechanism):
     """Base of the mechanisms that choose among candidates by their scores; a higher score is better.
 
     Attributes:
@@ -101,7 +101,7 @@ class _Selection(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExponentialMechanism(_Selection):
+class ExponentialMechanism(_ScoredChoice):
     """Choose candidate i with probability proportional to e^(epsilon score_i / (2 sensitivity)), exactly.
 
     It adds Gumbel noise to the scores and takes the largest, which has this distribution and cannot overflow. With
@@ -143,7 +143,7 @@ class ExponentialMechanism(_Selection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PermuteAndFlip(_Selection):
+class PermuteAndFlip(_ScoredChoice):
     """Visit the candidates in random order; accept each with probability e^(-epsilon deficit / (2 sensitivity)).
 
     The deficit is the distance from the best score. In expectation it is never worse than the exponential mechanism,
@@ -188,7 +188,7 @@ class PermuteAndFlip(_Selection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportNoisyMax(_Selection):
+class ReportNoisyMax(_ScoredChoice):
     """Add Laplace noise of scale 2 sensitivity / epsilon to every score and return the index of the largest.
 
     The noisy maximum itself is not released. It would cost more: for a claimed epsilon of 0.1, an attack proves 0.248.
@@ -270,7 +270,7 @@ class ReportNoisyMaxWithGap(ReportNoisyMax):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneShotTopK(_Selection):
+class OneShotTopK(_ScoredChoice):
     """Add Laplace noise of scale 2 k sensitivity / epsilon once and return the indices of the k largest, in order.
 
     For pure epsilon. If you can afford a delta, `IteratedTopK` needs less noise once k exceeds a handful.
@@ -311,7 +311,7 @@ class OneShotTopK(_Selection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IteratedTopK(_Selection):
+class IteratedTopK(_ScoredChoice):
     """The exponential mechanism k times, each time without the candidates already chosen.
 
     The implementation adds Gumbel noise once and takes the k largest in order, which has the same distribution.

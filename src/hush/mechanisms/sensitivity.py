@@ -67,6 +67,7 @@ class Monotone:
 def score_moves(sensitivity: float | Monotone, relation: Relation) -> tuple[float, int]:
     """Return how far a score can move between neighbours, and in how many directions (1 or 2) scores can move."""
     if not isinstance(sensitivity, Monotone):
+        # One score may rise while another falls, so their difference moves by twice the sensitivity.
         return check_positive("sensitivity", sensitivity), 2
     if relation is Relation.REPLACE:
         raise InvalidArgument(
@@ -76,6 +77,7 @@ def score_moves(sensitivity: float | Monotone, relation: Relation) -> tuple[floa
             "A replacement moves some scores up and others down",
             f"Pass sensitivity={sensitivity.largest_change:.6g}",
         )
+    # All scores move the same way: a difference of two moves by the largest change once.
     return sensitivity.largest_change, 1
 
 
@@ -118,6 +120,7 @@ def sensitivity(query: Query, relation: Relation = Relation.ADD_OR_REMOVE) -> Se
     """
     check_instance("query", query, Query, "Such as Count(), Histogram(), Sum(bounds=...)")
     check_instance("relation", relation, Relation)
+    # Delta_p = max over neighbours of ||f(D) - f(D')||_p (Dwork & Roth 2014, Definitions 3.1 and 3.8).
     l1, l2, linf = query._change(relation)
     return Sensitivity(float(l1), float(l2), float(linf), relation)
 
@@ -131,6 +134,7 @@ class Count(Query):
     """
 
     def _change(self, relation: Relation) -> tuple[float, float, float]:
+        # Under every relation one record gains or loses the property, or neither.
         return 1, 1, 1
 
 
@@ -149,6 +153,7 @@ class Counts(Query):
         check_count("num_counts", self.num_counts)
 
     def _change(self, relation: Relation) -> tuple[float, float, float]:
+        # Each of the m counts moves by at most 1: ||(1, ..., 1)||_p = m^(1/p).
         return self.num_counts, math.sqrt(self.num_counts), 1
 
 
@@ -183,6 +188,7 @@ class Sum(Query):
 
     def _change(self, relation: Relation) -> tuple[float, float, float]:
         lower, upper = self.bounds
+        # Replaced: |x - x'| <= upper - lower. Added, removed or set to 0: |x| <= the larger end in magnitude.
         change = upper - lower if relation is Relation.REPLACE else max(abs(lower), abs(upper))
         return change, change, change
 
@@ -205,6 +211,7 @@ class Mean(Query):
 
     def _change(self, relation: Relation) -> tuple[float, float, float]:
         _check_public_number(relation, "mean")
+        # |x_1 - x_1'| / n. The n is the same in both datasets, since it is public.
         change = _width(self.bounds, relation) / self.num_records
         return change, change, change
 
@@ -248,6 +255,8 @@ class Quantile(Query):
         object.__setattr__(self, "bounds", check_bounds(self.bounds))
 
     def _change(self, relation: Relation) -> tuple[float, float, float]:
+        # Half of the records at each end: one replacement takes the median from one to the other. Noise on this scale
+        # is rarely useful; `SmoothLaplace` and `ProposeTestRelease` need less for typical data.
         change = _width(self.bounds, relation)
         return change, change, change
 
@@ -272,6 +281,7 @@ class VectorSum(Query):
             raise Unsupported(f"order={self.order!r}: norms of order 1 and 2 are known")
 
     def _change(self, relation: Relation) -> tuple[float, float, float]:
+        # A replacement takes v out and puts -v in: ||v - (-v)|| = 2 C.
         norm = self.clip_norm * (2 if relation is Relation.REPLACE else 1)
         # A vector of L2 norm C has an L1 norm of at most sqrt(dimension) C.
         return (norm, norm, norm) if self.order == 1 else (norm * math.sqrt(self.dimension), norm, norm)

@@ -22,7 +22,7 @@ from hush.errors import InvalidArgument, check_confidence, check_positive, check
 from hush.guarantee import Guarantee
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import Laplace
-from hush.mechanisms.smooth import clamped_and_sorted, jumps
+from hush.mechanisms.smooth_sensitivity import clamped_and_sorted, jumps
 from hush.numerics import as_floats, check_bounds, quiet_numpy, round_down, round_up
 from hush.randomness import RandomSource, discrete_laplace, source_or_default
 

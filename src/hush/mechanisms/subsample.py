@@ -24,7 +24,7 @@ from hush.guarantee import Guarantee, Relation
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.mechanisms.noise import Laplace
 from hush.mechanisms.selection import ReportNoisyMax
-from hush.mechanisms.smooth import SmoothCauchy, SmoothLaplace
+from hush.mechanisms.smooth_sensitivity import SmoothCauchy, SmoothLaplace
 from hush.numerics import check_bounds, quiet_numpy, round_up
 from hush.randomness import RandomSource, source_or_default, uniform_below
 

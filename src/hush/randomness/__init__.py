@@ -27,27 +27,31 @@ Samplers, on which the mechanisms of hush are built (not part of the public inte
   with real-valued `Noise`.
 - `standard_normal`: bulk Gaussian noise in single precision, for training. It is not exact.
 
-In reading order: `source`, `resolution`, `exact`, `grid`, `choice`, `ranking`, `bulk`.
+Randomness that protects nobody, such as that of a bootstrap, is an ``rng``: `public_generator` takes a seed or a NumPy
+generator.
+
+In reading order: `source`, `resolution`, `exact_samplers`, `grid`, `choice`, `ranking`, `bulk_noise`.
 """
 
-from hush.randomness.bulk import standard_normal as standard_normal
+from hush.randomness.bulk_noise import standard_normal as standard_normal
 from hush.randomness.choice import bernoulli as bernoulli
 from hush.randomness.choice import flip as flip
 from hush.randomness.choice import flip_exp as flip_exp
 from hush.randomness.choice import floored_cauchy as floored_cauchy
 from hush.randomness.choice import uniform_below as uniform_below
-from hush.randomness.exact import MAX_SCALE as MAX_SCALE
-from hush.randomness.exact import discrete_gaussian as discrete_gaussian
-from hush.randomness.exact import discrete_laplace as discrete_laplace
-from hush.randomness.exact import floored_gaussian as floored_gaussian
-from hush.randomness.exact import floored_laplace as floored_laplace
-from hush.randomness.exact import geometric as geometric
+from hush.randomness.exact_samplers import MAX_SCALE as MAX_SCALE
+from hush.randomness.exact_samplers import discrete_gaussian as discrete_gaussian
+from hush.randomness.exact_samplers import discrete_laplace as discrete_laplace
+from hush.randomness.exact_samplers import floored_gaussian as floored_gaussian
+from hush.randomness.exact_samplers import floored_laplace as floored_laplace
+from hush.randomness.exact_samplers import geometric as geometric
 from hush.randomness.grid import Grid as Grid
+from hush.randomness.public_generator import public_generator as public_generator
 from hush.randomness.ranking import Key as Key
 from hush.randomness.ranking import Noise as Noise
 from hush.randomness.ranking import gap as gap
 from hush.randomness.ranking import rank as rank
-from hush.randomness.resolution import Interval as Interval
+from hush.randomness.resolution import ExactInterval as ExactInterval
 from hush.randomness.resolution import exp_interval as exp_interval
 from hush.randomness.source import KeyedSource as KeyedSource
 from hush.randomness.source import RandomSource as RandomSource

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.errors import InvalidArgument, check_count, check_fraction
-from hush.randomness.resolution import Interval, Uniform, exp_interval
+from hush.randomness.resolution import ExactInterval, Uniform, exp_interval
 from hush.randomness.source import RandomSource
 
 # Encloses the probability of coin ``index``, computed with ``digits`` decimal digits.
-Enclosure = Callable[[int, int], Interval]
+Enclosure = Callable[[int, int], ExactInterval]
 
 _ERROR = 1e-13  # of the approximate probabilities that `flip` accepts
 _CHUNK = 1 << 14  # fits into the processor's cache
@@ -86,7 +86,7 @@ def flip_exp(
         exact: Returns the exact exponent of a coin by its index.
     """
 
-    def enclosure(index: int, digits: int) -> Interval:
+    def enclosure(index: int, digits: int) -> ExactInterval:
         exponent = exact(index)
         return (Fraction(1), Fraction(1)) if exponent == 0 else exp_interval((-exponent, -exponent), digits)
 

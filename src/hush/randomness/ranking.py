@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.errors import check_count
-from hush.randomness.resolution import Interval, Uniform, log_interval
+from hush.randomness.resolution import ExactInterval, Uniform, log_interval
 from hush.randomness.source import RandomSource, Words
 
 Floats = NDArray[np.float64]
@@ -67,7 +67,7 @@ class Key:
     approximation: float
     error: float
 
-    def interval(self) -> Interval:
+    def interval(self) -> ExactInterval:
         """Return two fractions that enclose the key."""
         while True:
             low, high = self.uniform.interval()

@@ -18,7 +18,7 @@ from fractions import Fraction
 
 from hush.randomness.source import RandomSource
 
-Interval = tuple[Fraction, Fraction]
+ExactInterval = tuple[Fraction, Fraction]
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Uniform:
         self.bits = (self.bits << 64) | self.source.word()
         self.num_bits += 64
 
-    def interval(self) -> Interval:
+    def interval(self) -> ExactInterval:
         """Return two fractions that enclose it: bits / 2^num_bits and (bits + 1) / 2^num_bits."""
         denominator = 1 << self.num_bits
         return Fraction(self.bits, denominator), Fraction(self.bits + 1, denominator)
@@ -52,7 +52,7 @@ class Uniform:
         return 30 + self.num_bits // 3
 
 
-def exp_interval(exponent: Interval, digits: int) -> Interval:
+def exp_interval(exponent: ExactInterval, digits: int) -> ExactInterval:
     """Return two fractions that enclose e^x, for all x <= 0 between two fractions.
 
     Below e^(-4 digits) the lower end is 0: a number that small needs no relative precision.
@@ -63,12 +63,12 @@ def exp_interval(exponent: Interval, digits: int) -> Interval:
     return low, _outward(max(exponent[1], Fraction(smallest)), digits, "exp")[1]
 
 
-def log_interval(argument: Interval, digits: int) -> Interval:
+def log_interval(argument: ExactInterval, digits: int) -> ExactInterval:
     """Return two fractions that enclose ln x, for all x between two positive fractions."""
     return _outward(argument[0], digits, "ln")[0], _outward(argument[1], digits, "ln")[1]
 
 
-def _outward(x: Fraction, digits: int, function: str) -> Interval:
+def _outward(x: Fraction, digits: int, function: str) -> ExactInterval:
     """Return an interval around exp(x) or ln(x), computed with ``digits`` decimal digits and widened by its error."""
     context = Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN)
     rounded = context.divide(Decimal(x.numerator), Decimal(x.denominator))
@@ -93,7 +93,9 @@ def floor_exponential(uniform: Uniform, scale: Fraction) -> int:
         uniform.refine()
 
 
-def below_exp(uniform: Uniform, exponent: Callable[[], Interval], refine: Callable[[], None] | None = None) -> bool:
+def below_exp(
+    uniform: Uniform, exponent: Callable[[], ExactInterval], refine: Callable[[], None] | None = None
+) -> bool:
     """Return whether U < e^-x.
 
     Args:

@@ -10,9 +10,9 @@ How a run goes, and the module of each stage:
 
 1. ``settings``: what was asked for. Each field is an option, declared once (``options``).
 2. ``dataset``: the data are read, what is not declared is learned privately, and some units are held out.
-3. ``draft``: what follows from settings and public numbers: defaults, the `hush.training.TrainingPlan`, and its cost.
-   `hush plan` prints it. ``run_plan`` adds the data: a `RunPlan` fixes everything before the first step. The guarantee
-   is computed from the very plan object that draws the noise.
+3. ``draft``: what follows from settings and public numbers: defaults, and the `hush.training.TrainingPlan`.
+   ``run_plan``: a `RunPlan` fixes everything before the first step, and states what it costs; `hush plan` prints it.
+   The guarantee is computed from the very plan object that draws the noise.
 4. ``networks`` builds the model; ``steps`` trains it, stores its state and measures it on the way (``figures``).
 5. ``outcome`` writes model, guarantee and report; ``job`` ties the stages together; ``folder`` holds the files.
 
@@ -29,9 +29,8 @@ from hush.lazy import lazy_names
 
 if TYPE_CHECKING:
     from hush.runs.auditing import audit as audit
-    from hush.runs.draft import RunCost as RunCost
     from hush.runs.draft import Undeclared as Undeclared
-    from hush.runs.draft import draft_cost as draft_cost
+    from hush.runs.draft import draft_plan as draft_plan
     from hush.runs.job import resume as resume
     from hush.runs.job import train as train
     from hush.runs.options import Option as Option
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from hush.runs.outcome import Trained as Trained
     from hush.runs.outcome import load as load
     from hush.runs.progress import Progress as Progress
+    from hush.runs.run_plan import RunPlan as RunPlan
     from hush.runs.settings import Settings as Settings
     from hush.runs.steps import Interrupted as Interrupted
     from hush.runs.tuning import tune as tune
@@ -62,9 +62,9 @@ else:  # a type checker that saw this would take every misspelt name for a modul
             # Shared inside hush, not public.
             "Option": "hush.runs.options",
             "OptionGroup": "hush.runs.options",
-            "RunCost": "hush.runs.draft",
+            "RunPlan": "hush.runs.run_plan",
             "Undeclared": "hush.runs.draft",
-            "draft_cost": "hush.runs.draft",
+            "draft_plan": "hush.runs.draft",
             "option": "hush.runs.options",
             "options_of": "hush.runs.options",
         },

@@ -26,16 +26,18 @@ from torch import Tensor, nn
 from hush.audit import AuditResult, roc
 from hush.audit.canaries import LabelCanaries, audit_label_canaries, calibrated_scores, label_canaries
 from hush.audit.membership import roc_figure
+from hush.data import Prepared
 from hush.errors import InvalidArgument, Unsupported, check_positive
 from hush.guarantee import Guarantee
 from hush.randomness import RandomSource, source_or_default
 from hush.report import with_audit
-from hush.runs.dataset import read_dataset
+from hush.runs.dataset import plan_for, read_dataset
 from hush.runs.draft import learning_delta
 from hush.runs.folder import Folder, explained_errors
 from hush.runs.job import compute_features, device_named
+from hush.runs.networks import starting_network
 from hush.runs.progress import Progress, Silence
-from hush.runs.run_plan import RunPlan, calibrated, draft_plan
+from hush.runs.run_plan import RunPlan
 from hush.runs.settings import Settings
 from hush.runs.steps import train_completely
 
@@ -54,17 +56,22 @@ class _Retraining:
 
     Attributes:
         plan: The plan of the run.
+        data: The data of the run.
         features: The features of all rows that are trained on.
-        targets: Their classes.
         unit_of_row: The unit of each row, numbered from 0.
         device: Where to train.
     """
 
     plan: RunPlan
+    data: Prepared
     features: Tensor
-    targets: NDArray[np.int64]
     unit_of_row: NDArray[np.int64]
     device: torch.device
+
+    @property
+    def targets(self) -> NDArray[np.int64]:
+        """The class of each row."""
+        return self.data.train.targets
 
     @property
     def num_units(self) -> int:
@@ -132,11 +139,11 @@ def _prepare_retraining(settings: Settings, source: RandomSource, progress: Prog
         progress.say("Every model starts from the public checkpoint, as the run did.")
     device = device_named(settings.device)
     data = read_dataset(settings, source.words(4).tobytes(), learning_delta(settings), progress)
-    plan = calibrated(draft_plan(settings, data, device=str(device)))
-    features = compute_features(plan.build_network(), data.train.inputs, device, progress)
+    plan = plan_for(data, settings, device=str(device)).calibrated()
+    features = compute_features(starting_network(plan.settings, data), data.train.inputs, device, progress)
     units = data.train.units
     unit_of_row = np.arange(len(data.train)) if units is None else np.unique(units, return_inverse=True)[1]
-    return _Retraining(plan, features, data.train.targets, unit_of_row, device)
+    return _Retraining(plan, data, features, unit_of_row, device)
 
 
 def _train_models(
@@ -149,7 +156,7 @@ def _train_models(
         raise Unsupported("an audit of a run on fewer than ten units: too few for canaries")
     canaries = label_canaries(
         retraining.targets[first_rows],
-        num_classes=len(retraining.plan.data.classes),
+        num_classes=len(retraining.data.classes),
         num_canaries=num_canaries,
         source=source,
     )
@@ -181,12 +188,14 @@ def _train_model(
     retraining: _Retraining, canaries: LabelCanaries, source: RandomSource, tick: Callable[[], None]
 ) -> Floats:
     """Train one model with canaries, and return how well it knows their labels."""
-    network = retraining.plan.build_network().to(retraining.device)
+    plan, data = retraining.plan, retraining.data
+    network = starting_network(plan.settings, data).to(retraining.device)
     label_of_unit = np.full(retraining.num_units, _UNCHANGED)
     label_of_unit[canaries.units] = np.where(canaries.included, canaries.labels, _NO_TARGET)
     labels = label_of_unit[retraining.unit_of_row]
     targets = torch.from_numpy(np.where(labels == _UNCHANGED, retraining.targets, labels)).to(retraining.device)
-    train_completely(retraining.plan, network, (retraining.features, targets), source, tick)
+    training_data = retraining.features, targets
+    train_completely(plan, network, training_data, units=data.train.units, source=source, tick=tick)
     return _log_odds(network.classifier.eval(), retraining, canaries)
 
 

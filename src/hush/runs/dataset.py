@@ -3,6 +3,7 @@
     file  ->  declared and privately learned bounds, values and classes  ->  training units and held-out units
 
 Learning has a share of the budget, of which `hush.runs.run_plan` takes account. Held-out units take no part in it.
+`plan_for` makes the plan of a run on a dataset.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import numpy as np
 
 from hush.data import Category, Examples, Prepared, needs_learning, open_data, prepare
 from hush.errors import InvalidArgument
-from hush.runs.draft import learning_noise
+from hush.guarantee import Unit
+from hush.runs.draft import choose_model, completed, draft_training, learning_noise
 from hush.runs.progress import Progress
+from hush.runs.run_plan import RunPlan
 from hush.runs.settings import Settings
 
 COUNTS_ARE_PUBLIC = "how many rows and units are trained on, and how many are held out, is public"
@@ -84,9 +87,31 @@ def group_values(prepared: Prepared) -> dict[str, tuple[str, ...]]:
     }
 
 
+def plan_for(data: Prepared, settings: Settings, *, device: str) -> RunPlan:
+    """Return what the settings mean for these data, with a noise multiplier of 1.
+
+    Only public numbers decide it: the shape of an input, the number of classes, and how many units there are.
+    """
+    num_units = count_units(data.train)
+    if num_units < 2:
+        raise InvalidArgument("data", settings.data, "at least two units to train on, with a target")
+    rows_are_units = data.train.units is None
+    used = completed(
+        settings,
+        model=choose_model(settings, data.shape),
+        num_units=num_units,
+        num_all_units=num_units + count_units(data.test),
+        rows_are_units=rows_are_units,
+        learns=data.event is not None,
+        device=device,
+    )
+    unit = Unit.example() if rows_are_units else Unit.user()
+    return RunPlan(settings=used, training=draft_training(used, num_units=num_units, unit=unit), learning=data.event)
+
+
 def assumptions_of(prepared: Prepared) -> tuple[str, ...]:
     """Return what preparing the data assumes; nothing about groups, as those that are not declared are refused."""
-    return tuple(sentence for sentence in prepared.assumptions if "group" not in sentence)
+    return tuple(sentence for sentence in prepared.assumptions if sentence != prepared.group_assumption)
 
 
 def count_units(examples: Examples) -> int:

@@ -3,24 +3,23 @@
 - `completed` fills in the settings that you left out. They follow from the model, epsilon and the number of units, all
   of which are public, so choosing them costs no privacy.
 - `draft_training` turns the settings into a `hush.training.TrainingPlan`.
-- `RunCost` adds what a run does besides training: it states the cost of all of it, and finds the noise for an epsilon.
+- `draft_plan` adds what a run does besides training. The result is a `hush.runs.run_plan.RunPlan`, which states the
+  cost of all of it, and finds the noise for an epsilon.
 
-`hush train` and `hush plan` (through `draft_cost`) use these three, so that a plan promises what a run with the same
-settings guarantees. This module needs no torch.
+`hush train` and `hush plan` both use them, so that a plan promises what a run with the same settings guarantees. This
+module needs no torch.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
-from hush.accounting import Accountant, ComposedEvent, Event, GaussianEvent, PldAccountant, calibrate_noise
-from hush.accounting.events import plain_event
+from hush.accounting import GaussianEvent, calibrate_noise
 from hush.data import Learn
 from hush.errors import InvalidArgument, Unsupported
-from hush.guarantee import Guarantee, Relation, Unit
+from hush.guarantee import Relation, Unit
+from hush.runs.run_plan import RunPlan
 from hush.runs.settings import DEFAULT_EPOCHS, Settings
 from hush.training import Automatic, Flat, Full, Poisson, PublicPhase, TrainingPlan
 
@@ -35,7 +34,7 @@ _DISTANCE_POWER = 0.6
 _LEARNING_DELTA = 1e-5  # the delta that learning is calibrated at, unless you name one
 # The share of delta for values that only one unit has: they stay hidden except with this probability.
 _RARE_VALUES_SHARE = 1e-4
-_LONGEST_EVENT = 160  # letters of an event in the report
+_SMALLEST_IMAGE = 8  # pixels on a side, for convolutions and wavelets
 _PHYSICAL_BATCH_SIZES = {"cpu": 512, "cuda": 4096}  # on a CPU, activations should fit into its caches
 
 
@@ -82,6 +81,19 @@ def completed(
         learning_rate=settings.learning_rate or _learning_rate(settings, model, num_units, num_steps),
         device=device,
     )
+
+
+def choose_model(settings: Settings, shape: tuple[int, ...]) -> str:
+    """Return the model that the settings name, or the default for inputs of this shape."""
+    is_image = len(shape) == 3
+    is_large = is_image and min(shape[1:]) >= _SMALLEST_IMAGE
+    model = settings.model or ("scattering" if is_large else "softmax")
+    if model in ("cnn", "scattering") and not is_image:
+        raise InvalidArgument("model", model, "softmax, mlp or MODULE:FACTORY", "The inputs are not images")
+    if model in ("cnn", "scattering") and not is_large:
+        pixels = f"{_SMALLEST_IMAGE} by {_SMALLEST_IMAGE} pixels"
+        raise InvalidArgument("model", model, "softmax or mlp", f"Convolutions and wavelets need images of {pixels}")
+    return model
 
 
 def _learning_rate(settings: Settings, model: str, num_units: int, num_steps: int) -> float:
@@ -161,102 +173,6 @@ def evaluation_event(epsilon: float, delta: float) -> GaussianEvent:
     return GaussianEvent(calibrate_noise(epsilon=epsilon, delta=delta))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class RunCost:
-    """What a run costs the privacy units.
-
-    A unit is on one of two sides. A training unit takes part in learning and in the training steps; these compose. A
-    held-out unit takes part in the held-out metrics alone. So the two sides compose in parallel, and the run costs a
-    unit the larger of the two (McSherry 2009, Theorem 4).
-
-    Attributes:
-        training: The plan of the training steps.
-        learning: What learning bounds, values and classes costs the training units; None if all are declared.
-        evaluation: What the held-out metrics cost the held-out units; None if they are exact, or there are none.
-
-    >>> settings = completed(
-    ...     Settings(data="patients.csv", epsilon=3.0), model="softmax", num_units=10_000, num_all_units=11_000,
-    ...     rows_are_units=True, learns=False, device="cpu",
-    ... )
-    >>> cost = RunCost(training=draft_training(settings, num_units=10_000)).calibrated(3.0)
-    >>> round(cost.training.noise_multiplier, 2), round(cost.guarantee().epsilon, 2)
-    (4.54, 3.0)
-    """
-
-    training: TrainingPlan
-    learning: Event | None = None
-    evaluation: GaussianEvent | None = None
-
-    def calibrated(self, epsilon: float) -> RunCost:
-        """Return the cost with the least noise for which learning and training together stay within epsilon."""
-        return self.with_noise(self.noise_for(epsilon))
-
-    def noise_for(self, epsilon: float, accountant: type[Accountant] = PldAccountant) -> float:
-        """Return the least noise multiplier that meets epsilon, by one kind of accountant."""
-        return calibrate_noise(
-            epsilon=epsilon,
-            delta=self.training.delta,
-            relation=self.training.relation,
-            accountant=accountant,
-            template=lambda noise_multiplier: self.with_noise(noise_multiplier).event(),
-        )
-
-    def with_noise(self, noise_multiplier: float) -> RunCost:
-        """Return the cost of the same run with another noise multiplier."""
-        return replace(self, training=replace(self.training, noise_multiplier=noise_multiplier))
-
-    def event(self, num_steps: int | None = None) -> Event:
-        """Return what a unit that is trained on takes part in: learning, and the first steps or all."""
-        steps = self._steps(num_steps)
-        return steps if self.learning is None else ComposedEvent((self.learning, steps))
-
-    def epsilon(self, num_steps: int | None = None, accountant: Accountant | None = None) -> float:
-        """Return the epsilon of learning and of the first steps, or of all; by the accountant of your choice."""
-        return self._epsilon(self.event(num_steps), accountant)
-
-    def guarantee(self, assumptions: tuple[str, ...] = ()) -> Guarantee:
-        """Return what the whole run guarantees to every unit, on whichever side it is; it may assume more."""
-        training = self.training.guarantee()
-        epsilon, methods = self.epsilon(), [training.method]
-        if self.learning is not None:
-            methods.append("composed with what was learned about the data")
-        if self.evaluation is not None:
-            epsilon = max(epsilon, self._epsilon(self.evaluation))
-            methods.append("in parallel with the held-out metrics")
-        return Guarantee(
-            epsilon=epsilon,
-            delta=self.training.delta,
-            unit=training.unit,
-            relation=training.relation,
-            method=", ".join(methods),
-            assumptions=tuple(dict.fromkeys((*training.assumptions, *assumptions))),
-        )
-
-    def parts(self) -> list[dict[str, Any]]:
-        """Return where the budget went, for the report: each part with the epsilon that it has by itself."""
-        events = {
-            "learning bounds, values and classes": self.learning,
-            "training": self._steps(),
-            "held-out metrics, for other units": self.evaluation,
-        }
-        return [
-            {"what": what, "epsilon": self._epsilon(event), "event": shortened_event(event)}
-            for what, event in events.items()
-            if event is not None
-        ]
-
-    def _steps(self, num_steps: int | None = None) -> Event:
-        """Return the event of the training steps, without the plan's relation, unit and assumptions."""
-        event, _ = plain_event(self.training.event(num_steps), self.training.relation, self.training.unit)
-        return event
-
-    def _epsilon(self, event: Event, accountant: Accountant | None = None) -> float:
-        """Return the epsilon of an event at the plan's delta."""
-        if accountant is None:
-            accountant = PldAccountant(relation=self.training.relation, unit=self.training.unit)
-        return accountant.compose(event).epsilon(self.training.delta)
-
-
 class Undeclared(StrEnum):
     """What a run has to learn, because it is not declared. The values are the words of the command line."""
 
@@ -264,7 +180,7 @@ class Undeclared(StrEnum):
     VALUES = "values"  # the values of categories or the classes, with or without bounds
 
 
-def draft_cost(
+def draft_plan(
     settings: Settings,
     *,
     num_units: int,
@@ -273,8 +189,8 @@ def draft_cost(
     unit: Unit = Unit.example(),
     relation: Relation = Relation.ADD_OR_REMOVE,
     group_size: int = 1,
-) -> RunCost:
-    """Return what a run with these settings would cost, with a noise multiplier of 1, without its data.
+) -> RunPlan:
+    """Return the plan of a run with these settings, with a noise multiplier of 1, without its data.
 
     Args:
         settings: What is asked for. The model and the learning rate do not matter here.
@@ -306,10 +222,4 @@ def draft_cost(
         learning = noise.bounds_event() if undeclared is Undeclared.BOUNDS else noise.event()
     if num_held_out:
         evaluation = evaluation_event(settings.epsilon, training.delta)
-    return RunCost(training=training, learning=learning, evaluation=evaluation)
-
-
-def shortened_event(event: Event) -> str:
-    """Write an event for the report, which has room for a line or two."""
-    text = repr(event)
-    return text if len(text) <= _LONGEST_EVENT else text[: _LONGEST_EVENT - 3] + "..."
+    return RunPlan(settings=used, training=training, learning=learning, evaluation=evaluation)

@@ -2,7 +2,7 @@
 
     Settings
       -> read_dataset   training and held-out units, and the cost of learning (key.json)
-      -> draft_plan     all settings filled in, with a noise multiplier of 1
+      -> plan_for       all settings filled in, with a noise multiplier of 1
       -> calibrated     the least noise with which learning and training stay within epsilon
       -> TrainingLoop   steps, stored states and metrics on the way (state.pt, metrics.jsonl)
       -> publish        model, held-out metrics, guarantee, report
@@ -29,14 +29,14 @@ from hush.accounting import budget as charging
 from hush.data import Prepared
 from hush.errors import HushError, InvalidArgument
 from hush.randomness import KeyedSource, RandomSource, source_or_default
-from hush.runs.dataset import COUNTS_ARE_PUBLIC, assumptions_of, group_values, read_dataset
+from hush.runs.dataset import COUNTS_ARE_PUBLIC, assumptions_of, group_values, plan_for, read_dataset
 from hush.runs.draft import evaluation_event, learning_delta
 from hush.runs.figures import Measurer
 from hush.runs.folder import SECRET, DiskFull, Folder
-from hush.runs.networks import Network
+from hush.runs.networks import Network, starting_network
 from hush.runs.outcome import Outcome, publish
 from hush.runs.progress import Progress, Silence
-from hush.runs.run_plan import RunPlan, calibrated, draft_plan
+from hush.runs.run_plan import RunPlan
 from hush.runs.settings import Settings
 from hush.runs.steps import POINTS, STATE, Interrupted, TrainingLoop
 
@@ -61,7 +61,7 @@ def train(
         output: The folder; it must be new or empty.
         progress: Follows the run; without it, nothing is shown.
         source: Where secret keys come from; for tests, a TestSource.
-        budget: What the run is charged to, such as a ledger's dataset. Its cost is reserved before anything is
+        budget: What the run is charged to, such as one of a ledger. Its cost is reserved before anything is
             released, and committed when the run is finished. An interrupted run keeps its reservation.
 
     Returns:
@@ -170,12 +170,12 @@ def compute_features(
     return features.to(device)
 
 
-def make_measurer(plan: RunPlan, *, num_points: int, source: RandomSource | None) -> Measurer:
-    """Return what measures a model on the held-out units of a plan."""
+def make_measurer(plan: RunPlan, data: Prepared, *, num_points: int, source: RandomSource | None) -> Measurer:
+    """Return what measures a model on the held-out units."""
     return Measurer(
-        examples=plan.data.test,
-        classes=plan.data.classes,
-        groups=group_values(plan.data),
+        examples=data.test,
+        classes=data.classes,
+        groups=group_values(data),
         noise=None if plan.evaluation is None else plan.evaluation.noise_multiplier,
         num_points=num_points,
         # A new key for each process: a point that is measured again after a crash gets fresh noise, and the measurement
@@ -208,33 +208,36 @@ class _TrainingJob:
         settings, progress = self._settings, self._progress
         data = read_dataset(settings, self._key, learning_delta(settings), progress)
         self._refuse_other_data(data)
-        plan = draft_plan(settings, data, device=str(self._device))
-        network = plan.build_network()
+        plan = plan_for(data, settings, device=str(self._device))
+        network = starting_network(plan.settings, data)
         progress.show("calibrating the noise", 0, 1)
-        plan = self._with_evaluation(calibrated(plan))
+        plan = self._with_evaluation(plan.calibrated(), data)
         loop = TrainingLoop(
             self._folder,
             plan,
             network,
+            examples=data.train,
             features=compute_features(network, data.train.inputs, self._device, progress),
             test_features=compute_features(network, data.test.inputs, self._device, progress, "held-out features"),
-            measurer=make_measurer(plan, num_points=min(POINTS, plan.training.num_steps), source=self._source),
+            measurer=make_measurer(plan, data, num_points=min(POINTS, plan.training.num_steps), source=self._source),
             progress=progress,
             source=self._source,
         )
         plan = loop.plan
         reservation = self._reserve(plan)
-        self._announce(plan)  # after everything that may refuse: what was learned is released only by runs that count
+        # After everything that may refuse: what was learned is released only by runs that count.
+        self._announce(plan, data)
         network = loop.run()
         outcome = publish(
             self._folder,
             settings,
             plan,
+            data,
             network,
             figures=loop.figures,
             # Not part of the plan: a ledger must see the same event when a run is resumed.
             guarantee=plan.guarantee((_CONTINUED,) if loop.resumed else ()),
-            budget=plan.cost.parts(),
+            budget=plan.parts(),
             resumed=loop.resumed,
         )
         self._folder.finish()
@@ -255,16 +258,16 @@ class _TrainingJob:
                 "data", self._settings.data, "the data that the run was started with", "Start a new run"
             )
 
-    def _with_evaluation(self, plan: RunPlan) -> RunPlan:
+    def _with_evaluation(self, plan: RunPlan, data: Prepared) -> RunPlan:
         """Return the plan with the cost of the held-out metrics, and with all that the guarantee assumes."""
-        data, evaluation = plan.data, None
+        evaluation = None
         if not data.test_is_public and len(data.test):
             evaluation = evaluation_event(self._settings.epsilon, plan.training.delta)
         assumptions = (*assumptions_of(data), COUNTS_ARE_PUBLIC, *self._key_assumptions)
         if data.test_is_public:
             assumptions += (f"the test part of {self._settings.data} is the published one, and its metrics are exact",)
         if evaluation is not None:
-            assumptions += ("no unit is both held out and trained on: each unit has a coin of its own",)
+            assumptions += ("no unit is both held out and trained on: each is assigned to one side at random",)
         return replace(plan, evaluation=evaluation, assumptions=assumptions)
 
     def _reserve(self, plan: RunPlan) -> charging.Reservation | None:
@@ -281,9 +284,9 @@ class _TrainingJob:
             )
         )
 
-    def _announce(self, plan: RunPlan) -> None:
+    def _announce(self, plan: RunPlan, data: Prepared) -> None:
         """Say what was learned, and what is about to be done."""
-        data, training = plan.data, plan.training
+        training = plan.training
         for sentence in data.learned:
             self._progress.say(f"  {sentence}")
         test_rows = "in the dataset's own test part" if data.test_is_public else "held out"

@@ -14,12 +14,14 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hush.data import Prepared
 from hush.errors import InvalidArgument, Unsupported
 from hush.runs.settings import MODELS, Settings
 from hush.training import add_lora, freeze_except, replace_head
@@ -27,7 +29,6 @@ from hush.training.scattering import Scattering, features
 
 _NORM_GROUPS = 27  # groups of channels that are normalised in each example (Tramer & Boneh 2021)
 _HIDDEN = 256
-_SMALLEST_IMAGE = 8
 _AT_ONCE = 1024  # inputs that go through a model together
 PRIVATE = {"hush": "trained on private data: see the guarantee of its run"}
 
@@ -74,17 +75,17 @@ def build_network(model: str, shape: tuple[int, ...], num_classes: int, seed: in
         return _call_factory(model, shape, num_classes)
 
 
-def choose_model(settings: Settings, shape: tuple[int, ...]) -> str:
-    """Return the model that the settings name, or the default for inputs of this shape."""
-    is_image = len(shape) == 3
-    is_large = is_image and min(shape[1:]) >= _SMALLEST_IMAGE
-    model = settings.model or ("scattering" if is_large else "softmax")
-    if model in ("cnn", "scattering") and not is_image:
-        raise InvalidArgument("model", model, "softmax, mlp or MODULE:FACTORY", "The inputs are not images")
-    if model in ("cnn", "scattering") and not is_large:
-        pixels = f"{_SMALLEST_IMAGE} by {_SMALLEST_IMAGE} pixels"
-        raise InvalidArgument("model", model, "softmax or mlp", f"Convolutions and wavelets need images of {pixels}")
-    return model
+def network_arguments(settings: Settings, data: Prepared) -> dict[str, Any]:
+    """Return the arguments of `build_network` for some data, as model.json stores them."""
+    num_classes = len(data.classes)
+    return {"model": settings.model, "shape": data.shape, "num_classes": num_classes, "seed": settings.seed}
+
+
+def starting_network(settings: Settings, data: Prepared) -> Network:
+    """Return the network with its starting weights: public ones, where there is a public checkpoint."""
+    network = build_network(**network_arguments(settings, data))
+    adapt(network, settings)
+    return network
 
 
 def _softmax(shape: tuple[int, ...], num_classes: int) -> Network:

@@ -27,12 +27,19 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hush.data import RawData, Schema, open_data, transform
+from hush.data import Prepared, RawData, Schema, open_data, transform
 from hush.errors import InvalidArgument
-from hush.guarantee import Guarantee
+from hush.guarantee import Guarantee, Unit
 from hush.report import render
 from hush.runs.folder import Folder
-from hush.runs.networks import PRIVATE, Network, build_network, class_probabilities, read_weights
+from hush.runs.networks import (
+    PRIVATE,
+    Network,
+    build_network,
+    class_probabilities,
+    network_arguments,
+    read_weights,
+)
 from hush.runs.options import command_words, reported
 from hush.runs.run_plan import RunPlan
 from hush.runs.settings import Settings
@@ -135,6 +142,7 @@ def publish(
     folder: Folder,
     settings: Settings,
     plan: RunPlan,
+    data: Prepared,
     network: Network,
     *,
     figures: Callable[[], dict[str, Any]],
@@ -153,6 +161,7 @@ def publish(
         folder: The run's folder.
         settings: What was asked for.
         plan: What was done.
+        data: What it was done with.
         network: The trained network.
         figures: Computes the held-out metrics.
         guarantee: What the run guarantees.
@@ -161,10 +170,10 @@ def publish(
         more: More rows of the report's table of settings.
         command: The command that repeats the run, if it is not `hush train`.
     """
-    _write_model(folder, plan, network)
+    _write_model(folder, plan, data, network)
     if settings.schema is not None:
         folder.write(SCHEMA, settings.schema.to_json())
-    if not len(plan.data.test):
+    if not len(data.test):
         metrics: dict[str, Any] = {}
     elif folder.has("figures.json"):
         metrics = folder.read_json("figures.json")
@@ -172,7 +181,7 @@ def publish(
         metrics = figures()
         folder.write_json("figures.json", metrics)
     folder.write("guarantee.json", guarantee.to_json() + "\n")
-    record = _record(folder, settings, plan, metrics, guarantee) | {"budget": budget, "resumed": resumed}
+    record = _record(folder, settings, plan, data, metrics, guarantee) | {"budget": budget, "resumed": resumed}
     record["hyperparameters"] |= dict(more or {})
     record["command"] = command or repeat_command(settings, folder.path)
     folder.write("report.html", render(record))
@@ -180,7 +189,7 @@ def publish(
     return Outcome(folder.path, accuracy, guarantee, plan.training.noise_multiplier, network.cpu())
 
 
-def _write_model(folder: Folder, plan: RunPlan, network: Network) -> None:
+def _write_model(folder: Folder, plan: RunPlan, data: Prepared, network: Network) -> None:
     """Write the weights, and what is needed to rebuild the network around them."""
     from safetensors.torch import save_file
 
@@ -191,18 +200,23 @@ def _write_model(folder: Folder, plan: RunPlan, network: Network) -> None:
     content = {
         "format": _FORMAT,
         "help": "hush.runs.load(FOLDER) rebuilds the network; model.safetensors holds the weights of its classifier",
-        "network": plan.network_arguments(),
-        "classes": list(plan.data.classes),
-        "schema": json.loads(plan.data.schema.to_json()),
+        "network": network_arguments(plan.settings, data),
+        "classes": list(data.classes),
+        "schema": json.loads(data.schema.to_json()),
     }
     folder.write_json("model.json", content)
 
 
 def _record(
-    folder: Folder, settings: Settings, plan: RunPlan, figures: dict[str, Any], guarantee: Guarantee
+    folder: Folder,
+    settings: Settings,
+    plan: RunPlan,
+    data: Prepared,
+    figures: dict[str, Any],
+    guarantee: Guarantee,
 ) -> dict[str, Any]:
     """Return the record of a run, as `hush.report.render` takes it."""
-    data, is_exact = plan.data, plan.data.test_is_public
+    is_exact = data.test_is_public
     curve = [row for row in folder.rows("metrics.jsonl") if row.get("accuracy") is not None]
     return {
         "title": f"A private model of {Path(settings.data).name}",
@@ -215,13 +229,13 @@ def _record(
             "num_train": len(data.train),
             "num_test": len(data.test),
             "classes": list(data.classes),
-            "features": " x ".join(str(side) for side in data.shape) + " numbers",
+            "features": _features(data.shape),
             "unit": str(plan.training.unit),
             "test_is_public": is_exact,
             "how_measured": _how_measured(is_exact, len(data.test) > 0),
         },
         "learned": list(data.learned),
-        "public": _public(settings, plan),
+        "public": _public(settings, plan, data),
         "curve": curve,
         **figures,
         "classes": [
@@ -233,6 +247,15 @@ def _record(
         "versions": _versions(),
         "warnings": _warnings(plan, guarantee),
     }
+
+
+def _features(shape: tuple[int, ...]) -> str:
+    """Write the shape of one input.
+
+    >>> _features((1,)), _features((30,)), _features((1, 8, 8))
+    ('1 number', '30 numbers', '1 x 8 x 8 numbers')
+    """
+    return " x ".join(str(side) for side in shape) + (" number" if shape == (1,) else " numbers")
 
 
 def _how_measured(is_exact: bool, has_test_rows: bool) -> str:
@@ -247,9 +270,9 @@ def _how_measured(is_exact: bool, has_test_rows: bool) -> str:
     )
 
 
-def _public(settings: Settings, plan: RunPlan) -> list[str]:
+def _public(settings: Settings, plan: RunPlan, data: Prepared) -> list[str]:
     """Return what was taken as public."""
-    sentences = [sentence for sentence in plan.data.assumptions if "public" in sentence]
+    sentences = list(data.public_facts)
     if settings.start is not None:
         sentences.append(f"the weights of {Path(settings.start).name}, declared public: {settings.public}")
     if plan.model == "scattering":
@@ -266,7 +289,7 @@ def _warnings(plan: RunPlan, guarantee: Guarantee) -> list[str]:
         sentences.append(f"An epsilon above {_LARGE_EPSILON} guarantees little in the worst case.")
     if plan.training.num_units < _FEW_UNITS:
         sentences.append(f"With fewer than {_FEW_UNITS:,} units to learn from, the noise costs much accuracy.")
-    if plan.users is None:
+    if plan.training.unit == Unit.example():
         sentences.append(
             "Each row is protected by itself. If one person can have several rows, name the column that identifies the "
             "person: --unit COLUMN."

@@ -1,8 +1,9 @@
 """The plan of a run: everything that is decided before its first step, and what that costs.
 
-`hush.runs.draft` decides all that needs no data; `RunCost` there states what the run costs.
+    settings + public numbers  ->  draft  ->  calibrated  ->  training steps  ->  guarantee
 
-    settings + data  ->  draft_plan  ->  calibrated  ->  training steps  ->  guarantee
+`hush.runs.draft` makes it: from numbers for `hush plan`, from data for `hush train`. A plan promises what a run with
+the same settings guarantees. It holds no data, and needs no torch.
 
 `RunPlan.training` is the `hush.training.TrainingPlan` that the run hands to `hush.training.start_training`. After
 that, `RunPlan.with_training` replaces it by the plan of the training that was started, so that the guarantee, the
@@ -14,35 +15,47 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hush.accounting import Event, GaussianEvent, ParallelByIndexEvent
-from hush.accounting.events import QualifiedEvent
-from hush.data import Prepared
-from hush.errors import InvalidArgument
-from hush.guarantee import Guarantee, Unit
-from hush.runs.dataset import count_units
-from hush.runs.draft import RunCost, completed, draft_training
-from hush.runs.networks import Network, adapt, build_network, choose_model
+from hush.accounting import (
+    Accountant,
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    ParallelByIndexEvent,
+    PldAccountant,
+    calibrate_noise,
+)
+from hush.accounting.events import QualifiedEvent, plain_event
+from hush.guarantee import Guarantee
 from hush.runs.settings import Settings
-from hush.training import TrainingPlan, Users
+from hush.training import TrainingPlan
+
+_LONGEST_EVENT = 160  # letters of an event in the report
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunPlan:
-    """What a run will do, and what it costs.
+    """What a run will do, and what it costs the privacy units.
+
+    A unit is on one of two sides. A training unit takes part in learning and in the training steps; these compose. A
+    held-out unit takes part in the held-out metrics alone. So the two sides compose in parallel, and the run costs a
+    unit the larger of the two (McSherry 2009, Theorem 4).
 
     Attributes:
         settings: The settings, with a value for each that was left out.
-        data: The examples to train on and to measure with, and what preparing them cost.
         training: The plan that draws the noise of training.
-        users: Who owns each training example; None if each is its own unit.
+        learning: What learning bounds, values and classes costs the training units; None if all are declared.
         evaluation: What the held-out metrics cost the held-out units; None if the metrics are exact, or there are none.
         assumptions: What the guarantee rests on besides what the training plan assumes.
+
+    >>> from hush.runs.draft import draft_plan
+    >>> plan = draft_plan(Settings(data="patients.csv", epsilon=3.0), num_units=10_000).calibrated()
+    >>> round(plan.training.noise_multiplier, 2), round(plan.guarantee().epsilon, 2)
+    (4.54, 3.0)
     """
 
     settings: Settings
-    data: Prepared
     training: TrainingPlan
-    users: Users | None
+    learning: Event | None = None
     evaluation: GaussianEvent | None = None
     assumptions: tuple[str, ...] = ()
 
@@ -58,68 +71,93 @@ class RunPlan:
         assert self.settings.learning_rate is not None
         return self.settings.learning_rate
 
-    def network_arguments(self) -> dict[str, Any]:
-        """Return the arguments of `hush.runs.networks.build_network`, as model.json stores them."""
-        shape, num_classes = self.data.shape, len(self.data.classes)
-        return {"model": self.model, "shape": shape, "num_classes": num_classes, "seed": self.settings.seed}
+    def calibrated(self) -> RunPlan:
+        """Return the plan with the least noise for which learning and training together stay within epsilon."""
+        return self.with_noise(self.noise_for(self.settings.epsilon))
 
-    def build_network(self) -> Network:
-        """Return the network with its starting weights: public ones, where there is a public checkpoint."""
-        network = build_network(**self.network_arguments())
-        adapt(network, self.settings)
-        return network
+    def noise_for(self, epsilon: float, accountant: type[Accountant] = PldAccountant) -> float:
+        """Return the least noise multiplier that meets epsilon, by one kind of accountant."""
+        return calibrate_noise(
+            epsilon=epsilon,
+            delta=self.training.delta,
+            relation=self.training.relation,
+            accountant=accountant,
+            template=lambda noise_multiplier: self.with_noise(noise_multiplier).event(),
+        )
+
+    def with_noise(self, noise_multiplier: float) -> RunPlan:
+        """Return the same plan with another noise multiplier."""
+        return replace(self, training=replace(self.training, noise_multiplier=noise_multiplier))
 
     def with_training(self, training: TrainingPlan) -> RunPlan:
         """Return the same plan with another training plan."""
         return replace(self, training=training)
 
-    @property
-    def cost(self) -> RunCost:
-        """What the run costs a unit, on either side."""
-        return RunCost(training=self.training, learning=self.data.event, evaluation=self.evaluation)
-
     def event(self, num_steps: int | None = None) -> Event:
         """Return what a unit that is trained on takes part in: learning, and the first steps or all."""
-        return self.cost.event(num_steps)
+        steps, _ = self._steps(num_steps)
+        return steps if self.learning is None else ComposedEvent((self.learning, steps))
 
     def charged_event(self) -> Event:
-        """Return what any unit takes part in, on whichever side it is: what a ledger charges."""
-        either = self.event() if self.evaluation is None else ParallelByIndexEvent((self.event(), self.evaluation))
-        return QualifiedEvent(either, self.training.relation.value, str(self.training.unit), self.assumptions)
+        """Return what any unit takes part in, on whichever side it is: what a ledger charges.
 
-    def epsilon(self, num_steps: int | None = None) -> float:
-        """Return the epsilon of learning and of the first steps, or of all."""
-        return self.cost.epsilon(num_steps)
+        It assumes what the guarantee assumes.
+        """
+        either = self.event() if self.evaluation is None else ParallelByIndexEvent((self.event(), self.evaluation))
+        assumptions = self._all_assumptions(self._steps()[1])
+        return QualifiedEvent(either, self.training.relation.value, str(self.training.unit), assumptions)
+
+    def epsilon(self, num_steps: int | None = None, accountant: Accountant | None = None) -> float:
+        """Return the epsilon of learning and of the first steps, or of all; by the accountant of your choice."""
+        return self._epsilon(self.event(num_steps), accountant)
 
     def guarantee(self, assumptions: tuple[str, ...] = ()) -> Guarantee:
         """Return what the whole run guarantees to every unit, on whichever side it is; it may assume more."""
-        return self.cost.guarantee((*self.assumptions, *assumptions))
+        training = self.training.guarantee()
+        epsilon, methods = self.epsilon(), [training.method]
+        if self.learning is not None:
+            methods.append("composed with what was learned about the data")
+        if self.evaluation is not None:
+            epsilon = max(epsilon, self._epsilon(self.evaluation))
+            methods.append("in parallel with the held-out metrics")
+        return Guarantee(
+            epsilon=epsilon,
+            delta=self.training.delta,
+            unit=training.unit,
+            relation=training.relation,
+            method=", ".join(methods),
+            assumptions=self._all_assumptions(training.assumptions, assumptions),
+        )
+
+    def parts(self) -> list[dict[str, Any]]:
+        """Return where the budget went, for the report: each part with the epsilon that it has by itself."""
+        events = {
+            "learning bounds, values and classes": self.learning,
+            "training": self._steps()[0],
+            "held-out metrics, for other units": self.evaluation,
+        }
+        return [
+            {"what": what, "epsilon": self._epsilon(event), "event": shortened_event(event)}
+            for what, event in events.items()
+            if event is not None
+        ]
+
+    def _steps(self, num_steps: int | None = None) -> tuple[Event, tuple[str, ...]]:
+        """Return the event of the training steps, without the plan's relation and unit, and what it assumes."""
+        return plain_event(self.training.event(num_steps), self.training.relation, self.training.unit)
+
+    def _all_assumptions(self, training: tuple[str, ...], more: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Return what training, the plan and the caller assume, each sentence once."""
+        return tuple(dict.fromkeys((*training, *self.assumptions, *more)))
+
+    def _epsilon(self, event: Event, accountant: Accountant | None = None) -> float:
+        """Return the epsilon of an event at the plan's delta."""
+        if accountant is None:
+            accountant = PldAccountant(relation=self.training.relation, unit=self.training.unit)
+        return accountant.compose(event).epsilon(self.training.delta)
 
 
-def draft_plan(settings: Settings, data: Prepared, *, device: str) -> RunPlan:
-    """Return what the settings mean for these data, with a noise multiplier of 1.
-
-    Only public numbers decide it: the shape of an input, the number of classes, and how many units there are.
-    """
-    num_units = count_units(data.train)
-    if num_units < 2:
-        raise InvalidArgument("data", settings.data, "at least two units to train on, with a target")
-    num_all_units = num_units + count_units(data.test)
-    owners = data.train.units
-    used = completed(
-        settings,
-        model=choose_model(settings, data.shape),
-        num_units=num_units,
-        num_all_units=num_all_units,
-        rows_are_units=owners is None,
-        learns=data.event is not None,
-        device=device,
-    )
-    users = None if owners is None else Users(owners, rows_per_unit=used.rows_per_unit)
-    training = draft_training(used, num_units=num_units, unit=Unit.example() if users is None else users.unit)
-    return RunPlan(settings=used, data=data, training=training, users=users)
-
-
-def calibrated(plan: RunPlan) -> RunPlan:
-    """Return the plan with the least noise for which learning and training together stay within epsilon."""
-    return plan.with_training(plan.cost.calibrated(plan.settings.epsilon).training)
+def shortened_event(event: Event) -> str:
+    """Write an event for the report, which has room for a line or two."""
+    text = repr(event)
+    return text if len(text) <= _LONGEST_EVENT else text[: _LONGEST_EVENT - 3] + "..."

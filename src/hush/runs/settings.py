@@ -2,11 +2,13 @@
 
 This is where an option of `hush train` and `hush tune` is added, as one field:
 
-    warmup_steps: int = option(0, help="the number of warm-up steps", group=MODEL, metavar="W", check=check_count)
+    warmup_steps: int | None = option(
+        None, help="the number of warm-up steps", unset="there are none", group=MODEL, metavar="W", check=check_count
+    )
 
 The arguments ``--warmup-steps W``, the check, the JSON in ``run.json``, the row in the report, the command that repeats
-the run and the documentation in Python follow from it; see `hush.runs.options`. Code that uses the setting reads
-``settings.warmup_steps``.
+the run and the documentation in Python follow from it; see `hush.runs.options`. A default other than None has to pass
+the check, too: `check_count` refuses 0. Code that uses the setting reads ``settings.warmup_steps``.
 """
 
 from __future__ import annotations
@@ -128,7 +130,11 @@ class Settings:
         group=PROTECTION, metavar="COLUMN", label="privacy unit",
     )  # fmt: skip
     rows_per_unit: int = option(
-        4, help="the most rows of one unit that count in a step", group=PROTECTION, metavar="K", check=check_count
+        4,
+        help="the largest number of rows per unit that are used in a step",
+        group=PROTECTION,
+        metavar="K",
+        check=check_count,
     )
     holdout: float = option(
         0.1, help="the share of units that is held out to measure the model", group=PROTECTION, metavar="SHARE",
@@ -210,7 +216,7 @@ class Settings:
             if item.check is not None and value is not None:
                 item.check(item.name, value)
         if self.epochs is not None and self.num_steps is not None:
-            raise InvalidArgument("epochs", self.epochs, "no value", "Give epochs or num_steps, not both")
+            raise InvalidArgument("epochs", self.epochs, "no value with num_steps", "Give one of the two")
         self._check_start()
 
     def _check_start(self) -> None:

@@ -20,8 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hush.data import Examples
 from hush.errors import HushError, InvalidArgument
 from hush.randomness import RandomSource
 from hush.runs.figures import Measurer
@@ -29,7 +31,7 @@ from hush.runs.folder import Folder
 from hush.runs.networks import Network, class_probabilities
 from hush.runs.progress import Progress
 from hush.runs.run_plan import RunPlan
-from hush.training import Automatic, MovingAverage, PrivateTraining, clipped_sum, merge_lora, start_training
+from hush.training import Automatic, MovingAverage, PrivateTraining, Users, clipped_sum, merge_lora, start_training
 
 POINTS = 20  # how often a run is stored, and its accuracy measured
 STATE = "state.pt"
@@ -57,12 +59,26 @@ def cross_entropies(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def start(
-    plan: RunPlan, model: nn.Module, data: tuple[Tensor, Tensor], source: RandomSource | None
+    plan: RunPlan,
+    model: nn.Module,
+    data: tuple[Tensor, Tensor],
+    *,
+    units: NDArray[np.int64] | None,
+    source: RandomSource | None,
 ) -> tuple[PrivateTraining, MovingAverage | None]:
-    """Start training a model with SGD under the plan of a run; also return the average of its weights, if wanted."""
+    """Start training a model with SGD under the plan of a run; also return the average of its weights, if wanted.
+
+    Args:
+        plan: The plan of the run.
+        model: What to train.
+        data: Features and targets.
+        units: The unit of each row; None if each row is its own unit.
+        source: Where the key of samples and noise comes from, in tests.
+    """
+    users = None if units is None else Users(units, rows_per_unit=plan.settings.rows_per_unit)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.SGD(parameters, lr=plan.learning_rate, momentum=plan.settings.momentum)
-    private = start_training(plan.training, model, optimizer, data, users=plan.users, source=source)
+    private = start_training(plan.training, model, optimizer, data, users=users, source=source)
     if not plan.settings.averaging:
         return private, None
     return private, MovingAverage(model, decay=averaging_decay(plan.training.num_steps))
@@ -105,12 +121,14 @@ def train_completely(
     plan: RunPlan,
     network: Network,
     data: tuple[Tensor, Tensor],
+    *,
+    units: NDArray[np.int64] | None,
     source: RandomSource | None,
     tick: Callable[[], None] = lambda: None,
 ) -> None:
     """Train a network's classifier from the first step to the last; ``tick`` is called after each."""
     model = network.classifier
-    private, average = start(plan, model, data, source)
+    private, average = start(plan, model, data, units=units, source=source)
     model.train()
     for x, y in private.loader:
         if private.step(cross_entropies(model(x), y)).complete:
@@ -134,6 +152,7 @@ class TrainingLoop:
         plan: RunPlan,
         network: Network,
         *,
+        examples: Examples,
         features: Tensor,
         test_features: Tensor,
         measurer: Measurer,
@@ -146,7 +165,8 @@ class TrainingLoop:
             folder: The run's folder.
             plan: The plan of the run.
             network: The network whose classifier is trained.
-            features: The features to train on.
+            examples: What to train on.
+            features: Their features.
             test_features: The features of the held-out rows.
             measurer: Measures the model on them.
             progress: Told about each step.
@@ -156,9 +176,10 @@ class TrainingLoop:
         self.resumed = 0
         self._folder, self._network, self._progress = folder, network, progress
         self._features, self._test_features, self._measurer = features, test_features, measurer
-        self._targets = torch.from_numpy(plan.data.train.targets).to(features.device)
+        self._targets = torch.from_numpy(examples.targets).to(features.device)
         self._note = ""
-        self._private, self._average = start(plan, self.model, (features, self._targets), source)
+        training_data = features, self._targets
+        self._private, self._average = start(plan, self.model, training_data, units=examples.units, source=source)
         # From here on there is one training plan: guarantee, charge and metrics are about the one that draws the noise.
         self.plan = plan.with_training(self._private.plan)
         if folder.secret(STATE).exists():

@@ -24,15 +24,15 @@ from hush.data import Prepared
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee
 from hush.randomness import RandomSource, source_or_default
-from hush.runs.dataset import COUNTS_ARE_PUBLIC, assumptions_of, read_dataset
-from hush.runs.draft import evaluation_event, learning_delta, shortened_event
+from hush.runs.dataset import COUNTS_ARE_PUBLIC, assumptions_of, plan_for, read_dataset
+from hush.runs.draft import evaluation_event, learning_delta
 from hush.runs.folder import Folder
 from hush.runs.job import compute_features, device_named, make_measurer, remove_empty
-from hush.runs.networks import Network, class_probabilities
+from hush.runs.networks import Network, class_probabilities, starting_network
 from hush.runs.options import options_of
 from hush.runs.outcome import Outcome, publish, repeat_command
 from hush.runs.progress import Progress, Silence
-from hush.runs.run_plan import RunPlan, draft_plan
+from hush.runs.run_plan import RunPlan, shortened_event
 from hush.runs.settings import Settings
 from hush.runs.steps import train_completely
 from hush.training import (
@@ -70,7 +70,7 @@ def tune(
         mean_runs: How many runs there are on average. Their number is random and secret.
         progress: Follows the search; without it, nothing is shown. How far the search is, is secret.
         source: Where secret keys come from; for tests, a TestSource.
-        budget: What the search is charged to, such as a ledger's dataset; reserved before the search starts.
+        budget: What the search is charged to, such as one of a ledger; reserved before the search starts.
 
     Returns:
         The best run.
@@ -142,9 +142,9 @@ class _TuningJob:
         delta_share = learning_delta(settings) * settings.learn_share / 2
         key = self._source.words(4).tobytes()
         data = read_dataset(settings, key, max(delta_share, 1e-30), self._progress)
-        values = _checked_space(space, draft_plan(settings, data, device=str(self._device)))
+        values = _checked_space(space, plan_for(data, settings, device=str(self._device)))
         plans = {
-            _name(choice): draft_plan(settings.replace(**choice), data, device=str(self._device))
+            _name(choice): plan_for(data, settings.replace(**choice), device=str(self._device))
             for choice in _combinations(values)
         }
         delta = next(iter(plans.values())).training.delta
@@ -162,12 +162,12 @@ class _TuningJob:
             f"Searching {len(plans)} settings with about {mean_runs:g} runs (their number is secret). It costs "
             f"epsilon {search.guarantee().epsilon:.3g}; one of its runs would cost {search.one_run().epsilon:.3g}."
         )
-        self._compute_features(plans)
+        self._compute_features(plans, data)
         reservation = self._charge(search, data, reserve)
         best = search.run(self._trainer(plans, data), source=self._source, progress=False)
         if not best.found or best.settings is None:
             raise InvalidArgument("space", str(list(space)), "settings that can be trained", "All runs failed")
-        outcome = self._publish(best, plans, reserve, self._command(space, mean_runs))
+        outcome = self._publish(best, plans, data, reserve, self._command(space, mean_runs))
         if reservation is not None:
             reservation.commit()
         return outcome
@@ -200,17 +200,18 @@ class _TuningJob:
         if not data.test_is_public:
             evaluation = ComposedEvent((evaluation, reserve.evaluation_event()))
         either = ParallelByIndexEvent((training, evaluation))
-        assumptions = (*assumptions_of(data), COUNTS_ARE_PUBLIC)
+        assumptions = (*assumptions_of(data), COUNTS_ARE_PUBLIC, *self._key_assumptions)
         event = QualifiedEvent(either, search.relation.value, str(search.unit), assumptions)
         purpose = f"hush tune on {Path(self._settings.data).name}"[:400]
         return self._budget.reserve(charging.Charge(event=event, purpose=purpose, delta=reserve.delta))
 
-    def _compute_features(self, plans: Mapping[str, RunPlan]) -> None:
+    def _compute_features(self, plans: Mapping[str, RunPlan], data: Prepared) -> None:
         """Compute the features of all rows, once for each model."""
         for plan in plans.values():
-            for part, examples in (("train", plan.data.train), ("test", plan.data.test)):
+            for part, examples in (("train", data.train), ("test", data.test)):
                 if (plan.model, part) not in self._features:
-                    features = compute_features(plan.build_network(), examples.inputs, self._device, self._progress)
+                    network = starting_network(plan.settings, data)
+                    features = compute_features(network, examples.inputs, self._device, self._progress)
                     self._features[plan.model, part] = features
 
     def _trainer(
@@ -222,8 +223,9 @@ class _TuningJob:
         def train(choice: dict[str, Any], noise_multiplier: float) -> Candidate | HeldOutAnswers:
             plan = plans[_name(choice)]
             plan = plan.with_training(_training_plan(plan, noise_multiplier))
-            network = plan.build_network().to(self._device)
-            train_completely(plan, network, (self._features[plan.model, "train"], targets), None)
+            network = starting_network(plan.settings, data).to(self._device)
+            training_data = self._features[plan.model, "train"], targets
+            train_completely(plan, network, training_data, units=data.train.units, source=None)
             predictions = self._probabilities(plan, network.eval()).argmax(1)
             is_known = data.test.targets >= 0
             # A row without a known class counts half: neither right nor wrong.
@@ -238,19 +240,20 @@ class _TuningJob:
         """Return a network's class probabilities for the held-out rows."""
         return class_probabilities(network.classifier, self._features[plan.model, "test"])
 
-    def _publish(self, best: Tuned, plans: Mapping[str, RunPlan], reserve: _ReservedShare, command: str) -> Outcome:
+    def _publish(
+        self, best: Tuned, plans: Mapping[str, RunPlan], data: Prepared, reserve: _ReservedShare, command: str
+    ) -> Outcome:
         """Write the best run, with the guarantee of the whole search."""
         choice, network = dict(best.settings or {}), best.result
         plan = plans[_name(choice)]
         assert best.noise_multiplier is not None
-        data = plan.data
         plan = replace(
             plan,
             training=_training_plan(plan, best.noise_multiplier),
             evaluation=None if data.test_is_public else reserve.evaluation_event(),
             assumptions=(*assumptions_of(data), COUNTS_ARE_PUBLIC, *self._key_assumptions),
         )
-        measurer = make_measurer(plan, num_points=0, source=self._source if self._key_assumptions else None)
+        measurer = make_measurer(plan, data, num_points=0, source=self._source if self._key_assumptions else None)
         guarantee, parts = _total(best, plan, reserve)
         for sentence in data.learned:
             self._progress.say(f"  {sentence}")
@@ -260,6 +263,7 @@ class _TuningJob:
             self._folder,
             self._settings.replace(**choice),
             plan,
+            data,
             network,
             figures=lambda: measurer.figures(self._probabilities(plan, network)),
             guarantee=guarantee,
@@ -298,7 +302,7 @@ def _total(best: Tuned, plan: RunPlan, reserve: _ReservedShare) -> tuple[Guarant
     rests = []
     accountant = PldAccountant(relation=plan.training.relation, unit=plan.training.unit)
     for what, event in (
-        ("learning bounds, values and classes", plan.data.event),
+        ("learning bounds, values and classes", plan.learning),
         ("held-out metrics, for other units", plan.evaluation),
     ):
         if event is not None:

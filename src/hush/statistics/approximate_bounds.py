@@ -14,7 +14,7 @@ from hush.guarantee import Guarantee
 from hush.randomness import RandomSource
 from hush.statistics.columns import as_floats
 from hush.statistics.log_histogram import SUCCESSES, LogHistogram, OccupiedBins
-from hush.statistics.noise.charged import released
+from hush.statistics.noise.charge import released
 from hush.statistics.noise.release import NoiseKind
 from hush.statistics.request import checked_request
 

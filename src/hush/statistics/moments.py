@@ -23,7 +23,7 @@ from hush.accounting.budget import Budget
 from hush.numerics import check_bounds
 from hush.randomness import RandomSource
 from hush.statistics.columns import as_floats
-from hush.statistics.noise.charged import released
+from hush.statistics.noise.charge import released
 from hush.statistics.noise.estimate import Estimate
 from hush.statistics.noise.release import Block, NoiseKind
 from hush.statistics.noise.selection import Selection

@@ -17,7 +17,7 @@ from hush.mechanisms import IteratedTopK, Monotone, OneShotTopK
 from hush.randomness import RandomSource
 from hush.statistics.columns import MISSING, as_floats, check_keys, key_codes
 from hush.statistics.limits import MAX_GROUPS_PER_UNIT
-from hush.statistics.noise.charged import released
+from hush.statistics.noise.charge import released
 from hush.statistics.noise.estimate import Estimate
 from hush.statistics.noise.release import NoiseKind
 from hush.statistics.request import checked_request

@@ -12,8 +12,8 @@ from hush.errors import InvalidArgument
 from hush.numerics import check_bounds
 from hush.randomness import RandomSource
 from hush.statistics.columns import as_floats, is_present
-from hush.statistics.distinct import distinct_totals
-from hush.statistics.noise.charged import released
+from hush.statistics.distinct_values import distinct_totals
+from hush.statistics.noise.charge import released
 from hush.statistics.noise.estimate import Estimate
 from hush.statistics.noise.release import Block, NoiseKind
 from hush.statistics.noise.selection import Selection

@@ -18,7 +18,7 @@ from hush.errors import InvalidArgument, check_count, check_positive
 from hush.numerics import clip_rows
 from hush.randomness import RandomSource
 from hush.statistics.columns import Floats, as_floats
-from hush.statistics.noise.charged import released
+from hush.statistics.noise.charge import released
 from hush.statistics.noise.estimate import Estimate
 from hush.statistics.noise.release import Block, GaussianNoise, LaplaceNoise, NoiseKind
 from hush.statistics.noise.tails import quotients

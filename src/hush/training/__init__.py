@@ -10,7 +10,8 @@ examples.
 Choose, by passing a value to `privatize`:
 
 - sampling: `Poisson`, `Full`, `FixedSize`, `ShuffledEpochs`, `InOrder`, `BallsInBins`, `CyclicPoisson`
-- clipping: `Flat`, `Automatic`, `Normalized`, `Global`, `Adaptive`; by groups of parameters: `PerLayer`, `ByName`
+- clipping, a `Clipping`: `Flat`, `Automatic`, `Normalized`, `Global`, `Adaptive`; by groups of parameters: `PerLayer`,
+  `ByName`
 - what is clipped: `PerExample`, `Augmented`, `Microbatches`, `Projected`
 - the privacy unit: `Users`, `UserGroups`; `compare_units` tells which of the two costs less
 - noise over the steps: `Schedule` of `PiecewiseCurve`, `LinearCurve` and `ExponentialCurve`; correlated noise:
@@ -25,7 +26,7 @@ Search for hyper-parameters: `tune`, or `plan_tuning` for a `TuningPlan`; the re
 lists, `LogRange` or `UniformRange`; the secret number of runs is `LogarithmicRepetitions`,
 `NegativeBinomialRepetitions` or `PoissonRepetitions`.
 
-Inspect: `clipped_sum` returns norms and clipped sums, `looped_sum` the same by a plain loop, `check` compares both.
+Inspect: `clipped_sum` returns norms and clipped sums, and `check` compares them with a plain loop.
 
 ``hush.training.scattering`` computes image features that cost no privacy; ``hush.lab.ntk`` shows how clipping and noise
 affect convergence.
@@ -67,19 +68,20 @@ if TYPE_CHECKING:
     from hush.training import scattering as scattering
     from hush.training.loop.averaging import MovingAverage as MovingAverage
     from hush.training.loop.averaging import TailAverage as TailAverage
+    from hush.training.loop.entry_points import privatize as privatize
+    from hush.training.loop.entry_points import start_training as start_training
     from hush.training.loop.optimizers import AdamBC as AdamBC
     from hush.training.loop.ready_loop import fit as fit
     from hush.training.loop.session import PrivateTraining as PrivateTraining
-    from hush.training.loop.start import privatize as privatize
-    from hush.training.loop.start import start_training as start_training
     from hush.training.loop.update import Ball as Ball
-    from hush.training.noise.correlated import Banded as Banded
-    from hush.training.noise.correlated import BufferedToeplitz as BufferedToeplitz
+    from hush.training.noise.correlated_noise import Banded as Banded
+    from hush.training.noise.correlated_noise import BufferedToeplitz as BufferedToeplitz
     from hush.training.per_example.checks import check as check
     from hush.training.per_example.checks import clipped_sum as clipped_sum
     from hush.training.plan.clipping import Adaptive as Adaptive
     from hush.training.plan.clipping import Automatic as Automatic
     from hush.training.plan.clipping import ByName as ByName
+    from hush.training.plan.clipping import Clipping as Clipping
     from hush.training.plan.clipping import Flat as Flat
     from hush.training.plan.clipping import Global as Global
     from hush.training.plan.clipping import Normalized as Normalized
@@ -130,7 +132,6 @@ if TYPE_CHECKING:
     from hush.training.loop.session import leave_out_unit as leave_out_unit
     from hush.training.loop.session import unit_rows as unit_rows
     from hush.training.per_example.checks import looped_sum as looped_sum
-    from hush.training.plan.clipping import Clipping as Clipping
 else:  # a type checker that saw this would take every misspelt name for a module
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -142,11 +143,12 @@ else:  # a type checker that saw this would take every misspelt name for a modul
             "Automatic": "hush.training.plan.clipping",
             "Ball": "hush.training.loop.update",
             "BallsInBins": "hush.training.plan.samplers",
-            "Banded": "hush.training.noise.correlated",
-            "BufferedToeplitz": "hush.training.noise.correlated",
+            "Banded": "hush.training.noise.correlated_noise",
+            "BufferedToeplitz": "hush.training.noise.correlated_noise",
             "ByName": "hush.training.plan.clipping",
             "Candidate": "hush.training.tuning.scores",
             "ChargedScore": "hush.training.tuning.scores",
+            "Clipping": "hush.training.plan.clipping",
             "CyclicPoisson": "hush.training.plan.samplers",
             "ExponentialCurve": "hush.training.plan.schedule",
             "FixedSize": "hush.training.plan.samplers",
@@ -190,13 +192,12 @@ else:  # a type checker that saw this would take every misspelt name for a modul
             "merge_lora": "hush.training.transfer.lora",
             "plan_tuning": "hush.training.tuning.calibration",
             "pretrain": "hush.training.transfer.pretraining",
-            "privatize": "hush.training.loop.start",
+            "privatize": "hush.training.loop.entry_points",
             "replace_batchnorm": "hush.training.transfer.batch_norm",
             "replace_head": "hush.training.transfer.trained_part",
-            "start_training": "hush.training.loop.start",
+            "start_training": "hush.training.loop.entry_points",
             "tune": "hush.training.tuning.calibration",
             # Shared inside hush, not public.
-            "Clipping": "hush.training.plan.clipping",
             "leave_out_unit": "hush.training.loop.session",
             "looped_sum": "hush.training.per_example.checks",
             "unit_rows": "hush.training.loop.session",
@@ -215,6 +216,7 @@ __all__ = [
     "ByName",
     "Candidate",
     "ChargedScore",
+    "Clipping",
     "CyclicPoisson",
     "ExponentialCurve",
     "FixedSize",

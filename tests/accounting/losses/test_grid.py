@@ -10,7 +10,7 @@ import pytest
 from hush.accounting.losses.grid import MAX_POINTS, LossGrid, _spread_indices, choose_grid
 from hush.accounting.losses.noise_profiles import GaussianProfile, LaplaceProfile, RandomizedResponseProfile
 from hush.accounting.losses.profile import DominatingPair
-from hush.accounting.losses.saddle_point import CumulantFunction, Part, find_saddle
+from hush.accounting.losses.saddle_point import CountedPair, CumulantFunction, find_saddle
 from hush.accounting.losses.sampled_profiles import SampledAddition, SampledRemoval
 
 
@@ -19,7 +19,7 @@ def sampled(mu: float, rate: float) -> DominatingPair:
     return DominatingPair(SampledRemoval(base, rate), SampledAddition(base, rate))
 
 
-def grid_for(parts: list[Part], *, delta: float = 1e-6, accuracy: float = 1e-4) -> LossGrid:
+def grid_for(parts: list[CountedPair], *, delta: float = 1e-6, accuracy: float = 1e-4) -> LossGrid:
     tail = 1e-9 * delta / sum(count for _, count in parts)
     moments = CumulantFunction.of(parts, tail)
     saddle = find_saddle(moments, log_delta=math.log(delta))
@@ -34,7 +34,7 @@ def test_more_accuracy_means_a_finer_lattice() -> None:
 
 
 def test_the_window_holds_the_tilted_loss() -> None:
-    parts: list[Part] = [(sampled(1.0, 0.01), 1000)]
+    parts: list[CountedPair] = [(sampled(1.0, 0.01), 1000)]
     grid = grid_for(parts)
     moments = CumulantFunction.of(parts, grid.tail)
     spread = math.sqrt(moments.at(grid.tilt)[2])

@@ -54,7 +54,7 @@ def test_bonferroni_leaves_the_search_to_the_method(sample: Sample) -> None:
 
 def test_a_split_chooses_on_one_part_and_bounds_on_the_other(sample: Sample) -> None:
     method = Recorder()
-    bound = apply_rule(SplitScores(fraction=0.4, seed=3), method, sample, LEVEL)
+    bound = apply_rule(SplitScores(fraction=0.4, rng=3), method, sample, LEVEL)
     first, second = sample.stratified(0.4, np.random.default_rng(3))
     assert (bound.num_in, bound.num_out) == (12, 18)
     assert method.thresholds == [first.inside.max()]

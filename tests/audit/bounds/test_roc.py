@@ -80,7 +80,7 @@ def test_bootstrap_intervals_cover() -> None:
         covered = 0
         for seed in range(60):
             inside, outside = rng.normal(1, 1, 200), rng.normal(0, 1, 200)
-            interval = bootstrap(inside, outside, statistic, num_resamples=150, seed=seed, confidence=0.9)
+            interval = bootstrap(inside, outside, statistic, num_resamples=150, rng=seed, confidence=0.9)
             assert interval.low <= interval.high
             covered += interval.low <= truth <= interval.high
         # Of 240, 88 % and 90 % did. If 85 % do, 33 or fewer of 60 have a chance of 3e-8.
@@ -95,7 +95,8 @@ def test_bootstrap_reports_the_observed_value_and_follows_its_seed() -> None:
         interval = bootstrap(inside, outside, statistic, num_resamples=100)
         assert interval.value == pytest.approx(value)
         assert interval == bootstrap(inside, outside, statistic, num_resamples=100)
-        assert interval != bootstrap(inside, outside, statistic, num_resamples=100, seed=1)
+        assert interval != bootstrap(inside, outside, statistic, num_resamples=100, rng=1)
+        assert interval == bootstrap(inside, outside, statistic, num_resamples=100, rng=np.random.default_rng(0))
 
 
 def test_bootstrap_resamples_with_replacement() -> None:

@@ -49,8 +49,9 @@ def test_an_explicit_threshold_may_be_infinite() -> None:
         lambda: Explicit(math.nan),
         lambda: Explicit(True),
         lambda: SplitScores(fraction=1.0),
-        lambda: SplitScores(seed=-1),
+        lambda: SplitScores(rng=-1),
         lambda: MultiSplit(num_splits=0),
+        lambda: MultiSplit(rng=np.random.default_rng(0)),  # type: ignore[arg-type]
         lambda: MultiSplit(fraction=math.nan),
     ],
 )

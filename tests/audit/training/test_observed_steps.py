@@ -35,9 +35,9 @@ def test_the_size_of_the_rest_has_both_signs(observed: Observations) -> None:
 
 def test_one_run_and_two_runs_have_the_same_numbers_of_observations() -> None:
     for runs in (1, 2):
-        observations = observe(setup(), observations=7, steps=2, runs=runs, source=TestSource(2))
+        observations = observe(setup(), observations=7, num_steps=2, runs=runs, source=TestSource(2))
         assert observations.scores_in.shape == observations.scores_out.shape == (7, 3)
-        assert observations.steps == 2
+        assert observations.num_steps == 2
 
 
 def test_the_recorder_leaves_weights_unchanged() -> None:

@@ -20,7 +20,7 @@ QUICK_OBSERVATIONS = 300  # more of them take seconds
 
 
 def audit(case: Case, num_observations: int) -> Comparison:
-    observations = observe(case.setup, observations=num_observations, steps=case.steps, source=TestSource(7))
+    observations = observe(case.setup, observations=num_observations, num_steps=case.steps, source=TestSource(7))
     return compare_claim(observations, confidence=CONFIDENCE)
 
 

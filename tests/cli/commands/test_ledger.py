@@ -85,6 +85,27 @@ def test_charges(capsys: pytest.CaptureFixture[str]) -> None:
     assert read(capsys, "verify")["rows"] == 3
 
 
+def test_the_unit_keeps_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    create = ("create", "patients", "--epsilon", "3", "--unit-name", "patient")
+    created, shown = read(capsys, *create), read(capsys, "show", "patients")
+    for content in (created, shown):
+        assert (content["unit"], content["unit_name"]) == ("user", "patient")
+    assert "patient (user)" in run(capsys, "show")
+
+
+@pytest.mark.usefixtures("patients")
+def test_a_budget_has_one_key(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same word as in Python and in the tables of all actions."""
+    Ledger("sqlite:///privacy.db").budget("patients").reserve(Charge(event=LaplaceEvent(4.0), purpose="x"))
+    contents = [read(capsys, *action) for action in (("show", "patients"), ("recompute", "patients"))]
+    contents += [*read(capsys, "show"), *read(capsys, "pending")]
+    read(capsys, "create", "visits", "--epsilon", "1", "--unit-name", "visit", "--blocks", "a")
+    visits = [read(capsys, "add-block", "visits", "b"), read(capsys, "retire", "visits", "a")]
+    assert {content["budget"] for content in contents} == {"patients"}
+    assert {content["budget"] for content in visits} == {"visits"}
+    assert not any("dataset" in content or "name" in content for content in (*contents, *visits))
+
+
 @pytest.mark.usefixtures("patients")
 def test_pending(capsys: pytest.CaptureFixture[str]) -> None:
     dataset = Ledger("sqlite:///privacy.db").budget("patients")
@@ -146,8 +167,8 @@ def test_where_the_ledger_is(capsys: pytest.CaptureFixture[str], folder: Path, m
     run(capsys, "create", "a", *terms, "--db", "sqlite:///first.db")
     monkeypatch.setenv("HUSH_LEDGER", "sqlite:///second.db")
     run(capsys, "create", "b", *terms)
-    assert [budget["name"] for budget in read(capsys, "show")] == ["b"]
-    assert [budget["name"] for budget in read(capsys, "show", "--db", "sqlite:///first.db")] == ["a"]
+    assert [budget["budget"] for budget in read(capsys, "show")] == ["b"]
+    assert [budget["budget"] for budget in read(capsys, "show", "--db", "sqlite:///first.db")] == ["a"]
     assert "sqlite:///file" in refused(capsys, "show", "--db", "nonsense")
     assert "mysql" in refused(capsys, "show", "--db", "mysql://host/x")
     (folder / "text.db").write_text("this is no database, and long enough to be seen as none" * 20)

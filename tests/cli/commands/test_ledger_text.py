@@ -30,7 +30,8 @@ def spend(budget: LedgerBudget, epsilon: float, times: int = 1) -> None:
 def test_the_status_is_json(budget: LedgerBudget) -> None:
     spend(budget, 0.5)
     status = json.loads(json.dumps(text.status(budget), allow_nan=False))
-    assert (status["name"], status["epsilon"], status["unit"], status["pending"]) == ("patients", 2, "user", 0)
+    assert (status["budget"], status["epsilon"], status["pending"]) == ("patients", 2, 0)
+    assert (status["unit"], status["unit_name"]) == ("user", "patient")
     assert [block["block"] for block in status["blocks"]] == ["2026-09", "2026-10"]
     assert all(block["spent"] == 0.5 and not block["retired"] for block in status["blocks"])
 
@@ -61,7 +62,7 @@ def test_prices(budget: LedgerBudget) -> None:
 
 
 def test_reservations() -> None:
-    row = {"id": 7, "time": "2026-11-01 10:00", "dataset": "patients", "author": "anna", "epsilon": 0.25}
+    row = {"id": 7, "time": "2026-11-01 10:00", "budget": "patients", "author": "anna", "epsilon": 0.25}
     shown = text.pending([{**row, "purpose": "a \x1b[2J run"}])
     assert "0.25" in shown
     assert "--void ID" in shown

@@ -13,7 +13,7 @@ from hush import accounting as acc
 from hush.cli import main
 from hush.cli.commands import plan as plan_module
 
-BASIC = ["plan", "--units", "60000", "--batch-size", "256", "--delta", "1e-5"]
+BASIC = ["plan", "--num-units", "60000", "--batch-size", "256", "--delta", "1e-5"]
 
 
 def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def test_a_window(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_renyi_accounting_has_no_bound_for_learned_values(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*BASIC, "--steps", "9", "--epsilon", "2", "--learn", "values", "--held-out", "6000"]
+    arguments = [*BASIC, "--steps", "9", "--epsilon", "2", "--learn", "values", "--num-held-out", "6000"]
     plan = run_json(capsys, *arguments)
     assert plan["rdp"] == {"epsilon": None, "noise_multiplier": None}
     assert plan["epsilon"] <= 2
@@ -119,10 +119,10 @@ def test_the_text_explains_the_plan(capsys: pytest.CaptureFixture[str], tmp_path
             "epsilon=None: expected a number with --learn",
         ),
         (
-            ["--steps", "5", "--noise-multiplier", "1", "--held-out", "9"],
+            ["--steps", "5", "--noise-multiplier", "1", "--num-held-out", "9"],
             "epsilon=None: expected a number with --learn",
         ),
-        (["--steps", "5", "--epsilon", "1", "--held-out", "-1"], "held_out=-1"),
+        (["--steps", "5", "--epsilon", "1", "--num-held-out", "-1"], "num_held_out=-1"),
     ],
 )
 def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], extra: list[str], message: str) -> None:
@@ -134,13 +134,13 @@ def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], extra: list[s
 
 
 def test_a_batch_larger_than_the_data_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--units", "10", "--batch-size", "11", "--steps", "1", "--epsilon", "1"]) == 2
+    assert main(["plan", "--num-units", "10", "--batch-size", "11", "--steps", "1", "--epsilon", "1"]) == 2
     assert "batch_size=11: expected at most the number of units" in capsys.readouterr().err
 
 
 def test_delta_has_a_cautious_default(capsys: pytest.CaptureFixture[str]) -> None:
     plan = run_json(
-        capsys, "plan", "--units", "1000000", "--batch-size", "1000", "--steps", "10", "--noise-multiplier", "1"
+        capsys, "plan", "--num-units", "1000000", "--batch-size", "1000", "--steps", "10", "--noise-multiplier", "1"
     )
     assert plan["delta"] == pytest.approx(1e-7)
 
@@ -159,7 +159,7 @@ def test_a_plot_that_cannot_be_drawn_is_refused_before_anything_is_computed(
 
 def test_long_trainings_have_fewer_rows(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_module, "_MAX_EPOCHS", 3)
-    arguments = ["plan", "--units", "100", "--batch-size", "50", "--epochs", "8", "--noise-multiplier", "5"]
+    arguments = ["plan", "--num-units", "100", "--batch-size", "50", "--epochs", "8", "--noise-multiplier", "5"]
     plan = run_json(capsys, *arguments, "--delta", "1e-5")
     assert [row["epoch"] for row in plan["epochs"]] == [3, 6, 8]
     assert plan["epochs"][-1]["step"] == plan["num_steps"] == 16

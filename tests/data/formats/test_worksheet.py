@@ -60,7 +60,7 @@ def test_a_number_that_is_no_date_is_missing(tmp_path: Path) -> None:
 def test_a_workbook_is_a_table(tmp_path: Path) -> None:
     source = data.open_data(write(tmp_path / "t.xlsx", [["a", "y"], [1, "no"], [2, "yes"]]), target="y")
     assert source.columns == ["a", "y"]
-    assert isinstance(source, data.TableSource)
+    assert isinstance(source, data.TableData)
     assert source.table.floats(["a"])[0].tolist() == [1, 2]
 
 

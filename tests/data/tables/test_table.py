@@ -19,7 +19,7 @@ from hush.data.tables.table import (
     TEXT,
     UNTYPED,
     RowTable,
-    TableSource,
+    TableData,
     connect,
     kind_of,
     redact_errors,
@@ -110,7 +110,7 @@ def test_rows_are_read_when_needed_and_once() -> None:
         filled.append(1)
         connection.execute(f"CREATE TEMP TABLE {table} AS SELECT 3.0::DOUBLE AS c0, DATE '1970-01-03' AS c1")
 
-    source = TableSource("test", ["x", "day"], ["DOUBLE", "DATE"], fill, ("of the file",))
+    source = TableData("test", ["x", "day"], ["DOUBLE", "DATE"], fill, ("of the file",))
     assert (source.columns, source.kind("day"), source.is_image, filled) == (["x", "day"], DATE, False, [])
     assert source.table is source.table
     assert filled == [1]
@@ -126,7 +126,7 @@ def test_a_table_without_rows_is_refused() -> None:
         connection.execute(f"CREATE TEMP TABLE {table}(c0 DOUBLE)")
 
     with pytest.raises(InvalidArgument, match="at least one row"):
-        _ = TableSource("test", ["x"], ["DOUBLE"], fill).table
+        _ = TableData("test", ["x"], ["DOUBLE"], fill).table
 
 
 def test_letters_are_no_truth_values() -> None:
@@ -136,6 +136,6 @@ def test_letters_are_no_truth_values() -> None:
         values = ", ".join(f"('{text}')" for text in ("F", "M", "t", "y", "n", "true", " FALSE ", "1"))
         connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM (VALUES {values}) AS v(c0)")
 
-    table = TableSource("test", ["sex"], [UNTYPED], fill).table
+    table = TableData("test", ["sex"], [UNTYPED], fill).table
     np.testing.assert_array_equal(table.floats(["sex"])[0], [*[np.nan] * 5, 1, 0, 1])
     assert table.text_columns(["sex"]) == ["sex"]

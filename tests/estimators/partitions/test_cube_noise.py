@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from hush.errors import InvalidArgument
 from hush.estimators.partitions.cube_noise import cube_deviation, cube_noise
 from hush.randomness import TestSource
 
@@ -40,3 +41,10 @@ def test_noise_is_uniform_in_its_cube_and_has_the_stated_deviation():
     assert np.quantile(np.abs(inside[np.abs(inside) < 1]), [0.25, 0.5, 0.75]) == pytest.approx(
         [0.25, 0.5, 0.75], abs=0.03
     )
+
+
+def test_noise_beyond_64_bits_is_refused_by_its_scale():
+    with pytest.raises(
+        InvalidArgument, match=r"^scale=1e\+11: expected a number > 0 of at most 2\^34\. .* larger epsilon"
+    ):
+        cube_noise(TestSource(1), 1e11, 3, 1)

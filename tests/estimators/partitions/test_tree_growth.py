@@ -6,28 +6,30 @@ import numpy as np
 import pytest
 
 from hush.accounting import PldAccountant
-from hush.estimators.partitions.tree_growth import BINS, Shape, cumulative_shares, histograms
+from hush.estimators.partitions.tree_growth import BINS, ForestShape, cumulative_shares, histograms
 
 
 def test_given_the_count_the_rest_is_within_its_share():
     for delta in (0.0, 1e-6):
         for rows in (-50.0, 30.0, 1e5):
-            shape = Shape.choose(rows, 7, epsilon=0.95, delta=delta, trees=None, depth=None)
+            shape = ForestShape.choose(rows, 7, epsilon=0.95, delta=delta, trees=None, depth=None)
             plan = shape.plan(7, 3, epsilon=0.95, delta=delta)
             assert PldAccountant().compose(plan.event).epsilon(delta) <= 0.95 * (1 + 1e-9)
 
 
 def test_the_size_follows_from_the_noisy_count_and_public_numbers():
-    shapes = [Shape.choose(n, 10, epsilon=1.0, delta=0.0, trees=None, depth=None) for n in (-9.0, 100.0, 1e3, 1e6)]
+    shapes = [
+        ForestShape.choose(n, 10, epsilon=1.0, delta=0.0, trees=None, depth=None) for n in (-9.0, 100.0, 1e3, 1e6)
+    ]
     assert [shape.trees for shape in shapes] == [1, 2, 20, 32]
     assert (shapes[0].depth, shapes[-1].depth) == (3, 8)
     assert shapes[0].marginals == 0 < shapes[-1].marginals
-    fixed = Shape.choose(1e6, 10, epsilon=1.0, delta=0.0, trees=5, depth=2)
+    fixed = ForestShape.choose(1e6, 10, epsilon=1.0, delta=0.0, trees=5, depth=2)
     assert (fixed.trees, fixed.depth) == (5, 2)
 
 
 def test_one_histogram_of_all_features_where_one_for_each_is_too_much():
-    shapes = [Shape.choose(n, 30, epsilon=1.0, delta=0.0, trees=None, depth=None) for n in (50.0, 400.0, 1e5)]
+    shapes = [ForestShape.choose(n, 30, epsilon=1.0, delta=0.0, trees=None, depth=None) for n in (50.0, 400.0, 1e5)]
     assert [shape.pooled for shape in shapes] == [False, True, False]
     assert [shape.marginals > 0 for shape in shapes] == [False, True, True]
     plan = shapes[1].plan(30, 2, epsilon=1.0, delta=0.0)

@@ -17,7 +17,7 @@ from estimators.neighbours import EXTREMES, check_blocks, planned_releases
 from hush.errors import InvalidArgument
 from hush.estimators import PrivateDecisionTreeClassifier, PrivateRandomForestClassifier
 from hush.estimators.partitions import trees as trees_module
-from hush.estimators.partitions.tree_growth import BINS, Shape
+from hush.estimators.partitions.tree_growth import BINS, ForestShape
 from hush.mechanisms import DiscreteLaplace
 from hush.randomness import TestSource
 
@@ -39,7 +39,9 @@ def test_one_row_moves_the_release_by_the_stated_sensitivity(delta, monkeypatch)
     x, y = np.random.default_rng(0).normal(size=(5, 2)), np.array([0, 1, 0, 1, 7])
     # Trees are a function of the first releases, which are fixed here.
     monkeypatch.setattr(trees_module, "cumulative_shares", lambda *_: np.tile(np.linspace(0, 1, BINS + 1), (2, 1)))
-    monkeypatch.setattr(Shape, "choose", staticmethod(lambda *_, **__: Shape(trees=4, depth=3, marginals=0.2)))
+    monkeypatch.setattr(
+        ForestShape, "choose", staticmethod(lambda *_, **__: ForestShape(trees=4, depth=3, marginals=0.2))
+    )
 
     def released(rows, labels):
         model = PrivateRandomForestClassifier(epsilon=1.0, delta=delta, bounds=(-1, 1), classes=[0, 1])
@@ -59,7 +61,7 @@ class OneTreePaid(PrivateRandomForestClassifier):
     def _shape(self, count, epsilon):
         shape = super()._shape(count, epsilon)
 
-        class Cheap(Shape):
+        class Cheap(ForestShape):
             def plan(self, *sizes, **privacy):
                 plan = shape.plan(*sizes, **privacy)
                 return replace(plan, block_scales=(plan.block_scales[0] / self.trees, *plan.block_scales[1:]))

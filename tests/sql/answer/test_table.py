@@ -19,7 +19,7 @@ from hush.errors import HushError, InvalidArgument
 from hush.guarantee import CalendarWindow, Unit, UserWindow
 from hush.randomness import TestSource
 from hush.sql import QueryRefused, table
-from hush.sql.answer.table import _Budget
+from hush.sql.answer.table import _PriceRequest
 from hush.statistics import ContributionLimits, GaussianNoise, LaplaceNoise, TruncatedGeometric
 
 REGIONS = ["north", "south", "west"]
@@ -196,7 +196,7 @@ def test_changed_data_are_read_after_forget(tmp_path: Path) -> None:
 
 def test_a_question_is_everything_that_an_answer_depends_on(path: Path) -> None:
     """Two calls with the same question share one answer in a ledger, so all arguments have to be part of it."""
-    limits, budget = ContributionLimits(), _Budget(1.0, 0.0, None, None, None, None, 0.95)
+    limits, budget = ContributionLimits(), _PriceRequest(1.0, 0.0, None, None, None, None, 0.95)
     question = people(path)._question("SELECT 1", limits, budget, fresh=False)
     assert people(path)._question("SELECT 1", limits, budget, fresh=False) == question
     others = [
@@ -215,7 +215,7 @@ def test_a_question_is_everything_that_an_answer_depends_on(path: Path) -> None:
         "expected": 10.0,
         "confidence": 0.9,
     }
-    assert changes.keys() == {field.name for field in fields(_Budget)}
+    assert changes.keys() == {field.name for field in fields(_PriceRequest)}
     for name, value in changes.items():
         others.append(people(path)._question("SELECT 1", limits, replace(budget, **{name: value}), fresh=False))
     assert len({question, *others}) == 1 + len(others)

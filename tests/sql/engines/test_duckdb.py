@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from hush.data import TableSource, open_data
+from hush.data import TableData, open_data
 from hush.data.tables.catalog import Catalog, PrivateTable, kind_of
 from hush.errors import HushError, InvalidArgument
 from hush.sql import EngineFailed, table
@@ -202,7 +202,7 @@ def test_text_in_parquet_that_is_not_utf_8_is_missing(not_text: Path) -> None:
     assert engine.row_id("t") == ("hush_row", "BIGINT")
     assert engine.run("SELECT COUNT(DISTINCT hush_row), COUNT(note), COUNT(*) FROM t") == [(7, 4, 7)]
     source = open_data(not_text)
-    assert isinstance(source, TableSource)
+    assert isinstance(source, TableData)
     assert source.table.texts("note").tolist() == [text or "" for text in EXPECTED_TEXTS]
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hush.training import Banded, BufferedToeplitz
 from hush.training.noise import factorisation
-from hush.training.noise.correlated import CorrelatedNoise, Once, Participation, _recursion
+from hush.training.noise.correlated_noise import CorrelatedNoise, Once, Participation, _recursion
 from hush.training.noise.factorisation import (
     NoiseObjective,
     inverse,

@@ -15,7 +15,7 @@ from scipy.stats import chi2, t
 from hush.errors import InvalidArgument
 from hush.training import Banded
 from hush.training.noise import stream as stream_module
-from hush.training.noise.correlated import CorrelatedNoise, Factor, Once
+from hush.training.noise.correlated_noise import CorrelatedNoise, Factor, Once
 from hush.training.noise.gaussian import gaussian
 from hush.training.noise.recursions import Bands, Buffers, Recursion, Window
 from hush.training.noise.stream import NoiseStream

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from hush.training import Flat
 from hush.training.per_example.engine import GradientEngine
-from hush.training.per_example.projected import ProjectedClipping
+from hush.training.per_example.projected_clipping import ProjectedClipping
 
 TORCHS_OWN = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 

@@ -11,6 +11,7 @@ from hush.errors import InvalidArgument
 from hush.training import (
     Adaptive,
     PiecewiseCurve,
+    Poisson,
     Projected,
     Schedule,
 )
@@ -45,6 +46,13 @@ def test_the_noise_on_a_count_can_be_chosen_with_an_epsilon() -> None:
         linear_run(
             clipping=Adaptive(count_noise=1.0), schedule=Schedule(noise_multiplier=PiecewiseCurve({0: 1.0, 2: 3.0}))
         )
+
+
+@pytest.mark.parametrize("name", ["batch_size", "max_batch_size"])
+def test_a_sampling_sets_its_batch_size_itself(name: str) -> None:
+    settings: dict[str, Any] = {"batch_size": None, name: 7}
+    with pytest.raises(InvalidArgument, match=f"^{name}=7: expected no value, .*Give {name} or sampling, not both"):
+        run(sampling=Poisson(20), **settings)
 
 
 def test_delta_is_less_than_one_over_the_number_of_units() -> None:

@@ -177,7 +177,7 @@ def test_sizes_and_counts_are_those_of_the_samples(sampling: Any) -> None:
         assert count in (None, len(sample))
         assert len(set(sample.tolist())) == len(sample)
     assert sampling.size(UNITS_OF_TOY) <= sampling.room(UNITS_OF_TOY) <= UNITS_OF_TOY
-    assert sampling.steps(3.0, UNITS_OF_TOY) == 3 * UNITS_OF_TOY // sampling.size(UNITS_OF_TOY)
+    assert sampling.num_steps(3.0, UNITS_OF_TOY) == 3 * UNITS_OF_TOY // sampling.size(UNITS_OF_TOY)
 
 
 def test_batches_larger_than_the_dataset_are_refused() -> None:

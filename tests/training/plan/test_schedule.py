@@ -13,7 +13,7 @@ from training.sums import data as sums_data
 from training.sums import run as sums_run
 
 
-def test_ramps_rise_in_few_stairs() -> None:
+def test_ramps_rise_in_few_levels() -> None:
     curve = LinearCurve(1.0, 2.0, 1000)
     values = [curve.at(step) for step in range(1500)]
     assert len(set(values)) <= 65

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -40,10 +41,11 @@ def test_a_public_phase_trains_and_is_stated() -> None:
     assert not any("public" in assumption for assumption in plain.guarantee().assumptions)
 
 
-def test_the_public_phase_is_an_ordinary_loop() -> None:
+@pytest.mark.parametrize("rng", [lambda: 3, lambda: torch.Generator().manual_seed(3)], ids=["seed", "generator"])
+def test_the_public_phase_is_an_ordinary_loop(rng: Callable[[], int | torch.Generator]) -> None:
     model = Tower(fc=nn.Linear(8, 2))
     models = [model, copy.deepcopy(model)]
-    public_phase(models[0], epochs=1, generator=torch.Generator().manual_seed(3))
+    public_phase(models[0], epochs=1, rng=rng())
     optimizer = torch.optim.SGD(models[1].parameters(), lr=0.2)
     x, y = data(70)
     order = torch.randperm(70, generator=torch.Generator().manual_seed(3))

@@ -14,7 +14,7 @@ In reading order:
 - `event`: the base class, and the JSON form of all events.
 - `noise`, `claims`: single mechanisms. `ranges`: the numbers that they accept.
 - `sampling`, `composition`, `repetition`: events made of events.
-- `qualified`: an event tied to a relation and a unit.
+- `qualified_event`: an event tied to a relation and a unit.
 """
 
 from hush.accounting.events.claims import ApproximateDPEvent as ApproximateDPEvent
@@ -33,8 +33,8 @@ from hush.accounting.events.noise import DiscreteLaplaceEvent as DiscreteLaplace
 from hush.accounting.events.noise import GaussianEvent as GaussianEvent
 from hush.accounting.events.noise import LaplaceEvent as LaplaceEvent
 from hush.accounting.events.noise import ProjectedGaussianEvent as ProjectedGaussianEvent
-from hush.accounting.events.qualified import QualifiedEvent as QualifiedEvent
-from hush.accounting.events.qualified import plain_event as plain_event
+from hush.accounting.events.qualified_event import QualifiedEvent as QualifiedEvent
+from hush.accounting.events.qualified_event import plain_event as plain_event
 from hush.accounting.events.repetition import RepeatNegativeBinomialEvent as RepeatNegativeBinomialEvent
 from hush.accounting.events.repetition import RepeatPoissonEvent as RepeatPoissonEvent
 from hush.accounting.events.sampling import BallsInBinsEvent as BallsInBinsEvent

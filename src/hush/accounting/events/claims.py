@@ -32,6 +32,8 @@ class ExponentialMechanismEvent(Event):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
+        # Here epsilon is the range: max - min over outcomes y of ln(P(y) / Q(y)) (Durfee & Rogers 2019). Losses are in
+        # some interval [t - epsilon, t] with 0 <= t <= epsilon; pure DP allows all of [-epsilon, epsilon].
         self._set(epsilon=check_loss("epsilon", self.epsilon))
 
 
@@ -52,6 +54,7 @@ class RandomizedResponseEvent(Event):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
+        # P(true value) = e^epsilon / (e^epsilon + k - 1) for k values (Warner 1965 for k = 2).
         self._set(
             epsilon=check_loss("epsilon", self.epsilon),
             num_values=check_size("num_values", self.num_values, minimum=2),
@@ -75,6 +78,7 @@ class ApproximateDPEvent(Event):
     def __post_init__(self) -> None:
         """Check the arguments."""
         epsilon = check_epsilon("epsilon", self.epsilon)
+        # (0, delta) is a meaningful claim, a total variation of delta; so 0 is accepted though it is below the range.
         if epsilon > 0:
             check_loss("epsilon", epsilon)
         self._set(epsilon=epsilon, delta=check_delta("delta", self.delta))
@@ -94,4 +98,5 @@ class ZeroConcentratedDPEvent(Event):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
+        # D_a(P || Q) <= rho a at every order a > 1 (Bun & Steinke 2016, Definition 1.1).
         self._set(rho=check_epsilon("rho", self.rho))

@@ -26,6 +26,7 @@ class ComposedEvent(Event):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
+        # No events at all are allowed: they reveal nothing, and cost epsilon = 0.
         self._set(events=_check_events(self.events, minimum=0))
 
 
@@ -45,6 +46,7 @@ class SelfComposedEvent(Event):
     def __post_init__(self) -> None:
         """Check the arguments."""
         check_instance("event", self.event, Event)
+        # A count instead of a tuple of copies: accountants raise to a power, whatever the number of steps.
         self._set(count=check_size("count", self.count, minimum=0))
 
 
@@ -63,6 +65,8 @@ class ParallelEvent(Event):
     2.0
     """
 
+    # McSherry 2009, Theorem 4: a record that is added is in one part, so the costliest part counts. A replacement
+    # changes two parts, whose costs compose.
     kind: ClassVar[str] = "parallel"
     events: tuple[Event, ...]
 
@@ -83,6 +87,7 @@ class ParallelByIndexEvent(Event):
     1.0
     """
 
+    # The index does not depend on the value, so under every relation one part changes, the costliest one.
     kind: ClassVar[str] = "parallel-by-index"
     events: tuple[Event, ...]
 
@@ -107,6 +112,8 @@ class GroupEvent(Event):
     def __post_init__(self) -> None:
         """Check the arguments."""
         check_instance("event", self.event, Event)
+        # A group of k shifts a sum by up to k C: Gaussian noise sigma protects it as sigma / k would protect a record.
+        # Pure epsilon becomes k epsilon (Dwork & Roth 2014, Theorem 2.2). Beyond 1000 records little is protected.
         self._set(size=check_size("size", self.size, maximum=1000))
 
 

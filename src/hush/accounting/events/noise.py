@@ -27,6 +27,7 @@ class GaussianEvent(Event):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
+        # The worst pair is N(1 / sigma, 1) against N(0, 1), in any dimension (Balle & Wang 2018, Theorem 8).
         self._set(noise_multiplier=check_noise("noise_multiplier", self.noise_multiplier))
 
 
@@ -50,6 +51,7 @@ class ProjectedGaussianEvent(Event):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
+        # By the law of large numbers X / r -> 1, so many projections cost as little as exact norms.
         self._set(
             noise_multiplier=check_noise("noise_multiplier", self.noise_multiplier),
             projections=check_size("projections", self.projections, maximum=1_000_000),
@@ -70,6 +72,8 @@ class LaplaceEvent(Event):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
+        # epsilon = 1 / scale: a shift of C changes the density e^(-|x| / (C scale)) by the factor e^(1 / scale) at most
+        # (Dwork, McSherry, Nissim & Smith 2006).
         self._set(scale=check_noise("scale", self.scale))
 
 
@@ -88,8 +92,11 @@ class DiscreteGaussianEvent(Event):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
+        # Integers up to 2^53 are exact in doubles; 2^50 leaves three bits for small multiples of it.
         sensitivity = check_size("sensitivity", self.sensitivity, maximum=1 << 50)
         sigma = check_positive("sigma", self.sigma)
+        # rho = sensitivity^2 / (2 sigma^2), as for continuous noise (Canonne, Kamath & Steinke 2020, Theorem 4): only
+        # the ratio has to be in range.
         check_noise("sigma / sensitivity", sigma / sensitivity)
         self._set(sigma=sigma, sensitivity=sensitivity)
 
@@ -111,5 +118,6 @@ class DiscreteLaplaceEvent(Event):
         """Check the arguments."""
         sensitivity = check_size("sensitivity", self.sensitivity, maximum=1 << 50)
         scale = check_positive("scale", self.scale)
+        # epsilon = sensitivity / scale (Ghosh, Roughgarden & Sundararajan 2009).
         check_noise("scale / sensitivity", scale / sensitivity)
         self._set(scale=scale, sensitivity=sensitivity)

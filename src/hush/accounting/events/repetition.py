@@ -32,6 +32,7 @@ class RepeatNegativeBinomialEvent(Event):
         """Check the arguments."""
         check_instance("event", self.event, Event)
         gamma = check_probability("gamma", self.gamma)
+        # K must be random: the best of a fixed number K of runs can cost K times as much (Liu & Talwar 2019).
         if not gamma < 1:
             raise InvalidArgument(
                 "gamma", gamma, "a number in (0, 1)", "With 1 there is a single run, and nothing to select"
@@ -45,6 +46,8 @@ class RepeatNegativeBinomialEvent(Event):
         log_gamma = math.log(self.gamma)
         if self.shape < 1e-9:  # the limit at shape 0, near which the quotient below loses its digits
             return (1 - 1 / self.gamma) / log_gamma
+        # E K = shape (1 - gamma) / (gamma (1 - gamma^shape)) (Papernot & Steinke 2022, Definition 1). expm1 keeps the
+        # digits of 1 - gamma^shape.
         return self.shape * (1 - self.gamma) / (self.gamma * -math.expm1(self.shape * log_gamma))
 
 
@@ -65,4 +68,5 @@ class RepeatPoissonEvent(Event):
     def __post_init__(self) -> None:
         """Check the arguments."""
         check_instance("event", self.event, Event)
+        # Papernot & Steinke 2022, Theorem 6: the Renyi cost grows by mean * delta' + ln(mean) / (order - 1).
         self._set(mean=check_positive("mean", self.mean))

@@ -28,6 +28,7 @@ class PoissonSampledEvent(Event):
         """Check the arguments."""
         check_instance("event", self.event, Event)
         rate = check_probability("sampling_rate", self.sampling_rate)
+        # The loss is ln(1 + q (e^x - 1)), about q (e^x - 1): at q near 2^-53, nothing of it is left after adding the 1.
         if not rate >= 1e-12:
             raise InvalidArgument("sampling_rate", rate, "at least 1e-12", "Rounding errors dominate below")
         self._set(sampling_rate=rate)
@@ -53,6 +54,8 @@ class FixedSizeSampledEvent(Event):
         """Check the arguments."""
         check_instance("event", self.event, Event)
         batch, total = check_size("batch_size", self.batch_size), check_size("dataset_size", self.dataset_size)
+        # A record is in the batch with probability q = batch / total, but not independently of the others (Balle,
+        # Barthe & Gaboardi 2018, Theorem 9). The size of the dataset is public, so records are replaced, not added.
         if not batch <= total:
             raise InvalidArgument(
                 "batch_size", batch, f"at most dataset_size={total}", "A batch is drawn without replacement"
@@ -81,4 +84,6 @@ class BallsInBinsEvent(Event):
     def __post_init__(self) -> None:
         """Check the arguments."""
         check_instance("event", self.event, Event)
+        # With T bins, P = (1/T) sum over t of N(e_t, sigma^2 I) against Q = N(0, sigma^2 I) (Chua et al. 2025). The
+        # epoch is analysed as a whole: its batches are dependent, because a record is in exactly one of them.
         self._set(num_bins=check_size("num_bins", self.num_bins, maximum=10**6))

@@ -64,7 +64,7 @@ class AllocationProfile(Profile):
     reverse: bool = False
 
     @cached_property
-    def _curve(self) -> _Curve:
+    def _curve(self) -> _RatioProfiles:
         return _curve(self.noise_multiplier, self.num_bins)
 
     @cached_property
@@ -101,7 +101,7 @@ class AllocationProfile(Profile):
 
 
 @dataclass(frozen=True, slots=True)
-class _Curve:
+class _RatioProfiles:
     """A discrete likelihood ratio, as both profiles at its points. The names are those of options in finance.
 
     Attributes:
@@ -126,7 +126,7 @@ class _Curve:
 
 
 @lru_cache(maxsize=32)
-def _curve(noise_multiplier: float, num_bins: int) -> _Curve:
+def _curve(noise_multiplier: float, num_bins: int) -> _RatioProfiles:
     """Return both profiles at the points of the likelihood ratio L = sum / T."""
     law = _sum_law(noise_multiplier, num_bins)
     count = float(num_bins)
@@ -147,7 +147,7 @@ def _curve(noise_multiplier: float, num_bins: int) -> _Curve:
     put = np.cumsum(np.append(math.exp(losses[0]) * law.zero, steps * head[:-1]))
     spread = math.sqrt(math.expm1(min(noise_multiplier**-2, 600.0)) / count)  # the standard deviation of L
     error = law.relative_error + 4 * len(masses) * ULP + 256 * ULP * (1 + 1 / min(spread, 1.0))
-    return _Curve(losses, call, tail, put, head, law.zero, infinite, 1.01 * error)
+    return _RatioProfiles(losses, call, tail, put, head, law.zero, infinite, 1.01 * error)
 
 
 @dataclass(slots=True)
@@ -214,7 +214,7 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
-class _Grid:
+class _SumGrid:
     """The points centre + index * 2^level with |index| <= radius, for levels from base to top, and none below low."""
 
     centre: int
@@ -247,7 +247,7 @@ class _Law:
 
 def _sum_law(noise_multiplier: float, num_bins: int) -> _Law:
     """Return the distribution of W_1 + ... + W_T, by doubling."""
-    shape = _Shape(noise_multiplier)
+    shape = _SumSpread(noise_multiplier)
     summand = _summand(noise_multiplier, shape.grid(1))
     law = summand
     # T in binary: double for every digit, and add one for every 1. log2(T) convolutions instead of T.
@@ -258,7 +258,7 @@ def _sum_law(noise_multiplier: float, num_bins: int) -> _Law:
     return law
 
 
-class _Shape:
+class _SumSpread:
     """The approximate spread of a sum of k summands. It decides where grid points are, and nothing else.
 
     Left of its mean, a sum near any value is distributed like its summands under a tilt e^(-r W) to that mean.
@@ -284,7 +284,7 @@ class _Shape:
         inside = means > values[100]  # further left the truncated integral is inaccurate
         self._means, self._spreads, self._exponents = means[inside], spreads[inside], exponents[inside]
 
-    def grid(self, count: int) -> _Grid:
+    def grid(self, count: int) -> _SumGrid:
         """Return the grid for the sum of ``count`` summands."""
         low = count * self._at(self._means, _LOG_TAIL / count)
         typical = count * self._at(self._means, -1 / count)
@@ -298,7 +298,7 @@ class _Shape:
             radius = _power_of_two(min(max(self._sigma, 4.0), 12.0) / _RESOLUTION)
             centre, base = count, math.floor(math.log2(_RESOLUTION * spread))
         top = max(base, math.ceil(math.log2((high - centre) / radius)))
-        return _Grid(centre, base, top, radius, low)
+        return _SumGrid(centre, base, top, radius, low)
 
     def _at(self, row: Array, exponent: float) -> float:
         """Return the row's value where the log-probability of a mean as small as this is about ``exponent``."""
@@ -309,7 +309,7 @@ def _power_of_two(value: float) -> int:
     return 1 << max(math.ceil(math.log2(value)), 5)
 
 
-def _summand(sigma: float, grid: _Grid) -> _Law:
+def _summand(sigma: float, grid: _SumGrid) -> _Law:
     """Return W on the grid: the mass of each cell goes to its two ends, with the mean unchanged."""
     indices, levels = _points(grid)
     offsets = np.ldexp(indices, levels)
@@ -342,7 +342,7 @@ def _summand(sigma: float, grid: _Grid) -> _Law:
     )
 
 
-def _points(grid: _Grid) -> tuple[Array, Array]:
+def _points(grid: _SumGrid) -> tuple[Array, Array]:
     """Return the indices and levels of the grid's points, in increasing order and each point once."""
     radius = grid.radius
     # As in floating point, a level holds the upper half of its indices: the lower half lies on the level below.
@@ -358,7 +358,7 @@ def _points(grid: _Grid) -> tuple[Array, Array]:
     return indices[inside], levels[inside]
 
 
-def _add(first: _Law, second: _Law, grid: _Grid) -> _Law:
+def _add(first: _Law, second: _Law, grid: _SumGrid) -> _Law:
     """Return the distribution of the sum of two independent variables, on a grid."""
     products, terms = _products(first, second)
     law = _Law(grid.centre, first.count + second.count, {})
@@ -402,13 +402,13 @@ def _products(first: _Law, second: _Law) -> tuple[dict[int, _Run], int]:
     return products, terms
 
 
-def _capped(law: _Law, run: _Run, level: int, grid: _Grid) -> _Run:
+def _capped(law: _Law, run: _Run, level: int, grid: _SumGrid) -> _Run:
     """Return the mass beyond the last point, moved to that point; its excess goes to infinity."""
     law.excess += math.ldexp(float(np.dot(run.masses, run.indices - grid.radius)), level)
     return _Run(grid.radius, run.masses.sum(keepdims=True)) if run.masses.size else run
 
 
-def _swept(law: _Law, run: _Run, level: int, grid: _Grid) -> _Run:
+def _swept(law: _Law, run: _Run, level: int, grid: _SumGrid) -> _Run:
     """Return the run without masses that are too far left or negligible; these go to 0 and to infinity."""
     values = grid.centre + np.ldexp(run.indices, level)
     dropped = (values < grid.low) | (run.masses * np.maximum(values, 1.0) < _DUST)

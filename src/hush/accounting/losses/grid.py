@@ -20,7 +20,7 @@ from scipy.fft import next_fast_len
 from hush.accounting.losses.composition import Indices
 from hush.accounting.losses.lattice import loss_range
 from hush.accounting.losses.profile import ULP, DominatingPair
-from hush.accounting.losses.saddle_point import CumulantFunction, Part, Saddle, bisect
+from hush.accounting.losses.saddle_point import CountedPair, CumulantFunction, Saddle, bisect
 
 MAX_POINTS = 1 << 20  # of an FFT
 TAIL = 1e-9  # the share of delta that truncated tails may have
@@ -137,7 +137,7 @@ def choose_tilt(moments: CumulantFunction, saddle: Saddle, log_delta: float, wid
 
 
 def choose_grid(
-    parts: Sequence[Part],
+    parts: Sequence[CountedPair],
     moments: CumulantFunction,
     saddle: Saddle,
     log_delta: float,
@@ -181,7 +181,7 @@ def choose_grid(
     return LossGrid(spacing, tilt, points, 1 << (40 if exact else min(power, 16)), tail, exact)
 
 
-def _common_period(parts: Sequence[Part]) -> float | None:
+def _common_period(parts: Sequence[CountedPair]) -> float | None:
     """Return the period of all profiles, if they have the same one."""
     periods = {profile.period for pair, _ in parts for profile in (pair.forward, pair.backward)}
     return periods.pop() if len(periods) == 1 else None

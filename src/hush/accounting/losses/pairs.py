@@ -29,7 +29,7 @@ from hush.accounting.losses.noise_profiles import (
 )
 from hush.accounting.losses.profile import DominatingPair, PointwiseMax
 from hush.accounting.losses.projected_profile import ProjectedGaussianProfile
-from hush.accounting.losses.saddle_point import Part
+from hush.accounting.losses.saddle_point import CountedPair
 from hush.accounting.losses.sampled_profiles import ReplacedSample, SampledAddition, SampledGroup, SampledRemoval
 from hush.errors import Unsupported
 from hush.guarantee import Relation
@@ -315,7 +315,7 @@ def _single_pair(event: ev.PoissonSampledEvent | ev.FixedSizeSampledEvent, chang
     return parts[0][0]
 
 
-def merge_gaussians(option: Alternative) -> list[Part]:
+def merge_gaussians(option: Alternative) -> list[CountedPair]:
     """Replace all unsampled Gaussians by one, exactly: mu^2 adds up (Dong, Roth & Su 2022, Corollary 3.3)."""
     squares, parts = 0.0, []
     for pair, count in option.items():

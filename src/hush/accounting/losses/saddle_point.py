@@ -20,7 +20,7 @@ from hush.accounting.losses.profile import Array, DominatingPair
 # Points in (0, 1]: dense near 0, and evenly spaced further out.
 _UNEVEN = np.union1d(np.geomspace(1e-8, 1.0, 260), np.linspace(0.0, 1.0, 260)[1:])
 
-Part = tuple[DominatingPair, int]
+CountedPair = tuple[DominatingPair, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class CumulantFunction:
     counts: Array
 
     @staticmethod
-    def of(parts: Sequence[Part], tail: float) -> CumulantFunction:
+    def of(parts: Sequence[CountedPair], tail: float) -> CumulantFunction:
         """Discretise each pair on losses that are dense around 0 and evenly spaced further out."""
         rows = [_uneven(pair, tail) for pair, _ in parts]
         counts = np.array([count for _, count in parts], dtype=float)

@@ -23,7 +23,7 @@ from hush.accounting.losses.failures import any_failure, float_down, float_up, s
 from hush.accounting.losses.grid import MAX_POINTS, TAIL, LossGrid, choose_grid
 from hush.accounting.losses.lattice import Atoms, dominated, dominating, rounded_down
 from hush.accounting.losses.profile import ULP, Array, DominatingPair, Profile
-from hush.accounting.losses.saddle_point import CumulantFunction, Part, Saddle, find_saddle
+from hush.accounting.losses.saddle_point import CountedPair, CumulantFunction, Saddle, find_saddle
 
 DEFAULT_ACCURACY = 2e-6  # relative, of epsilon
 _ROUGH = 1e-3  # accuracy of the first stage
@@ -48,7 +48,7 @@ class ComposedLoss:
         parts: Pairs and how often each is composed.
     """
 
-    def __init__(self, parts: Iterable[Part]) -> None:
+    def __init__(self, parts: Iterable[CountedPair]) -> None:
         merged: dict[DominatingPair, int] = {}
         failures: list[tuple[float, int]] = []
         for composed_pair, count in parts:

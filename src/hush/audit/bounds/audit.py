@@ -254,8 +254,8 @@ def _rule_for(method: BoundMethod, threshold: ThresholdRule | None) -> Threshold
     """Return the rule to apply: the caller's, the method's default, or None if the method fixes its guesses."""
     guesses_fixed = isinstance(method, GuessMethod) and method.num_guesses is not None
     if guesses_fixed and threshold is not None:
-        advice = "Leave out num_guesses to let a rule choose"
-        raise InvalidArgument("threshold", threshold, "None for a method with num_guesses", advice)
+        advice = "Leave out num_guesses if a rule should choose"
+        raise InvalidArgument("threshold", threshold, "no rule, since num_guesses fixes the guesses", advice)
     if threshold is not None:
         check_instance("threshold", threshold, ThresholdRule, "Use e.g. Explicit(0.5) or Bonferroni()")
     return threshold if guesses_fixed or threshold is not None else method.default_rule

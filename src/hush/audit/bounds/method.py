@@ -116,13 +116,13 @@ def _(rule: Bonferroni, method: BoundMethod, sample: Sample, level: Level) -> Me
 
 @apply_rule.register
 def _(rule: SplitScores, method: BoundMethod, sample: Sample, level: Level) -> MethodBound:
-    return _bound_by_split(rule.fraction, np.random.default_rng(rule.seed), method, sample, level)
+    return _bound_by_split(rule.fraction, np.random.default_rng(rule.rng), method, sample, level)
 
 
 @apply_rule.register
 def _(rule: MultiSplit, method: BoundMethod, sample: Sample, level: Level) -> MethodBound:
     # At half the error, half of the splits fail together with probability at most level.error (see `MultiSplit`).
-    rng, half_level = np.random.default_rng(rule.seed), Level(level.error / 2, level.delta)
+    rng, half_level = np.random.default_rng(rule.rng), Level(level.error / 2, level.delta)
     bounds = [_bound_by_split(rule.fraction, rng, method, sample, half_level) for _ in range(rule.num_splits)]
     # At least half of the splits reach the median bound; for an even number of splits, take the upper median.
     bounds.sort(key=lambda bound: -bound.lower)

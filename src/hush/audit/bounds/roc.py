@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from hush.audit.bounds.result import check_confidence
 from hush.audit.bounds.sample import Floats, Ints, Sample
 from hush.errors import check_count, check_fraction, check_instance
+from hush.randomness import public_generator
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ def bootstrap(
     *,
     confidence: float = 0.95,
     num_resamples: int = 1000,
-    seed: int = 0,
+    rng: int | np.random.Generator = 0,
 ) -> Interval:
     """Return a percentile bootstrap interval of a ROC statistic. Members and non-members are resampled separately.
 
@@ -201,7 +202,7 @@ def bootstrap(
         statistic: `Auc`, `TprAt` or `Advantage`.
         confidence: The nominal confidence of the interval.
         num_resamples: The number of bootstrap resamples.
-        seed: The seed of the resampling.
+        rng: Draws the resamples: a seed or a NumPy generator.
 
     Returns:
         The observed statistic between the two ends of its interval.
@@ -211,12 +212,12 @@ def bootstrap(
     """
     check_instance("statistic", statistic, RocStatistic, "Use Auc(), TprAt(fpr) or Advantage()")
     level, count = check_confidence(confidence), check_count("num_resamples", num_resamples, minimum=2)
-    curve, rng = roc(scores_in, scores_out), np.random.default_rng(check_count("seed", seed, minimum=0))
+    curve, generator = roc(scores_in, scores_out), public_generator(rng)
     # The number of scores of each class at each distinct value. A resample is a new set of such counts.
     in_counts, out_counts = np.diff(curve.tp), np.diff(curve.fp)
     values = np.empty(count)
     for resample in range(count):
-        tp, fp = (_resampled(counts, rng) for counts in (in_counts, out_counts))
+        tp, fp = (_resampled(counts, generator) for counts in (in_counts, out_counts))
         values[resample] = statistic.of_counts(tp, fp)
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     observed = statistic.of_counts(curve.tp, curve.fp)

@@ -81,17 +81,17 @@ class SplitScores(ThresholdRule):
 
     Attributes:
         fraction: The share of the scores used to choose the threshold.
-        seed: The seed of the split. It need not be secret. If you try several seeds, count them in ``num_trials``.
+        rng: The seed of the split. It need not be secret. If you try several seeds, count them in ``num_trials``.
     """
 
     fraction: float = 0.5
-    seed: int = 0
+    rng: int = 0  # a seed, not a generator: a rule always does the same
     # The second part is independent of the choice, so the bound on it is that of a fixed threshold.
     description = "threshold chosen on a part, bound from the rest"
 
     def __post_init__(self) -> None:
         _check_fraction(self.fraction)
-        check_count("seed", self.seed, minimum=0)
+        check_count("rng", self.rng, minimum=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +109,19 @@ class MultiSplit(ThresholdRule):
     Attributes:
         num_splits: The number of splits.
         fraction: The share of the scores used to choose each threshold.
-        seed: The seed of the splits.
+        rng: The seed of the splits.
     """
 
     num_splits: int = 50
     fraction: float = 0.5
-    seed: int = 0
+    rng: int = 0  # a seed, not a generator: a rule always does the same
     # P[at least half of the bounds fail] <= 2 E[share that fails] <= 2 a / 2, by Markov.
     description = "median over splits at half the error"
 
     def __post_init__(self) -> None:
         check_count("num_splits", self.num_splits)
         _check_fraction(self.fraction)
-        check_count("seed", self.seed, minimum=0)
+        check_count("rng", self.rng, minimum=0)
 
 
 def _check_fraction(fraction: Any) -> None:

@@ -11,14 +11,11 @@ Attacks return scores, one per example, higher for examples that look like membe
 - Attacks with public non-members: `quantile_gaussian`, `quantile_pinball`.
 - Interpretation: `advantage_bounds`, `example_risk`, `slices`, `by_correctness`, `overlap`.
 
-In reading order: `signals`, `shadow_models`, the attacks (`thresholding`, `lira`, `rmia`, `learned`), then `slicing`,
-`data_overlap` and `roc_plot`.
+In reading order: `signals`, `shadow_models`, the attacks (`thresholding`, `lira`, `rmia`, `trained_attacks`), then
+`slicing`, `data_overlap` and `roc_plot`.
 """
 
 from hush.audit.membership.data_overlap import overlap as overlap
-from hush.audit.membership.learned import quantile_gaussian as quantile_gaussian
-from hush.audit.membership.learned import quantile_pinball as quantile_pinball
-from hush.audit.membership.learned import shokri as shokri
 from hush.audit.membership.lira import LiraVariance as LiraVariance
 from hush.audit.membership.lira import example_risk as example_risk
 from hush.audit.membership.lira import lira_offline as lira_offline
@@ -38,6 +35,9 @@ from hush.audit.membership.slicing import by_correctness as by_correctness
 from hush.audit.membership.slicing import slices as slices
 from hush.audit.membership.thresholding import label_only as label_only
 from hush.audit.membership.thresholding import yeom as yeom
+from hush.audit.membership.trained_attacks import quantile_gaussian as quantile_gaussian
+from hush.audit.membership.trained_attacks import quantile_pinball as quantile_pinball
+from hush.audit.membership.trained_attacks import shokri as shokri
 
 # isort: split
 # Shared inside hush, not public.

@@ -14,7 +14,8 @@ from hush.audit.membership.signals import Bools, Floats, finite
 from hush.audit.membership.signals import classes as checked_classes
 from hush.audit.membership.signals import confidence as confidence_of
 from hush.audit.membership.signals import logit_confidence as logit_of
-from hush.errors import InvalidArgument, check_count, check_instance, check_positive, check_probability
+from hush.errors import InvalidArgument, check_count, check_positive, check_probability
+from hush.randomness import public_generator
 
 Predict: TypeAlias = Callable[[NDArray[Any]], ArrayLike]
 Fit: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], Predict]
@@ -67,7 +68,7 @@ def shadows(
     *,
     num_models: int,
     num_classes: int,
-    rng: np.random.Generator,
+    rng: int | np.random.Generator,
     progress: ProgressCallback | None = None,
     seconds: float | None = None,
 ) -> Shadows:
@@ -81,7 +82,7 @@ def shadows(
     ...     frequencies = np.bincount(labels, minlength=2) / len(labels)
     ...     return lambda new: np.tile(frequencies, (len(new), 1))
     >>> x, labels = np.zeros((6, 1)), np.array([0, 0, 0, 1, 1, 1])
-    >>> trained = shadows(fit, x, labels, num_models=4, num_classes=2, rng=np.random.default_rng(0))
+    >>> trained = shadows(fit, x, labels, num_models=4, num_classes=2, rng=0)
     >>> trained.probabilities.shape, trained.included.sum(0).tolist()
     ((4, 6, 2), [2, 2, 2, 2, 2, 2])
 
@@ -92,7 +93,7 @@ def shadows(
         labels: The class of each example, counted from 0.
         num_models: The number of models, even.
         num_classes: The number of classes. A sample may lack some of them.
-        rng: Draws the halves.
+        rng: Draws the halves: a seed or a NumPy generator.
         progress: Called with the number of finished models and the total.
         seconds: The time budget. No pair is started after it. At least one pair is trained.
 
@@ -104,11 +105,11 @@ def shadows(
         raise InvalidArgument("num_models", total, "an even number", "Models come in pairs of complementary samples")
     limit = np.inf if seconds is None else check_positive("seconds", seconds)
     true_classes = checked_classes(labels, len(x), check_count("num_classes", num_classes, minimum=2))
-    check_instance("rng", rng, np.random.Generator)
+    generator = public_generator(rng)
     predictions: list[Floats] = []
     halves: list[Bools] = []
     started = time.monotonic()
-    for half in _complementary_halves(len(true_classes), total, rng):
+    for half in _complementary_halves(len(true_classes), total, generator):
         pair_is_complete = len(predictions) % 2 == 0
         if pair_is_complete and predictions and time.monotonic() - started > limit:
             break
@@ -124,19 +125,18 @@ def shadows(
     )
 
 
-def coin_sample(num_examples: int, *, rng: np.random.Generator, rate: float = 0.5) -> Bools:
+def coin_sample(num_examples: int, *, rng: int | np.random.Generator, rate: float = 0.5) -> Bools:
     """Choose the target's training examples by independent coins.
 
     A target trained on such a sample can be audited by `hush.audit.audit_one_run`, whose theorem assumes these coins
     (Steinke, Nasr & Jagielski 2023). A target trained on exactly half of the examples cannot.
 
-    >>> import numpy as np
-    >>> coin_sample(4, rng=np.random.default_rng(0)).tolist()
+    >>> coin_sample(4, rng=0).tolist()
     [False, True, True, True]
 
     Args:
         num_examples: The number of examples.
-        rng: Draws the coins.
+        rng: Draws the coins: a seed or a NumPy generator.
         rate: The probability of each coin. Audits of one run need 1/2.
 
     Returns:
@@ -144,7 +144,7 @@ def coin_sample(num_examples: int, *, rng: np.random.Generator, rate: float = 0.
     """
     count = check_count("num_examples", num_examples)
     # Independent coins, unlike exact halves: given the others, a coin of an exact half would be known.
-    return np.asarray(rng.random(count) < check_probability("rate", rate), dtype=np.bool_)
+    return np.asarray(public_generator(rng).random(count) < check_probability("rate", rate), dtype=np.bool_)
 
 
 def _complementary_halves(num_examples: int, total: int, rng: np.random.Generator) -> Iterator[Bools]:

@@ -95,7 +95,7 @@ def slices(
     fpr: float = 0.01,
     confidence: float = 0.95,
     num_resamples: int = 500,
-    seed: int = 0,
+    rng: int | np.random.Generator = 0,
 ) -> dict[Any, Slice]:
     """Return AUC and TPR at a low FPR for each group: by class, by demographic group, or `by_correctness`.
 
@@ -114,7 +114,7 @@ def slices(
         confidence: The nominal confidence of all intervals together. They share it equally (Bonferroni), and are
             approximate, as bootstrap intervals are.
         num_resamples: The number of bootstrap resamples for each interval.
-        seed: The seed of the bootstrap.
+        rng: Draws the resamples: a seed or a NumPy generator. A seed is used for each interval anew.
 
     Returns:
         One `Slice` per group, by its name.
@@ -132,7 +132,7 @@ def slices(
         inside, outside = values[(group_of == name) & is_member], values[(group_of == name) & ~is_member]
         has_both_classes = bool(len(inside) and len(outside))
         auc, tpr = (
-            bootstrap(inside, outside, statistic, confidence=level, num_resamples=num_resamples, seed=seed)
+            bootstrap(inside, outside, statistic, confidence=level, num_resamples=num_resamples, rng=rng)
             if has_both_classes
             else None
             for statistic in (Auc(), TprAt(rate))

@@ -8,7 +8,7 @@ import numpy as np
 
 from hush.audit.testers.events import EventCounts, OutputSet, promise_of
 from hush.audit.testers.outputs import Rows
-from hush.audit.testers.scores import Bins, Classifier, Score, Scores, log_odds
+from hush.audit.testers.scores import Bins, Classifier, OutputScore, Scores, log_odds
 from hush.errors import check_epsilon, check_probability
 
 
@@ -67,7 +67,7 @@ class ClassifierAttack:
         events = [self._event(score, scores, swapped, delta) for swapped in (False, True)]
         return EventCounts(events, delta, coins)
 
-    def _event(self, score: Score, scores: tuple[Scores, Scores], swapped: bool, delta: float) -> OutputSet:
+    def _event(self, score: OutputScore, scores: tuple[Scores, Scores], swapped: bool, delta: float) -> OutputSet:
         likely, other = scores[::-1] if swapped else scores
         sign = -1.0 if swapped else 1.0  # makes larger scores point to the likelier input
         # Of all events of this probability on the other input, the likeliest on this one: a threshold on the ratio,
@@ -147,7 +147,7 @@ class HockeyStick:
         events = [self._event(score, scores, swapped, delta) for swapped in (False, True)]
         return EventCounts(events, delta, coins)
 
-    def _event(self, score: Score, scores: tuple[Scores, Scores], swapped: bool, delta: float) -> OutputSet:
+    def _event(self, score: OutputScore, scores: tuple[Scores, Scores], swapped: bool, delta: float) -> OutputSet:
         ordered = [-values for values in reversed(scores)] if swapped else list(scores)
         threshold = max(self._thresholds(ordered), key=lambda candidate: _promise(ordered, candidate, delta))
         return OutputSet(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hush.audit.bounds.counts import Side, clopper_pearson, epsilon_at
 from hush.audit.testers.attack import AttackEvidence
 from hush.audit.testers.outputs import Rows
-from hush.audit.testers.scores import Score, Scores
+from hush.audit.testers.scores import OutputScore, Scores
 
 # Quantile levels of the scores that are tried as thresholds: even ones, and powers of two into both tails.
 _LEVELS = np.unique(np.concatenate([np.linspace(0, 1, 65), 2.0 ** -np.arange(1, 24), 1 - 2.0 ** -np.arange(1, 24)]))
@@ -37,7 +37,7 @@ class OutputSet:
         tie: The probability with which an output exactly at the threshold counts as inside.
     """
 
-    score: Score
+    score: OutputScore
     name: str
     threshold: float
     above: bool
@@ -115,7 +115,7 @@ def epsilon_bounds(hits: Any, other_hits: Any, samples: int, delta: float, error
     return epsilon_at(lower, other_upper, delta)
 
 
-def best_events(name: str, score: Score, first: Rows, second: Rows, delta: float) -> Iterator[OutputSet]:
+def best_events(name: str, score: OutputScore, first: Rows, second: Rows, delta: float) -> Iterator[OutputSet]:
     """Yield the best threshold of a score for each side and direction."""
     scores = [values[~np.isnan(values)] for values in (score(first), score(second))]
     for values in scores:

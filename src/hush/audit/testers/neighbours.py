@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hush.audit.bounds.result import AuditResult
 from hush.audit.testers.attack import Attack
-from hush.audit.testers.outputs import Mechanism, NeighbourPair
+from hush.audit.testers.outputs import BlackBox, NeighbourPair
 from hush.audit.testers.search import EventSearch
 from hush.audit.testers.tester import audit_mechanism, learn_from
 from hush.errors import InvalidArgument, check_count, check_delta, check_positive
@@ -24,7 +24,7 @@ from hush.randomness import RandomSource, source_or_default
 
 Vector = NDArray[np.float64]
 Inputs = tuple[Any, Any]
-Change = Callable[[Inputs, np.random.Generator], Inputs]
+PairChange = Callable[[Inputs, np.random.Generator], Inputs]
 
 
 def patterns(length: int, *, change: float = 1.0, one_entry: bool = False) -> dict[str, tuple[Vector, Vector]]:
@@ -67,7 +67,7 @@ def patterns(length: int, *, change: float = 1.0, one_entry: bool = False) -> di
 
 
 def audit_worst_neighbours(
-    mechanism: Mechanism,
+    mechanism: BlackBox,
     inputs: Mapping[str, Inputs],
     *,
     samples: int,
@@ -75,7 +75,7 @@ def audit_worst_neighbours(
     delta: float = 0.0,
     confidence: float = 0.95,
     attack: Attack | None = None,
-    change: Change | None = None,
+    change: PairChange | None = None,
     num_steps: int = 0,
     source: RandomSource | None = None,
     unit: Unit = Unit.example(),
@@ -103,7 +103,7 @@ def audit_worst_neighbours(
         delta: The delta at which epsilon is bounded.
         confidence: The confidence of the bound.
         attack: The attack, as in `audit_mechanism`.
-        change: A function of a pair and a generator that returns another pair of neighbours, for hill climbing.
+        change: A function of a pair and a NumPy generator that returns another pair of neighbours, for hill climbing.
         num_steps: The number of changes to try.
         source: The randomness that the mechanism gets.
         unit: The privacy unit in which the inputs differ.
@@ -154,12 +154,17 @@ def audit_worst_neighbours(
 
 
 def _climb(
-    pair: Inputs, value: float, promise: Callable[[Inputs], float], change: Change, num_steps: int, source: RandomSource
+    pair: Inputs,
+    value: float,
+    promise: Callable[[Inputs], float],
+    change: PairChange,
+    num_steps: int,
+    source: RandomSource,
 ) -> tuple[Inputs, int]:
     """Return the best pair after random changes, and how many changes were improvements."""
-    generator, num_changes = np.random.default_rng(source.words(4)), 0
+    rng, num_changes = np.random.default_rng(source.words(4)), 0
     for _ in range(num_steps):
-        candidate = change(pair, generator)
+        candidate = change(pair, rng)
         candidate_value = promise(candidate)
         # The climb sees search outputs only. The final pair is certified on fresh ones, so nothing is corrected for.
         if candidate_value > value:

@@ -50,7 +50,7 @@ class Batched:
     draw: Callable[[Any, RandomSource, int], Any]
 
 
-Mechanism = Callable[[Any, RandomSource], Any] | Batched
+BlackBox = Callable[[Any, RandomSource], Any] | Batched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class NeighbourPair:
         features: Maps rows of outputs to the rows that attacks see; None leaves them as they are.
     """
 
-    mechanism: Mechanism
+    mechanism: BlackBox
     first: Any
     second: Any
     source: RandomSource

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hush.audit.testers.outputs import Rows
 
 Scores = NDArray[np.float64]
-Score = Callable[[Rows], Scores]  # a score of NaN is in no event
+OutputScore = Callable[[Rows], Scores]  # a score of NaN is in no event
 
 _LEARNING_ROWS = 20_000  # search outputs that bins and value ratios are learned from
 _MAX_VALUES = 12  # columns with at most this many values are conditioned on
@@ -48,7 +48,7 @@ class Classifier(Protocol):
         """Return two columns of probabilities."""
 
 
-def all_scores(first: Rows, second: Rows) -> Iterator[tuple[str, Score]]:
+def all_scores(first: Rows, second: Rows) -> Iterator[tuple[str, OutputScore]]:
     """Yield the scores that `EventSearch` tries, by name (Ding et al. 2018).
 
     They are: the frequency ratio of exact values; each column, and the ratio of its bins; each column given a value of
@@ -78,15 +78,15 @@ def varying(first: Rows, second: Rows) -> list[int]:
     return [column for column in range(rows.shape[1]) if len(np.unique(rows[:, column])) > 1]
 
 
-def _column(column: int) -> Score:
+def _column(column: int) -> OutputScore:
     return lambda rows: rows[:, column]
 
 
-def _conditional_column(column: int, condition: int, value: float) -> Score:
+def _conditional_column(column: int, condition: int, value: float) -> OutputScore:
     return lambda rows: np.where(rows[:, condition] == value, rows[:, column], np.nan)
 
 
-def value_ratio(first: Rows, second: Rows) -> Score:
+def value_ratio(first: Rows, second: Rows) -> OutputScore:
     """Score an output by how much more often its exact value occurred on the first input. Rare values score NaN."""
     known, indices = np.unique(_sortable_keys(np.concatenate([first, second])), return_inverse=True)
     counts = [np.bincount(part, minlength=len(known)) for part in (indices[: len(first)], indices[len(first) :])]
@@ -129,7 +129,7 @@ class Bins:
         largest: The largest absolute ratio among bins that are not nearly empty.
     """
 
-    def __init__(self, statistic: Score, first: Rows, second: Rows, bins: int = _NUM_BINS) -> None:
+    def __init__(self, statistic: OutputScore, first: Rows, second: Rows, bins: int = _NUM_BINS) -> None:
         """Choose edges so that the bins hold equally many search outputs."""
         self._statistic = statistic
         values = statistic(first), statistic(second)
@@ -169,7 +169,7 @@ class Bins:
         return indices
 
 
-def log_odds(first: Rows, second: Rows, *, products: bool = False, classifier: Classifier | None = None) -> Score:
+def log_odds(first: Rows, second: Rows, *, products: bool = False, classifier: Classifier | None = None) -> OutputScore:
     """Score an output by the log-odds that a classifier gives to the first input.
 
     Args:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.audit.bounds.result import AuditResult
-from hush.audit.testers.outputs import Features, Mechanism, Rows
+from hush.audit.testers.outputs import BlackBox, Features, Rows
 from hush.audit.testers.tester import audit_mechanism
 from hush.guarantee import Relation, Unit
 from hush.randomness import RandomSource
@@ -18,7 +18,7 @@ Reachable = Callable[[Rows, Any], NDArray[np.bool_]]
 
 
 def support_test(
-    mechanism: Mechanism,
+    mechanism: BlackBox,
     first: Any,
     second: Any,
     *,

@@ -13,7 +13,7 @@ import numpy as np
 
 from hush.audit.bounds.result import AuditResult, check_confidence
 from hush.audit.testers.attack import Attack, Certifier
-from hush.audit.testers.outputs import Features, Mechanism, NeighbourPair
+from hush.audit.testers.outputs import BlackBox, Features, NeighbourPair
 from hush.audit.testers.search import EventSearch
 from hush.errors import check_count, check_delta
 from hush.guarantee import Relation, Unit
@@ -25,7 +25,7 @@ ASSUMPTIONS = ("The two inputs are neighbours", "Runs of the mechanism are indep
 
 
 def audit_mechanism(
-    mechanism: Mechanism,
+    mechanism: BlackBox,
     first: Any,
     second: Any,
     *,

@@ -48,14 +48,14 @@ def audit_gaussian(
         (the sampled pair dominates). Bounding mu by pairs is our own.
     """
     error = 1 - check_confidence(confidence)
-    total_steps = observations.steps if num_steps is None else check_count("num_steps", num_steps)
+    total_steps = observations.num_steps if num_steps is None else check_count("num_steps", num_steps)
     rate = _sampling_rate(observations)
     num_pairs = min(len(observations.scores_in), len(observations.scores_out))
     num_ordered = int((observations.scores_in[:num_pairs, 0] > observations.scores_out[:num_pairs, 0]).sum())
     ordered_lower = float(clopper_pearson(num_ordered, num_pairs, error, Side.LOWER))
     # Dividing by one pair more keeps the point estimate finite if all pairs are ordered.
     mu_lower, mu_observed = (
-        _mu(share, rate, observations.steps) for share in (ordered_lower, num_ordered / (num_pairs + 1))
+        _mu(share, rate, observations.num_steps) for share in (ordered_lower, num_ordered / (num_pairs + 1))
     )
     mu_point = max(mu_lower, mu_observed)
     return AuditResult(
@@ -87,29 +87,29 @@ def _sampling_rate(observations: Observations) -> float:
             "a Gaussian audit of samples under replacement: both datasets sample their unit, so pairs do not bound mu",
             "Use audit_claim, or Full",
         )
-    if isinstance(plan.sampling, Poisson) and observations.steps == 1 and plan.max_batch_size is None:
+    if isinstance(plan.sampling, Poisson) and observations.num_steps == 1 and plan.max_batch_size is None:
         return plan.sampling_rate
     raise Unsupported(
-        f"a Gaussian audit of {observations.steps} steps with {type(plan.sampling).__name__}",
+        f"a Gaussian audit of {observations.num_steps} steps with {type(plan.sampling).__name__}",
         "Use Full, or Poisson with observations of one step, or audit_claim",
     )
 
 
-def _mu(share: float, rate: float, steps: int) -> float:
+def _mu(share: float, rate: float, num_steps: int) -> float:
     """Return mu of one step if pairs of observations are ordered with probability ``share``."""
-    # Invert share = 1/2 + q (Phi(mu sqrt(steps) / sqrt(2)) - 1/2): over several steps, mu grows with their root.
+    # Invert share = 1/2 + q (Phi(mu sqrt(num_steps) / sqrt(2)) - 1/2): over several steps, mu grows with their root.
     without_sampling = min(0.5 + (share - 0.5) / rate, 1 - 1e-12)
-    return math.sqrt(2 / steps) * float(ndtri(without_sampling)) if without_sampling > 0.5 else 0.0
+    return math.sqrt(2 / num_steps) * float(ndtri(without_sampling)) if without_sampling > 0.5 else 0.0
 
 
-def _composed_epsilon(mu: float, rate: float, steps: int, delta: float, plan: TrainingPlan) -> float:
-    """Return the epsilon of ``steps`` steps, rounded down, for the plan's unit and relation."""
+def _composed_epsilon(mu: float, rate: float, num_steps: int, delta: float, plan: TrainingPlan) -> float:
+    """Return the epsilon of ``num_steps`` steps, rounded down, for the plan's unit and relation."""
     if not mu > 1e-9:
         return 0.0
     event: Event = GaussianEvent(1 / mu)
     if rate == 1:
         # mu already measures how far the two datasets' outputs are apart, whatever the relation.
-        return PldAccountant().compose(event, steps).interval(delta)[0]
+        return PldAccountant().compose(event, num_steps).interval(delta)[0]
     # The interval's lower end: an audit rounds down, where the accountant would round up.
     accountant = PldAccountant(unit=plan.unit, relation=plan.relation)
-    return accountant.compose(PoissonSampledEvent(event, rate), steps).interval(delta)[0]
+    return accountant.compose(PoissonSampledEvent(event, rate), num_steps).interval(delta)[0]

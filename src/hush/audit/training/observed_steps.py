@@ -59,17 +59,17 @@ class Observations:
         scores_in: Scores of observations with the canary, [n, 3].
         scores_out: Scores of observations without it, [n, 3].
         plan: The plan of the run, which states the claim.
-        steps: The number of steps in each observation.
+        num_steps: The number of steps in each observation.
     """
 
     scores_in: Floats
     scores_out: Floats
     plan: TrainingPlan
-    steps: int
+    num_steps: int
 
     def accountant(self) -> PldAccountant:
         """Return an accountant with the plan's event for the steps of one observation."""
-        return PldAccountant(relation=self.plan.relation, unit=self.plan.unit).compose(self.plan.event(self.steps))
+        return PldAccountant(relation=self.plan.relation, unit=self.plan.unit).compose(self.plan.event(self.num_steps))
 
     def claimed(self, delta: float) -> Guarantee:
         """Return the plan's guarantee for the steps of one observation at ``delta``."""
@@ -95,7 +95,7 @@ class Recorder(Optimizer):
 
 
 def observe(
-    setup: Setup, *, observations: int = 1000, steps: int = 1, runs: int = 1, source: RandomSource | None = None
+    setup: Setup, *, observations: int = 1000, num_steps: int = 1, runs: int = 1, source: RandomSource | None = None
 ) -> Observations:
     """Watch the steps of private training with and without a canary.
 
@@ -107,7 +107,7 @@ def observe(
     Args:
         setup: The training to audit.
         observations: The number of observations with the canary, and again without it.
-        steps: The number of steps in each observation. For sampling in epochs, use the steps of an epoch.
+        num_steps: The number of steps in each observation. For sampling in epochs, use the steps of an epoch.
         runs: One or two.
         source: The source of keys and coins. Pass a TestSource in tests only.
 
@@ -115,7 +115,7 @@ def observe(
         The scores with and without the canary.
     """
     check_count("observations", observations)
-    check_count("steps", steps)
+    check_count("num_steps", num_steps)
     if runs not in (1, 2):
         raise InvalidArgument("runs", runs, "1 or 2")
     source = source_or_default(source)
@@ -128,16 +128,16 @@ def observe(
     scores_in: list[Floats] = []
     scores_out: list[Floats] = []
     for present in presence_by_run:
-        scores, plan = _watch_run(setup, present, steps, source)
+        scores, plan = _watch_run(setup, present, num_steps, source)
         scores_in.append(scores[present])
         scores_out.append(scores[~present])
     return Observations(
-        scores_in=np.concatenate(scores_in), scores_out=np.concatenate(scores_out), plan=plan, steps=steps
+        scores_in=np.concatenate(scores_in), scores_out=np.concatenate(scores_out), plan=plan, num_steps=num_steps
     )
 
 
 def _watch_run(
-    setup: Setup, present: NDArray[np.bool_], steps: int, source: RandomSource
+    setup: Setup, present: NDArray[np.bool_], num_steps: int, source: RandomSource
 ) -> tuple[Floats, TrainingPlan]:
     """Return the scores of a run's observations. The canary takes part in those where ``present`` is true."""
     model = setup.model()
@@ -146,22 +146,24 @@ def _watch_run(
     # The size of physical batches affects memory only; one batch for each step keeps the run simple.
     settings = {"physical_batch_size": len(rows) + 1, "delta": 1e-6, **setup.settings}
     recorder = Recorder([param for param in model.parameters() if param.requires_grad])
-    private = privatize(model, recorder, (*setup.data, rows), num_steps=steps * len(present), source=source, **settings)
+    private = privatize(
+        model, recorder, (*setup.data, rows), num_steps=num_steps * len(present), source=source, **settings
+    )
     canary = torch.from_numpy(unit_rows(private, CANARY))
     direction = canary_direction(model, setup, canary, private.plan.clipping)
     if private.plan.relation is Relation.ADD_OR_REMOVE:
-        leave_out_unit(private, CANARY, lambda step: not present[step // steps])
+        leave_out_unit(private, CANARY, lambda step: not present[step // num_steps])
     # The factor of the canary's loss in observations without it. A removed unit is not in the batch at all.
     absent_factor = {Relation.ADD_OR_REMOVE: 1.0, Relation.ZERO_OUT: 0.0, Relation.REPLACE: -1.0}[private.plan.relation]
     for batch in private.loader:
         *columns, ids = batch
         step = private.steps_taken
-        sign = 1.0 if step % steps % 2 == 0 else -1.0
-        factor = sign * (1.0 if present[step // steps] else absent_factor)
+        sign = 1.0 if step % num_steps % 2 == 0 else -1.0
+        factor = sign * (1.0 if present[step // num_steps] else absent_factor)
         factors = torch.where(torch.isin(ids, canary), factor, 1.0)
         _take_step(private, setup.loss, columns, factors)
     private.close()
-    return _scores(torch.stack(recorder.recorded), direction, private.plan, steps), private.plan
+    return _scores(torch.stack(recorder.recorded), direction, private.plan, num_steps), private.plan
 
 
 def _take_step(private: PrivateTraining, loss: Loss, columns: Sequence[Tensor], factors: Tensor) -> None:
@@ -172,13 +174,13 @@ def _take_step(private: PrivateTraining, loss: Loss, columns: Sequence[Tensor], 
     private.step(losses if isinstance(private.plan.contribution, Projected) else losses())
 
 
-def _scores(gradients: Tensor, direction: Tensor, plan: TrainingPlan, steps: int) -> Floats:
+def _scores(gradients: Tensor, direction: Tensor, plan: TrainingPlan, num_steps: int) -> Floats:
     """Return the scores of every observation: the projection, in clip norms, and the size of the rest."""
     # Undo the division by the batch size, and measure in clip norms: the canary contributes 1 at most.
     gradients = gradients * (plan.divisor(0) / plan.clipping.clip_norm)
     along = gradients @ direction
     rest = (gradients - along.unsqueeze(1) * direction).square().sum(1)
-    signs = torch.tensor([1.0 if step % 2 == 0 else -1.0 for step in range(steps)], dtype=torch.float64)
-    projection = (along.view(-1, steps) * signs).sum(1)
-    size = rest.view(-1, steps).sum(1)
+    signs = torch.tensor([1.0 if step % 2 == 0 else -1.0 for step in range(num_steps)], dtype=torch.float64)
+    projection = (along.view(-1, num_steps) * signs).sum(1)
+    size = rest.view(-1, num_steps).sum(1)
     return torch.stack([projection, -size, size], 1).numpy()

@@ -75,7 +75,8 @@ def _analyse(empty: Accountant, event: Event, delta: float) -> dict[str, Any]:
     try:
         accountant = empty.compose(event)
     except Unsupported as error:
-        return {"epsilon": None, "method": empty.method, "refused": str(error)}
+        # Without the advice to use another class of Python: the table shows all accountants.
+        return {"epsilon": None, "method": empty.method, "refused": error.what}
     epsilon = accountant.epsilon(delta)
     result: dict[str, Any] = {"epsilon": _finite(epsilon), "method": empty.method, "bound": accountant.bound().value}
     if not math.isfinite(epsilon):

@@ -113,14 +113,14 @@ def _add_block(options: argparse.Namespace) -> None:
             raise InvalidArgument("expires", options.expires, "a time such as 2026-12-31T00:00+00:00") from None
     open_ledger(options.db).budget(options.name).add_block(options.block, expires=expires)
     _print(
-        options, {"dataset": options.name, "block": options.block}, lambda: f"Block {options.block} now takes charges."
+        options, {"budget": options.name, "block": options.block}, lambda: f"Block {options.block} now takes charges."
     )
 
 
 def _retire(options: argparse.Namespace) -> None:
     """Retire blocks."""
     open_ledger(options.db).budget(options.name).retire(*options.blocks)
-    content = {"dataset": options.name, "retired": options.blocks}
+    content = {"budget": options.name, "retired": options.blocks}
     _print(options, content, lambda: f"Retired, and closed to charges: {', '.join(options.blocks)}.")
 
 
@@ -206,7 +206,7 @@ def _pending_row(budget: LedgerBudget, reservation: Reserved) -> dict[str, Any]:
     row = reservation.row
     return {
         "id": row.id,
-        "dataset": row.dataset,
+        "budget": row.dataset,
         "time": text.written_time(row.time),
         "author": row.author,
         "purpose": row.purpose,
@@ -281,7 +281,7 @@ def _admit(options: argparse.Namespace) -> None:
 def _share(options: argparse.Namespace) -> None:
     """Give an analyst a share of a budget."""
     open_ledger(options.db).budget(options.name).share(options.person, percent=options.percent)
-    content = {"dataset": options.name, "name": options.person, "percent": options.percent}
+    content = {"budget": options.name, "name": options.person, "percent": options.percent}
     _print(options, content, lambda: f"{options.person} may spend up to {options.percent} % of {options.name}.")
 
 

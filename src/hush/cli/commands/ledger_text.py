@@ -20,10 +20,11 @@ def status(budget: LedgerBudget) -> dict[str, Any]:
     """Return the status of a budget, for JSON."""
     cap = budget.cap
     return {
-        "name": budget.name,
+        "budget": budget.name,
         "epsilon": cap.epsilon,
         "delta": cap.delta,
         "unit": str(cap.unit),
+        "unit_name": budget.unit_name,
         "relation": cap.relation.value,
         "order": cap.order,
         "blocks": [
@@ -64,8 +65,14 @@ def _rows(budget: LedgerBudget) -> list[list[str]]:
         name = _printable(budget.name) + (f" {_printable(item.block)}" if item.block else "")
         used = f"{bar(item.used, _BAR_WIDTH).ljust(_BAR_WIDTH, '·')} {100 * item.used:5.1f} %"
         numbers = [f"{item.epsilon:.4g}", f"{cap.epsilon:.4g}", f"{cap.delta:.3g}"]
-        rows.append([name, used, *numbers, str(cap.unit), _fits(item)])
+        rows.append([name, used, *numbers, _unit(budget), _fits(item)])
     return rows
+
+
+def _unit(budget: LedgerBudget) -> str:
+    """Write the privacy unit by its name, with its kind beside it."""
+    kind, name = str(budget.cap.unit), _printable(budget.unit_name)
+    return kind if name == kind else f"{name} ({kind})"
 
 
 def _fits(item: Status) -> str:
@@ -121,7 +128,7 @@ def pending(rows: list[dict[str, Any]]) -> str:
         [
             str(row["id"]),
             row["time"],
-            _printable(row["dataset"]),
+            _printable(row["budget"]),
             _printable(row["author"]),
             f"{row['epsilon']:.3g}",
             _printable(row["purpose"]),
@@ -144,7 +151,7 @@ def recomputed(result: Recomputed) -> str:
     """Say what recomputing changed, and what other accountants would state."""
     lines = []
     for block in result.blocks:
-        name = _printable(result.dataset) + (f" {_printable(block.block)}" if block.block else "")
+        name = _printable(result.budget) + (f" {_printable(block.block)}" if block.block else "")
         change = f"epsilon {block.before:.6g} -> {block.after:.6g}" if block.before != block.after else "unchanged"
         lines.append(f"{name}: {change}" + (" (MORE THAN THE CAP ALLOWS)" if block.exceeds else ""))
         composition = block.composition

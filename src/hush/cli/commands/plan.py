@@ -1,6 +1,6 @@
 """`hush plan`: what noise `hush train` would use, and how epsilon grows epoch by epoch.
 
-No data are read. The plan is the one that a run with the same settings makes (`hush.runs.draft_cost`): T steps of the
+No data are read. The plan is the one that a run with the same settings makes (`hush.runs.draft_plan`): T steps of the
 Gaussian mechanism on Poisson samples of rate B/N, what is learned before them, and the held-out metrics. With a target
 epsilon, the noise multiplier is the least that meets it; with a noise multiplier, epsilon is computed.
 
@@ -24,10 +24,10 @@ from hush.cli.settings import add_settings, settings_of
 from hush.cli.terminal import bar, progress, table
 from hush.errors import InvalidArgument, Unsupported, check_count
 from hush.guarantee import Guarantee, Unit
-from hush.runs import Settings, Undeclared, draft_cost
+from hush.runs import Settings, Undeclared, draft_plan
 
 if TYPE_CHECKING:
-    from hush.runs import RunCost
+    from hush.runs import RunPlan
 
 _ROWS_SHOWN = 20
 _BAR_WIDTH = 30
@@ -43,7 +43,7 @@ def add_parser(commands: Any) -> None:
         help="find the noise for private training, or the epsilon of a given noise",
         description="Find the noise multiplier that `hush train` would use with the same settings, and show how "
         "epsilon grows with the epochs. No data are read.",
-        epilog="Example: hush plan --units 60000 --batch-size 256 --epochs 15 --epsilon 3",
+        epilog="Example: hush plan --num-units 60000 --batch-size 256 --epochs 15 --epsilon 3",
     )
     groups = add_settings(parser, "plan")
     parser.add_argument(
@@ -64,10 +64,18 @@ def add_parser(commands: Any) -> None:
     add_relation(protection)
     data = parser.add_argument_group("the data, which are not read")
     data.add_argument(
-        "--units", type=int, required=True, metavar="N", help="how many privacy units are trained on; taken as public"
+        "--num-units",
+        type=int,
+        required=True,
+        metavar="N",
+        help="the number of privacy units that are trained on; taken as public",
     )
     data.add_argument(
-        "--held-out", type=int, default=0, metavar="M", help="how many more units are held out for private metrics"
+        "--num-held-out",
+        type=int,
+        default=0,
+        metavar="M",
+        help="the number of units that are held out for private metrics, besides the N",
     )
     data.add_argument(
         "--learn",
@@ -84,7 +92,7 @@ class PlannedTraining:
     """A private training, and what it costs epoch by epoch.
 
     Attributes:
-        cost: What the run costs, with its training plan.
+        run: The plan of the run.
         target_epsilon: The epsilon that was asked for; None if the noise was.
         guarantee: What the run guarantees, by privacy loss distributions.
         rdp_epsilon: The epsilon that Renyi accounting states for it; infinite if it states none.
@@ -92,7 +100,7 @@ class PlannedTraining:
         epochs: Rows with ``epoch``, ``step``, ``epsilon`` and ``rdp_epsilon``.
     """
 
-    cost: RunCost
+    run: RunPlan
     target_epsilon: float | None
     guarantee: Guarantee
     rdp_epsilon: float
@@ -112,36 +120,35 @@ def run(options: argparse.Namespace) -> None:
 
 def planned_training(options: argparse.Namespace) -> PlannedTraining:
     """Compute what is missing: the noise or the epsilon."""
-    cost = _draft(options)
-    noise_multiplier = options.noise_multiplier
-    cost = cost.calibrated(options.epsilon) if noise_multiplier is None else cost.with_noise(noise_multiplier)
+    draft, noise_multiplier = _draft(options), options.noise_multiplier
+    plan = draft.calibrated() if noise_multiplier is None else draft.with_noise(noise_multiplier)
     return PlannedTraining(
-        cost=cost,
+        run=plan,
         target_epsilon=options.epsilon,
-        guarantee=cost.guarantee(),
-        rdp_epsilon=_rdp_epsilon(cost),
-        rdp_noise_multiplier=None if options.epsilon is None else _rdp_noise(cost, options.epsilon),
-        epochs=_curve(cost),
+        guarantee=plan.guarantee(),
+        rdp_epsilon=_rdp_epsilon(plan),
+        rdp_noise_multiplier=None if options.epsilon is None else _rdp_noise(plan, options.epsilon),
+        epochs=_curve(plan),
     )
 
 
-def _draft(options: argparse.Namespace) -> RunCost:
-    """Return what the run costs, with a noise multiplier of 1."""
+def _draft(options: argparse.Namespace) -> RunPlan:
+    """Return the plan of the run, with a noise multiplier of 1."""
     if (options.epsilon is None) == (options.noise_multiplier is None):
         raise InvalidArgument("epsilon", options.epsilon, "a number, or --noise-multiplier instead of it")
-    if options.epsilon is None and (options.learn is not None or options.held_out):
+    if options.epsilon is None and (options.learn is not None or options.num_held_out):
         raise InvalidArgument(
-            "epsilon", None, "a number with --learn or --held-out", "What is learned and measured has a share of it"
+            "epsilon", None, "a number with --learn or --num-held-out", "What is learned and measured has a share of it"
         )
-    if not check_count("units", options.units) <= _MOST_UNITS:
-        raise InvalidArgument("units", options.units, f"at most {_MOST_UNITS:.0e}")
+    if not check_count("num_units", options.num_units) <= _MOST_UNITS:
+        raise InvalidArgument("num_units", options.num_units, f"at most {_MOST_UNITS:.0e}")
     # Without a target, nothing that the plan needs follows from epsilon.
     settings = settings_of(options, data="", epsilon=options.epsilon or 1.0)
-    _check_length(settings, options.units)
-    return draft_cost(
+    _check_length(settings, options.num_units)
+    return draft_plan(
         settings,
-        num_units=options.units,
-        num_held_out=check_count("held_out", options.held_out, minimum=0),
+        num_units=options.num_units,
+        num_held_out=check_count("num_held_out", options.num_held_out, minimum=0),
         undeclared=options.learn,
         unit=unit_of(options),
         relation=options.relation,
@@ -166,25 +173,25 @@ def _group_size(options: argparse.Namespace) -> int:
     return check_count("group_size", options.group_size)
 
 
-def _rdp_epsilon(cost: RunCost, num_steps: int | None = None) -> float:
+def _rdp_epsilon(plan: RunPlan, num_steps: int | None = None) -> float:
     """Return the epsilon that Renyi accounting states; infinity if it has no bound, as for learned values."""
     try:
-        return cost.epsilon(num_steps, RdpAccountant(relation=cost.training.relation, unit=cost.training.unit))
+        return plan.epsilon(num_steps, RdpAccountant(relation=plan.training.relation, unit=plan.training.unit))
     except Unsupported:
         return math.inf
 
 
-def _rdp_noise(cost: RunCost, epsilon: float) -> float | None:
+def _rdp_noise(plan: RunPlan, epsilon: float) -> float | None:
     """Return the noise that an epsilon needs by Renyi accounting; None if it has no bound."""
     try:
-        return cost.noise_for(epsilon, RdpAccountant)
+        return plan.noise_for(epsilon, RdpAccountant)
     except Unsupported:
         return None
 
 
-def _curve(cost: RunCost) -> list[dict[str, float]]:
+def _curve(plan: RunPlan) -> list[dict[str, float]]:
     """Return epsilon by both accountants after every epoch, and at the end."""
-    training = cost.training
+    training = plan.training
     steps_per_epoch = training.num_units / training.batch_size
     last_epoch = math.floor(training.num_steps / steps_per_epoch)
     stride = -(-last_epoch // _MAX_EPOCHS) or 1
@@ -197,8 +204,8 @@ def _curve(cost: RunCost) -> list[dict[str, float]]:
         {
             "epoch": round(steps / steps_per_epoch, 2),
             "step": steps,
-            "epsilon": cost.epsilon(steps, accountant),
-            "rdp_epsilon": _rdp_epsilon(cost, steps),
+            "epsilon": plan.epsilon(steps, accountant),
+            "rdp_epsilon": _rdp_epsilon(plan, steps),
         }
         for steps in progress(ends, "epochs")
     ]
@@ -206,7 +213,7 @@ def _curve(cost: RunCost) -> list[dict[str, float]]:
 
 def _as_json(plan: PlannedTraining) -> str:
     """Write the plan for scripts."""
-    training = plan.cost.training
+    training = plan.run.training
     return json.dumps(
         {
             "schema": "hush.plan/1",
@@ -230,7 +237,7 @@ def _finite(value: float) -> float | None:
 
 def _as_text(plan: PlannedTraining, plot: Path | None) -> str:
     """Write the plan for people."""
-    training = plan.cost.training
+    training = plan.run.training
     units = "examples" if training.group_size > 1 or training.unit == Unit.example() else "users"
     facts = table(
         ("", "", ""),
@@ -287,6 +294,6 @@ def _comparison(plan: PlannedTraining) -> str:
     text = f"Renyi accounting (RDP) would state epsilon = {plan.rdp_epsilon:.4f} for the same run"
     if plan.rdp_noise_multiplier is None or not plan.guarantee.epsilon > 0:
         return text + "."
-    more = plan.rdp_noise_multiplier / plan.cost.training.noise_multiplier - 1
+    more = plan.rdp_noise_multiplier / plan.run.training.noise_multiplier - 1
     needed = f"noise multiplier {plan.rdp_noise_multiplier:.4f} ({more:+.1%})"
     return f"{text};\nfor epsilon = {plan.target_epsilon:g} it would need {needed}."

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hush.data.formats.table_files import from_arrays
 from hush.data.tables.columns import Images
-from hush.data.tables.raw import ImageSource, Pictures, RawData, as_images, as_labels
+from hush.data.tables.raw_data import ImageData, Pictures, RawData, as_images, as_labels
 from hush.errors import InvalidArgument
 
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -62,7 +62,7 @@ def idx_files(folder: Path) -> dict[str, Path]:
 
 def open_idx(
     folder: Path, name: str, classes: tuple[str, ...] | None = None, *, public_test: bool = False
-) -> ImageSource:
+) -> ImageData:
     """Open a folder of IDX files.
 
     Args:
@@ -84,7 +84,7 @@ def open_idx(
         ]
         return parts[0], parts[1] if has_test else None
 
-    return ImageSource(name, load, classes=classes, public_test=public_test and has_test)
+    return ImageData(name, load, classes=classes, public_test=public_test and has_test)
 
 
 def class_names(labels: NDArray[Any], classes: tuple[str, ...] | None) -> NDArray[np.str_]:
@@ -115,7 +115,7 @@ def open_npz(path: Path, name: str) -> RawData:
             return train, None
         return train, Pictures(as_images(arrays.read(test[0])), as_labels(arrays.read(test[1])))
 
-    return ImageSource(name, load)
+    return ImageData(name, load)
 
 
 def _npz_table(arrays: _NpzFile, inputs: str, labels: str, name: str) -> RawData:
@@ -174,7 +174,7 @@ class _NpzFile:
         return InvalidArgument("data", self._path.name, f"a complete array {name}")
 
 
-def open_cifar(folder: Path, name: str, classes: tuple[str, ...]) -> ImageSource:
+def open_cifar(folder: Path, name: str, classes: tuple[str, ...]) -> ImageData:
     """Open the binary version of CIFAR-10."""
 
     def part(files: tuple[str, ...]) -> Pictures:
@@ -188,4 +188,4 @@ def open_cifar(folder: Path, name: str, classes: tuple[str, ...]) -> ImageSource
     def load(declared: Images | None) -> tuple[Pictures, Pictures | None]:
         return part(CIFAR_TRAIN), part(CIFAR_TEST)
 
-    return ImageSource(name, load, classes=classes, public_test=True)
+    return ImageData(name, load, classes=classes, public_test=True)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.data.tables.columns import Images
-from hush.data.tables.raw import ImageSource, Pictures
+from hush.data.tables.raw_data import ImageData, Pictures
 from hush.errors import InvalidArgument, Unsupported
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg"})
@@ -28,7 +28,7 @@ def is_image_folder(folder: Path) -> bool:
     return any(_image_files(subfolder) for subfolder in _class_folders(_split(folder)[0]))
 
 
-def open_folder(folder: Path, name: str) -> ImageSource:
+def open_folder(folder: Path, name: str) -> ImageData:
     """Open an image folder. Only names are read here.
 
     Args:
@@ -46,11 +46,14 @@ def open_folder(folder: Path, name: str) -> ImageSource:
         shape = declared_shape or _usual_shape([path for path, _ in train_files], name)
         return _read(train_files, shape, name), None if test is None else _read(_labelled_files(test), shape, name)
 
-    assumptions = (
-        "names of folders, and the size and colour mode of most images, are public",
-        "an image file that cannot be read is left out",
+    return ImageData(
+        name,
+        load,
+        classes=classes,
+        full_range=(0.0, 255.0),
+        public_facts=("names of folders, and the size and colour mode of most images, are public",),
+        assumptions=("an image file that cannot be read is left out",),
     )
-    return ImageSource(name, load, classes=classes, full_range=(0.0, 255.0), assumptions=assumptions)
 
 
 def _split(folder: Path) -> tuple[Path, Path | None]:

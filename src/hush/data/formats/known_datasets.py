@@ -14,7 +14,7 @@ import numpy as np
 from hush.data.formats.arrays import CIFAR_TEST, CIFAR_TRAIN, IDX_NAMES, idx_files, open_cifar, open_idx
 from hush.data.formats.download import Remote, download
 from hush.data.tables.columns import Images
-from hush.data.tables.raw import ImageSource, Pictures
+from hush.data.tables.raw_data import ImageData, Pictures
 from hush.errors import InvalidArgument, Unsupported
 
 DIGITS = tuple(str(digit) for digit in range(10))
@@ -43,7 +43,7 @@ class _KnownDataset:
     classes: tuple[str, ...]
     remotes: tuple[Remote, ...]
     find: Callable[[Path], Path | None]
-    read: Callable[[Path, str, tuple[str, ...]], ImageSource]
+    read: Callable[[Path, str, tuple[str, ...]], ImageData]
     unpack: Callable[[Path], None] = lambda folder: None
 
 
@@ -76,7 +76,7 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Non
         shutil.copyfileobj(content, file)
 
 
-def _read_idx(folder: Path, name: str, classes: tuple[str, ...]) -> ImageSource:
+def _read_idx(folder: Path, name: str, classes: tuple[str, ...]) -> ImageData:
     return open_idx(folder, name, classes, public_test=True)
 
 
@@ -131,7 +131,7 @@ KNOWN = {
 NAMES = ("digits", *KNOWN)
 
 
-def open_known(name: str, data_dir: Path | None, *, allow_download: bool) -> ImageSource:
+def open_known(name: str, data_dir: Path | None, *, allow_download: bool) -> ImageData:
     """Open a known dataset: from a folder that has it, or downloaded.
 
     Files that are found are used without a checksum: other splits and compressions of them are common.
@@ -171,7 +171,7 @@ def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hush"
 
 
-def _open_digits() -> ImageSource:
+def _open_digits() -> ImageData:
     def load(declared: Images | None) -> tuple[Pictures, Pictures | None]:
         try:
             from sklearn.datasets import load_digits
@@ -180,4 +180,4 @@ def _open_digits() -> ImageSource:
         images, labels = load_digits().images, load_digits().target
         return Pictures(np.asarray(images, dtype=np.float32)[:, None], np.asarray(labels).astype(str)), None
 
-    return ImageSource("digits", load, classes=DIGITS, full_range=(0.0, 16.0))
+    return ImageData("digits", load, classes=DIGITS, full_range=(0.0, 16.0))

@@ -9,8 +9,8 @@ from hush.data.formats.arrays import idx_files, open_idx, open_npz
 from hush.data.formats.folder import is_image_folder, open_folder
 from hush.data.formats.known_datasets import NAMES, open_known
 from hush.data.formats.table_files import open_table_file
-from hush.data.tables.raw import RawData
-from hush.data.tables.table import TableSource
+from hush.data.tables.raw_data import RawData
+from hush.data.tables.table import TableData
 from hush.errors import InvalidArgument, check_instance
 
 _ACCEPTED = "a .csv, .xlsx, .parquet or .npz file, a folder of images or IDX files, or one of " + ", ".join(NAMES)
@@ -52,7 +52,7 @@ def open_data(
         data = open_known(text, None if data_dir is None else Path(data_dir), allow_download=download)
     else:
         raise InvalidArgument("data", text, _ACCEPTED, "There is no such file")
-    if isinstance(data, TableSource) and target is not None:
+    if isinstance(data, TableData) and target is not None:
         data.check_column("target", target)
     return data
 

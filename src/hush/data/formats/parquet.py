@@ -44,11 +44,11 @@ class ParquetFile:
         return f"SELECT {self._items([], '', row_id)} FROM {self._reading('strict')}"
 
     def tolerant_query(self, connection: Any, table: str, row_id: str | None = None) -> str:
-        """Return a query that reads the file, with NULL in place of texts that are not UTF-8.
+        """Return a query that reads the file, with NULL in place of text that is not UTF-8.
 
         Args:
             connection: A DuckDB connection that may read the file.
-            table: The name of a temporary table to create, which will list the places of these texts.
+            table: The name of a temporary table to create, which will list where that text is.
             row_id: As for `query`.
         """
         texts = [column for column, declared in zip(self.columns, self.types, strict=True) if declared == "VARCHAR"]

@@ -1,6 +1,6 @@
 """Files with tables: CSV, Excel, Parquet and arrays. Opening one reads names and declared types of columns only.
 
-Each opener returns a `TableSource` with a function that creates a table on a DuckDB connection. It runs when the rows
+Each opener returns a `TableData` with a function that creates a table on a DuckDB connection. It runs when the rows
 are needed.
 """
 
@@ -19,7 +19,7 @@ from hush.data.formats.csv import ASSUMPTION, CsvFile
 from hush.data.formats.parquet import ParquetFile
 from hush.data.formats.records import Record
 from hush.data.formats.worksheet import Worksheet
-from hush.data.tables.table import UNTYPED, TableSource
+from hush.data.tables.table import UNTYPED, TableData
 from hush.errors import InvalidArgument
 
 CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -38,7 +38,7 @@ class _TextFile(Protocol):
         """Yield the records."""
 
 
-def open_table_file(path: Path, name: str, delimiter: str | None = None) -> TableSource | None:
+def open_table_file(path: Path, name: str, delimiter: str | None = None) -> TableData | None:
     """Open a file by its ending; None if it is not that of a table.
 
     Args:
@@ -58,7 +58,7 @@ def open_table_file(path: Path, name: str, delimiter: str | None = None) -> Tabl
     return None
 
 
-def _text_table(name: str, file: _TextFile, assumptions: tuple[str, ...]) -> TableSource:
+def _text_table(name: str, file: _TextFile, assumptions: tuple[str, ...]) -> TableData:
     columns = [f"c{number}" for number in range(len(file.columns))]
 
     def fill(connection: Any, table: str) -> None:
@@ -74,7 +74,7 @@ def _text_table(name: str, file: _TextFile, assumptions: tuple[str, ...]) -> Tab
                     connection.execute(f"INSERT INTO {table} SELECT {items} FROM hush_given")
                     connection.unregister("hush_given")
 
-    return TableSource(name, file.columns, [UNTYPED] * len(columns), fill, assumptions)
+    return TableData(name, file.columns, [UNTYPED] * len(columns), fill, assumptions)
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def open_parquet(path: Path, name: str) -> TableSource:
+def open_parquet(path: Path, name: str) -> TableData:
     """Open a Parquet file. Only its footer is read here.
 
     Args:
@@ -108,12 +108,12 @@ def open_parquet(path: Path, name: str) -> TableSource:
             query = file.tolerant_query(connection, f"{table}_not_text")
             connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM ({query}) AS p({columns})")
 
-    return TableSource(name, file.columns, file.types, fill, file=file)
+    return TableData(name, file.columns, file.types, fill, file=file)
 
 
 def from_arrays(
     name: str, columns: Sequence[str], types: Sequence[str], read: Callable[[], Sequence[NDArray[Any]]]
-) -> TableSource:
+) -> TableData:
     """Return arrays, one per column, as a table.
 
     Args:
@@ -128,11 +128,11 @@ def from_arrays(
         connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM hush_given")
         connection.unregister("hush_given")
 
-    return TableSource(name, columns, types, fill)
+    return TableData(name, columns, types, fill)
 
 
 def _encodable(array: NDArray[Any]) -> NDArray[Any]:
-    """Return texts that UTF-8 can encode. Halves of surrogate pairs are replaced: one would stop the reading."""
+    """Return text that UTF-8 can encode. Halves of surrogate pairs are replaced: one would stop the reading."""
     if array.dtype.kind != "U":
         return array
     try:

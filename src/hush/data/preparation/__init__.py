@@ -2,5 +2,5 @@
 
 In reading order: `plan` decides from names, types and declarations what happens to each column; `split` holds units out
 and picks the row that each unit learns with; `learning` releases bounds and values privately; `encoding` turns values
-into inputs; `examples` applies a complete schema; `prepared` does all of it.
+into inputs; `examples` applies a complete schema; `prepared_data` does all of it.
 """

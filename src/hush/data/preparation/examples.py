@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from hush.data.preparation.encoding import Inputs, encode_images, encode_table
 from hush.data.preparation.plan import may_hold_text, text_without_vocabulary
 from hush.data.tables.columns import Category, Ignore, Numeric
-from hush.data.tables.raw import ImageSource, Pictures, RawData
+from hush.data.tables.raw_data import ImageData, Pictures, RawData
 from hush.data.tables.schema import Schema
-from hush.data.tables.table import RowTable, TableSource
+from hush.data.tables.table import RowTable, TableData
 from hush.errors import InvalidArgument, Unsupported, check_instance
 
 OTHER_GROUP = "(other)"
@@ -68,11 +68,11 @@ def transform(schema: Schema, data: RawData) -> Inputs:
         data: From `open_data`.
     """
     check_instance("schema", schema, Schema)
-    if isinstance(data, ImageSource):
+    if isinstance(data, ImageData):
         pictures, _ = data.read(schema.images)
         return encode_images(pictures.images, data.described(schema.images, pictures))
-    source = check_complete(schema, data)
-    return encode_table(schema.columns, source.table, read_numbers(source, schema))
+    table_data = check_complete(schema, data)
+    return encode_table(schema.columns, table_data.table, read_numbers(table_data, schema))
 
 
 def examples(schema: Schema, data: RawData) -> Examples:
@@ -89,25 +89,25 @@ def examples(schema: Schema, data: RawData) -> Examples:
     check_instance("schema", schema, Schema)
     if schema.classes is None:
         raise InvalidArgument("schema", "classes", "declared or learned", "Use the schema of a preparation")
-    if isinstance(data, ImageSource):
+    if isinstance(data, ImageData):
         pictures, _ = data.read(schema.images)
         return picture_examples(data, pictures, schema)
-    source = check_complete(schema, data)
+    table_data = check_complete(schema, data)
     if schema.target is None:
         raise InvalidArgument("schema", "target", "the column to predict")
     for role, names in (("target", (schema.target,)), ("unit", (schema.unit,)), ("groups", schema.groups)):
         for name in names:
             if name is not None:
-                source.check_column(role, name)
-    units = None if schema.unit is None else _unit_numbers(source.table, schema.unit)
-    every_row = table_examples(schema, source.table, read_numbers(source, schema), units)
+                table_data.check_column(role, name)
+    units = None if schema.unit is None else _unit_numbers(table_data.table, schema.unit)
+    every_row = table_examples(schema, table_data.table, read_numbers(table_data, schema), units)
     has_target = every_row.targets >= 0
     return every_row.among(has_target if units is None else has_target & (units >= 0))
 
 
-def check_complete(schema: Schema, data: RawData) -> TableSource:
+def check_complete(schema: Schema, data: RawData) -> TableData:
     """Return the table, if the schema declares everything about it; otherwise refuse."""
-    if not isinstance(data, TableSource):
+    if not isinstance(data, TableData):
         raise Unsupported("data of another kind", "Use what open_data returns")
     if schema.images is not None or not schema.columns:
         raise InvalidArgument("schema", "columns", "declared columns, because the data are a table")
@@ -119,7 +119,7 @@ def check_complete(schema: Schema, data: RawData) -> TableSource:
     return data
 
 
-def read_numbers(data: TableSource, schema: Schema) -> dict[str, NDArray[np.float64]]:
+def read_numbers(data: TableData, schema: Schema) -> dict[str, NDArray[np.float64]]:
     """Return the numeric columns. Refuse one that holds text.
 
     A column holds text if more than half of all rows have a value there that is not a number. That is a property of the
@@ -157,12 +157,12 @@ def table_examples(
 
 
 def picture_examples(
-    data: ImageSource, pictures: Pictures, schema: Schema, rows: NDArray[np.bool_] | None = None
+    data: ImageData, pictures: Pictures, schema: Schema, rows: NDArray[np.bool_] | None = None
 ) -> Examples:
     """Return images as examples.
 
     Args:
-        data: The source of the images.
+        data: Where the images were read.
         pictures: The images.
         schema: A schema with classes.
         rows: Which images to use; None for those whose label is one of the classes.

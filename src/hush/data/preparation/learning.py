@@ -4,7 +4,7 @@ Every unit takes part with at most one row, and adds one to one count of each hi
 powers of two from 2^-20 to 2^40, of both signs, and zero (`LogHistogram`). *Values* have no public support: only values
 that occur are counted, and those below a threshold are not revealed. Noise and thresholds are those of
 `hush.statistics.noise`, where a column is a group: a unit is in one histogram of each of J columns of numbers, and in
-one value of each of K columns of texts.
+one value of each of K text columns.
 
 Guarantee, for adding or removing one unit. With J histograms of bounds and K of values, the noise has the standard
 deviation ``noise_multiplier * sqrt(2 J)`` on the former and ``noise_multiplier * sqrt(2 K)`` on the latter (without the
@@ -88,7 +88,7 @@ class Learned:
 
     Attributes:
         bounds: The bounds of each histogram of numbers; None if no count rises above the noise.
-        values: The values of each tally of texts.
+        values: The values of each tally.
     """
 
     bounds: list[Bounds | None]
@@ -108,7 +108,7 @@ def release(
 
     Args:
         histograms: Counts of numbers by bin, one histogram per column. Every unit added at most one to each.
-        tallies: Counts of texts, one tally per column. Every unit added at most one to each.
+        tallies: Counts of values, one tally per text column. Every unit added at most one to each.
         learn: The noise.
         source: The source of the noise.
     """
@@ -183,7 +183,7 @@ def _noisy(counts: NDArray[np.int64], plan: NoisePlan, source: RandomSource) -> 
 
 
 def in_order(values: Iterable[str]) -> tuple[str, ...]:
-    """Return texts in numerical order if all are numbers, else in alphabetical order.
+    """Return values in numerical order if all are numbers, else in alphabetical order.
 
     Never by frequency: that would reveal more than the values.
 

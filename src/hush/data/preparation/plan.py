@@ -1,6 +1,6 @@
 """The plan for each column, from names, types and declarations. No value is read.
 
-`template` and `needs_learning` are for you; `resolve` and `to_learn` are for `hush.data.preparation.prepared`.
+`template` and `needs_learning` are for you; `resolve` and `to_learn` are for `hush.data.preparation.prepared_data`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from hush.data.tables.catalog import ROW
 from hush.data.tables.columns import Category, Column, Ignore, Numeric
-from hush.data.tables.raw import ImageSource, RawData
+from hush.data.tables.raw_data import ImageData, RawData
 from hush.data.tables.schema import Schema
-from hush.data.tables.table import OTHER, TEXT, UNTYPED, TableSource
+from hush.data.tables.table import OTHER, TEXT, UNTYPED, TableData
 from hush.errors import InvalidArgument, Unsupported, check_instance
 
 _DECLARE_TEXT = "Declare it as category, text with a vocabulary, or ignore: by flags (see --help) or in a schema"
@@ -29,8 +29,8 @@ def template(data: RawData) -> Schema:
     Args:
         data: From `open_data`.
     """
-    if not isinstance(data, TableSource):
-        return Schema(classes=data.classes if isinstance(data, ImageSource) else None)
+    if not isinstance(data, TableData):
+        return Schema(classes=data.classes if isinstance(data, ImageData) else None)
     kinds: dict[str, Column] = {TEXT: Category(), OTHER: Ignore()}
     return Schema(columns={name: kinds.get(data.kind(name), Numeric()) for name in data.columns})
 
@@ -83,9 +83,9 @@ def resolve(
     if unit == ROW and ROW not in (data.columns or ()):
         unit = None  # each row is its own unit
     all_groups = tuple(dict.fromkeys((*groups, *declared.groups)))
-    if isinstance(data, ImageSource):
+    if isinstance(data, ImageData):
         return _image_plan(data, declared, target, unit, all_groups)
-    if not isinstance(data, TableSource):
+    if not isinstance(data, TableData):
         raise Unsupported("data of another kind", "Use what open_data returns")
     return _table_plan(data, declared, target, unit, all_groups)
 
@@ -98,7 +98,7 @@ def _merged(name: str, argument: str | None, declared: str | None) -> str | None
 
 
 def _image_plan(
-    data: ImageSource, declared: Schema, target: str | None, unit: str | None, groups: tuple[str, ...]
+    data: ImageData, declared: Schema, target: str | None, unit: str | None, groups: tuple[str, ...]
 ) -> Schema:
     image_target = None if target == "label" else target
     for name, setting in (("target", image_target), ("unit", unit), ("groups", groups)):
@@ -110,7 +110,7 @@ def _image_plan(
 
 
 def _table_plan(
-    data: TableSource, declared: Schema, target: str | None, unit: str | None, groups: tuple[str, ...]
+    data: TableData, declared: Schema, target: str | None, unit: str | None, groups: tuple[str, ...]
 ) -> Schema:
     if target is None:
         raise InvalidArgument("target", None, "the column to predict", "Columns: " + ", ".join(data.columns[:20]))
@@ -131,7 +131,7 @@ def _table_plan(
     return Schema(columns=columns, target=target, classes=declared.classes, unit=unit, groups=groups)
 
 
-def _column_kind(data: TableSource, name: str, declared: Schema, groups: tuple[str, ...]) -> Column:
+def _column_kind(data: TableData, name: str, declared: Schema, groups: tuple[str, ...]) -> Column:
     """Return the declared kind of a column; without one, the kind that follows from the type in the file."""
     is_other = data.kind(name) == OTHER
     if name in declared.columns:
@@ -157,6 +157,6 @@ def text_without_vocabulary(name: str) -> InvalidArgument:
     return InvalidArgument("column", name, "numbers", "It is a text column without a vocabulary", _DECLARE_TEXT)
 
 
-def may_hold_text(data: TableSource, name: str) -> bool:
+def may_hold_text(data: TableData, name: str) -> bool:
     """Return whether the declared type of a column leaves open if it holds numbers."""
     return data.kind(name) in (UNTYPED, TEXT)

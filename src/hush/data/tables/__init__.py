@@ -1,8 +1,8 @@
 """Declarations about data, and the data themselves.
 
 In reading order: `columns` are the kinds of columns; `schema` declares them for training, and `schema_json` is its file
-form; `raw` is opened data, images among them; `table` reads rows with DuckDB. `catalog` is another declaration, for
-`hush.sql`: the tables that a query may name.
+form; `raw_data` is opened data, images among them; `table` reads rows with DuckDB. `catalog` is another declaration,
+for `hush.sql`: the tables that a query may name.
 """
 
 from hush.data.tables import catalog as catalog

@@ -69,7 +69,7 @@ _OTHER = (
     "LIST",
     "ARRAY",
     "UNION",
-    "COLLATE",  # texts that are not compared byte by byte: the engine takes different ones for equal
+    "COLLATE",  # text that is not compared byte by byte: the engine takes different values for equal
 )
 ROW = "row"  # the unit of a table whose rows are the units
 

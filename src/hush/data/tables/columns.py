@@ -59,7 +59,7 @@ class Category:
     values: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Check that the values are distinct texts."""
+        """Check that the values are distinct strings."""
         if self.values is not None:
             object.__setattr__(self, "values", distinct_texts("values", self.values, minimum=0))
 
@@ -165,21 +165,21 @@ def _checked_bound(name: str, value: Any) -> float | None:
 
 
 def distinct_texts(name: str, values: Any, minimum: int = 1) -> tuple[str, ...]:
-    """Return distinct, non-empty texts, trimmed as the values of the data are.
+    """Return distinct, non-empty strings, trimmed as the values of the data are.
 
     Integers are allowed: the data are compared as text, without spaces around it.
 
     Args:
         name: The argument's name, for messages.
-        values: A list or tuple of texts and integers.
+        values: A list or tuple of strings and integers.
         minimum: How many there must be.
     """
     if isinstance(values, str) or not isinstance(values, (tuple, list)):
-        raise InvalidArgument(name, values, "a list of texts")
+        raise InvalidArgument(name, values, "a list of strings")
     stripped = [str(value).strip(SPACES) if _is_text_or_integer(value) else "" for value in values]
     texts = tuple(text for text in stripped if text)
     if len(texts) < len(stripped) or len(texts) < minimum:
-        raise InvalidArgument(name, values, f"at least {minimum} texts or integers, none of them empty")
+        raise InvalidArgument(name, values, f"at least {minimum} strings or integers, none of them empty")
     if len(set(texts)) < len(texts):
         repeated = next(text for text in texts if texts.count(text) > 1)
         raise InvalidArgument(name, repeated, "each value only once")

@@ -1,6 +1,6 @@
 """Tables, read by DuckDB. Every value is text, or of the type that the file declares: no type is guessed from values.
 
-A `TableSource` is a table in a file whose columns are known and whose rows are not read yet; its `RowTable` has the
+A `TableData` is a table in a file whose columns are known and whose rows are not read yet; its `RowTable` has the
 rows in memory. Each answer of a `RowTable` treats every row on its own, so no record decides how another one is read.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.data.tables.raw import RawData
+from hush.data.tables.raw_data import RawData
 from hush.errors import InvalidArgument, Unsupported
 
 UNTYPED, NUMBER, DATE, TEXT, OTHER = "untyped", "number", "date", "text", "other"
@@ -89,7 +89,7 @@ class RowTable:
         return codes
 
     def counts(self, name: str, chosen: NDArray[np.bool_]) -> dict[str, int]:
-        """Return how often each text occurs in the chosen rows, in the order of the texts."""
+        """Return how often each value occurs in the chosen rows, in alphabetical order."""
         self._connection.register("chosen", {"c": chosen})
         query = (
             f"SELECT value, count(*) FROM (SELECT {self._text(name)} AS value, chosen.c AS c FROM t "
@@ -187,7 +187,7 @@ def kind_of(declared: str) -> str:
     return next((kind for kind, names in _TYPES.items() if bare.startswith(names)), OTHER)
 
 
-class TableSource(RawData):
+class TableData(RawData):
     """A table in a file. Names and declared types of columns are read when it is opened; rows are read when needed."""
 
     def __init__(
@@ -207,7 +207,7 @@ class TableSource(RawData):
             columns: The names of the columns.
             types: Their declared types; ``UNTYPED`` if the file declares none.
             fill: Creates a temporary table of this name, with the columns c0, c1, ..., on a DuckDB connection.
-            assumptions: What is taken to be public, besides what holds for all tables.
+            assumptions: What is assumed about files of this kind, besides what holds for all tables.
             file: The file itself, if DuckDB can read it where it is.
         """
         self.name = name
@@ -227,10 +227,14 @@ class TableSource(RawData):
         return list(self._columns)
 
     @property
-    def assumptions(self) -> tuple[str, ...]:
+    def public_facts(self) -> tuple[str, ...]:
         """The properties that are taken to be public."""
-        shared = "names and declared types of columns, the number of rows, and which columns hold text are public"
-        return (shared, *self.file_assumptions)
+        return ("names and declared types of columns, the number of rows, and which columns hold text are public",)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The public facts, and what is assumed about files of this kind."""
+        return (*self.public_facts, *self.file_assumptions)
 
     def kind(self, name: str) -> str:
         """Return the kind of a column that the file declares."""

@@ -3,6 +3,6 @@
 - `labels`: reads labels and cells one by one, so that no record changes how others are read.
 - `estimator`: the base class. It checks parameters, charges the budget and states the guarantee.
 - `bounds`: public bounds and clip norms, and `LearnBounds`, which learns them privately.
-- `two_stage`: a budget split between a noisy overview and the release that it shapes.
+- `two_stage_budget`: a budget split between a noisy overview and the release that it shapes.
 - `networks`: `PrivateClassifier` and `PrivateRegressor`, around `hush.training`.
 """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MAX_ENTRY = 1e6  # entries are clamped to it, so that the network's arithmetic does not overflow
 
 
-class _Network(PrivateEstimator):
+class _NetworkEstimator(PrivateEstimator):
     """The common part of the two estimators: store parameters, train a module, compute its outputs."""
 
     _needs_delta = True
@@ -117,7 +117,7 @@ class _Network(PrivateEstimator):
         return np.asarray(outputs.double().numpy())
 
 
-class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # type: ignore[misc]
+class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _NetworkEstimator):  # type: ignore[misc]
     """A classifier from any torch module, trained by DP-SGD.
 
     Choose it where linear classifiers are not enough: images, many features, or tens of thousands of rows.
@@ -211,7 +211,7 @@ class PrivateClassifier(PrivateClassifierMixin, ClassifierMixin, _Network):  # t
         return np.asarray(self.classes_[indices])
 
 
-class PrivateRegressor(RegressorMixin, _Network):  # type: ignore[misc]
+class PrivateRegressor(RegressorMixin, _NetworkEstimator):  # type: ignore[misc]
     """A regressor from any torch module, trained by DP-SGD on the squared error.
 
     Choose it over `PrivateLinearRegression` where a linear model is not enough and you have tens of thousands of rows.

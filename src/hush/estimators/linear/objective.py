@@ -101,8 +101,8 @@ class ObjectivePerturbation(LinearMethod):
             # Solves ln(1 + c / ridge) = share * epsilon for the ridge.
             return curvature / math.expm1(noise_epsilon * share)
 
-        def noise(ridge: float) -> _Noise:
-            return _Noise.smallest(noise_epsilon - curvature_cost(curvature, ridge), delta, problem.dimension)
+        def noise(ridge: float) -> _ObjectiveNoise:
+            return _ObjectiveNoise.smallest(noise_epsilon - curvature_cost(curvature, ridge), delta, problem.dimension)
 
         ridge = self._ridge(smallest_ridge, noise, problem.regularization, EXPECTED_NORM)
         masking_epsilon = _masking_epsilon(epsilon, noise(ridge), problem)
@@ -116,8 +116,8 @@ class ObjectivePerturbation(LinearMethod):
             # Solves (K - 1) ln(1 + 1 / (K ridge)) = share * epsilon for the ridge.
             return 1 / (classes * math.expm1(noise_epsilon * share / (classes - 1)))
 
-        def noise(ridge: float) -> _Noise:
-            return _Noise(
+        def noise(ridge: float) -> _ObjectiveNoise:
+            return _ObjectiveNoise(
                 round_up(JOINT_SENSITIVITY / round_down(noise_epsilon - joint_curvature_cost(classes, ridge))),
                 False,
                 size,
@@ -131,7 +131,7 @@ class ObjectivePerturbation(LinearMethod):
     def _ridge(
         self,
         smallest_ridge: Callable[[float], float],
-        noise: Callable[[float], _Noise],
+        noise: Callable[[float], _ObjectiveNoise],
         regularization: float | None,
         expected_norm: float,
     ) -> float:
@@ -159,7 +159,7 @@ class ObjectivePerturbation(LinearMethod):
         return round_up(min((ridge(share) for share in shares), key=cost))
 
 
-def _masking_epsilon(epsilon: float, noise: _Noise, problem: Problem) -> float:
+def _masking_epsilon(epsilon: float, noise: _ObjectiveNoise, problem: Problem) -> float:
     """Return the epsilon for masking approximate minima, or refuse noise that would drown in rounding errors."""
     masking_epsilon = round_down(epsilon * MASKING_SHARE)
     if not (masking_epsilon > _MIN_MASKING_EPSILON and noise.expected_norm < _MAX_NOISE_NORM):
@@ -183,7 +183,7 @@ def curvature_cost(curvature: float, ridge: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Noise:
+class _ObjectiveNoise:
     """The distribution of b: Gaussian, or density ~ e^(-|b| / scale)."""
 
     scale: float
@@ -191,13 +191,13 @@ class _Noise:
     size: int
 
     @staticmethod
-    def smallest(epsilon: float, delta: float, size: int) -> _Noise:
+    def smallest(epsilon: float, delta: float, size: int) -> _ObjectiveNoise:
         """Return the noise of smaller expected norm. The choice depends on public numbers only."""
         # Scale 1 / epsilon: a shift of b by 1 changes ln of the density by at most epsilon.
-        spherical = _Noise(round_up(1 / round_down(epsilon)), False, size)
+        spherical = _ObjectiveNoise(round_up(1 / round_down(epsilon)), False, size)
         if not delta > 0:
             return spherical
-        gaussian = _Noise(round_up(noise_multiplier(round_down(epsilon), delta)), True, size)
+        gaussian = _ObjectiveNoise(round_up(noise_multiplier(round_down(epsilon), delta)), True, size)
         return min(spherical, gaussian, key=lambda noise: noise.expected_norm)
 
     @property
@@ -213,7 +213,7 @@ class _Noise:
 class _ObjectiveRecipe(LinearRecipe):
     problem: Problem
     ridge: float
-    noise: _Noise
+    noise: _ObjectiveNoise
     masking_epsilon: float
 
     @property
@@ -242,7 +242,7 @@ class _JointObjectiveRecipe(LinearRecipe):
 
     problem: Problem
     ridge: float
-    noise: _Noise
+    noise: _ObjectiveNoise
     masking_epsilon: float
 
     @property

@@ -4,6 +4,7 @@ In reading order:
 
 - `estimates`: unbiased shares, means and second moments from reports.
 - `randomizer`: `LocalRandomizer`, which turns rows of a table into reports.
-- `learner`: models that learn from reports: `LocalNaiveBayes` (`bayes`) and `LocalLinearRegression` (`linear`).
+- `learner`: models that learn from reports: `LocalNaiveBayes` (`bayes`) and `LocalLinearRegression`
+  (`linear_regression`).
 - `rappor`: `Rappor`, for words that are reported again and again.
 """

@@ -27,9 +27,8 @@ _MAX_SCALE = 2.0**34
 def cube_noise(source: RandomSource, scale: float, dimension: int, size: int) -> NDArray[np.int64]:
     """Return ``size`` independent noise vectors with ``dimension`` coordinates each."""
     if not 0 < scale <= _MAX_SCALE:
-        raise InvalidArgument(
-            "epsilon", "too small", "a larger value", "The noise would exceed 2^18 times the effect of a row"
-        )
+        advice = "Larger noise would not fit into 64 bits", "Use a larger epsilon"
+        raise InvalidArgument("scale", scale, "a number > 0 of at most 2^34", *advice)
     noise = np.empty((size, dimension), dtype=np.int64)
     for index in range(size):
         half_side = _half_side(source, scale, dimension)

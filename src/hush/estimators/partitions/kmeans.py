@@ -20,7 +20,7 @@ from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
 from hush.estimators.base.bounds import check_bounds, feature_bounds
 from hush.estimators.base.estimator import Floats, PrivateEstimator
-from hush.estimators.base.two_stage import TwoStageBudget
+from hush.estimators.base.two_stage_budget import TwoStageBudget
 from hush.estimators.moments.gram import STEPS
 from hush.estimators.moments.moments import FixedPoint
 from hush.estimators.partitions.kmeans_rounds import KMeansPlan, lloyd

@@ -1,8 +1,8 @@
 """Growing random trees without looking at rows: thresholds from noisy marginals, then counts in the leaves.
 
-`trees` describes the releases. This file holds their parts: the size of the forest (`Shape`), the noisy marginals as
-cumulative shares (`histograms`, `cumulative_shares`), the trees (`grow`), and the exact counts (`leaf_counts`). Trees
-are grown in the space of quantiles, where every feature is uniform on [0, 1].
+`trees` describes the releases. This file holds their parts: the size of the forest (`ForestShape`), the noisy
+marginals as cumulative shares (`histograms`, `cumulative_shares`), the trees (`grow`), and the exact counts
+(`leaf_counts`). Trees are grown in the space of quantiles, where every feature is uniform on [0, 1].
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOISE_ROWS = 35.0  # rows per standard deviation of a leaf's noise, at least
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ForestShape:
     """The size of a forest, from a noisy number of rows and public numbers only.
 
     Attributes:
@@ -51,7 +51,7 @@ class Shape:
     @staticmethod
     def choose(
         rows: float, features: int, *, epsilon: float, delta: float, trees: int | None, depth: int | None
-    ) -> Shape:
+    ) -> ForestShape:
         """Return the shape that suits this number of rows.
 
         Args:
@@ -80,7 +80,7 @@ class Shape:
         per_feature = noise(features, _MARGINALS_SHARE) * BINS <= 2 * rows
         pooled = not per_feature and noise(1, _POOLED_SHARE) * _POOLED_BINS <= rows
         share = _MARGINALS_SHARE if per_feature else _POOLED_SHARE if pooled else 0.0
-        return Shape(trees=num_trees, depth=depth or default_depth, marginals=share, pooled=pooled)
+        return ForestShape(trees=num_trees, depth=depth or default_depth, marginals=share, pooled=pooled)
 
     def counts_difference(self, classes: int) -> bool:
         """Return whether leaves release the difference of two class counts, which is all that a single tree needs.

@@ -24,10 +24,10 @@ from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
 from hush.estimators.base.bounds import check_bounds, feature_bounds, scale_to_unit
 from hush.estimators.base.estimator import Floats, PrivateClassifierMixin, PrivateEstimator
-from hush.estimators.base.two_stage import TwoStageBudget
+from hush.estimators.base.two_stage_budget import TwoStageBudget
 from hush.estimators.partitions.tree_growth import (
     BINS,
-    Shape,
+    ForestShape,
     cumulative_shares,
     grow,
     histograms,
@@ -143,8 +143,8 @@ class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, Pri
         self._bounds = bounds
         return self
 
-    def _shape(self, count: float, stages: TwoStageBudget) -> Shape:
-        return Shape.choose(
+    def _shape(self, count: float, stages: TwoStageBudget) -> ForestShape:
+        return ForestShape.choose(
             count,
             self.n_features_in_,
             epsilon=stages.second,
@@ -154,7 +154,7 @@ class PrivateRandomForestClassifier(PrivateClassifierMixin, ClassifierMixin, Pri
         )
 
     def _grow(
-        self, unit_rows: Floats, class_indices: Any, shape: Shape, stages: TwoStageBudget, source: RandomSource
+        self, unit_rows: Floats, class_indices: Any, shape: ForestShape, stages: TwoStageBudget, source: RandomSource
     ) -> None:
         """Release the histograms, grow the trees from them, and release the counts of the leaves."""
         classes, features = len(self.classes_), self.n_features_in_

@@ -6,9 +6,9 @@
 - `CostReport`: publishes the cost of the answers on the data at hand, with noise. Its result is a
   `DataDependentCost`: a `DivergenceCost`, or an `ExPostCost` where outcomes decide what is asked.
 
-Reading order: `classifier`, then `rows`, `teachers`, `aggregators` (noise in `noise`), `interactive`, `student`, and
-for data-dependent costs `costs` and `report`. Published proofs are checked: costs of queries that outcomes decided on
-bound the loss only after the fact (`report`).
+Reading order: `classifier`, then `rows`, `teachers`, `aggregators` (noise in `noise`), `interactive_aggregator`,
+`student`, and for data-dependent costs `costs` and `report`. Published proofs are checked: costs of queries that
+outcomes decided on bound the loss only after the fact (`report`).
 """
 
 from hush.estimators.pate.aggregators import ConfidentGNMax as ConfidentGNMax
@@ -17,7 +17,7 @@ from hush.estimators.pate.aggregators import LNMax as LNMax
 from hush.estimators.pate.aggregators import VoteAggregator as VoteAggregator
 from hush.estimators.pate.aggregators import VoteAnswers as VoteAnswers
 from hush.estimators.pate.classifier import PATEClassifier as PATEClassifier
-from hush.estimators.pate.interactive import InteractiveGNMax as InteractiveGNMax
+from hush.estimators.pate.interactive_aggregator import InteractiveGNMax as InteractiveGNMax
 from hush.estimators.pate.report import CostReport as CostReport
 from hush.estimators.pate.report import DataDependentCost as DataDependentCost
 from hush.estimators.pate.report import DivergenceCost as DivergenceCost

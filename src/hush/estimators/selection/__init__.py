@@ -3,7 +3,7 @@
 In reading order:
 
 - `encoder`: `PublicOneHotEncoder`, which turns public categories into columns and costs nothing.
-- `select_best`: `PrivateSelectBest`, which chooses features.
+- `feature_selection`: `PrivateSelectBest`, which chooses features.
 - `splits`: `HeldOut` and `Folds`, and the cost of comparing settings on them.
 - `grid_table`: the rows of a search, with a placeholder row.
 - `grid_search`: `PrivateGridSearch`, which chooses settings.

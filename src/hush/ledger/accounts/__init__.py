@@ -1,1 +1,1 @@
-"""Budgets: data sets, reservations, people and their roles."""
+"""Budgets, reservations, people and their roles."""

@@ -35,7 +35,7 @@ def refuse_nested(blocks: Sequence[str]) -> None:
     periods = [name for name in map(str, blocks) if re.fullmatch(r"\d{4}(-\d{2}){0,2}", name)]
     for name in periods:
         if any(other.startswith(f"{name}-") for other in periods):
-            raise InvalidArgument("blocks", name, "blocks that do not overlap", "A day lies within its month")
+            raise InvalidArgument("blocks", name, "blocks that do not overlap", "This one contains another")
 
 
 def check_block(name: str) -> str:

@@ -70,13 +70,17 @@ class LedgerBudget:
         name: str,
         cap: Cap,
         *,
+        unit_name: str,
         in_blocks: bool,
         blocks: tuple[str, ...] | None = None,
         table: Table | None = None,
         block_column: str | None = None,
     ) -> None:
-        """Wrap what the ledger stores. ``blocks`` restricts the budget to some of its blocks."""
-        self.store, self.person, self.name, self.cap = store, person, name, cap
+        """Wrap what the ledger stores.
+
+        ``unit_name`` is what the owner calls the unit. ``blocks`` restricts the budget to some of its blocks.
+        """
+        self.store, self.person, self.name, self.cap, self.unit_name = store, person, name, cap, unit_name
         self._in_blocks, self._blocks, self._table, self._block_column = in_blocks, blocks, table, block_column
 
     # Spending
@@ -287,6 +291,7 @@ class LedgerBudget:
             self.person,
             self.name,
             self.cap,
+            unit_name=self.unit_name,
             in_blocks=self._in_blocks,
             blocks=blocks,
             table=self._table,

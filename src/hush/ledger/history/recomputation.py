@@ -59,7 +59,7 @@ class Recomputed:
     """The result of `Ledger.recompute`.
 
     Attributes:
-        dataset: The name of the budget.
+        budget: The name of the budget.
         blocks: Its blocks; one, if it has no blocks.
         refused: Rows whose events this version cannot account for. They keep their old cost.
 
@@ -71,7 +71,7 @@ class Recomputed:
     ()
     """
 
-    dataset: str
+    budget: str
     blocks: tuple[RecomputedBlock, ...]
     refused: tuple[int, ...]
 
@@ -79,10 +79,10 @@ class Recomputed:
 def recompute(store: Store, person: Person, name: str) -> Recomputed:
     """Price all charges again, with the Renyi order and claims_delta that were fixed when the budget was created.
 
-    A settled charge then costs what its event costs by this version's accountant, be it less or more. An open
-    reservation keeps at least what was reserved, because that is what voiding it would refund. For each block that
-    changes, a row with the change is appended and the budget corrected, all in one transaction. A block whose releases
-    exceed the cap is retired: a later refund must not make room for new charges.
+    A settled charge then costs what its event costs by this version's accountant, whether that is less than before or
+    more. An open reservation keeps at least what was reserved, because that is what voiding it would refund. For each
+    block that changes, a row with the change is appended and the budget corrected, all in one transaction. A block
+    whose releases exceed the cap is retired: a later refund must not make room for new charges.
 
     Guarantee:
         The cap holds as before: its order and claims_delta were fixed before the first release.
@@ -126,7 +126,7 @@ def _result(replay: LedgerReplay, budget: DatasetRecord, changes: dict[str, Cost
             )
         )
     refused = tuple(charge.row.id for charge in charges if charge.refused)
-    return Recomputed(dataset=budget.row.dataset, blocks=tuple(blocks), refused=refused)
+    return Recomputed(budget=budget.row.dataset, blocks=tuple(blocks), refused=refused)
 
 
 def _write(

@@ -195,8 +195,8 @@ def reliability(
             tag("rect", x=x(confidence) - 7, y=bottom - height, width=14.0, height=max(height, 0.5), class_="share")
         )
     parts.append(tag("polyline", points=_path([(x(0), y(0)), (x(50), y(50)), (x(100), y(100))]), class_="reference"))
-    parts.append(tag("text", "too modest", x=x(4), y=y(91), class_="aside"))
-    parts.append(tag("text", "too confident", x=x(97), y=y(22), text_anchor="end", class_="aside"))
+    parts.append(tag("text", "underconfident", x=x(4), y=y(91), class_="aside"))
+    parts.append(tag("text", "overconfident", x=x(97), y=y(22), text_anchor="end", class_="aside"))
     parts.append(_line([Point(x=confidence, y=accuracy) for confidence, accuracy, _ in bins], 0, x, y))
     return drawing(bottom + 44, title, description, *parts)
 

@@ -87,7 +87,7 @@ def _sentences(guarantee: Guarantee) -> Iterator[str]:
     slack = f" (except with probability delta = {numbers.delta(guarantee.delta)})" if guarantee.delta > 0 else ""
     yield f"This model reveals only a limited amount about {subject}: {at_stake}."
     yield (
-        f"Someone who considers both equally likely beforehand can become at most {belief} certain"
+        f"Someone who gives each possibility a probability of 50 % beforehand can become at most {belief} certain"
         f"{_odds(guarantee)} by studying the model, whatever else they know{slack}. An attacker who tries to identify "
         f"{_WANTED[guarantee.unit.kind]}, with a false positive rate of 1 %, can find at most {exposed} of them."
     )

@@ -2,12 +2,12 @@
 
 An answer takes these steps, and only the last two read data:
 
-_Budget.check      the arguments
-plan_query         the query with bounded contributions, or a refusal
-_Budget.price      how much noise; with ``accuracy``, at which epsilon
-run_sealed         with ``budget``: charge the ledger, or return the answer that it has already
-BoundedViews       exact, bounded aggregates from the engine
-PricedQuery        selection of groups, noise; then HAVING, ORDER BY, LIMIT and intervals
+_PriceRequest.check   the arguments
+plan_query            the query with bounded contributions, or a refusal
+_PriceRequest.price   how much noise; with ``accuracy``, at which epsilon
+run_sealed            with ``budget``: charge the ledger, or return the answer that it has already
+BoundedViews          exact, bounded aggregates from the engine
+PricedQuery           selection of groups, noise; then HAVING, ORDER BY, LIMIT and intervals
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class Table:
         Here you can pass it without ``accuracy``.
         """
         limits = ContributionLimits(groups_per_unit=groups_per_unit, rows_per_unit=rows_per_unit)
-        budget = _Budget(epsilon, delta, noise, selection, accuracy, expected, confidence)
-        query = self._priced_query(text, limits, budget, allow_expected=True)
+        request = _PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
+        query = self._priced_query(text, limits, request, allow_expected=True)
         guarantee, event = query.claim(source_or_default(None))
         errors = {} if expected is None else expected_errors(query, float(expected), confidence)
         return QueryPrice(
@@ -163,7 +163,7 @@ class Table:
             expected: With ``accuracy``: the approximate number of rows in a group. It is public, so do not look it up.
             confidence: The confidence of ``accuracy`` and of the intervals.
             source: The random source; pass a TestSource in tests.
-            budget: A budget to charge before the answer is returned, such as a ledger's data set. If the same query was
+            budget: A budget to charge before the answer is returned, such as one of a ledger. If the same query was
                 answered before, you get the same answer again, for free.
             fresh: With ``budget``: answer again and charge again, because the data may have changed.
 
@@ -180,7 +180,7 @@ class Table:
             (quantiles).
         """
         limits = ContributionLimits(groups_per_unit=groups_per_unit, rows_per_unit=rows_per_unit)
-        request = _Budget(epsilon, delta, noise, selection, accuracy, expected, confidence)
+        request = _PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
         query = self._priced_query(text, limits, request)
         self._views.load()  # a damaged file is refused before it is charged
         if budget is None:
@@ -199,7 +199,7 @@ class Table:
         )
         return answer_from_json(answered)
 
-    def _question(self, text: str, limits: ContributionLimits, request: _Budget, *, fresh: bool) -> str:
+    def _question(self, text: str, limits: ContributionLimits, request: _PriceRequest, *, fresh: bool) -> str:
         """Return everything that an answer depends on, besides the data. Equal questions share one answer."""
         declarations = repr(list(self._catalog.tables.items()))
         arguments = [repr(value) for value in (*astuple(limits), *request.arguments())]
@@ -252,16 +252,16 @@ class Table:
             num_units: How many units to invent, with two rows each.
         """
         limits = ContributionLimits(groups_per_unit=groups_per_unit, rows_per_unit=rows_per_unit)
-        query = self._priced_query(text, limits, _Budget(epsilon, delta, noise, None, None, None, confidence))
+        query = self._priced_query(text, limits, _PriceRequest(epsilon, delta, noise, None, None, None, confidence))
         views = BoundedViews(invented_engine(self._catalog, check_count("num_units", num_units)))
         answer = _answer(query, views, confidence, None)
         return Preview(columns=answer.columns, rows=answer.rows, intervals=answer.intervals, confidence=confidence)
 
     def _priced_query(
-        self, text: str, limits: ContributionLimits, budget: _Budget, *, allow_expected: bool = False
+        self, text: str, limits: ContributionLimits, request: _PriceRequest, *, allow_expected: bool = False
     ) -> PricedQuery:
         """Return a query with its plan and noise, from public information only."""
-        budget.check(allow_expected=allow_expected)
+        request.check(allow_expected=allow_expected)
         plan = plan_query(text, tables=self._catalog, limits=limits, dialect=self._engine.dialect)
         if not plan.releases and not plan.trees:
             raise InvalidArgument("text", text, "a query with at least one aggregate", "For example COUNT(*)")
@@ -270,11 +270,11 @@ class Table:
             assumptions += (_ROWS_ARE_UNITS,)
         elif unit != Unit.user():
             assumptions += (_CALENDAR_WINDOWS,)
-        return replace(budget.price(plan, unit), assumptions=assumptions)
+        return replace(request.price(plan, unit), assumptions=assumptions)
 
 
 @dataclass(frozen=True, slots=True)
-class _Budget:
+class _PriceRequest:
     """What an answer may cost, or how accurate it has to be, as `Table.sql` takes them."""
 
     epsilon: float | None

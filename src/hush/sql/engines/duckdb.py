@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hush.data import ParquetFile, TableSource, connect, open_table_file
+from hush.data import ParquetFile, TableData, connect, open_table_file
 from hush.errors import InvalidArgument, Unsupported
 from hush.sql.engines.engine import EngineFailed, redact_errors
 from hush.sql.engines.frames import with_valid_texts
@@ -50,7 +50,7 @@ class DuckDBEngine:
     def __init__(self, sources: Mapping[str, Any] | None = None, *, connection: Any = None) -> None:
         """Register the sources. No rows are read."""
         self._connection = connect() if connection is None else connection
-        self._files: dict[str, TableSource] = {}  # read into memory by `load`
+        self._files: dict[str, TableData] = {}  # read into memory by `load`
         self._parquet: dict[str, ParquetFile] = {}
         self._frames: dict[str, Any] = {}
         self._loaded: set[str] = set()

@@ -10,7 +10,7 @@ Nothing here is public: `hush.statistics` and `hush.sql` are what you call. In r
 - `tree`: quantiles from trees of noisy counts. `tree_block` is their sensitivity, `release_tree` adds the noise,
   `NoisyTree` is the result, and `rank_limits` bounds the error of a rank.
 - `tails`: confidence intervals for sums (`reach`), ratios (`quotients`) and variances (`variance_ends`).
-- `estimate`: the result type of `hush.statistics`. `charged`: charges a budget before a result leaves.
+- `estimate`: the result type of `hush.statistics`. `charge`: charges a budget before a result leaves.
 """
 
 from hush.statistics.noise.budget_split import ReleasePlan as ReleasePlan

@@ -6,7 +6,7 @@ words    block c of the stream is 16 words of 32 bits, the same as `hush.randomn
 uniforms every two words make a radius of 40 bits and an angle of 24
 pairs    Box and Muller turn radius and angle into two normal draws
 values   four draws at a time are mixed orthogonally, so that each value depends on four radii
-         (`hush.randomness.bulk` explains why)
+         (`hush.randomness.bulk_noise` explains why)
 update   a value, times the noise's standard deviation, joins the clipped sum in the optimizer's step
 
 One block makes sixteen values. A radius has 40 bits, 8 of them from its angle's word, so a draw reaches 7.5 standard

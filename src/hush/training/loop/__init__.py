@@ -2,7 +2,7 @@
 
 Read in this order:
 
-- `start`: `privatize` makes the plan, and starts the run; `start_training` takes a plan that you have made.
+- `entry_points`: `privatize` makes the plan, and starts the run; `start_training` takes a plan that you have made.
 - `ready_loop`: `fit` starts the run, and runs the loop for you. `progress` is its progress bar.
 - `session`: `PrivateTraining`, the state of a run: one `step` for each physical batch.
 - `batches`: the physical batches of a step, as a function of the run's `keys`.

@@ -13,7 +13,7 @@ from hush.errors import InvalidArgument
 from hush.training.per_example.checks import check_batch, check_calls, check_outputs
 from hush.training.per_example.clipped_sum import ClippedSum
 from hush.training.per_example.engine import GradientEngine
-from hush.training.per_example.projected import ProjectedClipping
+from hush.training.per_example.projected_clipping import ProjectedClipping
 from hush.training.plan.clipping import Clipping
 from hush.training.plan.contributions import Projected
 from hush.training.plan.loader import PhysicalBatch, to_device

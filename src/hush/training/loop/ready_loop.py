@@ -12,9 +12,9 @@ from torch.optim import Optimizer
 from torch.utils._pytree import tree_map
 
 from hush.errors import InvalidArgument, Unsupported
+from hush.training.loop.entry_points import privatize
 from hush.training.loop.progress import ProgressBar
 from hush.training.loop.session import PrivateTraining
-from hush.training.loop.start import privatize
 from hush.training.per_example.invented_calls import Modes
 from hush.training.plan.contributions import Projected
 

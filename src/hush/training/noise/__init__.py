@@ -11,8 +11,8 @@ In reading order, from key bits to a noise vector, and from a number of steps to
 - `recursions`: y from z, one step at a time, and the matrix C that makes it.
 - `stream`: a recursion over the steps of a run, with a few vectors of memory and nothing in a checkpoint.
 - `factorisation`: the numerical work on C: sensitivity, error, and the optimisation of its coefficients.
-- `correlated`: the public ways to correlate noise (`Banded`, `BufferedToeplitz`), the steps an example may take part
-  in, and the event that they add up to.
+- `correlated_noise`: the public ways to correlate noise (`Banded`, `BufferedToeplitz`), the steps an example may take
+  part in, and the event that they add up to.
 
 The sensitivity is computed exactly, from the single-precision coefficients that are really applied. The optimiser
 decides how useful the noise is, never how private.

@@ -17,8 +17,8 @@ rounding could hide where positions cancel, and a *rounding*, which half precisi
 norm.
 
 - `engine` runs all of this, eagerly or compiled. `buffers` notices a model that stores data in its buffers.
-- `check` and `invented_calls` compare the result with a plain loop over examples.
-- `projected` and `passes` clip by estimated norms instead, for any model, without touching its layers.
+- `checks` and `invented_calls` compare the result with a plain loop over examples.
+- `projected_clipping` and `passes` clip by estimated norms instead, for any model, without touching its layers.
 
 To add a layer, write a rule (and a function, if none fits), and add a row to ``tests/training/models.py``, which enrols
 it in tests of exactness, bounds, NaN and compilation.

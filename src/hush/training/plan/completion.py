@@ -54,7 +54,7 @@ def make_plan(
         )
     sampling = _complete_sampling(sampling, batch_size, max_batch_size, num_units)
     if num_steps is None:
-        num_steps = sampling.steps(check_positive("epochs", epochs), num_units)
+        num_steps = sampling.num_steps(check_positive("epochs", epochs), num_units)
     draft = TrainingPlan(
         sampling=sampling,
         num_units=num_units,
@@ -89,10 +89,11 @@ def _complete_sampling(
     sampling: Sampling | None, batch_size: int | None, max_batch_size: int | None, num_units: int
 ) -> Sampling:
     if sampling is not None:
-        if batch_size is not None or max_batch_size is not None:
-            raise InvalidArgument(
-                "batch_size", batch_size, "None with sampling=", "Give batch_size or sampling, not both"
-            )
+        for name, value in (("batch_size", batch_size), ("max_batch_size", max_batch_size)):
+            if value is not None:
+                raise InvalidArgument(
+                    name, value, "no value, since the sampling sets it", f"Give {name} or sampling, not both"
+                )
         check_instance("sampling", sampling, Sampling, "Such as Poisson(512)")
         return sampling
     if batch_size is None:

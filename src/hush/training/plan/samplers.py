@@ -33,10 +33,10 @@ from hush.accounting import (
 from hush.errors import InvalidArgument, Unsupported, check_count
 from hush.guarantee import Relation
 from hush.randomness import KeyedSource, geometric, uniform_below
-from hush.training.noise.correlated import Once, Participation, PoissonTurns, Separated
+from hush.training.noise.correlated_noise import Once, Participation, PoissonTurns, Separated
 
 Indices = NDArray[np.int64]
-Mechanism = Callable[[float], Event]  # from a noise multiplier to the event of a noisy sum over one sample
+EventTemplate = Callable[[float], Event]  # from a noise multiplier to the event of a noisy sum over one sample
 Setting = tuple[float, int]  # a step's noise multiplier and batch size
 Keys = Callable[[int], bytes]  # from a step to the key that is valid for it
 
@@ -71,7 +71,7 @@ class Sampling(ABC):
         """
 
     @abstractmethod
-    def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
+    def event(self, settings: Sequence[Setting], num_units: int, mechanism: EventTemplate) -> Event:
         """Return the event of steps with these noise multipliers and batch sizes."""
 
     def participation(self, num_units: int, num_steps: int) -> Participation:
@@ -86,7 +86,7 @@ class Sampling(ABC):
         if not self.size(num_units) <= num_units:
             raise InvalidArgument("batch_size", self.size(num_units), f"at most {num_units}, the number of units")
 
-    def steps(self, epochs: float, num_units: int) -> int:
+    def num_steps(self, epochs: float, num_units: int) -> int:
         """Return the number of steps in which each unit takes part ``epochs`` times, on average."""
         # The subtraction keeps rounding errors from adding a step.
         return max(math.ceil(epochs * num_units / self.size(num_units) - 1e-9), 1)
@@ -161,7 +161,7 @@ class Poisson(_Sized):
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
         return poisson_sample(keys(step), step, num_units, min(batch_size / num_units, 1.0))
 
-    def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
+    def event(self, settings: Sequence[Setting], num_units: int, mechanism: EventTemplate) -> Event:
         # Steps are independent given the past, so their events compose (Abadi et al. 2016, Algorithm 1).
         return composed_steps(settings, lambda noise, size: poisson_event(mechanism(noise), size / num_units))
 
@@ -223,7 +223,7 @@ class Full(Sampling):
     def count(self, step: int, num_units: int, batch_size: int) -> int:
         return num_units
 
-    def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
+    def event(self, settings: Sequence[Setting], num_units: int, mechanism: EventTemplate) -> Event:
         return composed_steps(settings, lambda noise, _: mechanism(noise))
 
 
@@ -249,7 +249,7 @@ class FixedSize(_Sized):
     def count(self, step: int, num_units: int, batch_size: int) -> int:
         return batch_size
 
-    def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
+    def event(self, settings: Sequence[Setting], num_units: int, mechanism: EventTemplate) -> Event:
         # The replaced unit is in a sample with probability size / num_units, whatever the others are.
         return composed_steps(settings, lambda noise, size: FixedSizeSampledEvent(mechanism(noise), size, num_units))
 
@@ -271,7 +271,7 @@ class _Epochs(_Sized):
         """Return the number of steps in an epoch. The last batch of an epoch may be smaller."""
         return -(-num_units // self.batch_size)
 
-    def steps(self, epochs: float, num_units: int) -> int:
+    def num_steps(self, epochs: float, num_units: int) -> int:
         return max(math.ceil(epochs * self.per_epoch(num_units) - 1e-9), 1)
 
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
@@ -288,7 +288,7 @@ class _Epochs(_Sized):
     def _order(self, key: bytes, epoch: int, num_units: int) -> Indices:
         """Return all units in the order of an epoch."""
 
-    def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
+    def event(self, settings: Sequence[Setting], num_units: int, mechanism: EventTemplate) -> Event:
         # Parallel composition within an epoch: a unit moves one of its sums. Sequential composition over the epochs.
         return composed([mechanism(noise) for noise in _smallest_noises(settings, self.per_epoch(num_units))])
 
@@ -353,14 +353,14 @@ class BallsInBins(_Sized):
         """Return the number of batches in an epoch."""
         return max(round(num_units / self.batch_size), 1)
 
-    def steps(self, epochs: float, num_units: int) -> int:
+    def num_steps(self, epochs: float, num_units: int) -> int:
         return max(math.ceil(epochs * self.bins(num_units) - 1e-9), 1)
 
     def sample(self, keys: Keys, step: int, num_units: int, batch_size: int) -> Indices:
         epoch, position = divmod(step, self.bins(num_units))
         return np.flatnonzero(_bins_of(keys(step - position), epoch, num_units, self.bins(num_units)) == position)
 
-    def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
+    def event(self, settings: Sequence[Setting], num_units: int, mechanism: EventTemplate) -> Event:
         bins = self.bins(num_units)
         # An epoch that ends early still counts as a whole one: fewer steps reveal less.
         return composed([BallsInBinsEvent(mechanism(noise), bins) for noise in _smallest_noises(settings, bins)])
@@ -420,7 +420,7 @@ class CyclicPoisson(_Sized):
         members = np.flatnonzero(_bins_of(keys(0), 1 << 64, num_units, self.parts) == step % self.parts)
         return members[poisson_sample(keys(step), step, len(members), self.rate(num_units))]
 
-    def event(self, settings: Sequence[Setting], num_units: int, mechanism: Mechanism) -> Event:
+    def event(self, settings: Sequence[Setting], num_units: int, mechanism: EventTemplate) -> Event:
         rate = self.rate(num_units)
         # A unit is sampled in one of every ``parts`` steps only, those of its part; over the others nothing is paid.
         return composed([poisson_event(mechanism(noise), rate) for noise in _smallest_noises(settings, self.parts)])

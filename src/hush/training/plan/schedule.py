@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from hush.errors import InvalidArgument, check_count, check_instance, check_positive
 
-# Ramps move in this many stairs. Every stair is an event of its own, and a thousand of them would take long to account
-# for.
-_STAIRS = 64
+# A ramp is a staircase of this many levels. Every level is an event of its own, and a thousand of them would take long
+# to account for.
+_LEVELS = 64
 
 
 class Curve(ABC):
@@ -66,13 +66,13 @@ class _Ramp(Curve):
         check_count("num_steps", self.num_steps)
 
     def _progress(self, step: int) -> float:
-        """Return how much of the way is done, rounded down to a stair: 0 to 1."""
-        return min(step * _STAIRS // self.num_steps, _STAIRS) / _STAIRS
+        """Return the fraction of the way that is done, from 0 to 1, rounded down to a multiple of 1/64."""
+        return min(step * _LEVELS // self.num_steps, _LEVELS) / _LEVELS
 
 
 @dataclass(frozen=True, slots=True)
 class LinearCurve(_Ramp):
-    """A factor that moves from ``start`` to ``end`` in equal differences, in 64 stairs, and then stays there.
+    """A factor that moves from ``start`` to ``end`` in 64 equal differences, and then stays there.
 
     >>> curve = LinearCurve(start=1.0, end=2.0, num_steps=640)
     >>> curve.at(0), curve.at(320), curve.at(10_000)
@@ -85,7 +85,7 @@ class LinearCurve(_Ramp):
 
 @dataclass(frozen=True, slots=True)
 class ExponentialCurve(_Ramp):
-    """A factor that moves from ``start`` to ``end`` in equal ratios, in 64 stairs, and then stays there.
+    """A factor that moves from ``start`` to ``end`` in 64 equal ratios, and then stays there.
 
     >>> curve = ExponentialCurve(start=1.0, end=4.0, num_steps=640)
     >>> curve.at(0), curve.at(320), curve.at(10_000)

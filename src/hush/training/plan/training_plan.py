@@ -15,7 +15,7 @@ from hush.accounting import ComposedEvent, Event, GroupEvent, PldAccountant
 from hush.accounting.events import QualifiedEvent
 from hush.errors import InvalidArgument, check_count, check_instance, check_positive, check_probability
 from hush.guarantee import Guarantee, Relation, Unit, UnitKind
-from hush.training.noise.correlated import CorrelatedNoise, Factor
+from hush.training.noise.correlated_noise import CorrelatedNoise, Factor
 from hush.training.plan.clipping import Adaptive, Clipping
 from hush.training.plan.combinations import refuse_combinations
 from hush.training.plan.contributions import Contribution, PerExample

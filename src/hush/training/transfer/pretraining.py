@@ -25,7 +25,7 @@ def pretrain(
     epochs: int,
     batch_size: int,
     loss: Callable[[Tensor, Tensor], Tensor] | None = None,
-    generator: torch.Generator | None = None,
+    rng: int | torch.Generator | None = None,
 ) -> PublicPhase:
     """Train on public data in the ordinary way, without clipping or noise.
 
@@ -38,7 +38,7 @@ def pretrain(
         epochs: The number of passes over the examples.
         batch_size: The number of examples in a batch; the last batch of an epoch may have fewer.
         loss: From (outputs, targets) to one loss per example. By default, cross entropy.
-        generator: Shuffles the examples. By default, torch's global generator.
+        rng: Shuffles the examples: a seed or a torch generator. By default, torch's global generator.
 
     Returns:
         The statement about this phase, for ``privatize(..., starts_from=...)``.
@@ -63,6 +63,7 @@ def pretrain(
     check_count("epochs", epochs)
     check_count("batch_size", batch_size)
     refuse_private(model)
+    generator = _shuffler(rng)
     num_examples, fetch = fetcher(data)
     if hasattr(optimizer, "noise_stddev"):
         optimizer.noise_stddev = 0.0  # for AdamBC: this phase adds no noise
@@ -79,3 +80,9 @@ def pretrain(
             num_steps += 1
     optimizer.zero_grad()
     return PublicPhase(public, num_steps)
+
+
+def _shuffler(rng: Any) -> torch.Generator | None:
+    if rng is None or isinstance(rng, torch.Generator):
+        return rng
+    return torch.Generator().manual_seed(check_count("rng", rng, "Or pass a torch.Generator", minimum=0))

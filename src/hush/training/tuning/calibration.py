@@ -19,9 +19,9 @@ from hush.training.plan.training_plan import TrainingPlan
 from hush.training.tuning.repetitions import LogarithmicRepetitions, Repetitions
 from hush.training.tuning.scores import Score
 from hush.training.tuning.search import Train, Tuned, TuningPlan, largest
-from hush.training.tuning.space import Settings, Space, as_space
+from hush.training.tuning.space import Hyperparameters, Space, as_space
 
-Cost = Callable[[Settings, float], Event | TrainingPlan]
+HyperparameterCost = Callable[[Hyperparameters, float], Event | TrainingPlan]
 Template = Callable[[float], Event]  # from a noise multiplier to the event of a run
 
 _PROBES = (1.0, 2.0)  # costs that are equal at these noise multipliers are calibrated once
@@ -30,7 +30,7 @@ _PROBES = (1.0, 2.0)  # costs that are equal at these noise multipliers are cali
 def plan_tuning(
     space: Any,
     *,
-    cost: Cost,
+    cost: HyperparameterCost,
     score: Score,
     epsilon: float,
     delta: float,
@@ -78,7 +78,7 @@ def tune(
     train: Train,
     space: Any,
     *,
-    cost: Cost,
+    cost: HyperparameterCost,
     score: Score,
     epsilon: float,
     delta: float,
@@ -111,7 +111,7 @@ def tune(
         unit: What is protected. By default, the unit of those plans.
         source: The random source; for tests, a TestSource.
         progress: Whether to show, on the error stream, that the search is running. Its progress is secret.
-        budget: The budget that the search is charged to, such as a ledger's data set. The whole cost is reserved before
+        budget: The budget that the search is charged to, such as one of a ledger. The whole cost is reserved before
             the search. Do not charge the runs again.
 
     Returns:
@@ -159,7 +159,9 @@ def tune(
 class _Costs:
     """The costs of runs, as events of one relation and unit, and the assumptions of these events."""
 
-    def __init__(self, space: Space, cost: Cost, delta: float, relation: Relation | None, unit: Unit | None) -> None:
+    def __init__(
+        self, space: Space, cost: HyperparameterCost, delta: float, relation: Relation | None, unit: Unit | None
+    ) -> None:
         self._space, self._cost = space, cost
         first = cost(dict(space.listed[0]), _PROBES[0])
         plan = first if isinstance(first, TrainingPlan) else None

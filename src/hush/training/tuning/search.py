@@ -24,9 +24,9 @@ from hush.training.loop.session import PrivateTraining
 from hush.training.tuning.repetitions import Repetitions
 from hush.training.tuning.scores import Candidate, HeldOutAnswers, Score
 from hush.training.tuning.silence import SearchIndicator, silenced
-from hush.training.tuning.space import Settings, Space
+from hush.training.tuning.space import Hyperparameters, Space
 
-Train = Callable[[Settings, float], Candidate | HeldOutAnswers]
+Train = Callable[[Hyperparameters, float], Candidate | HeldOutAnswers]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Tuned:
     (True, True)
     """
 
-    settings: Settings | None
+    settings: Hyperparameters | None
     score: float | None
     result: Any
     noise_multiplier: float | None
@@ -227,7 +227,7 @@ def _epsilon(event: Event, delta: float, relation: Relation) -> float:
 class _FinishedRun:
     """A finished run; a failed one has a score of minus infinity."""
 
-    settings: Settings
+    settings: Hyperparameters
     score: float
     result: Any
     noise_multiplier: float

@@ -13,7 +13,7 @@ from typing import Any
 from hush.errors import InvalidArgument, check_instance, check_positive
 from hush.randomness import RandomSource, uniform_below
 
-Settings = dict[str, Any]
+Hyperparameters = dict[str, Any]
 
 _MAX_COMBINATIONS = 1000
 
@@ -92,10 +92,10 @@ class Space:
         ranges: By name, the numbers that the cost must not depend on.
     """
 
-    listed: tuple[Settings, ...]
+    listed: tuple[Hyperparameters, ...]
     ranges: Mapping[str, Range]
 
-    def draw(self, source: RandomSource) -> tuple[int, Settings]:
+    def draw(self, source: RandomSource) -> tuple[int, Hyperparameters]:
         """Draw settings. Return the index of the listed combination, and a copy of all settings."""
         index = int(uniform_below(source, len(self.listed), 1)[0])
         settings = copy.deepcopy(self.listed[index])

@@ -11,7 +11,7 @@ from black_box.certainty import audit
 from estimators.checks import unexpected_failures
 from hush.errors import InvalidArgument, Unsupported
 from hush.estimators import FunctionalMechanism, FunctionalRegression, PrivateLinearSVC, PrivateLogisticRegression
-from hush.estimators.linear.functional import Quadratic
+from hush.estimators.linear.functional_mechanism import Quadratic
 from hush.randomness import TestSource
 
 

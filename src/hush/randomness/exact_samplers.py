@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush.errors import InvalidArgument, check_count, check_positive
-from hush.randomness.resolution import Interval, Uniform, below_exp, floor_exponential
+from hush.randomness.resolution import ExactInterval, Uniform, below_exp, floor_exponential
 from hush.randomness.source import RandomSource, Words
 
 Integers = NDArray[np.int64]
@@ -191,7 +191,7 @@ class _Sampler:
         scale, low = Fraction(self._scale), magnitude & ((1 << self._low_bits) - 1)
         fractional_part = Uniform(self._source)
 
-        def exponent() -> Interval:
+        def exponent() -> ExactInterval:
             ends = fractional_part.interval() if self._floored and self._gaussian else (Fraction(0), Fraction(0))
             # g grows with the fractional part, with slope x / t, so its ends enclose it.
             first, last = (self._exponent((magnitude + end) / scale, (low + end) / scale) for end in ends)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from hush.errors import InvalidArgument, Unsupported
 from hush.training.noise.gaussian import gaussian
 from hush.training.per_example.norms import rounding_slack
-from hush.training.per_example.projected import ProjectedClipping
+from hush.training.per_example.projected_clipping import ProjectedClipping
 from training.models import BATCH, MODELS, losses
 
 KEY = b"projections of a test, and no more"[:32]

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from hush.accounting import events
 from hush.errors import InvalidArgument, check_confidence, check_count, check_positive
 from hush.guarantee import Guarantee, Relation
-from hush.mechanisms.local import ONCE, check_replaced, hoeffding
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
+from hush.mechanisms.randomized_response import ONCE, check_replaced, hoeffding
 from hush.numerics import as_floats, quiet_numpy
-from hush.randomness import Interval, RandomSource, exp_interval, flip, source_or_default, uniform_below
+from hush.randomness import ExactInterval, RandomSource, exp_interval, flip, source_or_default, uniform_below
 
 _STEPS = 1 << 30  # k above
 
@@ -111,7 +111,7 @@ class Piecewise(Mechanism):
         centres = np.rint(np.nan_to_num(units, nan=0.0) * self._reach).astype(np.int64)
         exponent, ratio = Fraction(self.epsilon), Fraction(self._far, self._near)
 
-        def enclosure(index: int, digits: int) -> Interval:
+        def enclosure(index: int, digits: int) -> ExactInterval:
             # w e^epsilon / (w e^epsilon + far) = 1 / (1 + (far / w) e^-epsilon), between two fractions.
             low, high = exp_interval((-exponent, -exponent), digits)
             return 1 / (1 + ratio * high), 1 / (1 + ratio * low)

@@ -20,7 +20,7 @@ from hush.errors import InvalidArgument, check_confidence, check_count, check_po
 from hush.guarantee import Guarantee, Relation
 from hush.mechanisms.mechanism import Mechanism, Release, SensitivityType
 from hush.numerics import as_floats, quiet_numpy
-from hush.randomness import Interval, RandomSource, exp_interval, flip, source_or_default, uniform_below
+from hush.randomness import ExactInterval, RandomSource, exp_interval, flip, source_or_default, uniform_below
 
 ONCE = "each value is randomised once"
 
@@ -91,7 +91,7 @@ class RandomizedResponse(Mechanism):
         others = self.num_values - 1
         exponent = Fraction(self.epsilon)
 
-        def enclosure(index: int, digits: int) -> Interval:
+        def enclosure(index: int, digits: int) -> ExactInterval:
             # 1 / (1 + (k - 1) e^-epsilon), between two fractions.
             low, high = exp_interval((-exponent, -exponent), digits)
             return 1 / (1 + others * high), 1 / (1 + others * low)
@@ -181,7 +181,7 @@ class UnaryEncoding(Mechanism):
         values = _values(records, self.num_values)
         exponent = Fraction(self.epsilon)
 
-        def enclosure(index: int, digits: int) -> Interval:
+        def enclosure(index: int, digits: int) -> ExactInterval:
             # e^-epsilon / (1 + e^-epsilon), between two fractions.
             low, high = exp_interval((-exponent, -exponent), digits)
             return low / (1 + low), high / (1 + high)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hush.accounting import GaussianEvent, PldAccountant, PoissonSampledEvent, SelfComposedEvent, calibrate_noise
 from hush.errors import InvalidArgument, Unsupported
 from hush.training import Banded, BufferedToeplitz, CyclicPoisson
-from hush.training.noise.correlated import CorrelatedNoise, Factor, Once, Participation, PoissonTurns, Separated
+from hush.training.noise.correlated_noise import CorrelatedNoise, Factor, Once, Participation, PoissonTurns, Separated
 from hush.training.noise.stream import NoiseStream
 from oracles import closed_form
 from training.noise_setups import FALSE_ALARMS, KEY, NOISES, PATTERNS, every_noise, matrix

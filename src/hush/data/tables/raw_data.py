@@ -1,7 +1,7 @@
 """Raw data: a table of columns, or images with labels. Opening them reads no value.
 
-`RawData` is what `hush.data.open_data` returns. Its two kinds are `TableSource` (in `hush.data.tables.table`) and
-`ImageSource` (here), whose content is `Pictures`.
+`RawData` is what `hush.data.open_data` returns. Its two kinds are `TableData` (in `hush.data.tables.table`) and
+`ImageData` (here), whose content is `Pictures`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,13 @@ class RawData(ABC):
 
     @property
     @abstractmethod
-    def assumptions(self) -> tuple[str, ...]:
+    def public_facts(self) -> tuple[str, ...]:
         """The properties of this kind of file that are taken to be public."""
+
+    @property
+    @abstractmethod
+    def assumptions(self) -> tuple[str, ...]:
+        """The public facts, and whatever else is assumed about this kind of file."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Pictures:
             raise InvalidArgument("images.shape", self.images.shape, "at least one image, and one pixel")
 
 
-class ImageSource(RawData):
+class ImageData(RawData):
     """Images with labels.
 
     Attributes:
@@ -90,6 +95,7 @@ class ImageSource(RawData):
         classes: tuple[str, ...] | None = None,
         public_test: bool = False,
         full_range: tuple[float, float] | None = None,
+        public_facts: tuple[str, ...] = (),
         assumptions: tuple[str, ...] = (),
     ) -> None:
         """Describe the images.
@@ -100,14 +106,15 @@ class ImageSource(RawData):
             classes: The existing labels if they are public.
             public_test: Whether the test part is that of a known public dataset.
             full_range: The range of pixel values; None if it follows from their type.
-            assumptions: What is taken to be public, besides the number, size and type of the images.
+            public_facts: What is taken to be public, besides the number, size and type of the images.
+            assumptions: What else is assumed.
         """
         self.name = name
         self.classes = classes
         self.public_test = public_test
         self._load = load
         self._full_range = full_range
-        self._assumptions = assumptions
+        self._public_facts, self._assumptions = public_facts, assumptions
 
     @property
     def is_image(self) -> bool:
@@ -120,16 +127,21 @@ class ImageSource(RawData):
         return None
 
     @property
-    def assumptions(self) -> tuple[str, ...]:
+    def public_facts(self) -> tuple[str, ...]:
         """The properties that are taken to be public."""
-        return ("the number, size and type of the images are public", *self._assumptions)
+        return ("the number, size and type of the images are public", *self._public_facts)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The public facts, and whatever else is assumed."""
+        return (*self.public_facts, *self._assumptions)
 
     @cached_property
     def _undeclared_parts(self) -> tuple[Pictures, Pictures | None]:
         return self._load(None)
 
     def read(self, declared: Images | None) -> tuple[Pictures, Pictures | None]:
-        """Return the training part and, if the source has one, the test part.
+        """Return the training part and, if the data have one, the test part.
 
         Args:
             declared: The declared range and shape, if there is one.

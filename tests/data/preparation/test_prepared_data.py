@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from data.files import KEY, write_columns
 from hush import data
 from hush.data.preparation import learning, split
-from hush.data.preparation import prepared as prepared_module
+from hush.data.preparation import prepared_data as prepared_module
 from hush.errors import InvalidArgument
 from hush.statistics.noise import NoisePlan
 

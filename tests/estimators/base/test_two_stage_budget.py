@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hush.accounting import PldAccountant
-from hush.estimators.base.two_stage import TwoStageBudget
+from hush.estimators.base.two_stage_budget import TwoStageBudget
 
 
 @pytest.mark.parametrize("epsilon", [1e-4, 0.3, 1.0, 7.7])

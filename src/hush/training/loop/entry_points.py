@@ -17,7 +17,7 @@ from hush.guarantee import Relation, Unit, UnitKind
 from hush.randomness import RandomSource
 from hush.training.loop.session import PrivateTraining
 from hush.training.loop.update import Ball
-from hush.training.noise.correlated import CorrelatedNoise
+from hush.training.noise.correlated_noise import CorrelatedNoise
 from hush.training.plan.clipping import Clipping, Flat
 from hush.training.plan.completion import make_plan
 from hush.training.plan.contributions import Contribution, PerExample
@@ -90,7 +90,7 @@ def privatize(
         memory_limit: How many bytes the per-example gradients of one parameter may take. Larger ones are computed in
             parts, and twice. By default, an eighth of the device's memory.
         source: The random source of the secret key; for tests, a TestSource.
-        budget: The budget that the run is charged to, such as a ledger's data set. The cost of the whole plan is
+        budget: The budget that the run is charged to, such as one of a ledger. The cost of the whole plan is
             reserved now; the actual cost is committed at the last step, or by ``private.close()``. To be able to resume
             an interrupted run, give it a name: ``patients.for_run("second try")``.
 
@@ -201,7 +201,9 @@ def _complete_clipping(clip_norm: float | None, clipping: Clipping | None) -> Cl
     if clipping is None:
         return Flat(1.0 if clip_norm is None else clip_norm)
     if clip_norm is not None:
-        raise InvalidArgument("clip_norm", clip_norm, "None with clipping=", "Give clip_norm or clipping, not both")
+        raise InvalidArgument(
+            "clip_norm", clip_norm, "no value, since the clipping sets it", "Give clip_norm or clipping, not both"
+        )
     return clipping
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hush.errors import InvalidArgument
 from hush.randomness import TestSource, standard_normal
-from hush.randomness.bulk import MIXED
+from hush.randomness.bulk_noise import MIXED
 from randomness.scripted import ScriptedSource
 
 # Four sums of four draws, with signs that are orthogonal to each other.

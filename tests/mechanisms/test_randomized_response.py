@@ -11,13 +11,13 @@ import pytest
 
 from hush.errors import InvalidArgument
 from hush.guarantee import Relation
-from hush.mechanisms import RandomizedResponse, UnaryEncoding, local
+from hush.mechanisms import RandomizedResponse, UnaryEncoding, randomized_response
 from hush.randomness import TestSource
 from mechanisms.channels import EPSILON, Coins, check_ratios
 
 
 def test_randomized_response(monkeypatch: pytest.MonkeyPatch) -> None:
-    coins, mechanism = Coins(monkeypatch, local), RandomizedResponse(epsilon=EPSILON, num_values=4)
+    coins, mechanism = Coins(monkeypatch, randomized_response), RandomizedResponse(epsilon=EPSILON, num_values=4)
     laws = [coins.law(mechanism, record, (1, 3)) for record in range(4)]
     check_ratios(laws, EPSILON)
     assert float(laws[2][2]) == pytest.approx(mechanism.truth_probability, rel=1e-14)
@@ -27,7 +27,7 @@ def test_randomized_response(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unary_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
-    coins, mechanism = Coins(monkeypatch, local), UnaryEncoding(epsilon=EPSILON, num_values=3)
+    coins, mechanism = Coins(monkeypatch, randomized_response), UnaryEncoding(epsilon=EPSILON, num_values=3)
     mechanism.release([0], TestSource(1))
     lie, half = coins.probability, Fraction(1, 2)
     for record in range(3):

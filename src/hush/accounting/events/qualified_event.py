@@ -39,6 +39,8 @@ class QualifiedEvent(Event):
 def plain_event(event: Event, relation: Relation, unit: Unit) -> tuple[Event, tuple[str, ...]]:
     """Return an event without its qualifications, and their assumptions. Refuse those of another relation or unit."""
     if isinstance(event, QualifiedEvent):
+        # A sensitivity under one relation proves nothing under another: a replacement can move a sum twice as far as a
+        # removal. A group is a type of its own, so no factor is guessed here.
         if (event.relation, event.unit) != (relation.value, str(unit)):
             raise Unsupported(
                 f"{event.event.kind}: stated under {event.relation} per {event.unit}, but this accounts for "
@@ -47,6 +49,7 @@ def plain_event(event: Event, relation: Relation, unit: Unit) -> tuple[Event, tu
             )
         inner, assumptions = plain_event(event.event, relation, unit)
         return inner, (*event.assumptions, *assumptions)
+    # Qualified events may be anywhere inside, such as under a composition or a sample. All of them must agree.
     changed: dict[str, Any] = {}
     collected: tuple[str, ...] = ()
     for field in fields(event):  # type: ignore[arg-type]
@@ -58,5 +61,6 @@ def plain_event(event: Event, relation: Relation, unit: Unit) -> tuple[Event, tu
             pairs = [plain_event(part, relation, unit) for part in value]
             changed[field.name] = tuple(part for part, _ in pairs)
             collected += tuple(sentence for _, assumptions in pairs for sentence in assumptions)
+    # Without qualifications inside, the very event is returned, and not an equal copy.
     same = all(getattr(event, name) is value or getattr(event, name) == value for name, value in changed.items())
     return (event if same else replace(event, **changed)), tuple(dict.fromkeys(collected))  # type: ignore[type-var]

@@ -36,13 +36,14 @@ from hush.data.preparation.learning import (
 from hush.data.preparation.plan import resolve, to_learn
 from hush.data.preparation.split import UnitSplit, check_holdout, split_rows, split_units, subkey
 from hush.data.tables.columns import Category, Column, Numeric
-from hush.data.tables.raw import ImageSource, RawData
+from hush.data.tables.raw_data import ImageData, RawData
 from hush.data.tables.schema import Schema
-from hush.data.tables.table import TableSource
+from hush.data.tables.table import TableData
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.randomness import KeyedSource
 
 _SHOWN_VALUES = 10
+_GROUP_ASSUMPTION = "names of groups are shown as they are in the data, unless they are declared"
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -65,6 +66,8 @@ class Prepared:
         learned: What was learned, in sentences.
         schema: The complete schema. `transform` applies it to other data.
         assumptions: What the guarantee assumes.
+        public_facts: The assumptions that say what is public.
+        group_assumption: The assumption that holds for groups whose values are not declared; None without groups.
     """
 
     train: Examples
@@ -76,6 +79,8 @@ class Prepared:
     learned: tuple[str, ...]
     schema: Schema
     assumptions: tuple[str, ...]
+    public_facts: tuple[str, ...]
+    group_assumption: str | None
 
 
 def prepare(
@@ -124,9 +129,9 @@ def prepare(
             "learn", None, "the noise to learn with", "Not everything is declared: needs_learning lists the rest"
         )
     job = _Preparation(plan, holdout, learn if is_incomplete else None, key)
-    if isinstance(data, ImageSource):
+    if isinstance(data, ImageData):
         return _prepare_images(data, job)
-    if not isinstance(data, TableSource):
+    if not isinstance(data, TableData):
         raise Unsupported("data of another kind", "Use what open_data returns")
     return _prepare_table(data, job)
 
@@ -155,7 +160,7 @@ class _Preparation:
         return self.learn.event() if learns_values else self.learn.bounds_event()
 
 
-def _prepare_table(data: TableSource, job: _Preparation) -> Prepared:
+def _prepare_table(data: TableData, job: _Preparation) -> Prepared:
     plan, table = job.plan, data.table
     numbers = read_numbers(data, plan)
     if plan.unit is None:
@@ -194,7 +199,7 @@ def _refined(
     return [refined if coarse and refined else coarse for coarse, refined in zip(bounds, closer, strict=True)]
 
 
-def _prepare_images(data: ImageSource, job: _Preparation) -> Prepared:
+def _prepare_images(data: ImageData, job: _Preparation) -> Prepared:
     pictures, test_pictures = data.read(job.plan.images)
     split = split_rows(len(pictures.labels), 0.0 if test_pictures is not None else job.holdout, job.key)
     schema, sentences = replace(job.plan, images=data.described(job.plan.images, pictures)), tuple[str, ...]()
@@ -283,13 +288,15 @@ def _prepared(
     return Prepared(
         train=train,
         test=test,
-        test_is_public=has_test and isinstance(data, ImageSource) and data.public_test,
+        test_is_public=has_test and isinstance(data, ImageData) and data.public_test,
         classes=schema.classes or (),
         shape=train.inputs.shape[1:],
         event=job.event,
         learned=sentences,
         schema=schema,
         assumptions=(*data.assumptions, *_assumptions(job, has_test)),
+        public_facts=data.public_facts,
+        group_assumption=_GROUP_ASSUMPTION if job.plan.groups else None,
     )
 
 
@@ -305,7 +312,7 @@ def _assumptions(job: _Preparation, has_test: bool) -> list[str]:
     elif job.holdout > 0:
         stated.append("a random subset of units is held out, and takes no part in learning and training")
     if job.plan.groups:
-        stated.append("names of groups are shown as they are in the data, unless they are declared")
+        stated.append(_GROUP_ASSUMPTION)
     if job.learn is not None:
         stated.append("keyed randomness: the key is secret, and used for one preparation of one dataset")
     return stated

@@ -11,7 +11,7 @@ import pytest
 import hush.statistics as hs
 from hush.accounting.budget import Charge
 from hush.errors import BudgetExceeded
-from hush.statistics.noise.charged import released
+from hush.statistics.noise.charge import released
 
 
 class Purse:

@@ -22,7 +22,7 @@ from hush.randomness import (
     floored_laplace,
     geometric,
 )
-from hush.randomness import exact as exact_module
+from hush.randomness import exact_samplers as exact_module
 
 Sampler = Callable[[RandomSource, float, int], Any]
 SAMPLERS: list[Sampler] = [discrete_laplace, discrete_gaussian, floored_laplace, floored_gaussian, geometric]

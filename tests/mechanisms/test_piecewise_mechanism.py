@@ -9,19 +9,19 @@ import pytest
 
 from hush.errors import InvalidArgument
 from hush.guarantee import Relation
-from hush.mechanisms import Piecewise, piecewise
+from hush.mechanisms import Piecewise, piecewise_mechanism
 from mechanisms.channels import EPSILON, Coins, check_ratios
 
 
 @pytest.fixture
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(piecewise, "_STEPS", 6)
+    monkeypatch.setattr(piecewise_mechanism, "_STEPS", 6)
 
 
 @pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("epsilon", [0.3, EPSILON, 8.0])
 def test_reports_are_private_and_unbiased(monkeypatch: pytest.MonkeyPatch, epsilon: float) -> None:
-    coins, mechanism = Coins(monkeypatch, piecewise), Piecewise(epsilon=epsilon, bounds=(-1.0, 3.0))
+    coins, mechanism = Coins(monkeypatch, piecewise_mechanism), Piecewise(epsilon=epsilon, bounds=(-1.0, 3.0))
     num_near, num_far, largest = mechanism._near, mechanism._far, mechanism._reach
     assert num_near + num_far == 13
     grid = [-1.0 + 2.0 * (step + largest) / largest for step in range(-largest, largest + 1)]

@@ -12,7 +12,7 @@ from estimators.checks import unexpected_failures
 from hush.accounting import PldAccountant
 from hush.errors import InvalidArgument
 from hush.estimators import PrivateSelectBest
-from hush.estimators.selection.select_best import class_contrasts
+from hush.estimators.selection.feature_selection import class_contrasts
 from hush.randomness import TestSource
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from hush.data import Images
-from hush.data.tables.raw import ImageSource, Pictures, as_images, as_labels
+from hush.data.tables.raw_data import ImageData, Pictures, as_images, as_labels
 from hush.errors import InvalidArgument
 
 
-def source_of(images: Any, **settings: Any) -> tuple[ImageSource, Pictures, list[Any]]:
+def source_of(images: Any, **settings: Any) -> tuple[ImageData, Pictures, list[Any]]:
     """Return a source of images, its pictures, and the declarations that it was loaded with."""
     pictures, loaded = Pictures(images, np.array(["a"] * len(images))), []
 
@@ -20,7 +20,7 @@ def source_of(images: Any, **settings: Any) -> tuple[ImageSource, Pictures, list
         loaded.append(declared)
         return pictures, None
 
-    return ImageSource("test", load, **settings), pictures, loaded
+    return ImageData("test", load, **settings), pictures, loaded
 
 
 def test_the_range_follows_from_the_type() -> None:

@@ -1,0 +1,29 @@
+"""Randomness that protects nobody: which scores are resampled, which examples a shadow model sees.
+
+It need not be secret, only repeatable, so NumPy's generators serve. Arguments for it are called ``rng``, as in NumPy.
+Noise never comes from here: it comes from a `hush.randomness.RandomSource`, which arguments call ``source``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hush.errors import check_count
+
+
+def public_generator(rng: Any) -> np.random.Generator:
+    """Return the generator itself, or a new one for a seed.
+
+    >>> import numpy as np
+    >>> public_generator(7).integers(10, size=3).tolist() == np.random.default_rng(7).integers(10, size=3).tolist()
+    True
+
+    Args:
+        rng: A NumPy generator, which the caller goes on using, or a seed: an integer >= 0.
+    """
+    if isinstance(rng, np.random.Generator):
+        return rng
+    # No default: randomness that nobody chose cannot be repeated.
+    return np.random.default_rng(check_count("rng", rng, "Or pass a numpy.random.Generator", minimum=0))
