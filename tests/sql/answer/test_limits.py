@@ -22,7 +22,8 @@ from hush.sql.engines.views import BoundedViews
 from hush.sql.read.query import plan_query
 from hush.statistics import ContributionLimits, GaussianNoise, TotalLimits
 from hush.statistics.noise import NUM_LEVELS, ChosenLimit
-from sql.write.test_bounded import INTRUDERS, QUERIES
+from sql.hosts import QUERIES
+from sql.write.test_bounded import INTRUDERS
 
 duckdb = pytest.importorskip("duckdb")
 

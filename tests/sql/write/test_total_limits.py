@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hush.sql.engines.duckdb import DuckDBEngine
-from hush.sql.engines.views import exact_groups, exact_leaves
+from hush.sql.engines.views import exact_groups
 from hush.sql.read.query import plan_query
-from hush.sql.syntax.releases import Quantity
 from hush.sql.write.plan import QueryPlan
 from hush.statistics import TotalLimits
-from sql.write.test_bounded import INTRUDERS, QUERIES
+from sql.hosts import QUERIES, numbers_by_name, total_changes
+from sql.write.test_bounded import INTRUDERS
 
 MEDIANS = [
     "SELECT region, MEDIAN(income), COUNT(*) FROM people GROUP BY region",
@@ -23,34 +23,6 @@ MEDIANS = [
 ]
 GROUPED = [query for query in [*QUERIES, *MEDIANS] if "GROUP BY" in query]
 LIMITS = [TotalLimits(rows_in_total=5, groups_per_unit=3), TotalLimits(rows_in_total=2, groups_per_unit=50)]
-
-
-def numbers(plan: QueryPlan, engine: DuckDBEngine, key: bytes) -> dict[str, dict[Any, int]]:
-    """Return what the plan reads, by release and group; leaves count as groups of their tree."""
-    groups = exact_groups(plan, engine, ranking_key=key)
-    contents = {release.name: {g.keys: g.sums[release.name] for g in groups} for release in plan.releases}
-    contents["units"] = {group.keys: group.units for group in groups}
-    for index in range(len(plan.trees)):
-        leaves = exact_leaves(plan, index, engine, ranking_key=key)
-        contents[f"tree {index}"] = {(keys, leaf): n for keys, tree in leaves.items() for leaf, n in tree.items()}
-    return contents
-
-
-def most(plan: QueryPlan) -> dict[str, int]:
-    """Return by how much one unit may change each of them, over all groups."""
-    groups = min(plan.groups_per_unit, plan.rows_per_unit)
-    limits = {release.name: release.sensitivity for release in plan.releases}
-    limits |= {release.name: groups for release in plan.releases if release.quantity is Quantity.UNITS}
-    return limits | {"units": groups} | {f"tree {index}": plan.rows_per_unit for index in range(len(plan.trees))}
-
-
-def exceeded(plan: QueryPlan, before: dict[str, dict[Any, int]], after: dict[str, dict[Any, int]]) -> list[str]:
-    """Return the names of what changed by more than its limit."""
-    changes = {
-        name: sum(abs(after[name].get(g, 0) - before[name].get(g, 0)) for g in before[name].keys() | after[name].keys())
-        for name in before
-    }
-    return [name for name, change in changes.items() if change > most(plan)[name]]
 
 
 def plans(engine: DuckDBEngine, described: Callable[..., Any]) -> list[QueryPlan]:
@@ -66,11 +38,11 @@ def test_one_unit_changes_all_groups_together_by_no_more_than_its_limit(
     engine = DuckDBEngine(connection=connection)
     all_plans = plans(engine, described)
     assert all(plan.in_total for plan in all_plans)
-    before = [numbers(plan, engine, ranking_key) for plan in all_plans]
+    before = [numbers_by_name(plan, engine, ranking_key) for plan in all_plans]
     for statement in INTRUDERS[name]:
         connection.execute(statement)
     for plan, old in zip(all_plans, before, strict=True):
-        assert not exceeded(plan, old, numbers(plan, engine, ranking_key)), plan.columns
+        assert not total_changes(plan, old, numbers_by_name(plan, engine, ranking_key)), plan.columns
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -88,10 +60,10 @@ def test_any_unit_can_be_removed(
     engine = DuckDBEngine(connection=connection)
     limits = TotalLimits(rows_in_total=rows, groups_per_unit=groups)
     plan = plan_query(query, tables=described(engine), limits=limits)
-    before = numbers(plan, engine, ranking_key)
+    before = numbers_by_name(plan, engine, ranking_key)
     connection.execute(f"DELETE FROM people WHERE user_id = {user}")
     connection.execute(f"DELETE FROM orders WHERE uid = {user}")
-    assert not exceeded(plan, numbers(plan, engine, ranking_key), before)
+    assert not total_changes(plan, numbers_by_name(plan, engine, ranking_key), before)
 
 
 @pytest.mark.parametrize(
@@ -116,11 +88,12 @@ def test_an_omitted_step_is_caught(
     run, used = engine.run, []
     monkeypatch.setattr(engine, "run", lambda sql: (used.append(part in sql), run(sql.replace(part, instead)))[1])
     all_plans = plans(engine, described)
-    before = [numbers(plan, engine, ranking_key) for plan in all_plans]
+    before = [numbers_by_name(plan, engine, ranking_key) for plan in all_plans]
     for statement in INTRUDERS["many rows in many groups"]:
         connection.execute(statement)
     broken = [
-        exceeded(plan, old, numbers(plan, engine, ranking_key)) for plan, old in zip(all_plans, before, strict=True)
+        total_changes(plan, old, numbers_by_name(plan, engine, ranking_key))
+        for plan, old in zip(all_plans, before, strict=True)
     ]
     assert any(used)
     assert any(broken)
