@@ -46,7 +46,8 @@ def people(tmp_path: Path) -> Path:
 
 
 def asked_of(path: Path, unit: Any = "who") -> Any:
-    return hush.table(path, unit=unit, bounds={"age": (0, 100)}, keys={"sex": [0, 1]})
+    declared = {"bounds": {"age": (0, 100)}, "keys": {"sex": [0, 1]}, "rows_per_unit": 1, "groups_per_unit": 1}
+    return hush.table(path, unit=unit, **declared)
 
 
 def test_a_query_is_charged_once(ledger: Ledger, people: Path) -> None:

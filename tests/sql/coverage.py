@@ -19,6 +19,7 @@ from hush.randomness import TestSource
 from hush.sql import Table
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.statistics import GaussianNoise, LaplaceNoise
+from sql.towns import ONE_ROW
 
 GROUPS, EACH, CONFIDENCE = 250, 80, 0.9
 VALUES = np.clip(np.random.default_rng(7).gamma(2.0, 12.0, (GROUPS, EACH)), 0, 100)
@@ -38,7 +39,7 @@ def people(*, listed: bool) -> Table:
     engine = _ENGINES[0]
     keys = {"g": list(range(GROUPS))} if listed else {}
     declared = PrivateTable(columns=engine.columns("people"), unit="who", bounds={"x": (0, 100)}, keys=keys)
-    return Table(engine, Catalog({"people": declared}), "people")
+    return Table(engine, Catalog({"people": declared}), "people", ONE_ROW)
 
 
 def answer_for(table: Table, aggregates: list[str], noise: Any, **settings: Any) -> Any:

@@ -15,10 +15,11 @@ from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.engine import Engine
 from hush.sql.engines.postgres import PostgresEngine
 from hush.sql.engines.spark import SparkEngine
-from hush.sql.engines.views import exact_groups
+from hush.sql.engines.views import exact_groups, exact_leaves
 from hush.sql.read.query import plan_query
+from hush.sql.syntax.releases import Quantity
 from hush.sql.write.plan import QueryPlan
-from hush.statistics import ContributionLimits
+from hush.statistics import ContributionLimits, TotalLimits
 
 Row = tuple[Any, ...]
 Tables = dict[str, list[Row]]
@@ -289,8 +290,32 @@ def described(engine: Engine) -> Catalog:
 
 def planned(text: str, engine: Engine, **limits: int) -> QueryPlan:
     """Return the plan of a query, which is written in the engine's own dialect."""
-    tables, bounds = described(engine), ContributionLimits(**limits)
-    return plan_query(text, tables=tables, limits=bounds, dialect=engine.dialect)
+    kind = TotalLimits if "rows_in_total" in limits else ContributionLimits
+    return plan_query(text, tables=described(engine), limits=kind(**limits), dialect=engine.dialect)
+
+
+def total_changes(plan: QueryPlan, before: dict[str, dict[Any, int]], after: dict[str, dict[Any, int]]) -> list[str]:
+    """Return the names of the numbers that changed by more than a unit may add to all groups together."""
+    groups = min(plan.groups_per_unit, plan.rows_per_unit)
+    most = {release.name: release.sensitivity for release in plan.releases}
+    most |= {release.name: groups for release in plan.releases if release.quantity is Quantity.UNITS}
+    most |= {"units": groups} | {f"tree {index}": plan.rows_per_unit for index in range(len(plan.trees))}
+    changes = {
+        name: sum(abs(after[name].get(g, 0) - before[name].get(g, 0)) for g in before[name].keys() | after[name].keys())
+        for name in before
+    }
+    return [name for name, change in changes.items() if change > most[name]]
+
+
+def numbers_by_name(plan: QueryPlan, engine: Engine, key: bytes) -> dict[str, dict[Any, int]]:
+    """Return what the plan reads, by release and group; leaves count as groups of their tree."""
+    groups = exact_groups(plan, engine, ranking_key=key)
+    numbers = {release.name: {g.keys: g.sums[release.name] for g in groups} for release in plan.releases}
+    numbers["units"] = {group.keys: group.units for group in groups}
+    for index in range(len(plan.trees)):
+        leaves = exact_leaves(plan, index, engine, ranking_key=key)
+        numbers[f"tree {index}"] = {(keys, leaf): n for keys, tree in leaves.items() for leaf, n in tree.items()}
+    return numbers
 
 
 def contents(plan: QueryPlan, engine: Engine, key: bytes) -> dict[Row, dict[str, int]]:

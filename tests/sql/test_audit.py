@@ -1,11 +1,12 @@
 """Black-box audits of SQL answers, end to end: neighbouring tables in DuckDB, `Table.sql`, and the tester.
 
 Most audits ask one query about thousands of copies of a small table, each with its own users and groups: independent
-runs of the complete path. Draws of one table share its cached view; the first of them is cold. Which groups of a unit
-are kept is then the same in all draws. The guarantee holds for every such choice, and frequencies of independent runs
-that are not identically distributed concentrate at least as well as those of a binomial law (Hoeffding 1956), so the
-tester's bounds hold. Other audits ask one table at a time, each time anew. An audit sees the complete answer: which
-groups are shown, every number, and whether there is an answer at all.
+runs of the complete path. Their limits are given: chosen ones would depend on all copies. Draws of one table share its
+cached view; the first of them is cold. Which groups of a unit are kept is then the same in all draws. The guarantee
+holds for every such choice, and frequencies of independent runs that are not identically distributed concentrate at
+least as well as those of a binomial law (Hoeffding 1956), so the tester's bounds hold. Other audits ask one table at a
+time, each time anew. An audit sees the complete answer: which groups are shown, every number, and whether there is an
+answer at all.
 
 A twin omits one step of the real path, by a patch. Twins that leak a few times what is claimed would need many thousand
 runs: answer/test_priced_query.py catches them exactly. The others leak so much that few runs suffice.
@@ -34,11 +35,13 @@ from hush.data.tables.catalog import Catalog, PrivateTable
 from hush.errors import HushError
 from hush.randomness import RandomSource, TestSource
 from hush.sql import Table
+from hush.sql.answer.limits import LevelCounts, LimitsPlan, Measure
 from hush.sql.answer.priced_query import PricedQuery
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.write import bounded
 from hush.sql.write.plan import QueryPlan
 from hush.statistics import GaussianNoise, LaplaceNoise, LaplaceThreshold, NoisePlan
+from hush.statistics.noise import ChosenLimit
 from hush.statistics.noise import selection as selection
 
 duckdb = pytest.importorskip("duckdb")
@@ -115,21 +118,29 @@ class Query:
 PRIVATE = {"listed": False}
 QUERIES = {
     "counts and sums": Query("COUNT(*), SUM(amount)", {"groups_per_unit": 2, "rows_per_unit": 2}),
-    "counts": Query("COUNT(*)", {"groups_per_unit": 1}),
-    "units": Query("COUNT(DISTINCT who)", {"groups_per_unit": 3}),
+    "counts": Query("COUNT(*)", {"groups_per_unit": 1, "rows_per_unit": 1}),
+    "units": Query("COUNT(DISTINCT who)", {"groups_per_unit": 3, "rows_per_unit": 1}),
     "sums": Query("SUM(amount)", {"groups_per_unit": 1, "rows_per_unit": 1}),
     "averages": Query("AVG(amount)", {"groups_per_unit": 1, "rows_per_unit": 2}),
-    "variances": Query("VARIANCE(amount), COUNT(amount)", {"groups_per_unit": 2}),
-    "gaussian": Query("COUNT(*), SUM(amount)", {"groups_per_unit": 3, "delta": DELTA, "noise": GaussianNoise()}),
-    "having": Query("COUNT(*) AS n", {"groups_per_unit": 2}, "HAVING COUNT(*) > 2"),
-    "private groups": Query("COUNT(*)", {"groups_per_unit": 2, "delta": DELTA, "noise": LaplaceNoise()}, **PRIVATE),
+    "variances": Query("VARIANCE(amount), COUNT(amount)", {"groups_per_unit": 2, "rows_per_unit": 1}),
+    "gaussian": Query(
+        "COUNT(*), SUM(amount)", {"groups_per_unit": 3, "rows_per_unit": 1, "delta": DELTA, "noise": GaussianNoise()}
+    ),
+    "having": Query("COUNT(*) AS n", {"groups_per_unit": 2, "rows_per_unit": 1}, "HAVING COUNT(*) > 2"),
+    "private groups": Query(
+        "COUNT(*)", {"groups_per_unit": 2, "rows_per_unit": 1, "delta": DELTA, "noise": LaplaceNoise()}, **PRIVATE
+    ),
     "rows of private groups": Query(
         "COUNT(*)", {"groups_per_unit": 1, "rows_per_unit": 60, "delta": DELTA, "noise": LaplaceNoise()}, **PRIVATE
     ),
     "thresholds": Query(
-        "SUM(amount)", {"groups_per_unit": 2, "delta": DELTA, "selection": LaplaceThreshold()}, **PRIVATE
+        "SUM(amount)",
+        {"groups_per_unit": 2, "rows_per_unit": 1, "delta": DELTA, "selection": LaplaceThreshold()},
+        **PRIVATE,
     ),
-    "gaussian, private groups": Query("COUNT(*)", {"delta": DELTA, "noise": GaussianNoise()}, **PRIVATE),
+    "gaussian, private groups": Query(
+        "COUNT(*)", {"groups_per_unit": 1, "rows_per_unit": 1, "delta": DELTA, "noise": GaussianNoise()}, **PRIVATE
+    ),
 }
 
 
@@ -237,7 +248,14 @@ ALONE = {
     "COUNT(*), SUM(amount)": {"rows_per_unit": 2},
     "MEDIAN(amount), QUANTILE_CONT(amount, 0.9)": {"rows_per_unit": 2},
     "MEDIAN(amount), COUNT(*), AVG(amount)": {"delta": DELTA, "noise": GaussianNoise()},
+    "COUNT(*)": {},
 }
+
+
+def chosen_limits(table: Table) -> list[float]:
+    """Return the limits that the last answer chose, and how many units it says are beyond them."""
+    choices = [choice for chosen in table._chosen.values() for choice in chosen.values()]
+    return [number for choice in choices for number in (choice.limit, choice.beyond)]
 
 
 def one_by_one(aggregates: str, *, cold: bool, by_place: bool = False, **settings: Any) -> Callable[..., Any]:
@@ -248,6 +266,7 @@ def one_by_one(aggregates: str, *, cold: bool, by_place: bool = False, **setting
     def answer(rows: Rows, source: RandomSource) -> list[float]:
         if rows not in tables:
             tables[rows] = table_of(rows, 1, listed=False, key=None)
+        tables[rows].forget_limits()  # an answer is audited together with the choice of its limits
         if cold:
             tables[rows]._views = type(tables[rows]._views)(tables[rows]._engine)
         try:
@@ -255,9 +274,10 @@ def one_by_one(aggregates: str, *, cold: bool, by_place: bool = False, **setting
         except HushError:
             return [-1.0]
         if not by_place:
-            return [1.0, *result.rows[0]]
+            return [1.0, *result.rows[0], *chosen_limits(tables[rows])]
         shown = {row[0]: row[1:] for row in result.rows}
-        return [number for group in PLACES for number in (group in shown, *shown.get(group, (0.0,)))]
+        numbers = [number for group in PLACES for number in (group in shown, *shown.get(group, (0.0,)))]
+        return numbers + chosen_limits(tables[rows])
 
     return answer
 
@@ -304,6 +324,15 @@ def a_cast_that_raises() -> AbstractContextManager[Any]:
     return mock.patch.object(bounded, "row_integer", unguarded)
 
 
+def limits_from_exact_counts() -> AbstractContextManager[Any]:
+    return mock.patch.object(LimitsPlan, "choose", lambda plan, counts, source: exact_choice(plan, counts))
+
+
+def exact_choice(plan: LimitsPlan, counts: LevelCounts) -> dict[Measure, ChosenLimit]:
+    highest = max(level for levels in counts for level in levels)
+    return dict.fromkeys(plan.measures, ChosenLimit(limit=1 << highest, beyond=0.0, beyond_error=0.0))
+
+
 def all_rows_counted_in_the_tree() -> AbstractContextManager[Any]:
     leaves_query = bounded.leaves_query
 
@@ -317,6 +346,7 @@ def all_rows_counted_in_the_tree() -> AbstractContextManager[Any]:
     ("twin", "aggregates", "rows", "cold"),
     [
         (a_cast_that_raises, "COUNT(*), SUM(amount)", INTRUDERS["extreme values"], True),
+        (limits_from_exact_counts, "COUNT(*)", INTRUDERS["many rows"], False),
         pytest.param(
             *(clamped_before_summing, "COUNT(*), SUM(amount)", INTRUDERS["many rows"] * 4, True),
             marks=pytest.mark.slow,

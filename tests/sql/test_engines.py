@@ -17,6 +17,7 @@ from hush.sql import EngineFailed, Table
 from hush.sql.engines.views import BoundedViews, exact_groups, exact_leaves
 from hush.sql.read.query import plan_query
 from hush.sql.write import bounded
+from hush.statistics.noise import NUM_LEVELS
 from sql.hosts import (
     COLUMNS,
     INTRUDERS,
@@ -32,7 +33,9 @@ from sql.hosts import (
     fill,
     largest_change,
     many_rows,
+    numbers_by_name,
     planned,
+    total_changes,
 )
 
 ENGINES = [
@@ -127,6 +130,38 @@ def test_one_unit_changes_no_more_than_its_bounds(name: str, tables: Any, rankin
         for keys in moved:
             left, right = counts.get(keys, {}), new.get(keys, {})
             assert sum(abs(right.get(leaf, 0) - left.get(leaf, 0)) for leaf in left.keys() | right.keys()) <= 2
+
+
+@SLOW_ON_SPARK
+@pytest.mark.parametrize("name", INTRUDERS)
+def test_one_unit_changes_all_groups_together_by_no_more_than_a_limit_in_total(
+    name: str, tables: Any, ranking_key: bytes
+) -> None:
+    texts = [text for text in [*QUERIES, *TREES] if "GROUP BY" in text]
+    plans = [planned(text, tables.engine, rows_in_total=4, groups_per_unit=3) for text in texts]
+    before = [numbers_by_name(plan, tables.engine, ranking_key) for plan in plans]
+    views = BoundedViews(tables.engine)
+    levels = [views.levels(plan, NUM_LEVELS) for plan in plans]
+    for table, rows in INTRUDERS[name]().items():
+        tables.add(table, rows)
+    for plan, old, old_levels in zip(plans, before, levels, strict=True):
+        assert not total_changes(plan, old, numbers_by_name(plan, tables.engine, ranking_key)), plan.columns
+        new_levels = views.levels(plan, NUM_LEVELS)
+        moves = [new_levels.get(key, 0) - old_levels.get(key, 0) for key in new_levels.keys() | old_levels.keys()]
+        assert sorted(move for move in moves if move) in ([], [1]), plan.columns
+
+
+def test_levels_and_totals_are_the_same_as_on_duckdb(tables: Any, reference: OnDuckDB, ranking_key: bytes) -> None:
+    """With limits that drop nothing: which rows are dropped depends on each engine's own hash."""
+    for text in [text for text in QUERIES if "GROUP BY" in text][:6]:
+        plans = [
+            planned(text, e, rows_in_total=10_000, groups_per_unit=10_000) for e in (tables.engine, reference.engine)
+        ]
+        engines = (tables.engine, reference.engine)
+        here, there = [numbers_by_name(p, e, ranking_key) for p, e in zip(plans, engines, strict=True)]
+        assert here == there, text
+        here_levels, there_levels = [BoundedViews(e).levels(p, NUM_LEVELS) for p, e in zip(plans, engines, strict=True)]
+        assert here_levels == there_levels, text
 
 
 def test_a_twin_without_the_limit_on_groups_is_caught(

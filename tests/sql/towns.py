@@ -8,7 +8,10 @@ import duckdb
 
 from hush.data.tables.catalog import Catalog, PrivateTable
 from hush.sql import Table
+from hush.sql.answer.limits import RequestedLimits
 from hush.sql.engines.duckdb import DuckDBEngine
+
+ONE_ROW = RequestedLimits(rows_per_unit=1, groups_per_unit=1)
 
 
 def towns_connection() -> Any:
@@ -30,4 +33,5 @@ def towns_table(connection: Any, **changes: Any) -> Table:
         "keys": {"region": ["north", "south", "west"]},
         **changes,
     }
-    return Table(engine, Catalog({"people": PrivateTable(columns=engine.columns("people"), **declared)}), "people")
+    catalog = Catalog({"people": PrivateTable(columns=engine.columns("people"), **declared)})
+    return Table(engine, catalog, "people", ONE_ROW)

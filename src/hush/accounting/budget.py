@@ -42,7 +42,7 @@ from hush.accounting.accountants.pld import PldAccountant
 from hush.accounting.accountants.rdp import renyi_bound
 from hush.accounting.filters import exactly
 from hush.accounting.losses.pairs import changes
-from hush.errors import InvalidArgument, Unsupported, check_delta, check_instance, check_positive
+from hush.errors import BudgetExceeded, InvalidArgument, Unsupported, check_delta, check_instance, check_positive
 from hush.guarantee import Guarantee, Relation, Unit
 
 LOSS_STEPS = 10**12
@@ -329,7 +329,8 @@ def run_sealed(budget: Budget, charge: Charge, run: Callable[[], str]) -> str:
     """Run a computation whose result leaves only after it is charged, and return the answer that the budget stored.
 
     If ``run`` raises, the reservation stays, since the failure itself may reveal something. Asking the same question
-    again continues with the reservation and costs nothing more.
+    again continues with the reservation and costs nothing more. Only if a further charge inside ``run`` is refused, the
+    reservation is voided: budgets refuse before data are read.
 
     Args:
         budget: The budget to charge.
@@ -339,7 +340,12 @@ def run_sealed(budget: Budget, charge: Charge, run: Callable[[], str]) -> str:
     reservation = budget.reserve(replace(charge, sealed=True))
     if reservation.answer is not None:
         return reservation.answer
-    stored = reservation.commit(answer=run())
+    try:
+        answer = run()
+    except BudgetExceeded:
+        reservation.void()
+        raise
+    stored = reservation.commit(answer=answer)
     assert stored is not None
     return stored
 

@@ -68,7 +68,9 @@ from hush.statistics.vectors import vector_mean as vector_mean
 from hush.statistics.bin_runs import BinRuns as BinRuns
 from hush.statistics.bounding import one_row_per_unit as one_row_per_unit
 from hush.statistics.even_bins import EvenBins as EvenBins
+from hush.statistics.limits import MAX_ROWS_PER_UNIT as MAX_ROWS_PER_UNIT
 from hush.statistics.limits import ContributionLimits as ContributionLimits
+from hush.statistics.limits import TotalLimits as TotalLimits
 from hush.statistics.log_histogram import LogHistogram as LogHistogram
 from hush.statistics.log_histogram import OccupiedBins as OccupiedBins
 from hush.statistics.noise.release import Block as Block

@@ -17,7 +17,8 @@ pytest.importorskip("sqlglot")
 
 REGIONS = ["north", "south", "west"]
 QUESTION = "SELECT region, COUNT(*) AS n, AVG(income) AS income FROM people GROUP BY region"
-ABOUT = ["--unit", "who", "--bounds", "income=0:100000", "--keys", "region=north,south,west"]
+DECLARED = ["--unit", "who", "--bounds", "income=0:100000", "--keys", "region=north,south,west"]
+ABOUT = [*DECLARED, "--rows-per-unit", "1", "--groups-per-unit", "1"]
 
 
 @pytest.fixture
@@ -43,6 +44,20 @@ def as_json(capsys: pytest.CaptureFixture[str], path: Path, *options: str, text:
 def as_csv(capsys: pytest.CaptureFixture[str], path: Path, *options: str, text: str = QUESTION) -> list[dict[str, str]]:
     assert ask(path, *options, "--format", "csv", text=text) == 0
     return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+
+
+def test_limits_are_chosen_and_reported(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "SELECT COUNT(*) AS n FROM people"
+    assert main(["query", str(path), text, *DECLARED, "--epsilon", "2"]) == 0
+    printed = capsys.readouterr()
+    assert "Limits, chosen privately at epsilon 0.2: a unit counts with at most 1 row." in printed.err
+    assert "have more than 1 rows" in printed.err
+    assert main(["query", str(path), text, *DECLARED, "--epsilon", "2", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["limits"][0].startswith("Limits, chosen privately")
+    assert main(["query", str(path), text, *DECLARED, "--epsilon", "2", "--price"]) == 0
+    assert "The noise depends on limits that are chosen first" in capsys.readouterr().out
+    assert ask(path, "--epsilon", "2") == 0
+    assert "Limits, as you set them: a unit counts with at most 1 row per group" in capsys.readouterr().err
 
 
 def test_intervals_are_beside_numbers(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

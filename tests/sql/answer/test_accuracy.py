@@ -98,7 +98,8 @@ def people() -> Any:
         "FROM range(2000) t(i)"
     )
     keys = {"region": ["north", "south"]}
-    return table(connection, name="people", unit="who", bounds={"age": (0, 70)}, keys=keys)
+    limits = {"rows_per_unit": 1, "groups_per_unit": 1}
+    return table(connection, name="people", unit="who", bounds={"age": (0, 70)}, keys=keys, **limits)
 
 
 def test_expected_errors_are_those_of_answers(people: Any) -> None:

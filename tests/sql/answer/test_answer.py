@@ -60,7 +60,7 @@ def test_types_without_a_json_form_are_stored_as_text() -> None:
 def test_stored_answers_keep_their_format() -> None:
     """Ledgers hold answers of earlier versions: the names of these fields must not change."""
     fields = json.loads(answer_to_json(answer_with((datetime.date(2024, 1, 1), 1.0))))
-    assert list(fields) == ["columns", "rows", "guarantee", "event", "scales", "intervals", "confidence"]
+    assert list(fields) == ["columns", "rows", "guarantee", "event", "scales", "intervals", "confidence", "limits"]
     assert fields["rows"] == [[{"date": "2024-01-01"}, 1.0]]
 
 

@@ -19,8 +19,9 @@ from hush.errors import HushError, InvalidArgument
 from hush.guarantee import CalendarWindow, Unit, UserWindow
 from hush.randomness import TestSource
 from hush.sql import QueryRefused, table
+from hush.sql.answer.limits import RequestedLimits
 from hush.sql.answer.table import _PriceRequest
-from hush.statistics import ContributionLimits, GaussianNoise, LaplaceNoise, TruncatedGeometric
+from hush.statistics import GaussianNoise, LaplaceNoise, TruncatedGeometric
 
 REGIONS = ["north", "south", "west"]
 QUERY = "SELECT region, COUNT(*) AS n, AVG(income) AS income FROM people GROUP BY region"
@@ -39,7 +40,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def people(path: Path, **changes: Any) -> Any:
-    return table(path, **{"unit": "who", "bounds": {"income": (0, 100_000)}, "keys": {"region": REGIONS}, **changes})
+    declared = {"unit": "who", "bounds": {"income": (0, 100_000)}, "keys": {"region": REGIONS}, **changes}
+    return table(path, **{"rows_per_unit": 1, "groups_per_unit": 1, **declared})
 
 
 def test_answers_are_near_the_truth_and_empty_groups_are_reported(path: Path) -> None:
@@ -196,15 +198,16 @@ def test_changed_data_are_read_after_forget(tmp_path: Path) -> None:
 
 def test_a_question_is_everything_that_an_answer_depends_on(path: Path) -> None:
     """Two calls with the same question share one answer in a ledger, so all arguments have to be part of it."""
-    limits, budget = ContributionLimits(), _PriceRequest(1.0, 0.0, None, None, None, None, 0.95)
-    question = people(path)._question("SELECT 1", limits, budget, fresh=False)
-    assert people(path)._question("SELECT 1", limits, budget, fresh=False) == question
+    limits, budget = RequestedLimits(), _PriceRequest(1.0, 0.0, None, None, None, None, 0.95)
+    question = people(path)._question("SELECT 1", limits, 0.1, budget, fresh=False)
+    assert people(path)._question("SELECT 1", limits, 0.1, budget, fresh=False) == question
     others = [
-        people(path)._question("SELECT 2", limits, budget, fresh=False),
-        people(path)._question("SELECT 1", ContributionLimits(rows_per_unit=2), budget, fresh=False),
-        people(path)._question("SELECT 1", ContributionLimits(groups_per_unit=2), budget, fresh=False),
-        people(path, bounds={"income": (0, 5)})._question("SELECT 1", limits, budget, fresh=False),
-        people(path)._question("SELECT 1", limits, budget, fresh=True),
+        people(path)._question("SELECT 2", limits, 0.1, budget, fresh=False),
+        people(path)._question("SELECT 1", RequestedLimits(rows_per_unit=2), 0.1, budget, fresh=False),
+        people(path)._question("SELECT 1", RequestedLimits(groups_per_unit=2), 0.1, budget, fresh=False),
+        people(path, bounds={"income": (0, 5)})._question("SELECT 1", limits, 0.1, budget, fresh=False),
+        people(path)._question("SELECT 1", limits, 0.1, budget, fresh=True),
+        people(path)._question("SELECT 1", limits, 0.2, budget, fresh=False),
     ]
     changes = {
         "epsilon": 2.0,
@@ -217,5 +220,5 @@ def test_a_question_is_everything_that_an_answer_depends_on(path: Path) -> None:
     }
     assert changes.keys() == {field.name for field in fields(_PriceRequest)}
     for name, value in changes.items():
-        others.append(people(path)._question("SELECT 1", limits, replace(budget, **{name: value}), fresh=False))
+        others.append(people(path)._question("SELECT 1", limits, 0.1, replace(budget, **{name: value}), fresh=False))
     assert len({question, *others}) == 1 + len(others)

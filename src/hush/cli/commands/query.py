@@ -109,14 +109,16 @@ def _add_declarations(parser: argparse.ArgumentParser) -> None:
         help="a public table (in a database: NAME); may be repeated",
     )
     group.add_argument(
-        "--groups-per-unit", type=int, default=1, metavar="N", help="in how many groups a unit counts (default: 1)"
+        "--groups-per-unit",
+        type=int,
+        metavar="N",
+        help="in how many groups a unit counts (default: chosen privately, on a tenth of epsilon)",
     )
     group.add_argument(
         "--rows-per-unit",
         type=int,
-        default=1,
         metavar="K",
-        help="how many rows of a unit count in each group (default: 1)",
+        help="how many rows of a unit count in each group (default: a limit for all groups is chosen privately)",
     )
 
 
@@ -220,6 +222,11 @@ def _print_price(price: QueryPrice, form: str) -> None:
         print(price.guarantee, file=sys.stderr)
         return
     print(price.guarantee)
+    if not price.scales:
+        print(
+            "The noise depends on limits that are chosen first. Give --rows-per-unit and --groups-per-unit to see it."
+        )
+        return
     print(lay_out(header, [[name, f"{scale:.4g}"] for name, scale in price.scales.items()]))
     if price.errors:
         print(lay_out(["column", "expected error"], [[name, f"{error:.4g}"] for name, error in price.errors.items()]))
@@ -229,13 +236,14 @@ def _print_answer(answer: QueryAnswer | Preview, form: str) -> None:
     """Print an answer on standard output, and what it guarantees on standard error, or in the JSON object."""
     from hush.sql import Preview
 
-    note = answer.note if isinstance(answer, Preview) else str(answer.guarantee)
+    note = answer.note if isinstance(answer, Preview) else "\n".join([*answer.limits, str(answer.guarantee)])
     if form == "json":
         rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
         content: dict[str, Any] = {"rows": rows, "intervals": answer.intervals, "confidence": answer.confidence}
         if isinstance(answer, Preview):
             content["preview"] = note
         else:
+            content["limits"] = list(answer.limits)
             content["guarantee"] = json.loads(answer.guarantee.to_json())
         print(json.dumps(content, default=str))
         return

@@ -28,6 +28,7 @@ class QueryAnswer:
             stated confidence, the exact value over bounded contributions; it does not cover what bounding leaves out.
             Among rows that HAVING or LIMIT selected by their noisy values, fewer intervals hold.
         confidence: The confidence of each interval.
+        limits: The limits on contributions, who chose them, and an estimate of what they leave out, in words.
 
     >>> import duckdb, hush
     >>> from hush.randomness import TestSource
@@ -49,13 +50,14 @@ class QueryAnswer:
     scales: Mapping[str, float]
     intervals: list[dict[str, tuple[float, float]]]
     confidence: float
+    limits: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the rows as a small table, and the guarantee."""
         lines = [list(self.columns), *([_cell(value) for value in row] for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         aligned = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        return "\n".join([*aligned, str(self.guarantee)])
+        return "\n".join([*aligned, *self.limits, str(self.guarantee)])
 
 
 def _cell(value: Any) -> str:
@@ -74,6 +76,7 @@ def answer_to_json(answer: QueryAnswer) -> str:
             "scales": dict(answer.scales),
             "intervals": answer.intervals,
             "confidence": answer.confidence,
+            "limits": answer.limits,
         }
     )
 
@@ -89,6 +92,7 @@ def answer_from_json(text: str) -> QueryAnswer:
         scales=data["scales"],
         intervals=[{name: (pair[0], pair[1]) for name, pair in row.items()} for row in data["intervals"]],
         confidence=data["confidence"],
+        limits=tuple(data.get("limits", ())),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from hush.data.tables.catalog import ROW, Catalog, PrivateTable, PublicTable
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import CalendarWindow, UserWindow
+from hush.sql.answer.limits import RequestedLimits
 from hush.sql.answer.table import Table
 from hush.sql.engines.engine import Engine, EngineFailed, NumbersRows
 from hush.sql.engines.openers import open_engine
@@ -82,6 +83,8 @@ def table(
     required: Sequence[str] = (),
     public: Mapping[str, Any] | None = None,
     private: Mapping[str, JoinedTable] | None = None,
+    rows_per_unit: int | None = None,
+    groups_per_unit: int | None = None,
 ) -> Table:
     """Declare a private table, to query it with `Table.sql`. The data stay where they are.
 
@@ -105,6 +108,9 @@ def table(
         public: Public tables to join, by name. None for a table that the connection, database or session has.
         private: Further private tables about the same people, by name, to join on the unit. Adding or removing a person
             means adding or removing their rows in all tables.
+        rows_per_unit: The most rows of a unit in one group that count, in all queries. Give it if you know how many
+            rows a unit has, such as 1. Otherwise each query chooses limits privately.
+        groups_per_unit: The most groups of a unit that count, likewise.
 
     Do not put a password into an address; use ``~/.pgpass`` or ``PGPASSWORD``. Messages never repeat the address.
 
@@ -116,6 +122,7 @@ def table(
     >>> answer.columns, len(answer.rows), abs(answer.rows[0][1] - 2500) < 100
     (('sex', 'n', 'age'), 2, True)
     """
+    limits = RequestedLimits(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
     public_tables, private_tables = _tables("public", public), _tables("private", private)
     for joined in private_tables.values():
         check_instance("private", joined, JoinedTable, "Write private={name: JoinedTable(data, unit=...)}")
@@ -132,7 +139,7 @@ def table(
     if private_tables and any(isinstance(entry, PrivateTable) and entry.row_id for entry in tables.values()):
         raise InvalidArgument("unit", ROW, "a column that identifies people, if there are further private tables")
     tables.update({other: PublicTable(columns=_columns(engine, other, "public")) for other in public_tables})
-    return Table(engine, Catalog(tables), table_name)
+    return Table(engine, Catalog(tables), table_name, limits)
 
 
 def _unit_columns(unit: Any) -> tuple[str, str | None, str | None]:

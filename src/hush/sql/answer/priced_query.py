@@ -7,6 +7,7 @@ exact groups of an engine into noisy ones. Everything after it is post-processin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,10 +19,10 @@ from hush.accounting import Event
 from hush.guarantee import Guarantee, Unit
 from hush.randomness import RandomSource
 from hush.sql.syntax.expression import Expr
-from hush.sql.syntax.releases import SumRelease
+from hush.sql.syntax.releases import Quantity, SumRelease
 from hush.sql.write.plan import ExactGroup, QueryPlan
 from hush.sql.write.trees import Quantiles, release_quantiles, tree_blocks
-from hush.statistics import Block, ContributionLimits, NoisePlan, Selection
+from hush.statistics import Block, ContributionLimits, LaplaceNoise, NoisePlan, Selection, TotalLimits
 from hush.statistics.noise import UNITS, NoiseKind, ReleasePlan, plan_release
 
 Leaves = Mapping[tuple[Any, ...], NDArray[np.int64]]
@@ -53,12 +54,14 @@ class PricedQuery:
             plan's releases, then one for each of its trees.
         unit: The privacy unit.
         assumptions: Assumptions of the engine and of the table.
+        limits: The limits that it was planned with.
     """
 
     plan: QueryPlan
     budget: ReleasePlan
     unit: Unit
     assumptions: tuple[str, ...] = ()
+    limits: ContributionLimits | TotalLimits = field(default_factory=ContributionLimits)
 
     @property
     def noise(self) -> NoisePlan:
@@ -78,6 +81,18 @@ class PricedQuery:
         grids = [release.grid for release in self.plan.releases] + [1 / UNITS] * len(self.plan.trees)
         scales = zip(names, grids, self.noise.block_scales, strict=True)
         return {name: grid * scale for name, grid, scale in scales}
+
+    def log_error(self) -> float:
+        """Return the logarithm of the product of the mean squared errors of all numbers, in units of the data.
+
+        Limits are compared by it. The releases' grids differ between limits, so steps of a grid would not do.
+        """
+        factor = 2.0 if isinstance(self.noise.noise, LaplaceNoise) else 1.0  # of the squared scale
+        grids = [release.grid for release in self.plan.releases] + [1.0] * len(self.plan.trees)
+        blocks = zip(self.noise.blocks, grids, self.noise.block_scales, strict=True)
+        return sum(
+            block.share * (math.log(factor) + 2 * (math.log(grid) + math.log(scale))) for block, grid, scale in blocks
+        )
 
     def _used_by(self, part: SumRelease | int) -> str:
         """Return which columns of the answer use a release, or a tree, as a suffix."""
@@ -165,7 +180,7 @@ def price_query(
         unit: The privacy unit.
     """
     # One unit changes a release by at most its sensitivity in each of its groups. Integers get integer noise.
-    blocks = tuple(Block.disjoint(release.sensitivity, whole=release.grid == 1.0) for release in plan.releases)
+    blocks = tuple(Block.disjoint(_sensitivity(plan, release), whole=release.grid == 1.0) for release in plan.releases)
     limits = ContributionLimits(groups_per_unit=plan.groups_per_unit, rows_per_unit=plan.rows_per_unit)
     budget = plan_release(
         blocks + tree_blocks(plan),
@@ -175,5 +190,13 @@ def price_query(
         delta=delta,
         noise=noise,
         selection=selection,
+        groups_per_block=1 if plan.in_total else None,
     )
     return PricedQuery(plan, budget, unit)
+
+
+def _sensitivity(plan: QueryPlan, release: SumRelease) -> int:
+    """Return the most that one unit adds to a release: in one group; or, with a limit in total, in all groups."""
+    if plan.in_total and release.quantity is Quantity.UNITS:
+        return min(plan.groups_per_unit, plan.rows_per_unit)  # one for each group that has a row
+    return release.sensitivity

@@ -14,13 +14,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from textwrap import shorten
+from typing import Any
 
-from hush.accounting import Event
+from hush.accounting import ApproximateDPEvent, ComposedEvent, Event
 from hush.accounting.budget import Budget, Charge, run_sealed
+from hush.accounting.events import QualifiedEvent
 from hush.data.tables.catalog import ROW, Catalog, ColumnKind, PrivateTable
 from hush.errors import InvalidArgument, Unsupported, check_count, check_delta, check_fraction, check_positive
 from hush.guarantee import Guarantee, Unit
@@ -28,6 +31,16 @@ from hush.randomness import RandomSource, source_or_default
 from hush.sql.answer.accuracy import expected_errors, solve_epsilon
 from hush.sql.answer.answer import QueryAnswer, answer_from_json, answer_to_json
 from hush.sql.answer.intervals import intervals
+from hush.sql.answer.limits import (
+    Limits,
+    LimitsInForce,
+    LimitsPlan,
+    Measure,
+    RequestedLimits,
+    limits_from_json,
+    limits_to_json,
+    plan_limits,
+)
 from hush.sql.answer.parts import parts_condition
 from hush.sql.answer.preview import Preview, invented_engine
 from hush.sql.answer.priced_query import PricedQuery, price_query
@@ -36,8 +49,8 @@ from hush.sql.engines.views import BoundedViews
 from hush.sql.read.query import plan_query
 from hush.sql.syntax.expression import Expr
 from hush.sql.write.plan import Output, QueryPlan
-from hush.statistics import ContributionLimits, Selection
-from hush.statistics.noise import NoiseKind
+from hush.statistics import ContributionLimits, LaplaceNoise, Selection
+from hush.statistics.noise import NUM_LEVELS, ChosenLimit, NoiseKind, claim
 
 _ROWS_ARE_UNITS = "each row is its own privacy unit: a person with two rows counts as two"
 _CALENDAR_WINDOWS = "windows are those of the calendar: a user with rows in two of them counts as two units"
@@ -59,7 +72,7 @@ class QueryPrice:
     >>> connection = duckdb.connect()
     >>> _ = connection.execute("CREATE TABLE people (who BIGINT)")
     >>> people = hush.table(connection, name="people", unit="who")
-    >>> price = people.price("SELECT COUNT(*) AS n FROM people", epsilon=0.5, expected=1_000)
+    >>> price = people.price("SELECT COUNT(*) AS n FROM people", epsilon=0.5, rows_per_unit=1, expected=1_000)
     >>> price.noise, price.scales, price.errors
     ('Laplace', {'rows for n': 2.0...}, {'n': 6.0})
     """
@@ -86,11 +99,14 @@ class Table:
     True
     """
 
-    def __init__(self, engine: Engine, catalog: Catalog, name: str) -> None:
-        """Take an engine, the declarations of its tables, and the name of the first table."""
-        self.name = name
+    def __init__(self, engine: Engine, catalog: Catalog, name: str, limits: RequestedLimits | None = None) -> None:
+        """Take an engine, the declarations of its tables, the name of the first table, and limits for all queries."""
+        self.name, self._limits = name, limits or RequestedLimits()
         self._engine, self._catalog, self._views = engine, catalog, BoundedViews(engine)
         self._parts: tuple[str, ...] = ()  # the parts whose rows are read; empty for all rows
+        self._chosen: dict[
+            Any, dict[Measure, ChosenLimit]
+        ] = {}  # limits of queries without a budget, by rows and groups
 
     def __repr__(self) -> str:
         """Return the names of tables and columns, which are public."""
@@ -98,8 +114,13 @@ class Table:
         return f"Table({shorten(tables, 300)}, on {self._engine.dialect})"
 
     def forget(self) -> None:
-        """Drop the views that earlier queries left on the engine. Call it after the data have changed."""
+        """Drop the views and limits that earlier queries left behind. Call it after the data have changed."""
         self._views.forget()
+        self.forget_limits()
+
+    def forget_limits(self) -> None:
+        """Drop the limits that earlier queries chose. Further queries choose and pay anew, from the same views."""
+        self._chosen.clear()
 
     def price(
         self,
@@ -107,22 +128,38 @@ class Table:
         *,
         epsilon: float | None = None,
         delta: float = 0.0,
-        groups_per_unit: int = 1,
-        rows_per_unit: int = 1,
+        groups_per_unit: int | None = None,
+        rows_per_unit: int | None = None,
         noise: NoiseKind | None = None,
         selection: Selection | None = None,
         accuracy: float | None = None,
         expected: float | None = None,
         confidence: float = 0.95,
+        limits_share: float = 0.1,
     ) -> QueryPrice:
         """Return what `sql` would cost with the same arguments. No data are read.
 
-        ``expected`` is the approximate number of rows in a group. With it, the price tells the error of each column.
-        Here you can pass it without ``accuracy``.
+        If limits have to be chosen first, the noise is not known yet: the price has the cost, and no scales. Give
+        ``rows_per_unit`` and ``groups_per_unit`` to see the scales at these limits.
+
+        ``expected`` is the approximate number of rows in a group. With it, and with limits, the price tells the error
+        of each column. Here you can pass it without ``accuracy``.
         """
-        limits = ContributionLimits(groups_per_unit=groups_per_unit, rows_per_unit=rows_per_unit)
+        requested = self._limits.changed(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
         request = _PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
-        query = self._priced_query(text, limits, request, allow_expected=True)
+        request.check(allow_expected=True)
+        first = self._plan(text, ContributionLimits())
+        requested = self._without_choice(first, requested)
+        measures, chosen = requested.measures(first, gaussian=request.allows_gaussian()), {}
+        if measures:
+            limits_plan, request = request.split(measures, limits_share)
+            chosen = self._chosen.get(_rows_and_groups(first, measures), {})
+            if not chosen:
+                cost = ComposedEvent((limits_plan.event, request.bound()))
+                total = limits_plan.noise.epsilon + request.known_epsilon()
+                guarantee, event = self._claim(first, cost, total, request.delta, source_or_default(None))
+                return QueryPrice(guarantee=guarantee, event=event, noise="chosen with the limits", scales={})
+        query = self._least_noisy(text, requested.candidates(first, chosen), request)
         guarantee, event = query.claim(source_or_default(None))
         errors = {} if expected is None else expected_errors(query, float(expected), confidence)
         return QueryPrice(
@@ -135,13 +172,14 @@ class Table:
         *,
         epsilon: float | None = None,
         delta: float = 0.0,
-        groups_per_unit: int = 1,
-        rows_per_unit: int = 1,
+        groups_per_unit: int | None = None,
+        rows_per_unit: int | None = None,
         noise: NoiseKind | None = None,
         selection: Selection | None = None,
         accuracy: float | None = None,
         expected: float | None = None,
         confidence: float = 0.95,
+        limits_share: float = 0.1,
         source: RandomSource | None = None,
         budget: Budget | None = None,
         fresh: bool = False,
@@ -152,8 +190,12 @@ class Table:
             text: A SELECT with aggregates; `hush.sql` lists what is supported.
             epsilon: The epsilon of the answer.
             delta: The delta of the answer. You need one if groups are not public, and for Gaussian noise.
-            groups_per_unit: The most groups that a unit contributes to.
-            rows_per_unit: The most rows of a unit that count in one group.
+            groups_per_unit: The most groups that a unit contributes to; by default that of the table, or chosen
+                privately.
+            rows_per_unit: The most rows of a unit that count in one group; by default that of the table. If it has
+                none, a limit on a unit's rows in all groups together is chosen privately.
+            limits_share: The share of epsilon that pays for choosing limits. The answer gets the rest. Nothing is paid
+                for limits that an earlier query about the same rows and groups chose, nor for those that you give.
             noise: LaplaceNoise() or GaussianNoise(); by default the one with the smaller error.
             selection: How groups that are not public are selected; by default `TruncatedGeometric()`.
             accuracy: Instead of epsilon: the relative error that you allow, such as 0.05 for 5 %. The smallest
@@ -179,31 +221,112 @@ class Table:
             Wilson et al. 2020 (bounded contributions); Desfontaines et al. 2022 (selection of groups); Hay et al. 2010
             (quantiles).
         """
-        limits = ContributionLimits(groups_per_unit=groups_per_unit, rows_per_unit=rows_per_unit)
+        requested = self._limits.changed(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
         request = _PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
-        query = self._priced_query(text, limits, request)
-        self._views.load()  # a damaged file is refused before it is charged
-        if budget is None:
-            return _answer(query, self._views, confidence, source)
+        request.check(allow_expected=False)
         random_source = source_or_default(source)
-        guarantee, event = query.claim(random_source)
+        first = self._plan(text, ContributionLimits())
+        self._views.load()  # a damaged file is refused before it is charged
+        requested = self._without_choice(first, requested)
+        measures = requested.measures(first, gaussian=request.allows_gaussian())
+        if measures:
+            limits_plan, rest = request.split(measures, limits_share)
+            self._priced_query(text, ContributionLimits(), rest)  # refuse what no limits would allow
+            # Whatever the limits will be, the noise is calibrated to (epsilon, delta): the charge does not depend on
+            # them, so that the same query is recognised whether its limits are known already or not.
+            guarantee, event = self._claim(first, rest.bound(), rest.known_epsilon(), delta, random_source)
+            choose = partial(self._choose_limits, first, limits_plan, random_source, budget)
+            compute = partial(self._answer_within, choose, text, requested, first, limits_plan, rest, random_source)
+        else:
+            query = self._least_noisy(text, requested.candidates(first, {}), request)
+            limits = LimitsInForce(limits=query.limits)
+            guarantee, event = query.claim(random_source)
+            compute = partial(_answer, query, self._views, limits, confidence, random_source)
+        if budget is None:
+            return compute()
         charge = Charge(
             event=event,
             purpose=shorten(text, 400),
-            question=self._question(text, limits, request, fresh=fresh),
-            delta=guarantee.delta if guarantee.delta else None,
+            question=self._question(text, requested, limits_share, request, fresh=fresh),
+            delta=guarantee.delta or None,
             parts=self._parts,
         )
-        answered = run_sealed(
-            budget, charge, lambda: answer_to_json(_answer(query, self._views, confidence, random_source))
-        )
-        return answer_from_json(answered)
+        return answer_from_json(run_sealed(budget, charge, lambda: answer_to_json(compute())))
 
-    def _question(self, text: str, limits: ContributionLimits, request: _PriceRequest, *, fresh: bool) -> str:
+    def _without_choice(self, first: QueryPlan, requested: RequestedLimits) -> RequestedLimits:
+        """Return the limits of a table whose rows are the units: they need no choice, unless a join multiplies rows."""
+        if first.single_table is None or _protected_unit(self._catalog, first) != Unit.example():
+            return requested
+        return RequestedLimits(
+            rows_per_unit=requested.rows_per_unit or 1, groups_per_unit=requested.groups_per_unit or 1
+        )
+
+    def _claim(
+        self, plan: QueryPlan, event: Event, epsilon: float, delta: float, source: RandomSource
+    ) -> tuple[Guarantee, Event]:
+        """Return the guarantee and the event of an answer whose limits are chosen privately."""
+        method, unit = "noise within limits that are chosen privately", _protected_unit(self._catalog, plan)
+        assumptions = self._assumptions(plan)
+        return claim(event, epsilon, delta, method, unit=unit, source=source, assumptions=assumptions)
+
+    def _choose_limits(
+        self, first: QueryPlan, limits_plan: LimitsPlan, source: RandomSource, budget: Budget | None
+    ) -> tuple[dict[Measure, ChosenLimit], float]:
+        """Return limits and the epsilon that is paid for them now: 0 if they were chosen for the same rows and groups.
+
+        What was chosen without a budget, or under another one, is chosen again: this budget has not paid for it.
+        """
+        epsilon, paid = limits_plan.noise.epsilon, 0.0
+
+        def choose() -> str:
+            nonlocal paid
+            paid = epsilon
+            return limits_to_json(limits_plan.choose(self._views.levels(first, NUM_LEVELS), source))
+
+        if budget is None:
+            key = _rows_and_groups(first, limits_plan.measures)
+            if key not in self._chosen:
+                self._chosen[key] = limits_from_json(choose())
+            return self._chosen[key], paid
+        _, event = self._claim(first, limits_plan.event, epsilon, 0.0, source)
+        question = ["limits", *_rows_and_groups(first, limits_plan.measures), epsilon, self._declarations()]
+        charge = Charge(event=event, purpose="contribution limits", question=json.dumps(question), parts=self._parts)
+        return limits_from_json(run_sealed(budget, charge, choose)), paid
+
+    def _answer_within(
+        self,
+        choose: Callable[[], tuple[dict[Measure, ChosenLimit], float]],
+        text: str,
+        requested: RequestedLimits,
+        first: QueryPlan,
+        limits_plan: LimitsPlan,
+        request: _PriceRequest,
+        source: RandomSource,
+    ) -> QueryAnswer:
+        """Answer within limits that were chosen before for the same rows and groups, or that are chosen now."""
+        chosen, paid = choose()
+        query = self._least_noisy(text, requested.candidates(first, chosen), request)
+        limits = LimitsInForce(limits=query.limits, chosen=chosen, epsilon=paid)
+        answer = _answer(query, self._views, limits, request.confidence, source)
+        if not paid:
+            return answer
+        guarantee = replace(answer.guarantee, epsilon=answer.guarantee.epsilon + paid)
+        assert isinstance(answer.event, QualifiedEvent)
+        event = replace(answer.event, event=ComposedEvent((limits_plan.event, answer.event.event)))
+        return replace(answer, guarantee=guarantee, event=event)
+
+    def _question(
+        self, text: str, requested: RequestedLimits, limits_share: float, request: _PriceRequest, *, fresh: bool
+    ) -> str:
         """Return everything that an answer depends on, besides the data. Equal questions share one answer."""
-        declarations = repr(list(self._catalog.tables.items()))
-        arguments = [repr(value) for value in (*astuple(limits), *request.arguments())]
-        return json.dumps([text, arguments, declarations, os.urandom(16).hex() if fresh else ""])
+        limits = (requested.groups_per_unit, requested.rows_per_unit)
+        shares = () if None not in limits else (limits_share,)
+        arguments = [repr(value) for value in (*limits, *shares, *request.arguments())]
+        return json.dumps([text, arguments, self._declarations(), os.urandom(16).hex() if fresh else ""])
+
+    def _declarations(self) -> str:
+        """Return everything that is declared about the tables."""
+        return repr(list(self._catalog.tables.items()))
 
     def only(self, column: str, parts: Sequence[str]) -> Table:
         """Return the same table restricted to some parts. Rows of other parts are never read.
@@ -219,8 +342,9 @@ class Table:
             # The other tables' rows would be read whatever part they belong to.
             raise Unsupported("parts of a table with further private tables", "Declare the table without private=")
         restricted = replace(table, only=parts_condition(column, parts, table))
-        other = Table(self._engine, Catalog({**self._catalog.tables, self.name: restricted}), self.name)
+        other = Table(self._engine, Catalog({**self._catalog.tables, self.name: restricted}), self.name, self._limits)
         other._views = self._views  # views of different conditions have different fingerprints
+        other._chosen = self._chosen  # and so are limits
         other._parts = tuple(sorted(parts))
         return other
 
@@ -230,8 +354,8 @@ class Table:
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
-        groups_per_unit: int = 1,
-        rows_per_unit: int = 1,
+        groups_per_unit: int | None = None,
+        rows_per_unit: int | None = None,
         noise: NoiseKind | None = None,
         confidence: float = 0.95,
         num_units: int = 1000,
@@ -251,26 +375,43 @@ class Table:
             confidence: As for `sql`.
             num_units: How many units to invent, with two rows each.
         """
-        limits = ContributionLimits(groups_per_unit=groups_per_unit, rows_per_unit=rows_per_unit)
-        query = self._priced_query(text, limits, _PriceRequest(epsilon, delta, noise, None, None, None, confidence))
-        views = BoundedViews(invented_engine(self._catalog, check_count("num_units", num_units)))
-        answer = _answer(query, views, confidence, None)
+        engine = invented_engine(self._catalog, check_count("num_units", num_units))
+        invented = Table(engine, self._catalog, self.name, self._limits)
+        answer = invented.sql(
+            text,
+            epsilon=epsilon,
+            delta=delta,
+            groups_per_unit=groups_per_unit,
+            rows_per_unit=rows_per_unit,
+            noise=noise,
+            confidence=confidence,
+        )
         return Preview(columns=answer.columns, rows=answer.rows, intervals=answer.intervals, confidence=confidence)
 
-    def _priced_query(
-        self, text: str, limits: ContributionLimits, request: _PriceRequest, *, allow_expected: bool = False
-    ) -> PricedQuery:
+    def _least_noisy(self, text: str, candidates: Sequence[Limits], request: _PriceRequest) -> PricedQuery:
+        """Return a query with its plan and noise, within the limits that need least noise. All of this is public."""
+        queries = [self._priced_query(text, limits, request) for limits in candidates]
+        return min(queries, key=PricedQuery.log_error)
+
+    def _priced_query(self, text: str, limits: Limits, request: _PriceRequest) -> PricedQuery:
         """Return a query with its plan and noise, from public information only."""
-        request.check(allow_expected=allow_expected)
+        plan = self._plan(text, limits)
+        query = request.price(plan, _protected_unit(self._catalog, plan))
+        return replace(query, assumptions=self._assumptions(plan), limits=limits)
+
+    def _plan(self, text: str, limits: Limits) -> QueryPlan:
+        """Return the plan of a query."""
         plan = plan_query(text, tables=self._catalog, limits=limits, dialect=self._engine.dialect)
         if not plan.releases and not plan.trees:
             raise InvalidArgument("text", text, "a query with at least one aggregate", "For example COUNT(*)")
-        unit, assumptions = _protected_unit(self._catalog, plan), self._engine.assumptions
-        if unit == Unit.example():
-            assumptions += (_ROWS_ARE_UNITS,)
-        elif unit != Unit.user():
-            assumptions += (_CALENDAR_WINDOWS,)
-        return replace(request.price(plan, unit), assumptions=assumptions)
+        return plan
+
+    def _assumptions(self, plan: QueryPlan) -> tuple[str, ...]:
+        """Return what the engine and the unit assume."""
+        unit = _protected_unit(self._catalog, plan)
+        if unit == Unit.user():
+            return self._engine.assumptions
+        return (*self._engine.assumptions, _ROWS_ARE_UNITS if unit == Unit.example() else _CALENDAR_WINDOWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +451,33 @@ class _PriceRequest:
         if self.expected is not None:
             check_positive("expected", self.expected)
 
+    def known_epsilon(self) -> float:
+        """Return epsilon. Limits cannot be chosen if it follows from an accuracy, which depends on the limits."""
+        if self.epsilon is None:
+            raise InvalidArgument(
+                "accuracy",
+                self.accuracy,
+                "None if limits have to be chosen",
+                "How accurate an answer is depends on the limits",
+                "Give rows_per_unit= and groups_per_unit=, or epsilon=",
+            )
+        return float(self.epsilon)
+
+    def split(self, measures: tuple[Measure, ...], share: float) -> tuple[LimitsPlan, _PriceRequest]:
+        """Return how limits are chosen on a share of epsilon, and what is left for the answer."""
+        if not 0 < check_fraction("limits_share", share, "For example 0.1") < 1:
+            raise InvalidArgument("limits_share", share, "a number in (0, 1)", "For example 0.1")
+        epsilon = self.known_epsilon()
+        return plan_limits(measures, share * epsilon), replace(self, epsilon=(1 - share) * epsilon)
+
+    def allows_gaussian(self) -> bool:
+        """Return whether the noise may be Gaussian."""
+        return self.delta > 0 and not isinstance(self.noise, LaplaceNoise)
+
+    def bound(self) -> Event:
+        """Return an event that bounds the cost of any answer at this epsilon and delta."""
+        return ApproximateDPEvent(self.known_epsilon(), self.delta)
+
     def price(self, plan: QueryPlan, unit: Unit) -> PricedQuery:
         """Return the plan with its noise."""
 
@@ -335,28 +503,36 @@ class _PriceRequest:
         )
 
 
-def _answer(query: PricedQuery, views: BoundedViews, confidence: float, source: RandomSource | None) -> QueryAnswer:
+def _rows_and_groups(plan: QueryPlan, measures: tuple[Measure, ...]) -> tuple[str, tuple[Measure, ...]]:
+    """Return what chosen limits depend on: a query's rows and groups, and what is measured."""
+    return plan.fingerprint(), measures
+
+
+def _answer(
+    query: PricedQuery, views: BoundedViews, limits: LimitsInForce, confidence: float, source: RandomSource
+) -> QueryAnswer:
     """Run a priced query and return its answer. This is the only function that reads rows.
 
     Args:
         query: The query with its noise.
         views: The views on the engine.
+        limits: The limits that the query was planned with.
         confidence: The confidence of the intervals.
         source: The random source.
     """
-    random_source, plan = source_or_default(source), query.plan
+    plan = query.plan
     groups = views.groups(plan)
     # The view and the leaves may be of different age. Each block has noise for groups_per_unit groups of its own, so it
     # does not matter whether a unit is in the same groups of both.
     trees = [views.leaves(plan, index) for index in range(len(plan.trees))]
-    released = query.release(groups, trees, confidence, random_source)
+    released = query.release(groups, trees, confidence, source)
     # HAVING, ORDER BY and LIMIT drop and sort groups. A group's index goes along as a further key, to find its
     # intervals.
     group_index = Output(name="", expression=Expr("key", ColumnKind.INT, value=len(plan.keys)))
     indexed = replace(plan, outputs=(*plan.outputs, group_index))
     rows = indexed.answer(((*group.keys, index), group.numbers) for index, group in enumerate(released))
     ends = intervals(query, released, confidence)
-    guarantee, event = query.claim(random_source)
+    guarantee, event = query.claim(source)
     return QueryAnswer(
         columns=plan.columns,
         rows=[row[:-1] for row in rows],
@@ -365,6 +541,7 @@ def _answer(query: PricedQuery, views: BoundedViews, confidence: float, source: 
         scales=query.scales(),
         intervals=[ends[row[-1]] for row in rows],
         confidence=confidence,
+        limits=tuple(limits.sentences(bool(plan.keys))),
     )
 
 

@@ -92,6 +92,11 @@ class BoundedViews:
             self._leaves[signature] = {keys: leaf_array(leaves) for keys, leaves in counts.items()}
         return self._leaves[signature]
 
+    def levels(self, plan: QueryPlan, num_levels: int) -> dict[tuple[int, int, int], int]:
+        """Return the exact number of units by level: of rows, groups, and rows in the fullest group. Never show it."""
+        rows = self.engine.run(plan.levels_sql(self.engine.dialect, num_levels=num_levels))
+        return {(int(rows), int(groups), int(fullest)): int(units) for rows, groups, fullest, units in rows}
+
     def _build(self, table: str, plan: QueryPlan) -> None:
         """Build a view, in parts if the engine prefers that. A unit is in one part, with all of its rows."""
         engine, dialect, key = self.engine, self.engine.dialect, self.ranking_key

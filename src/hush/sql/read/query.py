@@ -28,16 +28,15 @@ from hush.sql.syntax.reasons import not_a_select, reason
 from hush.sql.syntax.refusal import QueryRefused, Refuser
 from hush.sql.syntax.releases import Allocation, Request
 from hush.sql.write.plan import GroupKey, Order, Output, QueryPlan
-from hush.statistics import ContributionLimits
+from hush.statistics import ContributionLimits, TotalLimits
 
+Limits = ContributionLimits | TotalLimits
 MAX_TEXT_LENGTH = 50_000
 MAX_GROUPS = 1_000_000
 _NESTED_AGGREGATE = ("an aggregate inside an aggregate is refused", "Aggregate per unit in a subquery")
 
 
-def plan_query(
-    text: str, *, tables: Catalog, limits: ContributionLimits | None = None, dialect: str = "duckdb"
-) -> QueryPlan:
+def plan_query(text: str, *, tables: Catalog, limits: Limits | None = None, dialect: str = "duckdb") -> QueryPlan:
     """Return the plan of a query with bounded contributions, or refuse the query. No data are read.
 
     Args:
@@ -65,7 +64,7 @@ def plan_query(
     """
     check_instance("tables", tables, Catalog)
     limits = limits if limits is not None else ContributionLimits()
-    check_instance("limits", limits, ContributionLimits)
+    check_instance("limits", limits, (ContributionLimits, TotalLimits))
     select, refuse = _parse(text, dialect)
     try:
         return _Planner(select, refuse, tables, limits).plan()
@@ -109,7 +108,7 @@ def _parse(text: str, dialect: str) -> tuple[exp.Select, Refuser]:
 class _Planner:
     """Plans one query: reads its clauses in order, and collects the aggregates that they use."""
 
-    def __init__(self, select: exp.Select, refuse: Refuser, tables: Catalog, limits: ContributionLimits) -> None:
+    def __init__(self, select: exp.Select, refuse: Refuser, tables: Catalog, limits: Limits) -> None:
         self._select, self._refuse, self._limits = select, refuse, limits
         check_clauses(refuse, select, *SELECT_PARTS, "order", "limit")
         reader = Reader(tables, refuse)
@@ -150,7 +149,10 @@ class _Planner:
         order: tuple[Order, ...],
     ) -> QueryPlan:
         """Return the plan from its translated clauses."""
-        allocation = Allocation(self._requests, self._limits.rows_per_unit)
+        # A limit in total is one for a single group as well, so it bounds the contribution to each group.
+        in_total = isinstance(self._limits, TotalLimits)
+        rows = self._limits.rows_in_total if isinstance(self._limits, TotalLimits) else self._limits.rows_per_unit
+        allocation = Allocation(self._requests, rows)
         public = all(key.domain is not None for key in keys)
         plan = QueryPlan(
             origin=self._origin,
@@ -166,7 +168,8 @@ class _Planner:
             order=order,
             limit=self._limit(),
             groups_per_unit=self._limits.groups_per_unit,
-            rows_per_unit=self._limits.rows_per_unit,
+            rows_per_unit=rows,
+            in_total=in_total and bool(keys),
             units=self._units,
         )
         groups = plan.num_groups

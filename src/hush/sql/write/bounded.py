@@ -56,6 +56,33 @@ def contributions_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, par
     return f"WITH {_layers(plan, dialect, ranking_key, part)} SELECT {columns} FROM hush_kept"
 
 
+def levels_query(plan: QueryPlan, dialect: Dialect, num_levels: int) -> str:
+    """Return the query that counts units by level: of their rows, their groups, and the rows of their fullest group.
+
+    Level j holds numbers in (2^(j-1), 2^j]; the last level holds all larger ones. A unit is in one level
+    of each.
+    """
+    units, keys = _unit_names(plan), _key_names(plan)
+    writer = RelationWriter(plan.origin, dialect)
+    layers = {
+        **writer.definitions,
+        "hush_raw": _raw_layer(plan, writer, dialect),
+        "hush_cleaned": _cleaned_layer(plan, dialect),
+        "hush_pairs": f"SELECT {', '.join(units)}, COUNT(*) AS n FROM hush_cleaned GROUP BY {', '.join(units + keys)}",
+        "hush_units": f"SELECT SUM(n) AS n, COUNT(*) AS g, MAX(n) AS m FROM hush_pairs GROUP BY {', '.join(units)}",
+    }
+    text = ", ".join(f"{name} AS ({layer})" for name, layer in layers.items())
+    levels = ", ".join(f"{_level(name, num_levels)} AS l{name}" for name in ("n", "g", "m"))
+    counted = f"SELECT ln, lg, lm, COUNT(*) AS units FROM (SELECT {levels} FROM hush_units) AS q GROUP BY ln, lg, lm"
+    return f"WITH {text} {counted}"
+
+
+def _level(number: str, num_levels: int) -> str:
+    """Return the level of a positive number, without logarithms, which engines round differently."""
+    steps = " ".join(f"WHEN {number} <= {2**level} THEN {level}" for level in range(num_levels - 1))
+    return f"(CASE {steps} ELSE {num_levels - 1} END)"
+
+
 def summary_query(plan: QueryPlan, dialect: Dialect, table: str, columns: Mapping[str, str] | None) -> str:
     """Return the query from a table of bounded contributions to groups.
 
@@ -93,7 +120,7 @@ def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: Leaf
     same_group = " AND ".join(
         [f"t.{unit} = p.{unit}" for unit in units] + [_equal_or_null(f"t.{key}", f"p.{key}", dialect) for key in keys]
     )
-    owned = ", ".join(f"t.{name}" for name in [*units, *keys])
+    owned = ", ".join([f"t.{name}" for name in [*units, *keys]] + (["p.counted"] if plan.in_total else []))
     values = f"SELECT *, v{tree.value} AS v FROM hush_cleaned"
     in_kept_groups = f"SELECT {owned}, {leaf} AS leaf FROM ({values}) AS t INNER JOIN hush_kept AS p ON {same_group} "
     in_kept_groups += "WHERE t.v BETWEEN -1e100 AND 1e100"
@@ -104,10 +131,11 @@ def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: Leaf
     rank = _rank(dialect, [*_ranked_units(plan), *keys, "leaf", "turn"], ranking_key)
     number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join([*units, *keys])} ORDER BY {rank}, leaf, turn) AS n"
     shown = ", ".join([*keys, "leaf"])
-    ranked = f"SELECT {shown}, {number} FROM ({numbered}) AS w"
+    most_rows = "counted" if plan.in_total else str(tree.rows)
+    ranked = f"SELECT {shown}{', counted' if plan.in_total else ''}, {number} FROM ({numbered}) AS w"
     return (
         f"WITH {_layers(plan, dialect, ranking_key)} SELECT {shown}, COUNT(*) AS amount FROM ({ranked}) AS q "
-        f"WHERE n <= {tree.rows} GROUP BY {shown}"
+        f"WHERE n <= {most_rows} GROUP BY {shown}"
     )
 
 
@@ -121,6 +149,11 @@ def _layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int
         "hush_pairs": _pairs_layer(plan, dialect),
         "hush_kept": _kept_layer(plan, dialect, ranking_key),
     }
+    if plan.in_total:
+        layers["hush_pairs"] = _uncut_pairs_layer(plan, dialect)
+        layers["hush_turns"] = _turns_layer(plan, dialect, ranking_key)
+        del layers["hush_kept"]  # a later layer of this name, so that it comes after the turns
+        layers["hush_kept"] = _cut_layer(plan, dialect)
     return ", ".join(f"{name} AS ({text})" for name, text in layers.items())
 
 
@@ -209,6 +242,60 @@ def _kept_layer(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
     order = ", ".join([rank, *keys])  # the keys break ties
     number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(units)} ORDER BY {order}) AS n"
     return f"SELECT * FROM (SELECT *, {number} FROM hush_pairs) AS q WHERE n <= {plan.groups_per_unit}"
+
+
+def _uncut_pairs_layer(plan: QueryPlan, dialect: Dialect) -> str:
+    """Return one row per unit and group with its number of rows n, and for each release its sum and its values."""
+    owned = [*_unit_names(plan), *_key_names(plan)]
+    sums = []
+    for release in plan.releases:
+        if release.quantity not in (Quantity.UNITS, Quantity.ROWS):
+            sums.append(f"{_total(plan, release, dialect)} AS {release.name}")
+        if release.quantity in _CENTRED:
+            sums.append(f"{_count_values(release)} AS c{release.name}")
+    return f"SELECT {', '.join([*owned, 'COUNT(*) AS n', *sums])} FROM hush_cleaned GROUP BY {', '.join(owned)}"
+
+
+def _turns_layer(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
+    """Return the pairs with the number of rows that count in each: the unit's groups take turns in a random order.
+
+    A group gets what the groups before it left of the limit: counted = min(n, limit - rows before). The counted rows of
+    a unit add up to at most the limit, whatever its rows are.
+    """
+    units, keys, limit = _unit_names(plan), _key_names(plan), plan.rows_per_unit
+    order = ", ".join([_rank(dialect, [*units, *keys], ranking_key), *keys])
+    window = f"OVER (PARTITION BY {', '.join(units)} ORDER BY {order} ROWS UNBOUNDED PRECEDING)"
+    turns = f"SELECT *, ROW_NUMBER() {window} AS turn, SUM(n) {window} AS so_far FROM hush_pairs"
+    counted = f"CAST(LEAST(n, GREATEST({limit} - (so_far - n), 0)) AS BIGINT) AS counted"
+    num_groups = plan.num_groups
+    in_turn = (
+        ""
+        if num_groups is not None and num_groups <= plan.groups_per_unit
+        else (f" WHERE turn <= {plan.groups_per_unit}")
+    )
+    return f"SELECT *, {counted} FROM ({turns}) AS q{in_turn}"
+
+
+def _cut_layer(plan: QueryPlan, dialect: Dialect) -> str:
+    """Return the contributions of the rows that count. A contribution is at most ``counted`` times that of a row."""
+    owned = [*_unit_names(plan), *_key_names(plan), "counted"]
+    sums = [f"{_cut_contribution(plan, release, dialect)} AS {release.name}" for release in plan.releases]
+    return f"SELECT {', '.join([*owned, *sums])} FROM hush_turns WHERE counted > 0"
+
+
+def _cut_contribution(plan: QueryPlan, release: SumRelease, dialect: Dialect) -> str:
+    """Return a unit's contribution to a group, clamped to ``counted`` rows after everything else."""
+    if release.quantity is Quantity.UNITS:
+        return "1"
+    total = "n" if release.quantity is Quantity.ROWS else release.name
+    if release.quantity in _CENTRED:
+        count = f"c{release.name}"
+        scaled = f"CAST(FLOOR(CAST({total} AS {dialect.double}) * counted / {count}) AS BIGINT)"
+        total = f"(CASE WHEN {count} > counted THEN {scaled} ELSE {total} END)"
+    # The bounds of a release are those of one row, times the limit: the division is exact.
+    lowest, highest = release.lower // plan.rows_per_unit, release.upper // plan.rows_per_unit
+    clamped = f"LEAST(GREATEST(COALESCE({total}, 0), {lowest} * counted), {highest} * counted)"
+    return f"CAST({clamped} AS {_integer_type(release)})"
 
 
 def _rank(dialect: Dialect, names: list[str], ranking_key: str) -> str:

@@ -87,7 +87,9 @@ class QueryPlan:
         order: The order of the answer's rows.
         limit: The most rows of the answer.
         groups_per_unit: The most groups that a unit contributes to (L0).
-        rows_per_unit: The most rows of a unit that count in one group.
+        rows_per_unit: The most rows of a unit that count in one group, or in all groups together: see ``in_total``.
+        in_total: Whether ``rows_per_unit`` holds for all groups together. The absolute values of what a unit adds to a
+            release then sum, over all groups, to at most that release's sensitivity.
         units: How many columns identify a unit: 2 for a user within a window.
     """
 
@@ -105,6 +107,7 @@ class QueryPlan:
     limit: int | None
     groups_per_unit: int
     rows_per_unit: int
+    in_total: bool
     units: int
 
     @property
@@ -161,6 +164,11 @@ class QueryPlan:
         """Return the query for a quantile tree: the keys (the group's number if they are public), leaf and count."""
         return bounded.leaves_query(self, dialect_named(dialect), _checked_key(ranking_key), self.trees[tree])
 
+    def levels_sql(self, dialect: str = "duckdb", *, num_levels: int) -> str:
+        """Return the query that counts units by the levels of their rows and groups. Its result is exact: hide it."""
+        rows = replace(self, values=(), releases=(), trees=())
+        return bounded.levels_query(rows, dialect_named(dialect), num_levels)
+
     def fingerprint(self) -> str:
         """Return a hash of what the bounded rows depend on, besides the releases: origin, keys and limits.
 
@@ -169,7 +177,7 @@ class QueryPlan:
         """
         rows = replace(self, values=(), releases=(), trees=())
         text = bounded.contributions_query(rows, dialect_named("duckdb"), "")
-        contents = (text, self.groups_per_unit, self.rows_per_unit)
+        contents = (text, self.groups_per_unit, self.rows_per_unit, self.in_total)
         return hashlib.sha256(repr(contents).encode()).hexdigest()
 
     def groups(self, rows: Iterable[Sequence[Any]]) -> list[ExactGroup]:

@@ -104,6 +104,7 @@ def plan_release(
     delta: float = 0.0,
     noise: NoiseKind | None = None,
     selection: Selection | None = None,
+    groups_per_block: int | None = None,
 ) -> ReleasePlan:
     """Split epsilon and delta between noise and group selection.
 
@@ -115,6 +116,8 @@ def plan_release(
         delta: The delta of noise and selection together.
         noise: The kind of noise; None for the kind with the smaller mean squared error.
         selection: How groups are selected; None for `TruncatedGeometric`.
+        groups_per_block: In how many groups one unit adds what the blocks say. By default ``groups_per_unit``; 1 if the
+            blocks bound what a unit adds to all groups together.
 
     Guarantee:
         Selected groups and their noisy totals together are (epsilon, delta)-differentially private.
@@ -126,8 +129,9 @@ def plan_release(
     References:
         `plan_noise` and `hush.statistics.noise.selection`; basic composition of both.
     """
+    noisy_groups = groups_per_unit if groups_per_block is None else groups_per_block
     if public_groups:
-        plan = plan_noise(blocks, groups_per_unit=groups_per_unit, epsilon=epsilon, delta=delta, noise=noise)
+        plan = plan_noise(blocks, groups_per_unit=noisy_groups, epsilon=epsilon, delta=delta, noise=noise)
         return ReleasePlan(plan, None, epsilon, delta)
     check_selection_delta(delta)
     # Basic composition: (epsilon / 3, delta_s) for the selection and (2 epsilon / 3, delta_n) for the noise add up to
@@ -135,7 +139,7 @@ def plan_release(
     selection_epsilon = epsilon * SELECTION_SHARE
     plan = plan_noise(
         blocks,
-        groups_per_unit=groups_per_unit,
+        groups_per_unit=noisy_groups,
         epsilon=epsilon - selection_epsilon,
         delta=delta / 2,
         noise=noise,

@@ -1,0 +1,93 @@
+"""Limits on contributions, chosen privately from counts of units by powers of two.
+
+How many rows may one unit add to an answer? A limit far below what units hold leaves most of the data out; a limit far
+above it drowns the answer in noise. Both errors are about equal where roughly 1/epsilon units hold more than the limit
+(Amin, Kulesza, Muñoz Medina & Vassilvitskii 2019, section 3). To find that place, units are counted by *level*: a unit
+that holds x is in level ceil(log2 x), so level j has the units with 2^(j-1) < x <= 2^j. A unit is in one level only.
+The counts of all levels together are therefore one histogram of sensitivity 1, and a small epsilon pays for it.
+
+`choose_limit` reads the noisy histogram. Everything it returns is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+NUM_LEVELS = 25  # the last level has everything above 2^23
+_FALSE_ALARM = 1e-3  # the chance that noise alone makes some empty level look occupied
+_WINDOW = 2  # two levels that look empty, a factor of 4, end the search
+_DEVIATIONS = 1.5  # how many standard deviations of noise a window must reach for the search to go on
+# The limit is doubled once more if the next level probably holds more units than this, in noise scales. With a tenth of
+# epsilon for the counts, that is 3 / epsilon: a unit there lacks a third of the limit on average, so three of them bias
+# a count as much as doubling its noise would add.
+_WORTH_A_STEP = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenLimit:
+    """A limit that was chosen privately.
+
+    Attributes:
+        limit: The limit, a power of two.
+        beyond: An estimate of how many units hold more than the limit. It is noisy, and at least 0.
+        beyond_error: With 95 % confidence, the true number is within this much of the estimate.
+    """
+
+    limit: int
+    beyond: float
+    beyond_error: float
+
+
+def choose_limit(noisy_counts: NDArray[np.int64], scale: float) -> ChosenLimit:
+    """Return the limit that leaves few units beyond, from noisy counts of units by level.
+
+    The search starts at the highest level that noise alone would hardly explain, and goes up while the next two levels
+    together look occupied. It ends one level higher if that level probably holds units that noise hides. A wrong turn
+    costs a factor of two to eight, not a limit in the millions.
+
+    >>> counts = np.zeros(NUM_LEVELS, dtype=np.int64)
+    >>> counts[[5, 6, 7]] = [900, 2000, 700]
+    >>> choose_limit(counts, scale=10.0).limit
+    128
+
+    Args:
+        noisy_counts: The number of units in each level, with Laplace noise.
+        scale: The scale of the noise.
+    """
+    # One of n Laplace variables exceeds s ln(n / (2 p)) with probability at most p (union bound).
+    clearly_occupied = scale * math.log(len(noisy_counts) / (2 * _FALSE_ALARM))
+    occupied = np.flatnonzero(noisy_counts > clearly_occupied)
+    # In a small table no level stands above the noise. The fullest one is then the best guess.
+    level = int(occupied[-1]) if len(occupied) else int(np.argmax(noisy_counts))
+    while level + 1 < len(noisy_counts):
+        window = noisy_counts[level + 1 : level + 1 + _WINDOW]
+        if window.sum() <= _DEVIATIONS * _deviation(scale, len(window)):
+            break
+        level += 1
+    if level + 1 < len(noisy_counts):
+        most = max(float(noisy_counts[level]), scale)  # tails thin out: the next level holds no more than this one
+        level += _expected_units(float(noisy_counts[level + 1]), most, scale) > _WORTH_A_STEP * scale
+    above = noisy_counts[level + 1 :]
+    error = 1.96 * _deviation(scale, len(above))
+    return ChosenLimit(limit=2**level, beyond=max(0.0, float(above.sum())), beyond_error=error)
+
+
+def _expected_units(noisy_count: float, most: float, scale: float) -> float:
+    """Return the posterior mean of the number of units in a level, given its noisy count.
+
+    The prior is even odds that the level is empty or holds 1 to ``most`` units, each number equally likely. The
+    likelihood is that of the noise, exp(-|noisy count - n| / scale).
+    """
+    numbers = np.linspace(1.0, most, 200)
+    occupied = np.exp(-np.abs(noisy_count - numbers) / scale) / len(numbers)
+    empty = math.exp(-abs(noisy_count) / scale)
+    return float((occupied * numbers).sum() / (occupied.sum() + empty))
+
+
+def _deviation(scale: float, terms: int) -> float:
+    """Return the standard deviation of a sum of Laplace variables, each of variance 2 scale^2."""
+    return scale * math.sqrt(2 * terms)

@@ -1,0 +1,124 @@
+"""Limits in total: adding one unit, whatever its rows, changes all groups together by at most the sensitivity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hush.sql.engines.duckdb import DuckDBEngine
+from hush.sql.engines.views import exact_groups
+from hush.sql.read.query import plan_query
+from hush.sql.write.plan import QueryPlan
+from hush.statistics import TotalLimits
+from sql.hosts import QUERIES, numbers_by_name, total_changes
+from sql.write.test_bounded import INTRUDERS
+
+MEDIANS = [
+    "SELECT region, MEDIAN(income), COUNT(*) FROM people GROUP BY region",
+    "SELECT note, MEDIAN(age) FROM people GROUP BY note",
+]
+GROUPED = [query for query in [*QUERIES, *MEDIANS] if "GROUP BY" in query]
+LIMITS = [TotalLimits(rows_in_total=5, groups_per_unit=3), TotalLimits(rows_in_total=2, groups_per_unit=50)]
+
+
+def plans(engine: DuckDBEngine, described: Callable[..., Any]) -> list[QueryPlan]:
+    tables = described(engine)
+    return [plan_query(query, tables=tables, limits=limits) for query in GROUPED for limits in LIMITS]
+
+
+@pytest.mark.parametrize("name", INTRUDERS)
+def test_one_unit_changes_all_groups_together_by_no_more_than_its_limit(
+    name: str, new_world: Callable[[], Any], described: Callable[..., Any], ranking_key: bytes
+) -> None:
+    connection = new_world()
+    engine = DuckDBEngine(connection=connection)
+    all_plans = plans(engine, described)
+    assert all(plan.in_total for plan in all_plans)
+    before = [numbers_by_name(plan, engine, ranking_key) for plan in all_plans]
+    for statement in INTRUDERS[name]:
+        connection.execute(statement)
+    for plan, old in zip(all_plans, before, strict=True):
+        assert not total_changes(plan, old, numbers_by_name(plan, engine, ranking_key)), plan.columns
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(user=st.integers(0, 39), query=st.sampled_from(GROUPED), rows=st.integers(1, 9), groups=st.integers(1, 9))
+def test_any_unit_can_be_removed(
+    user: int,
+    query: str,
+    rows: int,
+    groups: int,
+    new_world: Callable[[], Any],
+    described: Callable[..., Any],
+    ranking_key: bytes,
+) -> None:
+    connection = new_world()
+    engine = DuckDBEngine(connection=connection)
+    limits = TotalLimits(rows_in_total=rows, groups_per_unit=groups)
+    plan = plan_query(query, tables=described(engine), limits=limits)
+    before = numbers_by_name(plan, engine, ranking_key)
+    connection.execute(f"DELETE FROM people WHERE user_id = {user}")
+    connection.execute(f"DELETE FROM orders WHERE uid = {user}")
+    assert not total_changes(plan, numbers_by_name(plan, engine, ranking_key), before)
+
+
+@pytest.mark.parametrize(
+    ("part", "instead"),
+    [
+        ("WHERE counted > 0", "WHERE TRUE"),
+        ("(so_far - n)", "0"),
+        ("n <= counted", "n <= 50"),
+        (" WHERE turn <= 3", ""),
+    ],
+)
+def test_an_omitted_step_is_caught(
+    part: str,
+    instead: str,
+    new_world: Callable[[], Any],
+    described: Callable[..., Any],
+    ranking_key: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection = new_world()
+    engine = DuckDBEngine(connection=connection)
+    run, used = engine.run, []
+    monkeypatch.setattr(engine, "run", lambda sql: (used.append(part in sql), run(sql.replace(part, instead)))[1])
+    all_plans = plans(engine, described)
+    before = [numbers_by_name(plan, engine, ranking_key) for plan in all_plans]
+    for statement in INTRUDERS["many rows in many groups"]:
+        connection.execute(statement)
+    broken = [
+        total_changes(plan, old, numbers_by_name(plan, engine, ranking_key))
+        for plan, old in zip(all_plans, before, strict=True)
+    ]
+    assert any(used)
+    assert any(broken)
+
+
+def test_all_rows_count_if_the_limit_is_high_enough(
+    new_world: Callable[[], Any], described: Callable[..., Any], ranking_key: bytes
+) -> None:
+    connection = new_world()
+    engine = DuckDBEngine(connection=connection)
+    text = "SELECT region, COUNT(*), COUNT(income), COUNT(DISTINCT user_id) FROM people GROUP BY region"
+    limits = TotalLimits(rows_in_total=1000, groups_per_unit=1000)
+    plan = plan_query(text, tables=described(engine), limits=limits)
+    exact = {group.keys: tuple(group.sums.values()) for group in exact_groups(plan, engine, ranking_key=ranking_key)}
+    of_units = text.replace("FROM people", "FROM people WHERE user_id IS NOT NULL")
+    truth = {row[:1]: row[1:] for row in connection.execute(of_units).fetchall()}
+    shared = exact.keys() & truth.keys()  # public groups may be empty, and rows may have keys that are not listed
+    assert len(shared) >= 3
+    assert {keys: exact[keys] for keys in shared} == {keys: truth[keys] for keys in shared}
+
+
+def test_without_groups_a_limit_in_total_is_one_for_each_group(
+    new_world: Callable[[], Any], described: Callable[..., Any], ranking_key: bytes
+) -> None:
+    engine = DuckDBEngine(connection=new_world())
+    plan = plan_query("SELECT COUNT(*) FROM people", tables=described(engine), limits=LIMITS[0])
+    assert (plan.in_total, plan.rows_per_unit) == (False, 5)
+    assert "hush_turns" not in plan.sql(ranking_key=ranking_key)
