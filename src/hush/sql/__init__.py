@@ -50,7 +50,7 @@ from hush.sql.answer.answer import QueryAnswer as QueryAnswer
 from hush.sql.answer.declaration import JoinedTable as JoinedTable
 from hush.sql.answer.declaration import table as table
 from hush.sql.answer.preview import Preview as Preview
-from hush.sql.answer.table import QueryPrice as QueryPrice
+from hush.sql.answer.price import QueryPrice as QueryPrice
 from hush.sql.answer.table import Table as Table
 from hush.sql.engines.engine import EngineFailed as EngineFailed
 from hush.sql.syntax.refusal import QueryRefused as QueryRefused

@@ -20,7 +20,7 @@ from hush.guarantee import CalendarWindow, Unit, UserWindow
 from hush.randomness import TestSource
 from hush.sql import QueryRefused, table
 from hush.sql.answer.limits import RequestedLimits
-from hush.sql.answer.table import _PriceRequest
+from hush.sql.answer.price import PriceRequest
 from hush.statistics import GaussianNoise, LaplaceNoise, TruncatedGeometric
 
 REGIONS = ["north", "south", "west"]
@@ -198,16 +198,16 @@ def test_changed_data_are_read_after_forget(tmp_path: Path) -> None:
 
 def test_a_question_is_everything_that_an_answer_depends_on(path: Path) -> None:
     """Two calls with the same question share one answer in a ledger, so all arguments have to be part of it."""
-    limits, budget = RequestedLimits(), _PriceRequest(1.0, 0.0, None, None, None, None, 0.95)
-    question = people(path)._question("SELECT 1", limits, 0.1, budget, fresh=False)
-    assert people(path)._question("SELECT 1", limits, 0.1, budget, fresh=False) == question
+    limits, request = RequestedLimits(), PriceRequest(1.0, 0.0, None, None, None, None, 0.95)
+    question = people(path)._question("SELECT 1", limits, 0.1, request, fresh=False)
+    assert people(path)._question("SELECT 1", limits, 0.1, request, fresh=False) == question
     others = [
-        people(path)._question("SELECT 2", limits, 0.1, budget, fresh=False),
-        people(path)._question("SELECT 1", RequestedLimits(rows_per_unit=2), 0.1, budget, fresh=False),
-        people(path)._question("SELECT 1", RequestedLimits(groups_per_unit=2), 0.1, budget, fresh=False),
-        people(path, bounds={"income": (0, 5)})._question("SELECT 1", limits, 0.1, budget, fresh=False),
-        people(path)._question("SELECT 1", limits, 0.1, budget, fresh=True),
-        people(path)._question("SELECT 1", limits, 0.2, budget, fresh=False),
+        people(path)._question("SELECT 2", limits, 0.1, request, fresh=False),
+        people(path)._question("SELECT 1", RequestedLimits(rows_per_unit=2), 0.1, request, fresh=False),
+        people(path)._question("SELECT 1", RequestedLimits(groups_per_unit=2), 0.1, request, fresh=False),
+        people(path, bounds={"income": (0, 5)})._question("SELECT 1", limits, 0.1, request, fresh=False),
+        people(path)._question("SELECT 1", limits, 0.1, request, fresh=True),
+        people(path)._question("SELECT 1", limits, 0.2, request, fresh=False),
     ]
     changes = {
         "epsilon": 2.0,
@@ -218,7 +218,7 @@ def test_a_question_is_everything_that_an_answer_depends_on(path: Path) -> None:
         "expected": 10.0,
         "confidence": 0.9,
     }
-    assert changes.keys() == {field.name for field in fields(_PriceRequest)}
+    assert changes.keys() == {field.name for field in fields(PriceRequest)}
     for name, value in changes.items():
-        others.append(people(path)._question("SELECT 1", limits, 0.1, replace(budget, **{name: value}), fresh=False))
+        others.append(people(path)._question("SELECT 1", limits, 0.1, replace(request, **{name: value}), fresh=False))
     assert len({question, *others}) == 1 + len(others)

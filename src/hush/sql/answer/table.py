@@ -1,34 +1,35 @@
 """`Table`: ask queries of declared tables. `hush.table` makes one.
 
-An answer takes these steps, and only the last two read data:
+An answer takes these steps, and only the last three read data:
 
-_PriceRequest.check   the arguments
-plan_query            the query with bounded contributions, or a refusal
-_PriceRequest.price   how much noise; with ``accuracy``, at which epsilon
-run_sealed            with ``budget``: charge the ledger, or return the answer that it has already
-BoundedViews          exact, bounded aggregates from the engine
-PricedQuery           selection of groups, noise; then HAVING, ORDER BY, LIMIT and intervals
+PriceRequest.check   the arguments
+plan_query           the query with bounded contributions, or a refusal
+PriceRequest.price   how much noise; with ``accuracy``, at which epsilon
+run_sealed           with ``budget``: charge the ledger, or return the answer that it has already
+LimitsPlan.choose    limits on contributions, if none are given
+BoundedViews         exact, bounded aggregates from the engine
+PricedQuery          selection of groups, noise; then HAVING, ORDER BY, LIMIT and intervals
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from textwrap import shorten
 from typing import Any
 
-from hush.accounting import ApproximateDPEvent, ComposedEvent, Event
+from hush.accounting import ComposedEvent, Event
 from hush.accounting.budget import Budget, Charge, run_sealed
 from hush.accounting.events import QualifiedEvent
 from hush.data.tables.catalog import ROW, Catalog, ColumnKind, PrivateTable
-from hush.errors import InvalidArgument, Unsupported, check_count, check_delta, check_fraction, check_positive
+from hush.errors import InvalidArgument, Unsupported, check_count
 from hush.guarantee import Guarantee, Unit
 from hush.randomness import RandomSource, source_or_default
-from hush.sql.answer.accuracy import expected_errors, solve_epsilon
+from hush.sql.answer.accuracy import expected_errors
 from hush.sql.answer.answer import QueryAnswer, answer_from_json, answer_to_json
 from hush.sql.answer.intervals import intervals
 from hush.sql.answer.limits import (
@@ -39,49 +40,21 @@ from hush.sql.answer.limits import (
     RequestedLimits,
     limits_from_json,
     limits_to_json,
-    plan_limits,
 )
 from hush.sql.answer.parts import parts_condition
 from hush.sql.answer.preview import Preview, invented_engine
-from hush.sql.answer.priced_query import PricedQuery, price_query
+from hush.sql.answer.price import PriceRequest, QueryPrice
+from hush.sql.answer.priced_query import PricedQuery
 from hush.sql.engines.engine import Engine
 from hush.sql.engines.views import BoundedViews
 from hush.sql.read.query import plan_query
 from hush.sql.syntax.expression import Expr
 from hush.sql.write.plan import Output, QueryPlan
-from hush.statistics import ContributionLimits, LaplaceNoise, Selection
+from hush.statistics import ContributionLimits, Selection
 from hush.statistics.noise import NUM_LEVELS, ChosenLimit, NoiseKind, claim
 
 _ROWS_ARE_UNITS = "each row is its own privacy unit: a person with two rows counts as two"
 _CALENDAR_WINDOWS = "windows are those of the calendar: a user with rows in two of them counts as two units"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryPrice:
-    """What a query would cost, and how much noise its answer would have. No data are read for it.
-
-    Attributes:
-        guarantee: The guarantee of the answer.
-        event: The same for accountants and budgets.
-        noise: The kind of noise.
-        scales: The noise scale of each released number, in units of the data, by a description of the number.
-        errors: With ``expected``: about half the width of each column's interval in a group of that many rows, by
-            column. For averages, variances and quantiles, it assumes values that are spread evenly over their bounds.
-
-    >>> import duckdb, hush
-    >>> connection = duckdb.connect()
-    >>> _ = connection.execute("CREATE TABLE people (who BIGINT)")
-    >>> people = hush.table(connection, name="people", unit="who")
-    >>> price = people.price("SELECT COUNT(*) AS n FROM people", epsilon=0.5, rows_per_unit=1, expected=1_000)
-    >>> price.noise, price.scales, price.errors
-    ('Laplace', {'rows for n': 2.0...}, {'n': 6.0})
-    """
-
-    guarantee: Guarantee
-    event: Event
-    noise: str
-    scales: Mapping[str, float]
-    errors: Mapping[str, float] = field(default_factory=dict)
 
 
 class Table:
@@ -146,7 +119,7 @@ class Table:
         of each column. Here you can pass it without ``accuracy``.
         """
         requested = self._limits.changed(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
-        request = _PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
+        request = PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
         request.check(allow_expected=True)
         first = self._plan(text, ContributionLimits())
         requested = self._without_choice(first, requested)
@@ -222,7 +195,7 @@ class Table:
             (quantiles).
         """
         requested = self._limits.changed(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
-        request = _PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
+        request = PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
         request.check(allow_expected=False)
         random_source = source_or_default(source)
         first = self._plan(text, ContributionLimits())
@@ -300,7 +273,7 @@ class Table:
         requested: RequestedLimits,
         first: QueryPlan,
         limits_plan: LimitsPlan,
-        request: _PriceRequest,
+        request: PriceRequest,
         source: RandomSource,
     ) -> QueryAnswer:
         """Answer within limits that were chosen before for the same rows and groups, or that are chosen now."""
@@ -316,7 +289,7 @@ class Table:
         return replace(answer, guarantee=guarantee, event=event)
 
     def _question(
-        self, text: str, requested: RequestedLimits, limits_share: float, request: _PriceRequest, *, fresh: bool
+        self, text: str, requested: RequestedLimits, limits_share: float, request: PriceRequest, *, fresh: bool
     ) -> str:
         """Return everything that an answer depends on, besides the data. Equal questions share one answer."""
         limits = (requested.groups_per_unit, requested.rows_per_unit)
@@ -388,12 +361,12 @@ class Table:
         )
         return Preview(columns=answer.columns, rows=answer.rows, intervals=answer.intervals, confidence=confidence)
 
-    def _least_noisy(self, text: str, candidates: Sequence[Limits], request: _PriceRequest) -> PricedQuery:
+    def _least_noisy(self, text: str, candidates: Sequence[Limits], request: PriceRequest) -> PricedQuery:
         """Return a query with its plan and noise, within the limits that need least noise. All of this is public."""
         queries = [self._priced_query(text, limits, request) for limits in candidates]
         return min(queries, key=PricedQuery.log_error)
 
-    def _priced_query(self, text: str, limits: Limits, request: _PriceRequest) -> PricedQuery:
+    def _priced_query(self, text: str, limits: Limits, request: PriceRequest) -> PricedQuery:
         """Return a query with its plan and noise, from public information only."""
         plan = self._plan(text, limits)
         query = request.price(plan, _protected_unit(self._catalog, plan))
@@ -412,95 +385,6 @@ class Table:
         if unit == Unit.user():
             return self._engine.assumptions
         return (*self._engine.assumptions, _ROWS_ARE_UNITS if unit == Unit.example() else _CALENDAR_WINDOWS)
-
-
-@dataclass(frozen=True, slots=True)
-class _PriceRequest:
-    """What an answer may cost, or how accurate it has to be, as `Table.sql` takes them."""
-
-    epsilon: float | None
-    delta: float
-    noise: NoiseKind | None
-    selection: Selection | None
-    accuracy: float | None
-    expected: float | None
-    confidence: float
-
-    def check(self, *, allow_expected: bool) -> None:
-        """Refuse arguments that are out of range or do not go together.
-
-        Args:
-            allow_expected: Whether ``expected`` may be given without ``accuracy``.
-        """
-        check_delta("delta", self.delta)
-        if not 0 < check_fraction("confidence", self.confidence, "For example 0.95 for 95 %") < 1:
-            raise InvalidArgument("confidence", self.confidence, "a number in (0, 1)", "For example 0.95 for 95 %")
-        if self.accuracy is not None:
-            if self.epsilon is not None:
-                raise InvalidArgument(
-                    "accuracy", self.accuracy, "None with epsilon=", "Give epsilon or accuracy, not both"
-                )
-            return
-        if self.epsilon is None:
-            raise InvalidArgument("epsilon", None, "a finite number > 0", "Give epsilon=, or accuracy= and expected=")
-        check_positive("epsilon", self.epsilon)
-        if self.expected is not None and not allow_expected:
-            raise InvalidArgument(
-                "expected", self.expected, "None without accuracy=", "Leave it out, or give accuracy="
-            )
-        if self.expected is not None:
-            check_positive("expected", self.expected)
-
-    def known_epsilon(self) -> float:
-        """Return epsilon. Limits cannot be chosen if it follows from an accuracy, which depends on the limits."""
-        if self.epsilon is None:
-            raise InvalidArgument(
-                "accuracy",
-                self.accuracy,
-                "None if limits have to be chosen",
-                "How accurate an answer is depends on the limits",
-                "Give rows_per_unit= and groups_per_unit=, or epsilon=",
-            )
-        return float(self.epsilon)
-
-    def split(self, measures: tuple[Measure, ...], share: float) -> tuple[LimitsPlan, _PriceRequest]:
-        """Return how limits are chosen on a share of epsilon, and what is left for the answer."""
-        if not 0 < check_fraction("limits_share", share, "For example 0.1") < 1:
-            raise InvalidArgument("limits_share", share, "a number in (0, 1)", "For example 0.1")
-        epsilon = self.known_epsilon()
-        return plan_limits(measures, share * epsilon), replace(self, epsilon=(1 - share) * epsilon)
-
-    def allows_gaussian(self) -> bool:
-        """Return whether the noise may be Gaussian."""
-        return self.delta > 0 and not isinstance(self.noise, LaplaceNoise)
-
-    def bound(self) -> Event:
-        """Return an event that bounds the cost of any answer at this epsilon and delta."""
-        return ApproximateDPEvent(self.known_epsilon(), self.delta)
-
-    def price(self, plan: QueryPlan, unit: Unit) -> PricedQuery:
-        """Return the plan with its noise."""
-
-        def price_at(epsilon: float) -> PricedQuery:
-            """Return the priced query at an epsilon."""
-            return price_query(plan, epsilon, self.delta, self.noise, self.selection, unit)
-
-        if self.epsilon is not None:
-            return price_at(float(self.epsilon))
-        epsilon = solve_epsilon(price_at, accuracy=self.accuracy, expected=self.expected, confidence=self.confidence)
-        return price_at(epsilon)
-
-    def arguments(self) -> tuple[object, ...]:
-        """Return the arguments, in order."""
-        return (
-            self.epsilon,
-            self.delta,
-            self.noise,
-            self.selection,
-            self.accuracy,
-            self.expected,
-            self.confidence,
-        )
 
 
 def _rows_and_groups(plan: QueryPlan, measures: tuple[Measure, ...]) -> tuple[str, tuple[Measure, ...]]:

@@ -1,0 +1,133 @@
+"""What a query may cost, as you ask for it (`PriceRequest`), and what it would cost (`QueryPrice`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from hush.accounting import ApproximateDPEvent, Event
+from hush.errors import InvalidArgument, check_delta, check_fraction, check_positive
+from hush.guarantee import Guarantee, Unit
+from hush.sql.answer.accuracy import solve_epsilon
+from hush.sql.answer.limits import LimitsPlan, Measure, plan_limits
+from hush.sql.answer.priced_query import PricedQuery, price_query
+from hush.sql.write.plan import QueryPlan
+from hush.statistics import LaplaceNoise, Selection
+from hush.statistics.noise import NoiseKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryPrice:
+    """What a query would cost, and how much noise its answer would have. No data are read for it.
+
+    Attributes:
+        guarantee: The guarantee of the answer.
+        event: The same for accountants and budgets.
+        noise: The kind of noise.
+        scales: The noise scale of each released number, in units of the data, by a description of the number.
+        errors: With ``expected``: about half the width of each column's interval in a group of that many rows, by
+            column. For averages, variances and quantiles, it assumes values that are spread evenly over their bounds.
+
+    >>> import duckdb, hush
+    >>> connection = duckdb.connect()
+    >>> _ = connection.execute("CREATE TABLE people (who BIGINT)")
+    >>> people = hush.table(connection, name="people", unit="who")
+    >>> price = people.price("SELECT COUNT(*) AS n FROM people", epsilon=0.5, rows_per_unit=1, expected=1_000)
+    >>> price.noise, price.scales, price.errors
+    ('Laplace', {'rows for n': 2.0...}, {'n': 6.0})
+    """
+
+    guarantee: Guarantee
+    event: Event
+    noise: str
+    scales: Mapping[str, float]
+    errors: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PriceRequest:
+    """What an answer may cost, or how accurate it has to be, as `Table.sql` takes them."""
+
+    epsilon: float | None
+    delta: float
+    noise: NoiseKind | None
+    selection: Selection | None
+    accuracy: float | None
+    expected: float | None
+    confidence: float
+
+    def check(self, *, allow_expected: bool) -> None:
+        """Refuse arguments that are out of range or do not go together.
+
+        Args:
+            allow_expected: Whether ``expected`` may be given without ``accuracy``.
+        """
+        check_delta("delta", self.delta)
+        if not 0 < check_fraction("confidence", self.confidence, "For example 0.95 for 95 %") < 1:
+            raise InvalidArgument("confidence", self.confidence, "a number in (0, 1)", "For example 0.95 for 95 %")
+        if self.accuracy is not None:
+            if self.epsilon is not None:
+                raise InvalidArgument(
+                    "accuracy", self.accuracy, "None with epsilon=", "Give epsilon or accuracy, not both"
+                )
+            return
+        if self.epsilon is None:
+            raise InvalidArgument("epsilon", None, "a finite number > 0", "Give epsilon=, or accuracy= and expected=")
+        check_positive("epsilon", self.epsilon)
+        if self.expected is not None and not allow_expected:
+            raise InvalidArgument(
+                "expected", self.expected, "None without accuracy=", "Leave it out, or give accuracy="
+            )
+        if self.expected is not None:
+            check_positive("expected", self.expected)
+
+    def known_epsilon(self) -> float:
+        """Return epsilon. Limits cannot be chosen if it follows from an accuracy, which depends on the limits."""
+        if self.epsilon is None:
+            raise InvalidArgument(
+                "accuracy",
+                self.accuracy,
+                "None if limits have to be chosen",
+                "How accurate an answer is depends on the limits",
+                "Give rows_per_unit= and groups_per_unit=, or epsilon=",
+            )
+        return float(self.epsilon)
+
+    def split(self, measures: tuple[Measure, ...], share: float) -> tuple[LimitsPlan, PriceRequest]:
+        """Return how limits are chosen on a share of epsilon, and what is left for the answer."""
+        if not 0 < check_fraction("limits_share", share, "For example 0.1") < 1:
+            raise InvalidArgument("limits_share", share, "a number in (0, 1)", "For example 0.1")
+        epsilon = self.known_epsilon()
+        return plan_limits(measures, share * epsilon), replace(self, epsilon=(1 - share) * epsilon)
+
+    def allows_gaussian(self) -> bool:
+        """Return whether the noise may be Gaussian."""
+        return self.delta > 0 and not isinstance(self.noise, LaplaceNoise)
+
+    def bound(self) -> Event:
+        """Return an event that bounds the cost of any answer at this epsilon and delta."""
+        return ApproximateDPEvent(self.known_epsilon(), self.delta)
+
+    def price(self, plan: QueryPlan, unit: Unit) -> PricedQuery:
+        """Return the plan with its noise."""
+
+        def price_at(epsilon: float) -> PricedQuery:
+            """Return the priced query at an epsilon."""
+            return price_query(plan, epsilon, self.delta, self.noise, self.selection, unit)
+
+        if self.epsilon is not None:
+            return price_at(float(self.epsilon))
+        epsilon = solve_epsilon(price_at, accuracy=self.accuracy, expected=self.expected, confidence=self.confidence)
+        return price_at(epsilon)
+
+    def arguments(self) -> tuple[object, ...]:
+        """Return the arguments, in order."""
+        return (
+            self.epsilon,
+            self.delta,
+            self.noise,
+            self.selection,
+            self.accuracy,
+            self.expected,
+            self.confidence,
+        )
