@@ -4,7 +4,8 @@ Each test starts from bits that follow from its name: those of the operating sys
 of the global generators of Python, NumPy and torch. So its outcome depends neither on luck nor on which tests ran
 before it in the same worker. Child processes draw real randomness, as forked sources must not repeat themselves.
 
-``--repeat N`` runs every test that draws real randomness, or starts a process that may, N times.
+``--repeat N`` runs every test that draws real randomness, or starts a process that may, N times. What a test draws from
+a global generator counts, unless the test has seeded it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -26,6 +29,7 @@ from _pytest.runner import runtestprotocol
 from hush.randomness import system_source
 
 _DREW = pytest.StashKey[list[str]]()
+_GENERATORS = pytest.StashKey[list["_GlobalGenerator"]]()
 _PATCH = pytest.StashKey[pytest.MonkeyPatch]()
 _PROCESS = os.getpid()
 _real = os.urandom
@@ -52,6 +56,27 @@ def stream(name: str) -> Callable[[int], bytes]:
     return urandom
 
 
+@contextmanager
+def fixed_randomness(name: str) -> Iterator[None]:
+    """Draw what follows from a name, even with ``--real-randomness``: for what cannot be given a `TestSource`."""
+    urandom = stream(name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "urandom", urandom)
+        patch.setattr(random, "_urandom", urandom)
+        system_source()._reset_after_fork()
+        for generator in _global_generators():
+            getattr(*generator.seeding)(int.from_bytes(urandom(4), "little"))
+        yield
+    system_source()._reset_after_fork()
+
+
+@pytest.fixture
+def fixed_key(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Give a test fixed randomness, where its outcome depends on what is drawn and no rate can be derived."""
+    with fixed_randomness(request.node.nodeid):
+        yield
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Give a test, and the fixtures that are set up for it, randomness of their own."""
@@ -72,7 +97,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     patch.setattr(random, "_urandom", noted)  # which the module `secrets` draws from
     patch.setattr(subprocess.Popen, "__init__", started)
     system_source()._reset_after_fork()  # drops what other tests left in its buffer
-    _seed_globals(int.from_bytes(urandom(4), "little"))
+    seed = int.from_bytes(urandom(4), "little")
+    item.stash[_GENERATORS] = list(_global_generators())
+    for generator in item.stash[_GENERATORS]:  # so that tests are isolated from each other
+        generator.watch(seed, patch)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -81,15 +109,63 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     try:
         return (yield)
     finally:
+        if any(generator.drew() for generator in item.stash[_GENERATORS]):
+            item.stash[_DREW].append("a global generator")
         item.stash[_PATCH].undo()
         system_source()._reset_after_fork()
 
 
-def _seed_globals(seed: int) -> None:
-    random.seed(seed)  # noqa: TID251 - isolates tests from each other
-    np.random.seed(seed)  # noqa: NPY002, TID251 - as above; scikit-learn's checks draw from it
+@dataclass
+class _GlobalGenerator:
+    """A global generator of Python, NumPy or torch: seeded for a test, and watched while it runs.
+
+    Attributes:
+        state: Returns its state, as something that can be compared.
+        seeding, restoring: The functions that set its state, as modules and names of attributes.
+    """
+
+    state: Callable[[], object]
+    seeding: tuple[Any, str]
+    restoring: tuple[Any, str]
+    start: object = None  # None while all that comes follows from a seed of the test's own
+    has_drawn: bool = False
+
+    def drew(self) -> bool:
+        """Return whether the test drew what it did not choose."""
+        return self.has_drawn or (self.start is not None and self.state() != self.start)
+
+    def watch(self, seed: int, patch: pytest.MonkeyPatch) -> None:
+        """Seed it, and notice when the test does so itself."""
+        set_seed, set_state = getattr(*self.seeding), getattr(*self.restoring)
+        set_seed(seed)
+        self.start = self.state()
+
+        def reseed(*args: Any, **given: Any) -> Any:
+            self.has_drawn, self.start = self.drew(), None
+            return set_seed(*args, **given)
+
+        def restore(*args: Any, **given: Any) -> None:  # as hypothesis does, and torch at the end of `fork_rng`
+            self.has_drawn = self.drew()
+            set_state(*args, **given)
+            self.start = self.state()
+
+        patch.setattr(*self.seeding, reseed)
+        patch.setattr(*self.restoring, restore)
+
+
+def _global_generators() -> Iterator[_GlobalGenerator]:
+    yield _GlobalGenerator(random.getstate, (random, "seed"), (random, "setstate"))
+    yield _GlobalGenerator(_numpy_state, (np.random, "seed"), (np.random, "set_state"))
     if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(seed)
+        torch = sys.modules["torch"]
+        yield _GlobalGenerator(
+            lambda: torch.get_rng_state().numpy().tobytes(), (torch, "manual_seed"), (torch.random, "set_rng_state")
+        )
+
+
+def _numpy_state() -> tuple[object, ...]:
+    _, words, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - scikit-learn's checks draw from it
+    return (words.tobytes(), *rest)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -99,7 +175,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if times == 1:
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    names = dict(item.dtest.globs) if isinstance(item, pytest.DoctestItem) else {}
     for _ in range(times):
+        if isinstance(item, pytest.DoctestItem):
+            item.dtest.globs.update(names)  # which a run empties
         # Its parent comes "next", so that the fixtures of the test alone are torn down.
         reports = runtestprotocol(item, nextitem=cast(Any, item.parent), log=False)
         if any(report.failed for report in reports) or not item.stash.get(_DREW, None):

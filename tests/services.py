@@ -88,7 +88,7 @@ def spark(folder: Path, master: str = "local[1]", **settings: str) -> Iterator[A
     for name, value in {**SPARK_SETTINGS, **places, **{k.replace("_", "."): v for k, v in settings.items()}}.items():
         builder = builder.config(f"spark.{name}", value)
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.filterwarnings("ignore", category=ResourceWarning, module=r"(py4j|pyspark)\.")
         for name, value in {**_java(folder), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}.items():
             patch.setenv(name, value)
         session = builder.getOrCreate()

@@ -44,7 +44,7 @@ from hush.guarantee import Relation
 PldAccountant().compose(PoissonSampledEvent(GaussianEvent(1.0), 0.1), 3).interval(1e-5)  # libraries loaded, caches warm
 while line := sys.stdin.readline():
     with warnings.catch_warnings():  # from Python 3.12 on: libraries may have threads
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", "This process", DeprecationWarning)
         child = os.fork()
     if child:
         if status := os.waitpid(child, 0)[1]:

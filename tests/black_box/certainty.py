@@ -1,8 +1,9 @@
 """The confidence of all tests that audit, which fixes their false-alarm rate.
 
 A true claim is called violated with probability 1e-8 at most, whatever the sample. No test makes more than 40 audits.
-That a broken twin is caught was measured over 12 seeds or more: the epsilon shown is at least 6 standard deviations
-above its claim. A comment states the margin where it is less than ten of them.
+That a broken twin is caught is no chance: every audit is given a `TestSource`, a fixed key. It is not a lucky one: over
+12 others or more, the epsilon shown is at least 6 standard deviations above its claim. A comment states the margin
+where it is less than ten of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """scikit-learn's own checks that private estimators need not pass, with reasons. They must pass all others.
 
-The checks copy and pickle estimators, which a `TestSource` does not allow, so they draw real noise. Chance must not
-decide: where a check looks at the fitted model, epsilon is 900, near the largest that accountants support. One check
-would be left to chance even then, since it has ten rows. It is replaced by one with more: see `one_label`.
+The checks copy and pickle estimators, which a `TestSource` does not allow. So the system's source has a fixed key
+while they run (`fixed_randomness`): chance has no part. Besides, where a check looks at the fitted model, epsilon is
+900, near the largest that accountants support, so that another key would do as well. For one check it would not, even
+then, since it has ten rows. It is replaced by one with more: see `one_label`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils.estimator_checks import check_classifiers_train, check_estimator
+
+from chance import fixed_randomness
 
 _DIFFER = "two noisy fits differ"
 _TINY = "tiny training sets cannot be fitted well from noisy statistics"
@@ -44,8 +47,8 @@ TELLING = {"check_estimators_pickle": "two noisy transforms differ"}
 
 def results_of(estimator: Any, **more: str) -> list[dict[str, Any]]:
     """Return the result of each of scikit-learn's checks. Those in the table, and in ``more``, may fail."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with fixed_randomness("check_estimator"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="sklearn")
         results: list[dict[str, Any]] = check_estimator(
             estimator, on_skip=None, on_fail=None, expected_failed_checks=EXPECTED_FAILED | more
         )
@@ -70,18 +73,17 @@ def trains(model: Any) -> None:
 
     Declaring.__name__ = kind.__name__
     for memory in (False, True):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with fixed_randomness("check_classifiers_train"), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="sklearn")
             check_classifiers_train(kind.__name__, Declaring(**model.get_params(deep=False)), readonly_memmap=memory)
 
 
 def one_label(model: Any) -> None:
     """Run `check_classifiers_one_label` with many rows."""
-    # Over 110 fits of each model or more, class 1 wins every row by 28 standard deviations of its margin. Two are
-    # skewed: that of PrivateLinearSVC by objective perturbation is 2.91 or more in 670 fits, and 2.96 in 99 % of them;
-    # that of PrivateLDA is log(0.999 / 0.0005) - 9 / 2 = 3.1 at least, wherever noise puts the means of other classes.
+    # Fixed key: no chance. With other keys, class 1 wins every row by 28 standard deviations of its margin, too.
     rows = np.random.default_rng(0).uniform(size=(2000, 3))
-    assert (model.fit(rows, np.ones(2000)).predict(rows) == 1).all()
+    with fixed_randomness("one_label"):
+        assert (model.fit(rows, np.ones(2000)).predict(rows) == 1).all()
 
 
 NOT_FINITE = "rows and labels that are not finite are dropped, one by one: an error would depend on private values"

@@ -15,13 +15,14 @@ from sklearn.exceptions import NotFittedError
 import hush.estimators as he
 from black_box.certainty import audit
 from estimators.purse import Purse
-from estimators.table import CASES, Case
+from estimators.table import CASES, LEARNS_FROM_FEW, Case
 from hush.accounting import PldAccountant
 from hush.accounting.events import plain_event
 from hush.errors import BudgetExceeded
 from hush.guarantee import Unit
 from hush.randomness import TestSource
 
+pytestmark = LEARNS_FROM_FEW
 ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 # Estimators that other files audit as black boxes, with broken twins. The audit of the table is among the slow tests.
 AUDITED = {

@@ -83,7 +83,7 @@ def test_sessions_cannot_be_duplicated() -> None:
 def test_a_forked_session_does_not_answer() -> None:
     session = AboveThreshold(epsilon=1.0).start(0.0)
     with warnings.catch_warnings():  # from Python 3.12 on: other threads of the test run may exist
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", "This process", DeprecationWarning)
         child = os.fork()
     if child == 0:
         status = 0

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import random
+import secrets
 import subprocess
 import sys
+from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from chance import stream
+from chance import fixed_randomness, stream
 from hush.randomness import system_source
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -28,6 +32,46 @@ def test_that_draws(tmp_path):
 
 def test_that_does_not():
     note("nothing")
+"""
+EXAMPLE = '''
+"""
+>>> with open("runs", "a") as file:
+...     print(random.random(), file=file)
+"""
+import random
+'''
+# What is drawn from global generators, and the number of runs that `--repeat 3` makes of it.
+FROM_GLOBALS = """
+import random, numpy
+
+def note(text):
+    with open("runs", "a") as file:
+        print(text, file=file)
+
+def test_python(): note(f"python {random.random()}")
+def test_numpy(): note(f"numpy {numpy.random.rand()}")
+def test_seeded():
+    random.seed(1), numpy.random.seed(1)
+    note(f"seeded {random.random()} {numpy.random.rand()}")
+def test_seeded_too_late():
+    number = random.random()
+    random.seed(1)
+    note(f"late {number}")
+def test_restored():
+    state = random.getstate()
+    random.seed(1)
+    random.setstate(state)
+    note(f"restored {random.random()}")
+"""
+TIMES = {"python": 3, "numpy": 3, "seeded": 1, "late": 3, "restored": 3}
+FROM_TORCH = """
+import torch
+
+def test_torch(): note(f"torch {torch.rand(1).item()}")
+def test_torch_seeded():
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        note(f"torch-seeded {torch.rand(1).item()}")
 """
 
 
@@ -59,15 +103,45 @@ def test_a_test_draws_what_it_drew_before(generator: str, request: pytest.Fixtur
     assert drawn == known[generator]
 
 
-def test_repeated(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(DRAWING)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "chance", "--real-randomness", "--repeat", "3"]
+def test_fixed_randomness_is_that_of_its_name() -> None:
+    def drawn(name: str) -> list[float]:
+        with fixed_randomness(name):
+            bits = int.from_bytes(os.urandom(8), "little"), *system_source().words(2).tolist(), secrets.randbits(64)
+            return [*map(float, bits), random.random(), np.random.rand()]  # noqa: NPY002
+
+    assert drawn("a") == drawn("a")
+    assert not set(drawn("a")) & set(drawn("b"))
+    assert system_source().words(2).tolist() != system_source().words(2).tolist()
+
+
+def repeated(test_file: str, folder: Path, *options: str) -> list[str]:
+    """Run tests with `--repeat 3`, and return the lines that they noted."""
+    (folder / "test_it.py").write_text(test_file)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "chance", "--real-randomness", "--repeat", "3", *options]
     path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+        command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout
-    assert "2 passed" in done.stdout
-    *drawn, last = (tmp_path / "runs").read_text().split()
+    assert f"{max(1, test_file.count('def test_'))} passed" in done.stdout
+    return (folder / "runs").read_text().splitlines()
+
+
+def test_repeated(tmp_path: Path) -> None:
+    *drawn, last = repeated(DRAWING, tmp_path)
     assert last == "nothing"
     assert len(set(drawn)) == len(drawn) == 3
+
+
+def test_examples_of_docstrings_are_repeated(tmp_path: Path) -> None:
+    lines = repeated(EXAMPLE, tmp_path, "--doctest-modules")
+    assert len(set(lines)) == len(lines) == 3
+
+
+def test_draws_from_global_generators_are_repeated(tmp_path: Path) -> None:
+    """Those of a test that seeds them itself are not."""
+    has_torch = find_spec("torch") is not None
+    lines = repeated(FROM_GLOBALS + FROM_TORCH * has_torch, tmp_path)
+    times = TIMES | ({"torch": 3, "torch-seeded": 1} if has_torch else {})
+    assert Counter(line.split()[0] for line in lines) == times
+    assert len(set(lines)) == len(lines)

@@ -1,8 +1,9 @@
-"""What lies in the repository: nothing of one particular machine, nothing large."""
+"""What lies in the repository: nothing of one particular machine, nothing large, no Makefile that omits in silence."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -60,3 +61,11 @@ def test_the_pattern_finds_machine_paths_and_no_others(folder: str) -> None:
         assert MACHINE_PATH.search(text)
     for text in (f"a{path}", f"https://example.org{path}", f"$ROOT{path}", f"..{path}"):
         assert not MACHINE_PATH.search(text)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_a_python_that_is_not_installed_is_an_error() -> None:
+    command = ["make", "test-3.0", "OTHER_PYTHONS=3.0"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Python 3.0 is not installed, so its tests did not run." in done.stderr

@@ -37,7 +37,7 @@ def in_child(action: Callable[[], bytes]) -> bytes:
     """Return what an action returns in a forked child."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():  # from Python 3.12 on: other threads of the test run may exist
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", "This process", DeprecationWarning)
         child = os.fork()
     if child == 0:
         try:

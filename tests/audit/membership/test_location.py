@@ -43,7 +43,7 @@ def network(x: Any, labels: Any) -> Any:
         (64,), activation="tanh", max_iter=40, learning_rate_init=0.003, random_state=int(labels.sum()) % 1000
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the recipe has 40 epochs, whether it converges or not
+        warnings.filterwarnings("ignore", module="sklearn")  # the recipe has 40 epochs, whether it converges or not
         model.fit(x, labels)
     assert len(model.classes_) == 30
     return model.predict_proba

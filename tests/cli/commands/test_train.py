@@ -18,7 +18,8 @@ pytest.importorskip("torch", reason="trains")
 
 
 @pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fixed_key: None) -> Path:
+    """A small file. Noise could hide its classes or the accuracy; with a fixed key, chance has no part."""
     monkeypatch.chdir(tmp_path)  # runs without a name go there
     return files.write_csv(tmp_path / "t.csv")
 

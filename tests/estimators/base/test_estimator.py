@@ -19,12 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 
 import hush.estimators as he
 from estimators.purse import Purse
-from estimators.table import CASES
+from estimators.table import CASES, LEARNS_FROM_FEW
 from hush.errors import BudgetExceeded, HushError, InvalidArgument
 from hush.estimators import pate
 from hush.estimators.base.estimator import SharesBudget
 from hush.randomness import TestSource
 
+pytestmark = LEARNS_FROM_FEW
 ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 OTHERS_FILES = ("PrivateKMeans", "PrivateRandomForest", "PrivateDecisionTree")
 

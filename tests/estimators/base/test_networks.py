@@ -82,8 +82,8 @@ def test_torch_is_loaded_by_fit_alone() -> None:
 @pytest.mark.parametrize(
     "model",
     [
-        PrivateClassifier(torch.nn.Linear, epsilon=50.0, delta=1e-4, data_norm=10.0, classes=[0, 1, 2], epochs=2),
-        PrivateRegressor(torch.nn.Linear, epsilon=50.0, delta=1e-4, data_norm=10.0, target_bounds=(-9, 9), epochs=2),
+        PrivateClassifier(torch.nn.Linear, epsilon=900.0, delta=1e-4, data_norm=10.0, classes=[0, 1, 2], epochs=2),
+        PrivateRegressor(torch.nn.Linear, epsilon=900.0, delta=1e-4, data_norm=10.0, target_bounds=(-9, 9), epochs=2),
     ],
     ids=["classifier", "regressor"],
 )

@@ -22,7 +22,7 @@ from hush.randomness import TestSource
     "model",
     [
         PrivatePCA(epsilon=900.0, delta=1e-5, data_norm=10),
-        PrivatePCA(epsilon=2.0, delta=1e-5, data_norm=10, method=Wishart()),
+        PrivatePCA(epsilon=2.0, delta=1e-5, data_norm=10, method=Wishart()),  # larger ones it refuses: fixed key
         PrivatePCA(epsilon=900.0, delta=1e-5, data_norm=10, center=0.0, method=ExponentialPCA()),
     ],
     ids=["gauss", "wishart", "exponential"],

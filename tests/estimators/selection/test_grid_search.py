@@ -48,13 +48,13 @@ def search(estimator: Any, grid: Any = None, **settings: Any) -> PrivateGridSear
 
 
 def ridge() -> Any:
-    return PrivateRidge(epsilon=50.0, delta=1e-6, data_norm=9.0, target_bounds=(-9, 9))
+    return PrivateRidge(epsilon=900.0, delta=1e-6, data_norm=9.0, target_bounds=(-9, 9))
 
 
 def test_scikit_learn_checks() -> None:
     inner = PrivateLogisticRegression(epsilon=900.0, data_norm=10.0, classes=[0, 1, 2])
     assert unexpected_failures(PrivateGridSearch(inner, {"regularization": [1.0, 2.0]}, score_epsilon=900.0)) == []
-    failures = unexpected_failures(PrivateGridSearch(ridge(), {}, score_epsilon=9.0, loss_bound=9.0, delta=1e-4))
+    failures = unexpected_failures(PrivateGridSearch(ridge(), {}, score_epsilon=900.0, loss_bound=9.0, delta=1e-4))
     # A regressor needs a public bound on the loss, for which there is no default.
     assert [failure for failure in failures if not failure.startswith("check_parameters_default_constructible")] == []
 

@@ -115,10 +115,13 @@ def test_one_waits_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     threads = [threading.Thread(target=disk.sync, args=(str(path),)) for _ in range(10)]
     for thread in threads:
         thread.start()
-    while disk._requested < 11:
+    for _ in range(round(HANGING / 0.001)):
+        if disk._requested == 11:
+            break
         time.sleep(0.001)
     gate.set()
     for thread in threads:
         thread.join(HANGING)
+    assert disk._requested == 11
     assert len(calls) == 2  # those of the first one, and of all others together
     disk.close()

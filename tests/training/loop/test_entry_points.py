@@ -139,7 +139,7 @@ class Fixed(nn.Module):
         return self.layer(self.norm(x))
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.filterwarnings(r"ignore:There is a performance drop:UserWarning:torch\..*")
 @pytest.mark.parametrize("kind", [Sampled, InDataclass, Token, Fixed])
 def test_unusual_models_are_accepted(kind: Any) -> None:
     private = batch_run(kind())

@@ -263,9 +263,7 @@ def test_a_parameter_frozen_between_forward_and_step_stays() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings(
-    "ignore::DeprecationWarning"
-)  # from Python 3.12 on: other threads of the test run may exist
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12 and later: other threads may exist
 def test_a_forked_process_cannot_continue() -> None:
     private = linear_run(sampling=Full())
     read, write = os.pipe()

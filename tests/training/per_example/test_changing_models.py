@@ -15,7 +15,7 @@ from hush.training import Flat
 from hush.training.per_example.engine import GradientEngine
 from hush.training.per_example.projected_clipping import ProjectedClipping
 
-TORCHS_OWN = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+TORCHS_OWN = pytest.mark.filterwarnings(r"ignore:::torch\..*")
 
 
 class Switch(nn.Module):

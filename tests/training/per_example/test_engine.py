@@ -90,7 +90,7 @@ def test_rows_that_belong_together_are_clipped_as_one(name: str) -> None:
 def half_precision(kind: torch.dtype = torch.bfloat16) -> Iterator[None]:
     """What autocast does, by torch's own kernels: oneDNN's use instructions that some CPUs lack, and crash."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about other makers' hardware
+        warnings.filterwarnings("ignore", module=r"torch\.")  # about other makers' hardware
         flags = torch.backends.mkldnn.flags(enabled=False)
         flags.__enter__()
     try:

@@ -19,7 +19,7 @@ from hush.training.per_example.engine import GradientEngine
 from training.models import BATCH, MODELS, losses
 
 # torch warns about its own code where a graph breaks.
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(r"ignore:::torch\..*")
 
 
 def compare(name: str, backend: str) -> None:

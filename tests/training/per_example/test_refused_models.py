@@ -81,7 +81,7 @@ def test_inputs_changed_in_place_are_refused() -> None:
         clipped_sum(Residual(), torch.randn(3, 3), lambda module, batch: module(batch).sum(1), clip_norm=1.0)
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings(r"ignore:.*weight_norm:FutureWarning:torch\..*")
 def test_layers_that_cannot_be_run_are_named() -> None:
     cell = nn.LSTMCell(3, 3)
 
