@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import itertools
+import multiprocessing.util
 import os
 import random
 import subprocess
@@ -82,7 +83,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Give a test, and the fixtures that are set up for it, randomness of their own."""
     drew = item.stash.setdefault(_DREW, [])
     urandom = _real if item.config.getoption("--real-randomness") else stream(item.nodeid)
-    start = subprocess.Popen.__init__
+    start, fork, spawn = subprocess.Popen.__init__, os.fork, multiprocessing.util.spawnv_passfds
 
     def noted(size: int) -> bytes:
         drew.append("random bytes")
@@ -92,10 +93,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         drew.append("a process")
         start(process, *args, **given)
 
+    def spawned(*args: Any) -> int:
+        drew.append("a process")
+        return spawn(*args)
+
+    def forked() -> int:
+        drew.append("a process")
+        return fork()
+
     patch = item.stash[_PATCH] = pytest.MonkeyPatch()
     patch.setattr(os, "urandom", noted)
     patch.setattr(random, "_urandom", noted)  # which the module `secrets` draws from
     patch.setattr(subprocess.Popen, "__init__", started)
+    patch.setattr(os, "fork", forked)  # which `multiprocessing` calls
+    patch.setattr(multiprocessing.util, "spawnv_passfds", spawned)  # or this, for processes that do not fork
     system_source()._reset_after_fork()  # drops what other tests left in its buffer
     seed = int.from_bytes(urandom(4), "little")
     item.stash[_GENERATORS] = list(_global_generators())

@@ -29,7 +29,7 @@ def parse(*words: str) -> argparse.Namespace:
 
 def test_without_a_budget_nothing_is_charged() -> None:
     assert budget_of(parse()) is None
-    with pytest.raises(InvalidArgument, match="no value without --budget"):
+    with pytest.raises(InvalidArgument, match="the ledger of a budget"):
         budget_of(parse("--db", "sqlite:///a.db"))
 
 

@@ -65,7 +65,7 @@ def test_the_parser_needs_no_torch() -> None:
 
 
 def test_a_plan_needs_no_torch() -> None:
-    plan = ["plan", "--num-units", "1000", "--epsilon", "3", "--steps", "2", "--json"]
+    plan = ["plan", "--num-units", "1000", "--epsilon", "3", "--num-steps", "2", "--json"]
     code = f"import sys; from hush.cli import main; sys.exit(main({plan}) or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
 

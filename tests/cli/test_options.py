@@ -40,7 +40,7 @@ def test_units(words: tuple[str, ...], unit: Unit) -> None:
 
 
 def test_a_window_is_of_a_user() -> None:
-    message = "window='week': expected no value with --unit-kind example. Use --unit-kind user"
+    message = "window='week': expected a user's window, not that of an example. Use --unit-kind user"
     with pytest.raises(InvalidArgument, match=message):
         unit_of(parse("--window", "week"))
 

@@ -38,7 +38,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], Any]] = {
     "schema": (("--bounds", "a=0:1"), Schema(columns={"a": Numeric(lower=0, upper=1)})),
     "model": (("--model", "cnn"), "cnn"),
     "epochs": (("--epochs", "2.5"), 2.5),
-    "num_steps": (("--steps", "7"), 7),
+    "num_steps": (("--num-steps", "7"), 7),
     "batch_size": (("--batch-size", "64"), 64),
     "learning_rate": (("--learning-rate", "0.1"), 0.1),
     "momentum": (("--momentum", "0"), 0.0),
@@ -89,9 +89,11 @@ def test_only_train_can_leave_the_data_out(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_given_flags() -> None:
-    options = parse("train", "--resume", "run", "--steps", "7", "--seed", "0", "--no-averaging", "--bounds", "a=0:1")
+    options = parse(
+        "train", "--resume", "run", "--num-steps", "7", "--seed", "0", "--no-averaging", "--bounds", "a=0:1"
+    )
     flags = given_flags(options)
-    assert flags["num_steps"] == "--steps"
+    assert flags["num_steps"] == "--num-steps"
     assert flags["seed"] == "--seed"  # also if it is 0
     assert flags["averaging"] == "--no-averaging"
     assert flags["bounds"] == "--bounds"

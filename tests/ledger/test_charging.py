@@ -116,6 +116,7 @@ def test_a_query_sees_its_blocks_only(ledger: Ledger, people: Path) -> None:
         table=table,
         block_column="visit",
     )
+    # Discrete Laplace noise of scale 1/50, then 1/40: beyond 2 with probability below 2 exp(-120).
     september = data.at("2026-09").sql("SELECT COUNT(*) AS n FROM people", epsilon=50.0).rows[0][0]
     assert september == pytest.approx(1010, abs=2)  # of 2000, those before October
     data.add_block("2026-10")

@@ -145,3 +145,27 @@ def test_draws_from_global_generators_are_repeated(tmp_path: Path) -> None:
     times = TIMES | ({"torch": 3, "torch-seeded": 1} if has_torch else {})
     assert Counter(line.split()[0] for line in lines) == times
     assert len(set(lines)) == len(lines)
+
+
+PROCESSES = """
+import multiprocessing, os, subprocess, sys
+
+def note(text):
+    with open("runs", "a") as file:
+        print(text, file=file)
+
+def run(method):
+    process = multiprocessing.get_context(method).Process(target=print)
+    process.start(), process.join()
+    note(method)
+
+def test_fork(): run("fork")
+def test_spawn(): run("spawn")
+def test_command():
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    note("command")
+"""
+
+
+def test_what_starts_a_process_is_repeated(tmp_path: Path) -> None:
+    assert Counter(repeated(PROCESSES, tmp_path)) == {"fork": 3, "spawn": 3, "command": 3}

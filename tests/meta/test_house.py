@@ -141,6 +141,39 @@ def test_packages_import_public_modules_of_each_other_only() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_packages_import_names_that_are_lent_out() -> None:
+    """What a package takes from another is public there, or re-exported in its `__init__` for that purpose."""
+    wrong = []
+    for name, path in MODULES.items():
+        for module, target in imported_names(path.read_text(encoding="utf-8")):
+            if module.split(".")[:2] == name.split(".")[:2] or module not in MODULES:
+                continue
+            other = f"{module}.{target}"
+            is_lent = target in lent_names(module) or other in PUBLIC_MODULES | SHARED_MODULES
+            if MODULES[module].name == "__init__.py" and not is_lent and other in MODULES and module != "hush":
+                wrong.append(f"{name}: {other} is a module")
+            elif MODULES[module].name == "__init__.py" and not is_lent and other not in MODULES:
+                wrong.append(f"{name}: {other}")
+    assert not wrong, "\n".join(wrong)
+
+
+@cache
+def lent_names(package: str) -> frozenset[str]:
+    """Return the names of a package that are public, re-exported as in ``import x as x``, or loaded lazily."""
+    tree = ast.parse(MODULES[package].read_text(encoding="utf-8"))
+    names = set(listed_names(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names.update(alias.name for alias in node.names if alias.asname == alias.name)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value)  # the tables of `hush.lazy`
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    return frozenset(names)
+
+
 @pytest.mark.parametrize("folder", ["tests", "examples", "benchmarks", "reproductions"])
 def test_public_objects_are_imported_from_their_public_module(folder: str) -> None:
     homes = public_homes()
@@ -217,6 +250,16 @@ def test_the_table_of_counts_is_up_to_date() -> None:
     rows = dict(re.findall(r"^\| (.+?) \| .+? \| (.+?) \|$", table, re.MULTILINE))
     expected = house.table_rows(counts(), len(house.public_names()))
     assert {name: rows.get(name) for name in expected} == expected, "run `python tools/house.py --write`"
+
+
+def test_the_walks_lead_past_modules_that_exist() -> None:
+    """ARCHITECTURE.md names modules by their path below the package, or below its second-last folder."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    modules = re.findall(r"`(\w+(?:/\w+)+)`", text.partition("## Five walks")[2])
+    paths = {path.with_suffix("").as_posix() for path in SOURCE.rglob("*.py")}
+    paths |= {path.as_posix() for path in SOURCE.rglob("*") if path.is_dir()}
+    assert len(modules) > 30
+    assert [module for module in modules if not any(path.endswith(f"/{module}") for path in paths)] == []
 
 
 def test_packages_list_their_public_names_only() -> None:

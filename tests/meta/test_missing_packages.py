@@ -28,7 +28,7 @@ def run(folder: Path, files: dict[str, str]) -> str:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "missing_packages", "--doctest-modules"]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    environment = {**os.environ, "PYTHONPATH": str(TESTS), "PYTEST_ADDOPTS": ""}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return done.stdout
 

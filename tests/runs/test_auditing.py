@@ -48,7 +48,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few")
 def test_a_correct_run_is_consistent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = trained(tmp_path, "--epsilon", "2", "--steps", "10")
+    run = trained(tmp_path, "--epsilon", "2", "--num-steps", "10")
     before = files.listing(run)
     capsys.readouterr()
     assert main(["audit", str(run), "--seconds", "1e8", "--json", "--quiet"]) == 0
@@ -65,7 +65,7 @@ def test_a_correct_run_is_consistent(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 @pytest.mark.usefixtures("few")
 def test_only_the_unpublished_report_shows_the_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = trained(tmp_path, "--epsilon", "2", "--steps", "5")
+    run = trained(tmp_path, "--epsilon", "2", "--num-steps", "5")
     plain = (run / "report.html").read_text()
     for _ in range(2):  # the second audit replaces the first
         runs.audit(run, seconds=1e8, source=TestSource(1))
@@ -93,7 +93,7 @@ def test_training_without_noise_is_caught(tmp_path: Path, monkeypatch: pytest.Mo
     )
     # Fixed keys: no chance. With others, the bound was 1.29 or more, where 0.2 is claimed.
     with fixed_randomness("training without noise"):
-        run = trained(tmp_path, "--epsilon", "0.2", "--steps", "40", "--learning-rate", "4", "--no-averaging")
+        run = trained(tmp_path, "--epsilon", "0.2", "--num-steps", "40", "--learning-rate", "4", "--no-averaging")
         result = runs.audit(run, seconds=1e8, source=TestSource(1))
     assert result.compare(runs.load(run).guarantee).violated
 

@@ -24,6 +24,7 @@ def check_run(printed: dict[str, object], run: Path, epsilon: float) -> None:
     assert guarantee["epsilon"] > 0.9 * epsilon  # the budget is used
 
 
+@pytest.mark.usefixtures("fixed_key")  # no rate is derived for the learned bounds
 def test_a_plain_table_with_nothing_declared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = files.write_csv(tmp_path / "plain.csv", 6000)
     printed = files.train(capsys, source, "--target", "y", "--epsilon", 8, "--output", tmp_path / "run")

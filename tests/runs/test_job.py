@@ -101,7 +101,7 @@ def test_bounds_are_not_learned_again(
     finished: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     source, _ = finished
-    flags = ["--target", "y", "--epsilon", "9", "--steps", "2", "--output", str(tmp_path / "run")]
+    flags = ["--target", "y", "--epsilon", "9", "--num-steps", "2", "--output", str(tmp_path / "run")]
 
     def crash(written: str) -> None:
         if written == "metrics.jsonl":

@@ -114,7 +114,7 @@ def test_values_of_a_single_person_appear_nowhere(tmp_path: Path, capsys: pytest
     flags = ("--target", "y", "--unit", "who", "--vocabulary", f"note={tmp_path / 'words.txt'}", "--epsilon", 8)
     run = tmp_path / "run"
     capsys.readouterr()
-    command = ["train", source, *flags, "--category", "sex", "--group", "sex", "--output", run, "--steps", "3"]
+    command = ["train", source, *flags, "--category", "sex", "--group", "sex", "--output", run, "--num-steps", "3"]
     assert main([str(word) for word in command]) == 0
     printed = capsys.readouterr()
     assert "zebra" not in printed.out + printed.err

@@ -214,7 +214,7 @@ def test_a_twin_with_two_plans_is_caught(
 # `hush plan` promises what `hush train` guarantees
 
 FLAGS = {
-    "declared": ("--epsilon", 2, "--batch-size", 256, "--steps", 5, *files.DECLARED),
+    "declared": ("--epsilon", 2, "--batch-size", 256, "--num-steps", 5, *files.DECLARED),
     "all defaults": ("--epsilon", 3, *files.DECLARED),
     "epochs and delta": (
         "--epsilon",
@@ -227,12 +227,12 @@ FLAGS = {
         1e-6,
         *files.DECLARED,
     ),
-    "learned classes": ("--epsilon", 5, "--batch-size", 300, "--steps", 5, "--learn-share", 0.05, *files.BOUNDS),
-    "learned bounds": ("--epsilon", 5, "--batch-size", 300, "--steps", 5, "--classes", "0,1"),
-    "nothing held out": ("--epsilon", 2, "--batch-size", 256, "--steps", 5, "--holdout", 0, *files.DECLARED),
-    "users": ("--epsilon", 2, "--batch-size", 50, "--steps", 5, "--unit", "who", *files.DECLARED),
+    "learned classes": ("--epsilon", 5, "--batch-size", 300, "--num-steps", 5, "--learn-share", 0.05, *files.BOUNDS),
+    "learned bounds": ("--epsilon", 5, "--batch-size", 300, "--num-steps", 5, "--classes", "0,1"),
+    "nothing held out": ("--epsilon", 2, "--batch-size", 256, "--num-steps", 5, "--holdout", 0, *files.DECLARED),
+    "users": ("--epsilon", 2, "--batch-size", 50, "--num-steps", 5, "--unit", "who", *files.DECLARED),
 }
-SAME_FLAGS = ("--epsilon", "--batch-size", "--steps", "--epochs", "--delta", "--learn-share")
+SAME_FLAGS = ("--epsilon", "--batch-size", "--num-steps", "--epochs", "--delta", "--learn-share")
 
 
 def check_plan_is_kept(

@@ -131,7 +131,7 @@ def test_a_cost_of_learning_beyond_its_share_is_taken_from_the_search(table: Pat
 
 
 def test_the_command(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--target", "label", "--unit", "user", "--epsilon", "8", "--steps", "4", "--runs", "1.5"]
+    flags = ["--target", "label", "--unit", "user", "--epsilon", "8", "--num-steps", "4", "--runs", "1.5"]
     search = ["--search", "learning-rate=0.5,2", "--search", "model=softmax,mlp"]
     status = main(["tune", str(table), *flags, *search, "--output", str(tmp_path / "run"), "--json", "--quiet"])
     printed = capsys.readouterr()
@@ -156,7 +156,17 @@ def test_the_command(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_mistakes_are_refused_in_one_line(
     table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
 ) -> None:
-    arguments = ["--target", "label", "--epsilon", "1", "--steps", "2", "--output", str(tmp_path / "run"), "--quiet"]
+    arguments = [
+        "--target",
+        "label",
+        "--epsilon",
+        "1",
+        "--num-steps",
+        "2",
+        "--output",
+        str(tmp_path / "run"),
+        "--quiet",
+    ]
     assert main(["tune", str(table), *arguments, *flags]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""

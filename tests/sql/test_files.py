@@ -13,14 +13,15 @@ from hush.errors import InvalidArgument, Unsupported
 from hush.randomness import TestSource
 from hush.sql import JoinedTable, QueryRefused, table
 from hush.sql.read.query import plan_query
-from hush.statistics import ContributionLimits
+from hush.statistics import ContributionLimits, EachRow
 
 
 def test_changed_csv_files_are_read_after_forget(tmp_path: Path) -> None:
     path = tmp_path / "live.csv"
     path.write_text("who\n" + "".join(f"{i}\n" for i in range(50)))
-    people_table = table(path, unit="who")
+    people_table = table(path, unit="who", rows_per_unit=1)
     query = "SELECT COUNT(*) AS n FROM live"
+    # Discrete Laplace noise of scale 1/50: 5 or beyond with probability below 2 exp(-250), here and below.
     assert abs(people_table.sql(query, epsilon=50.0).rows[0][0] - 50) < 5
     path.write_text("who\n" + "".join(f"{i}\n" for i in range(500)))
     assert abs(people_table.sql(query, epsilon=50.0).rows[0][0] - 50) < 5
@@ -54,7 +55,7 @@ def test_one_cell_invents_no_people(tmp_path: Path, cell: str, end: str) -> None
     path = tmp_path / "visits.csv"
     with path.open("w", newline="") as file:
         csv.writer(file, lineterminator=end).writerows([("who", "note"), *((i, "x") for i in range(50)), (50, cell)])
-    visits = table(path, unit="who")
+    visits = table(path, unit="who", rows_per_unit=1)
     # The noise is discrete Laplace of scale 1/50: beyond 2 with probability exp(-100) / (1 + exp(-50)).
     assert abs(visits.sql("SELECT COUNT(*) AS n FROM visits", epsilon=50.0).rows[0][0] - 51) < 2
 
@@ -110,14 +111,17 @@ def test_a_row_that_is_added_changes_no_other_row(tmp_path: Path) -> None:
     assert len(changed) == 1
 
 
-def test_a_column_called_row_is_a_column_and_rows_join_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unit", ["row", EachRow()])
+def test_a_column_called_row_is_ambiguous_and_rows_join_nothing(tmp_path: Path, unit: Any) -> None:
+    """The guarantee would be per row or per person, depending on the name of a column."""
     path = tmp_path / "seats.csv"
     path.write_text("row,seat\n1,2\n1,3\n")
-    assert table(path, unit="row")._catalog.tables["seats"].row_id is None
+    with pytest.raises(InvalidArgument, match="^unit='row': .* a column called row"):
+        table(path, unit=unit)
     path.write_text("who,seat\n1,2\n1,3\n")
     with pytest.raises(InvalidArgument, match="^unit='row'"):
-        table(path, unit="row", private={"others": JoinedTable(path, unit="who")})
+        table(path, unit=unit, private={"others": JoinedTable(path, unit="who")})
     connection = duckdb.connect()
     connection.execute("CREATE VIEW people AS SELECT 1 AS x")
     with pytest.raises(Unsupported, match="rows of a view"):
-        table(connection, name="people", unit="row")
+        table(connection, name="people", unit=unit)

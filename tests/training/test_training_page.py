@@ -6,6 +6,8 @@ import pytest
 
 from training.pages import missing_names, run_examples
 
+pytest.importorskip("torch", reason="the page is about training")
+
 
 def test_examples_run() -> None:
     pytest.importorskip("peft")

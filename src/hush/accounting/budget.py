@@ -257,13 +257,13 @@ class Cap:
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee that holds however the budget is spent."""
-        rule = "sums of epsilons" if self.order is None else f"a filter at Renyi order {self.order:.4g}"
+        rule = "basic composition" if self.order is None else f"a privacy filter at Renyi order {self.order:.4g}"
         return Guarantee(
             epsilon=self.epsilon,
             delta=self.delta,
             unit=self.unit,
             relation=self.relation,
-            method=f"{rule}, for choices made on the way",
+            method=f"{rule}, with adaptive choices",
             assumptions=("everything that is released from these data is charged to this budget, before it is run",),
         )
 

@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The words after ``hush``; without them, those of this process.
 
-    >>> main(["account", "--laplace-scale", "2", "--steps", "3", "--delta", "0", "--json"])
+    >>> main(["account", "--laplace-scale", "2", "--num-steps", "3", "--delta", "0", "--json"])
     {"pld": {"epsilon": 1.5, ...
     0
     """

@@ -55,6 +55,6 @@ def budget_of(options: argparse.Namespace) -> LedgerBudget | None:
     """Return the budget that ``--budget`` names; None without it."""
     if options.budget is None:
         if options.db is not None:
-            raise InvalidArgument("db", options.db, "no value without --budget", "Name the budget to charge")
+            raise InvalidArgument("db", options.db, "the ledger of a budget", "Name the budget to charge with --budget")
         return None
     return open_ledger(options.db).budget(options.budget)

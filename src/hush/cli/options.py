@@ -48,6 +48,6 @@ def unit_of(options: argparse.Namespace) -> Unit:
         return unit
     if unit != Unit.user():
         raise InvalidArgument(
-            "window", options.window, f"no value with --unit-kind {options.unit_kind}", "Use --unit-kind user"
+            "window", options.window, f"a user's window, not that of an {options.unit_kind}", "Use --unit-kind user"
         )
     return Unit.user_calendar(options.window)

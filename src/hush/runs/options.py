@@ -91,7 +91,7 @@ class Option:
         >>> from hush.runs import Settings
         >>> options = {option.name: option for option in options_of(Settings)}
         >>> options["num_steps"].words(40), options["averaging"].words(False), options["groups"].words(("sex", "age"))
-        (['--steps', '40'], ['--no-averaging'], ['--group', 'sex', '--group', 'age'])
+        (['--num-steps', '40'], ['--no-averaging'], ['--group', 'sex', '--group', 'age'])
         """
         if value is None or value == self.default:
             return []

@@ -338,7 +338,7 @@ def repeat_command(settings: Settings, folder: Path, command: str = "train", mor
     """Return the command that repeats a run with fresh noise; its declarations are read from the run's folder.
 
     >>> repeat_command(Settings(data="people.csv", epsilon=3.0, num_steps=40, averaging=False), Path("run"))
-    'hush train people.csv --epsilon 3 --steps 40 --no-averaging'
+    'hush train people.csv --epsilon 3 --num-steps 40 --no-averaging'
     """
     words = command_words(settings, command, schema=folder / SCHEMA)
     return shlex.join(["hush", command, *words, *more])

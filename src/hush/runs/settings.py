@@ -163,7 +163,7 @@ class Settings:
         check=_check_bounded, searchable=True, commands=_PLANNING,
     )  # fmt: skip
     num_steps: int | None = option(
-        None, help="the number of steps, instead of --epochs", group=MODEL, flag="--steps", metavar="T", label="steps",
+        None, help="the number of steps, instead of --epochs", group=MODEL, metavar="T", label="steps",
         check=check_count, searchable=True, commands=_PLANNING,
     )  # fmt: skip
     batch_size: int | None = option(
@@ -216,7 +216,7 @@ class Settings:
             if item.check is not None and value is not None:
                 item.check(item.name, value)
         if self.epochs is not None and self.num_steps is not None:
-            raise InvalidArgument("epochs", self.epochs, "no value with num_steps", "Give one of the two")
+            raise InvalidArgument("epochs", self.epochs, "either epochs or num_steps", "Give one of them")
         self._check_start()
 
     def _check_start(self) -> None:
@@ -229,7 +229,9 @@ class Settings:
                 "Public data are not protected, and the guarantee says so",
             )
         if self.public is not None and self.start is None:
-            raise InvalidArgument("public", self.public, "no value without start", "It describes a public checkpoint")
+            raise InvalidArgument(
+                "public", self.public, "a statement about the checkpoint in start", "Give start, or leave public out"
+            )
         if self.start is None and (self.replace_head or self.lora is not None):
             raise InvalidArgument(
                 "start", None, "a public checkpoint", "A new output layer or LoRA needs a model to start from"

@@ -19,7 +19,7 @@ def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
 
 def test_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     result = run_json(
-        capsys, "--noise-multiplier", "1.1", "--sampling-rate", "0.0042667", "--steps", "3515", "--delta", "1e-5"
+        capsys, "--noise-multiplier", "1.1", "--sampling-rate", "0.0042667", "--num-steps", "3515", "--delta", "1e-5"
     )
     pld = result["pld"]
     assert pld["lower"] <= pld["epsilon"] <= pld["lower"] * (1 + 3e-5)
@@ -31,7 +31,7 @@ def test_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_laplace(capsys: pytest.CaptureFixture[str]) -> None:
-    result = run_json(capsys, "--laplace-scale", "10", "--steps", "100", "--delta", "1e-6")
+    result = run_json(capsys, "--laplace-scale", "10", "--num-steps", "100", "--delta", "1e-6")
     # The reference is 4.6926674164 (tests/golden).
     assert 4.6926674 <= result["pld"]["epsilon"] <= 4.6926674 * (1 + 1e-5)
     assert result["basic"]["epsilon"] == pytest.approx(10)
@@ -43,8 +43,8 @@ def test_a_file_of_phases(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     file.write_text(
         json.dumps(
             [
-                {"noise_multiplier": 1.5, "sampling_rate": 0.01, "steps": 2000},
-                {"noise_multiplier": 1.0, "sampling_rate": 0.02, "steps": 500},
+                {"noise_multiplier": 1.5, "sampling_rate": 0.01, "num_steps": 2000},
+                {"noise_multiplier": 1.0, "sampling_rate": 0.02, "num_steps": 500},
                 json.loads(events.to_json()),
             ]
         )
@@ -71,7 +71,7 @@ def test_text_says_what_is_an_estimate_and_what_was_refused(capsys: pytest.Captu
         ('[{"noise_multiplier": 1, "noise_multiplier": 100}]', "field='noise_multiplier'"),
         ('[{"noise_multiplier": 1, "laplace_scale": 1}]', "phase="),
         ('[{"noise_multiplier": 1, "sampling": 0.1}]', "sampling=0.1"),
-        ('[{"noise_multiplier": 1, "steps": 1.5}]', "steps=1.5"),
+        ('[{"noise_multiplier": 1, "num_steps": 1.5}]', "num_steps=1.5"),
         ('[{"noise_multiplier": "1"}]', "noise_multiplier='1'"),
         ('[{"kind": "gaussian"}]', "noise_multiplier=None"),
         ('[{"kind": "unheard-of"}]', "kind='unheard-of'"),

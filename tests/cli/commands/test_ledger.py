@@ -67,7 +67,7 @@ def test_from_the_first_budget_to_the_report(capsys: pytest.CaptureFixture[str],
 
 @pytest.mark.usefixtures("patients")
 def test_charges(capsys: pytest.CaptureFixture[str]) -> None:
-    event = '{"noise_multiplier": 2, "sampling_rate": 0.01, "steps": 100}'
+    event = '{"noise_multiplier": 2, "sampling_rate": 0.01, "num_steps": 100}'
     price = read(capsys, "price", "patients", "--event", event)
     first = read(capsys, "charge", "patients", "--event", event, "--purpose", "training", "--request", "key")
     again = read(capsys, "charge", "patients", "--event", event, "--purpose", "training", "--request", "key")
@@ -99,7 +99,7 @@ def test_a_budget_has_one_key(capsys: pytest.CaptureFixture[str]) -> None:
     Ledger("sqlite:///privacy.db").budget("patients").reserve(Charge(event=LaplaceEvent(4.0), purpose="x"))
     contents = [read(capsys, *action) for action in (("show", "patients"), ("recompute", "patients"))]
     contents += [*read(capsys, "show"), *read(capsys, "pending")]
-    read(capsys, "create", "visits", "--epsilon", "1", "--unit-name", "visit", "--blocks", "a")
+    read(capsys, "create", "visits", "--epsilon", "1", "--unit-name", "patient", "--blocks", "a")
     visits = [read(capsys, "add-block", "visits", "b"), read(capsys, "retire", "visits", "a")]
     assert {content["budget"] for content in contents} == {"patients"}
     assert {content["budget"] for content in visits} == {"visits"}

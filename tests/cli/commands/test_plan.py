@@ -24,7 +24,7 @@ def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
 
 
 def test_noise_for_a_target(capsys: pytest.CaptureFixture[str]) -> None:
-    plan = run_json(capsys, *BASIC, "--steps", "3515", "--epsilon", "3")
+    plan = run_json(capsys, *BASIC, "--num-steps", "3515", "--epsilon", "3")
     assert plan["num_steps"] == 3515
     assert plan["sampling_rate"] == pytest.approx(256 / 60000)
     # The truth is 0.72819740188 (tests/golden); never below it.
@@ -40,7 +40,7 @@ def test_noise_for_a_target(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_epsilon_for_a_noise(capsys: pytest.CaptureFixture[str]) -> None:
-    plan = run_json(capsys, *BASIC, "--steps", "3515", "--noise-multiplier", "1.1")
+    plan = run_json(capsys, *BASIC, "--num-steps", "3515", "--noise-multiplier", "1.1")
     expected = acc.epsilon(noise_multiplier=1.1, sampling_rate=256 / 60000, num_steps=3515, delta=1e-5)
     assert plan["epsilon"] == expected
     assert plan["rdp"]["noise_multiplier"] is None
@@ -53,9 +53,9 @@ def test_epochs_are_rounded_up_to_whole_steps(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_group_of_examples_needs_more_noise(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*BASIC, "--steps", "100", "--noise-multiplier", "2"]
+    arguments = [*BASIC, "--num-steps", "100", "--noise-multiplier", "2"]
     assert main([*arguments, "--group-size", "5"]) == 2
-    assert "group_size=5: expected no value with --unit-kind example. Use --unit-kind user" in capsys.readouterr().err
+    assert "group_size=5: expected 1 for --unit-kind example. Use --unit-kind user" in capsys.readouterr().err
     single = run_json(capsys, *arguments, "--unit-kind", "user")
     five = run_json(capsys, *arguments, "--unit-kind", "user", "--group-size", "5")
     assert single["epsilon"] == run_json(capsys, *arguments)["epsilon"]
@@ -67,12 +67,12 @@ def test_a_group_of_examples_needs_more_noise(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_window(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*BASIC, "--steps", "9", "--noise-multiplier", "2", "--unit-kind", "user", "--window", "week"]
+    arguments = [*BASIC, "--num-steps", "9", "--noise-multiplier", "2", "--unit-kind", "user", "--window", "week"]
     assert run_json(capsys, *arguments)["guarantee"]["unit"]["window_seconds"] == 7 * 24 * 3600
 
 
 def test_renyi_accounting_has_no_bound_for_learned_values(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*BASIC, "--steps", "9", "--epsilon", "2", "--learn", "values", "--num-held-out", "6000"]
+    arguments = [*BASIC, "--num-steps", "9", "--epsilon", "2", "--learn", "values", "--num-held-out", "6000"]
     plan = run_json(capsys, *arguments)
     assert plan["rdp"] == {"epsilon": None, "noise_multiplier": None}
     assert plan["epsilon"] <= 2
@@ -101,28 +101,28 @@ def test_the_text_explains_the_plan(capsys: pytest.CaptureFixture[str], tmp_path
         (["--epochs", "nan", "--epsilon", "3"], "epochs=nan"),
         (["--epochs", "15", "--epsilon", "nan"], "epsilon=nan"),
         (["--epochs", "15", "--epsilon", "-1"], "epsilon=-1"),
-        (["--steps", "5", "--noise-multiplier", "1", "--plot", "nowhere/plan.svg"], "plot="),
+        (["--num-steps", "5", "--noise-multiplier", "1", "--plot", "nowhere/plan.svg"], "plot="),
         (
-            ["--steps", "5", "--noise-multiplier", "1", "--plot", "plan.png"],
+            ["--num-steps", "5", "--noise-multiplier", "1", "--plot", "plan.png"],
             "plot='plan.png': expected a file name",
         ),
-        (["--steps", "5", "--noise-multiplier", "1", "--plot", "plan.txt"], "plot="),
-        (["--steps", "0", "--epsilon", "3"], "num_steps=0"),
-        (["--steps", "5", "--noise-multiplier", "inf"], "noise_multiplier=inf"),
-        (["--steps", "5"], "epsilon=None: expected a number, or --noise-multiplier"),
-        (["--steps", "5", "--epsilon", "1", "--noise-multiplier", "1"], "epsilon=1"),
-        (["--steps", "5", "--epochs", "1", "--epsilon", "1"], "epochs=1"),
-        (["--steps", "100000000", "--epsilon", "1"], "steps=100000000: expected at most 1e+07 steps"),
+        (["--num-steps", "5", "--noise-multiplier", "1", "--plot", "plan.txt"], "plot="),
+        (["--num-steps", "0", "--epsilon", "3"], "num_steps=0"),
+        (["--num-steps", "5", "--noise-multiplier", "inf"], "noise_multiplier=inf"),
+        (["--num-steps", "5"], "epsilon=None: expected either --epsilon or --noise-multiplier"),
+        (["--num-steps", "5", "--epsilon", "1", "--noise-multiplier", "1"], "epsilon=1"),
+        (["--num-steps", "5", "--epochs", "1", "--epsilon", "1"], "epochs=1"),
+        (["--num-steps", "100000000", "--epsilon", "1"], "num_steps=100000000: expected at most 1e+07 steps"),
         (["--epochs", "1e9", "--epsilon", "1"], "epochs=1e+09: expected at most 1e+07 steps"),
         (
-            ["--steps", "5", "--noise-multiplier", "1", "--learn", "bounds"],
+            ["--num-steps", "5", "--noise-multiplier", "1", "--learn", "bounds"],
             "epsilon=None: expected a number with --learn",
         ),
         (
-            ["--steps", "5", "--noise-multiplier", "1", "--num-held-out", "9"],
+            ["--num-steps", "5", "--noise-multiplier", "1", "--num-held-out", "9"],
             "epsilon=None: expected a number with --learn",
         ),
-        (["--steps", "5", "--epsilon", "1", "--num-held-out", "-1"], "num_held_out=-1"),
+        (["--num-steps", "5", "--epsilon", "1", "--num-held-out", "-1"], "num_held_out=-1"),
     ],
 )
 def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], extra: list[str], message: str) -> None:
@@ -134,13 +134,13 @@ def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], extra: list[s
 
 
 def test_a_batch_larger_than_the_data_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--num-units", "10", "--batch-size", "11", "--steps", "1", "--epsilon", "1"]) == 2
+    assert main(["plan", "--num-units", "10", "--batch-size", "11", "--num-steps", "1", "--epsilon", "1"]) == 2
     assert "batch_size=11: expected at most the number of units" in capsys.readouterr().err
 
 
 def test_delta_has_a_cautious_default(capsys: pytest.CaptureFixture[str]) -> None:
     plan = run_json(
-        capsys, "plan", "--num-units", "1000000", "--batch-size", "1000", "--steps", "10", "--noise-multiplier", "1"
+        capsys, "plan", "--num-units", "1000000", "--batch-size", "1000", "--num-steps", "10", "--noise-multiplier", "1"
     )
     assert plan["delta"] == pytest.approx(1e-7)
 

@@ -25,7 +25,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fixed_key: None) -> 
 
 
 def test_one_object_in_the_last_line(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["train", str(source), "--target", "y", *files.DECLARED, "--epsilon", "3", "--steps", "5"]
+    command = ["train", str(source), "--target", "y", *files.DECLARED, "--epsilon", "3", "--num-steps", "5"]
     assert main([*command, "--output", str(tmp_path / "run"), "--json"]) == 0
     printed = capsys.readouterr()
     result = json.loads(printed.out.splitlines()[-1])
@@ -40,7 +40,7 @@ def test_one_object_in_the_last_line(source: Path, tmp_path: Path, capsys: pytes
 
 
 def test_for_a_person(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["train", str(source), "--target", "y", "--epsilon", "9", "--steps", "3"]
+    command = ["train", str(source), "--target", "y", "--epsilon", "9", "--num-steps", "3"]
     assert main([*command, "--output", str(tmp_path / "run")]) == 0
     printed = capsys.readouterr()
     assert "Held-out accuracy: " in printed.out
@@ -51,7 +51,7 @@ def test_for_a_person(source: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_quiet(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["train", str(source), "--target", "y", "--epsilon", "9", "--steps", "3", "--quiet"]
+    command = ["train", str(source), "--target", "y", "--epsilon", "9", "--num-steps", "3", "--quiet"]
     assert main([*command, "--output", str(tmp_path / "run")]) == 0
     assert capsys.readouterr().err == ""
 
@@ -78,8 +78,8 @@ REFUSED: dict[str, Refusal] = {
         ("t.csv", "--target", "y", "--epsilon", 3, *files.DECLARED, "--batch-size", 401), "batch_size=401",
     ),
     "no batch": (("t.csv", "--target", "y", "--epsilon", 3, "--batch-size", 0), "batch_size=0"),
-    "no steps": (("t.csv", "--target", "y", "--epsilon", 3, "--steps", 0), "num_steps=0"),
-    "steps and epochs": (("t.csv", "--target", "y", "--epsilon", 3, "--steps", 5, "--epochs", 2), "epochs=2"),
+    "no steps": (("t.csv", "--target", "y", "--epsilon", 3, "--num-steps", 0), "num_steps=0"),
+    "steps and epochs": (("t.csv", "--target", "y", "--epsilon", 3, "--num-steps", 5, "--epochs", 2), "epochs=2"),
     "learning rate is no number": (
         ("t.csv", "--target", "y", "--epsilon", 3, "--learning-rate", "nan"), "learning_rate=nan",
     ),
@@ -178,7 +178,7 @@ def test_a_bar_on_a_terminal(source: Path, tmp_path: Path, monkeypatch: pytest.M
     terminal: Any = Terminal(-1)
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", terminal)
-        command = ["train", str(source), "--target", "y", *files.DECLARED, "--epsilon", "3", "--steps", "5"]
+        command = ["train", str(source), "--target", "y", *files.DECLARED, "--epsilon", "3", "--num-steps", "5"]
         assert main([*command, "--output", str(tmp_path / "run")]) == 0
     assert "\rtraining" in terminal.text
     assert "5/5" in terminal.text
@@ -208,7 +208,7 @@ def test_too_few_held_out_examples_to_measure(
 
     withheld = {"value": None, "low": 0.0, "high": 1.0}
     monkeypatch.setattr(Measurer, "_accuracy", lambda self, counts, part="final", tables=1: withheld)
-    command = ["train", str(source), "--target", "y", *files.DECLARED, "--epsilon", "3", "--steps", "2"]
+    command = ["train", str(source), "--target", "y", *files.DECLARED, "--epsilon", "3", "--num-steps", "2"]
     assert main([*command, "--output", str(tmp_path / "run"), "--quiet"]) == 0
     expected = "Held-out accuracy: withheld. Too few held-out examples per class to measure through the noise."
     assert capsys.readouterr().out.splitlines()[0] == expected

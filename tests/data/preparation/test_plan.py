@@ -102,4 +102,5 @@ def test_each_row_can_be_a_unit(tmp_path: Path) -> None:
     source = write_columns(tmp_path / "t.csv", {"a": [1, 2], "y": [0, 1]})
     assert resolve(source, "y", None, "row", ()) == resolve(source, "y", None, None, ())
     named = write_columns(tmp_path / "named.csv", {"row": [1, 2], "a": [1, 2], "y": [0, 1]})
-    assert resolve(named, "y", None, "row", ()).unit == "row"
+    with pytest.raises(InvalidArgument, match="^unit='row': .* a column called row"):
+        resolve(named, "y", None, "row", ())

@@ -43,3 +43,12 @@ def test_units_and_relations_are_not_mixed(opened: Opened) -> None:
 def test_groups_of_users_are_no_unit_of_a_budget(opened: Opened) -> None:
     with pytest.raises(InvalidArgument, match="^unit="):
         opened().budget("v", epsilon=1, unit=Unit.user().group(3))
+
+
+@pytest.mark.parametrize("word", ["rows", "Row", "events", "visit", "plane", "visit-month", "", "user month", 3])
+def test_a_word_that_does_not_say_what_is_protected_is_refused(opened: Opened, word: str) -> None:
+    """``rows`` was a person, silently."""
+    with pytest.raises(InvalidArgument, match="^unit=.* Use user or row"):
+        opened().budget("v", epsilon=1, unit=word)
+    with pytest.raises(InvalidArgument, match="^window="):
+        opened().budget("v", epsilon=1, unit="patient-moon")

@@ -48,7 +48,8 @@ def visits(tmp_path: Path) -> Path:
         ({"bounds": 5}, "^bounds=5: expected a dictionary"),
         (
             {"unit": ("who", "day", "month")},
-            r"^unit=\('who', 'day', 'month'\): expected the name of a column, or a hush.guarantee.UserWindow. "
+            r"^unit=\('who', 'day', 'month'\): expected the name of a column, EachRow\(\), or a "
+            r"hush.guarantee.UserWindow. "
             r"Write UserWindow\(\"user_id\", time=\"day\", window=CalendarWindow.MONTH\).$",
         ),
         (

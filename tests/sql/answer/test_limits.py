@@ -183,7 +183,7 @@ def test_the_noise_on_levels_is_what_the_event_says() -> None:
 
 def test_a_ledger_is_charged_once_for_limits_and_answer(flights: Table, tmp_path: Any) -> None:
     with closing(Ledger(f"sqlite:///{tmp_path}/privacy.db")) as ledger:
-        budget = ledger.budget("flights", epsilon=3, unit="plane")
+        budget = ledger.budget("flights", epsilon=3, unit="user")
         first = flights.sql(COUNT, epsilon=1.0, budget=budget)
         assert budget.spent == pytest.approx(1.0, rel=1e-3)
         again = flights.sql(COUNT, epsilon=1.0, budget=budget)
@@ -209,7 +209,7 @@ def test_a_budget_pays_for_its_limits(flights: Table, tmp_path: Any) -> None:
     flights.sql(COUNT, epsilon=1.0)
     with Ledger(f"sqlite:///{tmp_path}/ledger.db") as ledger:
         for name in ("first", "second"):
-            budget = ledger.budget(name, epsilon=3, unit="plane")
+            budget = ledger.budget(name, epsilon=3, unit="user")
             assert flights.sql(COUNT, epsilon=1.0, budget=budget).guarantee.epsilon == pytest.approx(1.0)
             assert budget.spent == pytest.approx(1.0, rel=1e-3)
             flights.forget_limits()

@@ -85,7 +85,7 @@ def audit_claim(observations: Observations, *, confidence: float = 0.95) -> Audi
             **result.details,
             "statistic": STATISTICS[test.statistic],
             "threshold": test.threshold,
-            "steps": observations.num_steps,
+            "num_steps": observations.num_steps,
             "claimed_epsilon": test.epsilon,
         },
         assumptions=("The observed steps are independent",),

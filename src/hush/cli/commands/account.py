@@ -33,7 +33,7 @@ from hush.errors import InvalidArgument, Unsupported, check_count, check_delta
 from hush.guarantee import Bound
 from hush.strict_json import parse
 
-_PHASE_KEYS = {"noise_multiplier", "laplace_scale", "sampling_rate", "steps"}
+_PHASE_KEYS = {"noise_multiplier", "laplace_scale", "sampling_rate", "num_steps"}
 
 
 def add_parser(commands: Any) -> None:
@@ -42,8 +42,8 @@ def add_parser(commands: Any) -> None:
         "account",
         help="compute epsilon with every accountant",
         description="Compute the epsilon of what was run, with every accountant side by side.",
-        epilog='A file of phases looks like [{"noise_multiplier": 1.1, "sampling_rate": 0.01, "steps": 1000}, '
-        '{"laplace_scale": 10, "steps": 5}]; a phase may also be any event as Event.to_json writes it.',
+        epilog='A file of phases looks like [{"noise_multiplier": 1.1, "sampling_rate": 0.01, "num_steps": 1000}, '
+        '{"laplace_scale": 10, "num_steps": 5}]; a phase may also be any event as Event.to_json writes it.',
     )
     phase = parser.add_mutually_exclusive_group(required=True)
     phase.add_argument(
@@ -55,7 +55,7 @@ def add_parser(commands: Any) -> None:
     phase.add_argument("--laplace-scale", type=float, metavar="B", help="scale of Laplace noise, over the sensitivity")
     phase.add_argument("--events", type=Path, metavar="FILE", help="a JSON file with a list of phases")
     parser.add_argument("--sampling-rate", type=float, metavar="Q", help="Poisson sampling rate (default: 1)")
-    parser.add_argument("--steps", type=int, metavar="T", help="number of steps (default: 1)")
+    parser.add_argument("--num-steps", type=int, metavar="T", help="number of steps (default: 1)")
     parser.add_argument("--delta", type=float, required=True, help="the delta of the guarantee")
     add_relation(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -98,9 +98,9 @@ def _event(options: argparse.Namespace) -> Event:
     if options.events is None:
         phase = {name: getattr(options, name) for name in _PHASE_KEYS}
         return phase_event({name: value for name, value in phase.items() if value is not None})
-    for name in ("sampling_rate", "steps"):
+    for name in ("sampling_rate", "num_steps"):
         if getattr(options, name) is not None:
-            raise InvalidArgument(name, getattr(options, name), "no value with --events", "State it in each phase")
+            raise InvalidArgument(name, getattr(options, name), "either the flag or --events", "State it in each phase")
     try:
         text = options.events.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -115,19 +115,17 @@ def _event(options: argparse.Namespace) -> Event:
 def phase_event(phase: Any) -> Event:
     """Return the event of a phase: a few numbers, or any event as `Event.to_json` writes it.
 
-    >>> phase_event({"noise_multiplier": 1.1, "sampling_rate": 0.01, "steps": 9})
+    >>> phase_event({"noise_multiplier": 1.1, "sampling_rate": 0.01, "num_steps": 9})
     SelfComposedEvent(event=PoissonSampledEvent(event=GaussianEvent(noise_multiplier=1.1), ...), count=9)
     """
     if not isinstance(phase, dict):
-        raise InvalidArgument("phase", phase, "a JSON object", 'Such as {"noise_multiplier": 1.1, "steps": 100}')
+        raise InvalidArgument("phase", phase, "a JSON object", 'Such as {"noise_multiplier": 1.1, "num_steps": 100}')
     if "kind" in phase:
-        fields = {name: value for name, value in phase.items() if name not in {"schema", "steps"}}
-        return _repeated(decode_event(fields), phase.get("steps", 1))
+        fields = {name: value for name, value in phase.items() if name not in {"schema", "num_steps"}}
+        return _repeated(decode_event(fields), phase.get("num_steps", 1))
     for name in phase:
         if name not in _PHASE_KEYS:
-            raise InvalidArgument(
-                name, phase[name], "no such key in a phase", f"Keys are {', '.join(sorted(_PHASE_KEYS))}"
-            )
+            raise InvalidArgument(name, phase[name], f"a key of a phase: {', '.join(sorted(_PHASE_KEYS))}")
     if ("noise_multiplier" in phase) == ("laplace_scale" in phase):
         raise InvalidArgument("phase", phase, "either noise_multiplier or laplace_scale")
     event: Event = (
@@ -137,12 +135,12 @@ def phase_event(phase: Any) -> Event:
     )
     if "sampling_rate" in phase:
         event = PoissonSampledEvent(event, phase["sampling_rate"])
-    return _repeated(event, phase.get("steps", 1))
+    return _repeated(event, phase.get("num_steps", 1))
 
 
-def _repeated(event: Event, steps: Any) -> Event:
+def _repeated(event: Event, num_steps: Any) -> Event:
     """Return an event that happens a number of times."""
-    count = check_count("steps", steps)
+    count = check_count("num_steps", num_steps)
     return event if count == 1 else SelfComposedEvent(event, count)
 
 

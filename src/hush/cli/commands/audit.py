@@ -162,7 +162,7 @@ def _column(names: list[str], name: str, path: Path) -> int:
     """Return the position of a column."""
     missing = sorted({"score", "member"} - set(names))
     if missing:
-        raise InvalidArgument("scores", str(path), f"a column named {' and '.join(missing)}")
+        raise InvalidArgument("scores", str(path), f"a column named {' and one named '.join(missing)}")
     return names.index(name)
 
 

@@ -55,7 +55,7 @@ def _add_budgets(actions: Any) -> None:
         "--unit-name",
         required=True,
         metavar="NAME",
-        help="what the privacy unit is called: patient, row, patient-month or any other name",
+        help="the privacy unit: row, or a person such as user, patient or customer, or patient-month",
     )
     add_relation(create)
     create.add_argument("--blocks", metavar="A,B,...", help="disjoint parts of the data, each with the full budget")
@@ -150,7 +150,7 @@ def _add_event(parser: argparse.ArgumentParser) -> None:
     release.add_argument(
         "--event",
         metavar="JSON",
-        help='what will be run, such as {"noise_multiplier": 1.1, "sampling_rate": 0.01, "steps": 9}',
+        help='what will be run, such as {"noise_multiplier": 1.1, "sampling_rate": 0.01, "num_steps": 9}',
     )
     parser.add_argument("--delta", type=float, help="with --epsilon: the delta of the release (default: 0)")
     parser.add_argument("--blocks", metavar="A,B,...", help="charge only these blocks; if omitted, all")
@@ -166,7 +166,7 @@ def _priced_event(options: argparse.Namespace) -> tuple[LedgerBudget, Event]:
     if options.event is None:
         return budget, ApproximateDPEvent(options.epsilon, 0.0 if options.delta is None else options.delta)
     if options.delta is not None:
-        raise InvalidArgument("delta", options.delta, "no value with --event", "The event determines it")
+        raise InvalidArgument("delta", options.delta, "either --delta or --event", "The event has its own delta")
     return budget, phase_event(parse(options.event))
 
 

@@ -135,7 +135,9 @@ def planned_training(options: argparse.Namespace) -> PlannedTraining:
 def _draft(options: argparse.Namespace) -> RunPlan:
     """Return the plan of the run, with a noise multiplier of 1."""
     if (options.epsilon is None) == (options.noise_multiplier is None):
-        raise InvalidArgument("epsilon", options.epsilon, "a number, or --noise-multiplier instead of it")
+        raise InvalidArgument(
+            "epsilon", options.epsilon, "either --epsilon or --noise-multiplier", "Give exactly one of them"
+        )
     if options.epsilon is None and (options.learn is not None or options.num_held_out):
         raise InvalidArgument(
             "epsilon", None, "a number with --learn or --num-held-out", "What is learned and measured has a share of it"
@@ -160,16 +162,14 @@ def _check_length(settings: Settings, num_units: int) -> None:
     """Refuse more steps than anyone trains: each of them takes memory in a plan."""
     steps = settings.num_steps or (settings.epochs or 0.0) * num_units / (settings.batch_size or num_units)
     if not steps <= _MOST_STEPS:
-        name, value = ("epochs", settings.epochs) if settings.num_steps is None else ("steps", settings.num_steps)
+        name, value = ("epochs", settings.epochs) if settings.num_steps is None else ("num_steps", settings.num_steps)
         raise InvalidArgument(name, value, f"at most {_MOST_STEPS:.0e} steps in all")
 
 
 def _group_size(options: argparse.Namespace) -> int:
     """Return how many sampled examples a user stands for."""
     if options.group_size != 1 and options.unit_kind == "example":
-        raise InvalidArgument(
-            "group_size", options.group_size, "no value with --unit-kind example", "Use --unit-kind user"
-        )
+        raise InvalidArgument("group_size", options.group_size, "1 for --unit-kind example", "Use --unit-kind user")
     return check_count("group_size", options.group_size)
 
 

@@ -129,7 +129,7 @@ def run(options: argparse.Namespace) -> None:
     except ImportError as error:
         raise Unsupported(f"queries need {error.name}, which is not installed", "pip install 'hush[sql]'") from None
     if options.price and options.preview:
-        raise InvalidArgument("preview", True, "no value with --price", "Choose one of the two")
+        raise InvalidArgument("preview", True, "either --preview or --price", "Choose one of them")
     keys = _parse_keys(options.keys or [])
     declared: dict[str, Any] = {
         "name": options.table,

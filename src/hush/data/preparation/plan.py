@@ -80,7 +80,11 @@ def resolve(
     if isinstance(groups, str):
         raise InvalidArgument("groups", groups, "a list of columns")
     target, unit = _merged("target", target, declared.target), _merged("unit", unit, declared.unit)
-    if unit == ROW and ROW not in (data.columns or ()):
+    if unit == ROW:
+        if ROW in (data.columns or ()):
+            raise InvalidArgument(
+                "unit", ROW, "an unambiguous name: the data have a column called row", "Rename the column"
+            )
         unit = None  # each row is its own unit
     all_groups = tuple(dict.fromkeys((*groups, *declared.groups)))
     if isinstance(data, ImageData):

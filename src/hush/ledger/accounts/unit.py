@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import re
-
 from hush.errors import InvalidArgument
 from hush.guarantee import Unit
 
+# Words for what is protected. Any other word could mean a person or a row ("visit"), so you have to say which.
 _ROWS = frozenset({"event", "example", "record", "row"})
+_PEOPLE = frozenset(
+    {"account", "citizen", "client", "customer", "employee", "household", "member", "participant", "patient", "person"}
+    | {"pupil", "student", "user"}
+)
 
 
 def named_unit(unit: Unit | str) -> Unit:
     """Return the privacy unit that a word names.
 
-    ``row``, ``record``, ``event`` and ``example`` mean a single row. Any other word means a person with all their rows:
-    ``patient``, ``user``. ``patient-month`` means a person within a month; hour, day, week, quarter and year work too.
+    ``row``, ``record``, ``event`` and ``example`` mean a single row. ``user``, ``person``, ``patient``, ``customer``
+    and the like mean a person with all their rows. ``patient-month`` means a person within a month; hour, day, week,
+    quarter and year work too. Other words are refused: pass ``Unit.user()`` or ``Unit.example()``.
 
     >>> str(named_unit("patient")), str(named_unit("row")), str(named_unit("user-week"))
     ('user', 'example', 'user within 7 days')
@@ -23,11 +27,17 @@ def named_unit(unit: Unit | str) -> Unit:
         if unit.group_size != 1:
             raise InvalidArgument("unit", str(unit), "one user, not a group", "Use Guarantee.for_group on the result")
         return unit
-    if not re.fullmatch(r"[^\W\d_][\w ]*(-[a-z]+)?", str(unit)):
-        raise InvalidArgument("unit", unit, "a word such as row, patient or patient-month, or a hush.Unit")
-    noun, _, window = unit.partition("-")
-    if not window:
-        return Unit.example() if noun in _ROWS else Unit.user()
-    if noun in _ROWS:
+    noun, _, window = str(unit).partition("-")
+    if noun in _ROWS and window:
         raise InvalidArgument("unit", unit, "a person within a window", "For example, patient-month")
-    return Unit.user_calendar(window)
+    if noun in _PEOPLE:
+        return Unit.user_calendar(window) if window else Unit.user()
+    if noun in _ROWS:
+        return Unit.example()
+    raise InvalidArgument(
+        "unit",
+        unit,
+        f"a hush.guarantee.Unit, or one of {', '.join(sorted(_PEOPLE | _ROWS))}, or patient-month",
+        "Another word does not say whether a unit is a person with all rows, or a single row",
+        "Use user or row",
+    )

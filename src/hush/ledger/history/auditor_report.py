@@ -126,7 +126,7 @@ def _promised(key: str, name: str, budget: DatasetRecord) -> Section:
         ("Delta", html.written_delta(cap.delta)),
         ("Privacy unit", html.join([str(cap.unit), " (", html.name(called), ")"])),
         ("Neighbouring datasets", cap.relation.value),
-        ("Enforced by", f"a privacy filter: {renyi}sums of epsilons"),
+        ("Enforced by", f"a privacy filter: {renyi}basic composition"),
         ("Part of delta reserved for claims", html.written_delta(cap.claims_delta or 0.0)),
         ("Fingerprint of the data", html.name(budget.terms.get("fingerprint") or "none")),
         ("Created", html.join([_time(budget.row.time), " by ", html.name(budget.row.author)])),

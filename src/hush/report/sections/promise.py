@@ -148,5 +148,5 @@ def _full(guarantee: Guarantee) -> Html:
 def _assumptions(guarantee: Guarantee) -> Html:
     if not guarantee.assumptions:
         return join([tag("h3", "Assumptions"), tag("p", "None.")])
-    intro = tag("p", "The guarantee holds only if the following is true. hush cannot check it.")
+    intro = tag("p", "The guarantee assumes:")
     return join([tag("h3", "Assumptions"), intro, bullets(guarantee.assumptions)])

@@ -17,8 +17,9 @@ from hush.sql.answer.limits import RequestedLimits
 from hush.sql.answer.table import Table
 from hush.sql.engines.engine import Engine, EngineFailed, NumbersRows
 from hush.sql.engines.openers import open_engine
+from hush.statistics import EachRow
 
-UnitColumns = str | UserWindow
+UnitColumns = str | UserWindow | EachRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,10 @@ class JoinedTable:
         """
         unit, time, window = _unit_columns(self.unit)
         columns = _columns(engine, name, argument)
+        if unit == ROW and ROW in columns:
+            raise InvalidArgument(
+                "unit", ROW, "an unambiguous name: the table has a column called row", "Rename the column in a view"
+            )
         return PrivateTable(
             columns=columns,
             unit=unit,
@@ -69,7 +74,7 @@ class JoinedTable:
             bounds=self.bounds,
             keys=self.keys,
             required=frozenset(_column_names("required", self.required)),
-            row_id=_row_id(engine, name) if unit == ROW and ROW not in columns else None,
+            row_id=_row_id(engine, name) if unit == ROW else None,
         )
 
 
@@ -95,8 +100,8 @@ def table(
             a DuckDB connection. On PostgreSQL: an address, ``postgresql://user@host/database``, or a psycopg
             connection. On Spark: a data frame or a session. Columns of CSV and Excel files are text, except those with
             bounds, which are read as numbers.
-        unit: The column that identifies the privacy unit; ``row``, if there is no such column and each row is about
-            another person; or a `hush.guarantee.UserWindow` with a window of the
+        unit: The column that identifies the privacy unit; `hush.statistics.EachRow` or the word ``row``, if there is no
+            such column and each row is about another person; or a `hush.guarantee.UserWindow` with a window of the
             calendar, to protect a user within each hour, day, week, month, quarter or year.
         name: The table's name in queries; by default the file's name without its ending, or ``data``. On a connection,
             a database or a Spark session, the name of the table or view there, without a schema. You must give it then.
@@ -147,11 +152,13 @@ def _unit_columns(unit: Any) -> tuple[str, str | None, str | None]:
 
     This is the only function that reads a ``unit`` argument.
     """
+    if isinstance(unit, EachRow):
+        return ROW, None, None
     if isinstance(unit, str):
         return unit, None, None
     if not isinstance(unit, UserWindow):
         example = 'Write UserWindow("user_id", time="day", window=CalendarWindow.MONTH)'
-        raise InvalidArgument("unit", unit, "the name of a column, or a hush.guarantee.UserWindow", example)
+        raise InvalidArgument("unit", unit, "the name of a column, EachRow(), or a hush.guarantee.UserWindow", example)
     if not isinstance(unit.window, CalendarWindow):
         why = "Engines cut time into hours, days, weeks, months, quarters and years only"
         raise InvalidArgument("window", unit.window, "a CalendarWindow", why, "Such as CalendarWindow.MONTH")
