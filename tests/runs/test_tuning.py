@@ -105,7 +105,7 @@ def test_settings_that_can_be_searched() -> None:
     assert tuning.searchable() == {
         "model": "model",
         "epochs": "epochs",
-        "num_steps": "steps",
+        "num_steps": "num-steps",
         "batch_size": "batch-size",
         "learning_rate": "learning-rate",
         "momentum": "momentum",

@@ -79,7 +79,7 @@ def test_charges(capsys: pytest.CaptureFixture[str]) -> None:
     for word in ("asked for epsilon = 5", "spent", "left", "The largest charge that fits"):
         assert word in error
     assert "delta" in refused(capsys, "price", "patients", "--event", event, "--delta", "1e-9")
-    assert "no such key" in refused(capsys, "price", "patients", "--event", '{"a": 1}')
+    assert "expected a key of a phase" in refused(capsys, "price", "patients", "--event", '{"a": 1}')
     assert "epsilon=nan" in refused(capsys, "charge", "patients", "--epsilon", "nan", "--purpose", "x")
     assert "a name that no budget has" in refused(capsys, "create", "patients", "--epsilon", "9", "--unit-name", "row")
     assert read(capsys, "verify")["rows"] == 3

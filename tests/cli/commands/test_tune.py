@@ -15,8 +15,7 @@ from hush.errors import InvalidArgument
     ("text", "expected"),
     [
         ("learning-rate=0.1, 1", ("learning_rate", [0.1, 1.0])),
-        ("steps=10,20", ("num_steps", [10, 20])),
-        ("num-steps=10", ("num_steps", [10])),  # as reports of earlier versions write it
+        ("num-steps=10,20", ("num_steps", [10, 20])),
         ("batch-size=64", ("batch_size", [64])),
         ("model=softmax,my.module:make", ("model", ["softmax", "my.module:make"])),
         ("momentum=0", ("momentum", [0.0])),
@@ -34,7 +33,7 @@ def test_values_have_the_type_of_their_setting(text: str, expected: tuple[str, l
         ("learning-rate=1,,2", "NAME=A,B,..."),
         ("learning-rate=a", "with numbers"),
         ("batch-size=1.5", "with numbers"),
-        ("colour=1", "a NAME out of model, epochs, steps, batch-size, learning-rate, momentum, clip-norm"),
+        ("colour=1", "a NAME out of model, epochs, num-steps, batch-size, learning-rate, momentum, clip-norm"),
         ("seed=1,2", "a NAME out of"),
         ("=1", "a NAME out of"),
     ],
@@ -46,7 +45,7 @@ def test_mistakes(text: str, message: str) -> None:
 
 def test_the_parser() -> None:
     options = build_parser().parse_args(
-        ["tune", "t.csv", "--search", "steps=1", "--search", "model=mlp", "--runs", "3"]
+        ["tune", "t.csv", "--search", "num-steps=1", "--search", "model=mlp", "--runs", "3"]
     )
-    assert (options.search, options.runs) == (["steps=1", "model=mlp"], 3.0)
+    assert (options.search, options.runs) == (["num-steps=1", "model=mlp"], 3.0)
     assert build_parser().parse_args(["tune", "t.csv"]).runs == 10

@@ -68,7 +68,7 @@ def _searchable() -> dict[str, Option]:
 def parse_search(text: str) -> tuple[str, list[Any]]:
     """Return the setting that ``NAME=A,B,...`` names, and its values.
 
-    >>> parse_search("steps=100,200"), parse_search("model=softmax,mlp")
+    >>> parse_search("num-steps=100,200"), parse_search("model=softmax,mlp")
     (('num_steps', [100, 200]), ('model', ['softmax', 'mlp']))
     """
     flag, _, values = text.partition("=")
