@@ -26,11 +26,12 @@ class LedgerDamaged(HushError):
     `Ledger.verify` reports such damage without raising; what would write on top of it raises.
 
     >>> import sqlite3, tempfile
+    >>> from contextlib import closing
     >>> from hush import Ledger
     >>> path = f"{tempfile.mkdtemp()}/privacy.db"
     >>> ledger = Ledger(f"sqlite:///{path}")
     >>> _ = ledger.budget("people", epsilon=2, unit="person")
-    >>> with sqlite3.connect(path) as connection:
+    >>> with closing(sqlite3.connect(path)) as connection, connection:
     ...     _ = connection.execute("DROP TRIGGER hush_only_added_update")
     ...     _ = connection.execute("UPDATE hush_entries SET author = 'somebody else'")
     >>> ledger.verify().ok
