@@ -60,7 +60,7 @@ def as_integers(name: str, values: object) -> NDArray[np.int64]:
     array = _as_array(name, values, integer_limit=_LARGEST_INTEGER)
     if array.dtype.kind not in "biu":
         raise InvalidArgument(
-            f"{name}.dtype", str(array.dtype), "integers", "For real numbers take Laplace or Gaussian"
+            f"{name}.dtype", str(array.dtype), "integers", "For real numbers, use Laplace or Gaussian"
         )
     if array.dtype.kind == "b":
         return array.astype(np.int64)

@@ -62,7 +62,7 @@ def completed(
     batch_size = settings.batch_size or min(num_units, max(num_units // _UNITS_PER_BATCH_UNIT, _SMALLEST_BATCH))
     if batch_size > num_units:
         raise InvalidArgument(
-            "batch_size", batch_size, "at most the number of units that are trained on", "Leave it out for a default"
+            "batch_size", batch_size, "at most the number of units that are trained on", "Omit it for a default"
         )
     num_steps = settings.num_steps
     if num_steps is None:

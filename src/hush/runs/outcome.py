@@ -291,8 +291,8 @@ def _warnings(plan: RunPlan, guarantee: Guarantee) -> list[str]:
         sentences.append(f"With fewer than {_FEW_UNITS:,} units to learn from, the noise costs much accuracy.")
     if plan.training.unit == Unit.example():
         sentences.append(
-            "Each row is protected by itself. If one person can have several rows, name the column that identifies the "
-            "person: --unit COLUMN."
+            "Each row is protected on its own. If one person can have several rows, name the column that identifies "
+            "the person: --unit COLUMN."
         )
     return sentences
 

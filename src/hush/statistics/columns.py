@@ -278,7 +278,7 @@ def check_keys(name: str, keys: Any) -> tuple[Any, ...]:
         raise InvalidArgument(name, type(keys).__name__, "a list of keys", advice)
     result = tuple(key.item() if isinstance(key, np.generic) else key for key in keys)
     if not result or any(_plain(key) is None for key in result):
-        raise InvalidArgument(name, list(result), "at least one text, number or date", advice)
+        raise InvalidArgument(name, list(result), "at least one string, number or date", advice)
     if len(set(result)) != len(result):
         raise InvalidArgument(name, list(result), "distinct keys", advice)
     return result

@@ -73,7 +73,7 @@ class LogHistogram:
         if not check_count("num_bins", self.num_bins) <= _MAX_BINS:
             raise InvalidArgument("num_bins", self.num_bins, f"at most {_MAX_BINS}")
         if not bool(np.isfinite(self.ends).all()):
-            raise InvalidArgument("num_bins", self.num_bins, "bin ends within the range of floats", "Take fewer bins")
+            raise InvalidArgument("num_bins", self.num_bins, "bin ends within the range of floats", "Use fewer bins")
 
     @property
     def size(self) -> int:

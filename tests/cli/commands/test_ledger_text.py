@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("sqlalchemy")
 
 from hush.accounting import ApproximateDPEvent
+from hush.accounting.budget import Charge
 from hush.cli.commands import ledger_text as text
 from hush.ledger import Ledger, LedgerBudget
 
@@ -44,7 +45,7 @@ def test_budgets_have_bars(budget: LedgerBudget) -> None:
     assert "██████████··········  50.0 %" in lines[1]
     assert lines[1].endswith("retired")
     assert "epsilon 1" in lines[2]
-    assert text.budget_table([]).startswith("There is no budget yet.")
+    assert text.budget_table([]).startswith("There are no budgets yet.")
 
 
 def test_only_the_last_charges_are_listed(budget: LedgerBudget) -> None:
@@ -53,6 +54,17 @@ def test_only_the_last_charges_are_listed(budget: LedgerBudget) -> None:
     assert "The last 10 of 12 charges" in shown
     assert "counts 11" in shown
     assert "counts 1 " not in shown
+
+
+def test_a_settled_reservation_is_shown_as_settled(budget: LedgerBudget) -> None:
+    charges = [Charge(event=ApproximateDPEvent(0.1, 0.0), purpose=purpose) for purpose in ("one", "two", "three")]
+    open_one, committed, voided = (budget.reserve(charge) for charge in charges)
+    committed.commit()
+    voided.void()
+    shown = text.budget_page(budget).splitlines()
+    statuses = {line.split()[-1]: line.split()[-3] for line in shown if line.endswith(("one", "two", "three"))}
+    assert statuses == {"one": "reserved", "two": "committed", "three": "voided"}
+    open_one.void()
 
 
 def test_prices(budget: LedgerBudget) -> None:

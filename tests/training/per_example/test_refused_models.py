@@ -29,7 +29,7 @@ def test_positions_are_not_taken_for_examples() -> None:
     tokens = torch.randint(0, 9, (64, 7))
     private = quiet_run(Positions(), (tokens,), physical_batch_size=7)
     (x,) = next(iter(private.loader))
-    with pytest.raises(Unsupported, match="depends on another one, through positions"):
+    with pytest.raises(Unsupported, match="depends on another example, through positions"):
         private.step(private.model(x).sum((1, 2)))
 
 

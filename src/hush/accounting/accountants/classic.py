@@ -339,7 +339,7 @@ def _check_claim(epsilon: float, delta: float, count: int) -> None:
     """Check the arguments of a composition."""
     check_delta("delta", delta)
     if not check_epsilon("epsilon", epsilon) <= 1e9:
-        raise InvalidArgument("epsilon", epsilon, "at most 1e+09", "Far smaller ones protect nothing already")
+        raise InvalidArgument("epsilon", epsilon, "at most 1e+09", "Even far smaller ones protect nothing")
     if not check_count("count", count) <= 10**12:
         raise InvalidArgument("count", count, "an integer <= 1e+12")
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _BAR_WIDTH = 20
 _LAST_CHARGES = 10
+_SETTLED = ("committed", "voided")
 
 
 def status(budget: LedgerBudget) -> dict[str, Any]:
@@ -50,11 +51,11 @@ def budget_table(budgets: list[LedgerBudget]) -> str:
     """Show budgets, each with a bar of what is used."""
     rows = [row for budget in budgets for row in _rows(budget)]
     if not rows:
-        return "There is no budget yet. Create one: hush ledger create NAME --epsilon E --delta D --unit-name U"
+        return "There are no budgets yet. Create one: hush ledger create NAME --epsilon E --delta D --unit-name U"
     header = ["budget", "used", "epsilon", "of", "delta", "unit", "still fits"]
     return (
         table(header, rows)
-        + "\n\n  used: the share of the cap that is used. epsilon: that of all releases so far, composed."
+        + "\n\n  used: the share of the budget that is spent. epsilon: all releases so far, composed."
     )
 
 
@@ -87,7 +88,10 @@ def _fits(item: Status) -> str:
 
 def budget_page(budget: LedgerBudget) -> str:
     """Show one budget, what is pending, and the last charges."""
-    charges = [row for row in budget.entries() if row.event is not None and row.charge is None]
+    entries = budget.entries()
+    charges = [row for row in entries if row.event is not None and row.charge is None]
+    # A reservation that was settled has a later row, which says how.
+    settled = {row.charge: row.kind for row in entries if row.charge is not None and row.kind in _SETTLED}
     parts = [budget_table([budget]), f"\n{budget.guarantee()}"]
     num_pending = len(budget.pending())
     if num_pending:
@@ -98,7 +102,7 @@ def budget_page(budget: LedgerBudget) -> str:
                 str(row.id),
                 written_time(row.time),
                 _printable(row.author),
-                row.kind,
+                settled.get(row.id, row.kind),
                 f"{budget.cap.spent_epsilon(row.cost):.3g}",
                 _printable(row.purpose),
             ]
@@ -161,10 +165,11 @@ def recomputed(result: Recomputed) -> str:
             ["RDP, if all had been fixed in advance", *_figure(composition.rdp)],
             ["PLD, if all had been fixed in advance", *_figure(composition.pld)],
         ]
-        lines.append(table([f"{composition.charges:,} charges by", "epsilon", "delta", ""], rows))
+        charges = "1 charge" if composition.charges == 1 else f"{composition.charges:,} charges"
+        lines.append(table([f"{charges} by", "epsilon", "delta", ""], rows))
     if result.refused:
         numbers = ", ".join(map(str, result.refused))
-        lines.append(f"Rows that this version cannot account for; they keep their charge: {numbers}")
+        lines.append(f"This version cannot account for these rows, which keep their charges: {numbers}")
     return "\n".join(lines)
 
 

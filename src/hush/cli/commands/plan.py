@@ -58,8 +58,8 @@ def add_parser(commands: Any) -> None:
         type=int,
         default=1,
         metavar="K",
-        help="for training that samples examples, not users: the most examples that one user has. You must enforce "
-        "this bound, and N and B count examples",
+        help="if training samples examples rather than users: the most examples that one user has. You must enforce "
+        "this bound. N and B then count examples",
     )
     add_relation(protection)
     data = parser.add_argument_group("the data, which are not read")
@@ -75,14 +75,14 @@ def add_parser(commands: Any) -> None:
         type=int,
         default=0,
         metavar="M",
-        help="the number of units that are held out for private metrics, besides the N",
+        help="the number of units held out for private metrics, in addition to N",
     )
     data.add_argument(
         "--learn",
         type=Undeclared,
         choices=list(Undeclared),
         metavar="WHAT",
-        help="what is learned because it is not declared: bounds only, or values (of categories or the target), too",
+        help="what is not declared and has to be learned: bounds; or values (of categories or the target), with bounds",
     )
     parser.set_defaults(run=run)
 

@@ -72,7 +72,7 @@ def numeric_labels(labels: NDArray[Any]) -> NDArray[np.float64]:
 
 def check_classes(classes: Any) -> None:
     """Check that ``classes`` lists at least two different labels of one kind."""
-    advice = "Classes are public: pass a list of numbers, or a list of texts"
+    advice = "Classes are public: pass a list of numbers, or a list of strings"
     labels = np.asarray(classes)
     mixed = labels.dtype.kind in _TEXT and not all(isinstance(label, (str, bytes)) for label in classes)
     if labels.ndim != 1 or mixed or labels.dtype.kind not in _TEXT + _NUMBERS + "O":

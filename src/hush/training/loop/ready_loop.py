@@ -84,7 +84,7 @@ def _inputs_and_targets(batch: Any, inputs: str | None, target: str | None) -> t
     if isinstance(batch, Mapping):
         if inputs not in batch or target not in batch:
             raise InvalidArgument(
-                "inputs", inputs, f"one of the columns {', '.join(map(str, batch))}", "Pass another one as target="
+                "inputs", inputs, f"one of the columns {', '.join(map(str, batch))}", "Pass a different one as target="
             )
         return batch[inputs], batch[target]
     if not isinstance(batch, (tuple, list)) or len(batch) != 2:
