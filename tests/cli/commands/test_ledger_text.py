@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -80,22 +78,6 @@ def test_reservations() -> None:
     assert "--void ID" in shown
     assert "\x1b" not in shown  # nothing moves the terminal's cursor
     assert text.pending([]) == "Nothing is pending."
-
-
-@dataclass
-class Inner:
-    number: float
-
-
-@dataclass
-class Outer:
-    parts: tuple[Inner, ...]
-    names: dict[str, float]
-
-
-def test_values_for_json_have_no_infinity() -> None:
-    value = Outer((Inner(math.inf), Inner(1.5)), {"a": math.nan})
-    assert text.plain(value) == {"parts": [{"number": None}, {"number": 1.5}], "names": {"a": None}}
 
 
 def test_times_and_counts() -> None:

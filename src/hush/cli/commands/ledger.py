@@ -17,6 +17,7 @@ from hush.cli.charging import DB_HELP, open_ledger
 from hush.cli.commands import ledger_text as text
 from hush.cli.commands.account import phase_event
 from hush.cli.declarations import parse_values
+from hush.cli.json_values import plain
 from hush.cli.options import add_relation
 from hush.cli.words import ROLES, role
 from hush.errors import InvalidArgument
@@ -174,7 +175,7 @@ def _price(options: argparse.Namespace) -> None:
     """Show what a charge would cost."""
     budget, event = _priced_event(options)
     price = budget.price(event)
-    _print(options, text.plain(price), lambda: text.price(price, budget))
+    _print(options, plain(price), lambda: text.price(price, budget))
 
 
 def _charge(options: argparse.Namespace) -> None:
@@ -247,7 +248,7 @@ def _verify(options: argparse.Namespace) -> None:
 def _recompute(options: argparse.Namespace) -> None:
     """Recompute the charges of a budget."""
     result = open_ledger(options.db).recompute(options.name)
-    _print(options, text.plain(result), lambda: text.recomputed(result))
+    _print(options, plain(result), lambda: text.recomputed(result))
 
 
 def _export(options: argparse.Namespace) -> None:

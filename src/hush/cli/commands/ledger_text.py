@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from hush.cli.json_values import plain
 from hush.cli.terminal import bar, table
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def status(budget: LedgerBudget) -> dict[str, Any]:
         "blocks": [
             {
                 "block": item.block,
-                "spent": _finite(item.epsilon),
+                "spent": plain(item.epsilon),
                 "left": item.left,
                 "used": item.used,
                 "retired": item.retired,
@@ -180,17 +180,6 @@ def _figure(figure: Figure) -> list[str]:
     return [f"{figure.epsilon:.4g}", f"{figure.delta:.3g}", ""]
 
 
-def plain(value: Any) -> Any:
-    """Return a value for JSON, which has no infinity."""
-    if isinstance(value, float):
-        return _finite(value)
-    if isinstance(value, dict):
-        return {key: plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
-    return plain(asdict(value)) if hasattr(value, "__dataclass_fields__") else value
-
-
 def written_time(microseconds: int) -> str:
     """Write a time.
 
@@ -207,11 +196,6 @@ def counted(findings: int) -> str:
     ('1 finding', '2 findings')
     """
     return f"{findings:,} finding{'' if findings == 1 else 's'}"
-
-
-def _finite(value: float) -> float | None:
-    """Return a number for JSON, which has no infinity."""
-    return value if math.isfinite(value) else None
 
 
 def _printable(text: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hush.accounting import PldAccountant, RdpAccountant
+from hush.cli.json_values import plain
 from hush.cli.options import add_relation, add_unit_kind, unit_of
 from hush.cli.plot import check_plot_path, plot_plan
 from hush.cli.settings import add_settings, settings_of
@@ -220,19 +221,14 @@ def _as_json(plan: PlannedTraining) -> str:
             "noise_multiplier": training.noise_multiplier,
             "num_steps": training.num_steps,
             "sampling_rate": training.sampling_rate,
-            "epsilon": _finite(plan.guarantee.epsilon),
+            "epsilon": plain(plan.guarantee.epsilon),
             "delta": plan.guarantee.delta,
-            "rdp": {"epsilon": _finite(plan.rdp_epsilon), "noise_multiplier": plan.rdp_noise_multiplier},
-            "epochs": [{name: _finite(value) for name, value in row.items()} for row in plan.epochs],
+            "rdp": {"epsilon": plain(plan.rdp_epsilon), "noise_multiplier": plan.rdp_noise_multiplier},
+            "epochs": plain(plan.epochs),
             "guarantee": json.loads(plan.guarantee.to_json()),
         },
         allow_nan=False,
     )
-
-
-def _finite(value: float) -> float | None:
-    """Return a number for JSON, which has no infinity."""
-    return value if math.isfinite(value) else None
 
 
 def _as_text(plan: PlannedTraining, plot: Path | None) -> str:

@@ -8,7 +8,6 @@ dropped.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
 from hush.errors import InvalidArgument
+from hush.numerics import number_or_nan
 
 _TEXT, _NUMBERS = "US", "biuf"
 
@@ -31,14 +31,6 @@ def redact_cells() -> Iterator[None]:
         if "could not convert" in str(error):
             raise InvalidArgument("X", "a table", "numbers", "Some cells are text") from None
         raise
-
-
-def number_or_nan(value: Any) -> float:
-    """Return a value as a float, or NaN if it is not a number."""
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
 
 
 def index_of(table: dict[Any, int], value: Any) -> int:

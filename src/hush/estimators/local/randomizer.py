@@ -21,10 +21,11 @@ from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
 from hush.estimators.base.bounds import check_bounds, feature_bounds
 from hush.estimators.base.estimator import Floats, PrivateEstimator
-from hush.estimators.base.labels import index_of, number_or_nan
+from hush.estimators.base.labels import index_of
 from hush.estimators.local.estimates import LocalEstimates
 from hush.guarantee import Relation
 from hush.mechanisms import Piecewise, RandomizedResponse, UnaryEncoding
+from hush.numerics import number_or_nan
 from hush.randomness import RandomSource, uniform_below
 
 _ONCE = "each row is transformed once: every further transform of it costs as much again"
