@@ -2,7 +2,7 @@
 
 An accountant's theorem needs events that are fixed in advance. If the parameters of the next event depend on earlier
 outcomes, ask a filter before each event: it refuses *before* the budget is overspent. An odometer has no limit; it
-tells at any time how much has been spent.
+reports at any time how much has been spent.
 
 Charges add up exactly, as the decimals that they print as: ten charges of 0.1 are 1.
 """
@@ -321,7 +321,7 @@ def filter_for(
 
 
 class ZcdpOdometer:
-    """Tells at any time, for parameters chosen adaptively, how much has been spent.
+    """Reports at any time how much has been spent, for parameters chosen adaptively.
 
     >>> from hush.accounting import GaussianEvent
     >>> odometer = ZcdpOdometer(delta=1e-6)

@@ -210,7 +210,7 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        """Check each setting by itself, then those that depend on each other."""
+        """Check each setting on its own, then those that depend on each other."""
         for item in options_of(type(self)):
             value = getattr(self, item.name)
             if item.check is not None and value is not None:

@@ -116,7 +116,7 @@ class ReusableHoldout:
         self._threshold = AboveThreshold(epsilon=comparison_epsilon, sensitivity=sensitivity, count=count, **stated)
         value_epsilon = round_down((self.epsilon - comparison_epsilon) / count)
         self._value = Laplace(epsilon=value_epsilon, sensitivity=sensitivity, **stated)
-        assumptions = ("queries treat each row by itself", *assumptions_of(self._source))
+        assumptions = ("queries treat each row on its own", *assumptions_of(self._source))
         self.event = events.QualifiedEvent(
             ApproximateDPEvent(self.epsilon), Relation.REPLACE.value, str(Unit.example()), assumptions
         )

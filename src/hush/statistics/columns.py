@@ -1,4 +1,4 @@
-"""Columns as numbers and codes. Each row is read on its own: no record decides how another one is read.
+"""Columns as numbers and codes. Each row is read on its own: no record decides how another is read.
 
 A list is read element by element. The type of a NumPy array is public, so an array of one type is read at once. Values
 that cannot be used are *missing*: None, NaN, and whatever is not of the column's kind. Rows with missing values are

@@ -1,4 +1,4 @@
-"""The classic theorems, for teaching and for mechanisms of which only (epsilon, delta) is known.
+"""The classic theorems, for teaching, and for mechanisms known only by their (epsilon, delta).
 
 Each function returns a `Guarantee` that names its assumptions. The bounds are loose, some of them very. `PldAccountant`
 gives the optimal composition of `ApproximateDPEvent`, and a smaller epsilon still if you describe the real mechanisms.

@@ -75,7 +75,7 @@ class RdpAccountant(Accountant):
 
     def _curve(self, orders: Array) -> Array:
         everything = ev.ComposedEvent(self.events)
-        # Each change is bounded by itself; the worst at every order bounds them all.
+        # Each change is bounded separately; the worst at every order bounds them all.
         return np.asarray(
             np.max([renyi_bound(everything, change, orders) for change in changes(self.relation)], axis=0)
         )

@@ -96,7 +96,7 @@ def refuse_group(event: ev.Event, change: Change) -> None:
 
 
 def require_claim(event: ev.Event, change: Change) -> None:
-    """Refuse a change that no claim covers: one that the relation does not allow by itself."""
+    """Refuse a change that no claim covers: one that the relation does not allow on its own."""
     if not change.claimed:
         raise Unsupported(f"{event.kind} in a part that a replaced record may leave: the claim does not cover removal")
 

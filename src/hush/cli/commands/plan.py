@@ -160,7 +160,7 @@ def _draft(options: argparse.Namespace) -> RunPlan:
 
 
 def _check_length(settings: Settings, num_units: int) -> None:
-    """Refuse more steps than anyone trains: each of them takes memory in a plan."""
+    """Refuse more steps than anyone needs: each one takes memory in a plan."""
     steps = settings.num_steps or (settings.epochs or 0.0) * num_units / (settings.batch_size or num_units)
     if not steps <= _MOST_STEPS:
         name, value = ("epochs", settings.epochs) if settings.num_steps is None else ("num_steps", settings.num_steps)

@@ -2,7 +2,7 @@
 
 An ordinary conversion looks at a whole column: one text in a list makes NumPy turn all of its numbers into text, and
 one bad value raises an error that quotes it. Both would let a single record change how all the others are read. The
-functions here treat every value by itself. An unreadable label becomes NaN, or class -1, and only its own row is
+functions here treat every value on its own. An unreadable label becomes NaN, or class -1, and only its own row is
 dropped.
 """
 

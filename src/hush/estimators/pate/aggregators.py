@@ -61,7 +61,7 @@ class VoteAnswers:
     Attributes:
         labels: The class of each query by number, or -1 for none.
         consulted: Which queries took a noisy maximum, and were charged for it.
-        num_asked: Number of queries, from the first on, that were asked before the budget was used up.
+        num_asked: Number of queries that were asked before the budget was used up: the first ones.
         spent: Budget that was used, in the unit of the plan's limit.
         expected: Votes that the student's predictions stand for, which the check subtracts first; None for none. They
             follow from earlier answers.
