@@ -40,7 +40,7 @@ def test_couplings_between_any_two_examples_are_found(pair: tuple[int, int]) -> 
     outputs = private.model(x).squeeze(1)
     losses = outputs.clone()
     losses[pair[0]] = outputs[pair[0]] * outputs[pair[1]]
-    with pytest.raises(Unsupported, match="depends on another one"):
+    with pytest.raises(Unsupported, match="depends on another example"):
         private.step(losses)
 
 
