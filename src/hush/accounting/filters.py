@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from hush.accounting.accountants.accountant import Accountant, check_accountant
-from hush.accounting.accountants.classic import BasicAccountant, claims
+from hush.accounting.accountants.classic_theorems import BasicAccountant, claims
 from hush.accounting.accountants.pld import PldAccountant
 from hush.accounting.accountants.rdp import RdpAccountant, renyi_bound
 from hush.accounting.accountants.zcdp import ZcdpAccountant, epsilon_to_rho, rho_bound

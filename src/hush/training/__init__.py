@@ -62,7 +62,7 @@ Four ideas run through all of it:
 
 from typing import TYPE_CHECKING
 
-from hush.lazy import lazy_names
+from hush.lazy_loading import lazy_names
 
 if TYPE_CHECKING:
     from hush.training import scattering as scattering
