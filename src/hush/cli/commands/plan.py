@@ -141,7 +141,7 @@ def _draft(options: argparse.Namespace) -> RunPlan:
         )
     if options.epsilon is None and (options.learn is not None or options.num_held_out):
         raise InvalidArgument(
-            "epsilon", None, "a number with --learn or --num-held-out", "What is learned and measured has a share of it"
+            "epsilon", None, "a number with --learn or --num-held-out", "Their noise follows from epsilon"
         )
     if not check_count("num_units", options.num_units) <= _MOST_UNITS:
         raise InvalidArgument("num_units", options.num_units, f"at most {_MOST_UNITS:.0e}")
