@@ -56,8 +56,8 @@ Four ideas run through all of it:
   clipping, so the event does not depend on it.
 - **Everything random is a function of a key and the step.** So a run can be resumed, and its state contains no gradient
   without noise. A resumed run draws its noise under a new key; otherwise two runs from one state would share it.
-- **Checks decide before data does.** A run compares itself with a plain loop at its first batch, on made-up examples:
-  whether a run is refused must not depend on what the data contains.
+- **Checks decide before data do.** A run compares itself with a plain loop at its first batch, on made-up examples:
+  whether a run is refused must not depend on what the data contain.
 """
 
 from typing import TYPE_CHECKING

@@ -98,7 +98,7 @@ def _refuse_coupled(loss: Callable[..., Tensor], model: nn.Module, x: Any, y: An
     """Refuse a loss that depends on the other examples of a batch.
 
     The losses of two examples, computed alone, are compared with those within the batch. Inputs are random, so that the
-    data has no influence on whether a run is refused.
+    data have no influence on whether a run is refused.
     """
     if not isinstance(y, Tensor) or not isinstance(x, Tensor) or len(y) < 3:
         return
