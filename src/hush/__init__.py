@@ -25,7 +25,7 @@ from hush.errors import HushError as HushError
 from hush.guarantee import Guarantee as Guarantee
 from hush.guarantee import Relation as Relation
 from hush.guarantee import Unit as Unit
-from hush.lazy import lazy_names
+from hush.lazy_loading import lazy_names
 from hush.version import __version__ as __version__
 
 if TYPE_CHECKING:

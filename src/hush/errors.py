@@ -172,5 +172,5 @@ def _real(name: str, value: Any, expected: str, advice: tuple[str, ...]) -> floa
 
 
 def _sentence(text: str) -> str:
-    """End a text with a full stop unless it has an ending of its own."""
+    """End a string with a full stop unless it ends a sentence already."""
     return text if text.endswith((".", "?", "!", ":")) else text + "."

@@ -4,10 +4,13 @@ Data arrive as anything that NumPy can read. `as_floats` and `as_integers` conve
 their *values*: an exception or a warning that depends on data would leak. They raise only on types and shapes, which
 are public. `clip_rows` bounds what a row can contribute. `check_bounds` checks the public bounds that values are
 clamped to. `round_down` and `round_up` move a derived bound to its safe side.
+
+`number_or_nan` reads one value, for code that must not let an array decide how its values are read.
 """
 
 from __future__ import annotations
 
+import math
 from numbers import Integral, Real
 from typing import Any
 
@@ -60,7 +63,7 @@ def as_integers(name: str, values: object) -> NDArray[np.int64]:
     array = _as_array(name, values, integer_limit=_LARGEST_INTEGER)
     if array.dtype.kind not in "biu":
         raise InvalidArgument(
-            f"{name}.dtype", str(array.dtype), "integers", "For real numbers take Laplace or Gaussian"
+            f"{name}.dtype", str(array.dtype), "integers", "For real numbers, use Laplace or Gaussian"
         )
     if array.dtype.kind == "b":
         return array.astype(np.int64)
@@ -115,6 +118,18 @@ def _as_float(value: Any) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
+def number_or_nan(value: Any) -> float:
+    """Return a value as a float, or NaN if it is not a number.
+
+    >>> number_or_nan("1.5"), number_or_nan("north")
+    (1.5, nan)
+    """
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
 def check_bounds(bounds: Any) -> tuple[float, float]:
     """Return public bounds as (lower, upper), two finite numbers in this order."""
     try:
@@ -155,3 +170,12 @@ def round_down(value: float) -> float:
 def round_up(value: float) -> float:
     """Return a slightly larger number: an upper bound on the exact value after a few rounding errors."""
     return value * (1 + 2.0**-50)
+
+
+def expm1_or_infinity(value: float) -> float:
+    """Return e^value - 1, or infinity where a float cannot hold it.
+
+    >>> expm1_or_infinity(0.0), expm1_or_infinity(1000.0)
+    (0.0, inf)
+    """
+    return math.expm1(value) if value < 700 else math.inf

@@ -76,11 +76,14 @@ def test_risk_compares_with_the_neighbouring_dataset(relation: Relation, words: 
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "verdict"), [(3, None), (5, None), (6, "weak promise"), (10, "weak promise"), (10.1, "promises little")]
+    ("epsilon", "verdict"),
+    [(3, None), (5, None), (6, "a weak guarantee"), (10, "a weak guarantee"), (10.1, "very weak guarantee")],
 )
 def test_weak_promises_are_called_weak(epsilon: float, verdict: str | None) -> None:
     text = explain(epsilon=epsilon)
-    assert [word for word in ("weak promise", "promises little") if word in text] == [verdict] * (verdict is not None)
+    assert [word for word in ("a weak guarantee", "very weak guarantee") if word in text] == [verdict] * (
+        verdict is not None
+    )
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def lent_names(package: str) -> frozenset[str]:
         if isinstance(node, ast.ImportFrom):
             names.update(alias.name for alias in node.names if alias.asname == alias.name)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            names.add(node.value)  # the tables of `hush.lazy`
+            names.add(node.value)  # the tables of `hush.lazy_loading`
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Assign):
@@ -198,7 +198,7 @@ def test_pages_import_public_modules_only() -> None:
 
 @pytest.mark.parametrize("name", sorted({name for name in MODULES if name.count(".") == 1} | PUBLIC_MODULES))
 def test_public_modules_resolve_from_the_root(name: str) -> None:
-    if name in ("hush.__main__", "hush.lazy", "hush.version", "hush.numerics", "hush.strict_json"):
+    if name in ("hush.__main__", "hush.lazy_loading", "hush.version", "hush.numerics", "hush.strict_json"):
         return
     if name in ("hush.training", "hush.training.scattering", "hush.lab.ntk", "hush.audit.training", "hush.runs"):
         pytest.importorskip("torch")

@@ -174,8 +174,8 @@ def test_numbers_of_the_prose() -> None:
         "epsilon 1.13": epsilon(),
         "epsilon is 7.82": epsilon(half),
         "with noise 1.1 cost 20.6": epsilon(accounting.SelfComposedEvent(accounting.GaussianEvent(1.1), 15)),
-        "epsilon 1.13 is 12.5": epsilon(accounting.GroupEvent(run, 8)),
-        "epsilon 1.13 is 5.42": epsilon(accounting.GroupEvent(run, 4)),
+        "epsilon 1.13 becomes 12.5": epsilon(accounting.GroupEvent(run, 8)),
+        "epsilon 1.13 becomes 5.42": epsilon(accounting.GroupEvent(run, 4)),
         "and 1.93": epsilon(relation=Relation.REPLACE),
         "epsilon 0.44": epsilon(delta=1e-2),
     }

@@ -104,7 +104,7 @@ def test_a_unit_that_the_schema_names(rows_per_unit: int, tmp_path: Path, capsys
     )
     files.train(capsys, source, *flags)
     assert json.loads((tmp_path / "run/guarantee.json").read_text())["unit"]["kind"] == "user"
-    assert "Each row is protected by itself" not in (tmp_path / "run/report.html").read_text()
+    assert "Each row is protected on its own" not in (tmp_path / "run/report.html").read_text()
 
 
 def test_everything_declared_in_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -146,7 +146,7 @@ def test_a_model_of_a_private_run_is_not_public(
     [
         (("--start", "w.safetensors"), "public="),
         (("--start", "w.safetensors", "--public", "  "), "public="),
-        (("--public", WHY), "a statement about the checkpoint in start"),
+        (("--public", WHY), "no statement without a checkpoint"),
         (("--lora", "2"), "start="),
         (("--replace-head",), "start="),
         (("--start", "missing.safetensors", "--public", WHY), "a readable safetensors file"),

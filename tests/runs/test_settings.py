@@ -64,7 +64,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"model": "forest"}, "model='forest'"),
     ({"epochs": 2.0, "num_steps": 5}, "epochs=2: expected either epochs or num_steps. Give one of them"),
     ({"start": "w.safetensors", "public": " "}, "public=' '"),
-    ({"public": "why"}, "a statement about the checkpoint in start"),
+    ({"public": "why"}, "no statement without a checkpoint"),
     ({"lora": 2}, "start=None"),
     ({"replace_head": True}, "start=None"),
 ]
@@ -85,7 +85,7 @@ def test_replace_checks_again() -> None:
 
 def test_every_field_is_an_option_and_documented() -> None:
     assert [item.name for item in fields(Settings)] == [item.name for item in options_of(Settings)]
-    assert "rows_per_unit: The largest number of rows per unit that are used in a step." in (Settings.__doc__ or "")
+    assert "rows_per_unit: The most rows of a unit that are used in one step." in (Settings.__doc__ or "")
     for item in options_of(Settings):
         assert not item.help.endswith("."), item.name
         assert not item.help.startswith("of "), item.name

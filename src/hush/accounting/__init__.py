@@ -19,7 +19,7 @@ what has no proof. From there:
   (T * 1e-16) instead of absolute (T * 1e-16 / delta), which is what puts untilted FFT accountants below the truth.
 - ``accountants.rdp``. Renyi divergences come from the same profiles by one integral (``losses.renyi``), so no mechanism
   has a second formula that could disagree.
-- ``accountants.zcdp``, ``accountants.gdp``, ``accountants.classic``: closed forms.
+- ``accountants.zcdp``, ``accountants.gdp``, ``accountants.classic_theorems``: closed forms.
 - ``filters``: budgets under adaptive choices. ``budget``: integer costs and caps, for ledgers. ``calibration``: the
   inversion, to the safe side, of any of these.
 
@@ -48,13 +48,13 @@ The contents:
 from hush.accounting import budget as budget
 from hush.accounting import events as events
 from hush.accounting.accountants.accountant import Accountant as Accountant
-from hush.accounting.accountants.classic import AdvancedAccountant as AdvancedAccountant
-from hush.accounting.accountants.classic import BasicAccountant as BasicAccountant
-from hush.accounting.accountants.classic import advanced_composition as advanced_composition
-from hush.accounting.accountants.classic import basic_composition as basic_composition
-from hush.accounting.accountants.classic import optimal_composition as optimal_composition
-from hush.accounting.accountants.classic import parallel_composition as parallel_composition
-from hush.accounting.accountants.classic import sampling_amplification as sampling_amplification
+from hush.accounting.accountants.classic_theorems import AdvancedAccountant as AdvancedAccountant
+from hush.accounting.accountants.classic_theorems import BasicAccountant as BasicAccountant
+from hush.accounting.accountants.classic_theorems import advanced_composition as advanced_composition
+from hush.accounting.accountants.classic_theorems import basic_composition as basic_composition
+from hush.accounting.accountants.classic_theorems import optimal_composition as optimal_composition
+from hush.accounting.accountants.classic_theorems import parallel_composition as parallel_composition
+from hush.accounting.accountants.classic_theorems import sampling_amplification as sampling_amplification
 from hush.accounting.accountants.gdp import GdpAccountant as GdpAccountant
 from hush.accounting.accountants.pld import PldAccountant as PldAccountant
 from hush.accounting.accountants.rdp import RdpAccountant as RdpAccountant

@@ -37,7 +37,7 @@ from typing import Protocol
 import numpy as np
 
 from hush.accounting import events as ev
-from hush.accounting.accountants.classic import claims
+from hush.accounting.accountants.classic_theorems import claims
 from hush.accounting.accountants.pld import PldAccountant
 from hush.accounting.accountants.rdp import renyi_bound
 from hush.accounting.filters import exactly

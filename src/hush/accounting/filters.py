@@ -2,7 +2,7 @@
 
 An accountant's theorem needs events that are fixed in advance. If the parameters of the next event depend on earlier
 outcomes, ask a filter before each event: it refuses *before* the budget is overspent. An odometer has no limit; it
-tells at any time how much has been spent.
+reports at any time how much has been spent.
 
 Charges add up exactly, as the decimals that they print as: ten charges of 0.1 are 1.
 """
@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from hush.accounting.accountants.accountant import Accountant, check_accountant
-from hush.accounting.accountants.classic import BasicAccountant, claims
+from hush.accounting.accountants.classic_theorems import BasicAccountant, claims
 from hush.accounting.accountants.pld import PldAccountant
 from hush.accounting.accountants.rdp import RdpAccountant, renyi_bound
 from hush.accounting.accountants.zcdp import ZcdpAccountant, epsilon_to_rho, rho_bound
@@ -321,7 +321,7 @@ def filter_for(
 
 
 class ZcdpOdometer:
-    """Tells at any time, for parameters chosen adaptively, how much has been spent.
+    """Reports at any time how much has been spent, for parameters chosen adaptively.
 
     >>> from hush.accounting import GaussianEvent
     >>> odometer = ZcdpOdometer(delta=1e-6)

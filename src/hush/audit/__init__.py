@@ -65,7 +65,7 @@ from hush.audit.bounds.thresholds import Explicit as Explicit
 from hush.audit.bounds.thresholds import MultiSplit as MultiSplit
 from hush.audit.bounds.thresholds import SplitScores as SplitScores
 from hush.audit.bounds.thresholds import ThresholdRule as ThresholdRule
-from hush.lazy import lazy_names
+from hush.lazy_loading import lazy_names
 
 # isort: split
 # Shared inside hush, not public.

@@ -7,7 +7,7 @@ work. What they share:
 - ``declarations``: what is known about a table, such as ``--bounds age=0:100``;
 - ``words``: the one place where words, such as ``--noise laplace``, become types;
 - ``options`` (``--relation``, ``--unit-kind``), ``charging`` (``--budget``), ``outcomes`` (what a finished run prints);
-- ``terminal`` (tables, bars, progress) and ``plot`` (figures as SVG).
+- ``terminal`` (tables, bars, progress), ``plot`` (figures as SVG) and ``json_values`` (values for JSON).
 
 Commands print for people by default, and JSON for scripts with ``--json``. An error is one line on standard error, and
 standard output stays empty. The exit status is 0 on success, 2 if something was refused, 1 if the machine failed (such

@@ -12,7 +12,7 @@ The ideas of the package:
 
 - **Opening reads no value.** Names and types of columns, and names of folders, are public; rows are read when they are
   needed. hush never reads anything from your data without charging for it.
-- **Each record is read by itself.** No value raises an exception, decides a type, or changes how another row is read.
+- **Each record is read on its own.** No value raises an exception, decides a type, or changes how another row is read.
   All commands read files in the same way; `formats/csv.py` says what that means for CSV files.
 - **Learned once, with one row per unit.** Bounds, values and classes that you do not declare come from Gaussian
   releases whose proof is in `preparation/learning.py`. Held-out units take no part in them.

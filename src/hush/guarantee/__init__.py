@@ -17,6 +17,7 @@ In reading order: `terms` and `unit` define the vocabulary, `guarantee` the valu
 `rounding` and `explanation` the words, `json_form` the stored form.
 """
 
+from hush.guarantee.explanation import verdict as verdict  # shared inside hush, not public
 from hush.guarantee.guarantee import Guarantee as Guarantee
 from hush.guarantee.terms import Bound as Bound
 from hush.guarantee.terms import Relation as Relation

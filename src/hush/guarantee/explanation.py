@@ -38,8 +38,8 @@ _LARGE_DELTA = 1e-3
 
 # The verdict on an epsilon above each threshold, the largest threshold first.
 _VERDICTS = (
-    (10.0, "An epsilon above 10 promises little: in the worst case it hardly limits an attacker at all."),
-    (5.0, "An epsilon above 5 is a weak promise: the worst case it allows is far from harmless."),
+    (10.0, "An epsilon above 10 is a very weak guarantee: in the worst case, it hardly limits an attacker."),
+    (5.0, "An epsilon above 5 is a weak guarantee: the worst case it allows is far from harmless."),
 )
 
 # How to say what happens to the unit in the two neighbouring datasets.
@@ -168,8 +168,8 @@ def _slack(guarantee: Guarantee) -> str:
     if guarantee.delta == 0:
         return "zero, so these limits hold without exception."
     text = (
-        f"{rounded(guarantee.delta, guarantee.bound)} is slack: any probability may grow by this much on top. It is "
-        f"not the probability that the guarantee fails, but no attack gains more from it than if everything were "
+        f"{rounded(guarantee.delta, guarantee.bound)} is slack: any probability may grow by this much in addition. It "
+        f"is not the probability that the guarantee fails, but no attack gains more from it than if everything were "
         f"disclosed with this probability. Odds, belief and risk are stated without it."
     )
     if guarantee.delta < _LARGE_DELTA:
@@ -180,11 +180,18 @@ def _slack(guarantee: Guarantee) -> str:
 def _caveats(guarantee: Guarantee) -> Iterator[str]:
     """Yield what the limits do not cover, and a verdict on a large epsilon."""
     # Membership bounds compare two datasets that agree otherwise; dependent records void them (Humphries et al. 2023).
-    yield "All of this holds the other data fixed: it does not cover what related records reveal."
-    for threshold, verdict in _VERDICTS:
-        if guarantee.epsilon > threshold:
-            yield verdict
-            return
+    yield "All of this takes the other data as fixed: it does not cover what related records reveal."
+    if words := verdict(guarantee.epsilon):
+        yield words
+
+
+def verdict(epsilon: float) -> str:
+    """Return a sentence on an epsilon that promises little; an empty string for any other.
+
+    >>> verdict(1.0), verdict(6.0)
+    ('', 'An epsilon above 5 is a weak guarantee: the worst case it allows is far from harmless.')
+    """
+    return next((words for threshold, words in _VERDICTS if epsilon > threshold), "")
 
 
 def _assumptions(guarantee: Guarantee) -> Iterator[str]:

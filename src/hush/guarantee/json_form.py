@@ -72,7 +72,10 @@ def load(text: str) -> dict[str, Any]:
 def _check_schema(document: dict[str, Any]) -> None:
     version = document.get("schema")
     if version != SCHEMA:
-        advice = "Another version may give the same fields another meaning", "Read it with the hush that wrote it"
+        advice = (
+            "Another version may give the same fields a different meaning",
+            "Read it with the version of hush that wrote it",
+        )
         raise InvalidArgument("schema", version, repr(SCHEMA), *advice)
 
 

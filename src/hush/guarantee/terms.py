@@ -1,4 +1,4 @@
-"""The two choices, beside the unit, that give an (epsilon, delta) pair its meaning."""
+"""The two choices that, together with the unit, give an (epsilon, delta) pair its meaning."""
 
 from __future__ import annotations
 

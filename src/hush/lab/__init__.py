@@ -11,7 +11,7 @@ Nothing here is private. The functions read models and data as they are, to show
 
 from typing import TYPE_CHECKING
 
-from hush.lazy import lazy_names
+from hush.lazy_loading import lazy_names
 
 if TYPE_CHECKING:
     from hush.lab import anonymity as anonymity

@@ -53,7 +53,7 @@ class Tangent:
         self._refuse_mixing()
 
     def _refuse_mixing(self) -> None:
-        """Refuse a model whose output for an example by itself differs from its output in the batch."""
+        """Refuse a model whose output for an example on its own differs from its output in the batch."""
         try:
             alone = vmap(lambda x: self.outputs(self.params, x.unsqueeze(0)).squeeze(0))(self.x)
         except (RuntimeError, ValueError) as error:  # such as random numbers, or batch statistics of one example

@@ -42,8 +42,8 @@ from hush.ledger.storage.errors import OverBudget as OverBudget
 # Shared inside hush, not public.
 from hush.ledger.accounts.people import Identity as Identity
 from hush.ledger.accounts.people import Person as Person
-from hush.ledger.accounts.prepaid import WholePlan as WholePlan
-from hush.ledger.accounts.reserved import Reserved as Reserved
+from hush.ledger.accounts.reservation import Reserved as Reserved
+from hush.ledger.accounts.whole_plan import WholePlan as WholePlan
 from hush.ledger.history.composition import Composition as Composition
 from hush.ledger.history.composition import Figure as Figure
 from hush.ledger.history.recomputation import Recomputed as Recomputed

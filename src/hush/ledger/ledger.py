@@ -89,7 +89,7 @@ class Ledger:
 
         Args:
             name: The name of the budget; usually that of the data.
-            epsilon: The cap on all releases, for ever. If the budget exists, this and the other terms must match.
+            epsilon: The cap on all releases, forever. If the budget exists, this and the other terms must match.
             delta: The cap's delta; 0 by default.
             unit: The privacy unit: ``patient``, ``row``, ``patient-month``, or a `Unit`.
             relation: The neighbouring relation; add-or-remove by default.

@@ -204,7 +204,7 @@ class Staircase(GridNoise):
     def _prepare(self) -> None:
         epsilon, sensitivity = check_positive("epsilon", self.epsilon), check_positive("sensitivity", self.sensitivity)
         if check_count("size", self.size) != 1:
-            raise InvalidArgument("size", self.size, "1", "For several numbers use Laplace, or a staircase for each")
+            raise InvalidArgument("size", self.size, "1", "For several numbers, use Laplace, or a staircase for each")
         events.LaplaceEvent(1 / epsilon)
         # The grid follows the noise, so that the noise stays far below 2^53 steps and is never rounded.
         grid = Grid.for_scale(sensitivity * max(1.0, 1 / epsilon))

@@ -58,7 +58,7 @@ class _ScoredChoice(Mechanism):
         # Outside, the products of rate and score that the ranking compares would over- or underflow.
         if not 1e-190 < rate < 1e190:
             raise InvalidArgument(
-                "sensitivity", largest_change, "between 1e-180 and 1e180", "Measure the scores in another unit"
+                "sensitivity", largest_change, "between 1e-180 and 1e180", "Measure the scores in a different unit"
             )
         self._set(_rate=rate)
 

@@ -54,7 +54,7 @@ def _padded(values: NDArray[np.float64], bounds: tuple[float, float], first: int
 def clamped_and_sorted(records: Any, bounds: tuple[float, float]) -> NDArray[np.float64]:
     """Return the records, clamped to the bounds and sorted. NaN becomes the lower bound."""
     array = as_floats("records", records).ravel()
-    # Clamping changes each record by itself, so neighbours stay neighbours.
+    # Clamping changes each record independently, so neighbours stay neighbours.
     return np.sort(np.clip(np.nan_to_num(array, nan=bounds[0], posinf=np.inf, neginf=-np.inf), *bounds))
 
 

@@ -30,7 +30,7 @@ from hush.randomness import Grid, RandomSource, discrete_laplace, source_or_defa
 
 @dataclass(frozen=True, kw_only=True)
 class AboveThreshold(Mechanism):
-    """Tell for each query whether its value is above a threshold, until ``count`` of them were.
+    """Say for each query whether its value is above a threshold, until ``count`` of them have been.
 
     `start` opens a session. The session as a whole costs epsilon, however many queries you ask. Queries may depend on
     earlier answers.

@@ -40,7 +40,7 @@ class Grid:
         """Return the grid for noise of this scale. Its spacing is between scale / 2^41 and scale / 2^40."""
         check_positive("scale", scale)
         if not 1e-200 <= scale <= 1e200:
-            raise InvalidArgument("scale", scale, "between 1e-200 and 1e200", "Measure the data in another unit")
+            raise InvalidArgument("scale", scale, "between 1e-200 and 1e200", "Measure the data in a different unit")
         # scale = m 2^e with m in [1/2, 1): the spacing is 2^(e - 1 - 40), from the exponent alone.
         return Grid(math.ldexp(1.0, math.frexp(scale)[1] - 1 - _RESOLUTION))
 

@@ -141,7 +141,7 @@ class SystemSource(RandomSource):
         return SystemSource, ()
 
     def __repr__(self) -> str:
-        """Return a text without any of the state."""
+        """Return a string without any of the state."""
         return "SystemSource()"
 
 
@@ -201,7 +201,7 @@ class TestSource(RandomSource):
         raise Unsupported("a test source cannot be copied or pickled: a copy would repeat its stream", "Use spawn()")
 
     def __repr__(self) -> str:
-        """Return a text without the seed or the position."""
+        """Return a string without the seed or the position."""
         return "TestSource(...)"
 
 

@@ -20,10 +20,10 @@ from hush.report.drawing.markup import name as name
 from hush.report.drawing.markup import table as table
 from hush.report.drawing.markup import tag as tag
 from hush.report.drawing.numbers import delta, epsilon
-from hush.report.drawing.standalone import svg_document as svg_document
 from hush.report.drawing.svg import Line as Line
 from hush.report.drawing.svg import Point as Point
 from hush.report.drawing.svg import lines as lines
+from hush.report.drawing.svg_document import svg_document as svg_document
 from hush.report.sections.document import document as document
 from hush.report.sections.document import tile as tile
 from hush.report.sections.section import Section as Section

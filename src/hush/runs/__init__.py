@@ -25,7 +25,7 @@ The names load on first use, so that the command line can read `Settings` where 
 
 from typing import TYPE_CHECKING
 
-from hush.lazy import lazy_names
+from hush.lazy_loading import lazy_names
 
 if TYPE_CHECKING:
     from hush.runs.auditing import audit as audit

@@ -45,7 +45,7 @@ AUDIT = "not-private-audit.json"
 _MAX_CANARIES = 1000
 _UNITS_PER_CANARY = 10
 _MAX_MODELS = 200
-_UNCHANGED, _NO_TARGET = -2, -1  # labels of rows that are no canary's, and of rows without a gradient
+_UNCHANGED, _NO_TARGET = -2, -1  # labels of rows that belong to no canary, and of rows without a gradient
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 

@@ -2,7 +2,7 @@
 
     file  ->  declared and privately learned bounds, values and classes  ->  training units and held-out units
 
-Learning has a share of the budget, of which `hush.runs.run_plan` takes account. Held-out units take no part in it.
+Learning uses a share of the budget, which `hush.runs.run_plan` accounts for. Held-out units are not used for it.
 `plan_for` makes the plan of a run on a dataset.
 """
 

@@ -48,7 +48,7 @@ def completed(
     learns: bool,
     device: str,
 ) -> Settings:
-    """Return the settings that a run uses: with a value for each that was left out, and without those of no use.
+    """Return the settings that a run uses: each omitted one has a value, and those that do not apply are reset.
 
     Args:
         settings: What was asked for.
@@ -62,7 +62,7 @@ def completed(
     batch_size = settings.batch_size or min(num_units, max(num_units // _UNITS_PER_BATCH_UNIT, _SMALLEST_BATCH))
     if batch_size > num_units:
         raise InvalidArgument(
-            "batch_size", batch_size, "at most the number of units that are trained on", "Leave it out for a default"
+            "batch_size", batch_size, "at most the number of units that are trained on", "Omit it for a default"
         )
     num_steps = settings.num_steps
     if num_steps is None:
@@ -114,7 +114,7 @@ def default_delta(num_units: int) -> float:
 
 
 def physical_batch_size(device: str, rows_per_unit: int) -> int:
-    """Return how many examples go through the model at once: a multiple of the rows that a unit may have."""
+    """Return how many examples go through the model at once: a multiple of the rows that a unit can have."""
     largest = _PHYSICAL_BATCH_SIZES.get(device.partition(":")[0], _PHYSICAL_BATCH_SIZES["cpu"])
     return max(largest // rows_per_unit, 1) * rows_per_unit
 
@@ -162,7 +162,7 @@ def learning_delta(settings: Settings) -> float:
 
 
 def learning_noise(epsilon: float, delta: float) -> Learn:
-    """Return the noise with which learning bounds, values and classes costs epsilon by itself."""
+    """Return the noise with which learning bounds, values and classes costs epsilon on its own."""
     return Learn(
         noise_multiplier=calibrate_noise(epsilon=epsilon, delta=delta), delta=max(delta * _RARE_VALUES_SHARE, 1e-100)
     )

@@ -27,8 +27,8 @@ _CONFIDENCE = 0.95
 _DEVIATIONS = 1.959964  # the normal quantile at 0.975
 _BINS = 10
 _OTHER_GROUPS = "(other)"
-# Sums that are no integers are rounded to a grid about 2^40 times finer than the noise, which can raise the sensitivity
-# by far less than this factor.
+# Sums that are not integers are rounded to a grid about 2^40 times finer than the noise, which can raise the
+# sensitivity by far less than this factor.
 _ROUNDING = 1 + 1e-6
 # The share of the precision, 1 / stddev^2, that each kind of table has.
 _SHARES = {"final": 0.5, "curve": 0.2, "classes": 0.1, "calibration": 0.1, "groups": 0.1}

@@ -29,7 +29,7 @@ from torch import nn
 
 from hush.data import Prepared, RawData, Schema, open_data, transform
 from hush.errors import InvalidArgument
-from hush.guarantee import Guarantee, Unit
+from hush.guarantee import Guarantee, Unit, verdict
 from hush.report import render
 from hush.runs.folder import Folder
 from hush.runs.networks import (
@@ -286,13 +286,13 @@ def _warnings(plan: RunPlan, guarantee: Guarantee) -> list[str]:
     """Return what the report should warn about."""
     sentences = []
     if guarantee.epsilon > _LARGE_EPSILON:
-        sentences.append(f"An epsilon above {_LARGE_EPSILON} guarantees little in the worst case.")
+        sentences.append(verdict(guarantee.epsilon))
     if plan.training.num_units < _FEW_UNITS:
         sentences.append(f"With fewer than {_FEW_UNITS:,} units to learn from, the noise costs much accuracy.")
     if plan.training.unit == Unit.example():
         sentences.append(
-            "Each row is protected by itself. If one person can have several rows, name the column that identifies the "
-            "person: --unit COLUMN."
+            "Each row is protected on its own. If one person can have several rows, name the column that identifies "
+            "the person: --unit COLUMN."
         )
     return sentences
 

@@ -130,7 +130,7 @@ class RunPlan:
         )
 
     def parts(self) -> list[dict[str, Any]]:
-        """Return where the budget went, for the report: each part with the epsilon that it has by itself."""
+        """Return where the budget went, for the report: each part with its own epsilon."""
         events = {
             "learning bounds, values and classes": self.learning,
             "training": self._steps()[0],

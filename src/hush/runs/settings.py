@@ -131,13 +131,13 @@ class Settings:
     )  # fmt: skip
     rows_per_unit: int = option(
         4,
-        help="the largest number of rows per unit that are used in a step",
+        help="the most rows of a unit that are used in one step",
         group=PROTECTION,
         metavar="K",
         check=check_count,
     )
     holdout: float = option(
-        0.1, help="the share of units that is held out to measure the model", group=PROTECTION, metavar="SHARE",
+        0.1, help="the share of units held out to measure the model", group=PROTECTION, metavar="SHARE",
         label="share of units held out", check=_check_share,
     )  # fmt: skip
     learn_share: float = option(
@@ -210,7 +210,7 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        """Check each setting by itself, then those that depend on each other."""
+        """Check each setting on its own, then those that depend on each other."""
         for item in options_of(type(self)):
             value = getattr(self, item.name)
             if item.check is not None and value is not None:
@@ -225,12 +225,12 @@ class Settings:
             raise InvalidArgument(
                 "public",
                 self.public,
-                "which data the checkpoint was trained on, and why they are public",
+                "a statement of which data the checkpoint was trained on, and why they are public",
                 "Public data are not protected, and the guarantee says so",
             )
         if self.public is not None and self.start is None:
             raise InvalidArgument(
-                "public", self.public, "a statement about the checkpoint in start", "Give start, or leave public out"
+                "public", self.public, "no statement without a checkpoint", "Give start, or omit public"
             )
         if self.start is None and (self.replace_head or self.lora is not None):
             raise InvalidArgument(

@@ -19,7 +19,7 @@ from hush.accounting.budget import Budget, Charge
 from hush.errors import InvalidArgument, check_count, check_fraction, check_positive
 from hush.guarantee import Guarantee, Relation, Unit
 from hush.mechanisms import AboveThreshold, Laplace
-from hush.numerics import quiet_numpy, round_down, round_up
+from hush.numerics import number_or_nan, quiet_numpy, round_down, round_up
 from hush.randomness import RandomSource, assumptions_of, source_or_default
 
 Query = Callable[..., Any]
@@ -116,7 +116,7 @@ class ReusableHoldout:
         self._threshold = AboveThreshold(epsilon=comparison_epsilon, sensitivity=sensitivity, count=count, **stated)
         value_epsilon = round_down((self.epsilon - comparison_epsilon) / count)
         self._value = Laplace(epsilon=value_epsilon, sensitivity=sensitivity, **stated)
-        assumptions = ("queries treat each row by itself", *assumptions_of(self._source))
+        assumptions = ("queries treat each row on its own", *assumptions_of(self._source))
         self.event = events.QualifiedEvent(
             ApproximateDPEvent(self.epsilon), Relation.REPLACE.value, str(Unit.example()), assumptions
         )
@@ -206,14 +206,7 @@ def _values(answers: Any) -> Floats:
     values = np.asarray(answers)
     if values.dtype.kind in "biuf":
         return values.astype(np.float64)
-    return np.array([_as_float(value) for value in values.ravel().tolist()], dtype=np.float64).reshape(values.shape)
-
-
-def _as_float(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
+    return np.array([number_or_nan(value) for value in values.ravel().tolist()], dtype=np.float64).reshape(values.shape)
 
 
 def _mean(values: Floats, size: int) -> float:

@@ -66,7 +66,7 @@ def approximate_bounds(
         values: The numbers. NaN is left out, and infinity is in the last bin.
         units: As for `count`.
         rows_per_unit: How many rows of a unit count.
-        scale: The smallest magnitude that is told apart from 0. It is public, and so are the bins.
+        scale: The smallest magnitude that is distinguished from 0. It is public, and so are the bins.
         base: The ratio of the ends of neighbouring bins.
         num_bins: The number of bins of each sign.
         success: The probability with which no empty bin passes. None for 1 - 1e-9, and if no bin passes, less, down to

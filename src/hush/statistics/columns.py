@@ -1,4 +1,4 @@
-"""Columns as numbers and codes. Each row is read on its own: no record decides how another one is read.
+"""Columns as numbers and codes. Each row is read on its own: no record decides how another is read.
 
 A list is read element by element. The type of a NumPy array is public, so an array of one type is read at once. Values
 that cannot be used are *missing*: None, NaN, and whatever is not of the column's kind. Rows with missing values are
@@ -278,7 +278,7 @@ def check_keys(name: str, keys: Any) -> tuple[Any, ...]:
         raise InvalidArgument(name, type(keys).__name__, "a list of keys", advice)
     result = tuple(key.item() if isinstance(key, np.generic) else key for key in keys)
     if not result or any(_plain(key) is None for key in result):
-        raise InvalidArgument(name, list(result), "at least one text, number or date", advice)
+        raise InvalidArgument(name, list(result), "at least one string, number or date", advice)
     if len(set(result)) != len(result):
         raise InvalidArgument(name, list(result), "distinct keys", advice)
     return result

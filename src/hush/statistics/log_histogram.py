@@ -54,7 +54,7 @@ class LogHistogram:
     [[0, 1, 0, 2, 0, 1]]
 
     Attributes:
-        scale: The smallest magnitude that is told apart from 0.
+        scale: The smallest magnitude that is distinguished from 0.
         base: The ratio of the ends of neighbouring bins.
         num_bins: The number of bins of each sign.
         zero_bin: Whether 0 has a bin of its own, in the middle. If not, it is in the first positive bin.
@@ -73,7 +73,7 @@ class LogHistogram:
         if not check_count("num_bins", self.num_bins) <= _MAX_BINS:
             raise InvalidArgument("num_bins", self.num_bins, f"at most {_MAX_BINS}")
         if not bool(np.isfinite(self.ends).all()):
-            raise InvalidArgument("num_bins", self.num_bins, "bin ends within the range of floats", "Take fewer bins")
+            raise InvalidArgument("num_bins", self.num_bins, "bin ends within the range of floats", "Use fewer bins")
 
     @property
     def size(self) -> int:
@@ -158,7 +158,7 @@ class BoundsRule(ABC):
     """Decides from noisy counts which bins hold data. Rules only post-process a release, so they cost nothing.
 
     A rule has levels, from the strictest to the loosest. Each column gets the bounds of the first level at which any
-    count rises above the noise: the same counts are looked at again.
+    count rises above the noise: the same counts are used again.
     """
 
     def learn(self, noisy: NDArray[Any]) -> Floats:

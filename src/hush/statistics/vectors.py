@@ -167,7 +167,9 @@ class _ClippedVectors:
         if not check_count("dimension", dimension) <= _MAX_DIMENSION:
             raise InvalidArgument("dimension", dimension, f"at most {_MAX_DIMENSION}")
         if not 1e-100 < check_positive("clip_norm", clip_norm) < 1e100:
-            raise InvalidArgument("clip_norm", clip_norm, "between 1e-100 and 1e100", "Use another unit of measurement")
+            raise InvalidArgument(
+                "clip_norm", clip_norm, "between 1e-100 and 1e100", "Use a different unit of measurement"
+            )
         kind = noise if noise is not None else (GaussianNoise() if delta > 0 else LaplaceNoise())
         rows = _matrix(vectors, dimension)
         request = checked_request(

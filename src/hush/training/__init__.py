@@ -56,13 +56,13 @@ Four ideas run through all of it:
   clipping, so the event does not depend on it.
 - **Everything random is a function of a key and the step.** So a run can be resumed, and its state contains no gradient
   without noise. A resumed run draws its noise under a new key; otherwise two runs from one state would share it.
-- **Checks decide before data does.** A run compares itself with a plain loop at its first batch, on made-up examples:
-  whether a run is refused must not depend on what the data contains.
+- **Checks decide before data do.** A run compares itself with a plain loop at its first batch, on made-up examples:
+  whether a run is refused must not depend on what the data contain.
 """
 
 from typing import TYPE_CHECKING
 
-from hush.lazy import lazy_names
+from hush.lazy_loading import lazy_names
 
 if TYPE_CHECKING:
     from hush.training import scattering as scattering

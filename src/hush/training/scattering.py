@@ -1,6 +1,6 @@
 """Wavelet scattering: image features that need no training, so they cost no privacy.
 
-The wavelets are fixed before any data is seen, and the features of an image depend on that image alone. A linear model
+The wavelets are fixed before any data are seen, and the features of an image depend on that image alone. A linear model
 on them has few parameters and needs few steps; at the same budget it beats networks that are trained from scratch
 (Tramer and Boneh 2021).
 

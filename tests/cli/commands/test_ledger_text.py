@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 pytest.importorskip("sqlalchemy")
 
 from hush.accounting import ApproximateDPEvent
+from hush.accounting.budget import Charge
 from hush.cli.commands import ledger_text as text
 from hush.ledger import Ledger, LedgerBudget
 
@@ -44,7 +43,7 @@ def test_budgets_have_bars(budget: LedgerBudget) -> None:
     assert "██████████··········  50.0 %" in lines[1]
     assert lines[1].endswith("retired")
     assert "epsilon 1" in lines[2]
-    assert text.budget_table([]).startswith("There is no budget yet.")
+    assert text.budget_table([]).startswith("There are no budgets yet.")
 
 
 def test_only_the_last_charges_are_listed(budget: LedgerBudget) -> None:
@@ -53,6 +52,17 @@ def test_only_the_last_charges_are_listed(budget: LedgerBudget) -> None:
     assert "The last 10 of 12 charges" in shown
     assert "counts 11" in shown
     assert "counts 1 " not in shown
+
+
+def test_a_settled_reservation_is_shown_as_settled(budget: LedgerBudget) -> None:
+    charges = [Charge(event=ApproximateDPEvent(0.1, 0.0), purpose=purpose) for purpose in ("one", "two", "three")]
+    open_one, committed, voided = (budget.reserve(charge) for charge in charges)
+    committed.commit()
+    voided.void()
+    shown = text.budget_page(budget).splitlines()
+    statuses = {line.split()[-1]: line.split()[-3] for line in shown if line.endswith(("one", "two", "three"))}
+    assert statuses == {"one": "reserved", "two": "committed", "three": "voided"}
+    open_one.void()
 
 
 def test_prices(budget: LedgerBudget) -> None:
@@ -68,22 +78,6 @@ def test_reservations() -> None:
     assert "--void ID" in shown
     assert "\x1b" not in shown  # nothing moves the terminal's cursor
     assert text.pending([]) == "Nothing is pending."
-
-
-@dataclass
-class Inner:
-    number: float
-
-
-@dataclass
-class Outer:
-    parts: tuple[Inner, ...]
-    names: dict[str, float]
-
-
-def test_values_for_json_have_no_infinity() -> None:
-    value = Outer((Inner(math.inf), Inner(1.5)), {"a": math.nan})
-    assert text.plain(value) == {"parts": [{"number": None}, {"number": 1.5}], "names": {"a": None}}
 
 
 def test_times_and_counts() -> None:

@@ -215,7 +215,7 @@ def test_windows(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert answer["guarantee"]["unit"] == {"kind": "user-window", "window_seconds": 28 * 86400, "group_size": 1}
     for half in (("--window", "month"), ("--time", "day")):
         assert ask(visits, "--epsilon", "9", *half, text=text) == 2
-        assert "expected --window LENGTH and --time COLUMN, or neither" in capsys.readouterr().err
+        assert "expected both --window and --time, or neither" in capsys.readouterr().err
 
 
 def test_public_tables(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,7 +57,7 @@ def test_a_file_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ("response", "message"),
     [
         (Response(CONTENT + b"!"), "the published checksum"),
-        (Response(CONTENT, breaks=True), "a connection, and room for the file"),
+        (Response(CONTENT, breaks=True), "a network connection, and enough disk space"),
     ],
     ids=["another file", "broken off"],
 )

@@ -158,7 +158,7 @@ def test_a_download_that_breaks_off_leaves_nothing(tmp_path: Path, monkeypatch: 
             raise ConnectionResetError
 
     monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: Broken())
-    with pytest.raises(InvalidArgument, match="a connection, and room for the file"):
+    with pytest.raises(InvalidArgument, match="a network connection, and enough disk space"):
         data.open_data("mnist")
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     assert not home.asked

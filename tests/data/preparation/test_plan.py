@@ -72,7 +72,7 @@ def test_schema_and_arguments_must_agree(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidArgument):
             data.needs_learning(source, target, schema)
-    with pytest.raises(InvalidArgument, match="another column than the target"):
+    with pytest.raises(InvalidArgument, match="a column other than the target"):
         data.needs_learning(source, "y", unit="y")
     with pytest.raises(InvalidArgument, match="at least one column to predict from"):
         data.needs_learning(source, "y", unit="a", groups=["b"])

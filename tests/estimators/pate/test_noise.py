@@ -13,7 +13,7 @@ from scipy import stats
 from hush.errors import InvalidArgument
 from hush.estimators.pate import ConfidentGNMax, GNMax, LNMax
 from hush.estimators.pate.noise import MAX_TEACHERS, check_counts, noisy_argmax, passes_threshold
-from hush.randomness import TestSource
+from hush.randomness import TestSource, floored_gaussian, floored_laplace
 
 EVERYTHING = Fraction(10**9)
 
@@ -40,7 +40,8 @@ def test_counts_are_checked(wrong: Any) -> None:
 def test_the_probability_of_another_winner(gaussian: bool) -> None:
     """Against the exact tail of the difference of two noises, and a twin with half the noise."""
     votes, scale, count = np.tile([6, 3], (20_000, 1)), 2.0, 20_000
-    labels = noisy_argmax(votes, scale, TestSource("winner"), gaussian=gaussian)
+    draw = floored_gaussian if gaussian else floored_laplace
+    labels = noisy_argmax(votes, draw, scale, TestSource("winner"))
     gap = 3 / scale
     exact = stats.norm.sf(gap / math.sqrt(2)) if gaussian else (2 + gap) * math.exp(-gap) / 4
     half = stats.norm.sf(2 * gap / math.sqrt(2)) if gaussian else (2 + 2 * gap) * math.exp(-2 * gap) / 4
@@ -52,8 +53,8 @@ def test_the_probability_of_another_winner(gaussian: bool) -> None:
 
 def test_little_noise_keeps_the_order_and_ties_go_either_way() -> None:
     votes = np.array([[1 << 20, (1 << 20) - 1], [0, 1]])
-    assert noisy_argmax(votes, 1e-3, TestSource(1), gaussian=True).tolist() == [0, 1]
-    ties = noisy_argmax(np.full((2000, 2), 7), 1e-3, TestSource(2), gaussian=True)
+    assert noisy_argmax(votes, floored_gaussian, 1e-3, TestSource(1)).tolist() == [0, 1]
+    ties = noisy_argmax(np.full((2000, 2), 7), floored_gaussian, 1e-3, TestSource(2))
     # False alarms: P(|Binomial(2000, 0.5) - 1000| > 140) = 4e-10.
     assert abs(int(ties.sum()) - 1000) <= 140
 

@@ -33,5 +33,12 @@ def test_every_guarantee_is_explained(epsilon: float, bound: Bound, relation: Re
     promises = bound is not Bound.LOWER and epsilon < math.inf
     assert ("can become at most" in text) == promises
     assert ("as not private" in text) != promises
-    assert ("An epsilon above 5 is a weak promise" in text) == (promises and 5 < epsilon <= 10)
+    assert ("An epsilon above 5 is a weak guarantee" in text) == (promises and 5 < epsilon <= 10)
     assert ("not a proof" in text) == (bound is Bound.ESTIMATE and promises)
+
+
+def test_delta_is_not_called_a_probability_of_failure() -> None:
+    """(epsilon, delta) privacy is weaker than epsilon with probability 1 - delta."""
+    text = check(render({"guarantee": records.guarantee(1.0)})).text
+    assert "leaving delta" in text
+    assert "except with probability" not in text

@@ -32,7 +32,7 @@ def test_coupled_losses_are_refused(kind: str) -> None:
         "contrastive": lambda: torch.logsumexp(outputs @ outputs.T, 1),
         "normalised": lambda: ((outputs - outputs.mean(0)) / outputs.std(0)).square().sum(1),
     }[kind]()
-    with pytest.raises(Unsupported, match="depends on another one"):
+    with pytest.raises(Unsupported, match="depends on another example"):
         private.step(losses)
 
 
@@ -65,5 +65,5 @@ def test_projected_losses_are_checked_again() -> None:
 
             private.step(losses)
 
-    with pytest.raises(Unsupported, match="depends on another one"):
+    with pytest.raises(Unsupported, match="depends on another example"):
         train_all()

@@ -279,7 +279,7 @@ def test_contrastive_losses_need_a_decomposition() -> None:
     batch, _ = next(iter(private.loader))
     codes = private.model(batch)
     scores = codes[:, 0] @ codes[:, 1].T
-    with pytest.raises(Unsupported, match="depends on another one"):
+    with pytest.raises(Unsupported, match="depends on another example"):
         private.step(F.cross_entropy(scores, torch.arange(len(batch)), reduction="none"))
     private = linear_run((pairs, negatives), model=nn.Linear(4, 8))
     for batch, others in private.loader:

@@ -96,7 +96,7 @@ def test_coupled_losses_are_refused(pair: tuple[int, int]) -> None:
     engine, outputs = recorded(model, x)
     values = outputs.squeeze(1) * 1
     values[pair[0]] = outputs[pair[0], 0] * outputs[pair[1], 0]
-    with pytest.raises(Unsupported, match="^losses: the loss of one example depends on another one, through the model"):
+    with pytest.raises(Unsupported, match="^losses: the loss of one example depends on another example, through the"):
         check_batch(engine, values)
 
 

@@ -353,5 +353,5 @@ def test_refusals() -> None:
 def test_coupled_losses_are_refused() -> None:
     model, x = double_precision("mlp")
     clipping(model).refuse_coupled(lambda: losses(model, x), BATCH)
-    with pytest.raises(Unsupported, match="depends on another one"):
+    with pytest.raises(Unsupported, match="depends on another example"):
         clipping(model).refuse_coupled(lambda: losses(model, x) * losses(model, x).mean(), BATCH)

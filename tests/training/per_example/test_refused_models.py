@@ -29,7 +29,7 @@ def test_positions_are_not_taken_for_examples() -> None:
     tokens = torch.randint(0, 9, (64, 7))
     private = quiet_run(Positions(), (tokens,), physical_batch_size=7)
     (x,) = next(iter(private.loader))
-    with pytest.raises(Unsupported, match="depends on another one, through positions"):
+    with pytest.raises(Unsupported, match="depends on another example, through positions"):
         private.step(private.model(x).sum((1, 2)))
 
 
@@ -40,7 +40,7 @@ def test_couplings_between_any_two_examples_are_found(pair: tuple[int, int]) -> 
     outputs = private.model(x).squeeze(1)
     losses = outputs.clone()
     losses[pair[0]] = outputs[pair[0]] * outputs[pair[1]]
-    with pytest.raises(Unsupported, match="depends on another one"):
+    with pytest.raises(Unsupported, match="depends on another example"):
         private.step(losses)
 
 

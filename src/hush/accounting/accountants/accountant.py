@@ -129,7 +129,7 @@ class Accountant(ABC):
         return Bound.UPPER
 
     def _settings(self) -> dict[str, object]:
-        """Return the attributes that a composed copy keeps, besides relation and unit."""
+        """Return the attributes that a composed copy keeps, in addition to relation and unit."""
         return {}
 
     @abstractmethod
@@ -145,5 +145,5 @@ class Accountant(ABC):
         """Return delta for a valid epsilon."""
 
     def __repr__(self) -> str:
-        """Return a text with the relation and the number of events."""
+        """Return a string with the relation and the number of events."""
         return f"{type(self).__name__}(relation={self.relation.value!r}, events={len(self.events)})"

@@ -15,6 +15,7 @@ from hush.accounting.losses.profile import DominatingPair
 from hush.accounting.losses.solver import ComposedLoss
 from hush.errors import Unsupported
 from hush.guarantee import Bound
+from hush.numerics import expm1_or_infinity
 
 
 class GdpAccountant(Accountant):
@@ -109,7 +110,7 @@ def _(event: ev.PoissonSampledEvent, change: Change) -> float:
     if change.direction is Direction.REPLACE or not isinstance(event.event, ev.GaussianEvent):
         raise Unsupported(f"poisson-sampled {event.event.kind} under {change.describe()}: no limit theorem is known")
     # Bu, Dong, Long & Su 2020, Theorem 5: mu = q sqrt(T (e^(1 / sigma^2) - 1)).
-    return event.sampling_rate**2 * _expm1(event.event.noise_multiplier**-2)
+    return event.sampling_rate**2 * expm1_or_infinity(event.event.noise_multiplier**-2)
 
 
 @_mu_squared.register
@@ -121,12 +122,8 @@ def _(event: ev.FixedSizeSampledEvent, change: Change) -> float:
     mu = change.shift / event.event.noise_multiplier
     rate = event.batch_size / event.dataset_size
     # Dong, Roth & Su 2022, Corollary 5.4.
-    spread = (_expm1(mu**2) + 1) * float(ndtr(1.5 * mu)) + 3 * float(ndtr(-0.5 * mu)) - 2
+    spread = (expm1_or_infinity(mu**2) + 1) * float(ndtr(1.5 * mu)) + 3 * float(ndtr(-0.5 * mu)) - 2
     return 2 * rate**2 * spread
-
-
-def _expm1(value: float) -> float:
-    return math.expm1(value) if value < 700 else math.inf
 
 
 def _is_exact(event: ev.Event) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 
 from hush.accounting import events as ev
 from hush.accounting.accountants.accountant import Accountant
-from hush.accounting.losses.pairs import Change, Direction, alternatives, changes, leaf_pair
+from hush.accounting.losses.pairs import Change, Direction, alternatives, changes, leaf_pair, require_claim
 from hush.accounting.losses.profile import Array
 from hush.accounting.losses.renyi import renyi_curve
 from hush.accounting.losses.solver import ComposedLoss
@@ -75,7 +75,7 @@ class RdpAccountant(Accountant):
 
     def _curve(self, orders: Array) -> Array:
         everything = ev.ComposedEvent(self.events)
-        # Each change is bounded by itself; the worst at every order bounds them all.
+        # Each change is bounded separately; the worst at every order bounds them all.
         return np.asarray(
             np.max([renyi_bound(everything, change, orders) for change in changes(self.relation)], axis=0)
         )
@@ -189,8 +189,7 @@ def _(event: ev.ApproximateDPEvent, change: Change, orders: Array) -> Array:
 
 @renyi_bound.register
 def _(event: ev.ZeroConcentratedDPEvent, change: Change, orders: Array) -> Array:
-    if not change.claimed:
-        raise Unsupported("zcdp in a part that a replaced record may leave: the claim does not cover removal")
+    require_claim(event, change)
     return event.rho * change.size**2 * orders  # a group of k: k^2 rho (Bun & Steinke 2016, Proposition 1.9)
 
 

@@ -13,7 +13,7 @@ from functools import singledispatch
 from hush.accounting import events as ev
 from hush.accounting.accountants.accountant import Accountant
 from hush.accounting.accountants.rdp import best_order, renyi_to_epsilon, renyi_to_log_delta
-from hush.accounting.losses.pairs import Change, Direction, changes
+from hush.accounting.losses.pairs import Change, Direction, changes, refuse_group, require_claim
 from hush.errors import Unsupported, check_epsilon
 from hush.guarantee import Relation
 
@@ -122,7 +122,7 @@ def _(event: ev.DiscreteLaplaceEvent, change: Change) -> float:
 
 @rho_bound.register
 def _(event: ev.ExponentialMechanismEvent, change: Change) -> float:
-    _require_claim(event, change)
+    require_claim(event, change)
     return event.epsilon**2 / 8 * change.size**2  # Cesar & Rogers 2021; a group of k: k^2 rho
 
 
@@ -137,26 +137,26 @@ def _(event: ev.RandomizedResponseEvent, change: Change) -> float:
 def _(event: ev.ApproximateDPEvent, change: Change) -> float:
     if event.delta > 0:
         raise Unsupported("approximate-dp with delta > 0: it is not zCDP", "Use PldAccountant")
-    _require_claim(event, change)
+    require_claim(event, change)
     # epsilon-DP is k epsilon-DP for a group of k, and epsilon^2 / 2-zCDP (Proposition 1.4).
     return (event.epsilon * change.size) ** 2 / 2
 
 
 @rho_bound.register
 def _(event: ev.ZeroConcentratedDPEvent, change: Change) -> float:
-    _require_claim(event, change)
+    require_claim(event, change)
     return event.rho * change.size**2  # Bun & Steinke 2016, Proposition 1.9
 
 
 @rho_bound.register
 def _(event: ev.ParallelByIndexEvent, change: Change) -> float:
-    _refuse_group(event, change)
+    refuse_group(event, change)
     return max(rho_bound(part, change) for part in event.events)
 
 
 @rho_bound.register
 def _(event: ev.ParallelEvent, change: Change) -> float:
-    _refuse_group(event, change)
+    refuse_group(event, change)
     stays = max(rho_bound(part, change) for part in event.events)
     if change.direction is not Direction.REPLACE:
         return stays
@@ -168,13 +168,3 @@ def _(event: ev.ParallelEvent, change: Change) -> float:
 @rho_bound.register
 def _(event: ev.GroupEvent, change: Change) -> float:
     return rho_bound(event.event, replace(change, size=change.size * event.size))
-
-
-def _require_claim(event: ev.Event, change: Change) -> None:
-    if not change.claimed:
-        raise Unsupported(f"{event.kind} in a part that a replaced record may leave: the claim does not cover removal")
-
-
-def _refuse_group(event: ev.Event, change: Change) -> None:
-    if change.size > 1:
-        raise Unsupported(f"{event.kind} for a group: its records may be in several parts")

@@ -1,6 +1,6 @@
 """The base class of events, and their JSON form (schema ``hush.event/1``).
 
-event   a frozen dataclass; its fields are numbers, texts, events, or tuples of these
+event   a frozen dataclass; its fields are numbers, strings, events, or tuples of these
 plain   nested dictionaries with a "kind" (`encode_event`, `decode_event`)
 JSON    the plain form with a schema, which ledgers and run folders store
 """

@@ -36,7 +36,7 @@ class ProjectedGaussianEvent(Event):
     """Gaussian noise of standard deviation ``noise_multiplier * C`` on a sum of terms clipped by estimated norms.
 
     The norm of a term g is estimated as ``M = sqrt(mean_j <g, v_j>^2)``. The r = ``projections`` vectors v_j are
-    public, have independent standard normal entries, are the same for all terms, and are drawn anew for each sum. The
+    public, have independent standard normal entries, are the same for all terms, and are redrawn for each sum. The
     clipped term g * min(1, C / M) can have a norm above C, but at most C sqrt(r / X), where X has a chi-square
     distribution with r degrees of freedom (Bu et al. 2021, "Fast and memory efficient differentially private SGD via JL
     projections").

@@ -1,4 +1,4 @@
-"""Failures: the probability that a loss is infinite, which composes by itself and in exact arithmetic.
+"""Failures: the probability that a loss is infinite, which composes separately, in exact arithmetic.
 
 A claim of (epsilon, delta) may use almost all of a total delta. If its failures were put on the lattice, truncated
 tails and rounding errors would use up the rest, and epsilon would be infinite.
@@ -25,8 +25,8 @@ def split_failure(pair: DominatingPair) -> tuple[float, DominatingPair]:
     """Return the probability that a pair's loss is infinite in both directions, and the pair if it is not.
 
     With probability f the worst (epsilon, f)-DP mechanism reveals its input, else it is randomised response (Kairouz,
-    Oh & Viswanath 2015, Theorem 3.2): delta(eps) = f + (1 - f) delta'(eps). So f composes by itself, exactly, and no
-    truncated tail or rounding error has to be paid out of it.
+    Oh & Viswanath 2015, Theorem 3.2): delta(eps) = f + (1 - f) delta'(eps). So f composes separately and exactly, and
+    no truncated tail or rounding error has to be paid out of it.
     """
     profile = pair.forward
     if isinstance(profile, RandomizedResponseProfile) and pair.backward == profile:

@@ -86,6 +86,30 @@ def changes(relation: Relation) -> tuple[Change, ...]:
     return (Change(Direction.REMOVE, relation), Change(Direction.ADD, relation))
 
 
+def refuse_group(event: ev.Event, change: Change) -> None:
+    """Refuse a group whose records may be in several parts."""
+    if change.size > 1:
+        raise Unsupported(
+            f"{event.kind} under {change.describe()}: the group's records may be in several parts",
+            "Use Guarantee.for_group on the result",
+        )
+
+
+def require_claim(event: ev.Event, change: Change) -> None:
+    """Refuse a change that no claim covers: one that the relation does not allow on its own."""
+    if not change.claimed:
+        raise Unsupported(f"{event.kind} in a part that a replaced record may leave: the claim does not cover removal")
+
+
+def require_claim_on_one(event: ev.Event, change: Change) -> None:
+    """Refuse a change that a claim about a single record does not cover."""
+    if change.size > 1 or not change.claimed:
+        raise Unsupported(
+            f"{event.kind} under {change.describe()}: the claim covers one record under the accountant's relation",
+            "Use Guarantee.for_group on the result, or state the claim for this relation",
+        )
+
+
 @singledispatch
 def alternatives(event: ev.Event, change: Change) -> list[Alternative]:
     """Return the alternatives of an event under one change, each a multiset of dominating pairs."""
@@ -120,7 +144,7 @@ def _(event: ev.SelfComposedEvent, change: Change) -> list[Alternative]:
 
 @alternatives.register
 def _(event: ev.ParallelEvent, change: Change) -> list[Alternative]:
-    _refuse_group(event, change)
+    refuse_group(event, change)
     stays = [option for part in event.events for option in alternatives(part, change)]
     if change.direction is not Direction.REPLACE:
         # A record that is added or removed is in one part only.
@@ -140,7 +164,7 @@ def _(event: ev.ParallelEvent, change: Change) -> list[Alternative]:
 
 @alternatives.register
 def _(event: ev.ParallelByIndexEvent, change: Change) -> list[Alternative]:
-    _refuse_group(event, change)
+    refuse_group(event, change)
     return _worst([option for part in event.events for option in alternatives(part, change)])
 
 
@@ -207,7 +231,7 @@ def _(event: ev.DiscreteLaplaceEvent, change: Change) -> DominatingPair:
 
 @leaf_pair.register
 def _(event: ev.ExponentialMechanismEvent, change: Change) -> DominatingPair:
-    _require_claim(event, change)
+    require_claim_on_one(event, change)
     # Dong, Durfee & Rogers 2020: the pointwise worst of all mechanisms of this range.
     return DominatingPair.symmetric(BoundedRangeProfile(event.epsilon))
 
@@ -225,7 +249,7 @@ def _(event: ev.RandomizedResponseEvent, change: Change) -> DominatingPair:
 
 @leaf_pair.register
 def _(event: ev.ApproximateDPEvent, change: Change) -> DominatingPair:
-    _require_claim(event, change)
+    require_claim_on_one(event, change)
     # Every (epsilon, delta)-DP mechanism is dominated by this one (Kairouz, Oh & Viswanath 2015, Theorem 3.2).
     return DominatingPair.symmetric(RandomizedResponseProfile(event.epsilon, failure=event.delta))
 
@@ -361,21 +385,3 @@ def _limited(options: list[Alternative], event: ev.Event) -> list[Alternative]:
             "Use the same event for all parts of a parallel composition",
         )
     return options
-
-
-def _require_claim(event: ev.Event, change: Change) -> None:
-    """Refuse a change that a claim does not cover."""
-    if change.size > 1 or not change.claimed:
-        raise Unsupported(
-            f"{event.kind} under {change.describe()}: the claim covers one record under the accountant's relation",
-            "Use Guarantee.for_group on the result, or state the claim for this relation",
-        )
-
-
-def _refuse_group(event: ev.Event, change: Change) -> None:
-    """Refuse a group whose records may be in several parts."""
-    if change.size > 1:
-        raise Unsupported(
-            f"{event.kind} under {change.describe()}: the group's records may be in several parts",
-            "Use Guarantee.for_group on the result",
-        )

@@ -104,6 +104,6 @@ def calibrated_scores(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     num_runs = len(scores)
     if num_runs == 1:
         return scores
-    # Other runs have coins of their own, so their mean is independent of the coin that is guessed.
+    # Other runs have their own coins, so their mean is independent of the coin that is guessed.
     mean_of_others = (scores.sum(0) - scores) / (num_runs - 1)
     return np.asarray(scores - mean_of_others)

@@ -114,7 +114,7 @@ def slices(
         confidence: The nominal confidence of all intervals together. They share it equally (Bonferroni), and are
             approximate, as bootstrap intervals are.
         num_resamples: The number of bootstrap resamples for each interval.
-        rng: Draws the resamples: a seed or a NumPy generator. A seed is used for each interval anew.
+        rng: Draws the resamples: a seed or a NumPy generator. A seed is used afresh for each interval.
 
     Returns:
         One `Slice` per group, by its name.

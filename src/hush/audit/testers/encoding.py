@@ -91,7 +91,7 @@ def _array_numbers(array: np.ndarray[Any, Any], name: str, kinds: list[str]) -> 
         return
     kinds.append(f"<{name} {array.dtype} {'' if array.ndim == 1 else array.shape}")
     if (array.dtype == np.longdouble and array.dtype.itemsize > 8) or array.dtype.kind == "V":
-        raise InvalidArgument("output", str(array.dtype), "numbers that doubles can hold")
+        raise InvalidArgument("output", str(array.dtype), "numbers that a double can represent")
     for part in array.ravel().tolist():
         yield from _numbers(part, kinds)
     kinds.append(">")

@@ -145,7 +145,7 @@ def _batch_rows(drawn: Any, count: int) -> Rows:
         raise InvalidArgument(
             "draw",
             str(batch.dtype),
-            "numbers that doubles hold exactly, as rounding could make different outputs equal",
+            "numbers that a double represents exactly, as rounding could make different outputs equal",
             "Return high and low digits as two columns, or audit a mechanism that runs once per call",
         )
     return batch.astype(np.float64, copy=False).reshape(count, -1)

@@ -26,6 +26,7 @@ from hush.accounting import (
     SelfComposedEvent,
 )
 from hush.accounting.events import decode_event
+from hush.cli.json_values import plain
 from hush.cli.options import add_relation
 from hush.cli.terminal import table
 from hush.cli.words import ACCOUNTANTS
@@ -78,19 +79,14 @@ def _analyse(empty: Accountant, event: Event, delta: float) -> dict[str, Any]:
         # Without the advice to use another class of Python: the table shows all accountants.
         return {"epsilon": None, "method": empty.method, "refused": error.what}
     epsilon = accountant.epsilon(delta)
-    result: dict[str, Any] = {"epsilon": _finite(epsilon), "method": empty.method, "bound": accountant.bound().value}
+    result: dict[str, Any] = {"epsilon": plain(epsilon), "method": empty.method, "bound": accountant.bound().value}
     if not math.isfinite(epsilon):
         result["unbounded"] = True
     if isinstance(accountant, PldAccountant):
-        result["lower"] = _finite(accountant.interval(delta)[0])
+        result["lower"] = plain(accountant.interval(delta)[0])
     if isinstance(accountant, RdpAccountant) and delta > 0:
         result["order"] = accountant.best_order(delta)
     return result
-
-
-def _finite(value: float) -> float | None:
-    """Return a number for JSON, which has no infinity."""
-    return value if math.isfinite(value) else None
 
 
 def _event(options: argparse.Namespace) -> Event:

@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "attack",
         help="run membership inference attacks on models",
-        description="Run an attack, to see what privacy protects from.",
+        description="Run an attack, to see what differential privacy protects against.",
     )
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     demo = kinds.add_parser(

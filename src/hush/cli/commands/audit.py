@@ -36,17 +36,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "audit",
         help="attack a run, or judge an attack's scores: a lower bound on epsilon",
         description="Measure how much a model leaks: a lower bound on epsilon. RUN is the folder of a finished hush "
-        "train; hush trains it again with canaries, attacks the models, and adds the result to the run's report. "
+        "train; hush retrains it with canaries, attacks the models, and adds the result to the run's report. "
         "SCORES.csv has the columns score and member (1 or 0; higher scores mean members). Exit status 3 means that a "
         "claim is contradicted.",
         epilog="Example: hush audit runs/people-1 --seconds 120; hush audit scores.csv --delta 1e-5 --json",
     )
-    parser.add_argument("what", metavar="RUN|SCORES.csv", help="the folder of a run, or a file of scores")
+    parser.add_argument("data", metavar="RUN|SCORES.csv", help="the folder of a run, or a file of scores")
     parser.add_argument("--confidence", type=float, default=0.95, help="confidence of the bound (default: 0.95)")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     folder = parser.add_argument_group("auditing a run")
-    folder.add_argument("--seconds", type=float, help=f"how long to train models again (default: {_SECONDS:g})")
+    folder.add_argument("--seconds", type=float, help=f"how long to spend on retraining (default: {_SECONDS:g})")
     scores = parser.add_argument_group("judging a file of scores")
     scores.add_argument("--delta", type=float, help="the delta of the bound (default: 0)")
     scores.add_argument("--epsilon", type=float, help="the claim to compare the bound with")
@@ -58,7 +58,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--one-run",
         action="store_true",
         default=None,
-        help="the scores are of one model's canaries, each included by a fair coin, and not sorted by those coins",
+        help="the scores are for the canaries of one model: each included by a fair coin, and not sorted by it",
     )
     scores.add_argument(
         "--threshold",
@@ -71,11 +71,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Audit, and print the result; return 3 if it contradicts the claim."""
-    path = Path(options.what)
+    path = Path(options.data)
     if path.is_dir():
         return _audit_run(path, options)
     if not path.is_file():
-        raise InvalidArgument("what", options.what, "the folder of a run, or a file of scores")
+        raise InvalidArgument("data", options.data, "the folder of a run, or a file of scores", "It does not exist")
     return _judge_scores(path, options)
 
 

@@ -17,6 +17,7 @@ from hush.cli.charging import DB_HELP, open_ledger
 from hush.cli.commands import ledger_text as text
 from hush.cli.commands.account import phase_event
 from hush.cli.declarations import parse_values
+from hush.cli.json_values import plain
 from hush.cli.options import add_relation
 from hush.cli.words import ROLES, role
 from hush.errors import InvalidArgument
@@ -60,16 +61,16 @@ def _add_budgets(actions: Any) -> None:
     add_relation(create)
     create.add_argument("--blocks", metavar="A,B,...", help="disjoint parts of the data, each with the full budget")
     create.add_argument(
-        "--fingerprint", type=Path, metavar="FILE", help="the data; no other budget may have the same file"
+        "--fingerprint", type=Path, metavar="FILE", help="the data file; no other budget may have the same one"
     )
     show = _action(actions, "show", _show, "show how much of each budget is used")
     show.add_argument("name", metavar="NAME", nargs="?", help="show only this budget, with its last charges")
     block = _action(actions, "add-block", _add_block, "add a block to a growing table", "NAME")
     block.add_argument("block", metavar="BLOCK", help="the block's name, such as 2026-11")
     block.add_argument(
-        "--expires", metavar="TIME", help="when the block stops taking charges, such as 2026-12-31T00:00+00:00"
+        "--expires", metavar="TIME", help="when the block stops accepting charges, such as 2026-12-31T00:00+00:00"
     )
-    retire = _action(actions, "retire", _retire, "retire blocks, so that they take no more charges", "NAME")
+    retire = _action(actions, "retire", _retire, "retire blocks, so that they accept no more charges", "NAME")
     retire.add_argument("blocks", metavar="BLOCK", nargs="+", help="the blocks' names, such as 2026-11")
 
 
@@ -139,8 +140,8 @@ def _add_spending(actions: Any) -> None:
     )
     pending = _action(actions, "pending", _pending, "list or settle reservations; a pending one counts as spent")
     settle = pending.add_mutually_exclusive_group()
-    settle.add_argument("--void", type=int, metavar="ID", help="give a reservation back: nothing of it was released")
-    settle.add_argument("--commit", type=int, metavar="ID", help="keep a reservation: it may have been released")
+    settle.add_argument("--void", type=int, metavar="ID", help="refund a reservation: nothing was released")
+    settle.add_argument("--commit", type=int, metavar="ID", help="keep a reservation: something may have been released")
 
 
 def _add_event(parser: argparse.ArgumentParser) -> None:
@@ -174,7 +175,7 @@ def _price(options: argparse.Namespace) -> None:
     """Show what a charge would cost."""
     budget, event = _priced_event(options)
     price = budget.price(event)
-    _print(options, text.plain(price), lambda: text.price(price, budget))
+    _print(options, plain(price), lambda: text.price(price, budget))
 
 
 def _charge(options: argparse.Namespace) -> None:
@@ -247,7 +248,7 @@ def _verify(options: argparse.Namespace) -> None:
 def _recompute(options: argparse.Namespace) -> None:
     """Recompute the charges of a budget."""
     result = open_ledger(options.db).recompute(options.name)
-    _print(options, text.plain(result), lambda: text.recomputed(result))
+    _print(options, plain(result), lambda: text.recomputed(result))
 
 
 def _export(options: argparse.Namespace) -> None:

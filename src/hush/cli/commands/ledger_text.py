@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from hush.cli.json_values import plain
 from hush.cli.terminal import bar, table
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _BAR_WIDTH = 20
 _LAST_CHARGES = 10
+_SETTLED = ("committed", "voided")
 
 
 def status(budget: LedgerBudget) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def status(budget: LedgerBudget) -> dict[str, Any]:
         "blocks": [
             {
                 "block": item.block,
-                "spent": _finite(item.epsilon),
+                "spent": plain(item.epsilon),
                 "left": item.left,
                 "used": item.used,
                 "retired": item.retired,
@@ -50,11 +51,11 @@ def budget_table(budgets: list[LedgerBudget]) -> str:
     """Show budgets, each with a bar of what is used."""
     rows = [row for budget in budgets for row in _rows(budget)]
     if not rows:
-        return "There is no budget yet. Create one: hush ledger create NAME --epsilon E --delta D --unit-name U"
+        return "There are no budgets yet. Create one: hush ledger create NAME --epsilon E --delta D --unit-name U"
     header = ["budget", "used", "epsilon", "of", "delta", "unit", "still fits"]
     return (
         table(header, rows)
-        + "\n\n  used: the share of the cap that is used. epsilon: that of all releases so far, composed."
+        + "\n\n  used: the share of the budget that is spent. epsilon: all releases so far, composed."
     )
 
 
@@ -87,7 +88,10 @@ def _fits(item: Status) -> str:
 
 def budget_page(budget: LedgerBudget) -> str:
     """Show one budget, what is pending, and the last charges."""
-    charges = [row for row in budget.entries() if row.event is not None and row.charge is None]
+    entries = budget.entries()
+    charges = [row for row in entries if row.event is not None and row.charge is None]
+    # A reservation that was settled has a later row, which says how.
+    settled = {row.charge: row.kind for row in entries if row.charge is not None and row.kind in _SETTLED}
     parts = [budget_table([budget]), f"\n{budget.guarantee()}"]
     num_pending = len(budget.pending())
     if num_pending:
@@ -98,7 +102,7 @@ def budget_page(budget: LedgerBudget) -> str:
                 str(row.id),
                 written_time(row.time),
                 _printable(row.author),
-                row.kind,
+                settled.get(row.id, row.kind),
                 f"{budget.cap.spent_epsilon(row.cost):.3g}",
                 _printable(row.purpose),
             ]
@@ -161,10 +165,11 @@ def recomputed(result: Recomputed) -> str:
             ["RDP, if all had been fixed in advance", *_figure(composition.rdp)],
             ["PLD, if all had been fixed in advance", *_figure(composition.pld)],
         ]
-        lines.append(table([f"{composition.charges:,} charges by", "epsilon", "delta", ""], rows))
+        charges = "1 charge" if composition.charges == 1 else f"{composition.charges:,} charges"
+        lines.append(table([f"{charges} by", "epsilon", "delta", ""], rows))
     if result.refused:
         numbers = ", ".join(map(str, result.refused))
-        lines.append(f"Rows that this version cannot account for; they keep their charge: {numbers}")
+        lines.append(f"This version cannot account for these rows, which keep their charges: {numbers}")
     return "\n".join(lines)
 
 
@@ -173,17 +178,6 @@ def _figure(figure: Figure) -> list[str]:
     if figure.epsilon is None:
         return ["-", "-", f"refused: {_printable(figure.why)}"]
     return [f"{figure.epsilon:.4g}", f"{figure.delta:.3g}", ""]
-
-
-def plain(value: Any) -> Any:
-    """Return a value for JSON, which has no infinity."""
-    if isinstance(value, float):
-        return _finite(value)
-    if isinstance(value, dict):
-        return {key: plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
-    return plain(asdict(value)) if hasattr(value, "__dataclass_fields__") else value
 
 
 def written_time(microseconds: int) -> str:
@@ -202,11 +196,6 @@ def counted(findings: int) -> str:
     ('1 finding', '2 findings')
     """
     return f"{findings:,} finding{'' if findings == 1 else 's'}"
-
-
-def _finite(value: float) -> float | None:
-    """Return a number for JSON, which has no infinity."""
-    return value if math.isfinite(value) else None
 
 
 def _printable(text: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hush.accounting import PldAccountant, RdpAccountant
+from hush.cli.json_values import plain
 from hush.cli.options import add_relation, add_unit_kind, unit_of
 from hush.cli.plot import check_plot_path, plot_plan
 from hush.cli.settings import add_settings, settings_of
@@ -58,8 +59,8 @@ def add_parser(commands: Any) -> None:
         type=int,
         default=1,
         metavar="K",
-        help="for training that samples examples, not users: the most examples that one user has. You must enforce "
-        "this bound, and N and B count examples",
+        help="if training samples examples rather than users: the most examples that one user has. You must enforce "
+        "this bound. N and B then count examples",
     )
     add_relation(protection)
     data = parser.add_argument_group("the data, which are not read")
@@ -75,14 +76,14 @@ def add_parser(commands: Any) -> None:
         type=int,
         default=0,
         metavar="M",
-        help="the number of units that are held out for private metrics, besides the N",
+        help="the number of units held out for private metrics, in addition to N",
     )
     data.add_argument(
         "--learn",
         type=Undeclared,
         choices=list(Undeclared),
         metavar="WHAT",
-        help="what is learned because it is not declared: bounds only, or values (of categories or the target), too",
+        help="what is not declared and has to be learned: bounds; or values (of categories or the target), with bounds",
     )
     parser.set_defaults(run=run)
 
@@ -140,7 +141,7 @@ def _draft(options: argparse.Namespace) -> RunPlan:
         )
     if options.epsilon is None and (options.learn is not None or options.num_held_out):
         raise InvalidArgument(
-            "epsilon", None, "a number with --learn or --num-held-out", "What is learned and measured has a share of it"
+            "epsilon", None, "a number with --learn or --num-held-out", "Their noise follows from epsilon"
         )
     if not check_count("num_units", options.num_units) <= _MOST_UNITS:
         raise InvalidArgument("num_units", options.num_units, f"at most {_MOST_UNITS:.0e}")
@@ -159,7 +160,7 @@ def _draft(options: argparse.Namespace) -> RunPlan:
 
 
 def _check_length(settings: Settings, num_units: int) -> None:
-    """Refuse more steps than anyone trains: each of them takes memory in a plan."""
+    """Refuse more steps than anyone needs: each one takes memory in a plan."""
     steps = settings.num_steps or (settings.epochs or 0.0) * num_units / (settings.batch_size or num_units)
     if not steps <= _MOST_STEPS:
         name, value = ("epochs", settings.epochs) if settings.num_steps is None else ("num_steps", settings.num_steps)
@@ -220,19 +221,14 @@ def _as_json(plan: PlannedTraining) -> str:
             "noise_multiplier": training.noise_multiplier,
             "num_steps": training.num_steps,
             "sampling_rate": training.sampling_rate,
-            "epsilon": _finite(plan.guarantee.epsilon),
+            "epsilon": plain(plan.guarantee.epsilon),
             "delta": plan.guarantee.delta,
-            "rdp": {"epsilon": _finite(plan.rdp_epsilon), "noise_multiplier": plan.rdp_noise_multiplier},
-            "epochs": [{name: _finite(value) for name, value in row.items()} for row in plan.epochs],
+            "rdp": {"epsilon": plain(plan.rdp_epsilon), "noise_multiplier": plan.rdp_noise_multiplier},
+            "epochs": plain(plan.epochs),
             "guarantee": json.loads(plan.guarantee.to_json()),
         },
         allow_nan=False,
     )
-
-
-def _finite(value: float) -> float | None:
-    """Return a number for JSON, which has no infinity."""
-    return value if math.isfinite(value) else None
 
 
 def _as_text(plan: PlannedTraining, plot: Path | None) -> str:

@@ -37,7 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "query that the engine runs bounds the contribution of each privacy unit, and only noisy numbers leave it.",
         epilog='Example: hush query people.parquet "SELECT region, COUNT(*) FROM people GROUP BY region" '
         "--unit user_id --keys region=north,south --epsilon 0.5. Instead of --epsilon, you can ask for an accuracy: "
-        "--accuracy 0.05 --expected 1000 means within 5 % for a group of about 1000 rows.",
+        "--accuracy 0.05 --expected 1000 means within 5 % for a group of about 1,000 rows.",
     )
     parser.add_argument(
         "data",
@@ -51,7 +51,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--unit",
         required=True,
         metavar="COLUMN",
-        help="the column that identifies the privacy unit; row, if each row is another person",
+        help="the column that identifies the privacy unit; or the word row, if each row is a different person",
     )
     parser.add_argument(
         "--window",
@@ -62,12 +62,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add_cost(parser)
     _add_declarations(parser)
     parser.add_argument(
-        "--price", action="store_true", help="show the cost without asking; with --expected, the expected errors, too"
+        "--price", action="store_true", help="show the cost without running the query; with --expected, the error, too"
     )
-    parser.add_argument("--preview", action="store_true", help="answer for invented rows, without reading the data")
+    parser.add_argument(
+        "--preview", action="store_true", help="run the query on invented rows, without reading the data"
+    )
     add_charging(parser)
     parser.add_argument(
-        "--fresh", action="store_true", help="with --budget: ask again, and pay again, after the data have changed"
+        "--fresh",
+        action="store_true",
+        help="with --budget: run the query again, and pay again, after the data have changed",
     )
     parser.add_argument("--format", choices=["table", "csv", "json"], default="table", help="output format")
     parser.set_defaults(run=run)
@@ -81,7 +85,7 @@ def _add_cost(parser: argparse.ArgumentParser) -> None:
         "--accuracy", type=float, metavar="SHARE", help="instead of --epsilon: the relative error that you accept"
     )
     group.add_argument(
-        "--expected", type=float, metavar="ROWS", help="with --accuracy or --price: about how many rows a group has"
+        "--expected", type=float, metavar="ROWS", help="with --accuracy or --price: roughly how many rows a group has"
     )
     group.add_argument("--delta", type=float, default=0.0, help="needed if the groups are not public (default: 0)")
     group.add_argument("--noise", choices=list(NOISES), help="the noise; if omitted, the one with less error")
@@ -155,7 +159,7 @@ def run(options: argparse.Namespace) -> None:
 def _unit(options: argparse.Namespace) -> str | UserWindow:
     """Return the unit's column; with ``--window``, a user within each window of the calendar."""
     if (options.window is None) != (options.time is None):
-        raise InvalidArgument("window", options.window, "--window LENGTH and --time COLUMN, or neither of them")
+        raise InvalidArgument("window", options.window, "both --window and --time, or neither")
     if options.window is None:
         return str(options.unit)
     return UserWindow(options.unit, time=options.time, window=CalendarWindow(options.window))

@@ -53,7 +53,7 @@ _MAX_CELL_LENGTH = (1 << 31) - 1 if sys.platform == "win32" else sys.maxsize
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _LINE_END = re.compile(r"\r*\n|\r")
 _LONE_RETURN = re.compile(r"\r(?!\r*\n)")
-# Stands for a carriage return that ends no line. Decoding never yields it: bytes that are no text become U+DC80 to
+# Stands for a carriage return that ends no line. Decoding never yields it: bytes that are not text become U+DC80 to
 # U+DCFF.
 _HIDDEN_RETURN = "\udc0d"
 _NOT_TEXT = re.compile("[\ud800-\udfff]")
@@ -101,7 +101,7 @@ class CsvFile:
         self.columns = column_names([lines.restored(name) for name in names], path.name)
 
     def batches(self) -> Iterator[list[Record]]:
-        """Yield the records after the header, some thousand at a time. A missing cell is None, or empty."""
+        """Yield the records after the header, a few thousand at a time. A missing cell is None, or empty."""
         lines = _Lines(_text_blocks(self.path, _BLOCK_BYTES), ends_in_returns=self._ends_in_returns)
         reader = itertools.islice(self._reader(lines), 1, None)
         batch_size = 1 + _BATCH_CELLS // len(self.columns)
@@ -183,7 +183,7 @@ class _Lines:
 
 
 def _header_text(path: Path) -> str:
-    """Return the text up to the first line end outside quotes. The rest of what was read is not looked at."""
+    """Return the text up to the first line end outside quotes. The rest of what was read is ignored."""
     text, start, quotes = "", 0, 0
     for block in itertools.islice(_text_blocks(path, _HEADER_BLOCK_BYTES), _MAX_HEADER_BLOCKS):
         text += block
@@ -198,7 +198,7 @@ def _header_text(path: Path) -> str:
 
 
 def _text_blocks(path: Path, num_bytes: int) -> Iterator[str]:
-    """Yield a file's text in parts. Bytes that are no text become halves of surrogate pairs."""
+    """Yield a file's text in parts. Bytes that are not text become halves of surrogate pairs."""
     with _open(path) as file:
         block = file.read(num_bytes)
         mark, encoding = next((pair for pair in _BYTE_ORDER_MARKS if block.startswith(pair[0])), (b"", "utf-8"))

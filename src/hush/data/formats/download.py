@@ -74,7 +74,7 @@ def _fetch(remote: Remote, file: IO[bytes], advice: str) -> str:
                 done += len(chunk)
                 _show_progress(remote.name, done, size)
     except (OSError, ValueError):  # URLError is an OSError, and so is a full disk
-        raise InvalidArgument("download", remote.url, "a connection, and room for the file", advice) from None
+        raise InvalidArgument("download", remote.url, "a network connection, and enough disk space", advice) from None
     return digest.hexdigest()
 
 

@@ -42,7 +42,7 @@ class Worksheet:
         self.columns = column_names(names, path.name)
 
     def batches(self) -> Iterator[list[Record]]:
-        """Yield the records after the first row, some thousand at a time. A missing cell is None."""
+        """Yield the records after the first row, a few thousand at a time. A missing cell is None."""
         with self._rows() as rows:
             next(rows, None)
             while values := list(itertools.islice(rows, _BATCH_RECORDS)):

@@ -122,7 +122,7 @@ def _table_plan(
     for name in groups:
         data.check_column("groups", name)
     if unit is not None and data.check_column("unit", unit) == target:
-        raise InvalidArgument("unit", unit, "another column than the target")
+        raise InvalidArgument("unit", unit, "a column other than the target")
     for name, column in declared.columns.items():
         if not isinstance(column, Ignore):
             data.check_column("schema", name)
@@ -153,7 +153,7 @@ def _column_kind(data: TableData, name: str, declared: Schema, groups: tuple[str
 
 
 def _neither_numbers_nor_text(name: str) -> InvalidArgument:
-    return InvalidArgument("column", name, "numbers or text", "It has another type", "Declare it as ignore")
+    return InvalidArgument("column", name, "numbers or text", "It has a different type", "Declare it as ignore")
 
 
 def text_without_vocabulary(name: str) -> InvalidArgument:

@@ -2,13 +2,12 @@
 
 An ordinary conversion looks at a whole column: one text in a list makes NumPy turn all of its numbers into text, and
 one bad value raises an error that quotes it. Both would let a single record change how all the others are read. The
-functions here treat every value by itself. An unreadable label becomes NaN, or class -1, and only its own row is
+functions here treat every value on its own. An unreadable label becomes NaN, or class -1, and only its own row is
 dropped.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
 from hush.errors import InvalidArgument
+from hush.numerics import number_or_nan
 
 _TEXT, _NUMBERS = "US", "biuf"
 
@@ -31,14 +31,6 @@ def redact_cells() -> Iterator[None]:
         if "could not convert" in str(error):
             raise InvalidArgument("X", "a table", "numbers", "Some cells are text") from None
         raise
-
-
-def number_or_nan(value: Any) -> float:
-    """Return a value as a float, or NaN if it is not a number."""
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
 
 
 def index_of(table: dict[Any, int], value: Any) -> int:
@@ -72,7 +64,7 @@ def numeric_labels(labels: NDArray[Any]) -> NDArray[np.float64]:
 
 def check_classes(classes: Any) -> None:
     """Check that ``classes`` lists at least two different labels of one kind."""
-    advice = "Classes are public: pass a list of numbers, or a list of texts"
+    advice = "Classes are public: pass a list of numbers, or a list of strings"
     labels = np.asarray(classes)
     mixed = labels.dtype.kind in _TEXT and not all(isinstance(label, (str, bytes)) for label in classes)
     if labels.ndim != 1 or mixed or labels.dtype.kind not in _TEXT + _NUMBERS + "O":

@@ -31,7 +31,7 @@ class LocalNaiveBayes(PrivateClassifierMixin, ClassifierMixin, LocalLearner):  #
     of pairs are estimated without bias. Negative ones count as 0, and one standard error is added to each, so that
     features lost in the noise have no influence.
 
-    Choose it where nobody may hold the rows and there are tens of thousands of them; otherwise choose
+    Choose it for data you must not collect in the clear, with tens of thousands of rows; otherwise choose
     `PrivateGaussianNB`. Measured on two Gaussian classes in 4 features at epsilon 1: accuracy 0.82 takes 100,000 rows
     here and 1,000 rows there (100 times fewer); accuracy 0.80 takes about 10,000 and 600. Without privacy, accuracy is
     0.84.

@@ -21,10 +21,11 @@ from hush.accounting.budget import Budget
 from hush.errors import InvalidArgument, check_count
 from hush.estimators.base.bounds import check_bounds, feature_bounds
 from hush.estimators.base.estimator import Floats, PrivateEstimator
-from hush.estimators.base.labels import index_of, number_or_nan
+from hush.estimators.base.labels import index_of
 from hush.estimators.local.estimates import LocalEstimates
 from hush.guarantee import Relation
 from hush.mechanisms import Piecewise, RandomizedResponse, UnaryEncoding
+from hush.numerics import number_or_nan
 from hush.randomness import RandomSource, uniform_below
 
 _ONCE = "each row is transformed once: every further transform of it costs as much again"
@@ -40,10 +41,10 @@ class LocalRandomizer(LocalEstimates, TransformerMixin, PrivateEstimator):  # ty
     some of its columns, chosen at random, and divides epsilon equally between them. For many columns this is far better
     than reporting all of them with tiny parts of epsilon. Columns that are not reported are NaN.
 
-    Choose it where nobody may hold the rows. The price is the number of people: the error of a share or mean is about c
-    / sqrt(n), while a trusted curator adds noise of only about 1 / (epsilon n). Measured at epsilon 1: a standard error
-    of 1 % in the share of one of two values takes 9,200 people instead of 141 (65 times as many); one of 0.1 %, 650
-    times as many.
+    Choose it for data you must not collect in the clear. The price is the number of people: the error of a share or
+    mean is about c / sqrt(n), while a trusted curator adds noise of only about 1 / (epsilon n). Measured at epsilon 1:
+    a standard error of 1 % in the share of one of two values takes 9,200 people instead of 141 (65 times as many); one
+    of 0.1 %, 650 times as many.
 
     Missing or undeclared values raise no error and cannot be seen in the reports. A missing number counts as the middle
     of its bounds, and an undeclared category as a random one, or as ``None`` if you declare that.

@@ -11,7 +11,6 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -24,9 +23,9 @@ from hush.accounting import (
     LaplaceEvent,
     SelfComposedEvent,
     calibrate_count,
-    calibrate_noise,
 )
 from hush.errors import InvalidArgument, check_count, check_positive
+from hush.estimators.base.estimator import noise_multiplier
 from hush.estimators.pate.noise import (
     MAX_TEACHERS,
     Counts,
@@ -36,7 +35,7 @@ from hush.estimators.pate.noise import (
     noisy_argmax,
     passes_threshold,
 )
-from hush.randomness import RandomSource
+from hush.randomness import RandomSource, floored_gaussian, floored_laplace
 
 NO_ANSWER = -1
 """The label of a query without a consensus, or of one that was not asked."""
@@ -62,7 +61,7 @@ class VoteAnswers:
     Attributes:
         labels: The class of each query by number, or -1 for none.
         consulted: Which queries took a noisy maximum, and were charged for it.
-        num_asked: Number of queries, from the first on, that were asked before the budget was used up.
+        num_asked: Number of queries that were asked before the budget was used up: the first ones.
         spent: Budget that was used, in the unit of the plan's limit.
         expected: Votes that the student's predictions stand for, which the check subtracts first; None for none. They
             follow from earlier answers.
@@ -184,7 +183,7 @@ class LNMax(VoteAggregator):
         num_asked = min(len(votes), int(limit))
         labels = np.full(len(votes), NO_ANSWER, dtype=np.int64)
         # Only the maximum leaves, which is post-processing of the noisy counts.
-        labels[:num_asked] = noisy_argmax(votes[:num_asked], self.scale, source, gaussian=False)
+        labels[:num_asked] = noisy_argmax(votes[:num_asked], floored_laplace, self.scale, source)
         return VoteAnswers(labels, np.arange(len(votes)) < num_asked, num_asked, Fraction(num_asked))
 
 
@@ -218,7 +217,7 @@ class _GaussianAggregator(VoteAggregator):
         """Plan all queries if (epsilon, delta) allow them, otherwise a filter that stops them on the way."""
         check_count("num_queries", num_queries)
         # n Gaussian mechanisms of mu_1 ... mu_n are one of sqrt(sum mu_i^2) (Dong, Roth & Su 2022, Corollary 2).
-        multiplier = _noise_multiplier(float(epsilon), float(delta))
+        multiplier = noise_multiplier(float(epsilon), float(delta))
         # In exact fractions: mu^2 of (epsilon, delta), and of the queries.
         allowed = Fraction(1) / Fraction(multiplier) ** 2
         query_cost = self.check_cost + self.answer_cost
@@ -246,7 +245,7 @@ class _GaussianAggregator(VoteAggregator):
         num_asked, spent = self._affordable(passed, limit)
         consulted = passed & (np.arange(len(votes)) < num_asked)
         labels = np.full(len(votes), NO_ANSWER, dtype=np.int64)
-        labels[consulted] = noisy_argmax(votes[consulted], self.sigma, source, gaussian=True)
+        labels[consulted] = noisy_argmax(votes[consulted], floored_gaussian, self.sigma, source)
         return VoteAnswers(
             self._with_predictions(labels, consulted, num_asked, predictions), consulted, num_asked, spent, expected
         )
@@ -352,11 +351,6 @@ class ConfidentGNMax(_GaussianAggregator):
     def _passes_check(self, excess: Counts, source: RandomSource) -> NDArray[np.bool_]:
         # Papernot et al. 2018, Algorithm 1, line 1.
         return passes_threshold(excess.max(axis=1), self.threshold, self.sigma_threshold, source)
-
-
-@lru_cache(maxsize=64)
-def _noise_multiplier(epsilon: float, delta: float) -> float:
-    return calibrate_noise(epsilon=epsilon, delta=delta)
 
 
 def _budget_too_small(epsilon: float) -> InvalidArgument:

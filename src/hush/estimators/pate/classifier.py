@@ -66,7 +66,7 @@ class PATEClassifier(SharesBudget, ClassifierMixin, BaseEstimator):  # type: ign
         event_: The same guarantee as an accounting event, for composition.
         student_: The trained student.
         classes_: The declared class labels, sorted.
-        num_asked_: Number of public rows, from the first on, that were asked.
+        num_asked_: Number of public rows that were asked: the first ones.
         num_answered_: Number of them that got an answer.
         data_dependent_: A `DataDependentCost`, or None without a report.
         n_features_in_: Number of features in X.

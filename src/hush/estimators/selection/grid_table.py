@@ -108,7 +108,7 @@ def _in_range(cells: NDArray[Any]) -> NDArray[np.bool_]:
     """
     if cells.dtype.kind in "fiub":
         return np.asarray(np.abs(cells) < _MAX_SIZE)
-    # Cell by cell: a text somewhere in the table must not change how other rows are treated.
+    # Cell by cell: a string somewhere in the table must not change how other rows are treated.
     return np.array([_cell_in_range(cell) for cell in cells.ravel().tolist()], dtype=bool).reshape(cells.shape)
 
 
@@ -120,7 +120,7 @@ def _cell_in_range(cell: Any) -> bool:
 
 
 def _as_array(X: Any) -> Any:
-    """Return nested lists as an array in which no cell changes another: 1 stays 1 next to a text."""
+    """Return nested lists as an array in which no cell changes another: 1 stays 1 next to a string."""
     if hasattr(X, "dtype") or hasattr(X, "toarray") or hasattr(X, "__array__"):
         return X
     cells = np.array(X, dtype=object)

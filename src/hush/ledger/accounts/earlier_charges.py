@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hush.accounting.budget import Charge
 from hush.errors import InvalidArgument
 from hush.ledger.accounts.people import Role
-from hush.ledger.accounts.reserved import Reserved
+from hush.ledger.accounts.reservation import Reserved
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.errors import NotAllowed

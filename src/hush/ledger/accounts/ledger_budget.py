@@ -23,10 +23,10 @@ from hush.guarantee import Guarantee
 from hush.ledger.accounts.blocks import check_block, microseconds, open_block, refuse_nested, set_share
 from hush.ledger.accounts.earlier_charges import earlier_reservation, hashed_question, refuse_other_charge
 from hush.ledger.accounts.people import Person, Role
-from hush.ledger.accounts.prepaid import WholePlan, reserve_whole
-from hush.ledger.accounts.reserved import Reserved, check_asked_once
+from hush.ledger.accounts.reservation import Reserved, check_asked_once
 from hush.ledger.accounts.run_budget import RunBudget
 from hush.ledger.accounts.status import ChargePrice, Status, all_fit, cheapest, stored_status
+from hush.ledger.accounts.whole_plan import WholePlan, reserve_whole
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.errors import LedgerDamaged, OverBudget

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hush.accounting.budget import Charge
-from hush.ledger.accounts.reserved import Reserved
+from hush.ledger.accounts.reservation import Reserved
 
 if TYPE_CHECKING:
     from hush.ledger.accounts.ledger_budget import LedgerBudget

@@ -38,6 +38,6 @@ def named_unit(unit: Unit | str) -> Unit:
         "unit",
         unit,
         f"a hush.guarantee.Unit, or one of {', '.join(sorted(_PEOPLE | _ROWS))}, or patient-month",
-        "Another word does not say whether a unit is a person with all rows, or a single row",
+        "Any other word leaves open whether a unit is a person with all their rows, or a single row",
         "Use user or row",
     )

@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from hush.guarantee import Bound, Guarantee, Relation, UnitKind
+from hush.guarantee import Bound, Guarantee, Relation, UnitKind, verdict
 from hush.report.drawing import numbers as numbers
 from hush.report.drawing.markup import Html, bullets, facts, folded, join, tag
 from hush.report.sections.section import Section
@@ -84,7 +84,8 @@ def _sentences(guarantee: Guarantee) -> Iterator[str]:
         yield "The following would hold if the estimate below were exact. It is not a proof."
     belief = numbers.at_most(guarantee.posterior(0.5))
     exposed = numbers.at_most(guarantee.max_tpr(_FALSE_ALARMS))
-    slack = f" (except with probability delta = {numbers.delta(guarantee.delta)})" if guarantee.delta > 0 else ""
+    # Delta is not the probability that the bound on the odds fails, so the sentence must not say so.
+    slack = f" (leaving delta = {numbers.delta(guarantee.delta)} aside)" if guarantee.delta > 0 else ""
     yield f"This model reveals only a limited amount about {subject}: {at_stake}."
     yield (
         f"Someone who gives each possibility a probability of 50 % beforehand can become at most {belief} certain"
@@ -93,21 +94,13 @@ def _sentences(guarantee: Guarantee) -> Iterator[str]:
     )
     yield (
         "The model still reveals what is true of people in general, including people whose data were not used."
-        + _verdict(guarantee.epsilon)
+        + f" {verdict(guarantee.epsilon)}".rstrip()
     )
 
 
 def _odds(guarantee: Guarantee) -> str:
     # Beyond a million to one, the odds add nothing to the percentage.
     return f" (odds of {numbers.epsilon(math.exp(guarantee.epsilon))} to 1)" if guarantee.epsilon < 14 else ""
-
-
-def _verdict(epsilon: float) -> str:
-    if epsilon > 10:
-        return " An epsilon above 10 is a very weak guarantee: in the worst case, it hardly limits an attacker."
-    if epsilon > 5:
-        return " An epsilon above 5 is a weak guarantee: its worst case is far from harmless."
-    return ""
 
 
 def shown_epsilon(guarantee: Guarantee) -> str:

@@ -1,6 +1,6 @@
 """CUDA graphs for clipping: kernels are recorded once, and replayed where the same tensors lie at the same addresses.
 
-What follows the backward pass is some hundred small kernels, and starting them takes the host longer than the device
+What follows the backward pass is about a hundred small kernels. Starting them takes the host longer than the device
 needs to run them. A CUDA graph starts all of them with one call, but it reads fixed addresses. An allocator that sees
 the same requests in every step mostly returns the same addresses. So a step goes through three stages:
 
@@ -31,7 +31,7 @@ Result = tuple[list[Tensor], Tensor]
 
 @dataclass(slots=True)
 class Recording:
-    """Memory that a graph reads besides its inputs. It lives as long as the graph.
+    """Memory that a graph reads in addition to its inputs. It lives as long as the graph.
 
     Attributes:
         tables: Memory for tables of addresses, which are known only while recording. It is allocated outside the
@@ -110,7 +110,7 @@ class GraphReplay:
         """Return ``run(chosen)``. The next call may overwrite the sums.
 
         Args:
-            terms: Everything besides tensors that decides what is computed.
+            terms: Everything other than tensors that decides what is computed.
             values: All tensors that ``run`` reads, except ``chosen``.
             chosen: One more tensor, which may lie anywhere: it is copied to where the graph reads it.
             run: The computation. It must not wait for the device.

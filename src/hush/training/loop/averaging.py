@@ -5,7 +5,7 @@ the data, so it is post-processing.
 
 That holds for the steps that the run counts. If you resume a run from an older state, the steps taken since then are
 not part of it, and an average that includes them would release them without accounting. So a stored average carries a
-fingerprint of the weights it belongs to, and loads only beside those weights.
+fingerprint of the weights it belongs to, and loads only together with those weights.
 """
 
 from __future__ import annotations

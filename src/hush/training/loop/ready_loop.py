@@ -84,7 +84,7 @@ def _inputs_and_targets(batch: Any, inputs: str | None, target: str | None) -> t
     if isinstance(batch, Mapping):
         if inputs not in batch or target not in batch:
             raise InvalidArgument(
-                "inputs", inputs, f"one of the columns {', '.join(map(str, batch))}", "Pass another one as target="
+                "inputs", inputs, f"one of the columns {', '.join(map(str, batch))}", "Pass a different one as target="
             )
         return batch[inputs], batch[target]
     if not isinstance(batch, (tuple, list)) or len(batch) != 2:
@@ -98,7 +98,7 @@ def _refuse_coupled(loss: Callable[..., Tensor], model: nn.Module, x: Any, y: An
     """Refuse a loss that depends on the other examples of a batch.
 
     The losses of two examples, computed alone, are compared with those within the batch. Inputs are random, so that the
-    data has no influence on whether a run is refused.
+    data have no influence on whether a run is refused.
     """
     if not isinstance(y, Tensor) or not isinstance(x, Tensor) or len(y) < 3:
         return

@@ -126,7 +126,7 @@ class PoissonTurns(Participation):
         check_probability("sampling_rate", self.sampling_rate)
 
     def pattern(self, num_steps: int) -> tuple[int, int]:
-        """Return (``num_steps``, 1): each turn is accounted for by itself, so columns do not add up."""
+        """Return (``num_steps``, 1): each turn is accounted for separately, so columns do not add up."""
         return num_steps, 1
 
     def event(self, factor: Factor, noise_multiplier: float, num_steps: int) -> Event:

@@ -2,7 +2,7 @@
 
 Batch statistics, caches and counters live in buffers. So can data, in frozen parameters. A change shows in three ways:
 
-object   the buffer is another tensor than before
+object   the buffer is a different tensor than before
 version  torch counts writes in place
 content  sums of the values differ: for writes that torch does not count, such as through ``.data``
 """

@@ -89,7 +89,7 @@ def refuse_coupled(losses: Tensor, watched: list[tuple[str, Tensor]]) -> None:
         for (name, _), gradient in zip(watched, gradients, strict=True):
             if gradient is not None and bool(torch.nan_to_num(gradient[~chosen]).any()):
                 raise Unsupported(
-                    f"losses: the loss of one example depends on another one, through {name}",
+                    f"losses: the loss of one example depends on another example, through {name}",
                     "Per-example gradients need a loss that depends on one example only. Batch statistics, contrastive "
                     "losses and means over the batch do not have one. Inputs that all examples share need a first "
                     "dimension of 1, such as positions.unsqueeze(0)",

@@ -26,7 +26,7 @@ _MAX_COPIED_GPU = 1 << 25  # elements of patches to copy at once on a GPU
 
 @dataclass(frozen=True, slots=True)
 class ConvShape:
-    """What defines a convolution besides its weight's values.
+    """What defines a convolution, apart from its weight's values.
 
     Attributes:
         stride, padding, dilation: One number for each spatial dimension. Padding is with zeros.

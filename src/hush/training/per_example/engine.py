@@ -273,7 +273,7 @@ class GradientEngine:
             call_model = self._call_model
 
             def forward(*args: Any, **kwargs: Any) -> Any:
-                return call_model(*args, **kwargs)  # inlined; torch does not compile its own code by itself
+                return call_model(*args, **kwargs)  # inlined; torch does not compile its own code unasked
 
             # CUDA graphs return memory of their own, which the next call overwrites: results are copied.
             self._passes_are_graphs = as_graphs = self.backend == "inductor" and self._fits_in_graphs()

@@ -229,7 +229,7 @@ def clip_factors(
 def measure_products(pairs: list[tuple[Tensor, Tensor]], groups: list[int], num_groups: int, size: int) -> SquaredNorms:
     """Return the squared norms of gradients that are sums of outer products: [num_groups, B].
 
-    Where positions cancel, the products are larger than their sum, and rounding decides what is left of it. Besides,
+    Where positions cancel, the products are larger than their sum, and rounding decides what is left of it. Also,
     the weighted sum runs over the positions of all examples, and large products would round other examples' shares
     away. So the norm of such an example counts as larger than it is.
 

@@ -135,7 +135,7 @@ class Passes:
 
 @cache
 def _load_formulas() -> None:
-    """Load torch's formulas for forward mode. It would load them by itself, with a warning about its own code."""
+    """Load torch's formulas for forward mode. Torch would load them later, with a warning about its own code."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         importlib.import_module("torch._decomp.decompositions_for_jvp")

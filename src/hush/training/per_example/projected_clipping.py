@@ -45,7 +45,7 @@ class ProjectedClipping:
     Attributes:
         way: How projections are computed: by "forward mode"; or by "double backward", for a model with an operation
             that has no forward mode, or whose backward pass does not belong to its forward. The latter takes several
-            times the memory. A model moves to it by itself, and stays there.
+            times the memory. The model switches to it automatically, and stays there.
         calls: The arguments with which `refuse_coupled` saw the model called.
     """
 

@@ -1,7 +1,7 @@
 """Rules for attention and recurrent layers, which use a parameter several times or in parts.
 
 Attention projects queries, keys and values with three parts of one weight. Recurrent layers use the same weights at
-every step of a sequence. Each use is recorded by itself; `gradients.merged` adds them up before norms are taken.
+every step of a sequence. Each use is recorded separately; `gradients.merged` adds them up before norms are taken.
 """
 
 from __future__ import annotations

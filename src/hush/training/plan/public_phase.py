@@ -1,7 +1,7 @@
-"""Where starting weights come from: data that is declared public.
+"""Where starting weights come from: data that are declared public.
 
 A guarantee holds for any starting weights that do not depend on private data, so a public phase costs nothing. Nothing
-can check that the data is public, so you state why it is, and the statement becomes an assumption of the guarantee.
+can check that the data are public, so you state why they are, and the statement becomes an assumption of the guarantee.
 """
 
 from __future__ import annotations

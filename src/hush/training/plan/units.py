@@ -82,7 +82,7 @@ class Users:
             seconds = _seconds(_column(self.times, data, "times"))
             if seconds.shape != (num_examples,):
                 raise InvalidArgument("times", seconds.shape, f"one time for each of the {num_examples} examples")
-            # A unit is a pair of user and window, numbered anew.
+            # A unit is a pair of user and window, with a new number.
             windows = np.floor_divide(seconds, self.window.total_seconds()).astype(np.int64)
             labels = np.unique(np.stack([labels, windows], 1), axis=0, return_inverse=True)[1].reshape(-1)
         order = np.argsort(labels, kind="stable")

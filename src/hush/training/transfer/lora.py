@@ -1,4 +1,4 @@
-"""LoRA: train a low-rank update beside frozen linear layers, with the library peft.
+"""LoRA: train low-rank updates to frozen linear layers, with the library peft.
 
 `add_lora` asks peft to wrap linear layers in place. A wrapped layer computes
 

@@ -44,7 +44,7 @@ def pretrain(
         The statement about this phase, for ``privatize(..., starts_from=...)``.
 
     Assumes:
-        The data is public, as ``public`` says (the caller's duty).
+        The data are public, as ``public`` says (the caller's duty).
 
     >>> from hush.training import privatize
     >>> x, y = torch.randn(60, 4), torch.randint(0, 2, (60,))

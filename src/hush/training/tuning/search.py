@@ -182,7 +182,7 @@ class TuningPlan:
         if plain_event(result.plan.event(), self.relation, self.unit)[0] != stated:
             raise InvalidArgument(
                 "cost",
-                "another event than that of the run's plan",
+                "an event other than that of the run's plan",
                 "the cost of a run with these settings and this noise",
                 "Return the plan of such a run, made with noise_multiplier=... and without epsilon=...",
             )

@@ -25,7 +25,7 @@ _TEXT = "searching (progress is secret)"
 def silenced() -> Iterator[None]:
     """Discard everything that Python code prints, warns or logs, in the whole process.
 
-    It cannot discard what native code writes by itself, nor what is written to files.
+    It cannot discard what native code writes directly, nor what is written to files.
     """
     disabled_before = logging.root.manager.disable
     with (

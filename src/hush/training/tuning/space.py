@@ -128,7 +128,7 @@ def as_space(space: Any) -> Space:
 
 
 def _product(space: Mapping[Any, Any]) -> Space:
-    """Return all combinations of the listed values, beside the ranges."""
+    """Return all combinations of the listed values, next to the ranges."""
     _check_names(space)
     ranges = {name: values for name, values in space.items() if isinstance(values, Range)}
     choices = {name: values for name, values in space.items() if not isinstance(values, Range)}

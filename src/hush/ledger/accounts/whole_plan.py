@@ -18,7 +18,7 @@ from hush.accounting.budget import Charge, Cost
 from hush.accounting.events import plain_event
 from hush.errors import InvalidArgument, check_delta, check_instance, check_positive
 from hush.ledger.accounts.earlier_charges import hashed_question
-from hush.ledger.accounts.reserved import Reserved
+from hush.ledger.accounts.reservation import Reserved
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.store import AlreadyThere

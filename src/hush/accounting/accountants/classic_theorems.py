@@ -1,4 +1,4 @@
-"""The classic theorems, for teaching and for mechanisms of which only (epsilon, delta) is known.
+"""The classic theorems, for teaching, and for mechanisms known only by their (epsilon, delta).
 
 Each function returns a `Guarantee` that names its assumptions. The bounds are loose, some of them very. `PldAccountant`
 gives the optimal composition of `ApproximateDPEvent`, and a smaller epsilon still if you describe the real mechanisms.
@@ -18,7 +18,7 @@ import numpy as np
 from hush.accounting import events as ev
 from hush.accounting.accountants.accountant import Accountant
 from hush.accounting.accountants.pld import PldAccountant
-from hush.accounting.losses.pairs import Change, Direction, changes
+from hush.accounting.losses.pairs import Change, Direction, changes, refuse_group, require_claim_on_one
 from hush.errors import (
     InvalidArgument,
     Unsupported,
@@ -30,6 +30,7 @@ from hush.errors import (
     check_probability,
 )
 from hush.guarantee import Guarantee, Relation
+from hush.numerics import expm1_or_infinity
 
 _FIXED = "the number of mechanisms, and each one's epsilon and delta, are fixed in advance"
 Claim = tuple[float, float]
@@ -268,11 +269,7 @@ def _(event: ev.DiscreteLaplaceEvent, change: Change) -> list[tuple[Claim, int]]
 @claims.register(ev.ExponentialMechanismEvent)
 @claims.register(ev.ApproximateDPEvent)
 def _(event: ev.ExponentialMechanismEvent | ev.ApproximateDPEvent, change: Change) -> list[tuple[Claim, int]]:
-    if change.size > 1 or not change.claimed:
-        raise Unsupported(
-            f"{event.kind} under {change.describe()}: the claim covers one record under the accountant's relation",
-            "Use Guarantee.for_group on the result, or state the claim for this relation",
-        )
+    require_claim_on_one(event, change)
     # Bounded range epsilon implies epsilon-DP (Dong, Durfee & Rogers 2020).
     return [((event.epsilon, getattr(event, "delta", 0.0)), 1)]
 
@@ -306,14 +303,14 @@ def _(event: ev.FixedSizeSampledEvent, change: Change) -> list[tuple[Claim, int]
 
 @claims.register
 def _(event: ev.ParallelByIndexEvent, change: Change) -> list[tuple[Claim, int]]:
-    _refuse_group(event, change)
+    refuse_group(event, change)
     # A replaced record stays in its part, so one part changes (McSherry 2009, Theorem 4).
     return _worst([_sum(claims(part, change)) for part in event.events])
 
 
 @claims.register
 def _(event: ev.ParallelEvent, change: Change) -> list[tuple[Claim, int]]:
-    _refuse_group(event, change)
+    refuse_group(event, change)
     stays = [_sum(claims(part, change)) for part in event.events]
     if change.direction is not Direction.REPLACE:
         return _worst(stays)
@@ -330,16 +327,11 @@ def _worst(totals: list[Claim]) -> list[tuple[Claim, int]]:
     return [((max(epsilon for epsilon, _ in totals), max(delta for _, delta in totals)), 1)]
 
 
-def _refuse_group(event: ev.Event, change: Change) -> None:
-    if change.size > 1:
-        raise Unsupported(f"{event.kind} for a group: its records may be in several parts")
-
-
 def _check_claim(epsilon: float, delta: float, count: int) -> None:
     """Check the arguments of a composition."""
     check_delta("delta", delta)
     if not check_epsilon("epsilon", epsilon) <= 1e9:
-        raise InvalidArgument("epsilon", epsilon, "at most 1e+09", "Far smaller ones protect nothing already")
+        raise InvalidArgument("epsilon", epsilon, "at most 1e+09", "Even far smaller ones protect nothing")
     if not check_count("count", count) <= 10**12:
         raise InvalidArgument("count", count, "an integer <= 1e+12")
 
@@ -364,13 +356,9 @@ def _advanced(single: list[Claim], counts: list[int], slack: float) -> Guarantee
     pairs = list(zip(single, counts, strict=True))
     # The loss of step i has mean at most eps_i (e^eps_i - 1) and lies within eps_i: Azuma's inequality for the sum.
     squares = math.fsum(count * claim[0] ** 2 for claim, count in pairs)
-    drift = math.fsum(count * claim[0] * _expm1(claim[0]) for claim, count in pairs)
+    drift = math.fsum(count * claim[0] * expm1_or_infinity(claim[0]) for claim, count in pairs)
     epsilon = math.sqrt(2 * math.log(1 / slack) * squares) + drift
     return _claim(epsilon, _sum(pairs)[1] + slack, "advanced composition", _FIXED)
-
-
-def _expm1(value: float) -> float:
-    return math.expm1(value) if value < 700 else math.inf
 
 
 def _claim(

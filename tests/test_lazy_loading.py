@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import hush
-from hush.lazy import lazy_names
+from hush.lazy_loading import lazy_names
 
 
 def test_names_come_from_their_modules_and_submodules_are_modules() -> None:
@@ -28,7 +28,7 @@ def test_other_names_are_missing_attributes() -> None:
 
 def test_nothing_is_loaded_before_it_is_used() -> None:
     code = (
-        "import sys, hush.lazy as lazy\n"
+        "import sys, hush.lazy_loading as lazy\n"
         "load, _ = lazy.lazy_names('hush', {'main': 'json.tool'})\n"
         "assert 'json.tool' not in sys.modules\n"
         "assert 'numpy' not in sys.modules\n"

@@ -105,7 +105,7 @@ class Reserved:
             raise self._begun()
 
     def _begun(self) -> InvalidArgument:
-        return InvalidArgument("reservation", self.id, "one of which no part was run", "Parts of this plan were")
+        return InvalidArgument("reservation", self.id, "a plan of which no part was run", "Parts of this one were")
 
     def _settle(
         self, kind: EntryKind, change: Cost, event: Event | None, answer: str | None, check: Effect | None = None
