@@ -141,6 +141,9 @@ def _add_spending(actions: Any) -> None:
     settle = pending.add_mutually_exclusive_group()
     settle.add_argument("--void", type=int, metavar="ID", help="give a reservation back: nothing of it was released")
     settle.add_argument("--commit", type=int, metavar="ID", help="keep a reservation: it may have been released")
+    pending.add_argument(
+        "--force", action="store_true", help="with --void: even if a run is working on it, or has stored states"
+    )
 
 
 def _add_event(parser: argparse.ArgumentParser) -> None:
@@ -196,7 +199,11 @@ def _pending(options: argparse.Namespace) -> None:
         return
     if number not in reservations:
         raise InvalidArgument(action, number, "the id of a pending reservation", "See hush ledger pending")
-    getattr(reservations[number][1], action)()
+    reservation = reservations[number][1]
+    if action == "void":
+        reservation.void(force=options.force)
+    else:
+        reservation.commit()
     status = "voided" if action == "void" else "committed"
     _print(options, {"id": number, "status": status}, lambda: f"Row {number}: {status}.")
 
@@ -211,6 +218,7 @@ def _pending_row(budget: LedgerBudget, reservation: Reserved) -> dict[str, Any]:
         "author": row.author,
         "purpose": row.purpose,
         "epsilon": budget.cap.spent_epsilon(row.cost),
+        "active_seconds_ago": reservation.held_for(),
     }
 
 
