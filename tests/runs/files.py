@@ -139,9 +139,9 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def separation(run: Path, source: Path, labels: NDArray[Any]) -> float:
+def separation(run: Path, source: Path, labels: NDArray[Any], factory: str | None = None) -> float:
     """Return by how much a run's model gives higher log-odds of class 1 to rows of class 1, on average."""
-    probabilities = np.clip(runs.load(run).probabilities(source).astype(float), 1e-100, 1.0)
+    probabilities = np.clip(runs.load(run, factory=factory).probabilities(source).astype(float), 1e-100, 1.0)
     odds = np.log(probabilities[:, 1] / probabilities[:, 0])
     return float(odds[labels == 1].mean() - odds[labels == 0].mean())
 

@@ -49,7 +49,7 @@ from hush.runs.networks import (
 )
 from hush.runs.options import command_words, reported
 from hush.runs.run_plan import RunPlan
-from hush.runs.settings import Settings
+from hush.runs.settings import MODELS, Settings
 from hush.runs.steps import averaging_decay, rate_factor
 
 _FORMAT = "hush-model/1"
@@ -118,14 +118,13 @@ class Trained:
         return [self.classes[label] for label in self.probabilities(data).argmax(1)]
 
 
-def load(path: str | Path) -> Trained:
-    """Rebuild the model of a finished run.
-
-    A model of your own is built by its factory, MODULE:FACTORY. Python must be able to import it, and it is run: load
-    only folders that you trust.
+def load(path: str | Path, *, factory: str | None = None) -> Trained:
+    """Rebuild the model of a finished run. Nothing in the folder can run code unless you name it.
 
     Args:
         path: The run's folder.
+        factory: For a model of your own, MODULE:FACTORY, as ``--model`` had it. It is imported and called; a folder
+            that names another one is refused.
 
     Returns:
         The model, with its schema and its guarantee.
@@ -137,6 +136,7 @@ def load(path: str | Path) -> Trained:
     if content.get("format") != _FORMAT:
         raise InvalidArgument("run", str(path), f"the folder of a finished run, with a model.json of {_FORMAT}")
     arguments = content["network"]
+    _check_factory(str(arguments["model"]), factory)
     network = build_network(**{**arguments, "shape": tuple(arguments["shape"])})
     network.classifier.load_state_dict(read_weights(folder.path / _WEIGHTS, "run"))
     return Trained(
@@ -144,6 +144,20 @@ def load(path: str | Path) -> Trained:
         Schema.from_json(json.dumps(content["schema"])),
         tuple(content["classes"]),
         Guarantee.from_json((folder.path / "guarantee.json").read_text(encoding="utf-8")),
+    )
+
+
+def _check_factory(model: str, factory: str | None) -> None:
+    """Refuse to import and call what a folder names, unless the caller names it, too."""
+    if (model in MODELS and factory is None) or (":" in model and model == factory):
+        return
+    if model in MODELS:
+        raise InvalidArgument("factory", factory, f"None: the model is {model}")
+    raise InvalidArgument(
+        "factory",
+        factory,
+        f"{model!r}, if you trust it",
+        "The model is built by code of its own, which loading imports and runs",
     )
 
 

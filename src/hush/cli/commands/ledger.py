@@ -50,7 +50,12 @@ def _add_budgets(actions: Any) -> None:
     """Add the actions on budgets and their blocks."""
     create = _action(actions, "create", _create, "create a budget; it cannot be changed later", "NAME")
     create.add_argument("--epsilon", type=float, required=True, help="the cap on everything that is ever released")
-    create.add_argument("--delta", type=float, default=0.0, help="the delta of the cap (default: 0)")
+    create.add_argument(
+        "--delta",
+        type=float,
+        default=1e-6,
+        help="the delta of the cap; with 0, neither training nor Gaussian noise fits (default: 1e-06)",
+    )
     create.add_argument(
         "--unit-name",
         required=True,

@@ -107,6 +107,8 @@ class Reserved:
 
     def was_begun(self) -> bool:
         """Return whether this is a plan of which a part was run. Parts are rows of their own."""
+        if not self._is_plan:
+            return False
         part = schema.entries.c.request.like(f"plan {self.id} part %")
         return bool(self._budget.store.rows(schema.entries.c.dataset == self._budget.name, part))
 
@@ -128,12 +130,18 @@ class Reserved:
 
         self._settle(EntryKind.VOIDED, -self.row.cost, None, None, check)
 
+    @property
+    def _is_plan(self) -> bool:
+        return "is_plan" in json.loads(self.row.details)
+
     def is_open(self) -> bool:
         """Return whether the reservation is neither committed nor voided."""
         return not self._budget.store.rows(schema.entries.c.charge == self.row.id)
 
     def _refuse_begun(self, connection: sa.Connection, _: Entry) -> None:
         """Raise, inside the transaction, if a part of the plan was run."""
+        if not self._is_plan:
+            return
         part = schema.entries.c.request.like(f"plan {self.id} part %")
         taken = sa.select(schema.entries.c.id).where(schema.entries.c.dataset == self._budget.name, part).limit(1)
         if connection.execute(taken).first() is not None:
