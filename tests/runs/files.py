@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +139,9 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def separation(run: Path, source: Path, labels: NDArray[Any]) -> float:
+def separation(run: Path, source: Path, labels: NDArray[Any], factory: str | None = None) -> float:
     """Return by how much a run's model gives higher log-odds of class 1 to rows of class 1, on average."""
-    probabilities = np.clip(runs.load(run).probabilities(source).astype(float), 1e-100, 1.0)
+    probabilities = np.clip(runs.load(run, factory=factory).probabilities(source).astype(float), 1e-100, 1.0)
     odds = np.log(probabilities[:, 1] / probabilities[:, 0])
     return float(odds[labels == 1].mean() - odds[labels == 0].mean())
 
@@ -153,3 +155,43 @@ def command(source: Path, run: Path, steps: int = 3) -> list[str]:
 def resume(run: Path) -> None:
     """Resume a run, and train it to its end."""
     assert main(["train", "--resume", str(run), "--quiet"]) == 0
+
+
+PARKED = """
+import sys
+from hush.cli import main
+from hush.runs import folder as folder_module
+
+seen = []
+
+
+def parked(write, name, number):
+    def changed(self, written, *rest, **options):
+        write(self, written, *rest, **options)
+        seen.append(written)
+        if written == name and seen.count(name) == number:
+            print("parked", flush=True)
+            sys.stdin.readline()
+
+    return changed
+
+
+for method in ("write", "append"):
+    setattr(folder_module.Folder, method, parked(getattr(folder_module.Folder, method), sys.argv[1], int(sys.argv[2])))
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+def parked(source: Path, run: Path, name: str, number: int, *more: str) -> subprocess.Popen[str]:
+    """Train in another process until it has written a file for the given time; there it waits for a line of input."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PARKED, name, str(number), *command(source, run, 20), *more],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    if process.stdout.readline() != "parked\n":
+        raise AssertionError(process.communicate()[1])
+    return process

@@ -24,7 +24,7 @@ def make_data(folder: Path) -> Prepared:
 def make_plan(folder: Path, **changes: Any) -> RunPlan:
     """Plan a short run on these rows."""
     values = {"data": str(folder / "t.csv"), "epsilon": 1.0, "num_steps": 10, "batch_size": 100, **changes}
-    return plan_for(make_data(folder), Settings(**values), device="cpu")
+    return plan_for(make_data(folder).outline, Settings(**values), device="cpu")
 
 
 def tensors(data: Prepared) -> tuple[torch.Tensor, torch.Tensor]:

@@ -11,7 +11,7 @@ from hush.accounting import PldAccountant
 from hush.data import Category, Numeric, Schema
 from hush.errors import InvalidArgument
 from hush.runs import Settings
-from hush.runs.dataset import assumptions_of, count_units, group_values, plan_for, read_dataset
+from hush.runs.dataset import assumptions_of, group_values, plan_for, read_dataset
 from hush.runs.draft import learning_noise
 from hush.runs.progress import Silence
 from runs import files
@@ -97,8 +97,8 @@ def test_declared_groups_need_no_assumption(tmp_path: Path) -> None:
     data = read(write_groups(tmp_path / "t.csv"), schema=schema, groups=("sex",))
     assert group_values(data) == {"sex": ("f", "m")}
     assert any("group" in sentence for sentence in data.assumptions)
-    assert not any("group" in sentence for sentence in assumptions_of(data))
-    assert set(assumptions_of(data)) < set(data.assumptions)
+    assert not any("group" in sentence for sentence in assumptions_of(data.outline))
+    assert set(assumptions_of(data.outline)) < set(data.assumptions)
 
 
 def test_a_column_named_like_a_group_keeps_its_assumption(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_a_column_named_like_a_group_keeps_its_assumption(tmp_path: Path) -> Non
     path.write_text(path.read_text().replace("who", "person_group", 1))
     data = read(path, schema=DECLARED, unit="person_group")
     assert data.group_assumption is None
-    assert assumptions_of(data) == data.assumptions
-    assert any("'person_group' holds the privacy unit" in sentence for sentence in assumptions_of(data))
+    assert assumptions_of(data.outline) == data.assumptions
+    assert any("'person_group' holds the privacy unit" in sentence for sentence in assumptions_of(data.outline))
 
 
 def test_a_column_named_public_is_not_taken_as_public(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_column_named_public_is_not_taken_as_public(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("who", "public_id", 1))
     data = read(path, schema=DECLARED, unit="public_id")
     settings = Settings(data=str(path), epsilon=3.0, target="y", unit="public_id")
-    sentences = _public(settings, plan_for(data, settings, device="cpu"), data)
+    sentences = _public(settings, plan_for(data.outline, settings, device="cpu"), data)
     assert sentences == list(data.public_facts)
     assert set(sentences) < set(data.assumptions)
 
@@ -131,7 +131,8 @@ def test_the_target_is_no_group(tmp_path: Path) -> None:
 
 def test_units_are_counted_once(tmp_path: Path) -> None:
     data = read(files.write_users(tmp_path / "u.csv"), schema=DECLARED, unit="who")
-    assert count_units(data.train) + count_units(data.test) == 300
-    assert len(data.train) > count_units(data.train)
+    assert data.outline.num_units + data.outline.num_held_out == 300
+    assert data.train.units is not None
+    assert len(data.train) > data.outline.num_units == len(set(data.train.units.tolist()))
     rows = read(files.write_csv(tmp_path / "t.csv"), schema=DECLARED)
-    assert count_units(rows.train) == len(rows.train)
+    assert (rows.outline.num_units, rows.outline.num_held_out) == (len(rows.train), len(rows.test))

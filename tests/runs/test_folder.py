@@ -100,7 +100,10 @@ def test_only_their_owner_can_read_the_secrets(
         files.train(capsys, source, "--target", "y", *files.DECLARED, "--epsilon", 3, "--output", run)
     secret = run / files.SECRET
     assert secret.stat().st_mode & 0o777 == 0o700
-    assert {path.name for path in secret.iterdir()} == {"key.json", "data.json", "state.pt", "lock"}
+    assert {path.name for path in secret.iterdir()} == {
+        "key.json", "counts.json", "data.json", "state.pt", "states.json", "lock",
+        "model.safetensors", "model.json", "figures.json",
+    }  # fmt: skip
     assert all(path.stat().st_mode & 0o077 == 0 for path in secret.iterdir() if path.name != "lock")
     key = json.loads((secret / "key.json").read_text())["key"]
     assert len(bytes.fromhex(key)) == 32

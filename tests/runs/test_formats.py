@@ -172,9 +172,9 @@ def test_a_model_of_your_own(
     monkeypatch.setattr("sys.path", ["", *__import__("sys").path])
     flags = ("--target", "y", *files.DECLARED, "--model", "own_model_of_a_test:make", "--epsilon", 3, "--output", run)
     files.train(capsys, source, *flags)
-    assert set(runs.load(run).predict(source)) <= {"0", "1"}
+    assert set(runs.load(run, factory="own_model_of_a_test:make").predict(source)) <= {"0", "1"}
     # Fixed key: no chance. With 25 others, the logarithm was 1.97 +- 0.03.
-    assert files.separation(run, source, files.numbers()[1]) > 1
+    assert files.separation(run, source, files.numbers()[1], "own_model_of_a_test:make") > 1
 
 
 def test_full_batches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from hush.runs import folder as folder_module
 from hush.runs import job
 from hush.runs.run_plan import RunPlan
 from runs import files
-from runs.files import command, resume
+from runs.files import command, parked, resume
 
 
 class Killed(BaseException):
@@ -187,46 +185,6 @@ def test_ctrl_c_before_the_first_step(tmp_path: Path, capsys: Any, monkeypatch: 
     assert printed.err.count("\n") == 1
     assert f"hush train --resume '{run}'" in printed.err
     resume(run)
-
-
-PARKED = """
-import sys
-from hush.cli import main
-from hush.runs import folder as folder_module
-
-seen = []
-
-
-def parked(write, name, number):
-    def changed(self, written, *rest, **options):
-        write(self, written, *rest, **options)
-        seen.append(written)
-        if written == name and seen.count(name) == number:
-            print("parked", flush=True)
-            sys.stdin.readline()
-
-    return changed
-
-
-for method in ("write", "append"):
-    setattr(folder_module.Folder, method, parked(getattr(folder_module.Folder, method), sys.argv[1], int(sys.argv[2])))
-sys.exit(main(sys.argv[3:]))
-"""
-
-
-def parked(source: Path, run: Path, name: str, number: int) -> subprocess.Popen[str]:
-    """Train in another process until it has written a file for the given time; there it waits for a line of input."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", PARKED, name, str(number), *command(source, run, 20)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    if process.stdout.readline() != "parked\n":
-        raise AssertionError(process.communicate()[1])
-    return process
 
 
 @pytest.mark.parametrize(

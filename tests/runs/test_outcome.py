@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,24 @@ def test_a_model_of_another_format_is_refused(finished: Path) -> None:
     (finished / "model.json").write_text(json.dumps({**content, "format": "hush-model/0"}))
     with pytest.raises(InvalidArgument, match="hush-model/1"):
         runs.load(finished)
+
+
+def test_a_folder_cannot_run_code(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends a folder could name anything that Python can import and call, such as subprocess:Popen."""
+    copied = tmp_path / "copied"
+    shutil.copytree(finished, copied)
+    content = json.loads((copied / "model.json").read_text())
+    content["network"]["model"] = "somebodys_module:make"
+    (copied / "model.json").write_text(json.dumps(content))
+    (tmp_path / "somebodys_module.py").write_text("raise SystemExit('it was imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for factory in (None, "another_module:make", "softmax"):
+        with pytest.raises(InvalidArgument, match="'somebodys_module:make', if you trust it"):
+            runs.load(copied, factory=factory)
+    with pytest.raises(SystemExit):
+        runs.load(copied, factory="somebodys_module:make")
+    with pytest.raises(InvalidArgument, match="the model is softmax"):
+        runs.load(finished, factory="somebodys_module:make")
 
 
 def test_a_file_of_weights_says_that_it_is_private(finished: Path) -> None:

@@ -27,7 +27,7 @@ from hush.data import Numeric, Prepared, Schema, open_data, prepare
 from hush.errors import InvalidArgument
 from hush.runs import Settings, job
 from hush.runs import steps as steps_module
-from hush.runs.dataset import count_units, plan_for
+from hush.runs.dataset import plan_for
 from hush.runs.draft import draft_plan
 from hush.runs.networks import network_arguments
 from hush.runs.run_plan import RunPlan, shortened_event
@@ -246,7 +246,7 @@ def check_plan_is_kept(
     trained = json.loads(capsys.readouterr().out.splitlines()[-1])
     guarantee = json.loads((folder / "guarantee.json").read_text())
     (data,), (private,) = recorder.datasets, recorder.trainings
-    about = ["--num-units", str(private.plan.num_units), "--num-held-out", str(count_units(data.test))]
+    about = ["--num-units", str(private.plan.num_units), "--num-held-out", str(data.outline.num_held_out)]
     if case.startswith("learned"):
         about += ["--learn", "values" if case == "learned classes" else "bounds"]
     if case == "users":
@@ -367,7 +367,7 @@ def test_one_unit_is_not_enough(tmp_path: Path) -> None:
     schema = Schema(columns={name: Numeric(lower=-3, upper=3) for name in "ab"}, classes=("0", "1"))
     data = prepare(open_data(source), target="y", schema=schema, holdout=0.0, key=bytes(32))
     with pytest.raises(InvalidArgument, match="at least two units"):
-        plan_for(data, Settings(data="one.csv", epsilon=1.0), device="cpu")
+        plan_for(data.outline, Settings(data="one.csv", epsilon=1.0), device="cpu")
 
 
 def test_delta_has_to_protect_every_unit(tmp_path: Path) -> None:

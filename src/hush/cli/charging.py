@@ -51,6 +51,25 @@ def open_ledger(db: str | None, *, create: bool = False) -> Ledger:
     return Ledger(url, token=token)
 
 
+def address(budget: LedgerBudget | None) -> dict[str, str]:
+    """Return how to find a budget again, from any folder, without a password; empty without a budget."""
+    if budget is None:
+        return {}
+    url = budget.store.url._replace(password=None)
+    if url.get_backend_name() == "sqlite":
+        url = url.set(database=str(Path(url.database or "").resolve()))
+    else:
+        url = url.set(drivername=url.get_backend_name())
+    return {"name": budget.name, "db": url.render_as_string(hide_password=False)}
+
+
+def budget_at(address: dict[str, str], options: argparse.Namespace) -> LedgerBudget | None:
+    """Return the budget at the address in a run's folder; ``--budget`` and ``--db`` replace parts of it."""
+    if not address:
+        return budget_of(options)
+    return open_ledger(options.db or address["db"]).budget(options.budget or address["name"])
+
+
 def budget_of(options: argparse.Namespace) -> LedgerBudget | None:
     """Return the budget that ``--budget`` names; None without it."""
     if options.budget is None:

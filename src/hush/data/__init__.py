@@ -46,6 +46,7 @@ from hush.data.tables.schema import Schema as Schema
 from hush.data.formats.csv import CsvFile as CsvFile
 from hush.data.formats.parquet import ParquetFile as ParquetFile
 from hush.data.formats.table_files import open_table_file as open_table_file
+from hush.data.preparation.prepared_data import Outline as Outline
 from hush.data.tables.table import TableData as TableData
 from hush.data.tables.table import connect as connect
 

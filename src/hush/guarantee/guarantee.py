@@ -139,7 +139,8 @@ class Guarantee:
             "unbounded epsilon" if self.epsilon == math.inf else f"epsilon {sign} {rounded(self.epsilon, self.bound)}"
         )
         delta = rounded(self.delta, self.bound)
-        return f"{epsilon}, delta = {delta} per {self.unit} ({self.relation.value}), by {self.method}"
+        claim = f"{epsilon}, delta = {delta} per {self.unit} ({self.relation.value}), by {self.method}"
+        return f"NOT PRIVATE, made with test randomness: {claim}" if _TEST_RANDOMNESS in self.assumptions else claim
 
     def _require_cap(self, what: str) -> None:
         """Refuse to limit an attack by a lower bound."""
@@ -150,6 +151,7 @@ class Guarantee:
             )
 
 
+_TEST_RANDOMNESS = "test randomness"  # what `hush.randomness.TestSource` adds to the assumptions
 _SIGNS = {Bound.UPPER: "<=", Bound.LOWER: ">=", Bound.ESTIMATE: "~"}
 
 

@@ -17,6 +17,8 @@ How it works:
 - **Nothing is free.** A charge is reserved before the release and committed after it, so a crash never leaves a release
   uncharged. A *sealed* question, whose answer leaves through the ledger only, continues with its reservation after a
   crash. Other releases are not run twice.
+- **One reservation, one run.** A process that works on a run holds its reservation (`accounts/lease.py`), so two copies
+  of a folder cannot be continued side by side, nor from an older state. The first commit wins.
 - **A large run may cost too much at the cap's order, but not by its privacy loss distribution.** Then it is reserved as
   one claim. That is valid because nothing of it was seen; no part of it is refunded.
 - **Durable without a queue.** A commit releases the lock, and the writer waits for the disk afterwards, so writers

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hush.runs.auditing import audit as audit
     from hush.runs.draft import Undeclared as Undeclared
     from hush.runs.draft import draft_plan as draft_plan
+    from hush.runs.job import charged_to as charged_to
     from hush.runs.job import resume as resume
     from hush.runs.job import train as train
     from hush.runs.options import Option as Option
@@ -64,6 +65,7 @@ else:  # a type checker that saw this would take every misspelt name for a modul
             "OptionGroup": "hush.runs.options",
             "RunPlan": "hush.runs.run_plan",
             "Undeclared": "hush.runs.draft",
+            "charged_to": "hush.runs.job",
             "draft_plan": "hush.runs.draft",
             "option": "hush.runs.options",
             "options_of": "hush.runs.options",

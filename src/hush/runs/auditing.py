@@ -139,7 +139,7 @@ def _prepare_retraining(settings: Settings, source: RandomSource, progress: Prog
         progress.say("Every model starts from the public checkpoint, as the run did.")
     device = device_named(settings.device)
     data = read_dataset(settings, source.words(4).tobytes(), learning_delta(settings), progress)
-    plan = plan_for(data, settings, device=str(device)).calibrated()
+    plan = plan_for(data.outline, settings, device=str(device)).calibrated()
     features = compute_features(starting_network(plan.settings, data), data.train.inputs, device, progress)
     units = data.train.units
     unit_of_row = np.arange(len(data.train)) if units is None else np.unique(units, return_inverse=True)[1]

@@ -8,9 +8,9 @@ Learning uses a share of the budget, which `hush.runs.run_plan` accounts for. He
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
 
-from hush.data import Category, Examples, Prepared, needs_learning, open_data, prepare
+from hush.data import Category, Outline, Prepared, needs_learning, open_data, prepare
 from hush.errors import InvalidArgument
 from hush.guarantee import Unit
 from hush.runs.draft import choose_model, completed, draft_training, learning_noise
@@ -22,7 +22,14 @@ COUNTS_ARE_PUBLIC = "how many rows and units are trained on, and how many are he
 _MOST_NAMES = 6
 
 
-def read_dataset(settings: Settings, key: bytes, delta: float, progress: Progress) -> Prepared:
+def read_dataset(
+    settings: Settings,
+    key: bytes,
+    delta: float,
+    progress: Progress,
+    *,
+    before_learning: Callable[[Outline], None] = lambda _: None,
+) -> Prepared:
     """Read the data, learn what is not declared with its share of the budget, and hold some units out.
 
     Args:
@@ -30,6 +37,7 @@ def read_dataset(settings: Settings, key: bytes, delta: float, progress: Progres
         key: 32 secret bytes that decide the split and the noise of learning. The same key gives the same result.
         delta: The delta at which learning has to stay within its share of epsilon.
         progress: Gets a line that lists what has to be learned.
+        before_learning: Called with what is public, before anything else is read. It reserves a budget.
     """
     data = open_data(
         settings.data,
@@ -63,6 +71,7 @@ def read_dataset(settings: Settings, key: bytes, delta: float, progress: Progres
         holdout=settings.holdout,
         learn=learning_noise(settings.epsilon * settings.learn_share, delta) if undeclared else None,
         key=key,
+        before_learning=before_learning,
     )
     _refuse_undeclared_groups(prepared)
     return prepared
@@ -87,36 +96,31 @@ def group_values(prepared: Prepared) -> dict[str, tuple[str, ...]]:
     }
 
 
-def plan_for(data: Prepared, settings: Settings, *, device: str) -> RunPlan:
+def plan_for(outline: Outline, settings: Settings, *, device: str) -> RunPlan:
     """Return what the settings mean for these data, with a noise multiplier of 1.
 
-    Only public numbers decide it: the shape of an input, the number of classes, and how many units there are.
+    Only public numbers decide it: the shape of an image, and how many units there are.
     """
-    num_units = count_units(data.train)
+    num_units = outline.num_units
     if num_units < 2:
-        raise InvalidArgument("data", settings.data, "at least two units to train on, with a target")
-    rows_are_units = data.train.units is None
+        raise InvalidArgument("data", settings.data, "at least two units to train on")
     used = completed(
         settings,
-        model=choose_model(settings, data.shape),
+        model=choose_model(settings, outline.image_shape),
         num_units=num_units,
-        num_all_units=num_units + count_units(data.test),
-        rows_are_units=rows_are_units,
-        learns=data.event is not None,
+        num_all_units=num_units + outline.num_held_out,
+        rows_are_units=outline.rows_are_units,
+        learns=outline.event is not None,
         device=device,
     )
-    unit = Unit.example() if rows_are_units else Unit.user()
-    return RunPlan(settings=used, training=draft_training(used, num_units=num_units, unit=unit), learning=data.event)
+    unit = Unit.example() if outline.rows_are_units else Unit.user()
+    training = draft_training(used, num_units=num_units, unit=unit)
+    return RunPlan(settings=used, training=training, learning=outline.event)
 
 
-def assumptions_of(prepared: Prepared) -> tuple[str, ...]:
+def assumptions_of(outline: Outline) -> tuple[str, ...]:
     """Return what preparing the data assumes; nothing about groups, as those that are not declared are refused."""
-    return tuple(sentence for sentence in prepared.assumptions if sentence != prepared.group_assumption)
-
-
-def count_units(examples: Examples) -> int:
-    """Return how many privacy units some examples have."""
-    return len(examples) if examples.units is None else len(np.unique(examples.units))
+    return tuple(sentence for sentence in outline.assumptions if sentence != outline.group_assumption)
 
 
 def _enumerate(names: list[str]) -> str:

@@ -83,10 +83,10 @@ def completed(
     )
 
 
-def choose_model(settings: Settings, shape: tuple[int, ...]) -> str:
-    """Return the model that the settings name, or the default for inputs of this shape."""
-    is_image = len(shape) == 3
-    is_large = is_image and min(shape[1:]) >= _SMALLEST_IMAGE
+def choose_model(settings: Settings, image_shape: tuple[int, ...] | None) -> str:
+    """Return the model that the settings name, or the default for images of this shape, or for tables."""
+    is_image = image_shape is not None
+    is_large = image_shape is not None and min(image_shape[1:]) >= _SMALLEST_IMAGE
     model = settings.model or ("scattering" if is_large else "softmax")
     if model in ("cnn", "scattering") and not is_image:
         raise InvalidArgument("model", model, "softmax, mlp or MODULE:FACTORY", "The inputs are not images")

@@ -6,8 +6,9 @@ old version or the new one. Files of JSON lines grow line by line; half a line t
 The secrets are in a sub-folder that only its owner can read, and that is removed when the run is finished:
 
 - key.json: the key that decides which units are held out, and the noise of learning;
-- data.json: a fingerprint of the data, so that a run is not continued with other data;
-- state.pt: weights, optimizer and the key of the noise, to continue from;
+- counts.json, data.json: the numbers of units, and a fingerprint of the data: a run is not continued with other data;
+- state.pt, states.json: weights, optimizer and the key of the noise, to continue from; how many states were stored;
+- model.safetensors, model.json, figures.json, committed.json: what is about to be published, and its hash;
 - lock: held by the process that works on the run.
 """
 
@@ -122,6 +123,10 @@ class Folder:
             return parse(self._path(name, secret).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError):
             raise InvalidArgument("run", str(self.path), f"a folder with a readable {name}") from None
+
+    def has_secret_json(self, name: str, content: Any) -> bool:
+        """Return whether a JSON file among the secrets has this content."""
+        return self.secret(name).exists() and self.read_json(name, secret=True) == content
 
     def secret(self, name: str) -> Path:
         """Return the path of a secret file."""

@@ -1,21 +1,29 @@
-"""A run from beginning to end: read, learn, plan, train, measure, write down.
+"""A run from beginning to end: read, plan, reserve, learn, train, measure, commit, write down.
 
     Settings
-      -> read_dataset   training and held-out units, and the cost of learning (key.json)
-      -> plan_for       all settings filled in, with a noise multiplier of 1
-      -> calibrated     the least noise with which learning and training stay within epsilon
+      -> read_dataset   counts training and held-out units, and stops there for
+           plan_for     all settings filled in, with a noise multiplier of 1
+           calibrated   the least noise with which learning and training stay within epsilon
+           reserve      the cost of the whole plan, before anything is learned
+         learns what is not declared (key.json)
       -> TrainingLoop   steps, stored states and metrics on the way (state.pt, metrics.jsonl)
+      -> stage          model and held-out metrics, still secret
+      -> commit         the run is paid for
       -> publish        model, held-out metrics, guarantee, report
 
 `train` starts a run in a new folder, `resume` continues one. A resumed run repeats everything up to the training loop
 with the same key, and finds the same split, the same bounds and the same plan; the loop continues from its state.
+
+One reservation pays for one run. While a process works on it, it holds the reservation (`Reservation.hold`), so a copy
+of the folder cannot be continued at the same time, nor from an older state. The commit stores a hash of what is
+published: if two copies of a folder come that far, the first one publishes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,23 +34,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hush.accounting import budget as charging
-from hush.data import Prepared
-from hush.errors import HushError, InvalidArgument
+from hush.accounting.events import QualifiedEvent
+from hush.data import Outline, Prepared
+from hush.errors import HushError, InvalidArgument, Unsupported
 from hush.randomness import KeyedSource, RandomSource, source_or_default
 from hush.runs.dataset import COUNTS_ARE_PUBLIC, assumptions_of, group_values, plan_for, read_dataset
 from hush.runs.draft import evaluation_event, learning_delta
 from hush.runs.figures import Measurer
 from hush.runs.folder import SECRET, DiskFull, Folder
 from hush.runs.networks import Network, starting_network
-from hush.runs.outcome import Outcome, publish
+from hush.runs.outcome import Outcome, publish, stage
 from hush.runs.progress import Progress, Silence
 from hush.runs.run_plan import RunPlan
 from hush.runs.settings import Settings
-from hush.runs.steps import POINTS, STATE, Interrupted, TrainingLoop
+from hush.runs.steps import POINTS, STATE, STATES, Interrupted, TrainingLoop, num_states
 
 _FORMAT = "hush-run/1"
 _KEY = "key.json"
 _FINGERPRINT = "data.json"
+_COUNTS = "counts.json"
+_COMMITTED = "committed.json"
 _CONTINUED = "only one run was continued from each stored state; otherwise their costs add up"
 
 
@@ -53,6 +64,7 @@ def train(
     progress: Progress | None = None,
     source: RandomSource | None = None,
     budget: charging.Budget | None = None,
+    charged_to: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Train a private model in a new folder.
 
@@ -61,8 +73,9 @@ def train(
         output: The folder; it must be new or empty.
         progress: Follows the run; without it, nothing is shown.
         source: Where secret keys come from; for tests, a TestSource.
-        budget: What the run is charged to, such as one of a ledger. Its cost is reserved before anything is
-            released, and committed when the run is finished. An interrupted run keeps its reservation.
+        budget: What the run is charged to, such as one of a ledger. Its cost is reserved before anything is learned
+            from the data, and committed before the model is published. An interrupted run keeps its reservation.
+        charged_to: How to find the budget again, for run.json: `hush train --resume` reads it.
 
     Returns:
         The finished run.
@@ -79,7 +92,12 @@ def train(
     folder = Folder(output)
     try:
         folder = Folder.create(output)
-        content = {"format": _FORMAT, "settings": settings.to_json(), "charged": budget is not None}
+        content = {
+            "format": _FORMAT,
+            "settings": settings.to_json(),
+            "charged": budget is not None,
+            "budget": dict(charged_to or {}),
+        }
         folder.write_json("run.json", content)
         key = source_or_default(source).words(4).tobytes().hex()
         assumption = "test randomness" if source is not None else None
@@ -130,6 +148,12 @@ def resume(
         return _TrainingJob(folder, settings, progress or Silence(), None, budget).run()
 
 
+def charged_to(path: Path) -> dict[str, str]:
+    """Return how to find the budget that an interrupted run is charged to, as `train` was told; empty without one."""
+    content = Folder.open(path).read_json("run.json").get("budget", {})
+    return {str(name): str(value) for name, value in content.items()}
+
+
 @contextmanager
 def _interruptible(folder: Folder) -> Iterator[None]:
     """Say how to continue when Ctrl-C comes outside of the steps."""
@@ -141,7 +165,7 @@ def _interruptible(folder: Folder) -> Iterator[None]:
 
 def remove_empty(folder: Folder) -> None:
     """Remove what is left of a run that released nothing."""
-    for path in (*map(folder.secret, (_KEY, "lock", _FINGERPRINT)), folder.path / "run.json"):
+    for path in (*map(folder.secret, (_KEY, "lock", _FINGERPRINT, _COUNTS, STATES)), folder.path / "run.json"):
         path.unlink(missing_ok=True)
     for path in (folder.path / SECRET, folder.path):
         if path.exists() and not any(path.iterdir()):
@@ -202,16 +226,31 @@ class _TrainingJob:
         self._key_assumptions = (secret["assumption"],) if secret["assumption"] else ()
         self._device = device_named(settings.device)
         self._settings = settings.replace(device=str(self._device))
+        self._plan: RunPlan | None = None
+        self._reservation: charging.Reservation | None = None
 
     def run(self) -> Outcome:
         """Take the run from the data to the report."""
+        try:
+            return self._run()
+        except (Interrupted, DiskFull):
+            raise  # the run can be resumed, with its reservation
+        except HushError:
+            self._settle_refused()
+            raise
+        finally:
+            if self._reservation is not None:
+                self._reservation.release()
+
+    def _run(self) -> Outcome:
         settings, progress = self._settings, self._progress
-        data = read_dataset(settings, self._key, learning_delta(settings), progress)
+        data = read_dataset(
+            settings, self._key, learning_delta(settings), progress, before_learning=self._plan_and_reserve
+        )
+        assert self._plan is not None
+        plan = self._plan
         self._refuse_other_data(data)
-        plan = plan_for(data, settings, device=str(self._device))
         network = starting_network(plan.settings, data)
-        progress.show("calibrating the noise", 0, 1)
-        plan = self._with_evaluation(plan.calibrated(), data)
         loop = TrainingLoop(
             self._folder,
             plan,
@@ -222,28 +261,99 @@ class _TrainingJob:
             measurer=make_measurer(plan, data, num_points=min(POINTS, plan.training.num_steps), source=self._source),
             progress=progress,
             source=self._source,
+            stored=self._hold,
         )
-        plan = loop.plan
-        reservation = self._reserve(plan)
-        # After everything that may refuse: what was learned is released only by runs that count.
+        if self._reservation is not None and loop.plan.charged_event() != plan.charged_event():
+            raise Unsupported("training under another plan than the one that was charged")
+        plan = loop.plan  # from here on, guarantee and metrics are about the object that draws the noise
         self._announce(plan, data)
         network = loop.run()
+        self._commit(stage(self._folder, plan, data, network, loop.figures))
         outcome = publish(
             self._folder,
             settings,
             plan,
             data,
             network,
-            figures=loop.figures,
             # Not part of the plan: a ledger must see the same event when a run is resumed.
             guarantee=plan.guarantee((_CONTINUED,) if loop.resumed else ()),
             budget=plan.parts(),
             resumed=loop.resumed,
         )
         self._folder.finish()
-        if reservation is not None:
-            reservation.commit()
         return outcome
+
+    def _plan_and_reserve(self, outline: Outline) -> None:
+        """Make the plan from public numbers, and reserve its cost. After this, everything may depend on the data."""
+        self._refuse_other_counts(outline)
+        plan = plan_for(outline, self._settings, device=str(self._device))
+        self._progress.show("calibrating the noise", 0, 1)
+        self._plan = self._with_evaluation(plan.calibrated(), outline)
+        self._reserve(self._plan)
+
+    def _reserve(self, plan: RunPlan) -> None:
+        """Reserve what the run costs, under a name that the run still has when it is resumed."""
+        if self._budget is None:
+            return
+        reservation = self._budget.reserve(
+            charging.Charge(
+                event=plan.charged_event(),
+                purpose=f"hush train: {plan.model} on {Path(self._settings.data).name}"[:400],
+                delta=plan.training.delta,
+                request=f"run {hashlib.sha256(b'a run' + self._key).hexdigest()[:32]}",
+                resumes=True,
+            )
+        )
+        if reservation.answer is None:
+            reservation.hold(num_states(self._folder))
+        elif not self._folder.has_secret_json(_COMMITTED, {"sha256": reservation.answer}):
+            raise self._published_elsewhere()
+        self._reservation = reservation
+
+    def _hold(self, states: int) -> None:
+        """Note that a state was stored. Raise if another process has taken over the run."""
+        if self._reservation is not None and self._reservation.answer is None:
+            self._reservation.hold(states)
+
+    def _commit(self, digest: str) -> None:
+        """Pay for what was staged, before any of it is published."""
+        if self._reservation is None or self._reservation.answer == digest:
+            return
+        # Written first: after a crash, the folder can tell that the committed model is its own.
+        self._folder.write_json(_COMMITTED, {"sha256": digest}, secret=True)
+        if self._reservation.answer is not None or self._reservation.commit(answer=digest) != digest:
+            raise self._published_elsewhere()
+
+    def _published_elsewhere(self) -> InvalidArgument:
+        return InvalidArgument(
+            "resume",
+            str(self._folder.path),
+            "a run whose model was not published yet",
+            "Another copy of this folder has published a model, and the budget paid for one",
+        )
+
+    def _settle_refused(self) -> None:
+        """Settle the reservation of a run that was refused before its first state: it has learned, at most."""
+        reservation, plan = self._reservation, self._plan
+        if reservation is None or plan is None or reservation.resumed or reservation.answer is not None:
+            return
+        if num_states(self._folder) or not reservation.is_open():
+            return
+        if plan.learning is None:
+            reservation.void()
+        else:
+            training = plan.training
+            reservation.commit(
+                QualifiedEvent(plan.learning, training.relation.value, str(training.unit), plan.assumptions)
+            )
+
+    def _refuse_other_counts(self, outline: Outline) -> None:
+        """Refuse to continue with other numbers of units: they would make another plan."""
+        counts = {"units": outline.num_units, "held out": outline.num_held_out}
+        if not self._folder.secret(_COUNTS).exists():
+            self._folder.write_json(_COUNTS, counts, secret=True)
+        elif not self._folder.has_secret_json(_COUNTS, counts):
+            raise self._other_data()
 
     def _refuse_other_data(self, data: Prepared) -> None:
         """Refuse to continue with other data: the same noise on both would reveal their difference."""
@@ -254,35 +364,22 @@ class _TrainingJob:
         if not self._folder.secret(_FINGERPRINT).exists():
             self._folder.write_json(_FINGERPRINT, {"sha256": digest.hexdigest()}, secret=True)
         elif self._folder.read_json(_FINGERPRINT, secret=True)["sha256"] != digest.hexdigest():
-            raise InvalidArgument(
-                "data", self._settings.data, "the data that the run was started with", "Start a new run"
-            )
+            raise self._other_data()
 
-    def _with_evaluation(self, plan: RunPlan, data: Prepared) -> RunPlan:
+    def _other_data(self) -> InvalidArgument:
+        return InvalidArgument("data", self._settings.data, "the data that the run was started with", "Start a new run")
+
+    def _with_evaluation(self, plan: RunPlan, outline: Outline) -> RunPlan:
         """Return the plan with the cost of the held-out metrics, and with all that the guarantee assumes."""
         evaluation = None
-        if not data.test_is_public and len(data.test):
+        if not outline.test_is_public and outline.num_held_out:
             evaluation = evaluation_event(self._settings.epsilon, plan.training.delta)
-        assumptions = (*assumptions_of(data), COUNTS_ARE_PUBLIC, *self._key_assumptions)
-        if data.test_is_public:
+        assumptions = (*assumptions_of(outline), COUNTS_ARE_PUBLIC, *self._key_assumptions)
+        if outline.test_is_public:
             assumptions += (f"the test part of {self._settings.data} is the published one, and its metrics are exact",)
         if evaluation is not None:
             assumptions += ("no unit is both held out and trained on: each is assigned to one side at random",)
         return replace(plan, evaluation=evaluation, assumptions=assumptions)
-
-    def _reserve(self, plan: RunPlan) -> charging.Reservation | None:
-        """Reserve what the run costs, under a name that the run still has when it is resumed."""
-        if self._budget is None:
-            return None
-        return self._budget.reserve(
-            charging.Charge(
-                event=plan.charged_event(),
-                purpose=f"hush train: {plan.model} on {Path(self._settings.data).name}"[:400],
-                delta=plan.training.delta,
-                request=f"run {hashlib.sha256(b'a run' + self._key).hexdigest()[:32]}",
-                resumes=True,
-            )
-        )
 
     def _announce(self, plan: RunPlan, data: Prepared) -> None:
         """Say what was learned, and what is about to be done."""

@@ -1,9 +1,13 @@
 """The outcome of a run: the model, the guarantee, the held-out metrics and the report, as files.
 
-`publish` writes them, in an order that survives a crash:
+`stage` writes what depends on the data among the folder's secrets, so that it is computed only once:
 
 1. model.safetensors (the classifier's weights) and model.json (how to rebuild the network around them);
-2. figures.json, the held-out metrics, which are computed only once;
+2. figures.json, the held-out metrics.
+
+It returns a hash of these files, under which the run is charged. Only then does `publish` copy them into the folder,
+and write
+
 3. guarantee.json, which marks the model as usable: `load` needs it;
 4. report.html, for people.
 
@@ -12,12 +16,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import shlex
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -42,10 +49,12 @@ from hush.runs.networks import (
 )
 from hush.runs.options import command_words, reported
 from hush.runs.run_plan import RunPlan
-from hush.runs.settings import Settings
+from hush.runs.settings import MODELS, Settings
 from hush.runs.steps import averaging_decay, rate_factor
 
 _FORMAT = "hush-model/1"
+_WEIGHTS, _MODEL, _FIGURES = "model.safetensors", "model.json", "figures.json"
+_STAGED = (_WEIGHTS, _MODEL, _FIGURES)  # in the order in which they are written
 SCHEMA = "schema.json"
 _FEW_UNITS = 1000
 _LARGE_EPSILON = 10
@@ -109,14 +118,13 @@ class Trained:
         return [self.classes[label] for label in self.probabilities(data).argmax(1)]
 
 
-def load(path: str | Path) -> Trained:
-    """Rebuild the model of a finished run.
-
-    A model of your own is built by its factory, MODULE:FACTORY. Python must be able to import it, and it is run: load
-    only folders that you trust.
+def load(path: str | Path, *, factory: str | None = None) -> Trained:
+    """Rebuild the model of a finished run. Nothing in the folder can run code unless you name it.
 
     Args:
         path: The run's folder.
+        factory: For a model of your own, MODULE:FACTORY, as ``--model`` had it. It is imported and called; a folder
+            that names another one is refused.
 
     Returns:
         The model, with its schema and its guarantee.
@@ -124,18 +132,58 @@ def load(path: str | Path) -> Trained:
     folder = Folder(Path(path))
     if not folder.has("guarantee.json"):  # which is written after the model
         raise InvalidArgument("run", str(path), "the folder of a finished run, with a guarantee.json")
-    content = folder.read_json("model.json")
+    content = folder.read_json(_MODEL)
     if content.get("format") != _FORMAT:
         raise InvalidArgument("run", str(path), f"the folder of a finished run, with a model.json of {_FORMAT}")
     arguments = content["network"]
+    _check_factory(str(arguments["model"]), factory)
     network = build_network(**{**arguments, "shape": tuple(arguments["shape"])})
-    network.classifier.load_state_dict(read_weights(folder.path / "model.safetensors", "run"))
+    network.classifier.load_state_dict(read_weights(folder.path / _WEIGHTS, "run"))
     return Trained(
         network.eval(),
         Schema.from_json(json.dumps(content["schema"])),
         tuple(content["classes"]),
         Guarantee.from_json((folder.path / "guarantee.json").read_text(encoding="utf-8")),
     )
+
+
+def _check_factory(model: str, factory: str | None) -> None:
+    """Refuse to import and call what a folder names, unless the caller names it, too."""
+    if (model in MODELS and factory is None) or (":" in model and model == factory):
+        return
+    if model in MODELS:
+        raise InvalidArgument("factory", factory, f"None: the model is {model}")
+    raise InvalidArgument(
+        "factory",
+        factory,
+        f"{model!r}, if you trust it",
+        "The model is built by code of its own, which loading imports and runs",
+    )
+
+
+def stage(
+    folder: Folder, plan: RunPlan, data: Prepared, network: Network, figures: Callable[[], dict[str, Any]]
+) -> str:
+    """Write the model and its held-out metrics among the folder's secrets; return a hash that identifies them.
+
+    The model is written first: a user's own model may keep what it sees in its buffers, and is about to see held-out
+    rows. The held-out metrics are computed once, and read from the folder if a resumed run has them already.
+
+    Args:
+        folder: The run's folder.
+        plan: What was done.
+        data: What it was done with.
+        network: The trained network.
+        figures: Computes the held-out metrics.
+    """
+    if not folder.secret(_FIGURES).exists():
+        _write_model(folder, plan, data, network)
+        folder.write_json(_FIGURES, figures() if len(data.test) else {}, secret=True)
+    digest = hashlib.sha256()
+    for name in _STAGED:
+        with folder.secret(name).open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def publish(
@@ -145,41 +193,31 @@ def publish(
     data: Prepared,
     network: Network,
     *,
-    figures: Callable[[], dict[str, Any]],
     guarantee: Guarantee,
     budget: list[dict[str, Any]],
     resumed: int = 0,
     more: Mapping[str, Any] | None = None,
     command: str | None = None,
 ) -> Outcome:
-    """Write everything that a run releases.
-
-    The model is written first: a user's own model may keep what it sees in its buffers, and is about to see held-out
-    rows. The held-out metrics are computed once, and read from the folder if a resumed run has them already.
+    """Write everything that a run releases. Call it when the run is paid for.
 
     Args:
-        folder: The run's folder.
+        folder: The run's folder, with what `stage` has written.
         settings: What was asked for.
         plan: What was done.
         data: What it was done with.
         network: The trained network.
-        figures: Computes the held-out metrics.
         guarantee: What the run guarantees.
         budget: Where the budget went.
         resumed: How often the run was resumed.
         more: More rows of the report's table of settings.
         command: The command that repeats the run, if it is not `hush train`.
     """
-    _write_model(folder, plan, data, network)
+    metrics: dict[str, Any] = folder.read_json(_FIGURES, secret=True)
+    for name in _STAGED if metrics else _STAGED[:-1]:
+        folder.write(name, partial(shutil.copyfile, folder.secret(name)))
     if settings.schema is not None:
         folder.write(SCHEMA, settings.schema.to_json())
-    if not len(data.test):
-        metrics: dict[str, Any] = {}
-    elif folder.has("figures.json"):
-        metrics = folder.read_json("figures.json")
-    else:
-        metrics = figures()
-        folder.write_json("figures.json", metrics)
     folder.write("guarantee.json", guarantee.to_json() + "\n")
     record = _record(folder, settings, plan, data, metrics, guarantee) | {"budget": budget, "resumed": resumed}
     record["hyperparameters"] |= dict(more or {})
@@ -196,7 +234,7 @@ def _write_model(folder: Folder, plan: RunPlan, data: Prepared, network: Network
     state = network.classifier.state_dict()
     weights = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     # A copy of the file still says that it is private, so that nobody starts another run from it as a public model.
-    folder.write("model.safetensors", lambda path: save_file(weights, path, metadata=PRIVATE))
+    folder.write(_WEIGHTS, lambda path: save_file(weights, path, metadata=PRIVATE), secret=True)
     content = {
         "format": _FORMAT,
         "help": "hush.runs.load(FOLDER) rebuilds the network; model.safetensors holds the weights of its classifier",
@@ -204,7 +242,7 @@ def _write_model(folder: Folder, plan: RunPlan, data: Prepared, network: Network
         "classes": list(data.classes),
         "schema": json.loads(data.schema.to_json()),
     }
-    folder.write_json("model.json", content)
+    folder.write_json(_MODEL, content, secret=True)
 
 
 def _record(

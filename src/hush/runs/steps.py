@@ -35,6 +35,7 @@ from hush.training import Automatic, MovingAverage, PrivateTraining, Users, clip
 
 POINTS = 20  # how often a run is stored, and its accuracy measured
 STATE = "state.pt"
+STATES = "states.json"  # how many states were stored
 _AVERAGED_SHARE = 10  # the moving average covers about the last tenth of the steps
 _INSPECTED = 256  # examples whose gradients are inspected at each point; the result is not private
 
@@ -137,6 +138,11 @@ def train_completely(
     finish(plan, private, average)
 
 
+def num_states(folder: Folder) -> int:
+    """Return how many states a run has stored. After a crash in between, it may be one too few, never too many."""
+    return int(folder.read_json(STATES, secret=True)["states"]) if folder.secret(STATES).exists() else 0
+
+
 class TrainingLoop:
     """The steps of one run in its folder, with what is measured on the way.
 
@@ -158,6 +164,7 @@ class TrainingLoop:
         measurer: Measurer,
         progress: Progress,
         source: RandomSource | None,
+        stored: Callable[[int], None],
     ) -> None:
         """Start training, or continue from the stored state.
 
@@ -171,13 +178,14 @@ class TrainingLoop:
             measurer: Measures the model on them.
             progress: Told about each step.
             source: Where the key of samples and noise comes from, in tests.
+            stored: Called with the number of stored states, before anything of the last one is published.
         """
         self.model = network.classifier.to(features.device)
         self.resumed = 0
         self._folder, self._network, self._progress = folder, network, progress
         self._features, self._test_features, self._measurer = features, test_features, measurer
         self._targets = torch.from_numpy(examples.targets).to(features.device)
-        self._note = ""
+        self._note, self._stored, self._num_states = "", stored, num_states(folder)
         training_data = features, self._targets
         self._private, self._average = start(plan, self.model, training_data, units=examples.units, source=source)
         # From here on there is one training plan: guarantee, charge and metrics are about the one that draws the noise.
@@ -229,6 +237,9 @@ class TrainingLoop:
             "resumed": self.resumed,
         }
         self._folder.write(STATE, lambda path: torch.save(state, path), secret=True)
+        self._num_states += 1
+        self._folder.write_json(STATES, {"states": self._num_states}, secret=True)
+        self._stored(self._num_states)
 
     def _store_and_measure(self, taken: int) -> None:
         """Store the run, then measure: metrics are published only for a state that the run continues from."""

@@ -20,7 +20,7 @@ from torch import Tensor
 from hush.accounting import ComposedEvent, Event, GaussianEvent, ParallelByIndexEvent, PldAccountant
 from hush.accounting import budget as charging
 from hush.accounting.events import QualifiedEvent
-from hush.data import Prepared
+from hush.data import Outline, Prepared
 from hush.errors import HushError, InvalidArgument
 from hush.guarantee import Guarantee
 from hush.randomness import RandomSource, source_or_default
@@ -30,7 +30,7 @@ from hush.runs.folder import Folder
 from hush.runs.job import compute_features, device_named, make_measurer, remove_empty
 from hush.runs.networks import Network, class_probabilities, starting_network
 from hush.runs.options import options_of
-from hush.runs.outcome import Outcome, publish, repeat_command
+from hush.runs.outcome import Outcome, publish, repeat_command, stage
 from hush.runs.progress import Progress, Silence
 from hush.runs.run_plan import RunPlan, shortened_event
 from hush.runs.settings import Settings
@@ -117,6 +117,23 @@ class _ReservedShare:
         return evaluation_event(self.epsilon * self.share, self.delta * self.share)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _PlannedSearch:
+    """A search that was planned from public numbers.
+
+    Attributes:
+        outline: The public numbers.
+        plans: The plan of each run that the search may make, by its choice of settings.
+        reserve: What is left for learning and for the held-out metrics.
+        search: The search.
+    """
+
+    outline: Outline
+    plans: Mapping[str, RunPlan]
+    reserve: _ReservedShare
+    search: TuningPlan
+
+
 class _TuningJob:
     """One search for hyper-parameters, in one process."""
 
@@ -134,26 +151,61 @@ class _TuningJob:
         self._source = source_or_default(source)
         self._key_assumptions = ("test randomness",) if source is not None else ()
         self._features: dict[tuple[str, str], Tensor] = {}
+        self._planned: _PlannedSearch | None = None
+        self._reservation: charging.Reservation | None = None
+        self._begun = False  # whether a run of the search may have started
 
     def run(self, space: Mapping[str, Sequence[Any]], mean_runs: float) -> Outcome:
         """Take the search from the data to the report of its best run."""
+        try:
+            return self._run(space, mean_runs)
+        except KeyboardInterrupt:
+            if self._reservation is not None and self._reservation.is_open():
+                self._reservation.void()  # a search shows nothing before its end
+            raise
+        except HushError:
+            self._settle_refused()
+            raise
+        finally:
+            if self._reservation is not None:
+                self._reservation.release()
+
+    def _run(self, space: Mapping[str, Sequence[Any]], mean_runs: float) -> Outcome:
         settings = self._settings
         # Half of the reserved delta pays for the noise of learning, and half for values that only one unit has.
         delta_share = learning_delta(settings) * settings.learn_share / 2
         key = self._source.words(4).tobytes()
-        data = read_dataset(settings, key, max(delta_share, 1e-30), self._progress)
-        values = _checked_space(space, plan_for(data, settings, device=str(self._device)))
+        data = read_dataset(
+            settings,
+            key,
+            max(delta_share, 1e-30),
+            self._progress,
+            before_learning=lambda outline: self._plan_and_reserve(outline, space, mean_runs),
+        )
+        assert self._planned is not None
+        planned = self._planned
+        self._compute_features(planned.plans, data)
+        self._begun = True
+        best = planned.search.run(self._trainer(planned.plans, data), source=self._source, progress=False)
+        if not best.found or best.settings is None:
+            raise InvalidArgument("space", str(list(space)), "settings that can be trained", "All runs failed")
+        return self._publish(best, planned, data, self._command(space, mean_runs))
+
+    def _plan_and_reserve(self, outline: Outline, space: Mapping[str, Sequence[Any]], mean_runs: float) -> None:
+        """Plan the search from public numbers, and reserve its cost. After this, everything may depend on the data."""
+        settings, device = self._settings, str(self._device)
+        values = _checked_space(space, plan_for(outline, settings, device=device))
         plans = {
-            _name(choice): plan_for(data, settings.replace(**choice), device=str(self._device))
+            _name(choice): plan_for(outline, settings.replace(**choice), device=device)
             for choice in _combinations(values)
         }
         delta = next(iter(plans.values())).training.delta
-        reserve = self._reserve_share(data, delta)
-        is_public = data.test_is_public
+        reserve = self._reserve_share(outline, delta)
+        is_public = outline.test_is_public
         search = plan_tuning(
             values,
             cost=lambda choice, noise_multiplier: _training_plan(plans[_name(choice)], noise_multiplier),
-            score=PublicScore("the test part of the dataset") if is_public else PrivateScore(len(data.test)),
+            score=PublicScore("the test part of the dataset") if is_public else PrivateScore(outline.num_held_out),
             epsilon=settings.epsilon * (1 - reserve.share),
             delta=delta * (1 - reserve.share),
             repetitions=LogarithmicRepetitions(mean_runs),
@@ -162,48 +214,62 @@ class _TuningJob:
             f"Searching {len(plans)} settings with about {mean_runs:g} runs (their number is secret). It costs "
             f"epsilon {search.guarantee().epsilon:.3g}; one of its runs would cost {search.one_run().epsilon:.3g}."
         )
-        self._compute_features(plans, data)
-        reservation = self._charge(search, data, reserve)
-        best = search.run(self._trainer(plans, data), source=self._source, progress=False)
-        if not best.found or best.settings is None:
-            raise InvalidArgument("space", str(list(space)), "settings that can be trained", "All runs failed")
-        outcome = self._publish(best, plans, data, reserve, self._command(space, mean_runs))
-        if reservation is not None:
-            reservation.commit()
-        return outcome
+        self._planned = _PlannedSearch(outline, plans, reserve, search)
+        self._reservation = self._charge(self._planned)
 
-    def _reserve_share(self, data: Prepared, delta: float) -> _ReservedShare:
+    def _settle_refused(self) -> None:
+        """Settle the reservation of a search that ends without a result. Only learning has told anybody anything."""
+        reservation, planned = self._reservation, self._planned
+        if reservation is None or planned is None or not reservation.is_open():
+            return
+        if self._begun:
+            reservation.commit()  # that all runs failed is a result of the search
+        elif planned.outline.event is None:
+            reservation.void()
+        else:
+            reservation.commit(self._qualified(planned.outline.event, planned))
+
+    def _reserve_share(self, outline: Outline, delta: float) -> _ReservedShare:
         """Return which share of the budget learning and held-out metrics need."""
-        settings, is_public = self._settings, data.test_is_public
-        if not len(data.test):
+        settings, is_public = self._settings, outline.test_is_public
+        if not outline.num_held_out:
             raise InvalidArgument("holdout", settings.holdout, "more than 0", "Runs are compared on held-out units")
         if not is_public and not settings.learn_share > 0:
             raise InvalidArgument(
                 "learn_share", settings.learn_share, "more than 0", "The metrics of the best model need a share"
             )
-        share = 0.0 if is_public and data.event is None else settings.learn_share
-        if data.event is not None:  # a small delta can make learning cost more than its share
-            cost = PldAccountant().compose(data.event).epsilon(delta * share)
+        share = 0.0 if is_public and outline.event is None else settings.learn_share
+        if outline.event is not None:  # a small delta can make learning cost more than its share
+            cost = PldAccountant().compose(outline.event).epsilon(delta * share)
             if not cost < settings.epsilon:
                 raise InvalidArgument("learn_share", settings.learn_share, "a share that is enough for learning")
             share = max(share, cost / settings.epsilon)
         return _ReservedShare(share, settings.epsilon, delta)
 
-    def _charge(self, search: TuningPlan, data: Prepared, reserve: _ReservedShare) -> charging.Reservation | None:
+    def _charge(self, planned: _PlannedSearch) -> charging.Reservation | None:
         """Reserve what the search costs, with learning for training units, and with metrics for held-out units."""
         if self._budget is None:
             return None
-        training: Event = search.event()
+        training: Event = planned.search.event()
         evaluation = training
-        if data.event is not None:
-            training = ComposedEvent((data.event, training))
-        if not data.test_is_public:
-            evaluation = ComposedEvent((evaluation, reserve.evaluation_event()))
-        either = ParallelByIndexEvent((training, evaluation))
-        assumptions = (*assumptions_of(data), COUNTS_ARE_PUBLIC, *self._key_assumptions)
-        event = QualifiedEvent(either, search.relation.value, str(search.unit), assumptions)
+        if planned.outline.event is not None:
+            training = ComposedEvent((planned.outline.event, training))
+        if not planned.outline.test_is_public:
+            evaluation = ComposedEvent((evaluation, planned.reserve.evaluation_event()))
+        event = self._qualified(ParallelByIndexEvent((training, evaluation)), planned)
         purpose = f"hush tune on {Path(self._settings.data).name}"[:400]
-        return self._budget.reserve(charging.Charge(event=event, purpose=purpose, delta=reserve.delta))
+        reservation = self._budget.reserve(charging.Charge(event=event, purpose=purpose, delta=planned.reserve.delta))
+        reservation.hold(0)
+        return reservation
+
+    def _qualified(self, event: Event, planned: _PlannedSearch) -> Event:
+        """Return an event with the search's unit and relation, and with all that it assumes."""
+        search = planned.search
+        return QualifiedEvent(event, search.relation.value, str(search.unit), self._assumptions(planned.outline))
+
+    def _assumptions(self, outline: Outline) -> tuple[str, ...]:
+        """Return what preparing the data and the keys assume."""
+        return (*assumptions_of(outline), COUNTS_ARE_PUBLIC, *self._key_assumptions)
 
     def _compute_features(self, plans: Mapping[str, RunPlan], data: Prepared) -> None:
         """Compute the features of all rows, once for each model."""
@@ -240,21 +306,22 @@ class _TuningJob:
         """Return a network's class probabilities for the held-out rows."""
         return class_probabilities(network.classifier, self._features[plan.model, "test"])
 
-    def _publish(
-        self, best: Tuned, plans: Mapping[str, RunPlan], data: Prepared, reserve: _ReservedShare, command: str
-    ) -> Outcome:
-        """Write the best run, with the guarantee of the whole search."""
-        choice, network = dict(best.settings or {}), best.result
-        plan = plans[_name(choice)]
+    def _publish(self, best: Tuned, planned: _PlannedSearch, data: Prepared, command: str) -> Outcome:
+        """Commit the search, then write the best run with the guarantee of the whole search."""
+        choice, network, reserve = dict(best.settings or {}), best.result, planned.reserve
+        plan = planned.plans[_name(choice)]
         assert best.noise_multiplier is not None
         plan = replace(
             plan,
             training=_training_plan(plan, best.noise_multiplier),
             evaluation=None if data.test_is_public else reserve.evaluation_event(),
-            assumptions=(*assumptions_of(data), COUNTS_ARE_PUBLIC, *self._key_assumptions),
+            assumptions=self._assumptions(planned.outline),
         )
         measurer = make_measurer(plan, data, num_points=0, source=self._source if self._key_assumptions else None)
         guarantee, parts = _total(best, plan, reserve)
+        stage(self._folder, plan, data, network, lambda: measurer.figures(self._probabilities(plan, network)))
+        if self._reservation is not None:
+            self._reservation.commit()
         for sentence in data.learned:
             self._progress.say(f"  {sentence}")
         chosen = ", ".join(f"{name}={value}" for name, value in choice.items())
@@ -265,7 +332,6 @@ class _TuningJob:
             plan,
             data,
             network,
-            figures=lambda: measurer.figures(self._probabilities(plan, network)),
             guarantee=guarantee,
             budget=parts,
             command=command,

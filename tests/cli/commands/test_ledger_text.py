@@ -73,8 +73,10 @@ def test_prices(budget: LedgerBudget) -> None:
 
 def test_reservations() -> None:
     row = {"id": 7, "time": "2026-11-01 10:00", "budget": "patients", "author": "anna", "epsilon": 0.25}
-    shown = text.pending([{**row, "purpose": "a \x1b[2J run"}])
+    row |= {"purpose": "a \x1b[2J run", "active_seconds_ago": None}
+    shown = text.pending([row, {**row, "active_seconds_ago": 12.3}])
     assert "0.25" in shown
+    assert shown.count("12 s ago") == 1
     assert "--void ID" in shown
     assert "\x1b" not in shown  # nothing moves the terminal's cursor
     assert text.pending([]) == "Nothing is pending."

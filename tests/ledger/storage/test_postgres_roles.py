@@ -276,3 +276,31 @@ def test_what_the_server_is_told_of_a_token_is_no_password(team: Team) -> None:
     token = team.ledger.admit(team.names["max"], Role.AUDITOR)
     assert any("SCRAM-SHA-256" in each for each in told)
     assert not any(token in each for each in told)
+
+
+def test_people_hold_leases_of_their_own_reservations(team: Team) -> None:
+    charge = Charge(event=LaplaceEvent(20.0), purpose="training", request="run 1", resumes=True)
+    hers = team.open("ann").budget("patients").reserve(charge)
+    hers.hold(1)
+    lease = f"INSERT INTO hush_leases (charge, holder, beat, states) VALUES ({hers.id}, 'bob', 5, 9)"
+    for attack in (
+        lease,
+        f"{lease} ON CONFLICT (charge) DO UPDATE SET holder = 'bob'",
+        "UPDATE hush_leases SET holder = ''",
+        "DELETE FROM hush_leases",
+    ):
+        with team.engines["bob"].begin() as connection, pytest.raises(sa.exc.ProgrammingError):
+            connection.execute(sa.text(attack))
+    with team.engines["ann"].begin() as connection, pytest.raises(sa.exc.ProgrammingError):
+        connection.execute(sa.text("UPDATE hush_leases SET states = 0"))
+    with team.engines["ann"].begin() as connection:  # times are the server's
+        connection.execute(sa.text("UPDATE hush_leases SET beat = 5"))
+    (pending,) = team.open("aud").budget("patients").pending()
+    seconds = pending.held_for()
+    assert seconds is not None
+    assert seconds < 120
+    hers.release()
+    continued = team.open("olga").budget("patients").reserve(charge)
+    continued.hold(1)
+    continued.commit()
+    assert team.ledger.verify().ok

@@ -51,7 +51,12 @@ def _add_budgets(actions: Any) -> None:
     """Add the actions on budgets and their blocks."""
     create = _action(actions, "create", _create, "create a budget; it cannot be changed later", "NAME")
     create.add_argument("--epsilon", type=float, required=True, help="the cap on everything that is ever released")
-    create.add_argument("--delta", type=float, default=0.0, help="the delta of the cap (default: 0)")
+    create.add_argument(
+        "--delta",
+        type=float,
+        default=1e-6,
+        help="the delta of the cap; with 0, neither training nor Gaussian noise fits (default: 1e-06)",
+    )
     create.add_argument(
         "--unit-name",
         required=True,
@@ -142,6 +147,9 @@ def _add_spending(actions: Any) -> None:
     settle = pending.add_mutually_exclusive_group()
     settle.add_argument("--void", type=int, metavar="ID", help="refund a reservation: nothing was released")
     settle.add_argument("--commit", type=int, metavar="ID", help="keep a reservation: something may have been released")
+    pending.add_argument(
+        "--force", action="store_true", help="with --void: even if a run is working on it, or has stored states"
+    )
 
 
 def _add_event(parser: argparse.ArgumentParser) -> None:
@@ -197,7 +205,11 @@ def _pending(options: argparse.Namespace) -> None:
         return
     if number not in reservations:
         raise InvalidArgument(action, number, "the id of a pending reservation", "See hush ledger pending")
-    getattr(reservations[number][1], action)()
+    reservation = reservations[number][1]
+    if action == "void":
+        reservation.void(force=options.force)
+    else:
+        reservation.commit()
     status = "voided" if action == "void" else "committed"
     _print(options, {"id": number, "status": status}, lambda: f"Row {number}: {status}.")
 
@@ -212,6 +224,7 @@ def _pending_row(budget: LedgerBudget, reservation: Reserved) -> dict[str, Any]:
         "author": row.author,
         "purpose": row.purpose,
         "epsilon": budget.cap.spent_epsilon(row.cost),
+        "active_seconds_ago": reservation.held_for(),
     }
 
 

@@ -135,12 +135,13 @@ def pending(rows: list[dict[str, Any]]) -> str:
             _printable(row["budget"]),
             _printable(row["author"]),
             f"{row['epsilon']:.3g}",
+            "" if row["active_seconds_ago"] is None else f"{row['active_seconds_ago']:.0f} s ago",
             _printable(row["purpose"]),
         ]
         for row in rows
     ]
     advice = "\n\n  If nothing was released: hush ledger pending --void ID. Otherwise: --commit ID."
-    return table(["id", "time", "budget", "author", "epsilon", "purpose"], cells) + advice
+    return table(["id", "time", "budget", "author", "epsilon", "active", "purpose"], cells) + advice
 
 
 def verified(result: Verification) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from hush.cli.charging import add_charging, budget_of
+from hush.cli.charging import add_charging, address, budget_at, budget_of
 from hush.cli.outcomes import add_output, check_installed, output_folder, print_outcome
 from hush.cli.settings import add_settings, given_flags, settings_of
 from hush.cli.terminal import TerminalProgress
@@ -43,15 +43,17 @@ def run(options: argparse.Namespace) -> None:
     from hush import runs
 
     progress = TerminalProgress(quiet=options.quiet)
-    budget = budget_of(options)
     try:
         if options.resume is not None:
             _refuse_settings(options)
-            outcome = runs.resume(Path(options.resume), progress=progress, device=options.device, budget=budget)
+            run_folder = Path(options.resume)
+            budget = budget_at(runs.charged_to(run_folder), options)
+            outcome = runs.resume(run_folder, progress=progress, device=options.device, budget=budget)
         else:
+            budget = budget_of(options)
             settings = settings_of(options)
             folder = output_folder(options.output, settings.data)
-            outcome = runs.train(settings, folder, progress=progress, budget=budget)
+            outcome = runs.train(settings, folder, progress=progress, budget=budget, charged_to=address(budget))
     finally:
         progress.close()
     print_outcome(outcome, options)

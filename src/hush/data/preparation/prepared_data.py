@@ -4,6 +4,7 @@ The flow of `prepare`:
 
 plan         what happens to each column (`resolve`); no value is read
 split        which units are held out, and which row each unit learns with
+outline      the numbers of units on both sides, which are public; the caller reserves a budget here
 learn        bounds, values and classes that are not declared: two Gaussian releases that share one noise multiplier
 complete     the schema, with what was learned
 examples     training and test part, encoded by the complete schema
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -46,6 +47,36 @@ _SHOWN_VALUES = 10
 _GROUP_ASSUMPTION = "names of groups are shown as they are in the data, unless they are declared"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """What is public about examples, known before anything is learned from them.
+
+    Attributes:
+        num_units: How many units will be trained on.
+        num_held_out: How many units are held out, or are in the test part of the dataset.
+        rows_are_units: Whether each row is its own privacy unit.
+        image_shape: The shape of an image; None for tables.
+        test_is_public: Whether the test part is that of a known public dataset.
+        event: What learning costs, for an accountant under add-or-remove with the same unit; None if nothing is
+            learned.
+        assumptions: What the guarantee assumes.
+        group_assumption: The assumption that holds for groups whose values are not declared; None without groups.
+    """
+
+    num_units: int
+    num_held_out: int
+    rows_are_units: bool
+    image_shape: tuple[int, ...] | None
+    test_is_public: bool
+    event: Event | None
+    assumptions: tuple[str, ...]
+    group_assumption: str | None
+
+
+def _nothing(_: Outline) -> None:
+    """Do nothing, where no budget is charged."""
+
+
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Prepared:
     """Examples to train from and to test with, and what it cost to prepare them.
@@ -58,29 +89,42 @@ class Prepared:
     Attributes:
         train: The examples to train from.
         test: The examples that were held out, or the test part of the dataset.
-        test_is_public: Whether the test part is that of a known public dataset.
         classes: The names of the classes, in the order of the targets.
         shape: The shape of one input.
-        event: What learning cost, for an accountant under add-or-remove with the same unit; None if nothing was
-          learned.
         learned: What was learned, in sentences.
         schema: The complete schema. `transform` applies it to other data.
-        assumptions: What the guarantee assumes.
         public_facts: The assumptions that say what is public.
-        group_assumption: The assumption that holds for groups whose values are not declared; None without groups.
+        outline: What was known before anything was learned.
     """
 
     train: Examples
     test: Examples
-    test_is_public: bool
     classes: tuple[str, ...]
     shape: tuple[int, ...]
-    event: Event | None
     learned: tuple[str, ...]
     schema: Schema
-    assumptions: tuple[str, ...]
     public_facts: tuple[str, ...]
-    group_assumption: str | None
+    outline: Outline
+
+    @property
+    def event(self) -> Event | None:
+        """What learning cost, for an accountant under add-or-remove with the same unit; None if nothing was learned."""
+        return self.outline.event
+
+    @property
+    def test_is_public(self) -> bool:
+        """Whether the test part is that of a known public dataset."""
+        return self.outline.test_is_public
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the guarantee assumes."""
+        return self.outline.assumptions
+
+    @property
+    def group_assumption(self) -> str | None:
+        """The assumption that holds for groups whose values are not declared; None without groups."""
+        return self.outline.group_assumption
 
 
 def prepare(
@@ -93,6 +137,7 @@ def prepare(
     holdout: float = 0.1,
     learn: Learn | None = None,
     key: bytes,
+    before_learning: Callable[[Outline], None] = _nothing,
 ) -> Prepared:
     """Read data, learn what is not declared, hold some units out, and return examples.
 
@@ -105,6 +150,8 @@ def prepare(
         holdout: The share of units that is held out; not used if the data have a test part.
         learn: The noise for what is learned. `needs_learning` says beforehand what that would be.
         key: 32 secret bytes, for this preparation alone. The same key, data and declarations give the same result.
+        before_learning: Called with the public outline, before any column but that of the units is read. Reserve a
+            budget in it: whatever `prepare` does or raises afterwards may depend on the data.
 
     Guarantee:
         Learning costs ``event``, per unit, under add-or-remove. Held-out units take no part in it. The examples
@@ -128,7 +175,7 @@ def prepare(
         raise InvalidArgument(
             "learn", None, "the noise to learn with", "Not everything is declared: needs_learning lists the rest"
         )
-    job = _Preparation(plan, holdout, learn if is_incomplete else None, key)
+    job = _Preparation(plan, holdout, learn if is_incomplete else None, key, before_learning)
     if isinstance(data, ImageData):
         return _prepare_images(data, job)
     if not isinstance(data, TableData):
@@ -145,12 +192,14 @@ class _Preparation:
         holdout: The share of units to hold out.
         learn: The noise; None if nothing is left to learn.
         key: 32 secret bytes.
+        before_learning: Called with the public outline.
     """
 
     plan: Schema
     holdout: float
     learn: Learn | None
     key: bytes
+    before_learning: Callable[[Outline], None]
 
     @property
     def event(self) -> Event | None:
@@ -162,11 +211,13 @@ class _Preparation:
 
 def _prepare_table(data: TableData, job: _Preparation) -> Prepared:
     plan, table = job.plan, data.table
-    numbers = read_numbers(data, plan)
     if plan.unit is None:
         split = split_rows(table.num_rows, job.holdout, job.key)
     else:
         split = split_units(table, plan.unit, job.holdout, job.key)
+    outline = _outline(data, job, (split.count(split.train), split.count(split.test)), image_shape=None)
+    job.before_learning(outline)
+    numbers = read_numbers(data, plan)
     schema, sentences = plan, tuple[str, ...]()
     if job.learn is not None:
         number_columns, text_columns = to_learn(plan)
@@ -183,7 +234,7 @@ def _prepare_table(data: TableData, job: _Preparation) -> Prepared:
         schema, sentences = _completed(plan, learned)
     every_row = table_examples(schema, table, numbers, split.units)
     train, test = every_row.among(split.train), every_row.among(split.test)
-    return _prepared(data, job, schema, sentences, train, test, has_test=False)
+    return _prepared(data, outline, schema, sentences, train, test)
 
 
 def _refined(
@@ -203,6 +254,15 @@ def _prepare_images(data: ImageData, job: _Preparation) -> Prepared:
     pictures, test_pictures = data.read(job.plan.images)
     split = split_rows(len(pictures.labels), 0.0 if test_pictures is not None else job.holdout, job.key)
     schema, sentences = replace(job.plan, images=data.described(job.plan.images, pictures)), tuple[str, ...]()
+    num_test = split.count(split.test) if test_pictures is None else len(test_pictures.labels)
+    outline = _outline(
+        data,
+        job,
+        (split.count(split.train), num_test),
+        image_shape=pictures.images.shape[1:],
+        has_test=test_pictures is not None,
+    )
+    job.before_learning(outline)
     if job.learn is not None:
         labels, counts = np.unique(pictures.labels[split.learning], return_counts=True)
         tally = {str(label): int(count) for label, count in zip(labels, counts, strict=True) if label}
@@ -213,7 +273,7 @@ def _prepare_images(data: ImageData, job: _Preparation) -> Prepared:
         test = picture_examples(data, pictures, schema, split.test)
     else:
         test = picture_examples(data, test_pictures, schema, np.ones(len(test_pictures.labels), dtype=np.bool_))
-    return _prepared(data, job, schema, sentences, train, test, has_test=test_pictures is not None)
+    return _prepared(data, outline, schema, sentences, train, test)
 
 
 def _noise_source(job: _Preparation, histograms: list[NDArray[np.int64]], tallies: list[dict[str, int]]) -> KeyedSource:
@@ -275,28 +335,39 @@ def _listed(values: tuple[str, ...], singular: str, plural: str) -> str:
     return f"{len(values)} {singular if len(values) == 1 else plural} ({shown})"
 
 
-def _prepared(
+def _outline(
     data: RawData,
     job: _Preparation,
-    schema: Schema,
-    sentences: tuple[str, ...],
-    train: Examples,
-    test: Examples,
+    num_units: tuple[int, int],
     *,
-    has_test: bool,
+    image_shape: tuple[int, ...] | None,
+    has_test: bool = False,
+) -> Outline:
+    """Return what is public: the numbers of units on both sides, and what learning costs and assumes."""
+    return Outline(
+        num_units=num_units[0],
+        num_held_out=num_units[1],
+        rows_are_units=job.plan.unit is None,
+        image_shape=image_shape,
+        test_is_public=has_test and isinstance(data, ImageData) and data.public_test,
+        event=job.event,
+        assumptions=(*data.assumptions, *_assumptions(job, has_test)),
+        group_assumption=_GROUP_ASSUMPTION if job.plan.groups else None,
+    )
+
+
+def _prepared(
+    data: RawData, outline: Outline, schema: Schema, sentences: tuple[str, ...], train: Examples, test: Examples
 ) -> Prepared:
     return Prepared(
         train=train,
         test=test,
-        test_is_public=has_test and isinstance(data, ImageData) and data.public_test,
         classes=schema.classes or (),
         shape=train.inputs.shape[1:],
-        event=job.event,
         learned=sentences,
         schema=schema,
-        assumptions=(*data.assumptions, *_assumptions(job, has_test)),
         public_facts=data.public_facts,
-        group_assumption=_GROUP_ASSUMPTION if job.plan.groups else None,
+        outline=outline,
     )
 
 

@@ -36,6 +36,10 @@ class UnitSplit:
     test: NDArray[np.bool_]
     learning: NDArray[np.bool_]
 
+    def count(self, rows: NDArray[np.bool_]) -> int:
+        """Return how many units some rows have."""
+        return int(rows.sum()) if self.units is None else len(np.unique(self.units[rows]))
+
 
 def subkey(key: bytes, purpose: str) -> bytes:
     """Return a key for one purpose, independent of the keys for other purposes.

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from hush.accounting import Event
 from hush.accounting.budget import Cost
 from hush.errors import InvalidArgument
+from hush.ledger.accounts.lease import Lease, idle_seconds, stored_states
 from hush.ledger.storage import schema as schema
 from hush.ledger.storage.entry import Entry, EntryKind
 from hush.ledger.storage.store import AlreadyThere, Effect
@@ -50,6 +51,7 @@ class Reserved:
         """Wrap the reserving row. A part of a plan costs nothing of its own."""
         self._budget, self.row, self._answer, self._resumed = budget, row, answer, resumed
         self._is_part = is_part
+        self._lease: Lease | None = None
 
     @property
     def id(self) -> int:
@@ -66,6 +68,27 @@ class Reserved:
         """Whether an interrupted run continues with this reservation, from its saved state."""
         return self._resumed
 
+    def hold(self, states: int) -> None:
+        """Keep other processes from working with this reservation, and note how many states the run has stored.
+
+        Call it before the run starts and whenever it has stored a state, before anything of that state is published.
+        It raises if another process holds the reservation, or has stored more states than this one.
+        """
+        if self._lease is None:
+            self._lease = Lease(self._budget.store, self.row.id, states)
+        else:
+            self._lease.note(states)
+
+    def release(self) -> None:
+        """Let other processes continue with this reservation. It stays open."""
+        if self._lease is not None:
+            self._lease.release()
+
+    def held_for(self) -> float | None:
+        """Return how many seconds ago the process that holds this was alive; None if there is no such process."""
+        with self._budget.store.reading() as connection:
+            return idle_seconds(self._budget.store, connection, self.row.id)
+
     def commit(self, event: Event | None = None, *, answer: str | None = None) -> str | None:
         """Record that the release happened.
 
@@ -80,18 +103,36 @@ class Reserved:
             if not cost <= self.row.cost:
                 raise InvalidArgument("event", event, "at most what was reserved")
             change = cost + -self.row.cost
-        return self._settle(EntryKind.COMMITTED, change, event, answer)
+        return self._settle(EntryKind.COMMITTED, change, event, answer, self._check_lease)
 
     def was_begun(self) -> bool:
         """Return whether this is a plan of which a part was run. Parts are rows of their own."""
+        if not self._is_plan:
+            return False
         part = schema.entries.c.request.like(f"plan {self.id} part %")
         return bool(self._budget.store.rows(schema.entries.c.dataset == self._budget.name, part))
 
-    def void(self) -> None:
-        """Record that nothing was released. The whole reservation is refunded."""
+    def void(self, *, force: bool = False) -> None:
+        """Record that nothing was released. The whole reservation is refunded.
+
+        Args:
+            force: Also if a process is working on it, which then cannot publish anything, or if the run has stored
+                states, and so may have published metrics.
+        """
         if self.was_begun():
             raise self._begun()
-        self._settle(EntryKind.VOIDED, -self.row.cost, None, None, self._refuse_begun)
+
+        def check(connection: sa.Connection, row: Entry) -> None:
+            self._check_lease(connection, row)
+            self._refuse_begun(connection, row)
+            if self._lease is None and not force:
+                self._refuse_run(connection)
+
+        self._settle(EntryKind.VOIDED, -self.row.cost, None, None, check)
+
+    @property
+    def _is_plan(self) -> bool:
+        return "is_plan" in json.loads(self.row.details)
 
     def is_open(self) -> bool:
         """Return whether the reservation is neither committed nor voided."""
@@ -99,10 +140,37 @@ class Reserved:
 
     def _refuse_begun(self, connection: sa.Connection, _: Entry) -> None:
         """Raise, inside the transaction, if a part of the plan was run."""
+        if not self._is_plan:
+            return
         part = schema.entries.c.request.like(f"plan {self.id} part %")
         taken = sa.select(schema.entries.c.id).where(schema.entries.c.dataset == self._budget.name, part).limit(1)
         if connection.execute(taken).first() is not None:
             raise self._begun()
+
+    def _check_lease(self, connection: sa.Connection, _: Entry) -> None:
+        """Raise, inside the transaction, if this process held the reservation and another one has taken over."""
+        if self._lease is not None:
+            self._lease.check(connection)
+
+    def _refuse_run(self, connection: sa.Connection) -> None:
+        """Raise, inside the transaction, if a process works with the reservation, or has stored a state."""
+        seconds = idle_seconds(self._budget.store, connection, self.row.id)
+        if seconds is not None:
+            raise InvalidArgument(
+                "reservation",
+                self.id,
+                "one that no process is working on",
+                f"Its process was active {seconds:.0f} seconds ago",
+                "Stop it first, or pass --force (force=True): the process can then publish nothing more",
+            )
+        if stored_states(connection, self.row.id):
+            raise InvalidArgument(
+                "reservation",
+                self.id,
+                "one of which nothing was released",
+                "The run has stored states, and may have published metrics",
+                "Resume the run, commit the reservation, or pass --force (force=True) if nobody has seen anything",
+            )
 
     def _begun(self) -> InvalidArgument:
         return InvalidArgument("reservation", self.id, "a plan of which no part was run", "Parts of this one were")
@@ -131,6 +199,7 @@ class Reserved:
             self._budget.store.append(row, check)
         except AlreadyThere:
             return self._settled_by_another(kind)
+        self.release()
         self._answer = answer
         return answer
 

@@ -15,7 +15,8 @@ from hush.ledger.storage.entry import HASHED, Entry
 from hush.ledger.storage.errors import NotAllowed
 from hush.ledger.storage.store import Store
 
-_TABLES = "hush_ledger, hush_head, hush_entries, hush_datasets, hush_budgets, hush_people, hush_shares"
+_TABLES = "hush_ledger, hush_head, hush_entries, hush_datasets, hush_budgets, hush_people, hush_shares, hush_leases"
+_SCRIPTS = ("postgres.sql", "postgres_leases.sql")  # of version 1, and new in version 2
 _DENIED, _TAKEN = "42501", "42710"  # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _GIVEN_BY_TRIGGER = ("id", "previous", "time", "author", "block", "unit", "relation", "hash")
 _INSERT = schema.entries.insert().returning(*(schema.entries.c[name] for name in _GIVEN_BY_TRIGGER))
@@ -57,13 +58,16 @@ class PostgresStore(Store):
     def _lock_tables(self, connection: sa.Connection) -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
-    def _prepare(self, connection: sa.Connection, created: bool) -> None:
-        if not created:
-            return
-        text = resources.files("hush.ledger.storage").joinpath("postgres.sql").read_text()
+    def now(self, connection: sa.Connection) -> int:
+        """Return the server's time."""
+        return int(connection.execute(_NOW).scalar_one())
+
+    def _prepare(self, connection: sa.Connection, version: int) -> None:
         hashed = " || ".join(f"{{{{schema}}}}.hush_field(NEW.{name}::text)" for name in HASHED)
-        filled = text.replace("{{hashed}}", hashed).replace("{{schema}}", _schema_name(connection))
-        connection.exec_driver_sql(filled.replace("%", "%%"))
+        for script in _SCRIPTS[version:]:
+            text = resources.files("hush.ledger.storage").joinpath(script).read_text()
+            filled = text.replace("{{hashed}}", hashed).replace("{{schema}}", _schema_name(connection))
+            connection.exec_driver_sql(filled.replace("%", "%%"))
 
     def _append(self, connection: sa.Connection, entry: Entry) -> Entry:
         values = {name: getattr(entry, name) for name in HASHED}  # the trigger sets id, previous, time and hash
@@ -90,11 +94,13 @@ class PostgresStore(Store):
         connection.execute(sa.text(f"GRANT SELECT ON {_TABLES} TO {quoted}"))
         if role == "analyst":
             connection.execute(sa.text(f"GRANT INSERT ON hush_entries TO {quoted}"))
+            connection.execute(sa.text(f"GRANT INSERT, UPDATE ON hush_leases TO {quoted}"))
         if role == "owner":
             tables_owner = connection.execute(_OWNER).scalar_one()
             connection.execute(sa.text(f"GRANT {_quoted(connection, tables_owner)} TO {quoted} WITH ADMIN OPTION"))
 
 
+_NOW = sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
 _OWNER = sa.text("SELECT tableowner FROM pg_tables WHERE tablename = 'hush_entries' AND schemaname = current_schema()")
 
 

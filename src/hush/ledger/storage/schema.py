@@ -12,11 +12,8 @@ import sqlalchemy as sa
 
 from hush.errors import Unsupported
 
-VERSION = 1
+VERSION = 2
 """The version of these tables. Older ledgers are migrated by `MIGRATIONS`; newer ones are refused."""
-
-MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {}
-"""For each version, the step to the next one. It runs in the transaction that stores the new version."""
 
 metadata = sa.MetaData()
 
@@ -135,6 +132,23 @@ shares = sa.Table(
 """The share of each block's budget that a person may spend, and what they have spent."""
 
 
+leases = sa.Table(
+    "hush_leases",
+    metadata,
+    sa.Column("charge", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("beat", sa.BigInteger, nullable=False),
+    sa.Column("states", sa.BigInteger, nullable=False),
+)
+"""Which process works on an open reservation, when it last said so, and how many states it has stored.
+
+Not part of the chain: a lease keeps two honest processes apart. It does not protect the budget.
+"""
+
+MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: leases.create}
+"""For each version, the step to the next one. It runs in the transaction that stores the new version."""
+
+
 def is_current(connection: sa.Connection) -> bool:
     """Return whether the tables exist in the current version. Needs read access only; refuses newer versions."""
     if not sa.inspect(connection).has_table(about.name):
@@ -151,16 +165,15 @@ def _version(connection: sa.Connection) -> int:
     return version
 
 
-def migrate(connection: sa.Connection) -> bool:
-    """Create or migrate the tables in the caller's transaction. Return whether they were created."""
+def migrate(connection: sa.Connection) -> int:
+    """Create or migrate the tables in the caller's transaction. Return the version before; 0 if there were none."""
     if not sa.inspect(connection).has_table(about.name):
         metadata.create_all(connection)
         connection.execute(about.insert().values(version=VERSION))
         connection.execute(head.insert().values(place=1, id=0, hash="0" * 64, time=0))
-        return True
-    version = _version(connection)
-    while version < VERSION:
+        return 0
+    before = _version(connection)
+    for version in range(before, VERSION):
         MIGRATIONS[version](connection)
-        version += 1
-        connection.execute(about.update().values(version=version))
-    return False
+        connection.execute(about.update().values(version=version + 1))
+    return before

@@ -85,9 +85,13 @@ class SqliteStore(Store):
     def _lock_tables(self, connection: sa.Connection) -> None:
         """Do nothing: SQLite admits one writer at a time."""
 
-    def _prepare(self, connection: sa.Connection, created: bool) -> None:
-        if not created:
-            return
+    def now(self, connection: sa.Connection) -> int:
+        """Return this machine's time."""
+        return time.time_ns() // 1000
+
+    def _prepare(self, connection: sa.Connection, version: int) -> None:
+        if version:
+            return  # leases have no triggers
         for action in ("UPDATE", "DELETE"):
             connection.exec_driver_sql(
                 f"CREATE TRIGGER hush_only_added_{action.lower()} BEFORE {action} ON hush_entries "

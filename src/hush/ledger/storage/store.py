@@ -63,8 +63,7 @@ class Store(ABC):
                 return
         with self.writing() as connection:
             self._lock_tables(connection)
-            created = schema.migrate(connection)
-            self._prepare(connection, created)
+            self._prepare(connection, schema.migrate(connection))
 
     @abstractmethod
     def _connected(self) -> sa.Engine: ...
@@ -89,8 +88,12 @@ class Store(ABC):
         """Lock out other processes that create or migrate the tables, until the end of the transaction."""
 
     @abstractmethod
-    def _prepare(self, connection: sa.Connection, created: bool) -> None:
-        """Create the triggers and functions that a new database needs."""
+    def _prepare(self, connection: sa.Connection, version: int) -> None:
+        """Create the triggers and functions that are new since a version; 0 stands for a new database."""
+
+    @abstractmethod
+    def now(self, connection: sa.Connection) -> int:
+        """Return the database's time, in microseconds since 1970."""
 
     @abstractmethod
     def _append(self, connection: sa.Connection, entry: Entry) -> Entry:
