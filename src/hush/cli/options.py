@@ -50,4 +50,4 @@ def unit_of(options: argparse.Namespace) -> Unit:
         raise InvalidArgument(
             "window", options.window, f"a user's window, not that of an {options.unit_kind}", "Use --unit-kind user"
         )
-    return Unit.user_calendar(options.window)
+    return Unit.user_calendar(CalendarWindow(options.window))

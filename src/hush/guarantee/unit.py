@@ -88,7 +88,7 @@ class Unit:
         return cls(kind=UnitKind.USER_WINDOW, window=window)
 
     @classmethod
-    def user_calendar(cls, window: CalendarWindow | str) -> Unit:
+    def user_calendar(cls, window: CalendarWindow) -> Unit:
         """Return the unit "all records of one user within one calendar window", such as a month.
 
         The window's length is stated as the shortest that it can be, 28 days for a month: a guarantee must not claim
@@ -97,14 +97,9 @@ class Unit:
         >>> str(Unit.user_calendar(CalendarWindow.MONTH))
         'user within 28 days'
 
-        Args:
-            window: The window, or its word.
         """
-        try:
-            calendar_window = CalendarWindow(window)
-        except ValueError:
-            raise InvalidArgument("window", window, f"one of {', '.join(CalendarWindow)}") from None
-        return cls.user_window(calendar_window.shortest)
+        check_instance("window", window, CalendarWindow, "Such as CalendarWindow.MONTH")
+        return cls.user_window(window.shortest)
 
     def group(self, size: int) -> Unit:
         """Return the unit made of ``size`` of these units taken together."""

@@ -12,6 +12,7 @@ from hush.accounting import (
 )
 from hush.accounting.events import QualifiedEvent
 from hush.errors import InvalidArgument, Unsupported
+from hush.guarantee import CalendarWindow
 from hush.ledger import Ledger
 
 Opened = Callable[..., Ledger]
@@ -25,11 +26,16 @@ def test_units_and_relations_are_not_mixed(opened: Opened) -> None:
     for unit, own in (
         ("row", Unit.example()),
         ("patient", Unit.user()),
-        ("patient-month", Unit.user_calendar("month")),
+        ("patient-month", Unit.user_calendar(CalendarWindow.MONTH)),
     ):
         data = ledger.budget(f"by {unit}", epsilon=3, delta=1e-6, unit=unit)
         assert data.cap.unit == own
-        for other in (Unit.example(), Unit.user(), Unit.user_calendar("month"), Unit.user_calendar("week")):
+        for other in (
+            Unit.example(),
+            Unit.user(),
+            Unit.user_calendar(CalendarWindow.MONTH),
+            Unit.user_calendar(CalendarWindow.WEEK),
+        ):
             event = QualifiedEvent(LaplaceEvent(10.0), "add-or-remove", str(other))
             if other == own:
                 data.charge(event, purpose=FLU)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hush.errors import InvalidArgument
-from hush.guarantee import Unit
+from hush.guarantee import CalendarWindow, Unit
 
 # Words for what is protected. Any other word could mean a person or a row ("visit"), so you have to say which.
 _ROWS = frozenset({"event", "example", "record", "row"})
@@ -31,7 +31,7 @@ def named_unit(unit: Unit | str) -> Unit:
     if noun in _ROWS and window:
         raise InvalidArgument("unit", unit, "a person within a window", "For example, patient-month")
     if noun in _PEOPLE:
-        return Unit.user_calendar(window) if window else Unit.user()
+        return Unit.user_calendar(_window(window)) if window else Unit.user()
     if noun in _ROWS:
         return Unit.example()
     raise InvalidArgument(
@@ -41,3 +41,11 @@ def named_unit(unit: Unit | str) -> Unit:
         "Any other word leaves open whether a unit is a person with all their rows, or a single row",
         "Use user or row",
     )
+
+
+def _window(word: str) -> CalendarWindow:
+    """Return the window that a word names."""
+    try:
+        return CalendarWindow(word)
+    except ValueError:
+        raise InvalidArgument("window", word, f"one of {', '.join(CalendarWindow)}") from None

@@ -27,7 +27,7 @@ from hush.accounting.budget import Budget, Charge, run_sealed
 from hush.accounting.events import QualifiedEvent
 from hush.data.tables.catalog import ROW, Catalog, ColumnKind, PrivateTable
 from hush.errors import InvalidArgument, Unsupported, check_count
-from hush.guarantee import Guarantee, Unit
+from hush.guarantee import CalendarWindow, Guarantee, Unit
 from hush.randomness import RandomSource, source_or_default
 from hush.sql.answer.accuracy import expected_errors
 from hush.sql.answer.answer import QueryAnswer, answer_from_json, answer_to_json
@@ -437,5 +437,5 @@ def _protected_unit(catalog: Catalog, plan: QueryPlan) -> Unit:
     windows = {table.window for table in catalog.tables.values() if isinstance(table, PrivateTable)}
     if plan.units == 1 or windows == {None}:
         return Unit.user()
-    units = (Unit.user_calendar(window) for window in windows if window is not None)
+    units = (Unit.user_calendar(CalendarWindow(window)) for window in windows if window is not None)
     return min(units, key=lambda unit: unit.window or timedelta.max)
