@@ -5,7 +5,8 @@ of the global generators of Python, NumPy and torch. So its outcome depends neit
 before it in the same worker. Child processes draw real randomness, as forked sources must not repeat themselves.
 
 ``--repeat N`` runs every test that draws real randomness, or starts a process that may, N times. What a test draws from
-a global generator counts, unless the test has seeded it.
+a global generator counts, unless the test has seeded it. A fixture of a module is set up once: what it draws, such as
+a run that the tests of one file share, is not drawn again.
 """
 
 from __future__ import annotations

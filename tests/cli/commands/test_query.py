@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,9 @@ def test_limits_are_chosen_and_reported(path: Path, capsys: pytest.CaptureFixtur
     text = "SELECT COUNT(*) AS n FROM people"
     assert main(["query", str(path), text, *DECLARED, "--epsilon", "2"]) == 0
     printed = capsys.readouterr()
-    assert "Limits, chosen privately at epsilon 0.2: a unit counts with at most 1 row." in printed.err
-    assert "have more than 1 rows" in printed.err
+    # Which limit is chosen is chance: it is not 1 in 7 % of the runs. tests/sql/answer/test_limits.py looks at that.
+    assert re.search(r"Limits, chosen privately at epsilon 0\.2: a unit counts with at most \S+ rows?\.", printed.err)
+    assert re.search(r"have more than \S+ rows\.", printed.err)
     assert main(["query", str(path), text, *DECLARED, "--epsilon", "2", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["limits"][0].startswith("Limits, chosen privately")
     assert main(["query", str(path), text, *DECLARED, "--epsilon", "2", "--price"]) == 0
@@ -146,10 +148,10 @@ def test_a_preview_has_invented_rows(path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_a_preview_needs_no_keys(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        main(["query", str(path), "SELECT region, COUNT(*) FROM people GROUP BY region", "--unit", "who", "--preview"])
-        == 0
-    )
+    # Invented regions have 200 people or so, and are told with all but e^-50. Limits that are chosen may hide them all.
+    text = "SELECT region, COUNT(*) FROM people GROUP BY region"
+    limits = ["--rows-per-unit", "1", "--groups-per-unit", "1"]
+    assert main(["query", str(path), text, "--unit", "who", *limits, "--preview"]) == 0
     assert "value" in capsys.readouterr().out
 
 

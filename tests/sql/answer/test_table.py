@@ -104,7 +104,7 @@ def test_having_order_and_limit_act_on_noisy_values(path: Path) -> None:
 
 def test_users_within_windows(path: Path) -> None:
     people_table = table(path, unit=UserWindow("who", time="day", window=CalendarWindow.MONTH), name="people")
-    answer = people_table.sql("SELECT COUNT(*) AS n FROM people", epsilon=2.0, groups_per_unit=1)
+    answer = people_table.sql("SELECT COUNT(*) AS n FROM people", epsilon=2.0, rows_per_unit=1, groups_per_unit=1)
     assert answer.guarantee.unit.kind is not Unit.user().kind
     assert any("calendar" in assumption for assumption in answer.guarantee.assumptions)
     assert abs(answer.rows[0][0] - 3000) < 50  # Laplace noise of scale 1/2: false alarms e^-100
@@ -187,7 +187,7 @@ def test_the_assumption_about_csv_files_is_stated(tmp_path: Path) -> None:
 def test_changed_data_are_read_after_forget(tmp_path: Path) -> None:
     path = tmp_path / "live.parquet"
     duckdb.sql(f"COPY (SELECT i AS who FROM range(50) t(i)) TO '{path}'")
-    people_table = table(path, unit="who")
+    people_table = table(path, unit="who", rows_per_unit=1)  # limits that are chosen may be wrong, one in 1,000 times
     query = "SELECT COUNT(*) AS n FROM live"
     # Laplace noise of scale 1/50: false alarms e^-250, here and below.
     assert abs(people_table.sql(query, epsilon=50.0).rows[0][0] - 50) < 5

@@ -122,7 +122,8 @@ def table(
     >>> import duckdb, tempfile
     >>> path = tempfile.mkdtemp() + "/people.parquet"
     >>> _ = duckdb.sql(f"COPY (SELECT i AS who, i % 2 AS sex, i % 70 AS age FROM range(5000) t(i)) TO '{path}'")
-    >>> people = table(path, unit="who", bounds={"age": (0, 100)}, keys={"sex": [0, 1]})
+    >>> limits = {"rows_per_unit": 1, "groups_per_unit": 1}  # each person has one row
+    >>> people = table(path, unit="who", bounds={"age": (0, 100)}, keys={"sex": [0, 1]}, **limits)
     >>> answer = people.sql("SELECT sex, COUNT(*) AS n, AVG(age) AS age FROM people GROUP BY sex", epsilon=1.0)
     >>> answer.columns, len(answer.rows), abs(answer.rows[0][1] - 2500) < 100
     (('sex', 'n', 'age'), 2, True)
