@@ -46,6 +46,12 @@ from hush.data.tables.schema import Schema as Schema
 from hush.data.formats.csv import CsvFile as CsvFile
 from hush.data.formats.parquet import ParquetFile as ParquetFile
 from hush.data.formats.table_files import open_table_file as open_table_file
+from hush.data.tables.catalog_template import TemplateTable as TemplateTable
+from hush.data.tables.catalog_template import catalog_template as catalog_template
+from hush.data.tables.catalog_toml import CatalogFile as CatalogFile
+from hush.data.tables.catalog_toml import DeclaredTable as DeclaredTable
+from hush.data.tables.catalog_toml import DeclaredUnit as DeclaredUnit
+from hush.data.tables.catalog_toml import read_catalog as read_catalog
 from hush.data.tables.table import TableData as TableData
 from hush.data.tables.table import connect as connect
 

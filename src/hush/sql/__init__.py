@@ -11,6 +11,7 @@
 | you want to | use |
 |---|---|
 | declare a table, and further tables to join | `table`, `JoinedTable` |
+| read declarations from a file | `load_catalog` |
 | ask a query | `Table.sql`, which returns a `QueryAnswer` |
 | know the cost and the error beforehand | `Table.price`, which returns a `QueryPrice` |
 | try a query without touching data | `Table.preview`, which returns a `Preview` |
@@ -48,12 +49,18 @@ SQL), `engines` (to exact aggregates), and back to `answer` (noise, intervals).
 
 from hush.sql.answer.answer import QueryAnswer as QueryAnswer
 from hush.sql.answer.declaration import JoinedTable as JoinedTable
+from hush.sql.answer.declaration import load_catalog as load_catalog
 from hush.sql.answer.declaration import table as table
 from hush.sql.answer.preview import Preview as Preview
 from hush.sql.answer.price import QueryPrice as QueryPrice
 from hush.sql.answer.table import Table as Table
 from hush.sql.engines.engine import EngineFailed as EngineFailed
 from hush.sql.syntax.refusal import QueryRefused as QueryRefused
+
+# isort: split
+# Shared inside hush, not public.
+from hush.sql.answer.declaration import catalog_problems as catalog_problems
+from hush.sql.engines.openers import open_engine as open_engine
 
 __all__ = [
     "EngineFailed",
@@ -63,5 +70,6 @@ __all__ = [
     "QueryPrice",
     "QueryRefused",
     "Table",
+    "load_catalog",
     "table",
 ]
