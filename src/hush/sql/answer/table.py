@@ -17,7 +17,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from textwrap import shorten
 from typing import Any
@@ -224,8 +224,9 @@ class Table:
             limits = LimitsInForce(limits=query.limits)
             guarantee, event = query.claim(random_source)
             compute = partial(_answer, query, self._views, limits, confidence, random_source)
+        asked = datetime.now(UTC).replace(microsecond=0)  # before data are read: it shows no running time
         if budget is None:
-            return compute()
+            return replace(compute(), answered=asked)
         charge = Charge(
             event=event,
             purpose=shorten(text, 400),
@@ -233,7 +234,15 @@ class Table:
             delta=guarantee.delta or None,
             parts=self._parts,
         )
-        return answer_from_json(run_sealed(budget, charge, lambda: answer_to_json(compute())))
+        answered: list[str] = []
+
+        def run() -> str:
+            answered.append(answer_to_json(replace(compute(), answered=asked)))
+            return answered[-1]
+
+        stored = run_sealed(budget, charge, run)
+        # Another process may have answered the same question meanwhile. Both then have the answer that was charged.
+        return replace(answer_from_json(stored), replayed=stored not in answered)
 
     def _requested(self, first: QueryPlan, rows_per_unit: int | None, groups_per_unit: int | None) -> RequestedLimits:
         """Return the limits that a query is given, or its table has.
