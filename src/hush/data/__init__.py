@@ -51,7 +51,9 @@ from hush.data.tables.catalog_template import catalog_template as catalog_templa
 from hush.data.tables.catalog_toml import CatalogFile as CatalogFile
 from hush.data.tables.catalog_toml import DeclaredTable as DeclaredTable
 from hush.data.tables.catalog_toml import DeclaredUnit as DeclaredUnit
+from hush.data.tables.catalog_toml import checked_address as checked_address
 from hush.data.tables.catalog_toml import read_catalog as read_catalog
+from hush.data.tables.catalog_toml import toml_key as toml_key
 from hush.data.tables.table import TableData as TableData
 from hush.data.tables.table import connect as connect
 

@@ -59,8 +59,12 @@ from hush.sql.syntax.refusal import QueryRefused as QueryRefused
 
 # isort: split
 # Shared inside hush, not public.
+from hush.sql.answer.answer_columns import end_titles as end_titles
+from hush.sql.answer.answer_columns import named_columns as named_columns
+from hush.sql.answer.answer_columns import without_decimals as without_decimals
+from hush.sql.answer.answer_columns import written as written
 from hush.sql.answer.declaration import catalog_problems as catalog_problems
-from hush.sql.engines.openers import open_engine as open_engine
+from hush.sql.answer.declaration import database_columns as database_columns
 
 __all__ = [
     "EngineFailed",

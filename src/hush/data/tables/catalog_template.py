@@ -12,25 +12,30 @@ from hush.errors import InvalidArgument
 
 _HEAD = f"""\
 # What is publicly known about tables, for `hush query --catalog` and `hush.sql.load_catalog`.
-# Everything here counts as public: write down what you know without looking at the data.
-# `hush catalog check FILE` says what is missing or wrong.
+# Everything here counts as public: write down what you know without looking at the data, and remove the # before it.
+# `hush catalog check FILE` says what is missing or wrong. All private tables are about the same people.
+#
+# unit             the column that identifies a person; "row" if each row is another person. To protect a person within
+#                  each month: unit = {{column = "...", time = "...", window = "month"}}
+# public           true for a public table, such as a list of postcodes; it has no unit, and nothing else to declare
+# rows_per_unit    how many rows of a person count in each group, and
+# groups_per_unit  in how many groups a person counts, if you know; otherwise each query chooses limits privately
+# required         columns with bounds, whose missing values count as the middle of the bounds
+# bounds           the range of a column that is summed or averaged; values outside are moved to its ends
+# keys             the groups to report, if they are public: all of them, with or without rows; NULL is {{null = true}}
 format = "{FORMAT}"
 version = {VERSION}
 """
 _DATABASE = f"# No password here. {PASSWORDS}.\n"
-_UNIT = """\
-# The column that identifies a person; "row" if each row is another person. To protect people within each month:
-#   unit = {column = "...", time = "...", window = "month"}
-# For a public table, such as a list of postcodes, write public = true instead, and nothing else.
+_DECLARATIONS = """\
 unit = ""
-"""
-_LIMITS = """\
-# If you know them: how many rows of a person count in a group, and in how many groups a person counts. Without them,
-# each query chooses limits privately.
+# public = true
 # rows_per_unit = 1
 # groups_per_unit = 1
+# required = []
 """
 _NUMERIC_NAME = re.compile(r"[\d\s.,:;/+-]+")
+_EXAMPLES = {ColumnKind.BOOL: "[true, false]", ColumnKind.INT: "[1, 2]", ColumnKind.TEXT: '["a", "b"]'}
 _NUMBERS = (ColumnKind.INT, ColumnKind.FLOAT)
 
 
@@ -73,23 +78,19 @@ def _section(name: str, table: TemplateTable) -> str:
     listed = ", ".join(
         toml_key(column) if table.untyped else f"{toml_key(column)} ({kind})" for column, kind in kinds.items()
     )
-    return f"{header}{data}# Columns: {listed}\n{_UNIT}{_LIMITS}{_columns(name, table, kinds)}"
+    return f"{header}{data}# Columns: {listed}\n{_DECLARATIONS}{_columns(table, kinds)}"
 
 
-def _columns(name: str, table: TemplateTable, kinds: Mapping[str, ColumnKind]) -> str:
+def _columns(table: TemplateTable, kinds: Mapping[str, ColumnKind]) -> str:
     """Return the bounds and keys to fill in, as comments."""
     numbers = [column for column, kind in kinds.items() if table.untyped or kind in _NUMBERS]
-    groups = [column for column, kind in kinds.items() if kind in (ColumnKind.TEXT, ColumnKind.BOOL, ColumnKind.INT)]
-    lines = ["# The range of columns that are summed or averaged. Values outside are moved to its ends."]
-    lines += [f"# [tables.{toml_key(name)}.bounds]", *(f"# {toml_key(column)} = [0, 100]" for column in numbers)]
-    lines += ["# The groups to report, if they are public: all of them, also those without rows."]
-    lines += [f"# [tables.{toml_key(name)}.keys]", *(f"# {_example_keys(column, kinds)}" for column in groups)]
-    return "\n".join(lines) + "\n"
+    lines = [f"# bounds.{toml_key(column)} = [0, 100]" for column in numbers]
+    lines += [f"# keys.{_example_keys(column, kinds)}" for column, kind in kinds.items() if kind in _EXAMPLES]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _example_keys(column: str, kinds: Mapping[str, ColumnKind]) -> str:
-    examples = {ColumnKind.BOOL: "[true, false]", ColumnKind.INT: "[1, 2]", ColumnKind.TEXT: '["a", "b"]'}
-    return f"{toml_key(column)} = {examples[kinds[column]]}"
+    return f"{toml_key(column)} = {_EXAMPLES[kinds[column]]}"
 
 
 def _check_header(name: str, table: TemplateTable) -> None:

@@ -147,7 +147,7 @@ class _Reader:
     def catalog(self, content: Mapping[str, Any]) -> CatalogFile:
         """Return the whole file."""
         self._check_keys("", content, ("format", "version", "database", "tables"))
-        database = self._read("database", content.get("database"), _address)
+        database = self._read("database", content.get("database"), checked_address)
         named = self._read("tables", content.get("tables", {}), _mapping) or {}
         tables = {name: self._table(name, value) for name, value in named.items()}
         self._check_names(tables)
@@ -184,7 +184,7 @@ class _Reader:
     def _unit(self, location: str, value: Any) -> DeclaredUnit:
         """Return a unit: a name, or a table."""
         if not isinstance(value, dict):
-            return DeclaredUnit(column=self._read(location, value, _name) or ROW)
+            return DeclaredUnit(column=self._read(location, value, _unit_column) or ROW)
         self._check_keys(location, value, ("column", "time", "window", "to", "key"))
         parts = {key: self._read(f"{location}.{key}", value.get(key), _name) for key in ("time", "to", "key")}
         window = self._read(f"{location}.window", value.get("window"), _window)
@@ -264,6 +264,12 @@ def _name(location: str, value: Any) -> str:
     return value
 
 
+def _unit_column(location: str, value: Any) -> str:
+    if value == "":  # as in a template
+        raise InvalidArgument(location, value, "the column that identifies a person", _UNIT_ADVICE)
+    return _name(location, value)
+
+
 def _window(location: str, value: Any) -> str:
     if value not in WINDOWS:
         raise InvalidArgument(location, value, "one of " + ", ".join(WINDOWS))
@@ -328,7 +334,7 @@ _PRIVATE: Mapping[str, Callable[[str, Any], Any]] = {
 }
 
 
-def _address(location: str, value: Any) -> str:
+def checked_address(location: str, value: Any) -> str:
     """Return the address of a database. It is never shown, and never has a password."""
     if not isinstance(value, str) or not value.startswith(_DATABASES) or not value.isprintable():
         raise InvalidArgument(location, "...", "an address that starts with postgresql://")

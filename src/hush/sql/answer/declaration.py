@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hush.data import CatalogFile, DeclaredTable, DeclaredUnit, read_catalog
+from hush.data import CatalogFile, DeclaredTable, DeclaredUnit, checked_address, read_catalog, toml_key
 from hush.data.tables.catalog import ROW, Catalog, PrivateTable, PublicTable
 from hush.errors import HushError, InvalidArgument, Unsupported, check_instance
 from hush.guarantee import CalendarWindow, UserWindow
@@ -187,14 +187,27 @@ def catalog_problems(path: str | Path) -> list[str]:
     """Return everything that is wrong with a catalog file, and with its fit to the data. No rows are read."""
     file = read_catalog(path)
     problems = [str(problem) for problem in file.problems]
-    # Files are opened one by one: all that are missing are named.
-    together = [file.tables] if file.database else [{name: entry} for name, entry in file.tables.items()]
+    # Files are opened one by one, so that all that are missing are named; not those whose declaration is refused.
+    alone = [{name: entry} for name, entry in file.tables.items() if not _is_refused(name, problems)]
+    together = [file.tables] if file.database else alone
     for tables in together if file.tables else ():
         try:
             problems += _misfits(_engine_of(file, tables, None), tables)
         except HushError as problem:
-            problems.append(f"tables.{next(iter(tables))}: {problem}" if len(tables) == 1 else str(problem))
+            problems.append(f"tables.{toml_key(next(iter(tables)))}: {problem}" if len(tables) == 1 else str(problem))
     return problems
+
+
+def _is_refused(name: str, problems: Sequence[str]) -> bool:
+    """Return whether a file's declaration of a table's data is refused already."""
+    return any(problem.startswith(f"tables.{toml_key(name)}.data=") for problem in problems)
+
+
+def database_columns(address: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the declared types of the columns of some tables of a database, for a template. No rows are read."""
+    first, *others = dict.fromkeys(names)
+    engine, _ = open_engine(checked_address("data", address), first, dict.fromkeys(others))
+    return {name: _columns(engine, name, "table") for name in (first, *others)}
 
 
 def _refuse_problems(file: CatalogFile, problems: Sequence[str]) -> None:
@@ -213,7 +226,7 @@ def _engine_of(file: CatalogFile, tables: Mapping[str, DeclaredTable], connectio
     source = file.database if connection is None else connection
     if source is None and without_data:
         advice = "Name its file, or the database of the catalog; in Python, you can also pass a connection"
-        raise InvalidArgument(f"tables.{without_data[0]}.data", None, "a file", advice)
+        raise InvalidArgument(f"tables.{toml_key(without_data[0])}.data", None, "a file", advice)
     first = next(iter(without_data or data))
     others = {name: file_name for name, file_name in data.items() if name != first}
     return open_engine(data[first] if source is None else source, first, others)[0]
@@ -221,7 +234,11 @@ def _engine_of(file: CatalogFile, tables: Mapping[str, DeclaredTable], connectio
 
 def _misfits(engine: Engine, tables: Mapping[str, DeclaredTable]) -> list[str]:
     """Return the declarations that do not fit the tables' columns, each with its place in the file."""
-    return [f"tables.{name}: {problem}" for name, entry in tables.items() for problem in _misfit(engine, name, entry)]
+    return [
+        f"tables.{toml_key(name)}: {problem}"
+        for name, entry in tables.items()
+        for problem in _misfit(engine, name, entry)
+    ]
 
 
 def _misfit(engine: Engine, name: str, entry: DeclaredTable) -> list[HushError]:

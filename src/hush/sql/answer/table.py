@@ -97,6 +97,15 @@ class Table:
         tables = ", ".join(f"{name}({', '.join(table.columns)})" for name, table in self._catalog.tables.items())
         return f"Table({shorten(tables, 300)}, on {self._engine.dialect})"
 
+    @property
+    def catalog(self) -> Catalog:
+        """What is declared about the tables."""
+        return self._catalog
+
+    def limits_of(self, name: str) -> RequestedLimits:
+        """Return the limits of queries that read this one table and name none; None for those to be chosen."""
+        return self._table_limits.get(name, self._limits)
+
     def forget(self) -> None:
         """Drop the views and limits that earlier queries left behind. Call it after the data have changed."""
         self._views.forget()
@@ -249,7 +258,7 @@ class Table:
 
         If rows are the units, limits need no choice, unless a join multiplies rows.
         """
-        limits = self._table_limits.get(first.single_table or "", self._limits)
+        limits = self.limits_of(first.single_table or "")
         requested = limits.changed(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
         if first.single_table is None or _protected_unit(self._catalog, first) != Unit.example():
             return requested
