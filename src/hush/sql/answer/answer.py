@@ -89,7 +89,7 @@ class QueryAnswer:
 
     def __str__(self) -> str:
         """Return the rows as a small table, and the guarantee."""
-        lines = [list(self.columns), *(map(written, row) for row in self.rows)]
+        lines = [list(self.columns), *(list(map(written, row)) for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         aligned = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
         return "\n".join([*aligned, *self.notes()])

@@ -32,7 +32,7 @@ def print_price(price: QueryPrice, form: str) -> None:
         _write_csv(header, [[name, scale] for name, scale in price.scales.items()])
         print(price.guarantee, file=sys.stderr)
         return
-    print(price.guarantee)
+    print(wrapped(str(price.guarantee)))
     if not price.scales:
         print(
             "The noise depends on limits that are chosen first. Give --rows-per-unit and --groups-per-unit to see it."

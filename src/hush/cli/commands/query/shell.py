@@ -8,6 +8,7 @@ error ends everything with its exit status.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -42,6 +43,8 @@ class _Shell:
         self._people, self._options, self._budget = people, options, budget
         self._history: History | None = None
         self._pending = ""  # the beginning of a statement
+        self._is_asking = False  # so that something may have been charged
+        self._is_interrupted = False
         self._is_over = False
 
     def read(self, lines: Iterable[str]) -> None:
@@ -55,8 +58,10 @@ class _Shell:
 
     def talk(self) -> None:
         """Answer statements from a terminal."""
+        signal.signal(signal.SIGINT, self._interrupt)
         self._history = History()
-        _say(f"{self._people!r}. Statements end with ;. {chr(92)}? lists commands, Ctrl-D leaves.")
+        tables = ", ".join(self._people.catalog.tables)
+        _say(f"Tables: {tables}. Statements end with ;. \\? lists commands, Ctrl-D leaves.")
         if self._history.is_stored:
             _say(f"History: {history_file()} has your queries, not their answers. Queries can name people.")
         while not self._is_over:
@@ -72,15 +77,22 @@ class _Shell:
         """Let no error end the session. After one, and after Ctrl-C, the statement is dropped."""
         try:
             yield
-            return
-        except KeyboardInterrupt:
-            paid = " If it was charged, the same question goes on with what was paid." if self._budget else ""
-            _say(f"\nCancelled.{paid}")
-        except HushError as error:
-            _say(f"hush query: {error}")
-        except Exception as error:  # a bug of ours; its message may hold data
-            _say(f"hush query: {type(error).__name__}, whose message is hidden, because it may quote a record")
-        self._pending = ""
+        except (KeyboardInterrupt, Exception) as error:
+            _say(self._message(error))
+            self._pending, self._is_asking, self._is_interrupted = "", False, False
+
+    def _message(self, error: BaseException) -> str:
+        if self._is_interrupted:  # an engine may have made an error of its own of it
+            paid = " If it was charged, the same question goes on with what was paid." if self._is_asking else ""
+            return f"\nCancelled.{paid}"
+        if isinstance(error, HushError):
+            return f"hush query: {error}"
+        # A bug of ours, whose message may hold data.
+        return f"hush query: {type(error).__name__}, whose message is hidden, because it may quote a record"
+
+    def _interrupt(self, *_: object) -> None:
+        self._is_interrupted = True
+        raise KeyboardInterrupt
 
     def _take(self, line: str) -> None:
         """Add a line to the statement, and answer what is complete."""
@@ -105,7 +117,9 @@ class _Shell:
             print_price(self._people.price(statement, **arguments), self._options.format)
         if self._options.price or not self._is_confirmed():
             return
+        self._is_asking = self._budget is not None
         answer = self._people.sql(statement, **arguments, budget=self._budget, fresh=self._options.fresh)
+        self._is_asking = False
         print_answer(answer, self._options.format)
         if self._budget is not None:
             _say(f"Left of {self._budget.name}: epsilon {self._budget.left:.4g} of {self._budget.cap.epsilon:.4g}.")
