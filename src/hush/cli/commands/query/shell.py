@@ -33,7 +33,11 @@ def run_shell(people: Table, options: argparse.Namespace, budget: LedgerBudget |
     """Answer statements until the input ends."""
     shell = _Shell(people, options, budget)
     if sys.stdin.isatty():
-        shell.talk()
+        before = signal.signal(signal.SIGINT, shell.interrupt)
+        try:
+            shell.talk()
+        finally:
+            signal.signal(signal.SIGINT, before)
     else:
         shell.read(sys.stdin)
 
@@ -58,7 +62,6 @@ class _Shell:
 
     def talk(self) -> None:
         """Answer statements from a terminal."""
-        signal.signal(signal.SIGINT, self._interrupt)
         self._history = History()
         tables = ", ".join(self._people.catalog.tables)
         _say(f"Tables: {tables}. Statements end with ;. \\? lists commands, Ctrl-D leaves.")
@@ -90,7 +93,8 @@ class _Shell:
         # A bug of ours, whose message may hold data.
         return f"hush query: {type(error).__name__}, whose message is hidden, because it may quote a record"
 
-    def _interrupt(self, *_: object) -> None:
+    def interrupt(self, *_: object) -> None:
+        """Drop the statement: what Ctrl-C does."""
         self._is_interrupted = True
         raise KeyboardInterrupt
 
