@@ -119,7 +119,7 @@ def read_catalog(path: str | Path) -> CatalogFile:
     version = _wrong_version(content)
     if version is not None:
         return CatalogFile(path=file, problems=(version,))
-    return _Reader(file).catalog(content)
+    return _CatalogReader(file).catalog(content)
 
 
 _INIT = "`hush catalog init DATA` writes one"
@@ -137,7 +137,7 @@ def _wrong_version(content: Mapping[str, Any]) -> InvalidArgument | None:
     return None
 
 
-class _Reader:
+class _CatalogReader:
     """Reads a file, and collects its mistakes."""
 
     def __init__(self, path: Path) -> None:

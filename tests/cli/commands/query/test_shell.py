@@ -17,48 +17,8 @@ from hush.cli.commands.query import shell as shell_module
 duckdb = pytest.importorskip("duckdb")
 pytest.importorskip("sqlglot")
 
-COUNT = "SELECT COUNT(*) AS n FROM people"
-CATALOG = """format = "hush-catalog"
-version = 1
-[tables.people]
-data = "people.parquet"
-unit = {column = "who", time = "day", window = "month"}
-rows_per_unit = 1
-groups_per_unit = 2
-bounds.age = [0, 100]
-required = ["age"]
-keys.region = ["north", {null = true}]
-[tables.zones]
-data = "zones.csv"
-public = true
-"""
-
-
-@pytest.fixture
-def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    duckdb.sql(
-        "COPY (SELECT i AS who, i % 70 AS age, 'north' AS region, DATE '2024-01-01' AS day FROM range(3000) t(i)) "
-        f"TO '{tmp_path / 'people.parquet'}'"
-    )
-    (tmp_path / "zones.csv").write_text("region,zone\nnorth,cold\n")
-    file = tmp_path / "clinic.toml"
-    file.write_text(CATALOG)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.delenv("HUSH_LEDGER", raising=False)
-    monkeypatch.delenv("HUSH_LEDGER_TOKEN", raising=False)
-    return file
-
-
 Ask = Callable[..., int]
-
-
-@pytest.fixture
-def piped(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
-    def run(text: str, *options: str) -> int:
-        monkeypatch.setattr("sys.stdin", io.StringIO(text))
-        return main(["query", "--catalog", str(clinic), *options])
-
-    return run
+COUNT = "SELECT COUNT(*) AS n FROM people"
 
 
 def test_a_pipe_has_no_prompts(piped: Ask, capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,60 +174,6 @@ def test_what_is_left_of_the_budget(
     assert lines == [f"Left of clinic: epsilon {left} of 3." for left in ("2", "1.5", "1.5")]
     assert "The ledger gave this answer before" in printed
     assert "exceeds the budget" in printed
-
-
-COMMANDS = r"""\d
-\d PEOPLE
-\d zones
-\epsilon 0.25
-\delta 1e-7
-\limits
-\limits 3 auto
-\limits 4
-\?
-\q
-SELECT nothing;
-"""
-
-
-def test_commands(piped: Ask, capsys: pytest.CaptureFixture[str]) -> None:
-    assert piped(COMMANDS) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [" ".join(line.split()) for line in lines[1:3]] == [
-        "people who within a month of day 1 2 who, age, region, day",
-        "zones public region, zone",
-    ]
-    assert [" ".join(line.split()) for line in lines[4:8]] == [
-        "who integer, the unit",
-        "age integer, required 0 to 100",
-        "region text north, NULL",
-        "day date",
-    ]
-    assert lines[11:16] == [
-        "epsilon 0.25 for each answer",
-        "delta 1e-07 for each answer",
-        "rows per unit: auto; groups per unit: auto",
-        "rows per unit: 3; groups per unit: auto",
-        "rows per unit: 4; groups per unit: auto",
-    ]
-    assert any(r"\d TABLE" in line for line in lines[16:])
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (r"\d nobody", "table='nobody': expected one of people, zones."),
-        (r"\epsilon nan", "epsilon=nan: expected a finite number > 0."),
-        (r"\epsilon much", "epsilon='much': expected a finite number > 0."),
-        (r"\delta 1", "delta=1: expected a number in [0, 1)."),
-        (r"\limits 0", "limits=0: expected an integer >= 1."),
-        (r"\limits many", "limits='many': expected an integer >= 1."),
-        (r"\x", "expected one of \\d, \\epsilon, \\delta, \\limits, \\?, \\q."),
-    ],
-)
-def test_mistakes_in_commands(piped: Ask, capsys: pytest.CaptureFixture[str], command: str, words: str) -> None:
-    assert piped(command) == 2
-    assert words in capsys.readouterr().err
 
 
 def read_until(handle: int, words: str) -> str:
