@@ -13,6 +13,7 @@
 | declare a table, and further tables to join | `table`, `JoinedTable` |
 | read declarations from a file | `load_catalog` |
 | ask a query | `Table.sql`, which returns a `QueryAnswer` |
+| get a data frame | `QueryAnswer.to_pandas`, `QueryAnswer.to_polars`, `QueryAnswer.to_arrow` |
 | know the cost and the error beforehand | `Table.price`, which returns a `QueryPrice` |
 | try a query without touching data | `Table.preview`, which returns a `Preview` |
 | handle errors | `QueryRefused` (the query), `EngineFailed` (the database) |

@@ -90,7 +90,15 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "NULL"), (1234.5678, "1234.57"), (3.0, "3"), (1e300, "1e+300"), (True, "True"), ("x", "x")],
+    [
+        (None, "NULL"),
+        (1234.5678, "1234.57"),
+        (3.0, "3"),
+        (1e300, "1e+300"),
+        (True, "True"),
+        ("x", "x"),
+        ("é\x1b[2J\n\u202e", "é\ufffd[2J\ufffd\ufffd"),
+    ],
 )
 def test_written(value: Any, text: str) -> None:
     assert written(value) == text

@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 
 from hush.data.tables.catalog_toml import _has_password
-from hush.errors import InvalidArgument, Unsupported
+from hush.errors import HushError, InvalidArgument, Unsupported
 from hush.guarantee import CalendarWindow, UserWindow
 from hush.randomness import TestSource
 from hush.sql import JoinedTable, QueryRefused, load_catalog, table
 from hush.sql.answer.declaration import _row_id, catalog_problems, database_columns
-from sql.hosts import OnPostgres
+from hush.sql.engines.duckdb import DuckDBEngine
+from hush.sql.write.plan import QueryPlan
+from hush.statistics import ContributionLimits
+from sql.hosts import OnPostgres, contents, largest_change
 
 JOINED = "SELECT COUNT(*) AS n, SUM(v.cost) AS s FROM people p JOIN visits v ON p.who = v.u WHERE p.age > 30"
 
@@ -311,14 +314,59 @@ def test_everything_that_is_wrong_is_told_in_one_go(path: Path, visits: Path) ->
         load_catalog(file)
 
 
-def test_a_catalog_reads_no_rows(path: Path, tmp_path: Path) -> None:
-    """Neighbouring files: whatever the rows are, loading, checking and pricing say the same."""
-    outcomes = []
+def outcomes(folder: Path) -> list[Any]:
+    """Return what loading, checking and pricing say about files that differ in their rows only."""
+    said: list[Any] = []
     for rows in ("", "1,5,north\n", "1,x,\n,,\n" * 50, '1,"unclosed\n'):
-        (tmp_path / "n.csv").write_text("who,age,region\n" + rows)
+        (folder / "n.csv").write_text("who,age,region\n" + rows)
         text = '[tables.n]\ndata = "n.csv"\nunit = "who"\nbounds.age = [0, 9]\nkeys.region = [5]\nrows_per_unit = 1'
-        wrong = catalog_problems(catalog(tmp_path / "n.csv", text))
-        loaded = load_catalog(catalog(tmp_path / "n.csv", text.replace("[5]", '["north"]')))
-        outcomes.append((wrong, repr(loaded), loaded.price("SELECT AVG(age) FROM n", epsilon=1.0)))
-    assert len(outcomes[0][0]) == 1
-    assert all(outcome == outcomes[0] for outcome in outcomes)
+        try:
+            wrong = catalog_problems(catalog(folder / "n.csv", text))
+            loaded = load_catalog(catalog(folder / "n.csv", text.replace("[5]", '["north"]')))
+            said.append((wrong, repr(loaded), loaded.price("SELECT AVG(age) FROM n", epsilon=1.0)))
+        except HushError as error:
+            said.append(str(error))
+    return said
+
+
+def test_a_catalog_reads_no_rows(tmp_path: Path) -> None:
+    first, *others = outcomes(tmp_path)
+    assert len(first[0]) == 1
+    assert all(other == first for other in others)
+
+
+def test_a_catalog_that_read_rows_would_be_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = DuckDBEngine.columns
+
+    def twin(engine: DuckDBEngine, name: str) -> dict[str, str]:
+        engine.load()
+        return columns(engine, name)
+
+    monkeypatch.setattr(DuckDBEngine, "columns", twin)
+    first, *others = outcomes(tmp_path)
+    assert any(other != first for other in others)
+
+
+def test_limits_of_a_catalog_bound_a_unit(path: Path) -> None:
+    """Neighbouring files: one more unit with many rows in many groups. A twin reads with looser limits than it says."""
+    text = '[tables.people]\ndata = "people.parquet"\nunit = "who"\nrows_per_unit = 2\ngroups_per_unit = 3\n'
+    query, key = "SELECT region, COUNT(*), COUNT(DISTINCT who) FROM people GROUP BY region", bytes(32)
+
+    def exact(limits: ContributionLimits | None = None) -> tuple[QueryPlan, Any]:
+        loaded = load_catalog(catalog(path, text))
+        first = loaded._plan(query, ContributionLimits())
+        (own_limits,) = loaded._requested(first, None, None).candidates(first, {})
+        plan = loaded._plan(query, limits or own_limits)
+        loaded._views.load()
+        return plan, contents(plan, loaded._engine, key)
+
+    loose = ContributionLimits(rows_per_unit=9, groups_per_unit=9)
+    (plan, before), (_, before_loose) = exact(), exact(loose)
+    added = "SELECT 9999, 5, 'r' || (i % 20), DATE '2024-01-01' FROM range(200) t(i)"
+    duckdb.sql(f"COPY (SELECT * FROM '{path}' UNION ALL {added}) TO '{path.parent / 'more.parquet'}'")
+    (path.parent / "more.parquet").replace(path)
+    changed, broken = largest_change(plan, before, exact()[1])
+    assert (changed, broken) == (3, [])
+    changed, broken = largest_change(plan, before_loose, exact(loose)[1])
+    assert changed > plan.groups_per_unit
+    assert broken

@@ -70,15 +70,18 @@ def without_decimals(value: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """Return a value for display: a float with six digits, and NULL for a missing value.
+    r"""Return a value for display on one line: a float with six digits, and NULL for a missing value.
 
-    >>> written(1234.5678), written(1234567.0), written(None)
-    ('1234.57', '1234567', 'NULL')
+    A key is a text that people have chosen. It can neither move the cursor of a terminal, nor begin a new line.
+
+    >>> written(1234.5678), written(1234567.0), written(None), written("a\x1b[2J") == "a\ufffd[2J"
+    ('1234.57', '1234567', 'NULL', True)
     """
     shown = without_decimals(value)
     if shown is None:
         return "NULL"
-    return f"{shown:.6g}" if isinstance(shown, float) else str(shown)
+    text = f"{shown:.6g}" if isinstance(shown, float) else str(shown)
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
 def to_pandas(columns: Sequence[tuple[str, list[Any]]]) -> Any:

@@ -34,9 +34,8 @@ def print_price(price: QueryPrice, form: str) -> None:
         return
     print(wrapped(str(price.guarantee)))
     if not price.scales:
-        print(
-            "The noise depends on limits that are chosen first. Give --rows-per-unit and --groups-per-unit to see it."
-        )
+        advice = "Give --rows-per-unit and --groups-per-unit (in the shell, \\limits) to see it."
+        print(wrapped(f"The noise depends on limits that are chosen first. {advice}"))
         return
     print(lay_out(header, [[name, f"{scale:.4g}"] for name, scale in price.scales.items()]))
     if price.errors:
