@@ -99,6 +99,10 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
         ),
         (HEAD + PEOPLE + "required = 'age'", "tables.people.required='age': expected a list of names."),
         (HEAD + PEOPLE + "rows_per_unit = 0", "tables.people.rows_per_unit=0: expected an integer >= 1."),
+        (
+            HEAD + PEOPLE + "rows_per_unit = 1\nrows_in_total = 1",
+            "tables.people.rows_in_total=1: expected none beside rows_per_unit.",
+        ),
         (HEAD + PEOPLE + "groups_per_unit = true", "tables.people.groups_per_unit=True: expected an integer >= 1."),
         (HEAD + PEOPLE.replace('"who"', '""'), "tables.people.unit='': expected the column that identifies a person."),
         (HEAD + PEOPLE.replace('"who"', "5"), "tables.people.unit=5: expected a name."),

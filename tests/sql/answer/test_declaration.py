@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,21 @@ def test_limits_of_a_catalog_are_for_one_table(path: Path, visits: Path) -> None
     assert given.scales["rows for n"] == pytest.approx(2.0)
     preview = clinic.preview("SELECT COUNT(*) AS n FROM visits", epsilon=1.0)
     assert preview.intervals[0]["n"][1] - preview.rows[0][0] > 8  # scale 4; of 1 it would be 3
+
+
+def test_chosen_limits_are_kept_in_a_catalog(path: Path) -> None:
+    """What an answer chose is written into the file: the same limits, and no share of epsilon for them."""
+    text = '[tables.people]\ndata = "people.parquet"\nunit = "who"\nkeys.region = ["north", "south"]\n'
+    query = "SELECT region, COUNT(*) AS n, COUNT(DISTINCT who) AS u FROM people GROUP BY region"
+    answer = load_catalog(catalog(path, text)).sql(query, epsilon=1.0, source=TestSource(1))
+    limits = re.search(r"at most ([\d,]+) rows? in at most ([\d,]+) groups?", answer.limits[0])
+    assert limits is not None
+    rows, groups = (int(number.replace(",", "")) for number in limits.groups())
+    keeping = load_catalog(catalog(path, f"{text}rows_in_total = {rows}\ngroups_per_unit = {groups}\n"))
+    assert keeping.price(query, epsilon=0.9).scales == pytest.approx(answer.scales)  # a tenth had paid for the limits
+    assert keeping.price(query, epsilon=1.0).guarantee.epsilon == 1
+    again = keeping.sql(query, epsilon=1.0)
+    assert again.limits[0].startswith(f"Limits, as you set them: a unit counts with {limits[0]}")
 
 
 def test_a_catalog_for_a_connection(path: Path) -> None:

@@ -20,6 +20,8 @@ _HEAD = f"""\
 # public           true for a public table, such as a list of postcodes; it has no unit, and nothing else to declare
 # rows_per_unit    how many rows of a person count in each group, and
 # groups_per_unit  in how many groups a person counts, if you know; otherwise each query chooses limits privately
+# rows_in_total    instead of rows_per_unit: rows of a person in all groups together. Limits that an answer chose are
+#                  written so, and can be kept here: they were paid for
 # required         columns with bounds, whose missing values count as the middle of the bounds
 # bounds           the range of a column that is summed or averaged; values outside are moved to its ends
 # keys             the groups to report, if they are public: all of them, with or without rows; NULL is {{null = true}}

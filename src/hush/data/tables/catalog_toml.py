@@ -74,8 +74,10 @@ class DeclaredTable:
         bounds: As for `hush.table`, and so are the others.
         keys: The groups of columns.
         required: Columns with bounds.
-        rows_per_unit: A limit for queries of this table alone.
-        groups_per_unit: A limit for queries of this table alone.
+        rows_per_unit: A limit for queries of this table alone: rows of a unit in each group.
+        groups_per_unit: A limit for queries of this table alone: groups of a unit.
+        rows_in_total: Instead of ``rows_per_unit``: rows of a unit in all groups together, as in limits that hush
+            chose.
     """
 
     data: Path | None = None
@@ -85,6 +87,7 @@ class DeclaredTable:
     required: tuple[str, ...] = ()
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
+    rows_in_total: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +180,10 @@ class _CatalogReader:
             read["unit"] = self._unit(f"{location}.unit", content.get("unit", ROW))
             for key in ("bounds", "keys"):
                 read[key] = self._columns(f"{location}.{key}", content.get(key, {}), _PRIVATE[key])
-            for key in ("required", "rows_per_unit", "groups_per_unit"):
+            for key in ("required", "rows_per_unit", "groups_per_unit", "rows_in_total"):
                 read[key] = self._read(f"{location}.{key}", content.get(key), _PRIVATE[key])
+            if "rows_per_unit" in content and "rows_in_total" in content:
+                self._refuse(f"{location}.rows_in_total", content["rows_in_total"], "none beside rows_per_unit")
         return DeclaredTable(**{**read, "required": tuple(read.get("required") or ())})
 
     def _unit(self, location: str, value: Any) -> DeclaredUnit:
@@ -331,6 +336,7 @@ _PRIVATE: Mapping[str, Callable[[str, Any], Any]] = {
     "required": _names,
     "rows_per_unit": _limit,
     "groups_per_unit": _limit,
+    "rows_in_total": _limit,
 }
 
 

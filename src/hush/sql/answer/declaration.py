@@ -176,7 +176,11 @@ def load_catalog(path: str | Path, *, connection: Any = None) -> Table:
     _refuse_problems(file, _misfits(engine, file.tables))
     tables = {name: _declared(engine, name, entry) for name, entry in file.tables.items()}
     limits = {
-        name: RequestedLimits(rows_per_unit=entry.rows_per_unit, groups_per_unit=entry.groups_per_unit)
+        name: RequestedLimits(
+            rows_per_unit=entry.rows_per_unit,
+            groups_per_unit=entry.groups_per_unit,
+            rows_in_total=entry.rows_in_total,
+        )
         for name, entry in file.tables.items()
     }
     first = next(name for name, entry in file.tables.items() if entry.unit is not None)

@@ -326,7 +326,8 @@ class Table:
         """Return everything that an answer depends on, besides the data. Equal questions share one answer."""
         limits = (requested.groups_per_unit, requested.rows_per_unit)
         shares = () if None not in limits else (limits_share,)
-        arguments = [repr(value) for value in (*limits, *shares, *request.arguments())]
+        in_total = () if requested.rows_in_total is None else (("rows in total", requested.rows_in_total),)
+        arguments = [repr(value) for value in (*limits, *shares, *in_total, *request.arguments())]
         return json.dumps([text, arguments, self._declarations(), os.urandom(16).hex() if fresh else ""])
 
     def _declarations(self) -> str:

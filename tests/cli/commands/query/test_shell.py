@@ -171,7 +171,7 @@ def test_what_is_left_of_the_budget(
     typed(keys, "--epsilon", "1", "--budget", "clinic", "--db", url)
     printed = capsys.readouterr().err
     lines = [line for line in printed.splitlines() if line.startswith("Left")]
-    assert lines == [f"Left of clinic: epsilon {left} of 3." for left in ("2", "1.5", "1.5")]
+    assert lines == [f"Left of clinic: epsilon {left} of 3." for left in ("3", "2", "1.5", "1.5")]
     assert "The ledger gave this answer before" in printed
     assert "exceeds the budget" in printed
 

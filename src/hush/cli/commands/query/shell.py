@@ -67,6 +67,9 @@ class _Shell:
         _say(f"Tables: {tables}. Statements end with ;. \\? lists commands, Ctrl-D leaves.")
         if self._history.is_stored:
             _say(f"History: {history_file()} has your queries, not their answers. Queries can name people.")
+        if self._budget is not None:
+            self._say_what_is_left()
+            _say("An answer that the ledger has already is free, whatever its price says.")
         while not self._is_over:
             with self._going_on():
                 try:
@@ -125,6 +128,9 @@ class _Shell:
         answer = self._people.sql(statement, **arguments, budget=self._budget, fresh=self._options.fresh)
         self._is_asking = False
         print_answer(answer, self._options.format)
+        self._say_what_is_left()
+
+    def _say_what_is_left(self) -> None:
         if self._budget is not None:
             _say(f"Left of {self._budget.name}: epsilon {self._budget.left:.4g} of {self._budget.cap.epsilon:.4g}.")
 
