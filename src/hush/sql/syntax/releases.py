@@ -141,9 +141,10 @@ def _variance(statistic: QueryStatistic, totals: list[float]) -> float:
     return min(max(spread, 0.0), (statistic.bounds[1] - statistic.bounds[0]) ** 2 / (2 if statistic.sample else 4))
 
 
-def _count(statistic: QueryStatistic, totals: list[float]) -> int:
-    """Return a count from its one release. Its grid has steps of 1, and so has its noise."""
-    return round(_single(statistic, totals))
+def _count(statistic: QueryStatistic, totals: list[float]) -> float:
+    """Return a count from its one release, as an integer. Its grid has steps of 1, and so has its noise."""
+    total = _single(statistic, totals)
+    return round(total) if math.isfinite(total) else total
 
 
 _FORMULAS: Mapping[str, Callable[[QueryStatistic, list[float]], float]] = {
