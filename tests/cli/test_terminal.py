@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.terminals import Terminal
-from hush.cli.terminal import TerminalProgress, bar, progress, table
+from hush.cli.terminal import TerminalProgress, bar, progress, table, wrapped
 
 
 def test_columns_of_numbers_are_aligned_to_the_right() -> None:
@@ -86,3 +86,13 @@ def test_iterating_over_many_items_shows_a_bar(count: int, is_shown: bool, monke
     monkeypatch.setattr(sys, "stderr", terminal)
     assert list(progress(range(count), "epochs")) == list(range(count))
     assert ("epochs" in terminal.text) is is_shown
+
+
+def test_lines_are_wrapped_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "one two " * 31 + "\nthree"
+    assert wrapped(text) == text
+    monkeypatch.setattr("sys.stderr", Terminal(-1))  # 80 columns
+    lines = wrapped(text).splitlines()
+    assert all(len(line) < 80 for line in lines)
+    assert (len(lines), lines[-1]) == (4 + 1, "three")
+    assert wrapped("one two " * 30, most_lines=2, rest="... more").endswith(" ... more")

@@ -1,4 +1,4 @@
-"""The command line: `hush train`, `tune`, `schema`, `query`, `ledger`, `plan`, `account`, `audit` and `attack`.
+"""The command line: `hush train`, `tune`, `schema`, `query`, `catalog`, `ledger`, `plan`, `account`, `audit`, `attack`.
 
 Every command is a module in ``commands`` with two functions: ``add_parser`` declares its arguments, ``run`` does the
 work. What they share:
@@ -27,7 +27,7 @@ from hush.version import __version__
 
 __all__: list[str] = []  # the command line is for the shell; `main` is what its entry point calls
 
-COMMANDS = ("train", "tune", "schema", "query", "ledger", "plan", "account", "audit", "attack")
+COMMANDS = ("train", "tune", "schema", "query", "catalog", "ledger", "plan", "account", "audit", "attack")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

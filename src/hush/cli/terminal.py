@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -63,6 +64,21 @@ def progress(items: Sequence[_Item], label: str) -> Iterator[_Item]:
         yield item
     if is_shown:
         print("\r" + " " * (len(label) + 50) + "\r", end="", file=sys.stderr, flush=True)
+
+
+def wrapped(text: str, *, most_lines: int | None = None, rest: str = "...") -> str:
+    """Break a line at the width of standard error, if that is a terminal.
+
+    Args:
+        text: The line.
+        most_lines: How many lines to show at most.
+        rest: What stands for the others.
+    """
+    if not sys.stderr.isatty():
+        return text
+    width = max(_terminal_width() - 1, _SMALLEST_WIDTH)
+    lines = [textwrap.fill(line, width, max_lines=most_lines, placeholder=f" {rest}") for line in text.split("\n")]
+    return "\n".join(lines)
 
 
 class TerminalProgress:

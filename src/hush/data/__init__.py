@@ -47,6 +47,14 @@ from hush.data.formats.csv import CsvFile as CsvFile
 from hush.data.formats.parquet import ParquetFile as ParquetFile
 from hush.data.formats.table_files import open_table_file as open_table_file
 from hush.data.preparation.prepared_data import Outline as Outline
+from hush.data.tables.catalog_template import TemplateTable as TemplateTable
+from hush.data.tables.catalog_template import catalog_template as catalog_template
+from hush.data.tables.catalog_toml import CatalogFile as CatalogFile
+from hush.data.tables.catalog_toml import DeclaredTable as DeclaredTable
+from hush.data.tables.catalog_toml import DeclaredUnit as DeclaredUnit
+from hush.data.tables.catalog_toml import checked_address as checked_address
+from hush.data.tables.catalog_toml import read_catalog as read_catalog
+from hush.data.tables.catalog_toml import toml_key as toml_key
 from hush.data.tables.table import TableData as TableData
 from hush.data.tables.table import connect as connect
 

@@ -11,7 +11,9 @@
 | you want to | use |
 |---|---|
 | declare a table, and further tables to join | `table`, `JoinedTable` |
+| read declarations from a file | `load_catalog` |
 | ask a query | `Table.sql`, which returns a `QueryAnswer` |
+| get a data frame | `QueryAnswer.to_pandas`, `QueryAnswer.to_polars`, `QueryAnswer.to_arrow` |
 | know the cost and the error beforehand | `Table.price`, which returns a `QueryPrice` |
 | try a query without touching data | `Table.preview`, which returns a `Preview` |
 | handle errors | `QueryRefused` (the query), `EngineFailed` (the database) |
@@ -48,12 +50,22 @@ SQL), `engines` (to exact aggregates), and back to `answer` (noise, intervals).
 
 from hush.sql.answer.answer import QueryAnswer as QueryAnswer
 from hush.sql.answer.declaration import JoinedTable as JoinedTable
+from hush.sql.answer.declaration import load_catalog as load_catalog
 from hush.sql.answer.declaration import table as table
 from hush.sql.answer.preview import Preview as Preview
 from hush.sql.answer.price import QueryPrice as QueryPrice
 from hush.sql.answer.table import Table as Table
 from hush.sql.engines.engine import EngineFailed as EngineFailed
 from hush.sql.syntax.refusal import QueryRefused as QueryRefused
+
+# isort: split
+# Shared inside hush, not public.
+from hush.sql.answer.answer_columns import end_titles as end_titles
+from hush.sql.answer.answer_columns import named_columns as named_columns
+from hush.sql.answer.answer_columns import without_decimals as without_decimals
+from hush.sql.answer.answer_columns import written as written
+from hush.sql.answer.declaration import catalog_problems as catalog_problems
+from hush.sql.answer.declaration import database_columns as database_columns
 
 __all__ = [
     "EngineFailed",
@@ -63,5 +75,6 @@ __all__ = [
     "QueryPrice",
     "QueryRefused",
     "Table",
+    "load_catalog",
     "table",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 from decimal import Decimal
@@ -17,8 +18,9 @@ from hush.sql.answer.answer import answer_from_json, answer_to_json
 GUARANTEE = Guarantee(epsilon=1.0, delta=1e-6, unit=Unit.user(), method="noise", assumptions=("a",))
 
 
-def answer_with(*rows: tuple[Any, ...], columns: tuple[str, ...] = ("k", "n")) -> QueryAnswer:
+def answer_with(*rows: tuple[Any, ...], columns: tuple[str, ...] = ("k", "n"), **more: Any) -> QueryAnswer:
     return QueryAnswer(
+        **more,
         columns=columns,
         rows=list(rows),
         guarantee=GUARANTEE,
@@ -60,11 +62,52 @@ def test_types_without_a_json_form_are_stored_as_text() -> None:
 def test_stored_answers_keep_their_format() -> None:
     """Ledgers hold answers of earlier versions: the names of these fields must not change."""
     fields = json.loads(answer_to_json(answer_with((datetime.date(2024, 1, 1), 1.0))))
-    assert list(fields) == ["columns", "rows", "guarantee", "event", "scales", "intervals", "confidence", "limits"]
+    assert list(fields) == [
+        "columns",
+        "rows",
+        "guarantee",
+        "event",
+        "scales",
+        "intervals",
+        "confidence",
+        "limits",
+        "answered",
+    ]
     assert fields["rows"] == [[{"date": "2024-01-01"}, 1.0]]
 
 
 def test_an_answer_prints_as_a_table() -> None:
     lines = str(answer_with(("north", 1234.5678), (None, 2.0))).splitlines()
-    assert lines[:3] == ["k      n", "north  1234.57", "None   2"]
+    assert lines[:3] == ["k      n", "north  1234.57", "NULL   2"]
     assert lines[3:] == str(GUARANTEE).splitlines()
+
+
+def test_a_replayed_answer_says_so() -> None:
+    asked = datetime.datetime(2026, 11, 18, 9, 30, tzinfo=datetime.UTC)
+    answer = answer_with(("north", 1), answered=asked)
+    assert answer_from_json(answer_to_json(answer)).answered == asked
+    assert answer.notes() == [str(GUARANTEE)]
+    replayed = answer_with(("north", 1), answered=asked, replayed=True)
+    note = "The ledger gave this answer before: it is of 2026-11-18 09:30 UTC, and nothing was charged for it now."
+    assert replayed.notes() == [note, str(GUARANTEE)]
+    assert note in str(replayed)
+    assert note in replayed._repr_html_()
+    assert replayed == answer  # the same answer
+
+
+def test_a_replay_of_an_older_version_has_no_date() -> None:
+    fields = json.loads(answer_to_json(answer_with(("north", 1.0))))
+    del fields["answered"]
+    answer = answer_from_json(json.dumps(fields))
+    assert answer.answered is None
+    assert "it is of an earlier date" in str(dataclasses.replace(answer, replayed=True))
+
+
+def test_answers_become_data_frames() -> None:
+    for package in ("pandas", "polars", "pyarrow"):
+        pytest.importorskip(package)
+    answer = answer_with(("north", 1), (None, 2))
+    assert answer.to_pandas()["n"].tolist() == [1, 2]
+    assert list(answer.to_pandas(intervals=True).columns) == ["k", "n", "n_low", "n_high"]
+    assert answer.to_polars().rows() == [("north", 1), (None, 2)]
+    assert answer.to_arrow(intervals=True).column("n_low").to_pylist() == [0.5, 0.5]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,16 @@ import duckdb
 import numpy as np
 import pytest
 
-from hush.errors import InvalidArgument, Unsupported
+from hush.data.tables.catalog_toml import _has_password
+from hush.errors import HushError, InvalidArgument, Unsupported
 from hush.guarantee import CalendarWindow, UserWindow
 from hush.randomness import TestSource
-from hush.sql import JoinedTable, QueryRefused, table
-from hush.sql.answer.declaration import _row_id
+from hush.sql import JoinedTable, QueryRefused, load_catalog, table
+from hush.sql.answer.declaration import _row_id, catalog_problems, database_columns
+from hush.sql.engines.duckdb import DuckDBEngine
+from hush.sql.write.plan import QueryPlan
+from hush.statistics import ContributionLimits
+from sql.hosts import OnPostgres, contents, largest_change
 
 JOINED = "SELECT COUNT(*) AS n, SUM(v.cost) AS s FROM people p JOIN visits v ON p.who = v.u WHERE p.age > 30"
 
@@ -152,3 +158,231 @@ def test_rows_are_no_units_where_the_engine_cannot_number_them() -> None:
 
     with pytest.raises(Unsupported, match="Add a column of row numbers"):
         _row_id(Unnumbered(), "people")  # type: ignore[arg-type]
+
+
+HEAD = 'format = "hush-catalog"\nversion = 1\n'
+BY_REGION = "SELECT region, COUNT(*) AS n, SUM(age) AS age FROM people GROUP BY region"
+
+
+def catalog(path: Path, text: str, head: str = HEAD) -> Path:
+    file = path.parent / "clinic.toml"
+    file.write_text(head + text)
+    return file
+
+
+def test_a_catalog_is_a_declaration(path: Path, visits: Path) -> None:
+    file = catalog(
+        path,
+        """[tables.people]
+        data = "people.parquet"
+        unit = "who"
+        bounds.age = [0, 100]
+        keys.region = ["north", "south"]
+        required = ["age"]
+        [tables.visits]
+        data = "v.parquet"
+        unit = "u"
+        bounds.cost = [0, 9]
+        [tables.zones]
+        data = "zones.csv"
+        public = true
+        """,
+    )
+    (path.parent / "zones.csv").write_text("region,zone\nnorth,cold\n")
+    declared = table(
+        path,
+        unit="who",
+        bounds={"age": (0, 100)},
+        keys={"region": ["north", "south"]},
+        required=["age"],
+        private={"visits": JoinedTable(visits, "u", bounds={"cost": (0, 9)})},
+        public={"zones": path.parent / "zones.csv"},
+    )
+    loaded = load_catalog(file)
+    assert loaded.catalog == declared.catalog
+    settings: dict[str, Any] = {"epsilon": 1.0, "rows_per_unit": 2, "groups_per_unit": 1, "source": TestSource(1)}
+    assert loaded.sql(JOINED, **settings).rows == declared.sql(JOINED, **{**settings, "source": TestSource(1)}).rows
+    assert catalog_problems(file) == []
+
+
+def test_a_catalog_answers_as_the_engine_does(path: Path) -> None:
+    file = catalog(
+        path,
+        '[tables.people]\ndata = "people.parquet"\nunit = "who"\nbounds.age = [0, 100]\nrows_per_unit = 1\n'
+        'groups_per_unit = 1\nkeys.region = ["north", "south"]',
+    )
+    exact = duckdb.sql(BY_REGION.replace("people", f"'{path}'") + " ORDER BY region").fetchall()
+    rows = load_catalog(file).sql(BY_REGION, epsilon=500.0).rows
+    for row, expected in zip(rows, exact, strict=True):  # noise of scale 0.4: an error of 10 has a chance of exp(-25)
+        assert row[0] == expected[0]
+        assert row[1:] == pytest.approx(expected[1:], abs=10)
+
+
+def test_limits_of_a_catalog_are_for_one_table(path: Path, visits: Path) -> None:
+    file = catalog(
+        path,
+        '[tables.people]\ndata = "people.parquet"\nunit = "who"\nrows_per_unit = 1\n'
+        '[tables.visits]\ndata = "v.parquet"\nunit = "u"\nrows_per_unit = 4\n',
+    )
+    clinic = load_catalog(file)
+    scales = {
+        text: clinic.price(text, epsilon=1.0).scales
+        for text in ("SELECT COUNT(*) AS n FROM people", "SELECT COUNT(*) AS n FROM visits")
+    }
+    assert [scale["rows for n"] for scale in scales.values()] == pytest.approx([1.0, 4.0])
+    assert clinic.price(JOINED.replace(", SUM(v.cost) AS s", ""), epsilon=1.0).noise == "chosen with the limits"
+    given = clinic.price("SELECT COUNT(*) AS n FROM visits", epsilon=1.0, rows_per_unit=2)
+    assert given.scales["rows for n"] == pytest.approx(2.0)
+    preview = clinic.preview("SELECT COUNT(*) AS n FROM visits", epsilon=1.0)
+    assert preview.intervals[0]["n"][1] - preview.rows[0][0] > 8  # scale 4; of 1 it would be 3
+
+
+def test_chosen_limits_are_kept_in_a_catalog(path: Path) -> None:
+    """What an answer chose is written into the file: the same limits, and no share of epsilon for them."""
+    text = '[tables.people]\ndata = "people.parquet"\nunit = "who"\nkeys.region = ["north", "south"]\n'
+    query = "SELECT region, COUNT(*) AS n, COUNT(DISTINCT who) AS u FROM people GROUP BY region"
+    answer = load_catalog(catalog(path, text)).sql(query, epsilon=1.0, source=TestSource(1))
+    limits = re.search(r"at most ([\d,]+) rows? in at most ([\d,]+) groups?", answer.limits[0])
+    assert limits is not None
+    rows, groups = (int(number.replace(",", "")) for number in limits.groups())
+    keeping = load_catalog(catalog(path, f"{text}rows_in_total = {rows}\ngroups_per_unit = {groups}\n"))
+    assert keeping.price(query, epsilon=0.9).scales == pytest.approx(answer.scales)  # a tenth had paid for the limits
+    assert keeping.price(query, epsilon=1.0).guarantee.epsilon == 1
+    again = keeping.sql(query, epsilon=1.0)
+    assert again.limits[0].startswith(f"Limits, as you set them: a unit counts with {limits[0]}")
+
+
+def test_a_catalog_for_a_connection(path: Path) -> None:
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE people AS SELECT * FROM '{path}'")
+    file = catalog(path, '[tables.people]\nunit = "who"\n')
+    assert list(load_catalog(file, connection=connection).catalog.tables["people"].columns) == [
+        "who",
+        "age",
+        "region",
+        "day",
+    ]
+    with pytest.raises(InvalidArgument, match=r"tables.people.data=None: expected a file. .* pass a connection"):
+        load_catalog(file)
+    with pytest.raises(InvalidArgument, match="connection='...': expected None: the catalog says where"):
+        load_catalog(catalog(path, '[tables.people]\ndata = "people.parquet"\nunit = "who"\n'), connection=connection)
+
+
+@pytest.mark.postgres
+def test_a_catalog_for_postgres(path: Path, postgres_url: str) -> None:
+    host = OnPostgres(postgres_url)
+    try:
+        host.put("people", "who BIGINT, age INT", [(1, 30)])
+        text = '[tables.people]\nunit = "who"\nbounds.age = [0, 100]\n'
+        loaded = load_catalog(catalog(path, text), connection=host.connection)
+        assert loaded.sql("SELECT AVG(age) AS a FROM people", epsilon=1.0).columns == ("a",)
+        address = f"{postgres_url}{'&' if '?' in postgres_url else '?'}options=-csearch_path%3D{host.schema}"
+        if address.startswith("postgres") and not _has_password(address):
+            assert database_columns(address, ["people"]) == {"people": {"who": "bigint", "age": "integer"}}
+            file = catalog(path, f'database = "{address}"\n{text}')
+            assert load_catalog(file).catalog == loaded.catalog
+            assert catalog_problems(file) == []
+    finally:
+        host.close()
+
+
+WRONG = """[tables.people]
+data = "people.parquet"
+unit = "whom"
+required = ["region"]
+bounds.agee = [0, 1]
+bounds.age = [0, 1e60]
+keys.region = [1, 2]
+keys.day = [2024-01-01]
+[tables.visits]
+data = "visits.parquet"
+unit = "u"
+[tables.items]
+data = "v.parquet"
+[tables.items.unit]
+column = "u"
+to = "people"
+key = "who"
+"""
+
+
+def test_everything_that_is_wrong_is_told_in_one_go(path: Path, visits: Path) -> None:
+    file = catalog(path, WRONG)
+    expected = [
+        "tables.people: unit='whom': expected a column of the table. The table has who, age, region, day.",
+        "tables.people: bounds='agee': expected a column of the table.",
+        "tables.people: bounds=[0, 1e+60]: expected finite numbers",
+        "tables.people: keys=(1, 2): expected values of the column's type, text, or None.",
+        "tables.people: required='region': expected a column with bounds.",
+        "tables.visits: data='visits.parquet': expected an existing file.",
+        "tables.items: unit.to='people': expected no path of foreign keys.",
+    ]
+    problems = catalog_problems(file)
+    assert len(problems) == len(expected), problems
+    for problem, words in zip(problems, expected, strict=True):
+        assert problem.replace("(0, 1e+60)", "[0, 1e+60]").startswith(words), problem
+    with pytest.raises(InvalidArgument, match="existing file"):
+        load_catalog(file)
+    file = catalog(path, WRONG.partition("[tables.visits]")[0])
+    with pytest.raises(
+        InvalidArgument, match=r"^catalog='clinic.toml': .*whom.* It has 5 mistakes: `hush catalog check`"
+    ):
+        load_catalog(file)
+
+
+def outcomes(folder: Path) -> list[Any]:
+    """Return what loading, checking and pricing say about files that differ in their rows only."""
+    said: list[Any] = []
+    for rows in ("", "1,5,north\n", "1,x,\n,,\n" * 50, '1,"unclosed\n'):
+        (folder / "n.csv").write_text("who,age,region\n" + rows)
+        text = '[tables.n]\ndata = "n.csv"\nunit = "who"\nbounds.age = [0, 9]\nkeys.region = [5]\nrows_per_unit = 1'
+        try:
+            wrong = catalog_problems(catalog(folder / "n.csv", text))
+            loaded = load_catalog(catalog(folder / "n.csv", text.replace("[5]", '["north"]')))
+            said.append((wrong, repr(loaded), loaded.price("SELECT AVG(age) FROM n", epsilon=1.0)))
+        except HushError as error:
+            said.append(str(error))
+    return said
+
+
+def test_a_catalog_reads_no_rows(tmp_path: Path) -> None:
+    first, *others = outcomes(tmp_path)
+    assert len(first[0]) == 1
+    assert all(other == first for other in others)
+
+
+def test_a_catalog_that_read_rows_would_be_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = DuckDBEngine.columns
+
+    def twin(engine: DuckDBEngine, name: str) -> dict[str, str]:
+        engine.load()
+        return columns(engine, name)
+
+    monkeypatch.setattr(DuckDBEngine, "columns", twin)
+    first, *others = outcomes(tmp_path)
+    assert any(other != first for other in others)
+
+
+def test_limits_of_a_catalog_bound_a_unit(path: Path) -> None:
+    """Neighbouring files: one more unit with many rows in many groups. A twin reads with looser limits than it says."""
+    text = '[tables.people]\ndata = "people.parquet"\nunit = "who"\nrows_per_unit = 2\ngroups_per_unit = 3\n'
+    query, key = "SELECT region, COUNT(*), COUNT(DISTINCT who) FROM people GROUP BY region", bytes(32)
+
+    def exact(limits: ContributionLimits | None = None) -> tuple[QueryPlan, Any]:
+        loaded = load_catalog(catalog(path, text))
+        first = loaded._plan(query, ContributionLimits())
+        (own_limits,) = loaded._requested(first, None, None).candidates(first, {})
+        plan = loaded._plan(query, limits or own_limits)
+        loaded._views.load()
+        return plan, contents(plan, loaded._engine, key)
+
+    loose = ContributionLimits(rows_per_unit=9, groups_per_unit=9)
+    (plan, before), (_, before_loose) = exact(), exact(loose)
+    added = "SELECT 9999, 5, 'r' || (i % 20), DATE '2024-01-01' FROM range(200) t(i)"
+    duckdb.sql(f"COPY (SELECT * FROM '{path}' UNION ALL {added}) TO '{path.parent / 'more.parquet'}'")
+    (path.parent / "more.parquet").replace(path)
+    changed, broken = largest_change(plan, before, exact()[1])
+    assert (changed, broken) == (3, [])
+    changed, broken = largest_change(plan, before_loose, exact(loose)[1])
+    assert changed > plan.groups_per_unit
+    assert broken

@@ -17,6 +17,7 @@ from hush.ledger import Ledger, OverBudget
 from hush.randomness import TestSource
 from hush.sql import Table
 from hush.sql.answer.limits import Measure, RequestedLimits, plan_limits
+from hush.sql.answer.price import PriceRequest
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import BoundedViews
 from hush.sql.read.query import plan_query
@@ -237,3 +238,23 @@ def test_an_accuracy_needs_limits(flights: Table) -> None:
 def test_a_wrong_share_is_refused(share: Any, flights: Table) -> None:
     with pytest.raises(InvalidArgument, match="limits_share"):
         flights.sql(COUNT, epsilon=1.0, limits_share=share)
+
+
+def test_rows_can_be_limited_in_total_by_hand(flights: Table) -> None:
+    """As a catalog file does with limits that an answer chose."""
+    kept = RequestedLimits(rows_in_total=64, groups_per_unit=7)
+    plan = plan_query(BY_DAY, tables=flights.catalog, limits=ContributionLimits())
+    assert kept.measures(plan, gaussian=True) == ()
+    assert kept.candidates(plan, {}) == [TotalLimits(rows_in_total=64, groups_per_unit=7)]
+    changed = kept.changed(rows_per_unit=2, groups_per_unit=None)
+    assert changed.candidates(plan, {}) == [ContributionLimits(rows_per_unit=2, groups_per_unit=7)]
+    assert kept.changed(rows_per_unit=None, groups_per_unit=3).rows_in_total == 64
+    with pytest.raises(InvalidArgument, match="rows_in_total=0"):
+        RequestedLimits(rows_in_total=0)
+
+
+def test_a_ledger_tells_limits_in_total_apart(flights: Table) -> None:
+    request = PriceRequest(1.0, 0.0, None, None, None, None, 0.95)
+    limits = [RequestedLimits(rows_per_unit=64, groups_per_unit=7)]
+    limits += [RequestedLimits(rows_in_total=rows, groups_per_unit=7) for rows in (63, 64)]
+    assert len({flights._question(BY_DAY, requested, 0.1, request, fresh=False) for requested in limits}) == 3

@@ -222,3 +222,34 @@ def test_a_question_is_everything_that_an_answer_depends_on(path: Path) -> None:
     for name, value in changes.items():
         others.append(people(path)._question("SELECT 1", limits, 0.1, replace(request, **{name: value}), fresh=False))
     assert len({question, *others}) == 1 + len(others)
+
+
+def test_a_replay_is_marked(tmp_path: Path) -> None:
+    pytest.importorskip("sqlalchemy")
+    from hush.ledger import Ledger
+
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE people AS SELECT i AS who FROM range(500) t(i)")
+    people = table(connection, name="people", unit="who", rows_per_unit=1)
+    budget = Ledger(f"sqlite:///{tmp_path / 'l.db'}").budget("people", epsilon=3, unit="person")
+    text = "SELECT COUNT(*) AS n FROM people"
+    first = people.sql(text, epsilon=1.0, budget=budget)
+    again = people.sql(text, epsilon=1.0, budget=budget)
+    fresh = people.sql(text, epsilon=1.0, budget=budget, fresh=True)
+    assert [answer.replayed for answer in (first, again, fresh)] == [False, True, False]
+    assert first.answered is not None
+    assert again.answered == first.answered
+    assert (again.rows, budget.spent) == (first.rows, 2.0)
+    assert people.sql(text, epsilon=1.0).replayed is False
+    assert people.sql(text, epsilon=1.0).answered is not None
+
+
+def test_counts_are_integers() -> None:
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE people AS SELECT i AS who, i % 2 AS sex, 1.5 AS cost FROM range(500) t(i)")
+    people = table(connection, name="people", unit="who", bounds={"cost": (0, 2)}, keys={"sex": [0, 1]})
+    columns = "COUNT(*), COUNT(cost), COUNT(DISTINCT who), COUNT_IF(cost > 1), COUNT(*) + 1, COUNT(*) / 2.0, AVG(cost)"
+    for noise in (LaplaceNoise(), GaussianNoise()):
+        answer = people.sql(f"SELECT sex, {columns} FROM people GROUP BY sex", epsilon=1.0, delta=1e-6, noise=noise)
+        for row in answer.rows:
+            assert list(map(type, row)) == [int, int, int, int, int, int, float, float]

@@ -5,21 +5,24 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 from hush.accounting import Event
 from hush.guarantee import Guarantee
+from hush.sql.answer.answer_columns import named_columns, to_arrow, to_pandas, to_polars, written
+from hush.sql.answer.answer_html import answer_page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAnswer:
-    """The private answer to a query. Printing it shows the rows as a table, and the guarantee.
+    """The private answer to a query. Printing it shows the rows as a table, and the guarantee; so does a notebook.
 
     Attributes:
         columns: The names of the columns.
-        rows: The rows. They hold noisy numbers, and keys that are public or were selected privately.
+        rows: The rows. They hold noisy numbers, and keys that are public or were selected privately. Counts are
+            integers.
         guarantee: What the answer costs.
         event: The same for accountants, to compose it with other releases.
         scales: The noise, as in `QueryPrice`.
@@ -29,6 +32,8 @@ class QueryAnswer:
             Among rows that HAVING or LIMIT selected by their noisy values, fewer intervals hold.
         confidence: The confidence of each interval.
         limits: The limits on contributions, who chose them, and an estimate of what they leave out, in words.
+        answered: When the question was asked first; None for answers that older versions stored in a ledger.
+        replayed: Whether a ledger gave the answer again, for free. The data may have changed since ``answered``.
 
     >>> import duckdb, hush
     >>> from hush.randomness import TestSource
@@ -51,22 +56,50 @@ class QueryAnswer:
     intervals: list[dict[str, tuple[float, float]]]
     confidence: float
     limits: tuple[str, ...] = ()
+    answered: datetime.datetime | None = field(default=None, compare=False)
+    replayed: bool = field(default=False, compare=False)
+
+    def to_pandas(self, *, intervals: bool = False) -> Any:
+        """Return the rows as a data frame of pandas. Counts are integers, and dates are objects of `datetime.date`.
+
+        Args:
+            intervals: Whether columns such as ``n_low`` and ``n_high`` follow each column ``n`` that has an interval.
+        """
+        return to_pandas(named_columns(self, intervals=intervals))
+
+    def to_polars(self, *, intervals: bool = False) -> Any:
+        """Return the rows as a data frame of Polars. ``intervals`` is as for `to_pandas`."""
+        return to_polars(named_columns(self, intervals=intervals))
+
+    def to_arrow(self, *, intervals: bool = False) -> Any:
+        """Return the rows as a table of Arrow. ``intervals`` is as for `to_pandas`."""
+        return to_arrow(named_columns(self, intervals=intervals))
+
+    def notes(self) -> list[str]:
+        """Return what to read with the rows: whether they are a replay, the limits, and the guarantee."""
+        return [*([self._replay()] if self.replayed else []), *self.limits, str(self.guarantee)]
+
+    def _replay(self) -> str:
+        date = "an earlier date" if self.answered is None else f"{self.answered:%Y-%m-%d %H:%M} UTC"
+        return f"The ledger gave this answer before: it is of {date}, and nothing was charged for it now."
+
+    def _repr_html_(self) -> str:
+        """Return the answer for a notebook."""
+        return str(answer_page(self, self.confidence, self.notes()))
 
     def __str__(self) -> str:
         """Return the rows as a small table, and the guarantee."""
-        lines = [list(self.columns), *([_cell(value) for value in row] for row in self.rows)]
+        lines = [list(self.columns), *(list(map(written, row)) for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         aligned = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        return "\n".join([*aligned, *self.limits, str(self.guarantee)])
-
-
-def _cell(value: Any) -> str:
-    """Return a value for display, a number with six digits."""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+        return "\n".join([*aligned, *self.notes()])
 
 
 def answer_to_json(answer: QueryAnswer) -> str:
-    """Return an answer as JSON. Values of types that JSON does not have are written with their type."""
+    """Return an answer as JSON, for a ledger. Values of types that JSON does not have are written with their type.
+
+    Whether it is a replay is not stored: that is known when the ledger returns it.
+    """
     return json.dumps(
         {
             "columns": answer.columns,
@@ -77,6 +110,7 @@ def answer_to_json(answer: QueryAnswer) -> str:
             "intervals": answer.intervals,
             "confidence": answer.confidence,
             "limits": answer.limits,
+            "answered": None if answer.answered is None else answer.answered.isoformat(),
         }
     )
 
@@ -84,6 +118,7 @@ def answer_to_json(answer: QueryAnswer) -> str:
 def answer_from_json(text: str) -> QueryAnswer:
     """Return the answer that `answer_to_json` wrote."""
     data = json.loads(text)
+    answered = data.get("answered")
     return QueryAnswer(
         columns=tuple(data["columns"]),
         rows=[tuple(_value_from_json(value) for value in row) for row in data["rows"]],
@@ -93,6 +128,7 @@ def answer_from_json(text: str) -> QueryAnswer:
         intervals=[{name: (pair[0], pair[1]) for name, pair in row.items()} for row in data["intervals"]],
         confidence=data["confidence"],
         limits=tuple(data.get("limits", ())),
+        answered=None if answered is None else datetime.datetime.fromisoformat(answered),
     )
 
 

@@ -50,20 +50,23 @@ class Measure(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedLimits:
-    """The limits that a caller has given; None for those to choose."""
+    """The limits that a caller has given; None for those to choose. Rows are limited in each group or in total."""
 
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
+    rows_in_total: int | None = None
 
     def __post_init__(self) -> None:
         """Check the limits that were given."""
         ContributionLimits(rows_per_unit=_or_one(self.rows_per_unit), groups_per_unit=_or_one(self.groups_per_unit))
+        TotalLimits(rows_in_total=_or_one(self.rows_in_total), groups_per_unit=_or_one(self.groups_per_unit))
 
     def changed(self, *, rows_per_unit: int | None, groups_per_unit: int | None) -> RequestedLimits:
         """Return the same limits, with those replaced that are given here."""
         rows = self.rows_per_unit if rows_per_unit is None else rows_per_unit
         groups = self.groups_per_unit if groups_per_unit is None else groups_per_unit
-        return RequestedLimits(rows_per_unit=rows, groups_per_unit=groups)
+        in_total = self.rows_in_total if rows_per_unit is None else None
+        return RequestedLimits(rows_per_unit=rows, groups_per_unit=groups, rows_in_total=in_total)
 
     def measures(self, plan: QueryPlan, *, gaussian: bool = False) -> tuple[Measure, ...]:
         """Return what has to be measured before the limits of a plan can be chosen.
@@ -77,7 +80,7 @@ class RequestedLimits:
         counts_rows = bool(plan.trees) or any(release.quantity is not Quantity.UNITS for release in plan.releases)
         counts_units = any(release.quantity is Quantity.UNITS for release in plan.releases)
         many_groups = bool(plan.keys) and plan.num_groups != 1
-        choose_rows = counts_rows and self.rows_per_unit is None
+        choose_rows = counts_rows and self.rows_per_unit is None and self.rows_in_total is None
         in_each_group = choose_rows and many_groups and gaussian
         # With a limit on the rows of each group, noise on rows depends on the number of groups as well.
         needs_groups = counts_units or not plan.public_keys or in_each_group or self.rows_per_unit is not None
@@ -93,6 +96,8 @@ class RequestedLimits:
         if groups is None:
             groups = chosen[Measure.GROUPS].limit if Measure.GROUPS in chosen else every_group or 1
             groups = min(groups, every_group or groups)
+        if self.rows_in_total is not None:
+            return [TotalLimits(rows_in_total=self.rows_in_total, groups_per_unit=groups)]
         if self.rows_per_unit is not None or Measure.ROWS not in chosen:
             return [ContributionLimits(groups_per_unit=groups, rows_per_unit=self.rows_per_unit or 1)]
         rows = {measure: min(choice.limit, MAX_ROWS_PER_UNIT) for measure, choice in chosen.items()}

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from textwrap import shorten
 from typing import Any
@@ -72,9 +72,20 @@ class Table:
     True
     """
 
-    def __init__(self, engine: Engine, catalog: Catalog, name: str, limits: RequestedLimits | None = None) -> None:
-        """Take an engine, the declarations of its tables, the name of the first table, and limits for all queries."""
-        self.name, self._limits = name, limits or RequestedLimits()
+    def __init__(
+        self,
+        engine: Engine,
+        catalog: Catalog,
+        name: str,
+        limits: RequestedLimits | None = None,
+        *,
+        table_limits: Mapping[str, RequestedLimits] | None = None,
+    ) -> None:
+        """Take an engine, the declarations of its tables, and the name of the first one.
+
+        ``limits`` are those of all queries; ``table_limits`` of queries that read this one table and no other.
+        """
+        self.name, self._limits, self._table_limits = name, limits or RequestedLimits(), dict(table_limits or {})
         self._engine, self._catalog, self._views = engine, catalog, BoundedViews(engine)
         self._parts: tuple[str, ...] = ()  # the parts whose rows are read; empty for all rows
         self._chosen: dict[
@@ -85,6 +96,15 @@ class Table:
         """Return the names of tables and columns, which are public."""
         tables = ", ".join(f"{name}({', '.join(table.columns)})" for name, table in self._catalog.tables.items())
         return f"Table({shorten(tables, 300)}, on {self._engine.dialect})"
+
+    @property
+    def catalog(self) -> Catalog:
+        """What is declared about the tables."""
+        return self._catalog
+
+    def limits_of(self, name: str) -> RequestedLimits:
+        """Return the limits of queries that read this one table and name none; None for those to be chosen."""
+        return self._table_limits.get(name, self._limits)
 
     def forget(self) -> None:
         """Drop the views and limits that earlier queries left behind. Call it after the data have changed."""
@@ -118,11 +138,10 @@ class Table:
         ``expected`` is the approximate number of rows in a group. With it, and with limits, the price tells the error
         of each column. Here you can pass it without ``accuracy``.
         """
-        requested = self._limits.changed(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
         request = PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
         request.check(allow_expected=True)
         first = self._plan(text, ContributionLimits())
-        requested = self._without_choice(first, requested)
+        requested = self._requested(first, rows_per_unit, groups_per_unit)
         measures, chosen = requested.measures(first, gaussian=request.allows_gaussian()), {}
         if measures:
             limits_plan, request = request.split(measures, limits_share)
@@ -194,13 +213,12 @@ class Table:
             Wilson et al. 2020 (bounded contributions); Desfontaines et al. 2022 (selection of groups); Hay et al. 2010
             (quantiles).
         """
-        requested = self._limits.changed(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
         request = PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
         request.check(allow_expected=False)
         random_source = source_or_default(source)
         first = self._plan(text, ContributionLimits())
         self._views.load()  # a damaged file is refused before it is charged
-        requested = self._without_choice(first, requested)
+        requested = self._requested(first, rows_per_unit, groups_per_unit)
         measures = requested.measures(first, gaussian=request.allows_gaussian())
         if measures:
             limits_plan, rest = request.split(measures, limits_share)
@@ -215,8 +233,9 @@ class Table:
             limits = LimitsInForce(limits=query.limits)
             guarantee, event = query.claim(random_source)
             compute = partial(_answer, query, self._views, limits, confidence, random_source)
+        asked = datetime.now(UTC).replace(microsecond=0)  # before data are read: it shows no running time
         if budget is None:
-            return compute()
+            return replace(compute(), answered=asked)
         charge = Charge(
             event=event,
             purpose=shorten(text, 400),
@@ -224,10 +243,23 @@ class Table:
             delta=guarantee.delta or None,
             parts=self._parts,
         )
-        return answer_from_json(run_sealed(budget, charge, lambda: answer_to_json(compute())))
+        answered: list[str] = []
 
-    def _without_choice(self, first: QueryPlan, requested: RequestedLimits) -> RequestedLimits:
-        """Return the limits of a table whose rows are the units: they need no choice, unless a join multiplies rows."""
+        def run() -> str:
+            answered.append(answer_to_json(replace(compute(), answered=asked)))
+            return answered[-1]
+
+        stored = run_sealed(budget, charge, run)
+        # Another process may have answered the same question meanwhile. Both then have the answer that was charged.
+        return replace(answer_from_json(stored), replayed=stored not in answered)
+
+    def _requested(self, first: QueryPlan, rows_per_unit: int | None, groups_per_unit: int | None) -> RequestedLimits:
+        """Return the limits that a query is given, or its table has.
+
+        If rows are the units, limits need no choice, unless a join multiplies rows.
+        """
+        limits = self.limits_of(first.single_table or "")
+        requested = limits.changed(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
         if first.single_table is None or _protected_unit(self._catalog, first) != Unit.example():
             return requested
         return RequestedLimits(
@@ -294,7 +326,8 @@ class Table:
         """Return everything that an answer depends on, besides the data. Equal questions share one answer."""
         limits = (requested.groups_per_unit, requested.rows_per_unit)
         shares = () if None not in limits else (limits_share,)
-        arguments = [repr(value) for value in (*limits, *shares, *request.arguments())]
+        in_total = () if requested.rows_in_total is None else (("rows in total", requested.rows_in_total),)
+        arguments = [repr(value) for value in (*limits, *shares, *in_total, *request.arguments())]
         return json.dumps([text, arguments, self._declarations(), os.urandom(16).hex() if fresh else ""])
 
     def _declarations(self) -> str:
@@ -315,7 +348,8 @@ class Table:
             # The other tables' rows would be read whatever part they belong to.
             raise Unsupported("parts of a table with further private tables", "Declare the table without private=")
         restricted = replace(table, only=parts_condition(column, parts, table))
-        other = Table(self._engine, Catalog({**self._catalog.tables, self.name: restricted}), self.name, self._limits)
+        catalog = Catalog({**self._catalog.tables, self.name: restricted})
+        other = Table(self._engine, catalog, self.name, self._limits, table_limits=self._table_limits)
         other._views = self._views  # views of different conditions have different fingerprints
         other._chosen = self._chosen  # and so are limits
         other._parts = tuple(sorted(parts))
@@ -349,7 +383,7 @@ class Table:
             num_units: How many units to invent, with two rows each.
         """
         engine = invented_engine(self._catalog, check_count("num_units", num_units))
-        invented = Table(engine, self._catalog, self.name, self._limits)
+        invented = Table(engine, self._catalog, self.name, self._limits, table_limits=self._table_limits)
         answer = invented.sql(
             text,
             epsilon=epsilon,

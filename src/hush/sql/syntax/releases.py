@@ -101,7 +101,10 @@ class QueryStatistic:
     name: str = ""
 
     def value(self, released: Mapping[str, float]) -> float | None:
-        """Return the aggregate from released numbers, in steps of their grids. Every count and sum has a value."""
+        """Return the aggregate from released numbers, in steps of their grids. Every count and sum has a value.
+
+        A count is an integer.
+        """
         if self.kind == "quantile":
             return released.get(self.name)
         return _FORMULAS[self.kind](self, [released[part.name] for part in self.parts])
@@ -138,8 +141,14 @@ def _variance(statistic: QueryStatistic, totals: list[float]) -> float:
     return min(max(spread, 0.0), (statistic.bounds[1] - statistic.bounds[0]) ** 2 / (2 if statistic.sample else 4))
 
 
+def _count(statistic: QueryStatistic, totals: list[float]) -> float:
+    """Return a count from its one release, as an integer. Its grid has steps of 1, and so has its noise."""
+    total = _single(statistic, totals)
+    return round(total) if math.isfinite(total) else total
+
+
 _FORMULAS: Mapping[str, Callable[[QueryStatistic, list[float]], float]] = {
-    "count": _single,
+    "count": _count,
     "sum": _single,
     "shared sum": _shared_sum,
     "mean": _mean,

@@ -1,4 +1,4 @@
-"""`hush query`: accuracy instead of epsilon, previews, intervals, noise, and mistakes."""
+"""`hush query`: catalogs, accuracy instead of epsilon, previews, intervals, noise, and mistakes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cli.terminals import Terminal
 from hush.cli import main
 
 duckdb = pytest.importorskip("duckdb")
@@ -227,3 +228,100 @@ def test_public_tables(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert answer["rows"][0]["n"] == pytest.approx(1500, abs=5)  # Laplace noise of scale 1/50: false alarms e^-250
     assert ask(path, "--epsilon", "1", "--public-table", "=x", text=text) == 2
     assert "public_table=" in capsys.readouterr().err
+
+
+def catalog(path: Path) -> str:
+    file = path.parent / "clinic.toml"
+    text = 'format = "hush-catalog"\nversion = 1\n[tables.people]\ndata = "people.parquet"\nunit = "who"\n'
+    keys = 'keys.region = ["north", "south", "west"]\n'
+    file.write_text(f"{text}bounds.income = [0, 100000]\n{keys}rows_per_unit = 1\ngroups_per_unit = 1\n")
+    return str(file)
+
+
+def test_a_catalog_takes_the_place_of_flags(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = ["--epsilon", "1", "--price", "--format", "json"]
+    assert main(["query", "--catalog", catalog(path), QUESTION, *wanted]) == 0
+    by_catalog = json.loads(capsys.readouterr().out)
+    assert by_catalog == as_json(capsys, path, "--epsilon", "1", "--price")
+    assert main(["query", QUESTION, "--catalog", catalog(path), *wanted, "--rows-per-unit", "7"]) == 0
+    assert json.loads(capsys.readouterr().out)["scales"]["rows for n"] > 6 * by_catalog["scales"]["rows for n"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--unit", "who"], "unit='who': expected none beside --catalog. Write it into the catalog."),
+        (["--bounds", "income=0:5"], "bounds=['income=0:5']: expected none beside --catalog."),
+        (["--public-table", "zones"], "public_table=['zones']: expected none beside --catalog."),
+        (["postgresql://ann:geheim@host/db"], "data='...': expected none beside --catalog."),
+    ],
+)
+def test_declarations_beside_a_catalog_are_refused(
+    path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    more = [*words, QUESTION] if words[0].startswith("postgres") else [QUESTION, *words]
+    assert main(["query", *more, "--catalog", catalog(path), "--epsilon", "1"]) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert "geheim" not in printed.err
+
+
+def test_data_and_unit_are_needed_without_a_catalog(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["query"]) == 2
+    assert "data=None: expected a file or a database. Or --catalog FILE" in capsys.readouterr().err
+    assert main(["query", str(path), QUESTION, "--epsilon", "1"]) == 2
+    assert "unit=None: expected the column that identifies the privacy unit." in capsys.readouterr().err
+
+
+def test_counts_are_integers_in_json(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = as_json(capsys, path, "--epsilon", "2")
+    assert all(type(row["n"]) is int and type(row["income"]) is float for row in answer["rows"])
+    assert all(type(end) is int for ends in answer["intervals"] for end in ends["n"])
+
+
+def test_assumptions_are_told(path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ask(path, "--epsilon", "2") == 0
+    assert "This assumes that each person has exactly one id." in capsys.readouterr().err
+    (path.parent / "p.csv").write_text("who\n" + "\n".join(map(str, range(100))))
+    monkeypatch.setattr("sys.stderr", narrow := Terminal(-1))
+    assert (
+        main(["query", str(path.parent / "p.csv"), "SELECT COUNT(*) AS n FROM p", "--unit", "who", "--epsilon", "1"])
+        == 0
+    )
+    lines = narrow.text.splitlines()
+    assert all(len(line) < 80 for line in lines)
+    start = next(index for index, line in enumerate(lines) if line.startswith("This assumes"))
+    assert len(lines) == start + 2
+    assert lines[-1].endswith("... (--format json has all)")
+
+
+def test_a_replayed_answer_is_told(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sqlalchemy")
+    from hush.ledger import Ledger
+
+    monkeypatch.delenv("HUSH_LEDGER_TOKEN", raising=False)
+    url = f"sqlite:///{path.parent / 'privacy.db'}"
+    Ledger(url).budget("people", epsilon=3, unit="person")
+    charging = ["--epsilon", "1", "--budget", "people", "--db", url]
+    assert ask(path, *charging) == 0
+    assert "ledger gave this answer" not in capsys.readouterr().err
+    assert ask(path, *charging) == 0
+    assert "The ledger gave this answer before: it is of 2" in capsys.readouterr().err
+    answer = as_json(capsys, path, *charging)
+    assert answer["replayed"] is True
+    assert answer["answered"].endswith("+00:00")
+
+
+def test_a_ledger_that_is_not_charged_is_told(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HUSH_LEDGER", "postgresql://ann:geheim@host/db")
+    assert ask(path, "--epsilon", "2") == 0
+    printed = capsys.readouterr().err
+    assert printed.startswith("Nothing is charged to the ledger in $HUSH_LEDGER: --budget NAME charges")
+    assert "geheim" not in printed
+    for free in ("--price", "--preview"):
+        assert ask(path, "--epsilon", "2", free) == 0
+        assert "Nothing is charged" not in capsys.readouterr().err
