@@ -46,6 +46,7 @@ A query goes through the rooms in this order: `answer` (declare, price), `read` 
 SQL), `engines` (to exact aggregates), and back to `answer` (noise, intervals).
 """
 
+from hush.data.tables.catalog import Through as Through
 from hush.sql.answer.answer import QueryAnswer as QueryAnswer
 from hush.sql.answer.declaration import JoinedTable as JoinedTable
 from hush.sql.answer.declaration import table as table
@@ -63,5 +64,6 @@ __all__ = [
     "QueryPrice",
     "QueryRefused",
     "Table",
+    "Through",
     "table",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hush.data.tables.catalog import ROW, Catalog, PrivateTable, PublicTable
+from hush.data.tables.catalog import ROW, Catalog, PrivateTable, PublicTable, Through
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import CalendarWindow, UserWindow
 from hush.sql.answer.limits import RequestedLimits
@@ -19,7 +19,7 @@ from hush.sql.engines.engine import Engine, EngineFailed, NumbersRows
 from hush.sql.engines.openers import open_engine
 from hush.statistics import EachRow
 
-UnitColumns = str | UserWindow | EachRow
+UnitColumns = str | UserWindow | EachRow | Through
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,9 @@ class JoinedTable:
 
     Attributes:
         data: The data, as for `table`; None if the connection, database or session has a table of that name.
-        unit: As for `table`. The column holds the same ids as the unit column of the first table.
+        unit: As for `table`. The column holds the same ids as the unit column of the first table. If the table has no
+            such column, but its rows refer to another private table: a `Through`, such as
+            ``Through("l_orderkey", to="orders", key="o_orderkey")``.
         bounds: As for `table`.
         keys: As for `table`.
         required: As for `table`.
@@ -147,18 +149,20 @@ def table(
     return Table(engine, Catalog(tables), table_name, limits)
 
 
-def _unit_columns(unit: Any) -> tuple[str, str | None, str | None]:
+def _unit_columns(unit: Any) -> tuple[str | Through, str | None, str | None]:
     """Return the unit's column, its time column and the word of its window; the last two may be None.
 
     This is the only function that reads a ``unit`` argument.
     """
     if isinstance(unit, EachRow):
         return ROW, None, None
-    if isinstance(unit, str):
+    if isinstance(unit, (str, Through)):
         return unit, None, None
     if not isinstance(unit, UserWindow):
         example = 'Write UserWindow("user_id", time="day", window=CalendarWindow.MONTH)'
-        raise InvalidArgument("unit", unit, "the name of a column, EachRow(), or a hush.guarantee.UserWindow", example)
+        raise InvalidArgument(
+            "unit", unit, "the name of a column, EachRow(), a Through, or a hush.guarantee.UserWindow", example
+        )
     if not isinstance(unit.window, CalendarWindow):
         why = "Engines cut time into hours, days, weeks, months, quarters and years only"
         raise InvalidArgument("window", unit.window, "a CalendarWindow", why, "Such as CalendarWindow.MONTH")
