@@ -108,15 +108,19 @@ class PublicTable:
 
     Attributes:
         columns: The declared type of each column, by name.
+        bounds: The lower and upper bound of each column that sums compute with. Values outside are clamped.
 
     >>> PublicTable(columns={"postcode": "VARCHAR", "region": "VARCHAR"}).columns["region"]
     'VARCHAR'
     """
 
     columns: Mapping[str, str]
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", MappingProxyType(_checked_columns(self.columns)))
+        columns = _checked_columns(self.columns)
+        object.__setattr__(self, "columns", MappingProxyType(columns))
+        object.__setattr__(self, "bounds", MappingProxyType(_bounds_by_column(self.bounds, columns)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +197,7 @@ class PrivateTable:
         elif self.unit != ROW or ROW in columns or self.time is not None:
             raise InvalidArgument("unit", self.unit, f"{ROW!r} with row_id, and no column of that name and no window")
         _check_window(self.time, self.window, columns)
-        bounds = {
-            _existing("bounds", name, columns): _checked_bounds(pair) for name, pair in _items("bounds", self.bounds)
-        }
+        bounds = _bounds_by_column(self.bounds, columns)
         keys = {_existing("keys", name, columns): _key_values(name, value) for name, value in _items("keys", self.keys)}
         for name, values in keys.items():
             kind = kind_of(columns[name])
@@ -359,6 +361,11 @@ def _check_window(time: str | None, window: str | None, columns: Mapping[str, st
         raise InvalidArgument("window", window, "one of " + ", ".join(WINDOWS))
     if kind_of(columns[_existing("time", time, columns)]) not in (ColumnKind.DATE, ColumnKind.TIME):
         raise InvalidArgument("time", time, "a column of dates or of timestamps without a time zone", _TIME_ZONE_ADVICE)
+
+
+def _bounds_by_column(bounds: object, columns: Mapping[str, str]) -> dict[str, tuple[float, float]]:
+    """Return the bounds of each column that has any."""
+    return {_existing("bounds", name, columns): _checked_bounds(pair) for name, pair in _items("bounds", bounds)}
 
 
 def _checked_bounds(bounds: Any) -> tuple[float, float]:

@@ -24,16 +24,16 @@ UnitColumns = str | UserWindow | EachRow | Through
 
 @dataclass(frozen=True, slots=True)
 class JoinedTable:
-    """A further private table about the same people, for ``private=`` of `table`. Queries join it on the unit.
+    """A further table, for ``private=`` or ``public=`` of `table`. Queries join private ones on the unit.
 
     Attributes:
         data: The data, as for `table`; None if the connection, database or session has a table of that name.
         unit: As for `table`. The column holds the same ids as the unit column of the first table. If the table has no
             such column, but its rows refer to another private table: a `Through`, such as
-            ``Through("l_orderkey", to="orders", key="o_orderkey")``.
+            ``Through("l_orderkey", to="orders", key="o_orderkey")``. None for a public table.
         bounds: As for `table`.
-        keys: As for `table`.
-        required: As for `table`.
+        keys: As for `table`. Not for public tables.
+        required: As for `table`. Not for public tables.
 
     >>> import duckdb, hush
     >>> from hush.randomness import TestSource
@@ -49,7 +49,7 @@ class JoinedTable:
     """
 
     data: Any = field(repr=False)
-    unit: UnitColumns
+    unit: UnitColumns | None = None
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     required: Sequence[str] = ()
@@ -78,6 +78,12 @@ class JoinedTable:
             required=frozenset(_column_names("required", self.required)),
             row_id=_row_id(engine, name) if unit == ROW else None,
         )
+
+    def without_unit(self, engine: Engine, name: str) -> PublicTable:
+        """Return the declarations of a public table, with the columns that the engine reports."""
+        if self.unit is not None or self.keys or self.required:
+            raise InvalidArgument("public", name, "a table without unit, keys or required", "Or declare it in private=")
+        return PublicTable(columns=_columns(engine, name, "public"), bounds=self.bounds)
 
 
 def table(
@@ -112,7 +118,8 @@ def table(
             to report are selected privately.
         required: Columns whose missing values count as the middle of their bounds, so that AVG shares the count of
             COUNT(*).
-        public: Public tables to join, by name. None for a table that the connection, database or session has.
+        public: Public tables to join, by name. None for a table that the connection, database or session has; a
+            `JoinedTable` without a unit for one whose columns need bounds.
         private: Further private tables about the same people, by name, to join on the unit. Adding or removing a person
             means adding or removing their rows in all tables.
         rows_per_unit: The most rows of a unit in one group that count, in all queries. Give it if you know how many
@@ -133,9 +140,12 @@ def table(
     public_tables, private_tables = _tables("public", public), _tables("private", private)
     for joined in private_tables.values():
         check_instance("private", joined, JoinedTable, "Write private={name: JoinedTable(data, unit=...)}")
+    lookups = {
+        other: value if isinstance(value, JoinedTable) else JoinedTable(value) for other, value in public_tables.items()
+    }
     first = JoinedTable(data, unit, bounds or {}, keys or {}, required)
     _unit_columns(unit)  # refuse a wrong unit before anything is opened
-    others = {**public_tables, **{other: joined.data for other, joined in private_tables.items()}}
+    others = {other: joined.data for other, joined in {**lookups, **private_tables}.items()}
     engine, table_name = open_engine(data, name, others)
     for other in others:
         if other.casefold() == table_name.casefold() or (other in public_tables and other in private_tables):
@@ -145,7 +155,7 @@ def table(
     tables.update({other: joined.on(engine, other, "private") for other, joined in private_tables.items()})
     if private_tables and any(isinstance(entry, PrivateTable) and entry.row_id for entry in tables.values()):
         raise InvalidArgument("unit", ROW, "a column that identifies people, if there are further private tables")
-    tables.update({other: PublicTable(columns=_columns(engine, other, "public")) for other in public_tables})
+    tables.update({other: lookup.without_unit(engine, other) for other, lookup in lookups.items()})
     return Table(engine, Catalog(tables), table_name, limits)
 
 

@@ -119,11 +119,7 @@ def _column(
     if values and keys_kind is kind:
         constants = [f"CAST({_constant(value, kind)} AS {_TYPES[kind]})" for value in values]
         return f"([{', '.join(constants)}])[CAST(1 + {number} % {len(constants)} AS INTEGER)]"
-    if (
-        isinstance(table, PrivateTable)
-        and column in table.bounds
-        and kind in (ColumnKind.INT, ColumnKind.FLOAT, ColumnKind.TEXT)
-    ):
+    if column in table.bounds and kind in (ColumnKind.INT, ColumnKind.FLOAT, ColumnKind.TEXT):
         low, high = (DIALECTS["duckdb"].real(end) for end in table.bounds[column])
         return f"TRY_CAST({low} + ({high} - {low}) * ({number} / 1000003.0) AS {_TYPES[kind]})"
     return f"CAST({_UNDECLARED[kind].format(h=number)} AS {_TYPES[kind]})"

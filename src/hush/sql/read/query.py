@@ -114,11 +114,12 @@ class _Planner:
         reader = Reader(tables, refuse)
         common = reader.common_tables(select, {})
         self._origin, self._scope = reader.origin(select, common)
+        # Before tables are called public: a subquery may read private ones.
+        self._where = reader.where(select, self._scope, common)
         if self._origin.owner is None:
             raise refuse(select, "all tables are public, so nothing needs protection", "Query the engine directly")
         self._units = self._origin.owner.relation.units
         self._row = Translator(refuse, self._scope.resolve)
-        self._where = reader.where(select, self._scope, common)
         self._requests: list[Request] = []
 
     def plan(self) -> QueryPlan:
@@ -183,7 +184,7 @@ class _Planner:
         """Refuse keys that identify units, and constants."""
         for key, node in zip(keys, self._select.args["group"].expressions if keys else (), strict=False):
             if key.unit or key.owner_key:
-                what = "the unit" if key.unit else "a key of single units"
+                what = "the unit" if key.unit else "a key that only rows of one unit have"
                 raise self._refuse(node, f"grouping by {what} would show single units", "Group by another column")
             if key.kind is ColumnKind.NULL or key.op == "literal":
                 raise self._refuse(node, "a constant cannot be a key", "Leave it out")

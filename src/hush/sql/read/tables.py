@@ -48,21 +48,20 @@ def scan(name: str, tables: Tables) -> QueryRelation:
 def _kind(table: PrivateTable | PublicTable, column: str) -> ColumnKind:
     """Return the kind of a column as queries see it."""
     kind = kind_of(table.columns[column])
-    is_number = isinstance(table, PrivateTable) and column in table.bounds and kind is ColumnKind.TEXT
-    return ColumnKind.FLOAT if is_number else kind
+    return ColumnKind.FLOAT if column in table.bounds and kind is ColumnKind.TEXT else kind
 
 
 def _prototype(name: str, column: ScannedColumn, tables: Tables) -> Expr:
     """Return what is declared about a column's values."""
     table, is_integer = tables[name], column.kind is ColumnKind.INT
-    if isinstance(table, PublicTable):
-        return Expr("column", column.kind, integral=is_integer)
     low, high = table.bounds.get(column.raw, (float("-inf"), float("inf")))
+    prototype = Expr("column", column.kind, (), None, low, high, is_integer)
+    if isinstance(table, PublicTable):
+        return prototype
     keys = table.keys.get(column.raw)
-    domain = None if keys is None else tuple(keys)
-    prototype = Expr("column", column.kind, (), None, low, high, is_integer, domain)
     return replace(
         prototype,
+        domain=None if keys is None else tuple(keys),
         unit=column.raw == table.unit and table.row_id is None,
         owner_key=_owner_key(name, column.raw, tables),
         required=column.raw in table.required,
