@@ -83,7 +83,7 @@ SOURCES = [
     ("orders o", "o.id NOT IN (SELECT order_id FROM lines WHERE amount > 3)", "o.shop"),
     ("orders o", "o.id NOT IN (SELECT m.id FROM orders m WHERE m.shop IN ('shop0', 'shop5'))", "o.price"),
     ("lines l", "l.amount > (SELECT 0.9 * AVG(m.amount) FROM lines m WHERE m.order_id = l.order_id)", "l.part"),
-    ("orders o", "(SELECT COUNT(*) FROM lines l WHERE l.order_id = o.id AND l.amount < o.price) > 3", "o.price"),
+    ("orders o", "(SELECT COUNT(*) FROM lines l WHERE l.order_id = o.id AND l.amount < o.price) > 2", "o.price"),
     ("lines l", "l.part IN (SELECT q.part FROM parts q WHERE q.colour = 'red' AND q.weight < l.amount)", "l.part"),
     ("lines l", "l.part NOT IN (SELECT part FROM parts WHERE weight > 1)", "l.part"),
     ("buyers b", "NOT EXISTS (SELECT * FROM orders o WHERE o.buyer = b.who AND o.price > b.age)", "b.town"),
@@ -141,8 +141,11 @@ def delete_rows_of_nobody(connection: Any) -> None:
 
 
 def insert(connection: Any, table: str, rows: Rows) -> None:
-    """Add rows to a table."""
-    connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+    """Add rows to a table, in one statement: DuckDB takes a millisecond for each."""
+    row = f"({', '.join('?' * len(rows[0]))})"
+    connection.execute(
+        f"INSERT INTO {table} VALUES {', '.join([row] * len(rows))}", [cell for row in rows for cell in row]
+    )
 
 
 def delete(connection: Any, who: int) -> None:

@@ -52,7 +52,7 @@ from hush.sql.read.per_unit import is_aggregated, per_unit_select
 from hush.sql.read.scope import Scope, shortened
 from hush.sql.read.tables import column_of, referring, scan
 from hush.sql.read.translator import Translator
-from hush.sql.read.union import union_all, union_parts
+from hush.sql.read.union import name_columns, union_all, union_parts
 from hush.sql.read.windows import window_functions
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.reasons import not_a_select, reason, unknown_function
@@ -144,6 +144,7 @@ class Reader:
         parts = union_parts(self.refuse, node)
         if parts:
             common = self.common_tables(node, outer)
+            name_columns(parts, [item.alias_or_name for item in parts[0].expressions])
             relations = [self.select(part, common) for part in parts]
             return union_all(self.refuse, parts, relations, self.names, self.aliases)
         if not isinstance(node, exp.Select):
@@ -187,12 +188,8 @@ class Reader:
         names = [] if alias is None else [identifier.name for identifier in alias.args.get("columns") or ()]
         if alias is not None:
             self.refuse.unless_only(alias, "this", "columns")
-        select = node.this
-        if names and isinstance(select, exp.Select) and len(select.expressions) == len(names):
-            for name, item in zip(names, list(select.expressions), strict=True):
-                if not item.alias_or_name:
-                    item.replace(exp.alias_(item.copy(), name, quoted=True))
-        relation = self.select(select, common)
+        name_columns(union_parts(self.refuse, node.this)[:1] or [node.this], names)
+        relation = self.select(node.this, common)
         if not names:
             return relation
         if len(names) != len(relation.fields) or len({name.casefold() for name in names}) != len(names):

@@ -26,6 +26,15 @@ def union_parts(refuse: Refuser, node: exp.Expr) -> list[exp.Expr]:
     return [node, *reversed(parts)] if parts else []
 
 
+def name_columns(parts: Sequence[exp.Expr], names: Sequence[str]) -> None:
+    """Give the columns without a name these names, in place: those after AS, or those of the first part of a union."""
+    for part in parts:
+        if isinstance(part, exp.Select) and len(part.expressions) == len(names):
+            for item, name in zip(list(part.expressions), names, strict=True):
+                if name and not item.alias_or_name and not item.is_star:
+                    item.replace(exp.alias_(item.copy(), name, quoted=True))
+
+
 def union_all(
     refuse: Refuser,
     nodes: Sequence[exp.Expr],
