@@ -11,7 +11,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
-from hush.sql.syntax.expression import Expr, union
+from hush.sql.read.translator import NUMBERS
+from hush.sql.syntax.expression import union
 from hush.sql.syntax.refusal import Refuser
 from hush.sql.syntax.relation import Field, NamedRelation, QueryRelation, UnionAll
 
@@ -27,12 +28,14 @@ def union_parts(refuse: Refuser, node: exp.Expr) -> list[exp.Expr]:
 
 
 def name_columns(parts: Sequence[exp.Expr], names: Sequence[str]) -> None:
-    """Give the columns without a name these names, in place: those after AS, or those of the first part of a union."""
+    """Give columns these names, in place, where they have none or that of another column."""
     for part in parts:
         if isinstance(part, exp.Select) and len(part.expressions) == len(names):
+            seen = {""}
             for item, name in zip(list(part.expressions), names, strict=True):
-                if name and not item.alias_or_name and not item.is_star:
-                    item.replace(exp.alias_(item.copy(), name, quoted=True))
+                if name and item.alias_or_name.casefold() in seen and not item.is_star:
+                    item.replace(exp.alias_(item.unalias().copy(), name, quoted=True))
+                seen.add(item.alias_or_name.casefold())
 
 
 def union_all(
@@ -55,31 +58,28 @@ def union_all(
     for node, relation in zip(nodes, relations, strict=True):
         if (relation.units, relation.entity) != (first.units, first.entity):
             raise refuse(node, "the parts of UNION ALL have different units", "Let all be private, or all be public")
-        kinds = [entry.prototype.kind for entry in relation.fields]
-        if kinds != [entry.prototype.kind for entry in first.fields] or ColumnKind.NULL in kinds:
-            why = "the parts of UNION ALL must have equally many columns, of the same kinds"
-            raise refuse(node, why, "Use CAST to convert one, and CASE for one that is always NULL")
-    prototypes = [_union_of([entry.prototype for entry in column]) for column in zip(*_fields(relations), strict=True)]
-    fields = tuple(
-        Field(entry.name, entry.column, prototype) for entry, prototype in zip(first.fields, prototypes, strict=True)
-    )
+        if len(relation.fields) != len(first.fields):
+            raise refuse(node, "the parts of UNION ALL must have equally many columns")
+    columns = list(zip(*[relation.fields for relation in relations], strict=True))
+    fields = tuple(_united(refuse, nodes, column) for column in columns)
     parts = tuple(NamedRelation(next(aliases), relation) for relation in relations)
     return QueryRelation(UnionAll(parts), fields, first.units, first.entity, next(names))
 
 
-def _fields(relations: Sequence[QueryRelation]) -> list[tuple[Field, ...]]:
-    """Return the columns of each relation. Their names in the plan are those of the first one: c0, c1 and so on."""
-    return [relation.fields for relation in relations]
-
-
-def _union_of(alternatives: list[Expr]) -> Expr:
-    """Return what is known about the values of a column that comes from several ones."""
-    first = alternatives[0]
+def _united(refuse: Refuser, nodes: Sequence[exp.Expr], column: Sequence[Field]) -> Field:
+    """Return what is known about a column that comes from several ones. In the plan, all of them have the same name."""
+    alternatives = [entry.prototype for entry in column]
+    kinds = {alternative.kind for alternative in alternatives}
+    if ColumnKind.NULL in kinds or (len(kinds) > 1 and not kinds <= set(NUMBERS)):
+        why = "columns of UNION ALL must be of the same kind"
+        raise refuse(nodes[-1], why, "Use CAST to convert one, and CASE for one that is always NULL")
     keys = {alternative.owner_key for alternative in alternatives}
-    return replace(
-        first,
+    prototype = replace(
+        alternatives[0],
         **union(tuple(alternatives)),
+        kind=kinds.pop() if len(kinds) == 1 else ColumnKind.FLOAT,
         unit=all(alternative.unit for alternative in alternatives),
-        owner_key=first.owner_key if len(keys) == 1 else "",
+        owner_key=keys.pop() if len(keys) == 1 else "",
         required=all(alternative.required for alternative in alternatives),
     )
+    return Field(column[0].name, column[0].column, prototype)

@@ -67,7 +67,7 @@ class RelationWriter:
         if isinstance(body, PerUnit):
             return self._per_unit(body)
         if isinstance(body, UnionAll):
-            return _union(relation, body)
+            return _union(relation, body, self._dialect)
         assert isinstance(body, Projection)
         items = [f"{write_expression(item, self._dialect)} AS {name}" for name, item in body.items]
         return self.select([*unit_columns(body.origin), *items], body.origin, body.where)
@@ -82,11 +82,19 @@ class RelationWriter:
         return self.select([*units, *keys, *aggregates], body.origin, body.where) + group_by
 
 
-def _union(relation: QueryRelation, body: UnionAll) -> str:
-    """Return the rows of several relations. Each row keeps its unit."""
+def _union(relation: QueryRelation, body: UnionAll, dialect: Dialect) -> str:
+    """Return the rows of several relations. Each row keeps its unit. Integers become numbers where others are."""
     units = [f"u{index}" for index in range(relation.units)]
-    columns = ", ".join([*units, *(field.column for field in relation.fields)])
-    return " UNION ALL ".join(f"SELECT {columns} FROM {part.relation.name} AS {part.alias}" for part in body.parts)
+    selects = []
+    for part in body.parts:
+        columns = [
+            f"{dialect.templates['number'].format(entry.column)} AS {entry.column}"
+            if field.prototype.kind is not entry.prototype.kind
+            else entry.column
+            for field, entry in zip(relation.fields, part.relation.fields, strict=True)
+        ]
+        selects.append(f"SELECT {', '.join([*units, *columns])} FROM {part.relation.name} AS {part.alias}")
+    return " UNION ALL ".join(selects)
 
 
 def _write_origin(origin: Origin, dialect: Dialect) -> str:
