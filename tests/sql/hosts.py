@@ -44,7 +44,7 @@ QUERIES = [
     "SELECT a.note, COUNT(*) FROM a, b WHERE a.user_id = b.user_id AND a.age < b.top GROUP BY a.note",
     "SELECT p.note, COUNT(*), SUM(p.age) FROM people p WHERE EXISTS (SELECT * FROM orders o WHERE o.uid = p.user_id "
     "AND o.amount < p.age) AND p.region NOT IN (SELECT region FROM zones WHERE weight > 1) OR p.age > (SELECT "
-    "AVG(q.age) FROM people q WHERE q.user_id = p.user_id) GROUP BY p.note",
+    "0.5 * AVG(q.age) + MIN(q.age) / 2 FROM people q WHERE q.user_id = p.user_id) GROUP BY p.note",
     "SELECT k, COUNT(*), SUM(a) FROM (SELECT uid, item AS k, amount AS a, ROW_NUMBER() OVER (PARTITION BY uid ORDER BY "
     "day DESC) AS n, LAG(amount) OVER (PARTITION BY uid ORDER BY amount) AS l, SUM(amount) OVER (PARTITION BY uid) AS "
     "s FROM orders UNION ALL SELECT user_id, note, income, 1.0, income, 2.0 FROM people WHERE user_id IN (SELECT uid "

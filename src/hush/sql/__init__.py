@@ -11,6 +11,7 @@
 | you want to | use |
 |---|---|
 | declare a table, and further tables to join | `table`, `JoinedTable` |
+| declare a table that refers to others, which name the unit | `Through` |
 | ask a query | `Table.sql`, which returns a `QueryAnswer` |
 | know the cost and the error beforehand | `Table.price`, which returns a `QueryPrice` |
 | try a query without touching data | `Table.preview`, which returns a `Preview` |
@@ -19,11 +20,13 @@
 Supported: WHERE; GROUP BY several keys, or ALL; HAVING, ORDER BY and LIMIT, on released values. COUNT(*), COUNT(x),
 COUNT(DISTINCT unit), COUNT_IF, SUM, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, MEDIAN, QUANTILE_CONT,
 PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x); FILTER; arithmetic of aggregates, such as SUM(x) / SUM(y). JOIN, LEFT
-JOIN, RIGHT JOIN and NATURAL JOIN on the unit or with public tables; tables separated by commas, if WHERE equates the
-units. WITH and subqueries, which may aggregate per unit, or select *. For each row: arithmetic, comparisons, AND, OR,
-NOT, IS NULL, BETWEEN, IN, LIKE, ILIKE, CASE, IF, COALESCE, NULLIF, LEAST, GREATEST, CAST, ABS, FLOOR, CEIL, ROUND,
-SQRT, LN, EXP, POW with an exponent from 1 to 8, LOWER, UPPER, TRIM, LENGTH, SUBSTRING, LEFT, CONCAT, EXTRACT (also of
-ISODOW, the weekday from 1, Monday, to 7), YEAR, QUARTER, MONTH, WEEK, DAY, DATE_TRUNC.
+JOIN, RIGHT JOIN and NATURAL JOIN on the unit, on keys that lead to it (`Through`) or with public tables; tables
+separated by commas, if WHERE equates these. WITH and subqueries, which may aggregate per unit, select *, or be a UNION
+ALL. In subqueries, windows of one unit's rows: ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, COUNT, SUM, AVG, MIN, MAX. In
+WHERE, EXISTS, IN and aggregates of subqueries on public tables or on rows of the same unit. For each row: arithmetic,
+comparisons, AND, OR, NOT, IS NULL, BETWEEN, IN, LIKE, ILIKE, CASE, IF, COALESCE, NULLIF, LEAST, GREATEST, CAST, ABS,
+FLOOR, CEIL, ROUND, SQRT, LN, EXP, POW with an exponent from 1 to 8, LOWER, UPPER, TRIM, LENGTH, SUBSTRING, LEFT,
+CONCAT, EXTRACT (also of ISODOW, the weekday from 1, Monday, to 7), YEAR, QUARTER, MONTH, WEEK, DAY, DATE_TRUNC.
 
 Some operations differ from an engine's own SQL, so that no row can make a query fail. A cast that fails gives NULL, and
 so does division by 0. Arithmetic is in double precision. ROUND, and CAST to an integer, round halves away from 0. An

@@ -94,11 +94,16 @@ class NestedReader:
             why = "a subquery in an expression must have one row: an aggregate without GROUP BY"
             raise self._refuse(node, why, "Write (SELECT MAX(x) FROM ... WHERE ...), or use IN or EXISTS")
         origin, where, scope = self._select(select)
-        row = Translator(self._refuse, replace(scope, parent=None).resolve)
-        grouping = Grouping(row, (), (), lambda part: unit_aggregate(row, part))
-        value = grouping.translate(select.expressions[0].unalias())
-        shown = replace(value, op="scalar", args=(value, where), value=self._query(origin), unit=False, owner_key="")
-        return replace(shown, domain=None, required=False)
+        row, query = Translator(self._refuse, replace(scope, parent=None).resolve), self._query(origin)
+
+        def scalar(part: exp.Expr) -> Expr | None:
+            # Arithmetic stays outside: PostgreSQL's would put the aggregate into a FROM of its own.
+            aggregate = unit_aggregate(row, part)
+            if aggregate is None:
+                return None
+            return replace(aggregate, op="scalar", args=(aggregate, where), value=query, domain=None)
+
+        return Grouping(row, (), (), scalar).translate(select.expressions[0].unalias())
 
     def _select(self, select: exp.Select, member: Expr | None = None) -> tuple[Origin, Expr, Scope]:
         """Return the FROM clause and the condition of a subquery, which may name columns of the enclosing query."""

@@ -273,7 +273,8 @@ class Reader:
             raise self.refuse(
                 node, "whether a row of the public table has no match depends on all units", "Write JOIN instead"
             )
-        parts = join_condition(self.refuse, node, scope, before, source)
+        # ON names columns of its own SELECT: not every engine takes those of an enclosing one there.
+        parts = join_condition(self.refuse, node, replace(scope, parent=None), before, source)
         pairs = [pair for part in parts if part.op == "eq" for pair in equated_by(*part.args)]
         if private and owner is None:
             scope.owner = source
