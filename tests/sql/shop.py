@@ -130,6 +130,7 @@ def hostile_rows(connection: Any, seed: int) -> Iterator[tuple[str, Rows]]:
         [(key, NEW, f"shop{i % 6}", [1e300, 7.0, None][i % 3]) for i, key in enumerate([*taken, *fresh * 3])],
     )
     yield "orders", [(None, NEW, "shop0", 1.0)] * 3
+    lines += [(1000, f"line{i}", 1, 2.0) for i in range(0, 80, 3)]  # names of lines of others
     yield "lines", [*lines, (None, "new1", 1, 1.0), (-5, "new2", 1, 1.0)]
     yield "returned", [(f"new{i % 15}", f"reason{i % 4}") for i in range(40)] + [(None, "reason1"), ("?", "reason1")]
 

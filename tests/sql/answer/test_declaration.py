@@ -13,7 +13,7 @@ import pytest
 from hush.errors import InvalidArgument, Unsupported
 from hush.guarantee import CalendarWindow, UserWindow
 from hush.randomness import TestSource
-from hush.sql import JoinedTable, QueryRefused, table
+from hush.sql import JoinedTable, QueryRefused, Through, table
 from hush.sql.answer.declaration import _row_id
 
 JOINED = "SELECT COUNT(*) AS n, SUM(v.cost) AS s FROM people p JOIN visits v ON p.who = v.u WHERE p.age > 30"
@@ -142,6 +142,43 @@ def test_private_tables_of_a_connection(path: Path, visits: Path) -> None:
     assert people.sql(JOINED, epsilon=1.0).columns == ("n", "s")
     with pytest.raises(InvalidArgument, match="^private='nothing'"):
         table(connection, name="people", unit="who", private={"nothing": JoinedTable(None, unit="u")})
+
+
+def test_public_columns_may_have_bounds(path: Path) -> None:
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE people AS FROM '{path}'")
+    connection.execute(
+        "CREATE TABLE zones AS SELECT * FROM (VALUES ('north', 2.0), ('south', 50.0)) AS t(region, cost)"
+    )
+    text = "SELECT SUM(cost) AS s FROM people JOIN zones USING (region)"
+    declared = table(
+        connection, name="people", unit="who", public={"zones": JoinedTable(None, bounds={"cost": (0, 9)})}
+    )
+    assert declared.sql(text, epsilon=500.0, rows_per_unit=1).rows[0][0] == pytest.approx(
+        11_000, abs=2
+    )  # false alarms e^-111
+    with pytest.raises(QueryRefused, match="no bounds"):
+        table(connection, name="people", unit="who", public={"zones": None}).price(text, epsilon=1.0)
+    for wrong in ({"unit": "region"}, {"keys": {"region": ["north"]}}, {"required": ["cost"]}):
+        with pytest.raises(InvalidArgument, match="^public='zones': expected a table without unit"):
+            table(connection, name="people", unit="who", public={"zones": JoinedTable(None, **wrong)})  # type: ignore[arg-type]
+
+
+def test_a_private_table_has_a_unit(path: Path, visits: Path) -> None:
+    with pytest.raises(InvalidArgument, match="^unit=None: expected the name of a column"):
+        table(path, unit="who", private={"visits": JoinedTable(visits)})
+    through = Through("u", to="nothing", key="who")
+    with pytest.raises(InvalidArgument, match="^to='nothing': expected a private table"):
+        table(path, unit="who", private={"visits": JoinedTable(visits, unit=through)})
+
+
+def test_a_table_has_its_unit_through_another(path: Path, visits: Path) -> None:
+    through = Through("u", to="people", key="who")
+    people = table(path, unit="who", private={"visits": JoinedTable(visits, unit=through, bounds={"cost": (0, 10)})})
+    answer = people.sql(JOINED, epsilon=100.0, rows_per_unit=2, source=TestSource(1))
+    exact = 2 * sum(i % 70 > 30 for i in range(2000))
+    assert answer.rows[0] == (pytest.approx(exact, abs=5), pytest.approx(5 * exact, abs=50))
+    assert any("people.who" in line for line in answer.guarantee.assumptions)
 
 
 def test_rows_are_no_units_where_the_engine_cannot_number_them() -> None:

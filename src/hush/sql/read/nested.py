@@ -10,8 +10,9 @@ for.
 | x IN (SELECT y ...) | on public tables, or if x and y are units, or keys that lead to them |
 | (SELECT AVG(y) ... WHERE ...) | one row of aggregates: likewise, without GROUP BY |
 
-WHERE of a subquery may name columns of the enclosing query. A scalar subquery without an aggregate would fail if it had
-two rows, and so reveal that it does.
+WHERE of a subquery may name columns of the enclosing query. x NOT IN (...) compares with rows of the same unit only: a
+NULL in the rows of another unit, which would make it NULL in plain SQL, plays no part. A scalar subquery without an
+aggregate would fail if it had two rows, and so reveal that it does.
 """
 
 from __future__ import annotations

@@ -116,8 +116,9 @@ class Reader:
             if join.source.relation.private and not join.left:
                 private.append((node.this, join.source))
         pairs += equated_units(conjuncts(select.args.get("where")), scope.resolve)
-        if member is not None and isinstance(select.expressions[0], exp.Column):
-            pairs += equated_by(member, scope.resolve(select.expressions[0]))
+        item = None if member is None else select.expressions[0].unalias()
+        if member is not None and isinstance(item, exp.Column):
+            pairs += equated_by(member, scope.resolve(item))
         self._check_same_units(private, pairs, scope)
         return Origin(joins[0].source, tuple(joins[1:]), scope.owner), scope
 
