@@ -48,7 +48,7 @@ def visits(tmp_path: Path) -> Path:
         ({"bounds": 5}, "^bounds=5: expected a dictionary"),
         (
             {"unit": ("who", "day", "month")},
-            r"^unit=\('who', 'day', 'month'\): expected the name of a column, EachRow\(\), or a "
+            r"^unit=\('who', 'day', 'month'\): expected the name of a column, EachRow\(\), a Through, or a "
             r"hush.guarantee.UserWindow. "
             r"Write UserWindow\(\"user_id\", time=\"day\", window=CalendarWindow.MONTH\).$",
         ),
