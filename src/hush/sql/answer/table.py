@@ -193,7 +193,9 @@ class Table:
         Assumes:
             Names and types of columns, bounds and lists of keys are public (the caller's duty). Contributions are
             bounded by the query that the engine runs (checked here, by construction). The engine executes SQL
-            correctly, and its running time is not observed (the caller's duty).
+            correctly, and its running time is not observed (the caller's duty). Where tables refer to others
+            (`Through`), no two units have rows with the same key (the caller's duty): a row that refers to rows of
+            several units is a row of each of them.
 
         References:
             Wilson et al. 2020 (bounded contributions); Desfontaines et al. 2022 (selection of groups); Hay et al. 2010
