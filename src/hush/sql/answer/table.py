@@ -55,10 +55,7 @@ from hush.statistics import ContributionLimits, Selection
 from hush.statistics.noise import NUM_LEVELS, ChosenLimit, NoiseKind, claim
 
 _ROWS_ARE_UNITS = "each row is its own privacy unit: a person with two rows counts as two"
-_KEYS_ARE_UNIQUE = (
-    "no two people have rows with the same {key}: a row of {table} that refers to rows of several people counts for "
-    "each of them"
-)
+_KEYS_ARE_UNIQUE = "no two people have rows with the same {}: a row of {} that refers to both counts for both"
 _CALENDAR_WINDOWS = "windows are those of the calendar: a user with rows in two of them counts as two units"
 
 
@@ -392,7 +389,7 @@ class Table:
         for name in sorted(scanned_tables(plan.origin, plan.where)):
             table = self._catalog.tables[name]
             if isinstance(table, PrivateTable) and isinstance(table.unit, Through):
-                assumptions.append(_KEYS_ARE_UNIQUE.format(key=f"{table.unit.to}.{table.unit.key}", table=name))
+                assumptions.append(_KEYS_ARE_UNIQUE.format(f"{table.unit.to}.{table.unit.key}", name))
         if unit != Unit.user():
             assumptions.append(_ROWS_ARE_UNITS if unit == Unit.example() else _CALENDAR_WINDOWS)
         return tuple(assumptions)
