@@ -42,6 +42,13 @@ QUERIES = [
     "SELECT p.note, COUNT(*), SUM(o.amount) FROM orders o RIGHT JOIN people p ON p.user_id = o.uid GROUP BY p.note",
     "WITH a AS (SELECT * FROM people WHERE age > 3), b AS (SELECT user_id, MAX(age) AS top FROM a GROUP BY user_id) "
     "SELECT a.note, COUNT(*) FROM a, b WHERE a.user_id = b.user_id AND a.age < b.top GROUP BY a.note",
+    "SELECT p.note, COUNT(*), SUM(p.age) FROM people p WHERE EXISTS (SELECT * FROM orders o WHERE o.uid = p.user_id "
+    "AND o.amount < p.age) AND p.region NOT IN (SELECT region FROM zones WHERE weight > 1) OR p.age > (SELECT "
+    "0.5 * AVG(q.age) + MIN(q.age) / 2 FROM people q WHERE q.user_id = p.user_id) GROUP BY p.note",
+    "SELECT k, COUNT(*), SUM(a) FROM (SELECT uid, item AS k, amount AS a, ROW_NUMBER() OVER (PARTITION BY uid ORDER BY "
+    "day DESC) AS n, LAG(amount) OVER (PARTITION BY uid ORDER BY amount) AS l, SUM(amount) OVER (PARTITION BY uid) AS "
+    "s FROM orders UNION ALL SELECT user_id, note, income, 1.0, income, 2.0 FROM people WHERE user_id IN (SELECT uid "
+    "FROM orders)) AS t WHERE n < 4 AND s > l GROUP BY k",
     "SELECT COUNT(*), COUNT(income), COUNT(DISTINCT user_id), SUM(income), SUM(age) FROM people",
     "SELECT AVG(income), VARIANCE(age), STDDEV_POP(score), AVG(price), AVG(num) FROM people",
     "SELECT region, COUNT(*) AS n, AVG(income) FROM people GROUP BY region HAVING n > 3 ORDER BY n DESC LIMIT 2",

@@ -1,6 +1,12 @@
 """Queries that a plan without limits answers exactly as the engine's own SQL does."""
 
 EXACT_QUERIES = [
+    "SELECT item, COUNT(*) AS n FROM orders o WHERE EXISTS (SELECT 1 FROM people p WHERE p.user_id = o.uid AND p.age > "
+    "o.amount) AND o.amount <> 0.5 + 0.5 AND uid IN (SELECT user_id FROM people GROUP BY user_id HAVING SUM(age) > 50) "
+    "AND o.amount > (SELECT MIN(amount) FROM orders i WHERE i.uid = o.uid) GROUP BY item ORDER BY item",
+    "SELECT k, COUNT(*) AS n FROM (SELECT user_id, note, MAX(age) OVER (PARTITION BY user_id) AS top, DENSE_RANK() "
+    "OVER (PARTITION BY user_id ORDER BY age DESC, num) AS r FROM people WHERE user_id > 0 UNION ALL SELECT uid, item, "
+    "2 * amount, 1.0 FROM orders) AS t (u, k, top, r) WHERE r <= 2 AND top > 3 GROUP BY k ORDER BY k",
     "SELECT COUNT(*) AS n, SUM(o.amount) AS s FROM people NATURAL JOIN (SELECT uid AS user_id, amount FROM orders) AS "
     "o WHERE user_id > 3",
     "SELECT zone, COUNT(*) AS n FROM people NATURAL LEFT JOIN zones WHERE user_id >= 0 GROUP BY ALL ORDER BY zone",

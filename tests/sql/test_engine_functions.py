@@ -35,6 +35,7 @@ ROWS: list[tuple[Any, ...]] = [
     (7, 7, -1.5, 0.25, 5, "ñandú ĀŽ", "007", date(2021, 3, 4), datetime(2021, 3, 4, 0, 0, 1), True, 20.0),
     (8, 8, 0.0, 100.0, 9, "n1", "9999-12-31", date(9999, 12, 31), datetime(1, 1, 9), False, 120.0),
 ]
+OF_TWO = [(row[0] % 2, *row[1:]) for row in ROWS]  # the same rows, of two units
 BOUNDS = {"x": (-10, 10), "y": (-100, 100), "i": (-5, 100), "p": (20, 120)}
 
 # Expressions of one row. A pair names the SQL of DuckDB that has the same meaning, if not the text itself.
@@ -180,10 +181,24 @@ AGGREGATES = [
     "AVG(GREATEST(p, 0))",
     "AVG(LEAST(p, 60, 1000))",
 ]
+# Windows of one unit's rows; {0} is PARTITION BY who.
+WINDOWS = [
+    "ROW_NUMBER() OVER ({0} ORDER BY x DESC NULLS LAST, r)",
+    "RANK() OVER ({0} ORDER BY b NULLS FIRST)",
+    "DENSE_RANK() OVER ({0} ORDER BY b DESC NULLS LAST)",
+    "LAG(x) OVER ({0} ORDER BY r)",
+    "LEAD(s, 2) OVER ({0} ORDER BY d NULLS FIRST, r)",
+    "COUNT(*) OVER ({0}, b)",
+    "COUNT(y) OVER ({0} ORDER BY r)",
+    "SUM(x) OVER ({0} ORDER BY b NULLS LAST)",
+    "AVG(y) OVER ({0})",
+    "MIN(d) OVER ({0} ORDER BY r)",
+    "MAX(s) OVER ({0})",
+]
 QUANTILES = ["MEDIAN(x)", "QUANTILE_CONT(x, 0.9)", "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)"]
 CLAUSES = {
     *("WHERE", "GROUP", "BY", "ALL", "HAVING", "ORDER", "LIMIT", "WITH", "WITHIN"),
-    *("JOIN", "LEFT", "RIGHT", "NATURAL"),
+    *("JOIN", "LEFT", "RIGHT", "NATURAL", "UNION", "EXISTS"),
 }
 
 ENGINES = [
@@ -200,6 +215,7 @@ def host(request: pytest.FixtureRequest) -> Iterator[Any]:
     name = request.param
     host = MAKERS[name](None if name == "duckdb" else request.getfixturevalue(SERVICES[name]))
     host.put("f", COLUMNS, ROWS)
+    host.put("two", COLUMNS, OF_TWO)
     yield host
     host.close()
 
@@ -209,11 +225,14 @@ def native() -> Any:
     """The same rows, for SQL that hush has no part in."""
     host = OnDuckDB()
     host.put("f", COLUMNS, ROWS)
+    host.put("two", COLUMNS, OF_TWO)
     return host.connection
 
 
 def plan(text: str, host: Any) -> QueryPlan:
-    tables = Catalog({"f": PrivateTable(columns=host.engine.columns("f"), unit="who", bounds=BOUNDS)})
+    tables = Catalog(
+        {name: PrivateTable(columns=host.engine.columns(name), unit="who", bounds=BOUNDS) for name in ("f", "two")}
+    )
     limits = ContributionLimits(groups_per_unit=100, rows_per_unit=100)
     return plan_query(text, tables=tables, limits=limits, dialect=host.engine.dialect)
 
@@ -242,6 +261,20 @@ def test_aggregates(host: Any, native: Any, ranking_key: bytes) -> None:
         assert other == pytest.approx(value, rel=1e-5), text  # means and variances are on a grid
 
 
+def test_windows(host: Any, native: Any, ranking_key: bytes) -> None:
+    windows = ", ".join(text.format("PARTITION BY who") + f" AS k{n}" for n, text in enumerate(WINDOWS))
+    names = ", ".join(f"k{n}" for n in range(len(WINDOWS)))
+    query = plan(f"SELECT r, {names}, COUNT(*) FROM (SELECT r, {windows} FROM two) AS t GROUP BY r, {names}", host)
+    groups = exact_groups(query, host.engine, ranking_key=ranking_key)
+    actual = {row[0]: row[1:-1] for row in query.answer((group.keys, group.sums) for group in groups)}
+    rows = native.execute(f"SELECT r, {windows} FROM two").fetchall()
+    assert len(actual) == len(rows) == len(ROWS)
+    for row, *expected in rows:
+        for text, value, other in zip(WINDOWS, expected, actual[row], strict=True):
+            # Sums and means are on a grid.
+            assert other == (pytest.approx(value, rel=1e-6) if isinstance(value, float) else value), (row, text)
+
+
 @pytest.mark.parametrize("text", QUANTILES)
 def test_quantiles(text: str, host: Any, native: Any, ranking_key: bytes) -> None:
     query = plan(f"SELECT {text} AS q FROM f", host)
@@ -258,6 +291,6 @@ def test_every_documented_function_is_here() -> None:
     supported = documentation[documentation.index("Supported:") : documentation.index("Some operations differ")]
     names = set(re.findall(r"\b[A-Z][A-Z_]+\b", supported)) - CLAUSES
     cases = [case if isinstance(case, str) else case[0] for cases in SCALARS.values() for case in cases]
-    texts = " ".join([*cases, *AGGREGATES, *QUANTILES])
+    texts = " ".join([*cases, *AGGREGATES, *QUANTILES, *WINDOWS])
     assert len(names) > 30
     assert {name for name in names if not re.search(rf"\b{name}\b", texts)} == set()

@@ -14,10 +14,12 @@ from hush.data.tables.catalog import Catalog, PrivateTable, kind_of
 from hush.errors import HushError
 from hush.randomness import TestSource
 from hush.sql import EngineFailed, Table
+from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import BoundedViews, exact_groups, exact_leaves
 from hush.sql.read.query import plan_query
 from hush.sql.write import bounded
 from hush.statistics.noise import NUM_LEVELS
+from sql import shop
 from sql.hosts import (
     COLUMNS,
     INTRUDERS,
@@ -149,6 +151,26 @@ def test_one_unit_changes_all_groups_together_by_no_more_than_a_limit_in_total(
         new_levels = views.levels(plan, NUM_LEVELS)
         moves = [new_levels.get(key, 0) - old_levels.get(key, 0) for key in new_levels.keys() | old_levels.keys()]
         assert sorted(move for move in moves if move) in ([], [1]), plan.columns
+
+
+@SLOW_ON_SPARK
+def test_tables_that_refer_to_others_are_bounded_alike(host: Any, ranking_key: bytes) -> None:
+    connection = shop.shop()
+    reference = DuckDBEngine(connection=connection)
+    for table, columns in shop.COLUMNS.items():
+        words = columns.replace("VARCHAR", "[text]").replace("DOUBLE", "[double]")
+        host.put(table, words, connection.execute(f"FROM {table}").fetchall())
+    plans = [shop.shop_plan(text, host.engine, groups_per_unit=2, rows_per_unit=3) for text in shop.QUERIES]
+    wide = [shop.shop_plan(text, reference, groups_per_unit=1000, rows_per_unit=3) for text in shop.QUERIES]
+    before = [contents(plan, host.engine, ranking_key) for plan in plans]
+    for plan in wide:
+        assert contents(plan, host.engine, ranking_key) == contents(plan, reference, ranking_key), plan.columns
+    for table, rows in shop.hostile_rows(connection, 3):
+        host.add(table, rows)
+    for text, plan, old in zip(shop.QUERIES, plans, before, strict=True):
+        changed, broken = largest_change(plan, old, contents(plan, host.engine, ranking_key))
+        assert changed <= 2, text
+        assert not broken, text
 
 
 def test_levels_and_totals_are_the_same_as_on_duckdb(tables: Any, reference: OnDuckDB, ranking_key: bytes) -> None:

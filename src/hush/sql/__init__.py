@@ -12,6 +12,7 @@
 |---|---|
 | declare a table, and further tables to join | `table`, `JoinedTable` |
 | read declarations from a file | `load_catalog` |
+| declare a table that refers to others, which name the unit | `Through` |
 | ask a query | `Table.sql`, which returns a `QueryAnswer` |
 | get a data frame | `QueryAnswer.to_pandas`, `QueryAnswer.to_polars`, `QueryAnswer.to_arrow` |
 | know the cost and the error beforehand | `Table.price`, which returns a `QueryPrice` |
@@ -21,11 +22,13 @@
 Supported: WHERE; GROUP BY several keys, or ALL; HAVING, ORDER BY and LIMIT, on released values. COUNT(*), COUNT(x),
 COUNT(DISTINCT unit), COUNT_IF, SUM, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, MEDIAN, QUANTILE_CONT,
 PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x); FILTER; arithmetic of aggregates, such as SUM(x) / SUM(y). JOIN, LEFT
-JOIN, RIGHT JOIN and NATURAL JOIN on the unit or with public tables; tables separated by commas, if WHERE equates the
-units. WITH and subqueries, which may aggregate per unit, or select *. For each row: arithmetic, comparisons, AND, OR,
-NOT, IS NULL, BETWEEN, IN, LIKE, ILIKE, CASE, IF, COALESCE, NULLIF, LEAST, GREATEST, CAST, ABS, FLOOR, CEIL, ROUND,
-SQRT, LN, EXP, POW with an exponent from 1 to 8, LOWER, UPPER, TRIM, LENGTH, SUBSTRING, LEFT, CONCAT, EXTRACT (also of
-ISODOW, the weekday from 1, Monday, to 7), YEAR, QUARTER, MONTH, WEEK, DAY, DATE_TRUNC.
+JOIN, RIGHT JOIN and NATURAL JOIN on the unit, on keys that lead to it (`Through`) or with public tables; tables
+separated by commas, if WHERE equates these. WITH and subqueries, which may aggregate per unit, select *, or be a UNION
+ALL. In subqueries, windows of one unit's rows: ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, COUNT, SUM, AVG, MIN, MAX. In
+WHERE, EXISTS, IN and aggregates of subqueries on public tables or on rows of the same unit. For each row: arithmetic,
+comparisons, AND, OR, NOT, IS NULL, BETWEEN, IN, LIKE, ILIKE, CASE, IF, COALESCE, NULLIF, LEAST, GREATEST, CAST, ABS,
+FLOOR, CEIL, ROUND, SQRT, LN, EXP, POW with an exponent from 1 to 8, LOWER, UPPER, TRIM, LENGTH, SUBSTRING, LEFT,
+CONCAT, EXTRACT (also of ISODOW, the weekday from 1, Monday, to 7), YEAR, QUARTER, MONTH, WEEK, DAY, DATE_TRUNC.
 
 Some operations differ from an engine's own SQL, so that no row can make a query fail. A cast that fails gives NULL, and
 so does division by 0. Arithmetic is in double precision. ROUND, and CAST to an integer, round halves away from 0. An
@@ -48,6 +51,7 @@ A query goes through the rooms in this order: `answer` (declare, price), `read` 
 SQL), `engines` (to exact aggregates), and back to `answer` (noise, intervals).
 """
 
+from hush.data.tables.catalog import Through as Through
 from hush.sql.answer.answer import QueryAnswer as QueryAnswer
 from hush.sql.answer.declaration import JoinedTable as JoinedTable
 from hush.sql.answer.declaration import load_catalog as load_catalog
@@ -75,6 +79,7 @@ __all__ = [
     "QueryPrice",
     "QueryRefused",
     "Table",
+    "Through",
     "load_catalog",
     "table",
 ]

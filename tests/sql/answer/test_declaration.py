@@ -15,7 +15,7 @@ from hush.data.tables.catalog_toml import _has_password
 from hush.errors import HushError, InvalidArgument, Unsupported
 from hush.guarantee import CalendarWindow, UserWindow
 from hush.randomness import TestSource
-from hush.sql import JoinedTable, QueryRefused, load_catalog, table
+from hush.sql import JoinedTable, QueryRefused, Through, load_catalog, table
 from hush.sql.answer.declaration import _row_id, catalog_problems, database_columns
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.write.plan import QueryPlan
@@ -54,7 +54,7 @@ def visits(tmp_path: Path) -> Path:
         ({"bounds": 5}, "^bounds=5: expected a dictionary"),
         (
             {"unit": ("who", "day", "month")},
-            r"^unit=\('who', 'day', 'month'\): expected the name of a column, EachRow\(\), or a "
+            r"^unit=\('who', 'day', 'month'\): expected the name of a column, EachRow\(\), a Through, or a "
             r"hush.guarantee.UserWindow. "
             r"Write UserWindow\(\"user_id\", time=\"day\", window=CalendarWindow.MONTH\).$",
         ),
@@ -150,6 +150,43 @@ def test_private_tables_of_a_connection(path: Path, visits: Path) -> None:
         table(connection, name="people", unit="who", private={"nothing": JoinedTable(None, unit="u")})
 
 
+def test_public_columns_may_have_bounds(path: Path) -> None:
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE people AS FROM '{path}'")
+    connection.execute(
+        "CREATE TABLE zones AS SELECT * FROM (VALUES ('north', 2.0), ('south', 50.0)) AS t(region, cost)"
+    )
+    text = "SELECT SUM(cost) AS s FROM people JOIN zones USING (region)"
+    declared = table(
+        connection, name="people", unit="who", public={"zones": JoinedTable(None, bounds={"cost": (0, 9)})}
+    )
+    assert declared.sql(text, epsilon=500.0, rows_per_unit=1).rows[0][0] == pytest.approx(
+        11_000, abs=2
+    )  # false alarms e^-111
+    with pytest.raises(QueryRefused, match="no bounds"):
+        table(connection, name="people", unit="who", public={"zones": None}).price(text, epsilon=1.0)
+    for wrong in ({"unit": "region"}, {"keys": {"region": ["north"]}}, {"required": ["cost"]}):
+        with pytest.raises(InvalidArgument, match="^public='zones': expected a table without unit"):
+            table(connection, name="people", unit="who", public={"zones": JoinedTable(None, **wrong)})  # type: ignore[arg-type]
+
+
+def test_a_private_table_has_a_unit(path: Path, visits: Path) -> None:
+    with pytest.raises(InvalidArgument, match="^unit=None: expected the name of a column"):
+        table(path, unit="who", private={"visits": JoinedTable(visits)})
+    through = Through("u", to="nothing", key="who")
+    with pytest.raises(InvalidArgument, match="^to='nothing': expected a private table"):
+        table(path, unit="who", private={"visits": JoinedTable(visits, unit=through)})
+
+
+def test_a_table_has_its_unit_through_another(path: Path, visits: Path) -> None:
+    through = Through("u", to="people", key="who")
+    people = table(path, unit="who", private={"visits": JoinedTable(visits, unit=through, bounds={"cost": (0, 10)})})
+    answer = people.sql(JOINED, epsilon=100.0, rows_per_unit=2, source=TestSource(1))
+    exact = 2 * sum(i % 70 > 30 for i in range(2000))
+    assert answer.rows[0] == (pytest.approx(exact, abs=5), pytest.approx(5 * exact, abs=50))
+    assert any("people.who" in line for line in answer.guarantee.assumptions)
+
+
 def test_rows_are_no_units_where_the_engine_cannot_number_them() -> None:
     """Spark may read rows again in another order, within one query."""
 
@@ -202,6 +239,27 @@ def test_a_catalog_is_a_declaration(path: Path, visits: Path) -> None:
     assert loaded.catalog == declared.catalog
     settings: dict[str, Any] = {"epsilon": 1.0, "rows_per_unit": 2, "groups_per_unit": 1, "source": TestSource(1)}
     assert loaded.sql(JOINED, **settings).rows == declared.sql(JOINED, **{**settings, "source": TestSource(1)}).rows
+    assert catalog_problems(file) == []
+
+
+def test_a_catalog_has_paths_of_foreign_keys(path: Path, visits: Path) -> None:
+    """Rows may belong to the person whose row they refer to."""
+    file = catalog(
+        path,
+        """[tables.visits]
+        data = "v.parquet"
+        unit = {column = "u", to = "people", key = "who"}
+        bounds.cost = [0, 10]
+        [tables.people]
+        data = "people.parquet"
+        unit = "who"
+        """,
+    )
+    through = Through("u", to="people", key="who")
+    declared = table(path, unit="who", private={"visits": JoinedTable(visits, unit=through, bounds={"cost": (0, 10)})})
+    loaded = load_catalog(file)
+    assert loaded.catalog == declared.catalog
+    assert loaded.name == "people"
     assert catalog_problems(file) == []
 
 
@@ -301,7 +359,7 @@ unit = "u"
 data = "v.parquet"
 [tables.items.unit]
 column = "u"
-to = "people"
+to = "persons"
 key = "who"
 """
 
@@ -309,19 +367,19 @@ key = "who"
 def test_everything_that_is_wrong_is_told_in_one_go(path: Path, visits: Path) -> None:
     file = catalog(path, WRONG)
     expected = [
+        "tables.items.unit.to='persons': expected a private table of this file.",
         "tables.people: unit='whom': expected a column of the table. The table has who, age, region, day.",
         "tables.people: bounds='agee': expected a column of the table.",
         "tables.people: bounds=[0, 1e+60]: expected finite numbers",
         "tables.people: keys=(1, 2): expected values of the column's type, text, or None.",
         "tables.people: required='region': expected a column with bounds.",
         "tables.visits: data='visits.parquet': expected an existing file.",
-        "tables.items: unit.to='people': expected no path of foreign keys.",
     ]
     problems = catalog_problems(file)
     assert len(problems) == len(expected), problems
     for problem, words in zip(problems, expected, strict=True):
         assert problem.replace("(0, 1e+60)", "[0, 1e+60]").startswith(words), problem
-    with pytest.raises(InvalidArgument, match="existing file"):
+    with pytest.raises(InvalidArgument, match="a private table of this file"):
         load_catalog(file)
     file = catalog(path, WRONG.partition("[tables.visits]")[0])
     with pytest.raises(

@@ -91,7 +91,8 @@ REFUSED = [
         None,
         "already taken",
     ),
-    ("WITH t(x) AS (SELECT user_id FROM people) SELECT COUNT(*) FROM t", None, "not supported"),
+    ("WITH t(x) AS (SELECT user_id, age FROM people) SELECT COUNT(*) FROM t", None, "not as many as the columns"),
+    ("WITH t(x, X) AS (SELECT user_id, age FROM people) SELECT COUNT(*) FROM t", None, "not distinct"),
     ("SELECT COUNT(*) FROM (SELECT user_id, age AS a, note AS A FROM people) AS t", None, "two columns are named"),
     (
         "SELECT COUNT(*) FROM people p JOIN zones z ON p.region = z.region WHERE region = 'x'",

@@ -6,7 +6,20 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hush.sql.syntax.relation import Origin, PerUnit, Projection, QueryRelation, Scan, subqueries
+from hush.sql.syntax.expression import Expr
+from hush.sql.syntax.relation import (
+    NamedRelation,
+    NestedQuery,
+    Origin,
+    PerUnit,
+    Projection,
+    QueryRelation,
+    Scan,
+    UnionAll,
+    scanned_tables,
+    sources_of,
+    subqueries,
+)
 from hush.sql.write.plan import QueryPlan
 
 QUERIES = [
@@ -18,31 +31,65 @@ QUERIES = [
     "SELECT COUNT(*) FROM (SELECT user_id AS u, age + 1 AS a FROM people WHERE age > 3) AS t",
     "SELECT COUNT(*) FROM (SELECT user_id AS u, SUM(age) AS s FROM people GROUP BY user_id) AS t "
     "JOIN (SELECT uid, MAX(amount) AS top FROM orders GROUP BY uid) AS v ON t.u = v.uid",
+    "SELECT COUNT(*) FROM people p WHERE EXISTS (SELECT 1 FROM (SELECT uid, amount FROM orders WHERE uid IN (SELECT "
+    "user_id FROM people GROUP BY user_id HAVING COUNT(*) > 1)) AS o WHERE o.uid = p.user_id)",
+    "SELECT COUNT(*) FROM (SELECT user_id FROM people UNION ALL SELECT uid FROM (SELECT uid FROM orders) AS o) AS t",
+    "SELECT COUNT(*) FROM (SELECT region FROM zones UNION ALL SELECT zone FROM zones) AS z JOIN people USING (region)",
     "WITH t AS (SELECT p.user_id AS u, z.zone FROM people p JOIN zones z ON p.region = z.region) "
     "SELECT COUNT(*) FROM t JOIN orders o ON t.u = o.uid",
 ]
 
 
-def relations_in(origin: Origin) -> Iterator[QueryRelation]:
-    """Yield all relations below a FROM clause."""
-    for source in (origin.first, *(join.source for join in origin.joins)):
-        yield source.relation
-        if not isinstance(source.relation.body, Scan):
-            yield from relations_in(source.relation.body.origin)
+def nested_in(expression: Expr | None) -> Iterator[NestedQuery]:
+    """Yield the subqueries in a condition."""
+    if expression is not None:
+        if isinstance(expression.value, NestedQuery):
+            yield expression.value
+        for operand in expression.args:
+            yield from nested_in(operand)
 
 
-def origins_in(origin: Origin) -> Iterator[Origin]:
-    """Yield a FROM clause and all FROM clauses below it."""
-    yield origin
-    for relation in relations_in(origin):
-        if not isinstance(relation.body, Scan):
-            yield relation.body.origin
+def sources_in(origin: Origin, where: Expr | None) -> Iterator[NamedRelation]:
+    """Yield what a FROM clause and a condition read, at any depth."""
+    for clause in origins_here(origin, where):
+        for source in sources_of(clause):
+            yield source
+            yield from sources_below(source.relation)
+
+
+def sources_below(relation: QueryRelation) -> Iterator[NamedRelation]:
+    """Yield what a relation reads, at any depth."""
+    body = relation.body
+    if isinstance(body, UnionAll):
+        for part in body.parts:
+            yield part
+            yield from sources_below(part.relation)
+    elif not isinstance(body, Scan):
+        yield from sources_in(body.origin, body.where)
+
+
+def relations_in(plan: QueryPlan) -> Iterator[QueryRelation]:
+    """Yield all relations that a plan reads."""
+    yield from (source.relation for source in sources_in(plan.origin, plan.where))
+
+
+def origins_here(origin: Origin, where: Expr | None) -> list[Origin]:
+    """Return a FROM clause, and those of subqueries in the condition."""
+    return [origin, *(query.origin for query in nested_in(where))]
+
+
+def origins_in(plan: QueryPlan) -> Iterator[Origin]:
+    """Yield all FROM clauses of a plan."""
+    yield from origins_here(plan.origin, plan.where)
+    for relation in relations_in(plan):
+        if isinstance(relation.body, Projection | PerUnit):
+            yield from origins_here(relation.body.origin, relation.body.where)
 
 
 @pytest.mark.parametrize("text", QUERIES)
 def test_a_private_join_is_on_the_unit(text: str, planned: Callable[..., QueryPlan]) -> None:
-    for origin in origins_in(planned(text).origin):
-        private = [source for source in (origin.first, *(j.source for j in origin.joins)) if source.relation.private]
+    for origin in origins_in(planned(text)):
+        private = [source for source in sources_of(origin) if source.relation.private]
         assert (origin.owner is None) == (not private)
         assert origin.owner is None or origin.owner in private
         for join in origin.joins:
@@ -51,16 +98,32 @@ def test_a_private_join_is_on_the_unit(text: str, planned: Callable[..., QueryPl
 
 
 @pytest.mark.parametrize("text", QUERIES)
+def test_a_subquery_of_private_tables_is_on_the_unit(text: str, planned: Callable[..., QueryPlan]) -> None:
+    plan = planned(text)
+    bodies = [relation.body for relation in relations_in(plan)]
+    pairs = [(plan.origin, plan.where)] + [(b.origin, b.where) for b in bodies if isinstance(b, Projection | PerUnit)]
+    for origin, where in pairs:
+        for query in nested_in(where):
+            assert (query.units is None) == (query.origin.owner is None)
+            if query.units is not None:
+                assert query.origin.owner is not None
+                assert query.units[0] == query.origin.owner.alias
+                assert origin.owner is not None
+
+
+@pytest.mark.parametrize("text", QUERIES)
 def test_a_relation_has_the_unit_of_its_owner(text: str, planned: Callable[..., QueryPlan]) -> None:
-    for relation in relations_in(planned(text).origin):
+    for relation in relations_in(planned(text)):
         body = relation.body
         if isinstance(body, Scan):
             assert relation.private == (body.unit is not None)
             continue
-        assert isinstance(body, Projection | PerUnit)
-        owner = body.origin.owner
-        assert relation.units == (owner.relation.units if owner else 0)
-        assert relation.entity == (owner.relation.entity if owner else "")
+        if isinstance(body, UnionAll):
+            owners = [part.relation for part in body.parts]
+        else:
+            owners = [body.origin.owner.relation] if body.origin.owner else []
+        units = {(owner.units, owner.entity) for owner in owners} or {(0, "")}
+        assert units == {(relation.units, relation.entity)}
 
 
 def test_aliases_are_distinct(planned: Callable[..., QueryPlan]) -> None:
@@ -72,16 +135,21 @@ def test_aliases_are_distinct(planned: Callable[..., QueryPlan]) -> None:
 
 @pytest.mark.parametrize("text", QUERIES)
 def test_subqueries_come_once_and_after_what_they_read(text: str, planned: Callable[..., QueryPlan]) -> None:
-    origin = planned(text).origin
-    ordered = subqueries(origin)
-    assert {id(relation) for relation in ordered} == {
-        id(relation) for relation in relations_in(origin) if not isinstance(relation.body, Scan)
-    }
-    assert len({id(relation) for relation in ordered}) == len(ordered)
-    for index, relation in enumerate(ordered):
+    plan = planned(text)
+    ordered = [relation.name for relation in subqueries(plan.origin, plan.where)]
+    assert set(ordered) == {relation.name for relation in relations_in(plan)} - {""}
+    assert len(set(ordered)) == len(ordered)
+    for index, relation in enumerate(subqueries(plan.origin, plan.where)):
         assert not isinstance(relation.body, Scan)
-        below = [r for r in relations_in(relation.body.origin) if not isinstance(r.body, Scan)]
-        assert {id(r) for r in below} <= {id(r) for r in ordered[:index]}
+        below = {source.relation.name for source in sources_below(relation)} - {""}
+        assert below <= set(ordered[:index])
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_all_base_tables_are_known(text: str, planned: Callable[..., QueryPlan]) -> None:
+    plan = planned(text)
+    bodies = [relation.body for relation in relations_in(plan)]
+    assert scanned_tables(plan.origin, plan.where) == {body.table for body in bodies if isinstance(body, Scan)}
 
 
 def test_a_subquery_that_is_named_often_is_there_once(planned: Callable[..., QueryPlan]) -> None:

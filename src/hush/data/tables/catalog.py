@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
 from textwrap import shorten
@@ -108,15 +108,51 @@ class PublicTable:
 
     Attributes:
         columns: The declared type of each column, by name.
+        bounds: The lower and upper bound of each column that sums compute with. Values outside are clamped.
 
     >>> PublicTable(columns={"postcode": "VARCHAR", "region": "VARCHAR"}).columns["region"]
     'VARCHAR'
     """
 
     columns: Mapping[str, str]
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", MappingProxyType(_checked_columns(self.columns)))
+        columns = _checked_columns(self.columns)
+        object.__setattr__(self, "columns", MappingProxyType(columns))
+        object.__setattr__(self, "bounds", MappingProxyType(_bounds_by_column(self.bounds, columns)))
+
+
+@dataclass(frozen=True, slots=True)
+class Through:
+    """The unit of a table without a unit column: each row belongs to the unit of the row that it refers to.
+
+    A row counts if its column equals the key of a row of ``to``. It then belongs to the unit of that row, which may
+    have its unit through a further table. A row that refers to nothing, or whose column is NULL, belongs to nobody, and
+    is dropped. The query that the engine runs enforces both.
+
+    A key must not occur in rows of two units, as a primary key cannot. If it does, a row that refers to it counts for
+    both units, within the limits of each. So a person who takes the key of another one changes nothing that the other
+    one contributes. But a row that counts for k units is protected as a group of k. No rule can do better without
+    knowing which of the two is the true one: if such a row counted for one unit only, or for none, then whoever takes
+    its key would move rows of others.
+
+    Attributes:
+        column: The column that refers.
+        to: The private table that it refers to.
+        key: The column there whose values it holds, of integers or of text like the column itself.
+
+    >>> Through("l_orderkey", to="orders", key="o_orderkey")
+    Through(column='l_orderkey', to='orders', key='o_orderkey')
+    """
+
+    column: str
+    _: KW_ONLY
+    to: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.column}, through {self.to}.{self.key}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +163,8 @@ class PrivateTable:
 
     Attributes:
         columns: The declared type of each column, by name.
-        unit: The column that identifies the privacy unit; or ``row`` if there is no such column and each row is a unit
-            of its own. ``row_id`` is then needed.
+        unit: The column that identifies the privacy unit; or a `Through`, if rows refer to another table that knows it;
+            or ``row`` if there is no such column and each row is a unit of its own. ``row_id`` is then needed.
         time: Together with ``window``: the unit is then a user within a calendar window of this column.
         window: One of hour, day, week, month, quarter, year.
         entity: What the unit column identifies. Only tables of the same entity are joined on their units.
@@ -145,7 +181,7 @@ class PrivateTable:
     """
 
     columns: Mapping[str, str]
-    unit: str
+    unit: str | Through
     time: str | None = None
     window: str | None = None
     entity: str = "user"
@@ -157,14 +193,14 @@ class PrivateTable:
 
     def __post_init__(self) -> None:
         columns = _checked_columns(self.columns)
-        if self.row_id is None:
+        if isinstance(self.unit, Through):
+            _check_reference(self, columns)
+        elif self.row_id is None:
             _check_unit(self.unit, columns)
         elif self.unit != ROW or ROW in columns or self.time is not None:
             raise InvalidArgument("unit", self.unit, f"{ROW!r} with row_id, and no column of that name and no window")
         _check_window(self.time, self.window, columns)
-        bounds = {
-            _existing("bounds", name, columns): _checked_bounds(pair) for name, pair in _items("bounds", self.bounds)
-        }
+        bounds = _bounds_by_column(self.bounds, columns)
         keys = {_existing("keys", name, columns): _key_values(name, value) for name, value in _items("keys", self.keys)}
         for name, values in keys.items():
             kind = kind_of(columns[name])
@@ -198,6 +234,8 @@ class Catalog:
                 raise InvalidArgument("tables", name, "a name that does not begin with hush_", "Plans use that prefix")
         for table in tables.values():
             check_instance("tables", table, (PrivateTable, PublicTable), "Declare each table as one of these")
+        for name in tables:
+            _check_path(name, tables)
         object.__setattr__(self, "tables", MappingProxyType(tables))
 
 
@@ -274,6 +312,48 @@ def _check_unit(unit: str, columns: Mapping[str, str]) -> None:
         )
 
 
+def _check_reference(table: PrivateTable, columns: Mapping[str, str]) -> None:
+    """Refuse a reference that is no column, and what a table without a unit column cannot have."""
+    assert isinstance(table.unit, Through)
+    _existing("unit", table.unit.column, columns)
+    if table.time is not None or table.window is not None or table.row_id is not None:
+        raise InvalidArgument("unit", table.unit, "a column, together with a window or row_id")
+
+
+def _check_path(name: str, tables: Mapping[str, PrivateTable | PublicTable]) -> None:
+    """Refuse references that do not lead to a table with a unit column. Only declarations are read."""
+    visited: list[str] = []
+    table = tables[name]
+    while isinstance(table, PrivateTable) and isinstance(table.unit, Through):
+        visited.append(name)
+        reference, target = table.unit, tables.get(table.unit.to)
+        if reference.to in visited:
+            raise InvalidArgument(
+                "unit", reference, "references that end at a table with a unit column", "These go in a circle"
+            )
+        if not isinstance(target, PrivateTable):
+            raise InvalidArgument("to", reference.to, "a private table", "Declare it, with its unit")
+        _check_key(reference, table, target)
+        name, table = reference.to, target
+
+
+def _check_key(reference: Through, table: PrivateTable, target: PrivateTable) -> None:
+    """Refuse a key that is not compared exactly with the column that refers to it."""
+    _existing("key", reference.key, target.columns)
+    kinds = [
+        ColumnKind.FLOAT
+        if column in side.bounds and kind_of(side.columns[column]) is ColumnKind.TEXT
+        else kind_of(side.columns[column])
+        for side, column in ((table, reference.column), (target, reference.key))
+    ]
+    if kinds[0] is not kinds[1] or kinds[0] not in (ColumnKind.INT, ColumnKind.TEXT):
+        why = "Values of other types do not identify a row exactly"
+        raise InvalidArgument("key", reference.key, "a column of integers or text, like the one that refers to it", why)
+    if target.window is not None or target.row_id is not None:
+        why = "Its rows belong to a user within a window, or are units themselves"
+        raise InvalidArgument("to", reference.to, "a table whose unit is a column", why)
+
+
 def _check_window(time: str | None, window: str | None, columns: Mapping[str, str]) -> None:
     """Refuse a window without its column, an unknown window, or a column that is not a date or timestamp."""
     if time is None and window is None:
@@ -284,6 +364,11 @@ def _check_window(time: str | None, window: str | None, columns: Mapping[str, st
         raise InvalidArgument("window", window, "one of " + ", ".join(WINDOWS))
     if kind_of(columns[_existing("time", time, columns)]) not in (ColumnKind.DATE, ColumnKind.TIME):
         raise InvalidArgument("time", time, "a column of dates or of timestamps without a time zone", _TIME_ZONE_ADVICE)
+
+
+def _bounds_by_column(bounds: object, columns: Mapping[str, str]) -> dict[str, tuple[float, float]]:
+    """Return the bounds of each column that has any."""
+    return {_existing("bounds", name, columns): _checked_bounds(pair) for name, pair in _items("bounds", bounds)}
 
 
 def _checked_bounds(bounds: Any) -> tuple[float, float]:

@@ -161,6 +161,10 @@ class _CatalogReader:
         private = [value for value in named.values() if not _is_public(value)]
         if not private:
             self._refuse("tables", list(named), "at least one private table")
+        for name, table in tables.items():
+            if table.unit is not None and table.unit.to not in (None, *_with_units(tables)):
+                location = _location("tables", name, "unit", "to")
+                self._refuse(location, table.unit.to, "a private table of this file", "It knows whose row each row is")
         if len(private) > 1 and any(isinstance(value, dict) and value.get("unit") == ROW for value in private):
             self._refuse("unit", ROW, "a column that identifies people, if there are several private tables")
         return CatalogFile(path=self._path, database=database, tables=tables, problems=tuple(self._problems))
@@ -371,6 +375,11 @@ def toml_text(text: str) -> str:
     """
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return '"' + "".join(letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in escaped) + '"'
+
+
+def _with_units(tables: Mapping[str, DeclaredTable]) -> list[str]:
+    """Return the names of the private tables."""
+    return [name for name, table in tables.items() if table.unit is not None]
 
 
 def toml_key(name: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hush.data import CatalogFile, DeclaredTable, DeclaredUnit, checked_address, read_catalog, toml_key
-from hush.data.tables.catalog import ROW, Catalog, PrivateTable, PublicTable
+from hush.data.tables.catalog import ROW, Catalog, PrivateTable, PublicTable, Through
 from hush.errors import HushError, InvalidArgument, Unsupported, check_instance
 from hush.guarantee import CalendarWindow, UserWindow
 from hush.sql.answer.limits import RequestedLimits
@@ -22,19 +22,21 @@ from hush.sql.engines.engine import Engine, EngineFailed, NumbersRows
 from hush.sql.engines.openers import open_engine
 from hush.statistics import EachRow
 
-UnitColumns = str | UserWindow | EachRow
+UnitColumns = str | UserWindow | EachRow | Through
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedTable:
-    """A further private table about the same people, for ``private=`` of `table`. Queries join it on the unit.
+    """A further table, for ``private=`` or ``public=`` of `table`. Queries join private ones on the unit.
 
     Attributes:
         data: The data, as for `table`; None if the connection, database or session has a table of that name.
-        unit: As for `table`. The column holds the same ids as the unit column of the first table.
+        unit: As for `table`. The column holds the same ids as the unit column of the first table. If the table has no
+            such column, but its rows refer to another private table: a `Through`, such as
+            ``Through("l_orderkey", to="orders", key="o_orderkey")``. None for a public table.
         bounds: As for `table`.
-        keys: As for `table`.
-        required: As for `table`.
+        keys: As for `table`. Not for public tables.
+        required: As for `table`. Not for public tables.
 
     >>> import duckdb, hush
     >>> from hush.randomness import TestSource
@@ -50,7 +52,7 @@ class JoinedTable:
     """
 
     data: Any = field(repr=False)
-    unit: UnitColumns
+    unit: UnitColumns | None = None
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     required: Sequence[str] = ()
@@ -79,6 +81,12 @@ class JoinedTable:
             required=frozenset(_column_names("required", self.required)),
             row_id=_row_id(engine, name) if unit == ROW else None,
         )
+
+    def without_unit(self, engine: Engine, name: str) -> PublicTable:
+        """Return the declarations of a public table, with the columns that the engine reports."""
+        if self.unit is not None or self.keys or self.required:
+            raise InvalidArgument("public", name, "a table without unit, keys or required", "Or declare it in private=")
+        return PublicTable(columns=_columns(engine, name, "public"), bounds=self.bounds)
 
 
 def table(
@@ -113,7 +121,8 @@ def table(
             to report are selected privately.
         required: Columns whose missing values count as the middle of their bounds, so that AVG shares the count of
             COUNT(*).
-        public: Public tables to join, by name. None for a table that the connection, database or session has.
+        public: Public tables to join, by name. None for a table that the connection, database or session has; a
+            `JoinedTable` without a unit for one whose columns need bounds.
         private: Further private tables about the same people, by name, to join on the unit. Adding or removing a person
             means adding or removing their rows in all tables.
         rows_per_unit: The most rows of a unit in one group that count, in all queries. Give it if you know how many
@@ -135,9 +144,12 @@ def table(
     public_tables, private_tables = _tables("public", public), _tables("private", private)
     for joined in private_tables.values():
         check_instance("private", joined, JoinedTable, "Write private={name: JoinedTable(data, unit=...)}")
+    lookups = {
+        other: value if isinstance(value, JoinedTable) else JoinedTable(value) for other, value in public_tables.items()
+    }
     first = JoinedTable(data, unit, bounds or {}, keys or {}, required)
     _unit_columns(unit)  # refuse a wrong unit before anything is opened
-    others = {**public_tables, **{other: joined.data for other, joined in private_tables.items()}}
+    others = {other: joined.data for other, joined in {**lookups, **private_tables}.items()}
     engine, table_name = open_engine(data, name, others)
     for other in others:
         if other.casefold() == table_name.casefold() or (other in public_tables and other in private_tables):
@@ -147,7 +159,7 @@ def table(
     tables.update({other: joined.on(engine, other, "private") for other, joined in private_tables.items()})
     if private_tables and any(isinstance(entry, PrivateTable) and entry.row_id for entry in tables.values()):
         raise InvalidArgument("unit", ROW, "a column that identifies people, if there are further private tables")
-    tables.update({other: PublicTable(columns=_columns(engine, other, "public")) for other in public_tables})
+    tables.update({other: lookup.without_unit(engine, other) for other, lookup in lookups.items()})
     return Table(engine, Catalog(tables), table_name, limits)
 
 
@@ -184,7 +196,9 @@ def load_catalog(path: str | Path, *, connection: Any = None) -> Table:
         )
         for name, entry in file.tables.items()
     }
-    first = next(name for name, entry in file.tables.items() if entry.unit is not None)
+    private = {name: entry.unit for name, entry in file.tables.items() if entry.unit is not None}
+    # One that names people by a column of its own, if there is one; `Catalog` refuses references that lead nowhere.
+    first = min(private, key=lambda name: private[name].to is not None)
     return Table(engine, Catalog(tables), first, table_limits=limits)
 
 
@@ -293,26 +307,28 @@ def _declared(engine: Engine, name: str, entry: DeclaredTable) -> PrivateTable |
 def _unit_of(unit: DeclaredUnit) -> UnitColumns:
     """Return the unit that a file declares, as `table` takes it."""
     if unit.to is not None:
-        why = "This version of hush needs a column of the table itself that identifies the person"
-        raise InvalidArgument("unit.to", unit.to, "no path of foreign keys", why, "Join that column in a view")
+        assert unit.key is not None  # read_catalog refuses one without the other
+        return Through(unit.column, to=unit.to, key=unit.key)
     if unit.time is None:
         return unit.column
     assert unit.window is not None  # read_catalog refuses one without the other
     return UserWindow(unit.column, time=unit.time, window=CalendarWindow(unit.window))
 
 
-def _unit_columns(unit: Any) -> tuple[str, str | None, str | None]:
+def _unit_columns(unit: Any) -> tuple[str | Through, str | None, str | None]:
     """Return the unit's column, its time column and the word of its window; the last two may be None.
 
     This is the only function that reads a ``unit`` argument.
     """
     if isinstance(unit, EachRow):
         return ROW, None, None
-    if isinstance(unit, str):
+    if isinstance(unit, (str, Through)):
         return unit, None, None
     if not isinstance(unit, UserWindow):
         example = 'Write UserWindow("user_id", time="day", window=CalendarWindow.MONTH)'
-        raise InvalidArgument("unit", unit, "the name of a column, EachRow(), or a hush.guarantee.UserWindow", example)
+        raise InvalidArgument(
+            "unit", unit, "the name of a column, EachRow(), a Through, or a hush.guarantee.UserWindow", example
+        )
     if not isinstance(unit.window, CalendarWindow):
         why = "Engines cut time into hours, days, weeks, months, quarters and years only"
         raise InvalidArgument("window", unit.window, "a CalendarWindow", why, "Such as CalendarWindow.MONTH")

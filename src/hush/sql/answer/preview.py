@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hush.data import connect
-from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable, PublicTable, kind_of
+from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable, PublicTable, Through, kind_of
 from hush.sql.engines.duckdb import DuckDBEngine, quote_name, quote_text
+from hush.sql.read.tables import referred_keys
 from hush.sql.write.dialects import DIALECTS
 
 NOTE = "PREVIEW: the rows are invented. They say nothing about your data."
@@ -78,8 +79,14 @@ def invented_engine(catalog: Catalog, num_units: int) -> DuckDBEngine:
         if isinstance(table, PrivateTable)
         for name, values in table.keys.items()
     }
+    units = {name: table.unit for name, table in catalog.tables.items() if isinstance(table, PrivateTable)}
+    referred = referred_keys(catalog.tables)
+    referred |= {(name, unit.column) for name, unit in units.items() if isinstance(unit, Through)}
     for name, table in catalog.tables.items():
-        items = [f"{_column(table, column, keys_by_name)} AS {quote_name(column)}" for column in table.columns]
+        items = [
+            f"{_column(table, column, keys_by_name, (name, column) in referred)} AS {quote_name(column)}"
+            for column in table.columns
+        ]
         if isinstance(table, PrivateTable) and table.row_id is not None:
             number = "hush_row" if kind_of(table.row_id[1]) is ColumnKind.INT else "CAST(hush_row AS VARCHAR)"
             items.append(f"{number} AS {quote_name(table.row_id[0])}")
@@ -91,10 +98,18 @@ def invented_engine(catalog: Catalog, num_units: int) -> DuckDBEngine:
 
 
 def _column(
-    table: PrivateTable | PublicTable, column: str, keys_by_name: Mapping[str, tuple[tuple[Any, ...], ColumnKind]]
+    table: PrivateTable | PublicTable,
+    column: str,
+    keys_by_name: Mapping[str, tuple[tuple[Any, ...], ColumnKind]],
+    is_key: bool,
 ) -> str:
-    """Return the expression that invents a column's value from the number of its row, ``hush_row``."""
+    """Return the expression that invents a column's value from the number of its row, ``hush_row``.
+
+    A row refers to the row of the same number: ``is_key`` says that the column holds these references, or their keys.
+    """
     kind, number = kind_of(table.columns[column]), f"(hash(hush_row, {quote_text(column)}) % 1000003)"
+    if is_key:
+        return "'row ' || hush_row" if kind is ColumnKind.TEXT else "CAST(hush_row AS BIGINT)"
     if isinstance(table, PrivateTable) and column == table.unit:
         unit = f"hush_row // {_ROWS_PER_UNIT}"
         return f"'unit ' || ({unit})" if kind is ColumnKind.TEXT else f"CAST({unit} AS BIGINT)"
@@ -104,11 +119,7 @@ def _column(
     if values and keys_kind is kind:
         constants = [f"CAST({_constant(value, kind)} AS {_TYPES[kind]})" for value in values]
         return f"([{', '.join(constants)}])[CAST(1 + {number} % {len(constants)} AS INTEGER)]"
-    if (
-        isinstance(table, PrivateTable)
-        and column in table.bounds
-        and kind in (ColumnKind.INT, ColumnKind.FLOAT, ColumnKind.TEXT)
-    ):
+    if column in table.bounds and kind in (ColumnKind.INT, ColumnKind.FLOAT, ColumnKind.TEXT):
         low, high = (DIALECTS["duckdb"].real(end) for end in table.bounds[column])
         return f"TRY_CAST({low} + ({high} - {low}) * ({number} / 1000003.0) AS {_TYPES[kind]})"
     return f"CAST({_UNDECLARED[kind].format(h=number)} AS {_TYPES[kind]})"

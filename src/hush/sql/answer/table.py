@@ -25,7 +25,7 @@ from typing import Any
 from hush.accounting import ComposedEvent, Event
 from hush.accounting.budget import Budget, Charge, run_sealed
 from hush.accounting.events import QualifiedEvent
-from hush.data.tables.catalog import ROW, Catalog, ColumnKind, PrivateTable
+from hush.data.tables.catalog import ROW, Catalog, ColumnKind, PrivateTable, Through
 from hush.errors import InvalidArgument, Unsupported, check_count
 from hush.guarantee import CalendarWindow, Guarantee, Unit
 from hush.randomness import RandomSource, source_or_default
@@ -49,11 +49,13 @@ from hush.sql.engines.engine import Engine
 from hush.sql.engines.views import BoundedViews
 from hush.sql.read.query import plan_query
 from hush.sql.syntax.expression import Expr
+from hush.sql.syntax.relation import scanned_tables
 from hush.sql.write.plan import Output, QueryPlan
 from hush.statistics import ContributionLimits, Selection
 from hush.statistics.noise import NUM_LEVELS, ChosenLimit, NoiseKind, claim
 
 _ROWS_ARE_UNITS = "each row is its own privacy unit: a person with two rows counts as two"
+_KEYS_ARE_UNIQUE = "no two people have rows with the same {}: a row of {} that refers to both counts for both"
 _CALENDAR_WINDOWS = "windows are those of the calendar: a user with rows in two of them counts as two units"
 
 
@@ -207,7 +209,9 @@ class Table:
         Assumes:
             Names and types of columns, bounds and lists of keys are public (the caller's duty). Contributions are
             bounded by the query that the engine runs (checked here, by construction). The engine executes SQL
-            correctly, and its running time is not observed (the caller's duty).
+            correctly, and its running time is not observed (the caller's duty). Where tables refer to others
+            (`Through`), no two units have rows with the same key (the caller's duty): a row that refers to rows of
+            several units is a row of each of them.
 
         References:
             Wilson et al. 2020 (bounded contributions); Desfontaines et al. 2022 (selection of groups); Hay et al. 2010
@@ -415,10 +419,14 @@ class Table:
 
     def _assumptions(self, plan: QueryPlan) -> tuple[str, ...]:
         """Return what the engine and the unit assume."""
-        unit = _protected_unit(self._catalog, plan)
-        if unit == Unit.user():
-            return self._engine.assumptions
-        return (*self._engine.assumptions, _ROWS_ARE_UNITS if unit == Unit.example() else _CALENDAR_WINDOWS)
+        unit, assumptions = _protected_unit(self._catalog, plan), [*self._engine.assumptions]
+        for name in sorted(scanned_tables(plan.origin, plan.where)):
+            table = self._catalog.tables[name]
+            if isinstance(table, PrivateTable) and isinstance(table.unit, Through):
+                assumptions.append(_KEYS_ARE_UNIQUE.format(f"{table.unit.to}.{table.unit.key}", name))
+        if unit != Unit.user():
+            assumptions.append(_ROWS_ARE_UNITS if unit == Unit.example() else _CALENDAR_WINDOWS)
+        return tuple(assumptions)
 
 
 def _rows_and_groups(plan: QueryPlan, measures: tuple[Measure, ...]) -> tuple[str, tuple[Measure, ...]]:

@@ -10,7 +10,7 @@ references to keys, aggregates references to aggregates, and every other column 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -123,6 +123,31 @@ def check_aliases(refuse: Refuser, node: exp.Select, has_column: Callable[[str],
     return aliases
 
 
+def is_aggregated(node: exp.Select) -> bool:
+    """Return whether a subquery aggregates rows. An aggregate over a window does not, nor does one of a subquery."""
+    if node.args.get("group") or node.args.get("having"):
+        return True
+    return any(_aggregates(item) for item in node.expressions)
+
+
+def _aggregates(node: exp.Expr) -> bool:
+    """Return whether an expression aggregates rows."""
+    if isinstance(node, (exp.Window, exp.Query)):
+        return False
+    return isinstance(node, exp.AggFunc) or any(_aggregates(child) for child in node.iter_expressions())
+
+
+def unit_aggregate(row: Translator, node: exp.Expr) -> Expr | None:
+    """Return an aggregate of one unit's rows; None if a node is none."""
+    node = plain_aggregate(row.refuse, node)
+    rule = _RULES.get(type(node))
+    if rule is not None:
+        return rule(row, node)
+    if isinstance(node, exp.AggFunc):
+        raise row.refuse(node, *reason(node))
+    return None
+
+
 class _Aggregates:
     """The aggregates of a subquery, each once."""
 
@@ -131,13 +156,9 @@ class _Aggregates:
         self._row, self._alias = row, alias
 
     def __call__(self, node: exp.Expr) -> Expr | None:
-        node = plain_aggregate(self._row.refuse, node)
-        rule = _RULES.get(type(node))
-        if rule is None:
-            if isinstance(node, exp.AggFunc):
-                raise self._row.refuse(node, *reason(node))
+        aggregate = unit_aggregate(self._row, node)
+        if aggregate is None:
             return None
-        aggregate = rule(self._row, node)
         if aggregate not in self.aggregates:
             self.aggregates.append(aggregate)
         name = f"a{self.aggregates.index(aggregate)}"
@@ -145,7 +166,13 @@ class _Aggregates:
 
 
 def per_unit_select(
-    node: exp.Select, origin: Origin, where: Expr | None, row: Translator, has_column: Callable[[str], bool], alias: str
+    node: exp.Select,
+    origin: Origin,
+    where: Expr | None,
+    row: Translator,
+    has_column: Callable[[str], bool],
+    names: Iterator[str],
+    alias: str,
 ) -> QueryRelation:
     """Return a subquery with aggregates as a relation, provided that it groups by the unit.
 
@@ -158,6 +185,7 @@ def per_unit_select(
         where: Its condition.
         row: Translates expressions over rows.
         has_column: Whether FROM has a column of a name.
+        names: New names of common table expressions.
         alias: A new alias, for the inner relation.
     """
     aliases = check_aliases(row.refuse, node, has_column)
@@ -178,7 +206,7 @@ def per_unit_select(
         tuple((f"k{index}", key) for index, key in enumerate(keys)),
         tuple((f"a{index}", aggregate) for index, aggregate in enumerate(aggregates.aggregates)),
     )
-    source = NamedRelation(alias, QueryRelation(inner, (), units, entity))
+    source = NamedRelation(alias, QueryRelation(inner, (), units, entity, next(names)))
     fields = tuple(
         Field(name, f"c{index}", replace(item, op="column", args=(), value=None))
         for index, (name, item) in enumerate(items)
@@ -190,13 +218,14 @@ def per_unit_select(
         having,
         tuple((f"c{index}", item) for index, (_, item) in enumerate(items)),
     )
-    return QueryRelation(body, fields, units, entity)
+    return QueryRelation(body, fields, units, entity, next(names))
 
 
 def _check_grouped_by_unit(node: exp.Select, owner: NamedRelation, keys: tuple[Expr, ...], refuse: Refuser) -> None:
     """Refuse a subquery whose rows would not belong to one unit.
 
-    The unit has to be a key unchanged: an expression of it, such as unit % 10, can be equal for two units.
+    The unit, or a key that leads to it, has to be a key unchanged: an expression of it, such as unit % 10, can be equal
+    for two units.
     """
     if owner.relation.units > 1:
         raise refuse(
@@ -204,7 +233,7 @@ def _check_grouped_by_unit(node: exp.Select, owner: NamedRelation, keys: tuple[E
             "a subquery cannot aggregate if the unit is a user within a window",
             "Declare the table with the user as its unit",
         )
-    if not any(key.unit and key.op == "column" for key in keys):
+    if not any((key.unit or key.owner_key) and key.op == "column" for key in keys):
         raise refuse(
             node,
             "a subquery that aggregates over units is refused: its rows would belong to no unit",
@@ -252,7 +281,7 @@ def _extreme(op: str) -> Callable[[Translator, Any], Expr]:
     def rule(translate: Translator, node: exp.Func) -> Expr:
         translate.refuse.unless_only(node, "this")
         inner = translate(node.this)
-        return replace(inner, op=op, args=(inner,), value=None, unit=False, required=False)
+        return replace(inner, op=op, args=(inner,), value=None, unit=False, owner_key="", required=False)
 
     return rule
 

@@ -112,7 +112,10 @@ class _Planner:
         self._select, self._refuse, self._limits = select, refuse, limits
         check_clauses(refuse, select, *SELECT_PARTS, "order", "limit")
         reader = Reader(tables, refuse)
-        self._origin, self._scope = reader.origin(select, reader.common_tables(select, {}))
+        common = reader.common_tables(select, {})
+        self._origin, self._scope = reader.origin(select, common)
+        # Before tables are called public: a subquery may read private ones.
+        self._where = reader.where(select, self._scope, common)
         if self._origin.owner is None:
             raise refuse(select, "all tables are public, so nothing needs protection", "Query the engine directly")
         self._units = self._origin.owner.relation.units
@@ -124,8 +127,7 @@ class _Planner:
 
         WHERE and keys are translated first. SELECT, HAVING and ORDER BY refer to them, and add requests for aggregates.
         """
-        select = self._select
-        where = None if select.args.get("where") is None else self._row.condition(select.args["where"].this)
+        select, where = self._select, self._where
         aliases = check_aliases(self._refuse, select, self._scope.has_column)
         keys = group_keys(select, self._row, aliases)
         self._check_keys(keys)
@@ -181,8 +183,9 @@ class _Planner:
     def _check_keys(self, keys: tuple[Expr, ...]) -> None:
         """Refuse keys that identify units, and constants."""
         for key, node in zip(keys, self._select.args["group"].expressions if keys else (), strict=False):
-            if key.unit:
-                raise self._refuse(node, "grouping by the unit would show single units", "Group by another column")
+            if key.unit or key.owner_key:
+                what = "the unit" if key.unit else "a key that only rows of one unit have"
+                raise self._refuse(node, f"grouping by {what} would show single units", "Group by another column")
             if key.kind is ColumnKind.NULL or key.op == "literal":
                 raise self._refuse(node, "a constant cannot be a key", "Leave it out")
 

@@ -8,12 +8,16 @@
 | TIMESTAMP in Spark | a timestamp without a time zone, as all timestamps of a plan are |
 | SUM(x) FILTER (WHERE c) | SUM(CASE WHEN c THEN x END); other aggregates likewise |
 | COUNT(*) FILTER (WHERE c), COUNT_IF(c) | COUNT(CASE WHEN c THEN 1 END) |
+| WHERE x <= 0.06 + 0.01 | WHERE x <= 0.07: in double precision, the sum is less |
 
-`expand` writes out the first four before a query is read. The last two are written out by `plain_aggregate` where an
-aggregate is read, so that a column without an alias keeps its own text as its name.
+`expand` writes out all but the two aggregates before a query is read. Those are written out by `plain_aggregate` where
+an aggregate is read, so that a column without an alias keeps its own text as its name.
 """
 
 from __future__ import annotations
+
+import re
+from decimal import Decimal
 
 from sqlglot import exp
 
@@ -25,6 +29,8 @@ _FILTERED = (
     *(exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Variance, exp.VariancePop, exp.Stddev, exp.StddevSamp, exp.StddevPop),
     *(exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc),
 )
+
+_DECIMAL = re.compile(r"[0-9]{1,20}([.][0-9]{0,20})?")  # longer ones stay as they are
 
 
 def expand(select: exp.Select, dialect: str) -> None:
@@ -43,6 +49,7 @@ def expand(select: exp.Select, dialect: str) -> None:
     for inner in list(select.find_all(exp.Select)):
         _expand_group_by_all(inner)
         _expand_right_join(inner)
+        _add_constants(inner)
     if dialect == "spark":
         for data_type in select.find_all(exp.DataType):
             # TIMESTAMP_LTZ is another type, and stays refused.
@@ -72,6 +79,21 @@ def _expand_right_join(select: exp.Select) -> None:
     clause.set("this", right)
     joins[0].set("this", left)
     joins[0].set("side", "LEFT")
+
+
+def _add_constants(select: exp.Select) -> None:
+    """Add and subtract the constants of WHERE exactly, as decimal numbers of SQL."""
+    where = select.args.get("where")
+    nodes = [] if where is None else list(where.find_all(exp.Add, exp.Sub))
+    for node in reversed(nodes):  # operands first
+        sides = (node.this, node.expression)
+        if all(
+            isinstance(side, exp.Literal) and not side.is_string and _DECIMAL.fullmatch(side.this) for side in sides
+        ):
+            left, right = (Decimal(side.this) for side in sides)
+            total = left + right if isinstance(node, exp.Add) else left - right
+            number = exp.Literal.number(format(abs(total), "f"))
+            node.replace(exp.Neg(this=number) if total < 0 else number)
 
 
 def plain_aggregate(refuse: Refuser, node: exp.Expr) -> exp.Expr:

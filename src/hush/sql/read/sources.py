@@ -1,19 +1,20 @@
 """What a query reads: tables, joins, CTEs and subqueries.
 
 `Reader` turns a FROM clause into a typed tree (`hush.sql.syntax.relation`). It checks that each row of the result
-belongs to one unit: private tables are joined on their units only, and a LEFT JOIN keeps no rows of a public table that
-no unit matches. `Scope` resolves the names of columns.
+belongs to one unit: private tables are joined on their units only (`hush.sql.read.joins`), and a LEFT JOIN keeps no
+rows of a public table that no unit matches.
 
 | FROM | rows belong to | condition |
 |---|---|---|
-| private JOIN private | the unit of both | must equate the units |
-| private LEFT JOIN private | the unit of the left side | must equate the units; the right side's unit may be NULL |
+| private JOIN private | the unit of both | must equate the units, or keys that lead to them |
+| private LEFT JOIN private | the unit of the left side | likewise, in ON; the right side's unit may be NULL |
 | private JOIN or LEFT JOIN public | the unit of the private side | any |
 | public JOIN private | the unit of the private side | any |
 | public LEFT JOIN private | refused | whether a row has a match depends on all units |
 | a comma or CROSS JOIN | as for JOIN | WHERE may equate the units |
 | RIGHT JOIN as the first join | as for LEFT JOIN with its sides swapped | |
 | NATURAL JOIN | as for JOIN with USING | |
+| UNION ALL | each row as in its part | all parts have one kind of unit, or are public |
 | FULL, SEMI and other joins | refused | write JOIN or LEFT JOIN |
 
 One row of a unit may match many rows of a public table. This multiplies the unit's rows, but not its contribution,
@@ -22,115 +23,60 @@ which is bounded after the join.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from textwrap import shorten
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import count
 
 from sqlglot import exp, parse_one
 
-from hush.data.tables.catalog import ROW, Catalog, ColumnKind, PrivateTable, PublicTable, kind_of
-from hush.sql.read.per_unit import per_unit_select
+from hush.data.tables.catalog import Catalog, ColumnKind, PrivateTable, Through
+from hush.sql.read.joins import (
+    JOIN_ADVICE,
+    NESTED_ADVICE,
+    PUBLIC_ADVICE,
+    WIDE_JOIN,
+    WIDE_SUBQUERY,
+    Pair,
+    aliases_above,
+    all_of,
+    check_comparable,
+    conjuncts,
+    equated_by,
+    equated_units,
+    join_condition,
+    reached,
+    unmark_unit,
+)
+from hush.sql.read.nested import NestedReader
+from hush.sql.read.per_unit import is_aggregated, per_unit_select
+from hush.sql.read.scope import Scope, shortened
+from hush.sql.read.tables import column_of, referring, scan
 from hush.sql.read.translator import Translator
+from hush.sql.read.union import name_columns, union_all, union_parts
+from hush.sql.read.windows import window_functions
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.reasons import not_a_select, reason, unknown_function
-from hush.sql.syntax.refusal import QueryRefused, Refuser
-from hush.sql.syntax.relation import Field, Join, NamedRelation, Origin, Projection, QueryRelation, Scan, ScannedColumn
+from hush.sql.syntax.refusal import Refuser
+from hush.sql.syntax.relation import Field, Join, NamedRelation, Origin, Projection, QueryRelation
 
 CommonTables = Mapping[str, QueryRelation]  # what WITH defines, by name in lower case
+JOIN_PARTS = ("side", "kind", "method", "on", "using")
 SELECT_PARTS = ("with_", "expressions", "from_", "joins", "where", "group", "having")
-_JOIN_ADVICE = "Write JOIN b ON a.unit = b.unit, or join a public table"
-
-
-@dataclass(slots=True)
-class Scope:
-    """The columns that expressions of one SELECT can refer to.
-
-    Attributes:
-        refuse: Makes the refusals.
-        sources: The sources by name in lower case.
-        merged: Columns of USING, which stand for both sides.
-        names: The names of the sources as the query writes them.
-    """
-
-    refuse: Refuser
-    sources: dict[str, NamedRelation] = field(default_factory=dict)
-    merged: set[str] = field(default_factory=set)
-    names: list[str] = field(default_factory=list)
-
-    def add(self, node: exp.Expr, name: str, source: NamedRelation) -> None:
-        """Add a source under its name."""
-        if name.casefold() in self.sources:
-            raise self.refuse(node, f"the name {name} is used twice", "Give each table its own alias")
-        self.sources[name.casefold()] = source
-        self.names.append(name)
-
-    def resolve(self, node: exp.Column) -> Expr:
-        """Return the column that a name refers to. Case is ignored, whether or not the name is quoted."""
-        if isinstance(node.this, exp.Star):
-            raise self.refuse(node, *reason(node.this))
-        table, name = node.table.casefold(), node.name.casefold()
-        if table and table not in self.sources:
-            if self.has_column(table):
-                raise self.refuse(
-                    node, f"{node.table} is a column, and fields of a column are not supported", "Create a view of them"
-                )
-            raise self.refuse(node, "FROM has no table of this name", f"It has {shortened(self.names)}")
-        sources = [self.sources[table]] if table else list(self.sources.values())
-        matches = [match for source in sources if (match := find_column(source, name)) is not None]
-        if not matches:
-            columns = [entry.name for source in sources for entry in source.relation.fields]
-            raise self.refuse(node, "there is no column of this name", f"The columns are {shortened(columns)}")
-        if len(matches) > 1 and name not in self.merged:
-            raise self.refuse(node, "more than one table has a column of this name", "Write table.column")
-        if matches[0].kind is ColumnKind.OTHER:
-            raise self.refuse(
-                node,
-                "columns of this type are not supported",
-                "Use numbers, text, booleans, dates or timestamps without a time zone",
-                "If the column has a time zone, create a view with (column AT TIME ZONE 'UTC')",
-            )
-        return matches[0]
-
-    def all_columns(self, node: exp.Expr) -> list[tuple[str, Expr]]:
-        """Return the names and columns of * or table.*, without columns of types that queries cannot use."""
-        table = node.table if isinstance(node, exp.Column) else ""
-        if table and table.casefold() not in self.sources:
-            raise self.refuse(node, "FROM has no table of this name", f"It has {shortened(self.names)}")
-        columns: dict[str, tuple[str, Expr]] = {}
-        for source in [self.sources[table.casefold()]] if table else self.sources.values():
-            for entry in source.relation.fields:
-                name = entry.name.casefold()
-                column = find_column(source, name)
-                if column is None or column.kind is ColumnKind.OTHER or (name in columns and name in self.merged):
-                    continue
-                if name in columns:
-                    raise self.refuse(node, f"two tables have a column named {entry.name}", "Name the columns")
-                columns[name] = (entry.name, column)
-        return list(columns.values())
-
-    def has_column(self, name: str) -> bool:
-        """Return whether any source has a column of this name."""
-        return any(find_column(source, name.casefold()) is not None for source in self.sources.values())
-
-
-def find_column(source: NamedRelation, name: str) -> Expr | None:
-    """Return a column of a source by its name in lower case, or None."""
-    for entry in source.relation.fields:
-        if entry.name.casefold() == name:
-            return replace(entry.prototype, op="column", args=(), value=(source.alias, entry.column))
-    return None
 
 
 class Reader:
-    """Reads FROM clauses. Use one reader per query: it numbers the aliases of relations."""
+    """Reads FROM clauses. Use one reader per query: it numbers relations and their aliases."""
 
     def __init__(self, catalog: Catalog, refuse: Refuser) -> None:
         """Take the declared tables."""
-        self._tables = {name.casefold(): (name, table) for name, table in catalog.tables.items()}
+        self._catalog = catalog.tables
+        self._spelling = {name.casefold(): name for name in catalog.tables}
+        self._referring: dict[str, QueryRelation] = {}  # tables that have their unit through others, each once
         self.refuse = refuse
-        self._count = 0
+        self.aliases: Iterator[str] = (f"r{number}" for number in count(1))
+        self.names: Iterator[str] = (f"hush_subquery{number}" for number in count())
 
-    def common_tables(self, select: exp.Select, outer: CommonTables) -> CommonTables:
+    def common_tables(self, select: exp.Expr, outer: CommonTables) -> CommonTables:
         """Return the relations that WITH defines, together with those of the enclosing queries."""
         clause = select.args.get("with_")
         tables = dict(outer)
@@ -140,59 +86,91 @@ class Reader:
             raise self.refuse(clause, "recursive queries are refused: their sensitivity has no bound")
         for entry in clause.expressions:
             self.refuse.unless_only(entry, "this", "alias")
-            self.refuse.unless_only(entry.args["alias"], "this")
             name = entry.alias.casefold()
-            if name in tables or name in self._tables:
+            if name in tables or name in self._spelling:
                 raise self.refuse(entry, f"the name {entry.alias} is already taken", "Choose a name that no table has")
-            tables[name] = self.select(entry.this, tables)
+            tables[name] = self._named_columns(entry, tables)
         return tables
 
-    def origin(self, select: exp.Select, common: CommonTables) -> tuple[Origin, Scope]:
-        """Return the FROM clause with its joins, and the scope of its columns."""
+    def origin(
+        self, select: exp.Select, common: CommonTables, outer: Scope | None = None, member: Expr | None = None
+    ) -> tuple[Origin, Scope]:
+        """Return the FROM clause with its joins, and the scope of its columns.
+
+        Args:
+            select: The SELECT.
+            common: The common table expressions.
+            outer: The scope of the enclosing SELECT, for a subquery in its condition. Private tables must then be
+                equated with those of the enclosing SELECT.
+            member: For x IN (SELECT y ...): x, which is equal to y.
+        """
         clause = select.args.get("from_")
         if clause is None:
             raise self.refuse(select, "a query without FROM has no data", "Name a table")
-        scope = Scope(self.refuse)
-        first = self._source(clause.this, common, scope)
-        owner = first if first.relation.private else None
-        joins: list[Join] = []
-        conjuncts = _conjuncts(select.args["where"].this) if select.args.get("where") is not None else []
-        for node in select.args.get("joins") or ():
-            join, owner = self._join(node, common, scope, owner, conjuncts)
+        scope = Scope(self.refuse, parent=outer)
+        private, joins, pairs = [], [], []
+        for node in (clause, *(select.args.get("joins") or ())):
+            join, equated = self._join(node, common, scope)
             joins.append(join)
-        return Origin(first, tuple(joins), owner), scope
+            pairs += equated
+            if join.source.relation.private and not join.left:
+                private.append((node.this, join.source))
+        pairs += equated_units(conjuncts(select.args.get("where")), scope.resolve)
+        item = None if member is None else select.expressions[0].unalias()
+        if member is not None and isinstance(item, exp.Column):
+            pairs += equated_by(member, scope.resolve(item))
+        self._check_same_units(private, pairs, scope)
+        return Origin(joins[0].source, tuple(joins[1:]), scope.owner), scope
+
+    def _check_same_units(self, private: list[tuple[exp.Expr, NamedRelation]], pairs: list[Pair], scope: Scope) -> None:
+        """Refuse private sources whose units the query does not equate with those of the others."""
+        nested = scope.parent is not None
+        start = aliases_above(scope) if nested else {source.alias for _, source in private[:1]}
+        same = reached(start, pairs)
+        for node, source in private:
+            owner = scope.owner_above() if nested else scope.owner
+            if owner is None:
+                raise self.refuse(node, "which rows of a public table count would depend on all units", PUBLIC_ADVICE)
+            if source is not owner:
+                check_comparable(self.refuse, node, owner, source)
+            if source.alias not in same:
+                words = (WIDE_SUBQUERY, *NESTED_ADVICE) if nested else (WIDE_JOIN, JOIN_ADVICE)
+                raise self.refuse(node, *words)
 
     def select(self, node: exp.Expr, outer: CommonTables) -> QueryRelation:
         """Return a subquery as a relation."""
         if isinstance(node, exp.Subquery):
             self.refuse.unless_only(node, "this", "alias")
             return self.select(node.this, outer)
+        parts = union_parts(self.refuse, node)
+        if parts:
+            common = self.common_tables(node, outer)
+            name_columns(parts, [item.alias_or_name for item in parts[0].expressions])
+            relations = [self.select(part, common) for part in parts]
+            return union_all(self.refuse, parts, relations, self.names, self.aliases)
         if not isinstance(node, exp.Select):
             raise self.refuse(node, *not_a_select(node))
-        check_clauses(self.refuse, node, *SELECT_PARTS)
-        origin, scope = self.origin(node, self.common_tables(node, outer))
+        self.check_parts(node)
+        common = self.common_tables(node, outer)
+        origin, scope = self.origin(node, common)
         row = Translator(self.refuse, scope.resolve)
-        where = None if node.args.get("where") is None else row.condition(node.args["where"].this)
-        self._check_no_windows(node)
-        if (
-            node.args.get("group")
-            or node.args.get("having")
-            or any(item.find(exp.AggFunc) for item in node.expressions)
-        ):
-            return per_unit_select(node, origin, where, row, scope.has_column, self._new_alias())
-        items = tuple(column for item in node.expressions for column in self._columns(item, row, scope))
-        return project(self.refuse, node, origin, where, items)
+        where = self.where(node, scope, common)
+        if is_aggregated(node):
+            return per_unit_select(node, origin, where, row, scope.has_column, self.names, next(self.aliases))
+        with_windows = Translator(self.refuse, scope.resolve, window_functions(row, origin))
+        items = tuple(column for item in node.expressions for column in self._columns(item, with_windows, scope))
+        return project(self.refuse, node, origin, where, items, next(self.names))
 
-    def _new_alias(self) -> str:
-        """Return an alias that no relation has."""
-        self._count += 1
-        return f"r{self._count}"
+    def check_parts(self, node: exp.Select) -> None:
+        """Refuse a subquery with clauses that no subquery can have."""
+        check_clauses(self.refuse, node, *SELECT_PARTS)
 
-    def _check_no_windows(self, node: exp.Select) -> None:
-        """Refuse window functions in SELECT. They would see the rows of other units."""
-        for item in node.expressions:
-            if (window := item.find(exp.Window)) is not None:
-                raise self.refuse(window, *reason(window))
+    def where(self, node: exp.Select, scope: Scope, common: CommonTables) -> Expr | None:
+        """Return the condition of a SELECT, which may contain subqueries."""
+        clause = node.args.get("where")
+        if clause is None:
+            return None
+        return Translator(self.refuse, scope.resolve, NestedReader(self, scope, common)).condition(clause.this)
 
     def _columns(self, node: exp.Expr, row: Translator, scope: Scope) -> list[tuple[str, Expr]]:
         """Return the names and the expressions of the columns that an item of a subquery stands for."""
@@ -205,25 +183,42 @@ class Reader:
             raise self.refuse(node, "a column of a subquery needs a name", "Write AS name")
         return [(node.alias_or_name, row(inner))]
 
+    def _named_columns(self, node: exp.Expr, common: CommonTables) -> QueryRelation:
+        """Return a subquery whose alias may name its columns, as in (SELECT ...) AS t(a, b)."""
+        alias = node.args.get("alias")
+        names = [] if alias is None else [identifier.name for identifier in alias.args.get("columns") or ()]
+        if alias is not None:
+            self.refuse.unless_only(alias, "this", "columns")
+        name_columns(union_parts(self.refuse, node.this)[:1] or [node.this], names)
+        relation = self.select(node.this, common)
+        if not names:
+            return relation
+        if len(names) != len(relation.fields) or len({name.casefold() for name in names}) != len(names):
+            raise self.refuse(
+                node, "the names after AS are not as many as the columns, or not distinct", "Name each once"
+            )
+        fields = zip(names, relation.fields, strict=True)
+        return replace(relation, fields=tuple(replace(entry, name=name) for name, entry in fields))
+
     def _source(self, node: exp.Expr, common: CommonTables, scope: Scope) -> NamedRelation:
         """Return a table, a CTE or a subquery of FROM, and add it to the scope."""
         if isinstance(node, exp.Subquery):
             self.refuse.unless_only(node, "this", "alias")
             if not node.alias:
                 raise self.refuse(node, "a subquery needs a name", "Write (SELECT ...) AS name")
-            relation = self.select(node.this, common)
+            relation = self._named_columns(node, common)
         elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             if node.args.get("sample") is not None:
                 raise self.refuse(node, "TABLESAMPLE is not supported: samples differ from run to run", "Leave it out")
             self.refuse.unless_only(node, "this", "alias")
+            if node.args.get("alias") is not None:
+                self.refuse.unless_only(node.args["alias"], "this")
             relation = self._table(node, common)
         elif isinstance(node, exp.Table):
             raise self.refuse(node, *unknown_function(node.this.name or "this function"))
         else:
             raise self.refuse(node, *reason(node))
-        if node.args.get("alias") is not None:
-            self.refuse.unless_only(node.args["alias"], "this")
-        source = NamedRelation(self._new_alias(), relation)
+        source = NamedRelation(next(self.aliases), relation)
         scope.add(node, node.alias_or_name, source)
         return source
 
@@ -232,157 +227,73 @@ class Reader:
         name = node.name.casefold()
         if name in common:
             return common[name]
-        if name not in self._tables:
-            names = [name for name, _ in self._tables.values()]
+        if name not in self._spelling:
+            names = list(self._catalog)
             raise self.refuse(node, "no table of this name is declared", f"The tables are {shortened(names)}")
-        return self._restricted(node, *self._tables[name])
+        return self._restricted(node, self._spelling[name])
 
-    def _restricted(self, node: exp.Table, name: str, table: PrivateTable | PublicTable) -> QueryRelation:
+    def _declared(self, name: str) -> QueryRelation:
+        """Return a declared table, each of whose rows has its unit."""
+        table = self._catalog[name]
+        if not isinstance(table, PrivateTable) or not isinstance(table.unit, Through):
+            return scan(name, self._catalog)
+        if name not in self._referring:
+            target = self._declared(table.unit.to)
+            rows = scan(name, self._catalog)
+            self._referring[name] = referring(table.unit, rows, target, self.names, self.aliases)
+        return self._referring[name]
+
+    def _restricted(self, node: exp.Table, name: str) -> QueryRelation:
         """Return a table without the rows that its ``only`` excludes."""
-        all_rows = scan(name, table)
-        if isinstance(table, PublicTable) or table.only is None:
+        table, all_rows = self._catalog[name], self._declared(name)
+        if not isinstance(table, PrivateTable) or table.only is None:
             return all_rows
-        scope, source = Scope(self.refuse), NamedRelation(self._new_alias(), all_rows)
+        scope, source = Scope(self.refuse), NamedRelation(next(self.aliases), all_rows)
         scope.add(node, name, source)
         where = Translator(self.refuse, scope.resolve).condition(parse_one(table.only, dialect=""))
-        names = [entry.name for entry in all_rows.fields]
-        items = tuple((name, column) for name in names if (column := find_column(source, name.casefold())))
-        return project(self.refuse, node, Origin(source, (), source), where, items)
+        fields = [entry for entry in all_rows.fields if entry.prototype.kind is not ColumnKind.OTHER]
+        items = tuple((entry.name, column_of(source, entry)) for entry in fields)
+        return project(self.refuse, node, Origin(source, (), source), where, items, next(self.names))
 
-    def _join(
-        self,
-        node: exp.Join,
-        common: CommonTables,
-        scope: Scope,
-        owner: NamedRelation | None,
-        conjuncts: list[exp.Expr],
-    ) -> tuple[Join, NamedRelation | None]:
-        """Return a join, and the source that owns the rows after it.
+    def _join(self, node: exp.Expr, common: CommonTables, scope: Scope) -> tuple[Join, list[Pair]]:
+        """Return a join, and the pairs of sources whose units its condition equates.
 
         Args:
-            node: The join.
+            node: The join; or the clause FROM, whose table is joined with nothing.
             common: The common table expressions.
             scope: The sources before it, to which its own is added.
-            owner: The source that owns the rows before it.
-            conjuncts: The conditions that WHERE joins with AND.
         """
-        self.refuse.unless_only(node, "this", "side", "kind", "method", "on", "using")
+        self.refuse.unless_only(node, "this", *(JOIN_PARTS if isinstance(node, exp.Join) else ()))
         side, kind, method = ((node.args.get(part) or "").upper() for part in ("side", "kind", "method"))
         if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER") or method not in ("", "NATURAL"):
             raise self.refuse(node, f"{side or method or kind} JOIN is not supported", "Write JOIN or LEFT JOIN")
-        before = dict(scope.sources)
+        before, owner = dict(scope.sources), scope.owner
         source = self._source(node.this, common, scope)
         left, private = side == "LEFT", source.relation.private
         if left and private and owner is None:
             raise self.refuse(
                 node, "whether a row of the public table has no match depends on all units", "Write JOIN instead"
             )
-        condition, on_unit = self._condition(node, scope, before, source)
-        if not left and not on_unit:
-            on_unit = self._where_equates_units(conjuncts, scope, source)
-        if private and owner is not None:
-            self._check_same_unit(node, owner, source, on_unit)
-            if left:  # a row without a match has NULL for the right side's unit, which then identifies nobody
-                _unmark_unit(scope, source)
-        return Join(source, left, private and owner is not None, condition), owner or (source if private else None)
-
-    def _check_same_unit(self, node: exp.Join, owner: NamedRelation, source: NamedRelation, on_unit: bool) -> None:
-        """Refuse a join of two private relations unless both rows of a pair belong to the same unit."""
-        if owner.relation.entity != source.relation.entity:
-            raise self.refuse(
-                node,
-                "the units of these tables are different entities, or have different types",
-                "Declare both with the same entity and type",
-            )
-        if owner.relation.units > 1 or source.relation.units > 1:
-            raise self.refuse(node, "tables whose unit is a user within a window cannot be joined")
-        if not on_unit:
-            raise self.refuse(node, "this join would combine rows of different units", _JOIN_ADVICE)
-
-    def _where_equates_units(self, conjuncts: list[exp.Expr], scope: Scope, source: NamedRelation) -> bool:
-        """Return whether WHERE drops all rows in which the units of a source and of an earlier one differ.
-
-        The plan compares the units in the join itself, which for an inner join gives the same rows.
-        """
-        for conjunct in conjuncts:
-            sides = [conjunct.this, conjunct.expression] if isinstance(conjunct, exp.EQ) else []
-            if not sides or not all(isinstance(side, exp.Column) for side in sides):
-                continue
-            try:
-                left, right = [scope.resolve(side) for side in sides]
-            except QueryRefused:  # a column of a later source; if it has none, WHERE itself is refused
-                continue
-            if _equates_units(Expr("eq", ColumnKind.BOOL, (left, right)), source):
-                return True
-        return False
-
-    def _condition(
-        self, node: exp.Join, scope: Scope, before: dict[str, NamedRelation], source: NamedRelation
-    ) -> tuple[Expr | None, bool]:
-        """Return the join's condition, and whether it requires the units of both sides to be equal."""
-        row = Translator(self.refuse, scope.resolve)
-        merged = _common_names(before, source) if node.args.get("method") else node.args.get("using")
-        if merged:
-            parts = [self._using(name, before, source, scope) for name in merged]
-        elif node.args.get("on") is not None:
-            parts = (
-                [row.condition(part) for part in node.args["on"].flatten()]
-                if isinstance(node.args["on"], exp.And)
-                else [row.condition(node.args["on"])]
-            )
-        else:
-            return None, False
-        on_unit = any(part.op == "eq" and _equates_units(part, source) for part in parts)
-        condition = parts[0]
-        for part in parts[1:]:
-            condition = Expr("and", ColumnKind.BOOL, (condition, part))
-        return condition, on_unit
-
-    def _using(self, name: exp.Expr, before: dict[str, NamedRelation], source: NamedRelation, scope: Scope) -> Expr:
-        """Return the condition of one column of USING."""
-        lower = name.name.casefold()
-        lefts = [match for other in before.values() if (match := find_column(other, lower)) is not None]
-        right = find_column(source, lower)
-        if (len(lefts) != 1 and lower not in scope.merged) or right is None:
-            raise self.refuse(name, "USING takes a column that both sides have exactly once")
-        if lefts[0].kind is not right.kind or right.kind is ColumnKind.OTHER:
-            raise self.refuse(name, "the two columns are of different kinds", "Use ON with CAST")
-        scope.merged.add(lower)
-        return Expr("eq", ColumnKind.BOOL, (lefts[0], right))
-
-
-def scan(name: str, table: PrivateTable | PublicTable) -> QueryRelation:
-    """Return a base table as a relation. Text columns with bounds are read as numbers, as in CSV files."""
-    private = table if isinstance(table, PrivateTable) else None
-    bounds = private.bounds if private else {}
-    fields, columns = [], []
-    for index, (raw, declared) in enumerate(table.columns.items()):
-        kind = kind_of(declared)
-        kind = ColumnKind.FLOAT if raw in bounds and kind is ColumnKind.TEXT else kind
-        low, high = bounds.get(raw, (float("-inf"), float("inf")))
-        keys = private.keys.get(raw) if private else None
-        domain = None if keys is None else tuple(keys)
-        prototype = Expr("column", kind, (), None, low, high, kind is ColumnKind.INT, domain)
-        if private:
-            prototype = replace(prototype, unit=raw == private.unit, required=raw in private.required)
-        columns.append(ScannedColumn(f"c{index}", raw, declared, kind))
-        fields.append(Field(raw, f"c{index}", prototype))
-    if private is None:
-        return QueryRelation(Scan(name, tuple(columns), None, None, None), tuple(fields))
-    if private.row_id is not None:  # no field shows this unit, so a query can neither join on it nor group by it
-        raw, declared = private.row_id
-        row = ScannedColumn("", raw, declared, kind_of(declared))
-        return QueryRelation(Scan(name, tuple(columns), row, None, None), tuple(fields), 1, ROW)
-    by_name = {column.raw: column for column in columns}
-    time = by_name[private.time] if private.time else None
-    body = Scan(name, tuple(columns), by_name[private.unit], time, private.window)
-    # Comparing an integer with text, an engine would cast the text, and could raise.
-    written_as = "integer" if by_name[private.unit].kind is ColumnKind.INT else "text"
-    return QueryRelation(body, tuple(fields), 1 if time is None else 2, f"{private.entity}, written as {written_as}")
+        # ON names columns of its own SELECT: not every engine takes those of an enclosing one there.
+        parts = join_condition(self.refuse, node, replace(scope, parent=None), before, source)
+        pairs = [pair for part in parts if part.op == "eq" for pair in equated_by(*part.args)]
+        if private and owner is None:
+            scope.owner = source
+        if private and owner is not None and left:
+            check_comparable(self.refuse, node, owner, source)
+            if not any(source.alias in pair for pair in pairs):
+                raise self.refuse(node, WIDE_JOIN, JOIN_ADVICE)
+            unmark_unit(scope, source)  # a row without a match has NULL for this unit, which then identifies nobody
+        return Join(source, left, private and owner is not None, all_of(parts)), [] if left else pairs
 
 
 def project(
-    refuse: Refuser, node: exp.Expr, origin: Origin, where: Expr | None, items: tuple[tuple[str, Expr], ...]
+    refuse: Refuser,
+    node: exp.Expr,
+    origin: Origin,
+    where: Expr | None,
+    items: tuple[tuple[str, Expr], ...],
+    relation_name: str,
 ) -> QueryRelation:
     """Return the rows of an origin that meet a condition, with the columns ``items``, as a relation."""
     fields: list[Field] = []
@@ -393,7 +304,7 @@ def project(
     named = tuple((f"c{index}", item) for index, (_, item) in enumerate(items))
     owner = origin.owner
     units, entity = (owner.relation.units, owner.relation.entity) if owner else (0, "")
-    return QueryRelation(Projection(origin, where, named), tuple(fields), units, entity)
+    return QueryRelation(Projection(origin, where, named), tuple(fields), units, entity, relation_name)
 
 
 def check_clauses(refuse: Refuser, node: exp.Select, *allowed: str) -> None:
@@ -412,42 +323,3 @@ def check_clauses(refuse: Refuser, node: exp.Select, *allowed: str) -> None:
     refuse.unless_only(node, *allowed)
     if node.args.get("group") is not None:
         refuse.unless_only(node.args["group"], "expressions")
-
-
-def shortened(names: Sequence[str]) -> str:
-    """Return names of tables or columns, which are public, for a message."""
-    return shorten(", ".join(names), 300, placeholder=" ...")
-
-
-def _common_names(before: Mapping[str, NamedRelation], source: NamedRelation) -> list[exp.Expr]:
-    """Return the columns of a NATURAL JOIN: those of the source that an earlier one has as well."""
-    names = [entry.name for entry in source.relation.fields]
-    return [
-        exp.to_identifier(name)
-        for name in names
-        if any(find_column(other, name.casefold()) is not None for other in before.values())
-    ]
-
-
-def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
-    """Return the conditions that AND joins at the top of a condition."""
-    inner = condition.unnest()
-    if not isinstance(inner, exp.And):
-        return [inner]
-    return [part for side in (inner.this, inner.expression) for part in _conjuncts(side)]
-
-
-def _equates_units(equality: Expr, source: NamedRelation) -> bool:
-    """Return whether an equality compares the unit of a source with the unit of another one."""
-    left, right = equality.args
-    if not (left.unit and right.unit and left.op == right.op == "column"):
-        return False
-    return bool((left.value[0] == source.alias) != (right.value[0] == source.alias))
-
-
-def _unmark_unit(scope: Scope, source: NamedRelation) -> None:
-    """Let no column of a source count as the unit any more."""
-    fields = tuple(replace(entry, prototype=replace(entry.prototype, unit=False)) for entry in source.relation.fields)
-    for name, known in scope.sources.items():
-        if known is source:
-            scope.sources[name] = replace(source, relation=replace(source.relation, fields=fields))

@@ -36,6 +36,8 @@ class Expr:
         integral: Whether all its values are integers.
         domain: All values that it can have, if the query or the catalog lists them.
         unit: Whether it is the column that identifies the unit, unchanged.
+        owner_key: The key, as table.column, if it is a column with values of a key that tables refer to (`Through`),
+            unchanged. Rows that agree in it belong to one unit.
         required: Whether a missing value counts as the middle of the bounds.
     """
 
@@ -48,6 +50,7 @@ class Expr:
     integral: bool = False
     domain: tuple[Any, ...] | None = None
     unit: bool = False
+    owner_key: str = ""
     required: bool = False
 
     @property

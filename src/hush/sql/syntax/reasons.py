@@ -12,16 +12,16 @@ from sqlglot import exp
 
 _NOT_DETERMINISTIC = ("its result changes from run to run, so its sensitivity has no bound", "Use a constant")
 _SUBQUERY = (
-    "a subquery inside an expression is refused: its value for one unit could depend on other units",
+    "a subquery inside an expression is supported in WHERE only",
     "Join the table instead: on the unit, or with a public table",
 )
 _SET_OPERATION = (
-    "UNION, INTERSECT and EXCEPT are refused: a unit could contribute through each part",
-    "Ask each part as a query of its own",
+    "UNION, INTERSECT and EXCEPT are refused here: a unit could contribute through each part",
+    "Write UNION ALL in a subquery, or ask each part as a query of its own",
 )
 _WINDOW = (
-    "window functions are refused: a row's value would depend on other units' rows",
-    "Aggregate per unit in a subquery: SELECT unit, SUM(x) ... GROUP BY unit",
+    "window functions are refused here: a row's value would depend on other units' rows",
+    "In a subquery, write ROW_NUMBER, RANK, LAG, LEAD, COUNT, SUM, AVG, MIN or MAX OVER (PARTITION BY unit ...)",
 )
 _MISPLACED_AGGREGATE = (
     "an aggregate is not allowed here",

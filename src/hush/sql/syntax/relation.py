@@ -2,12 +2,17 @@
 
 Every relation is public, or each of its rows belongs to one unit. The invariant, by induction over the bodies below:
 the rows of a unit are a function of that unit's rows in the base tables and of public tables. A filter, a projection, a
-join on the unit, a join with a public table and an aggregate per unit all preserve it. `hush.sql.read.sources` refuses
-everything else.
+join on the unit, a join with a public table, an aggregate per unit, a window within a unit and a union of relations all
+preserve it. So does a subquery in a condition, if it reads public tables only, or no rows but those of the unit whose
+row the condition is about (`NestedQuery`). `hush.sql.read` refuses everything else.
+
+A base table without a unit column (`Through`) is joined with the units and keys of the rows that it refers to. Its rows
+for a unit are a function of that unit's rows there and of the rows that refer to these.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -104,7 +109,14 @@ class PerUnit:
     aggregates: tuple[tuple[str, Expr], ...]
 
 
-Body: TypeAlias = Scan | Projection | PerUnit
+@dataclass(frozen=True, slots=True)
+class UnionAll:
+    """The rows of several relations of the same kind of unit, or of public ones."""
+
+    parts: tuple[NamedRelation, ...]
+
+
+Body: TypeAlias = Scan | Projection | PerUnit | UnionAll
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +128,14 @@ class QueryRelation:
         fields: The columns.
         units: How many columns (u0, u1) identify the unit: 0 for a public relation, 2 for a user within a window.
         entity: What the unit identifies and how it is written. Units of different entities are never compared.
+        name: The name of its common table expression in the plan; empty for a base table.
     """
 
     body: Body
     fields: tuple[Field, ...]
     units: int = 0
     entity: str = ""
+    name: str = ""
 
     @property
     def private(self) -> bool:
@@ -129,27 +143,103 @@ class QueryRelation:
         return self.units > 0
 
 
-def subqueries(origin: Origin) -> list[QueryRelation]:
-    """Return the subqueries that an origin reads, at any depth, each of them once and after all that it reads itself.
+# Equal only if identical: comparing the relations that it reads could take exponential time.
+@dataclass(frozen=True, slots=True, eq=False)
+class NestedQuery:
+    """What a subquery in a condition reads. It is the value of an expression whose last operand is its WHERE.
+
+    Attributes:
+        origin: Its FROM clause.
+        units: The aliases of two sources, its own and that of the condition, whose units the plan equates: only rows of
+            the unit that the condition is about are read. None if all tables of the subquery are public.
+    """
+
+    origin: Origin
+    units: tuple[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowClause:
+    """The clause OVER of a window function. It is the value of an expression.
+
+    The operands of that expression are the function, then ``num_parts`` expressions of PARTITION BY, then those of
+    ORDER BY.
+
+    Attributes:
+        unit: The alias of the source whose unit the plan partitions by; None if all tables are public.
+        num_parts: How many expressions PARTITION BY has, besides the unit.
+        directions: For each expression of ORDER BY: ASC or DESC, NULLS FIRST or LAST.
+    """
+
+    unit: str | None
+    num_parts: int
+    directions: tuple[str, ...]
+
+
+def subqueries(origin: Origin, where: Expr | None = None) -> list[QueryRelation]:
+    """Return the subqueries that a SELECT reads, at any depth, each of them once and after all that it reads itself.
 
     A query may name one common table expression many times. As a tree, a chain in which each names the one before
     twice has 2^n leaves; here, every relation is visited once.
+
+    Args:
+        origin: The FROM clause of the SELECT.
+        where: Its condition, which may contain subqueries as well.
     """
-    ordered: dict[int, QueryRelation] = {}
-    pending = list(reversed(_sources(origin)))
+    ordered: dict[str, QueryRelation] = {}
+    read_by: dict[str, list[QueryRelation]] = {}
+    pending = list(reversed(_written_apart(_sources(origin, where))))
     while pending:
         relation = pending[-1]
-        unread = [] if isinstance(relation.body, Scan) else _sources(relation.body.origin)
-        unread = [source for source in unread if id(source) not in ordered and not isinstance(source.body, Scan)]
-        if unread and id(relation) not in ordered:
-            pending += reversed(unread)
-            continue
+        if relation.name not in read_by:
+            read_by[relation.name] = _written_apart(_below(relation.body))
+            unread = [source for source in read_by[relation.name] if source.name not in ordered]
+            if unread:
+                pending += reversed(unread)
+                continue
         pending.pop()
-        if not isinstance(relation.body, Scan):
-            ordered.setdefault(id(relation), relation)
+        ordered.setdefault(relation.name, relation)
     return list(ordered.values())
 
 
-def _sources(origin: Origin) -> list[QueryRelation]:
+def scanned_tables(origin: Origin, where: Expr | None) -> set[str]:
+    """Return the names of the base tables that a SELECT reads, at any depth."""
+    sources = [*_sources(origin, where), *(s for relation in subqueries(origin, where) for s in _below(relation.body))]
+    return {source.relation.body.table for source in sources if isinstance(source.relation.body, Scan)}
+
+
+def _below(body: Body) -> list[NamedRelation]:
+    """Return the relations that a body names."""
+    if isinstance(body, UnionAll):
+        return list(body.parts)
+    if isinstance(body, Scan):
+        return []
+    items = body.items if isinstance(body, Projection) else (*body.keys, *body.aggregates)
+    return _sources(body.origin, body.where, *[expression for _, expression in items])
+
+
+def _sources(origin: Origin, *expressions: Expr | None) -> list[NamedRelation]:
+    """Return the relations that an origin and expressions name."""
+    conditions = [join.condition for join in origin.joins]
+    nested = [query.origin for query in _nested_queries([*conditions, *expressions])]
+    return [source for clause in (origin, *nested) for source in sources_of(clause)]
+
+
+def _written_apart(sources: Iterable[NamedRelation]) -> list[QueryRelation]:
+    """Return the relations that are common table expressions of the plan: all but base tables."""
+    return [source.relation for source in sources if source.relation.name]
+
+
+def sources_of(origin: Origin) -> list[NamedRelation]:
     """Return the relations that an origin names, in order."""
-    return [origin.first.relation, *(join.source.relation for join in origin.joins)]
+    return [origin.first, *(join.source for join in origin.joins)]
+
+
+def _nested_queries(expressions: Iterable[Expr | None]) -> Iterator[NestedQuery]:
+    """Yield the subqueries in expressions, at any depth."""
+    pending = [expression for expression in expressions if expression is not None]
+    while pending:
+        expression = pending.pop()
+        pending += expression.args
+        if isinstance(expression.value, NestedQuery):
+            yield expression.value

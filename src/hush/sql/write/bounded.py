@@ -63,7 +63,7 @@ def levels_query(plan: QueryPlan, dialect: Dialect, num_levels: int) -> str:
     of each.
     """
     units, keys = _unit_names(plan), _key_names(plan)
-    writer = RelationWriter(plan.origin, dialect)
+    writer = RelationWriter(plan.origin, plan.where, dialect)
     layers = {
         **writer.definitions,
         "hush_raw": _raw_layer(plan, writer, dialect),
@@ -141,7 +141,7 @@ def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: Leaf
 
 def _layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
     """Return the common table expressions, in the order of the data."""
-    writer = RelationWriter(plan.origin, dialect)
+    writer = RelationWriter(plan.origin, plan.where, dialect)
     layers = {
         **writer.definitions,
         "hush_raw": _raw_layer(plan, writer, dialect),

@@ -12,12 +12,15 @@ from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.grid import grid_for
 from hush.sql.syntax.relation import (
     NamedRelation,
+    NestedQuery,
     Origin,
     PerUnit,
     Projection,
     QueryRelation,
     Scan,
     ScannedColumn,
+    UnionAll,
+    WindowClause,
     subqueries,
 )
 from hush.sql.write.dialects import Dialect
@@ -41,33 +44,30 @@ def write_expression(expression: Expr, dialect: Dialect) -> str:
 
 
 class RelationWriter:
-    """Writes what an origin reads. Every subquery is a common table expression, however often the query names it.
+    """Writes what a SELECT reads. Every subquery is a common table expression, however often the query names it.
 
     Attributes:
         definitions: The text of each common table expression by its name. Each refers only to those before it.
     """
 
-    def __init__(self, origin: Origin, dialect: Dialect) -> None:
-        """Write the subqueries of an origin."""
+    def __init__(self, origin: Origin, where: Expr | None, dialect: Dialect) -> None:
+        """Write the subqueries of a FROM clause and of a condition."""
         self._dialect = dialect
-        self._names: dict[int, str] = {}
-        self.definitions: dict[str, str] = {}
-        for index, relation in enumerate(subqueries(origin)):
-            name = f"hush_subquery{index}"
-            self.definitions[name] = self._subquery(relation)
-            self._names[id(relation)] = name
+        self.definitions = {relation.name: self._subquery(relation) for relation in subqueries(origin, where)}
 
     def select(self, items: list[str], origin: Origin, where: Expr | None) -> str:
         """Return a SELECT of items, which are text already, from an origin."""
         condition = "" if where is None else f" WHERE {write_expression(where, self._dialect)}"
         # No engine takes an empty list of items.
-        return f"SELECT {', '.join(items or ['1 AS one'])} FROM {self._origin(origin)}{condition}"
+        return f"SELECT {', '.join(items or ['1 AS one'])} FROM {_write_origin(origin, self._dialect)}{condition}"
 
     def _subquery(self, relation: QueryRelation) -> str:
         """Return a subquery as a SELECT of the unit's columns (u0, u1) and its own."""
         body = relation.body
         if isinstance(body, PerUnit):
             return self._per_unit(body)
+        if isinstance(body, UnionAll):
+            return _union(relation, body, self._dialect)
         assert isinstance(body, Projection)
         items = [f"{write_expression(item, self._dialect)} AS {name}" for name, item in body.items]
         return self.select([*unit_columns(body.origin), *items], body.origin, body.where)
@@ -81,24 +81,46 @@ class RelationWriter:
         group_by = f" GROUP BY {positions}" if positions else ""
         return self.select([*units, *keys, *aggregates], body.origin, body.where) + group_by
 
-    def _origin(self, origin: Origin) -> str:
-        """Return a FROM clause. A join of private relations compares their units, whatever the query's condition is."""
-        parts = [self._source(origin.first)]
-        for join in origin.joins:
-            conditions = []
-            if join.on_unit and origin.owner is not None:
-                conditions.append(f"{origin.owner.alias}.u0 = {join.source.alias}.u0")
-            if join.condition is not None:
-                conditions.append(write_expression(join.condition, self._dialect))
-            keyword = "LEFT JOIN" if join.left else "INNER JOIN"
-            parts.append(f"{keyword} {self._source(join.source)} ON {' AND '.join(conditions) or 'TRUE'}")
-        return " ".join(parts)
 
-    def _source(self, source: NamedRelation) -> str:
-        """Return a base table, or the name of a subquery, with its alias."""
-        body = source.relation.body
-        text = f"({_write_scan(body, self._dialect)})" if isinstance(body, Scan) else self._names[id(source.relation)]
-        return f"{text} AS {source.alias}"
+def _union(relation: QueryRelation, body: UnionAll, dialect: Dialect) -> str:
+    """Return the rows of several relations. Each row keeps its unit. Integers become numbers where others are."""
+    units = [f"u{index}" for index in range(relation.units)]
+    selects = []
+    for part in body.parts:
+        columns = [
+            f"{dialect.templates['number'].format(entry.column)} AS {entry.column}"
+            if field.prototype.kind is not entry.prototype.kind
+            else entry.column
+            for field, entry in zip(relation.fields, part.relation.fields, strict=True)
+        ]
+        selects.append(f"SELECT {', '.join([*units, *columns])} FROM {part.relation.name} AS {part.alias}")
+    return " UNION ALL ".join(selects)
+
+
+def _write_origin(origin: Origin, dialect: Dialect) -> str:
+    """Return a FROM clause. A join of private relations compares their units, whatever the query's condition is."""
+    parts = [_write_source(origin.first, dialect)]
+    for join in origin.joins:
+        conditions = []
+        if join.on_unit and origin.owner is not None:
+            conditions.append(_same_unit(origin.owner.alias, join.source.alias))
+        if join.condition is not None:
+            conditions.append(write_expression(join.condition, dialect))
+        keyword = "LEFT JOIN" if join.left else "INNER JOIN"
+        parts.append(f"{keyword} {_write_source(join.source, dialect)} ON {' AND '.join(conditions) or 'TRUE'}")
+    return " ".join(parts)
+
+
+def _write_source(source: NamedRelation, dialect: Dialect) -> str:
+    """Return a base table, or the name of a subquery, with its alias."""
+    body = source.relation.body
+    text = f"({_write_scan(body, dialect)})" if isinstance(body, Scan) else source.relation.name
+    return f"{text} AS {source.alias}"
+
+
+def _same_unit(left: str, right: str) -> str:
+    """Return the condition that rows of two sources, by alias, belong to the same unit."""
+    return f"{left}.u0 = {right}.u0"
 
 
 def unit_columns(origin: Origin) -> list[str]:
@@ -224,15 +246,52 @@ def _concat(expression: Expr, dialect: Dialect) -> str:
     return "(" + " || ".join(write_expression(operand, dialect) for operand in expression.args) + ")"
 
 
-def _sum_or_mean(expression: Expr, dialect: Dialect) -> str:
-    """Return SUM or AVG of one unit's rows, in a subquery: on a grid, as sums over units are."""
-    (inner,) = expression.args
+def _sum_or_mean(expression: Expr, dialect: Dialect, over: str = "") -> str:
+    """Return SUM or AVG of one unit's rows, in a subquery: on a grid, as sums over units are.
+
+    ``over`` is the window, if it is of a window's rows.
+    """
+    inner = expression.args[0]
     grid = grid_for(inner.low, inner.high, 1, inner.integral)
-    integer = row_integer(write_expression(inner, dialect), (inner.low, inner.high), 0.0, grid, dialect)
-    total = f"(CAST(SUM({integer}) AS {dialect.double}) * {dialect.real(grid)})"
+    value = write_expression(inner, dialect)
+    integer = row_integer(value, (inner.low, inner.high), 0.0, grid, dialect)
+    total = f"(CAST(SUM({integer}){over} AS {dialect.double}) * {dialect.real(grid)})"
     if expression.op == "sum_of":
         return dialect.in_range(total)
-    return dialect.in_range(f"{total} / NULLIF(COUNT({write_expression(inner, dialect)}), 0)")
+    return dialect.in_range(f"{total} / NULLIF(COUNT({value}){over}, 0)")
+
+
+def _window(expression: Expr, dialect: Dialect) -> str:
+    """Return a function of a window of one unit's rows: the plan partitions by the unit, whatever the query says."""
+    function, *rest = expression.args
+    window: WindowClause = expression.value
+    texts = [write_expression(operand, dialect) for operand in rest]
+    partition = [f"{window.unit}.u0", *texts[: window.num_parts]] if window.unit else texts[: window.num_parts]
+    directions = zip(texts[window.num_parts :], window.directions, strict=True)
+    clauses = [f"PARTITION BY {', '.join(partition)}"] if partition else []
+    order = ", ".join(f"{text} {direction}" for text, direction in directions)
+    clauses += [f"ORDER BY {order}"] if order else []
+    over = f" OVER ({' '.join(clauses)})"
+    if function.op in ("sum_of", "mean_of"):
+        return _sum_or_mean(function, dialect, over)
+    operands = [write_expression(operand, dialect) for operand in function.args]
+    text = _WINDOW_FUNCTIONS[function.op].format(*operands, over=over, offset=function.value)
+    return f"CAST({text} AS {dialect.double})" if function.op in _COUNTS else text
+
+
+def _nested(expression: Expr, dialect: Dialect) -> str:
+    """Return EXISTS, IN or a scalar subquery. The plan equates its unit with that of the row it is about."""
+    *operands, where = expression.args
+    query: NestedQuery = expression.value
+    conditions = [] if query.units is None else [_same_unit(*query.units)]
+    conditions += [] if where.op == "literal" else [write_expression(where, dialect)]
+    texts = [write_expression(operand, dialect) for operand in operands]
+    shown = texts[-1] if texts else "1"
+    select = f"SELECT {shown} FROM {_write_origin(query.origin, dialect)}"
+    select += f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return {"exists": f"(EXISTS ({select}))", "in_query": f"({texts[0] if texts else ''} IN ({select}))"}.get(
+        expression.op, f"({select})"
+    )
 
 
 _WRITERS: Mapping[str, Callable[[Expr, Dialect], str]] = {
@@ -252,4 +311,21 @@ _WRITERS: Mapping[str, Callable[[Expr, Dialect], str]] = {
     "concat": _concat,
     "sum_of": _sum_or_mean,
     "mean_of": _sum_or_mean,
+    "window": _window,
+    "exists": _nested,
+    "in_query": _nested,
+    "scalar": _nested,
 }
+# Functions of a window; {over} is the window.
+_WINDOW_FUNCTIONS = {
+    "row_number": "ROW_NUMBER(){over}",
+    "rank": "RANK(){over}",
+    "dense_rank": "DENSE_RANK(){over}",
+    "count_rows": "COUNT(*){over}",
+    "count_of": "COUNT({0}){over}",
+    "min_of": "MIN({0}){over}",
+    "max_of": "MAX({0}){over}",
+    "lag": "LAG({0}, {offset}){over}",
+    "lead": "LEAD({0}, {offset}){over}",
+}
+_COUNTS = ("row_number", "rank", "dense_rank", "count_rows", "count_of")
