@@ -289,9 +289,10 @@ def described(engine: Engine) -> Catalog:
 
 
 def planned(text: str, engine: Engine, **limits: int) -> QueryPlan:
-    """Return the plan of a query, which is written in the engine's own dialect."""
+    """Return the plan of a query, which is written in the engine's own dialect, or in its grammar."""
     kind = TotalLimits if "rows_in_total" in limits else ContributionLimits
-    return plan_query(text, tables=described(engine), limits=kind(**limits), dialect=engine.dialect)
+    grammar = getattr(engine, "grammar", engine.dialect)
+    return plan_query(text, tables=described(engine), limits=kind(**limits), dialect=grammar)
 
 
 def total_changes(plan: QueryPlan, before: dict[str, dict[Any, int]], after: dict[str, dict[Any, int]]) -> list[str]:

@@ -1,5 +1,7 @@
 """Every documented function has the same value on DuckDB, PostgreSQL and Spark, in queries of the engine's dialect.
 
+Plans in the SQL of warehouses are run on DuckDB, after sqlglot has translated them (`sql.transpiled`).
+
 DuckDB's own SQL says what the value is. Where hush means something else (a failed CAST is NULL, halves are rounded away
 from 0), the case says which SQL has that meaning.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ from hush.sql.read.query import plan_query
 from hush.sql.write.plan import QueryPlan
 from hush.statistics import ContributionLimits
 from sql.hosts import OnDuckDB, OnPostgres, OnSpark
+from sql.transpiled import WAREHOUSES, OnWarehouse
 
 COLUMNS = (
     "who BIGINT, r BIGINT, x [double], y [double], i BIGINT, s [text], t [text], d DATE, m [time], b BOOLEAN, "
@@ -190,15 +194,21 @@ ENGINES = [
     "duckdb",
     pytest.param("postgres", marks=pytest.mark.postgres),
     pytest.param("spark", marks=pytest.mark.spark),
+    *WAREHOUSES,
 ]
 SERVICES = {"postgres": "postgres_url", "spark": "spark_session"}
-MAKERS: dict[str, Callable[[Any], Any]] = {"duckdb": lambda _: OnDuckDB(), "postgres": OnPostgres, "spark": OnSpark}
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "duckdb": lambda _: OnDuckDB(),
+    "postgres": OnPostgres,
+    "spark": OnSpark,
+    **{name: partial(lambda dialect, _: OnWarehouse(dialect), name) for name in WAREHOUSES},
+}
 
 
 @pytest.fixture(scope="module", params=ENGINES)
 def host(request: pytest.FixtureRequest) -> Iterator[Any]:
     name = request.param
-    host = MAKERS[name](None if name == "duckdb" else request.getfixturevalue(SERVICES[name]))
+    host = MAKERS[name](request.getfixturevalue(SERVICES[name]) if name in SERVICES else None)
     host.put("f", COLUMNS, ROWS)
     yield host
     host.close()
@@ -215,7 +225,8 @@ def native() -> Any:
 def plan(text: str, host: Any) -> QueryPlan:
     tables = Catalog({"f": PrivateTable(columns=host.engine.columns("f"), unit="who", bounds=BOUNDS)})
     limits = ContributionLimits(groups_per_unit=100, rows_per_unit=100)
-    return plan_query(text, tables=tables, limits=limits, dialect=host.engine.dialect)
+    grammar = getattr(host.engine, "grammar", host.engine.dialect)
+    return plan_query(text, tables=tables, limits=limits, dialect=grammar)
 
 
 @pytest.mark.parametrize("theme", SCALARS)

@@ -138,7 +138,7 @@ def exact_leaves(plan: QueryPlan, tree: int, engine: Engine, *, ranking_key: byt
     listed = plan.listed_keys() if plan.public_keys else ()
     for row in engine.run(plan.tree_sql(tree, engine.dialect, ranking_key=ranking_key)):
         *columns, leaf, count = row
-        keys = tuple(columns) if not (plan.public_keys and plan.keys) else listed[int(columns[0])]
+        keys = plan.read_keys(columns) if not (plan.public_keys and plan.keys) else listed[int(columns[0])]
         counts.setdefault(keys, {})[int(leaf)] = int(count)
     return counts
 

@@ -5,7 +5,7 @@
 | GROUP BY ALL | GROUP BY every column of SELECT without an aggregate |
 | a RIGHT JOIN b | b LEFT JOIN a |
 | QUANTILE_CONT(x, p), where the dialect has no such function | the same function of DuckDB |
-| TIMESTAMP in Spark | a timestamp without a time zone, as all timestamps of a plan are |
+| TIMESTAMP in Spark, BigQuery and MySQL | a timestamp without a time zone, as all timestamps of a plan are |
 | SUM(x) FILTER (WHERE c) | SUM(CASE WHEN c THEN x END); other aggregates likewise |
 | COUNT(*) FILTER (WHERE c), COUNT_IF(c) | COUNT(CASE WHEN c THEN 1 END) |
 
@@ -27,6 +27,10 @@ _FILTERED = (
 )
 
 
+# Where TIMESTAMP is a type with a time zone.
+_ZONED = ("spark", "bigquery", "databricks", "mysql", "mariadb")
+
+
 def expand(select: exp.Select, dialect: str) -> None:
     """Write out the short forms of a query, in place.
 
@@ -43,7 +47,7 @@ def expand(select: exp.Select, dialect: str) -> None:
     for inner in list(select.find_all(exp.Select)):
         _expand_group_by_all(inner)
         _expand_right_join(inner)
-    if dialect == "spark":
+    if dialect in _ZONED:
         for data_type in select.find_all(exp.DataType):
             # TIMESTAMP_LTZ is another type, and stays refused.
             if data_type.this is exp.DType.TIMESTAMPTZ:
@@ -77,7 +81,7 @@ def _expand_right_join(select: exp.Select) -> None:
 def plain_aggregate(refuse: Refuser, node: exp.Expr) -> exp.Expr:
     """Return an aggregate without FILTER, and COUNT_IF as COUNT. Any other node stays as it is."""
     if isinstance(node, exp.CountIf):
-        refuse.unless_only(node, "this")
+        refuse.unless_only(node, "this", "zero_on_all_null")
         return exp.Count(this=_where(node.this, exp.Literal.number(1)))
     if not isinstance(node, exp.Filter):
         return node
