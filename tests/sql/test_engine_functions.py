@@ -22,7 +22,7 @@ from hush.sql.engines.views import exact_groups, exact_leaves
 from hush.sql.read.query import plan_query
 from hush.sql.write.plan import QueryPlan
 from hush.statistics import ContributionLimits
-from sql.hosts import OnDuckDB, OnPostgres, OnSpark
+from sql.hosts import OnDuckDB, OnMariaDB, OnPostgres, OnSpark
 from sql.transpiled import WAREHOUSES, OnWarehouse
 
 COLUMNS = (
@@ -194,13 +194,15 @@ ENGINES = [
     "duckdb",
     pytest.param("postgres", marks=pytest.mark.postgres),
     pytest.param("spark", marks=pytest.mark.spark),
+    "mariadb",
     *WAREHOUSES,
 ]
-SERVICES = {"postgres": "postgres_url", "spark": "spark_session"}
+SERVICES = {"postgres": "postgres_url", "spark": "spark_session", "mariadb": "mysql_url"}
 MAKERS: dict[str, Callable[[Any], Any]] = {
     "duckdb": lambda _: OnDuckDB(),
     "postgres": OnPostgres,
     "spark": OnSpark,
+    "mariadb": OnMariaDB,
     **{name: partial(lambda dialect, _: OnWarehouse(dialect), name) for name in WAREHOUSES},
 }
 

@@ -271,7 +271,10 @@ class Dialect:
         """
         if column.kind is ColumnKind.INT:
             return raw
-        return self.templates["exact_unit" if column.kind is ColumnKind.FLOAT else "text_unit"].format(raw)
+        name = "exact_unit" if column.kind is ColumnKind.FLOAT else "text_unit"
+        # Where trailing spaces do not count, ids with and without them are one unit.
+        name = "padded_unit" if column.declared == "TEXT PADDED" else name
+        return self.templates[name].format(raw)
 
     def rank(self, names: list[str], key: str) -> str:
         """Return a hash of columns and a key. Its order is a random choice that needs no state."""
