@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from hush.sql.engines.engine import KeepsViews
 from hush.sql.engines.sessions import RULES
 from hush.sql.engines.views import exact_groups
 from hush.sql.read.query import plan_query
-from hush.sql.write import bounded
+from hush.sql.write import bounded, dialects
 from sql.hosts import (
     INTRUDERS,
     QUERIES,
@@ -314,6 +315,26 @@ def test_texts_are_numbers_only_if_they_are_numbers(mariadb: Any, ranking_key: b
     )
     units = {group.keys: group.units for group in exact_groups(plan, mariadb.engine, ranking_key=ranking_key)}
     assert units in ({(1.0, None): 2, (None, None): 10}, {(1.0, None): 3, (None, None): 9})  # with a line break, or not
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_whether_a_query_is_answered_does_not_depend_on_a_row(
+    guarded: bool, mariadb: Any, monkeypatch: pytest.MonkeyPatch, ranking_key: bytes
+) -> None:
+    """MySQL raises when a product leaves the range of doubles. A twin that multiplies as usual tells one row."""
+    if not guarded:
+        usual = {**dialects.DIALECTS["mariadb"].templates, "mul": "({0} * {1})"}
+        twin = replace(dialects.DIALECTS["mariadb"], templates=usual)
+        monkeypatch.setattr(dialects, "DIALECTS", {**dialects.DIALECTS, "mariadb": twin})
+    mariadb.put("visits", "who BIGINT, x DOUBLE", [(1, 2.0)])
+    plan = planned_on(mariadb, "SELECT COUNT(*) FROM visits WHERE x * x * x * x > 1")
+    assert exact_groups(plan, mariadb.engine, ranking_key=ranking_key)[0].units == 1
+    mariadb.add("visits", [(2, 1e99)])
+    if guarded:
+        assert exact_groups(plan, mariadb.engine, ranking_key=ranking_key)[0].units == 2
+    else:
+        with pytest.raises(EngineFailed):
+            exact_groups(plan, mariadb.engine, ranking_key=ranking_key)
 
 
 @pytest.mark.postgres

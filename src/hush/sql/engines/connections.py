@@ -88,7 +88,8 @@ class ConnectionEngine:
             yield
         finally:
             for name, row in previous.items():
-                cursor.execute(rules.write_setting.format(name, _as_value(row[rules.value_column])))
+                if row[rules.value_column] != "<undefined>":  # where Databricks has no such setting
+                    cursor.execute(rules.write_setting.format(name, _as_value(row[rules.value_column])))
 
     def _check_transaction(self, cursor: Any) -> None:
         """Refuse a connection of PostgreSQL that commits each statement: settings would end with the statement."""
