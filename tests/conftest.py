@@ -9,6 +9,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 from hypothesis import settings
 
+from services import mysql_url as mysql_url
 from services import postgres_url as postgres_url
 from services import spark_session as spark_session
 

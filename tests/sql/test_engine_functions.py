@@ -1,5 +1,7 @@
 """Every documented function has the same value on DuckDB, PostgreSQL and Spark, in queries of the engine's dialect.
 
+Plans in the SQL of warehouses are run on DuckDB, after sqlglot has translated them (`sql.transpiled`).
+
 DuckDB's own SQL says what the value is. Where hush means something else (a failed CAST is NULL, halves are rounded away
 from 0), the case says which SQL has that meaning.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +22,8 @@ from hush.sql.engines.views import exact_groups, exact_leaves
 from hush.sql.read.query import plan_query
 from hush.sql.write.plan import QueryPlan
 from hush.statistics import ContributionLimits
-from sql.hosts import OnDuckDB, OnPostgres, OnSpark
+from sql.hosts import OnDuckDB, OnMariaDB, OnPostgres, OnSpark
+from sql.transpiled import WAREHOUSES, OnWarehouse
 
 COLUMNS = (
     "who BIGINT, r BIGINT, x [double], y [double], i BIGINT, s [text], t [text], d DATE, m [time], b BOOLEAN, "
@@ -205,15 +209,23 @@ ENGINES = [
     "duckdb",
     pytest.param("postgres", marks=pytest.mark.postgres),
     pytest.param("spark", marks=pytest.mark.spark),
+    "mariadb",
+    *WAREHOUSES,
 ]
-SERVICES = {"postgres": "postgres_url", "spark": "spark_session"}
-MAKERS: dict[str, Callable[[Any], Any]] = {"duckdb": lambda _: OnDuckDB(), "postgres": OnPostgres, "spark": OnSpark}
+SERVICES = {"postgres": "postgres_url", "spark": "spark_session", "mariadb": "mysql_url"}
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "duckdb": lambda _: OnDuckDB(),
+    "postgres": OnPostgres,
+    "spark": OnSpark,
+    "mariadb": OnMariaDB,
+    **{name: partial(lambda dialect, _: OnWarehouse(dialect), name) for name in WAREHOUSES},
+}
 
 
 @pytest.fixture(scope="module", params=ENGINES)
 def host(request: pytest.FixtureRequest) -> Iterator[Any]:
     name = request.param
-    host = MAKERS[name](None if name == "duckdb" else request.getfixturevalue(SERVICES[name]))
+    host = MAKERS[name](request.getfixturevalue(SERVICES[name]) if name in SERVICES else None)
     host.put("f", COLUMNS, ROWS)
     host.put("two", COLUMNS, OF_TWO)
     yield host
@@ -234,7 +246,8 @@ def plan(text: str, host: Any) -> QueryPlan:
         {name: PrivateTable(columns=host.engine.columns(name), unit="who", bounds=BOUNDS) for name in ("f", "two")}
     )
     limits = ContributionLimits(groups_per_unit=100, rows_per_unit=100)
-    return plan_query(text, tables=tables, limits=limits, dialect=host.engine.dialect)
+    grammar = getattr(host.engine, "grammar", host.engine.dialect)
+    return plan_query(text, tables=tables, limits=limits, dialect=grammar)
 
 
 @pytest.mark.parametrize("theme", SCALARS)

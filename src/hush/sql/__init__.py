@@ -1,4 +1,4 @@
-"""Private SQL: declare a table, ask queries, get noisy answers. The data stay in files, in PostgreSQL or on Spark.
+"""Private SQL: declare a table, ask queries, get noisy answers. The data stay in files, in a database or on Spark.
 
 >>> import duckdb, hush
 >>> connection = duckdb.connect()
@@ -34,7 +34,13 @@ Some operations differ from an engine's own SQL, so that no row can make a query
 so does division by 0. Arithmetic is in double precision. ROUND, and CAST to an integer, round halves away from 0. An
 aggregate of an expression, such as SUM(x * x), computes with columns that are clamped to their bounds. Numbers that are
 not finite or beyond 1e100, and dates outside years 1 to 9999, are NULL. Text is compared byte by byte, whatever the
-column's collation. Columns of CSV files are text, except those with declared bounds, which are numbers.
+column's collation. WEEK is the week of ISO 8601. Columns of CSV files are text, except those with declared bounds,
+which are numbers.
+
+Databases are PostgreSQL, DuckDB, MySQL, MariaDB, BigQuery, Snowflake and Databricks. All but the first two compute only
+with the first 10,000 characters of a text (MySQL and MariaDB: 250), and numbers stop at 1e101, which counts as missing.
+BigQuery, MySQL and MariaDB have no LEAST and GREATEST of texts and dates. SQLite is refused: its columns hold values of
+any type, and its sums raise.
 
 The ideas of the package:
 

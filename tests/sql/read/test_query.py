@@ -315,8 +315,8 @@ def test_planning_is_linear_in_common_table_expressions(query: Callable[[int], s
 
 def test_arguments_that_are_refused(catalog: Catalog) -> None:
     text = "SELECT COUNT(*) FROM people"
-    with pytest.raises(InvalidArgument, match="^dialect='mysql': expected duckdb, spark or postgres"):
-        plan_query(text, tables=catalog, dialect="mysql")
+    with pytest.raises(InvalidArgument, match="^dialect='sqlite': expected one of duckdb"):
+        plan_query(text, tables=catalog, dialect="sqlite")
     with pytest.raises(InvalidArgument, match="^tables="):
         plan_query(text, tables={})  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="^limits="):

@@ -102,7 +102,7 @@ def test_equal_keys_are_refused(keys: list[float]) -> None:
         hush.table(connection, name="d", unit="u", keys={"k": keys})
 
 
-@pytest.mark.parametrize("dialect", ["duckdb", "spark", "postgres"])
+@pytest.mark.parametrize("dialect", [name for name in DIALECTS if DIALECTS[name].grammar != "mysql"])
 def test_constants_are_parsed_as_written(dialect: str, planned: Callable[..., QueryPlan], ranking_key: bytes) -> None:
     odd = "it's \\ \\' -- /* \n ; é"
     quoted = odd.replace("'", "''")
@@ -132,11 +132,11 @@ def test_constants_have_their_value_on_duckdb(value: Any, kind: ColumnKind) -> N
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_has_a_template_for_every_operation(dialect: str) -> None:
     templates = DIALECTS[dialect].templates
-    assert templates.keys() == DIALECTS["duckdb"].templates.keys()
-    placeholders = ("[double]", "[text]", "[time]", "[inner]")
+    assert templates.keys() >= DIALECTS["duckdb"].templates.keys()
+    placeholders = ("[double]", "[text]", "[time]", "[inner]", "[collation]")
     assert not any(placeholder in template for template in templates.values() for placeholder in placeholders)
 
 
 def test_unknown_dialects_are_refused() -> None:
-    with pytest.raises(InvalidArgument, match="^dialect='mysql': expected one of duckdb, spark, postgres"):
-        dialect_named("mysql")
+    with pytest.raises(InvalidArgument, match="^dialect='sqlite': expected one of duckdb, spark, postgres"):
+        dialect_named("sqlite")

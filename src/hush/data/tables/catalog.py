@@ -304,6 +304,14 @@ def _key_values(column: str, values: Any) -> tuple[Any, ...]:
 def _check_unit(unit: str, columns: Mapping[str, str]) -> None:
     """Refuse a unit column whose values are not exact. Two units must never compare as equal."""
     declared = columns[_existing("unit", unit, columns)].upper()
+    if declared == "TEXT FOLDED":  # by MySQL, whose usual collations ignore case and accents
+        raise InvalidArgument(
+            "unit",
+            unit,
+            "a column whose collation compares texts exactly",
+            "Texts of this column that differ can be equal in the database",
+            "Create a view with CONVERT(column USING utf8mb4) COLLATE utf8mb4_bin, if they are different people",
+        )
     # Exact numbers are compared as text; U stands for the unsigned integers.
     exact_number = declared.startswith(("DECIMAL", "NUMERIC", "HUGEINT", "U"))
     if kind_of(declared) not in (ColumnKind.INT, ColumnKind.TEXT) and not exact_number:

@@ -109,7 +109,8 @@ def table(
     Args:
         data: The data. Read by DuckDB: a Parquet, CSV or Excel file, an Arrow table, a pandas or Polars data frame, or
             a DuckDB connection. On PostgreSQL: an address, ``postgresql://user@host/database``, or a psycopg
-            connection. On Spark: a data frame or a session. Columns of CSV and Excel files are text, except those with
+            connection. On Spark: a data frame or a session. On other databases: an engine or a connection of
+            SQLAlchemy, or a connection of ADBC. Columns of CSV and Excel files are text, except those with
             bounds, which are read as numbers.
         unit: The column that identifies the privacy unit; `hush.statistics.EachRow` or the word ``row``, if there is no
             such column and each row is about another person; or a `hush.guarantee.UserWindow` with a window of the

@@ -21,7 +21,8 @@ from hush.sql.engines.frames import with_valid_texts
 
 ACCEPTED = (
     "a path (.parquet, .csv, .tsv, .csv.gz, .xlsx), an Arrow table, a pandas or Polars data frame, a DuckDB relation "
-    "or connection, a PostgreSQL address or connection, or a Spark data frame or session"
+    "or connection, a PostgreSQL address or connection, a Spark data frame or session, or an engine or connection of "
+    "SQLAlchemy or ADBC"
 )
 ROW_ID = "hush_row"
 # A view is built in parts of this many rows: more parts take more passes over the file, fewer take more memory.
@@ -233,8 +234,13 @@ class DuckDBEngine:
         """Return the columns of a table that are not compared byte by byte."""
         query = "SELECT sql FROM duckdb_tables() WHERE lower(table_name) = lower(?)"
         definitions = self._connection.execute(query, [table]).fetchall()
-        names = [match for (sql,) in definitions for match in _COLLATED.findall(sql or "")]
-        return {name[1:-1].replace('""', '"') if name.startswith('"') else name for name in names}
+        return set().union(*(collated_names(sql or "") for (sql,) in definitions))
+
+
+def collated_names(definition: str) -> set[str]:
+    """Return the columns with a collation in the text that defines a table."""
+    names = _COLLATED.findall(definition)
+    return {name[1:-1].replace('""', '"') if name.startswith('"') else name for name in names}
 
 
 def _frame_name(table: str, *, quoted: bool = True) -> str:

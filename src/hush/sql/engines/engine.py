@@ -47,7 +47,7 @@ class Engine(Protocol):
 
     @property
     def dialect(self) -> str:
-        """The dialect that the engine understands: duckdb, spark or postgres."""
+        """The dialect that the engine understands, a name in `hush.sql.write.dialects.DIALECTS`."""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -58,6 +58,11 @@ class Engine(Protocol):
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query. Errors are redacted."""
+
+
+@runtime_checkable
+class KeepsViews(Protocol):
+    """An engine that stores bounded contributions for further queries. Others compute them for each query."""
 
     def materialise(self, name: str, sql: str) -> None:
         """Store the rows of a query in a temporary table, replacing any of that name."""

@@ -8,6 +8,7 @@
 | a data frame of pandas or Polars, an Arrow table | a new DuckDB | data |
 | a DuckDB connection | that connection | required |
 | postgresql://..., a psycopg connection | PostgreSQL | required |
+| an engine or connection of SQLAlchemy, a connection of ADBC | that database | required |
 | a Spark data frame | a new session on its cluster | data |
 | a Spark session | that session | required |
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hush.errors import InvalidArgument
+from hush.sql.engines.connections import ConnectionEngine
 from hush.sql.engines.duckdb import ACCEPTED, DuckDBEngine
 from hush.sql.engines.engine import Engine, redact_errors
 from hush.sql.engines.postgres import PostgresEngine
@@ -79,6 +81,13 @@ def _open_postgres(data: Any, name: str | None, others: Mapping[str, Any]) -> tu
     return PostgresEngine(data), table
 
 
+def _open_connection(data: Any, name: str | None, others: Mapping[str, Any]) -> tuple[Engine, str]:
+    """Use an engine or a connection of SQLAlchemy, or a connection of ADBC."""
+    table = _required_name(name)
+    _check_in_database(others)
+    return ConnectionEngine(data), table
+
+
 def _open_spark(data: Any, name: str | None, others: Mapping[str, Any]) -> tuple[Engine, str]:
     """Use a Spark session, or the session of a data frame."""
     if hasattr(data, "sparkSession"):  # a data frame, and not a session
@@ -126,7 +135,9 @@ def _required_name(name: str | None) -> str:
 
 _OPENERS: Mapping[str, Callable[[Any, str | None, Mapping[str, Any]], tuple[Engine, str]]] = {
     "_duckdb": _open_duckdb,
+    "adbc_driver_manager": _open_connection,
     "duckdb": _open_duckdb,
     "psycopg": _open_postgres,
     "pyspark": _open_spark,
+    "sqlalchemy": _open_connection,
 }

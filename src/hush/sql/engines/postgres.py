@@ -24,12 +24,12 @@ _SETTINGS: Mapping[str, str] = {
     "DateStyle": "ISO, YMD",
     "extra_float_digits": "1",  # numbers written as text are exact
 }
-_FIX_SETTINGS = "SELECT " + ", ".join(
+FIX_SETTINGS = "SELECT " + ", ".join(
     f"pg_catalog.set_config({quote_text(name)}, {quote_text(value)}, true)" for name, value in _SETTINGS.items()
 )
 
 # A type is recognised by its name only if it is PostgreSQL's own: a user's type may have any name.
-_COLUMNS = """
+COLUMNS = """
 SELECT CAST(a.attname AS text), CASE
     WHEN NOT COALESCE(c.collisdeterministic, true) THEN 'text COLLATE'
     WHEN t.typtype = 'e' THEN 'ENUM'
@@ -93,7 +93,7 @@ class PostgresEngine:
     def columns(self, table: str) -> dict[str, str]:
         """Return the declared type of each of a table's columns. A domain has the type that it is based on."""
         with self._transaction("READ ONLY") as cursor:
-            rows = cursor.execute(_COLUMNS, [quote_name(table)], prepare=False).fetchall()
+            rows = cursor.execute(COLUMNS, [quote_name(table)], prepare=False).fetchall()
         return {str(name): str(declared) for name, declared in rows}
 
     def row_id(self, table: str) -> tuple[str, str]:
@@ -148,7 +148,7 @@ class PostgresEngine:
             psycopg.Cursor(self._connection, row_factory=psycopg.rows.tuple_row) as cursor,
         ):
             cursor.execute(f"SET TRANSACTION {access}", prepare=False)
-            cursor.execute(_FIX_SETTINGS, prepare=False)
+            cursor.execute(FIX_SETTINGS, prepare=False)
             yield cursor
 
 

@@ -1,7 +1,8 @@
 """Exact, bounded aggregates from an engine, and views that keep bounded contributions for further queries.
 
 `exact_groups` and `exact_leaves` run a plan from scratch. `BoundedViews` runs the lower half of a plan once, stores its
-rows on the engine, and answers further queries over the same rows, keys and limits from there. A query's privacy cost
+rows on the engine, if that keeps views, and answers further queries over the same rows, keys and limits from there. A
+query's privacy cost
 does not depend on which of the two is used: noise is drawn anew for every answer.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hush.sql.engines.engine import Engine, InParts, LoadsFiles
+from hush.sql.engines.engine import Engine, InParts, KeepsViews, LoadsFiles
 from hush.sql.write.plan import ExactGroup, QueryPlan
 from hush.sql.write.trees import leaf_array
 
@@ -59,6 +60,8 @@ class BoundedViews:
 
     def groups(self, plan: QueryPlan) -> list[ExactGroup]:
         """Return a plan's exact aggregates from its view, which is built if necessary. Never show them."""
+        if not isinstance(self.engine, KeepsViews):
+            return exact_groups(plan, self.engine, ranking_key=self.ranking_key)
         view = self.bounded_view(plan)
         columns = {release.name: view.columns[_signature(plan, index)] for index, release in enumerate(plan.releases)}
         sql = plan.summary_sql(view.table, self.engine.dialect, columns=columns)
@@ -71,7 +74,7 @@ class BoundedViews:
         if known is not None and all(signature in known.columns for signature in signatures):
             return known
         if known is not None:
-            self.engine.drop(known.table)
+            self._keeper.drop(known.table)
         self._num_views += 1
         table = f"hush_view_{secrets.token_hex(4)}_{self._num_views}"
         self._build(table, plan)
@@ -97,9 +100,15 @@ class BoundedViews:
         rows = self.engine.run(plan.levels_sql(self.engine.dialect, num_levels=num_levels))
         return {(int(rows), int(groups), int(fullest)): int(units) for rows, groups, fullest, units in rows}
 
+    @property
+    def _keeper(self) -> KeepsViews:
+        """The engine, if it keeps views."""
+        assert isinstance(self.engine, KeepsViews)
+        return self.engine
+
     def _build(self, table: str, plan: QueryPlan) -> None:
         """Build a view, in parts if the engine prefers that. A unit is in one part, with all of its rows."""
-        engine, dialect, key = self.engine, self.engine.dialect, self.ranking_key
+        engine, dialect, key = self._keeper, self.engine.dialect, self.ranking_key
         if plan.single_table is None or not isinstance(engine, InParts):
             engine.materialise(table, plan.bounded_sql(dialect, ranking_key=key))
             return
@@ -122,7 +131,7 @@ class BoundedViews:
         if isinstance(self.engine, LoadsFiles):
             self.engine.forget()
         for view in self._views.values():
-            self.engine.drop(view.table)
+            self._keeper.drop(view.table)
         self._views.clear()
         self._leaves.clear()
 
@@ -138,7 +147,7 @@ def exact_leaves(plan: QueryPlan, tree: int, engine: Engine, *, ranking_key: byt
     listed = plan.listed_keys() if plan.public_keys else ()
     for row in engine.run(plan.tree_sql(tree, engine.dialect, ranking_key=ranking_key)):
         *columns, leaf, count = row
-        keys = tuple(columns) if not (plan.public_keys and plan.keys) else listed[int(columns[0])]
+        keys = plan.read_keys(columns) if not (plan.public_keys and plan.keys) else listed[int(columns[0])]
         counts.setdefault(keys, {})[int(leaf)] = int(count)
     return counts
 

@@ -22,7 +22,12 @@ from hush.sql.read.translator import Rule, Translator, moment_literal
 from hush.sql.syntax.expression import Expr, numeric
 
 DATE_PARTS = ("year", "quarter", "month", "week", "day", "hour", "minute", "dayofyear", "isodow")
-_OTHER_NAMES = {"doy": "dayofyear", "dow_iso": "isodow"}  # in PostgreSQL and in Spark
+# In PostgreSQL, Spark, Databricks, Snowflake and BigQuery.
+_OTHER_NAMES = {
+    "doy": "dayofyear",
+    **dict.fromkeys(("dow_iso", "dayofweek_iso", "dayofweekiso"), "isodow"),
+    **dict.fromkeys(("isoweek", "weekiso"), "week"),
+}
 # Parts with few values. Queries that group by them have public keys.
 _PART_DOMAINS = {
     "quarter": range(1, 5),
@@ -128,7 +133,7 @@ def date_part_function(name: str) -> Rule:
 def truncate(translate: Translator, node: exp.Expr) -> Expr:
     """Return DATE_TRUNC('unit', date)."""
     unit = str(getattr(node.args["unit"], "this", "")).lower()
-    unit = "week" if unit.startswith("week") else unit
+    unit = "week" if unit.startswith(("week", "isoweek")) else unit
     if unit not in WINDOWS:
         raise translate.refuse(node, "DATE_TRUNC does not support this unit", "Use one of " + ", ".join(WINDOWS))
     return Expr("truncate", ColumnKind.TIME, (translate.moment(node.this),), unit)

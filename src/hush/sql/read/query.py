@@ -16,7 +16,7 @@ import sqlglot
 from sqlglot import exp
 
 from hush.data.tables.catalog import Catalog, ColumnKind
-from hush.errors import InvalidArgument, check_instance
+from hush.errors import check_instance
 from hush.sql.read import rules as rules  # fills the allow-list of the translator
 from hush.sql.read.per_unit import Grouping, check_aliases, group_keys
 from hush.sql.read.shorthand import expand, plain_aggregate
@@ -27,6 +27,7 @@ from hush.sql.syntax.output import can_evaluate
 from hush.sql.syntax.reasons import not_a_select, reason
 from hush.sql.syntax.refusal import QueryRefused, Refuser
 from hush.sql.syntax.releases import Allocation, Request
+from hush.sql.write.dialects import dialect_named
 from hush.sql.write.plan import GroupKey, Order, Output, QueryPlan
 from hush.statistics import ContributionLimits, TotalLimits
 
@@ -43,7 +44,7 @@ def plan_query(text: str, *, tables: Catalog, limits: Limits | None = None, dial
         text: One SELECT with aggregates.
         tables: The declared tables.
         limits: How much one unit may contribute; by default one row in one group.
-        dialect: The dialect that the text is written in. Every plan can be written in every dialect.
+        dialect: The dialect that the text is written in. The plan can be written in this one, and in duckdb.
 
     Raises:
         QueryRefused: If a part of the query has no plan with bounded contributions. The message says where the part is,
@@ -78,13 +79,12 @@ def _parse(text: str, dialect: str) -> tuple[exp.Select, Refuser]:
     Of the parser's own errors, only the position is shown.
     """
     check_instance("text", text, str)
-    if dialect not in ("duckdb", "spark", "postgres"):
-        raise InvalidArgument("dialect", dialect, "duckdb, spark or postgres")
-    refuse = Refuser(text)
+    writer = dialect_named(dialect)
+    refuse = Refuser(text, writer.writes, dialect)
     if not 0 < len(text) <= MAX_TEXT_LENGTH or "\x00" in text:
         raise QueryRefused(1, 1, f"a query has 1 to {MAX_TEXT_LENGTH} characters, none of them NUL")
     try:
-        statements = [statement for statement in sqlglot.parse(text, read=dialect) if statement is not None]
+        statements = [statement for statement in sqlglot.parse(text, read=writer.grammar) if statement is not None]
     except sqlglot.errors.SqlglotError as error:
         position = (getattr(error, "errors", None) or [{}])[0]
         raise QueryRefused(

@@ -297,10 +297,14 @@ _ALLOWED: Mapping[type[exp.Expr], Rule] = {
     exp.Quarter: date_part_function("quarter"),
     exp.Month: date_part_function("month"),
     exp.Day: date_part_function("day"),
+    exp.DayOfMonth: date_part_function("day"),
+    exp.DayOfYear: date_part_function("dayofyear"),
+    exp.DayOfWeekIso: date_part_function("isodow"),
     exp.Week: date_part_function("week"),
     exp.WeekOfYear: date_part_function("week"),
     exp.TimestampTrunc: truncate,
     exp.DateTrunc: truncate,
+    exp.DatetimeTrunc: truncate,
 }
 
 # The parts that a node may have, if not ("this", "expression"). Each rule above reads all of them, or they do not
@@ -322,13 +326,16 @@ _ALLOWED_PARTS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Greatest: ("this", "expressions", "ignore_nulls"),
     exp.Cast: ("this", "to", "_type"),
     exp.TryCast: ("this", "to", "_type", "safe", "requires_string"),
-    exp.Round: ("this", "decimals"),
+    exp.Round: ("this", "decimals", "casts_non_integer_decimals"),
+    exp.Length: ("this", "binary"),
+    exp.Left: ("this", "expression", "negative_length_returns_empty"),
     exp.Trim: ("this",),
-    exp.Substring: ("this", "start", "length"),
+    exp.Substring: ("this", "start", "length", "zero_start"),
     exp.Concat: ("expressions", "safe", "coalesce"),
     exp.DPipe: ("this", "expression", "safe"),
     exp.TimestampTrunc: ("this", "unit", "_type", "input_type_preserved"),
     exp.DateTrunc: ("this", "unit", "_type", "input_type_preserved"),
+    exp.DatetimeTrunc: ("this", "unit"),
 }
 
 RULES.update(_ALLOWED)

@@ -5,7 +5,7 @@
 | GROUP BY ALL | GROUP BY every column of SELECT without an aggregate |
 | a RIGHT JOIN b | b LEFT JOIN a |
 | QUANTILE_CONT(x, p), where the dialect has no such function | the same function of DuckDB |
-| TIMESTAMP in Spark | a timestamp without a time zone, as all timestamps of a plan are |
+| TIMESTAMP in Spark, BigQuery and MySQL | a timestamp without a time zone, as all timestamps of a plan are |
 | SUM(x) FILTER (WHERE c) | SUM(CASE WHEN c THEN x END); other aggregates likewise |
 | COUNT(*) FILTER (WHERE c), COUNT_IF(c) | COUNT(CASE WHEN c THEN 1 END) |
 | WHERE x <= 0.06 + 0.01 | WHERE x <= 0.07: in double precision, the sum is less |
@@ -33,6 +33,10 @@ _FILTERED = (
 _DECIMAL = re.compile(r"[0-9]{1,20}([.][0-9]{0,20})?")  # longer ones stay as they are
 
 
+# Where TIMESTAMP is a type with a time zone.
+_ZONED = ("spark", "bigquery", "databricks", "mysql", "mariadb")
+
+
 def expand(select: exp.Select, dialect: str) -> None:
     """Write out the short forms of a query, in place.
 
@@ -50,7 +54,7 @@ def expand(select: exp.Select, dialect: str) -> None:
         _expand_group_by_all(inner)
         _expand_right_join(inner)
         _add_constants(inner)
-    if dialect == "spark":
+    if dialect in _ZONED:
         for data_type in select.find_all(exp.DataType):
             # TIMESTAMP_LTZ is another type, and stays refused.
             if data_type.this is exp.DType.TIMESTAMPTZ:
@@ -99,7 +103,7 @@ def _add_constants(select: exp.Select) -> None:
 def plain_aggregate(refuse: Refuser, node: exp.Expr) -> exp.Expr:
     """Return an aggregate without FILTER, and COUNT_IF as COUNT. Any other node stays as it is."""
     if isinstance(node, exp.CountIf):
-        refuse.unless_only(node, "this")
+        refuse.unless_only(node, "this", "zero_on_all_null")
         return exp.Count(this=_where(node.this, exp.Literal.number(1)))
     if not isinstance(node, exp.Filter):
         return node

@@ -53,6 +53,7 @@ class Translator:
                 raise self.refuse(node, *reason(node))
             self.refuse.unless_only(node, *PARTS.get(type(node), _DEFAULT_PARTS))
             expression = rule(self, node)
+            self.refuse.unless_written(node, expression)
             if expression.weight() > MAX_WEIGHT:
                 raise self.refuse(node, "the expression is too long", "Split it with a subquery")
         return expression

@@ -68,6 +68,8 @@ _REPEATS = {
     "sqrt": 2,
     "ln": 2,
     "exp": 2,
+    "least": 2,
+    "greatest": 2,
     "power": 2,
     "round": 4,
     "floor": 3,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
 from hush.errors import Unsupported
+from hush.sql.syntax.expression import Expr
 
 
 class QueryRefused(Unsupported):
@@ -39,14 +42,21 @@ class Refuser:
     'line 1, column 8: this shows rows. Use COUNT(*).'
     """
 
-    def __init__(self, text: str) -> None:
-        """Take the text of the query."""
-        self._text = text
+    def __init__(self, text: str, writes: Callable[[Expr], bool] | None = None, engine: str = "") -> None:
+        """Take the text of the query, and the engine's name with what says whether it has an operation."""
+        self._text, self._writes, self._engine = text, writes, engine
 
     def __call__(self, node: exp.Expr | None, what: str, *advice: str) -> QueryRefused:
         """Return the refusal of a node, for the caller to raise."""
         start = None if node is None else self._start(node)
         return QueryRefused(*((0, 0) if start is None else self._line_and_column(start)), what, *advice)
+
+    def unless_written(self, node: exp.Expr, expression: Expr) -> None:
+        """Refuse an operation that the engine cannot compute whatever the row is."""
+        for part in (expression, *expression.args):
+            if self._writes is not None and not self._writes(part):
+                what = f"{part.op.upper()} of {part.kind.value} values is not supported on {self._engine}"
+                raise self(node, what, "Write CASE WHEN ... THEN ... END")
 
     def unless_only(self, node: exp.Expr, *allowed: str) -> None:
         """Refuse a node with any part but these. A part that hush ignored would change what the query means."""

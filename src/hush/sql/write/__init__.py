@@ -5,6 +5,7 @@ In reading order:
 - `plan`: `QueryPlan`, which holds the query and reads the engine's result.
 - `bounded`: the chain of common table expressions that bounds each unit's contribution.
 - `text`: the SQL text of relations and expressions.
-- `dialects`: how DuckDB, Spark and PostgreSQL write each operation.
+- `dialects`: how DuckDB, Spark and PostgreSQL write each operation; `warehouses`: how others do; `patterns`: texts that
+  are numbers or dates.
 - `trees`: quantiles from the leaf counts that an engine returns.
 """

@@ -115,7 +115,7 @@ def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: Leaf
     low, high, width = (dialect.real(number) for number in (*tree.bounds, tree.bounds[1] - tree.bounds[0]))
     num_leaves = dialect.real(float(tree.leaves))
     position = f"FLOOR((LEAST(GREATEST(v, {low}), {high}) - {low}) / {width} * {num_leaves})"
-    leaf = f"LEAST(CAST({position} AS BIGINT), {tree.leaves - 1})"
+    leaf = f"LEAST({dialect.templates['integer'].format(position)}, {tree.leaves - 1})"
     units, keys = _unit_names(plan), _key_names(plan)
     same_group = " AND ".join(
         [f"t.{unit} = p.{unit}" for unit in units] + [_equal_or_null(f"t.{key}", f"p.{key}", dialect) for key in keys]
@@ -126,10 +126,11 @@ def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: Leaf
     in_kept_groups += "WHERE t.v BETWEEN -1e100 AND 1e100"
     # Rows of a leaf are interchangeable, so their numbers within the leaf tell them apart. Without these, all rows of a
     # leaf would have one rank, and a value that occurs once would be chosen as often as one that occurs nine times.
-    within_leaf = f"ROW_NUMBER() OVER (PARTITION BY {', '.join([*units, *keys, 'leaf'])} ORDER BY leaf) AS turn"
+    group = ", ".join([*units, *_partition_names(plan, dialect)])
+    within_leaf = f"ROW_NUMBER() OVER (PARTITION BY {group}, leaf ORDER BY leaf) AS turn"
     numbered = f"SELECT *, {within_leaf} FROM ({in_kept_groups}) AS f"
-    rank = _rank(dialect, [*_ranked_units(plan), *keys, "leaf", "turn"], ranking_key)
-    number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join([*units, *keys])} ORDER BY {rank}, leaf, turn) AS n"
+    rank = dialect.rank([*_ranked_units(plan), *keys, "leaf", "turn"], ranking_key)
+    number = f"ROW_NUMBER() OVER (PARTITION BY {group} ORDER BY {rank}, leaf, turn) AS n"
     shown = ", ".join([*keys, "leaf"])
     most_rows = "counted" if plan.in_total else str(tree.rows)
     ranked = f"SELECT {shown}{', counted' if plan.in_total else ''}, {number} FROM ({numbered}) AS w"
@@ -206,15 +207,22 @@ def _contribution(plan: QueryPlan, release: SumRelease, dialect: Dialect) -> str
         # A unit with more rows than count contributes its mean, times the rows that count. This is what a random
         # choice of rows would contribute on average, without the variance of the choice.
         count, rows = _count_values(release), plan.rows_per_unit
-        scaled = f"CAST(FLOOR(CAST({total} AS {dialect.double}) * {rows} / {count}) AS BIGINT)"
+        scaled = _scaled(total, str(rows), count, dialect)
         total = f"(CASE WHEN {count} > {rows} THEN {scaled} ELSE {total} END)"
-    return f"CAST(LEAST(GREATEST({total}, {release.lower}), {release.upper}) AS {_integer_type(release)})"
+    return f"CAST(LEAST(GREATEST({total}, {release.lower}), {release.upper}) AS {_integer_type(release, dialect)})"
 
 
-def _integer_type(release: SumRelease) -> str:
-    """Return the narrowest type for a contribution that all engines have: views are held in memory."""
+def _scaled(total: str, rows: str, count: str, dialect: Dialect) -> str:
+    """Return a unit's mean times the rows that count, rounded down. There may be no row where this is not used."""
+    quotient = f"FLOOR(CAST({total} AS {dialect.double}) * {rows} / NULLIF({count}, 0))"
+    return dialect.templates["integer"].format(quotient)
+
+
+def _integer_type(release: SumRelease, dialect: Dialect) -> str:
+    """Return the narrowest type for a contribution: views are held in memory."""
+    small, medium, large = dialect.integers
     largest = max(-release.lower, release.upper)
-    return "SMALLINT" if largest < 2**15 else "INTEGER" if largest < 2**31 else "BIGINT"
+    return small if largest < 2**15 else medium if largest < 2**31 else large
 
 
 def _total(plan: QueryPlan, release: SumRelease, dialect: Dialect) -> str:
@@ -225,7 +233,8 @@ def _total(plan: QueryPlan, release: SumRelease, dialect: Dialect) -> str:
         return _count_values(release)
     square = release.quantity is Quantity.SQUARES
     value = f"v{release.value}"
-    return f"SUM({row_integer(value, release.row_bounds, release.offset, release.grid, dialect, square=square)})"
+    integer = row_integer(value, release.row_bounds, release.offset, release.grid, dialect, square=square)
+    return dialect.templates["sum"].format(integer)
 
 
 def _count_values(release: SumRelease) -> str:
@@ -238,7 +247,7 @@ def _kept_layer(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
     num_groups, units, keys = plan.num_groups, _unit_names(plan), _key_names(plan)
     if not keys or (num_groups is not None and num_groups <= plan.groups_per_unit):
         return "SELECT * FROM hush_pairs"
-    rank = _rank(dialect, [*_ranked_units(plan), *keys], ranking_key)
+    rank = dialect.rank([*_ranked_units(plan), *keys], ranking_key)
     order = ", ".join([rank, *keys])  # the keys break ties
     number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(units)} ORDER BY {order}) AS n"
     return f"SELECT * FROM (SELECT *, {number} FROM hush_pairs) AS q WHERE n <= {plan.groups_per_unit}"
@@ -263,10 +272,11 @@ def _turns_layer(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
     a unit add up to at most the limit, whatever its rows are.
     """
     units, keys, limit = _unit_names(plan), _key_names(plan), plan.rows_per_unit
-    order = ", ".join([_rank(dialect, [*units, *keys], ranking_key), *keys])
+    order = ", ".join([dialect.rank([*units, *keys], ranking_key), *keys])
     window = f"OVER (PARTITION BY {', '.join(units)} ORDER BY {order} ROWS UNBOUNDED PRECEDING)"
     turns = f"SELECT *, ROW_NUMBER() {window} AS turn, SUM(n) {window} AS so_far FROM hush_pairs"
-    counted = f"CAST(LEAST(n, GREATEST({limit} - (so_far - n), 0)) AS BIGINT) AS counted"
+    left = f"LEAST(n, GREATEST({limit} - (so_far - n), 0))"
+    counted = f"{dialect.templates['integer'].format(left)} AS counted"
     num_groups = plan.num_groups
     in_turn = (
         ""
@@ -290,19 +300,12 @@ def _cut_contribution(plan: QueryPlan, release: SumRelease, dialect: Dialect) ->
     total = "n" if release.quantity is Quantity.ROWS else release.name
     if release.quantity in _CENTRED:
         count = f"c{release.name}"
-        scaled = f"CAST(FLOOR(CAST({total} AS {dialect.double}) * counted / {count}) AS BIGINT)"
+        scaled = _scaled(total, "counted", count, dialect)
         total = f"(CASE WHEN {count} > counted THEN {scaled} ELSE {total} END)"
     # The bounds of a release are those of one row, times the limit: the division is exact.
     lowest, highest = release.lower // plan.rows_per_unit, release.upper // plan.rows_per_unit
     clamped = f"LEAST(GREATEST(COALESCE({total}, 0), {lowest} * counted), {highest} * counted)"
-    return f"CAST({clamped} AS {_integer_type(release)})"
-
-
-def _rank(dialect: Dialect, names: list[str], ranking_key: str) -> str:
-    """Return a hash of columns and the ranking key. Its order is a random choice that needs no state."""
-    texts = ", ".join(f"CAST({name} AS {dialect.text})" for name in names)
-    columns, joined = ", ".join([f"'{ranking_key}'", *names]), f"CONCAT_WS('|', '{ranking_key}', {texts})"
-    return dialect.ranking.format(columns, joined)
+    return f"CAST({clamped} AS {_integer_type(release, dialect)})"
 
 
 def _normalised_key(name: str, kind: ColumnKind, dialect: Dialect) -> str:
@@ -317,8 +320,7 @@ def _public_list(plan: QueryPlan, dialect: Dialect, index: int) -> str:
     """Return a key's public values as a table of their indices i and values k."""
     key = plan.keys[index]
     constants = [dialect.constant(value, key.expression.kind) for value in key.domain or ()]
-    values = ", ".join(f"({position}, {constant})" for position, constant in enumerate(constants))
-    return f"(VALUES {values}) AS l{index}(i, k)"
+    return dialect.public_list(f"l{index}", constants)
 
 
 def _matches_list(index: int, key: str, domain: tuple[object, ...], dialect: Dialect) -> str:
@@ -328,7 +330,7 @@ def _matches_list(index: int, key: str, domain: tuple[object, ...], dialect: Dia
 
 def _equal_or_null(left: str, right: str, dialect: Dialect) -> str:
     """Return the condition that two values are equal, or both NULL."""
-    return f"{left} <=> {right}" if dialect.name == "spark" else f"{left} IS NOT DISTINCT FROM {right}"
+    return dialect.templates["same"].format(left, right)
 
 
 def _group_number(plan: QueryPlan) -> str:
@@ -349,6 +351,15 @@ def _key_names(plan: QueryPlan) -> list[str]:
     if plan.public_keys:
         return ["g"] if plan.keys else []
     return [f"k{index}" for index in range(len(plan.keys))]
+
+
+def _partition_names(plan: QueryPlan, dialect: Dialect) -> list[str]:
+    """Return the columns that identify a group, for PARTITION BY, which takes no numbers on some engines."""
+    if plan.public_keys:
+        return _key_names(plan)
+    numbers = [key.expression.kind is ColumnKind.FLOAT for key in plan.keys]
+    templates = [dialect.templates["partition_number"] if number else "{0}" for number in numbers]
+    return [template.format(name) for template, name in zip(templates, _key_names(plan), strict=True)]
 
 
 def _ranked_units(plan: QueryPlan) -> list[str]:

@@ -6,7 +6,7 @@ reveal that row.
 Columns of numbers are read as doubles between -1e100 and 1e100. All other values, such as NaN and infinity, are NULL.
 DuckDB and Spark compute with doubles without raising. PostgreSQL raises on overflow and underflow, so its templates
 bring every result back to 0, to a magnitude in [1e-100, 1e100] or to NULL. No operation on such numbers leaves the
-range of doubles.
+range of doubles. The dialects of warehouses and of MySQL are in `hush.sql.write.warehouses`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from datetime import date, datetime
 from types import MappingProxyType
 from typing import Any
 
-from hush.data.tables.catalog import LARGEST, ColumnKind
+from hush.data.tables.catalog import LARGEST, WINDOWS, ColumnKind
 from hush.errors import InvalidArgument
+from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.relation import ScannedColumn
+from hush.sql.write.patterns import DATE_PATTERN, NUMBER_PATTERN
+from hush.sql.write.warehouses import WAREHOUSES
 
 # {0}, {1}, ... are the operands; [double], [text] and [time] the dialect's types.
 _COMMON = {
@@ -70,17 +73,43 @@ _COMMON = {
     "to_date": "(CASE WHEN TRY_CAST({0} AS DATE) BETWEEN DATE '0001-01-08' AND DATE '9999-12-31' "
     "THEN TRY_CAST({0} AS DATE) END)",
 }
+_DATE_PARTS = ("year", "quarter", "month", "week", "day", "hour", "minute")
+# What is no operation of a query: constants, columns of tables, and steps of a plan.
+_PLUMBING = {
+    "date_literal": "DATE '{0}'",
+    "time_literal": "[time] '{0}'",
+    "bool_column": "{0}",
+    "int_column": "TRY_CAST({0} AS BIGINT)",
+    "date_column": "TRY_CAST({0} AS DATE)",
+    "time_column": "TRY_CAST({0} AS [time])",
+    "number_column": "(CASE WHEN TRY_CAST({0} AS [double]) BETWEEN -1e100 AND 1e100 THEN TRY_CAST({0} AS [double]) "
+    "END)",
+    "text_column": "(CAST({0} AS [text])[collation])",
+    "text_unit": "(CAST({0} AS [text])[collation])",
+    "exact_unit": "(CAST({0} AS [text])[collation])",  # exact numbers
+    "integer": "CAST({0} AS BIGINT)",
+    "sum": "SUM({0})",
+    "same": "{0} IS NOT DISTINCT FROM {1}",
+    "partition_number": "{0}",
+    "join_texts": "({0} || {1})",
+    "substring": "SUBSTRING({0}, {1}, {2})",
+    "bool_text": "CAST({0} AS [text])",
+    "date_text": "CAST({0} AS [text])",
+    "least": "LEAST({0})",
+    "greatest": "GREATEST({0})",
+    "public_list": "(VALUES {0}) AS {1}(i, k)",
+    "public_first": "({0}, {1})",
+    "public_next": ", ({0}, {1})",
+    "part_dayofyear": "CAST(EXTRACT(DOY FROM {0}) AS BIGINT)",
+    "part_isodow": "CAST(EXTRACT(ISODOW FROM {0}) AS BIGINT)",
+    **{f"part_{part}": f"CAST(EXTRACT({part.upper()} FROM {{0}}) AS BIGINT)" for part in _DATE_PARTS},
+    **{f"truncate_{window}": f"CAST(DATE_TRUNC('{window}', {{0}}) AS [time])" for window in WINDOWS},
+}
 
 # Brings a result back into range. OFFSET 0 keeps PostgreSQL's planner from inlining, and so repeating, the operands.
 _IN_RANGE = (
     "(SELECT CASE WHEN ABS(s.v) < 1e-100 THEN 0 WHEN ABS(s.v) <= 1e100 THEN s.v END "
     "FROM (SELECT [inner] AS v OFFSET 0) AS s)"
-)
-_POSTGRES_NUMBER = r"'^[+-]?[0-9]{{1,90}}([.][0-9]{{0,90}})?([eE][+-]?[0-9]{{1,2}})?$'"
-# Matches exactly the dates that exist, with leap days by the Gregorian rule: casting any other text raises.
-_POSTGRES_DATE = (
-    "'^([0-9]{{4}}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
-    "|([0-9]{{2}}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)$'"
 )
 
 # The parts of Unicode that have letters in two cases, after ASCII.
@@ -121,34 +150,46 @@ _POSTGRES = {
     "mul": _IN_RANGE.replace("[inner]", "{0} * {1}"),
     "div": _IN_RANGE.replace("[inner]", "{0} / NULLIF({1}, 0)"),
     "mod": "CAST(MOD(CAST({0} AS NUMERIC), NULLIF(CAST({1} AS NUMERIC), 0)) AS [double])",
-    "to_number": "(CASE WHEN TRIM({0}) ~ " + _POSTGRES_NUMBER + " THEN "
+    "int_column": "CAST({0} AS BIGINT)",
+    "date_column": "CAST({0} AS DATE)",
+    "time_column": "CAST({0} AS [time])",
+    # Compare before the cast, which raises; tiny numbers are 0.
+    "number_column": f"(CASE WHEN ABS({{0}}) < 1e-100 THEN 0 WHEN {{0}} BETWEEN {-LARGEST!r} AND {LARGEST!r} "
+    "THEN CAST({0} AS [double]) END)",
+    "exact_unit": "(CAST(TRIM_SCALE({0}) AS [text])[collation])",  # 7 and 7.00 are equal, and differ as text
+    "to_number": "(CASE WHEN TRIM({0}) ~ " + NUMBER_PATTERN + " THEN "
     "CASE WHEN CAST(TRIM({0}) AS NUMERIC) BETWEEN -1e100 AND 1e100 THEN CAST(ROUND(CAST(TRIM({0}) AS NUMERIC), 100) "
     "AS [double]) END END)",
-    "to_date": "(CASE WHEN TRIM({0}) ~ "
-    + _POSTGRES_DATE
-    + " AND TRIM({0}) !~ '^0000' THEN CAST(TRIM({0}) AS DATE) END)",
+    "to_date": "(CASE WHEN TRIM({0}) ~ " + DATE_PATTERN + " AND TRIM({0}) !~ '^0000' THEN CAST(TRIM({0}) AS DATE) END)",
 }
 # Spark's FLOOR and CEIL return 64-bit integers, whose sums could overflow and raise. Doubles from 2^52 on are integers.
 _SPARK = {
-    op: f"(CASE WHEN ABS({{0}}) < 4503599627370496 THEN CAST({op.upper()}({{0}}) AS [double]) ELSE {{0}} END)"
-    for op in ("floor", "ceil")
+    "same": "{0} <=> {1}",
+    "part_isodow": "CAST(EXTRACT(DOW_ISO FROM {0}) AS BIGINT)",
+    **{
+        op: f"(CASE WHEN ABS({{0}}) < 4503599627370496 THEN CAST({op.upper()}({{0}}) AS [double]) ELSE {{0}} END)"
+        for op in ("floor", "ceil")
+    },
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     r"""The SQL of one engine.
 
     Attributes:
-        name: The dialect's name in sqlglot.
+        name: The engine's name.
+        grammar: The dialect's name in sqlglot.
         double: The type of double-precision numbers.
         text: The type of text.
         time: The type of timestamps without a time zone.
+        integers: The types of integers of 16, 32 and 64 bits.
         quote: The character that encloses a name.
-        ranking: A template for a hash. {0} is a list of columns, and {1} the same columns joined to one text.
-        has_try_cast: Whether it has TRY_CAST.
-        backslash_escapes: Whether a backslash escapes a character in a text constant.
-        collation: A suffix that makes comparisons of text exact, byte by byte.
+        ranking: A template for a hash. {0} is a list of columns, {1} the same columns joined to one text, and {2} a
+            list of the hashes of their texts.
+        escapes: How characters of a text constant are written.
+        upper_names: Whether names of tables are in capital letters unless they are quoted.
+        unordered: The kinds of values that LEAST and GREATEST do not take.
         templates: How each operation is written.
 
     >>> [DIALECTS[name].constant("it's", ColumnKind.TEXT) for name in ("duckdb", "spark")]
@@ -158,19 +199,25 @@ class Dialect:
     """
 
     name: str
+    grammar: str
     double: str
     text: str
     time: str
+    integers: tuple[str, str, str]
     quote: str
     ranking: str
-    has_try_cast: bool
-    backslash_escapes: bool
-    collation: str
+    escapes: Mapping[str, str]
+    upper_names: bool
+    unordered: frozenset[ColumnKind]
     templates: Mapping[str, str]
 
     def identifier(self, name: str) -> str:
         """Return a quoted name."""
         return self.quote + name.replace(self.quote, self.quote * 2) + self.quote
+
+    def table(self, name: str) -> str:
+        """Return the quoted name of a table, which a query may write in any case."""
+        return self.identifier(name.upper() if self.upper_names else name)
 
     def constant(self, value: Any, kind: ColumnKind) -> str:
         """Return the text of a constant of this kind."""
@@ -183,88 +230,102 @@ class Dialect:
         if kind is ColumnKind.FLOAT:
             return self.real(float(value))
         if kind is ColumnKind.TIME and isinstance(value, datetime):
-            return f"{self.time} '{value.isoformat(sep=' ')}'"
+            return self.templates["time_literal"].format(value.isoformat(sep=" "))
         if kind is ColumnKind.DATE and isinstance(value, date):
-            return f"DATE '{value.isoformat()}'"
+            return self.templates["date_literal"].format(value.isoformat())
         return self.text_constant(str(value))
 
     def real(self, value: float) -> str:
         """Return a number in double precision. The repr of a float is exact."""
         return f"CAST({value!r} AS {self.double})"
 
+    def text_constant(self, text: str) -> str:
+        """Return a quoted text."""
+        quoted = "'" + "".join(self.escapes.get(character, character) for character in text) + "'"
+        if "hexadecimal" in self.templates and not (text.isascii() and "\\" not in text):
+            quoted = self.templates["hexadecimal"].format(text.encode().hex())
+        return self.templates.get("text_literal", "{0}").format(quoted)
+
     def in_range(self, number: str) -> str:
         """Return a number with which arithmetic cannot raise: 0 if it is tiny, NULL if it is huge."""
         return f"(CASE WHEN ABS({number}) < 1e-100 THEN 0 WHEN ABS({number}) <= 1e100 THEN {number} END)"
 
-    def try_cast(self, text: str, target: str) -> str:
-        """Return a cast that gives NULL if it fails, where the dialect has one."""
-        return f"{'TRY_CAST' if self.has_try_cast else 'CAST'}({text} AS {target})"
-
     def read_column(self, column: ScannedColumn, raw: str) -> str:
         """Return a table's column converted to its kind. Values that do not fit become NULL, never an error."""
-        if column.kind is ColumnKind.INT:
-            return self.try_cast(raw, "BIGINT")
         if column.kind is ColumnKind.FLOAT:
-            return self._read_number(column, raw)
+            is_text = column.declared.upper().startswith(("VARCHAR", "TEXT", "STRING", "CHAR"))
+            return self.templates["to_number" if is_text else "number_column"].format(raw)
         if column.kind in (ColumnKind.DATE, ColumnKind.TIME):
-            target = "DATE" if column.kind is ColumnKind.DATE else self.time
-            moment = self.try_cast(raw, target)
+            is_date = column.kind is ColumnKind.DATE
+            moment = self.templates["date_column" if is_date else "time_column"].format(raw)
             # Engines disagree outside these years, and infinite dates have no parts.
-            last = "9999-12-31" if column.kind is ColumnKind.DATE else "9999-12-31 00:00:00"
-            first = "0001-01-08" if column.kind is ColumnKind.DATE else "0001-01-08 00:00:00"
-            return f"(CASE WHEN {moment} BETWEEN {target} '{first}' AND {target} '{last}' THEN {moment} END)"
-        return self.exact_text(raw) if column.kind is ColumnKind.TEXT else raw
+            first, last = (self.constant(end if is_date else _midnight(end), column.kind) for end in (_FIRST, _LAST))
+            return f"(CASE WHEN {moment} BETWEEN {first} AND {last} THEN {moment} END)"
+        return self.templates[_COLUMNS[column.kind]].format(raw)
 
     def unit_id(self, column: ScannedColumn, raw: str) -> str:
-        """Return the unit's column such that two units are equal if and only if their ids are."""
-        if column.kind is ColumnKind.INT:
-            return raw
-        # In PostgreSQL, the numbers 7 and 7.00 of a column are equal, and differ as text.
-        is_number = self.name == "postgres" and column.kind is ColumnKind.FLOAT
-        return self.exact_text(f"TRIM_SCALE({raw})" if is_number else raw)
-
-    def exact_text(self, raw: str) -> str:
-        """Return a column as text that is compared byte by byte.
+        """Return the unit's column such that two units are equal if and only if their ids are.
 
         Under a collation that ignores case, two units could share an id and be bounded as one. Removing one of them
         would then change what the other contributes.
         """
-        return f"(CAST({raw} AS {self.text}){self.collation})"
+        if column.kind is ColumnKind.INT:
+            return raw
+        name = "exact_unit" if column.kind is ColumnKind.FLOAT else "text_unit"
+        # Where trailing spaces do not count, ids with and without them are one unit.
+        name = "padded_unit" if column.declared == "TEXT PADDED" else name
+        return self.templates[name].format(raw)
 
-    def _read_number(self, column: ScannedColumn, raw: str) -> str:
-        """Return a column of numbers as a double, or NULL if it is not within 1e100."""
-        if column.declared.upper().startswith(("VARCHAR", "TEXT", "STRING", "CHAR")):
-            return self.templates["to_number"].format(raw)
-        in_range = f"{raw} BETWEEN {-LARGEST!r} AND {LARGEST!r}"
-        if not self.has_try_cast:  # PostgreSQL: compare before the cast, which raises; tiny numbers are 0
-            return f"(CASE WHEN ABS({raw}) < 1e-100 THEN 0 WHEN {in_range} THEN CAST({raw} AS {self.double}) END)"
-        number = self.try_cast(raw, self.double)
-        return f"(CASE WHEN {number} BETWEEN -1e100 AND 1e100 THEN {number} END)"
+    def rank(self, names: list[str], key: str) -> str:
+        """Return a hash of columns and a key. Its order is a random choice that needs no state."""
+        texts = [f"CAST({name} AS {self.text})" for name in names]
+        columns, joined = ", ".join([f"'{key}'", *names]), f"CONCAT_WS('|', '{key}', {', '.join(texts)})"
+        hashes = [f"COALESCE({self.templates.get('hash', '{0}').format(text)}, '-')" for text in texts]
+        return self.ranking.format(columns, joined, ", ".join([f"'{key}'", *hashes]))
 
-    def text_constant(self, text: str) -> str:
-        """Return a quoted text."""
-        if self.backslash_escapes:  # Spark reads two quotes as the end of one text and the beginning of another
-            return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-        return "'" + text.replace("'", "''") + "'"
+    def public_list(self, alias: str, constants: list[str]) -> str:
+        """Return constants as a table with their indices i and their values k."""
+        rows = [
+            self.templates["public_next" if index else "public_first"].format(index, constant)
+            for index, constant in enumerate(constants)
+        ]
+        return self.templates["public_list"].format("".join(rows), alias)
+
+    def writes(self, expression: Expr) -> bool:
+        """Return whether the dialect has a total form of an operation."""
+        return expression.op not in ("least", "greatest") or expression.kind not in self.unordered
+
+
+_FIRST, _LAST = date(1, 1, 8), date(9999, 12, 31)
+_COLUMNS = {ColumnKind.BOOL: "bool_column", ColumnKind.INT: "int_column", ColumnKind.TEXT: "text_column"}
+_DOUBLED_QUOTES: Mapping[str, str] = {"'": "''"}
+# Spark reads two quotes as the end of one text and the beginning of another.
+_BACKSLASHES: Mapping[str, str] = {"'": "\\'", "\\": "\\\\"}
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day)
 
 
 def _dialect(
-    name: str,
-    double: str,
-    text: str,
-    time: str,
-    quote: str,
-    ranking: str,
-    *,
-    overrides: Mapping[str, str] | None = None,
-    **options: Any,
+    name: str, *, double: str, text: str, time: str, collation: str = "", templates: Mapping[str, str], **options: Any
 ) -> Dialect:
-    """Return a dialect with the common templates and its overrides, in its own types."""
-    templates = {
-        op: template.replace("[double]", double).replace("[text]", text).replace("[time]", time)
-        for op, template in {**_COMMON, **(overrides or {})}.items()
+    """Return a dialect with the common templates and its own, in its own types."""
+    words = {"[double]": double, "[text]": text, "[time]": time, "[collation]": collation}
+    filled = {**_COMMON, **_PLUMBING, **templates}
+    for placeholder, word in words.items():
+        filled = {op: template.replace(placeholder, word) for op, template in filled.items()}
+    defaults: dict[str, Any] = {
+        "grammar": name,
+        "integers": ("SMALLINT", "INTEGER", "BIGINT"),
+        "quote": '"',
+        "escapes": _DOUBLED_QUOTES,
+        "upper_names": False,
+        "unordered": frozenset(),
     }
-    return Dialect(name, double, text, time, quote, ranking, **options, templates=MappingProxyType(templates))
+    return Dialect(
+        name=name, double=double, text=text, time=time, **{**defaults, **options}, templates=MappingProxyType(filled)
+    )
 
 
 # DuckDB combines the hashes of several columns so simply that it would keep some groups more often than others. Hashing
@@ -272,39 +333,36 @@ def _dialect(
 DIALECTS: Mapping[str, Dialect] = {
     "duckdb": _dialect(
         "duckdb",
-        "DOUBLE",
-        "VARCHAR",
-        "TIMESTAMP",
-        '"',
-        "HASH(HASH({0}))",
-        has_try_cast=True,
-        backslash_escapes=False,
+        double="DOUBLE",
+        text="VARCHAR",
+        time="TIMESTAMP",
+        ranking="HASH(HASH({0}))",
         collation=" COLLATE C",
+        templates={},
     ),
     "spark": _dialect(
         "spark",
-        "DOUBLE",
-        "STRING",
-        "TIMESTAMP_NTZ",
-        "`",
-        "XXHASH64({0})",
-        has_try_cast=True,
-        backslash_escapes=True,
-        collation="",
-        overrides=_SPARK,
+        double="DOUBLE",
+        text="STRING",
+        time="TIMESTAMP_NTZ",
+        quote="`",
+        ranking="XXHASH64({0})",
+        escapes=_BACKSLASHES,
+        templates=_SPARK,
     ),
     "postgres": _dialect(
         "postgres",
-        "DOUBLE PRECISION",
-        "TEXT",
-        "TIMESTAMP",
-        '"',
-        "HASHTEXTEXTENDED({1}, 0)",
-        has_try_cast=False,
-        backslash_escapes=False,
+        double="DOUBLE PRECISION",
+        text="TEXT",
+        time="TIMESTAMP",
+        ranking="HASHTEXTEXTENDED({1}, 0)",
         collation=' COLLATE "C"',
-        overrides=_POSTGRES,
+        templates=_POSTGRES,
     ),
+    **{
+        name: _dialect(name, **{**options, "templates": {**(_SPARK if name == "databricks" else {}), **templates}})
+        for name, (options, templates) in WAREHOUSES.items()
+    },
 }
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from hush.data.tables.catalog import ColumnKind
 from hush.errors import InvalidArgument
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.output import evaluate, sort_key
@@ -130,7 +131,7 @@ class QueryPlan:
         """Return the whole query: one row per group, exact and bounded. `groups` reads its result.
 
         Args:
-            dialect: duckdb, spark or postgres.
+            dialect: A name in `hush.sql.write.dialects.DIALECTS`.
             ranking_key: Random bytes that decide which groups of a unit are kept. Privacy does not depend on keeping
                 them secret. Users who know them, however, could name their groups so that these are kept more often.
         """
@@ -140,7 +141,7 @@ class QueryPlan:
         """Return the lower half of the query: one row per unit and group. Never show its result.
 
         Args:
-            dialect: duckdb, spark or postgres.
+            dialect: As for `sql`.
             ranking_key: As for `sql`.
             part: (index, parts): only units whose hash has remainder ``index``. All parts together are the whole.
                 DuckDB only, because hashes of other engines can be negative.
@@ -187,10 +188,16 @@ class QueryPlan:
         listed = self.listed_keys() if self.public_keys and self.keys else []
         for row in rows:
             num_keys = 1 if listed else len(self.keys)
-            keys = listed[int(row[0])] if listed else tuple(row[:num_keys])
+            keys = listed[int(row[0])] if listed else self.read_keys(row[:num_keys])
             units, *sums = row[num_keys:]
             groups.append(ExactGroup(keys=keys, units=int(units), sums=dict(zip(names, map(int, sums), strict=True))))
         return groups
+
+    def read_keys(self, cells: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the keys of a group from an engine's cells. MySQL has 1 for TRUE, and drivers have decimals."""
+        types = [_KEY_TYPES.get(key.expression.kind) for key in self.keys]
+        pairs = zip(types, cells, strict=True)
+        return tuple(cell if cell is None or number is None else number(cell) for number, cell in pairs)
 
     def listed_keys(self) -> list[tuple[Any, ...]]:
         """Return the keys of all public groups, in the order of their numbers."""
@@ -216,6 +223,13 @@ class QueryPlan:
         if self.order:
             rows.sort(key=lambda row: row[0])
         return [cells for _, cells in rows[: self.limit]]
+
+
+_KEY_TYPES: Mapping[ColumnKind, Callable[[Any], Any]] = {
+    ColumnKind.BOOL: bool,
+    ColumnKind.INT: int,
+    ColumnKind.FLOAT: float,
+}
 
 
 def _checked_key(key: object) -> str:

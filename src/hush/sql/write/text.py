@@ -7,7 +7,9 @@ None of the user's own text is copied: names of the plan are generated, and cons
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 
+from hush.data.tables.catalog import ColumnKind
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.grid import grid_for
 from hush.sql.syntax.relation import (
@@ -150,7 +152,8 @@ def row_integer(
     clamped = f"LEAST(GREATEST({value}, {dialect.real(low)}), {dialect.real(high)})"
     inner = f"{clamped} * {clamped}" if square else clamped
     on_grid = f"FLOOR(({inner} - {dialect.real(offset)}) / {dialect.real(grid)} + {dialect.real(0.5)})"
-    return f"(CASE WHEN {value} BETWEEN -1e100 AND 1e100 THEN CAST({on_grid} AS BIGINT) ELSE 0 END)"
+    integer = dialect.templates["integer"].format(on_grid)
+    return f"(CASE WHEN {value} BETWEEN -1e100 AND 1e100 THEN {integer} ELSE 0 END)"
 
 
 def _write_scan(scan: Scan, dialect: Dialect) -> str:
@@ -165,12 +168,12 @@ def _write_scan(scan: Scan, dialect: Dialect) -> str:
         conditions.append(f"{raw} IS NOT NULL")
     if scan.time is not None:
         time = dialect.read_column(scan.time, _raw_column(scan.time, dialect))
-        items.append(f"CAST(DATE_TRUNC('{scan.window}', {time}) AS {dialect.time}) AS u1")
+        items.append(f"{dialect.templates[f'truncate_{scan.window}'].format(time)} AS u1")
         conditions.append(f"{time} IS NOT NULL")
     supported = [column for column in scan.columns if column.kind.value != "other"]
     items += [f"{dialect.read_column(column, _raw_column(column, dialect))} AS {column.column}" for column in supported]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT {', '.join(items or ['1 AS one'])} FROM {dialect.identifier(scan.table)} AS s{where}"
+    return f"SELECT {', '.join(items or ['1 AS one'])} FROM {dialect.table(scan.table)} AS s{where}"
 
 
 def _raw_column(column: ScannedColumn, dialect: Dialect) -> str:
@@ -194,9 +197,26 @@ def _case(expression: Expr, dialect: Dialect) -> str:
     return f"(CASE {whens} ELSE {parts[-1]} END)"
 
 
-def _call(expression: Expr, dialect: Dialect) -> str:
-    """Return a call of a function that has the same name on every engine."""
-    return f"{expression.op.upper()}({', '.join(write_expression(operand, dialect) for operand in expression.args)})"
+def _coalesce(expression: Expr, dialect: Dialect) -> str:
+    """Return COALESCE(...)."""
+    return f"COALESCE({', '.join(write_expression(operand, dialect) for operand in expression.args)})"
+
+
+def _extreme(expression: Expr, dialect: Dialect) -> str:
+    """Return LEAST(...) or GREATEST(...), which skip missing operands."""
+    templates, name = dialect.templates, expression.op
+    if expression.kind is ColumnKind.INT and f"{name}_integer" in templates:
+        name = f"{name}_integer"
+    operand = templates.get(f"{name}_operand", "{0}")
+    operands = [operand.format(write_expression(argument, dialect)) for argument in expression.args]
+    return templates[name].format(", ".join(operands))
+
+
+def _to_text(expression: Expr, dialect: Dialect) -> str:
+    """Return CAST(x AS VARCHAR). Engines write truth values and dates differently."""
+    inner = expression.args[0]
+    name = {ColumnKind.BOOL: "bool_text", ColumnKind.DATE: "date_text"}.get(inner.kind, "to_text")
+    return dialect.templates[name].format(write_expression(inner, dialect))
 
 
 def _in(expression: Expr, dialect: Dialect) -> str:
@@ -224,26 +244,26 @@ def _round(expression: Expr, dialect: Dialect) -> str:
 
 def _date_part(expression: Expr, dialect: Dialect) -> str:
     """Return a part of a date."""
-    weekday = "DOW_ISO" if dialect.name == "spark" else "ISODOW"
-    name = {"dayofyear": "DOY", "isodow": weekday}.get(expression.value, expression.value.upper())
-    return f"CAST(EXTRACT({name} FROM {write_expression(expression.args[0], dialect)}) AS BIGINT)"
+    template = dialect.templates[f"part_{expression.value}"]
+    return template.format(write_expression(expression.args[0], dialect))
 
 
 def _truncate(expression: Expr, dialect: Dialect) -> str:
     """Return the beginning of a date's hour, day, week, month, quarter or year."""
-    moment = write_expression(expression.args[0], dialect)
-    return f"CAST(DATE_TRUNC('{expression.value}', {moment}) AS {dialect.time})"
+    template = dialect.templates[f"truncate_{expression.value}"]
+    return template.format(write_expression(expression.args[0], dialect))
 
 
 def _substring(expression: Expr, dialect: Dialect) -> str:
     """Return a part of a text."""
-    start, length = expression.value
-    return f"SUBSTRING({write_expression(expression.args[0], dialect)}, {start}, {length})"
+    text = write_expression(expression.args[0], dialect)
+    return dialect.templates["substring"].format(text, *expression.value)
 
 
 def _concat(expression: Expr, dialect: Dialect) -> str:
-    """Return texts joined by ||, which gives NULL if one of them is NULL."""
-    return "(" + " || ".join(write_expression(operand, dialect) for operand in expression.args) + ")"
+    """Return texts joined in pairs, which gives NULL if one of them is NULL."""
+    template, texts = dialect.templates["join_texts"], [write_expression(part, dialect) for part in expression.args]
+    return reduce(template.format, texts) if len(texts) > 1 else texts[0]
 
 
 def _sum_or_mean(expression: Expr, dialect: Dialect, over: str = "") -> str:
@@ -255,7 +275,7 @@ def _sum_or_mean(expression: Expr, dialect: Dialect, over: str = "") -> str:
     grid = grid_for(inner.low, inner.high, 1, inner.integral)
     value = write_expression(inner, dialect)
     integer = row_integer(value, (inner.low, inner.high), 0.0, grid, dialect)
-    total = f"(CAST(SUM({integer}){over} AS {dialect.double}) * {dialect.real(grid)})"
+    total = f"(CAST({dialect.templates['sum'].format(integer)}{over} AS {dialect.double}) * {dialect.real(grid)})"
     if expression.op == "sum_of":
         return dialect.in_range(total)
     return dialect.in_range(f"{total} / NULLIF(COUNT({value}){over}, 0)")
@@ -298,9 +318,10 @@ _WRITERS: Mapping[str, Callable[[Expr, Dialect], str]] = {
     "literal": lambda expression, dialect: dialect.constant(expression.value, expression.kind),
     "column": _column,
     "case": _case,
-    "least": _call,
-    "greatest": _call,
-    "coalesce": _call,
+    "least": _extreme,
+    "greatest": _extreme,
+    "coalesce": _coalesce,
+    "to_text": _to_text,
     "in": _in,
     "like": _like,
     "ilike": _like,
