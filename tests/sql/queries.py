@@ -1,6 +1,13 @@
 """Queries that a plan without limits answers exactly as the engine's own SQL does."""
 
 EXACT_QUERIES = [
+    "SELECT COUNT(DISTINCT note) AS n, COUNT(DISTINCT age) AS a, COUNT(DISTINCT CASE WHEN age > 50 THEN user_id END) "
+    "AS u, COUNT(DISTINCT day) FILTER (WHERE flag) AS d, COUNT(DISTINCT region || note) AS r, COUNT(DISTINCT user_id) "
+    "FILTER (WHERE age > 93) AS v, COUNT(DISTINCT flag) AS f FROM people WHERE user_id >= 0",
+    "SELECT note, COUNT(DISTINCT age) AS a, COUNT(DISTINCT region) AS r, COUNT(*) AS n FROM people WHERE user_id >= 0 "
+    "GROUP BY note HAVING COUNT(DISTINCT age) > 9 ORDER BY a DESC, note",
+    "SELECT ROUND(CORR(income, age), 4) AS c, ROUND(COVAR_POP(income, age) / 1000, 1) AS p, ROUND(COVAR_SAMP(age, "
+    "-age), 3) AS s, ROUND(REGR_SLOPE(income, age), 1) AS b FROM people WHERE user_id >= 0",
     "SELECT COUNT(*) AS n, SUM(o.amount) AS s FROM people NATURAL JOIN (SELECT uid AS user_id, amount FROM orders) AS "
     "o WHERE user_id > 3",
     "SELECT zone, COUNT(*) AS n FROM people NATURAL LEFT JOIN zones WHERE user_id >= 0 GROUP BY ALL ORDER BY zone",

@@ -62,6 +62,8 @@ class QueryAnswer:
 
 def _cell(value: Any) -> str:
     """Return a value for display, a number with six digits."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_cell, value))}]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
@@ -112,6 +114,8 @@ def _value_to_json(value: Any) -> Any:
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if isinstance(value, list):
+        return [_value_to_json(part) for part in value]
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
     name = type(value).__name__
@@ -122,6 +126,8 @@ def _value_to_json(value: Any) -> Any:
 
 def _value_from_json(value: Any) -> Any:
     """Return the value that `_value_to_json` wrote."""
+    if isinstance(value, list):
+        return [_value_from_json(part) for part in value]
     if not isinstance(value, dict):
         return value
     ((name, text),) = value.items()

@@ -2,15 +2,13 @@
 
 `plan_query` parses the text with sqlglot, then reads the tree clause by clause. FROM and its joins go to `sources`,
 expressions over rows to `translator`, expressions over groups to `per_unit.Grouping`. Aggregates become `Request`
-objects, from which `hush.sql.syntax.releases.Allocation` finds the sums to release. Nothing here looks at data, and
-nothing of the text survives except its constants and the names of the answer's columns.
+objects (`aggregates`), from which `hush.sql.syntax.releases.Allocation` finds the sums to release. Nothing here looks
+at data, and nothing of the text survives except its constants and the names of the answer's columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import sqlglot
 from sqlglot import exp
@@ -18,22 +16,22 @@ from sqlglot import exp
 from hush.data.tables.catalog import Catalog, ColumnKind
 from hush.errors import InvalidArgument, check_instance
 from hush.sql.read import rules as rules  # fills the allow-list of the translator
+from hush.sql.read.aggregates import AggregateRequests
 from hush.sql.read.per_unit import Grouping, check_aliases, group_keys
-from hush.sql.read.shorthand import expand, plain_aggregate
+from hush.sql.read.shorthand import expand
 from hush.sql.read.sources import SELECT_PARTS, Reader, check_clauses
 from hush.sql.read.translator import Translator
-from hush.sql.syntax.expression import Expr, clamp_columns, literal
+from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.output import can_evaluate
-from hush.sql.syntax.reasons import not_a_select, reason
+from hush.sql.syntax.reasons import not_a_select
 from hush.sql.syntax.refusal import QueryRefused, Refuser
-from hush.sql.syntax.releases import Allocation, Request
+from hush.sql.syntax.releases import Allocation
 from hush.sql.write.plan import GroupKey, Order, Output, QueryPlan
 from hush.statistics import ContributionLimits, TotalLimits
 
 Limits = ContributionLimits | TotalLimits
 MAX_TEXT_LENGTH = 50_000
 MAX_GROUPS = 1_000_000
-_NESTED_AGGREGATE = ("an aggregate inside an aggregate is refused", "Aggregate per unit in a subquery")
 
 
 def plan_query(text: str, *, tables: Catalog, limits: Limits | None = None, dialect: str = "duckdb") -> QueryPlan:
@@ -117,7 +115,7 @@ class _Planner:
             raise refuse(select, "all tables are public, so nothing needs protection", "Query the engine directly")
         self._units = self._origin.owner.relation.units
         self._row = Translator(refuse, self._scope.resolve)
-        self._requests: list[Request] = []
+        self._aggregates = AggregateRequests(self._row, self._units)
 
     def plan(self) -> QueryPlan:
         """Return the plan.
@@ -130,13 +128,13 @@ class _Planner:
         keys = group_keys(select, self._row, aliases)
         self._check_keys(keys)
         refs = tuple(replace(key, op="key", args=(), value=index, unit=False) for index, key in enumerate(keys))
-        grouping = Grouping(self._row, keys, refs, self._aggregate)
+        grouping = Grouping(self._row, keys, refs, self._aggregates)
         grouping.aliases = aliases
         outputs = self._outputs(grouping.translate)
         clause = select.args.get("having")
         having = None if clause is None else self._post_processing(grouping.translate, clause.this)
         order = self._order(grouping.translate, outputs)
-        if not self._requests:
+        if not self._aggregates.requests:
             raise self._refuse(select, "a query without an aggregate would show rows", "Add an aggregate: COUNT(*)")
         return self._assemble(where, keys, outputs, having, order)
 
@@ -152,7 +150,7 @@ class _Planner:
         # A limit in total is one for a single group as well, so it bounds the contribution to each group.
         in_total = isinstance(self._limits, TotalLimits)
         rows = self._limits.rows_in_total if isinstance(self._limits, TotalLimits) else self._limits.rows_per_unit
-        allocation = Allocation(self._requests, rows)
+        allocation = Allocation(self._aggregates.requests, rows)
         public = all(key.domain is not None for key in keys)
         plan = QueryPlan(
             origin=self._origin,
@@ -232,148 +230,3 @@ class _Planner:
         if limit < 0:
             raise self._refuse(clause, "LIMIT must not be negative")
         return limit
-
-    def _aggregate(self, node: exp.Expr) -> Expr | None:
-        """Return the reference to an aggregate's statistic; None if the node is no aggregate."""
-        node = plain_aggregate(self._refuse, node)
-        rule = _AGGREGATES.get(type(node))
-        if rule is None:
-            if isinstance(node, (exp.Min, exp.Max)):
-                why = f"{node.sql_name()} over all rows would show one unit's value"
-                raise self._refuse(node, why, "Use QUANTILE_CONT(x, 0.01) or QUANTILE_CONT(x, 0.99)")
-            if isinstance(node, exp.AggFunc) or _wraps_aggregate(node):
-                raise self._refuse(node, *reason(node))
-            return None
-        request = rule(self, node)
-        if request not in self._requests:
-            self._requests.append(request)
-        return Expr("statistic", ColumnKind.FLOAT, value=self._requests.index(request))
-
-    def argument(self, node: exp.Expr, *, nonempty: bool = False) -> Expr:
-        """Return the argument of an aggregate: a number with bounds.
-
-        Args:
-            node: The argument.
-            nonempty: Whether to refuse bounds of width 0, as means and quantiles do.
-        """
-        if node.find(exp.AggFunc, exp.Window):
-            raise self._refuse(node, *_NESTED_AGGREGATE)
-        argument = clamp_columns(self._row.number(node))
-        if argument.kind is ColumnKind.NULL or not argument.bounded:
-            raise self._refuse(node, "this has no bounds, so one unit could add any amount", *_bounds_advice(node))
-        # Squares of numbers up to 1e45 stay below the 1e100 beyond which a number counts as missing.
-        too_wide = not max(abs(argument.low), abs(argument.high)) <= 1e45
-        if too_wide or (nonempty and not argument.low < argument.high):
-            raise self._refuse(node, "the bounds of this expression are empty or too wide", *_bounds_advice(node))
-        column = argument.args[0] if argument.op == "number" else argument
-        if column.required:
-            middle = literal(argument.low + (argument.high - argument.low) / 2, ColumnKind.FLOAT)
-            argument = replace(
-                argument, op="coalesce", args=(replace(argument, required=False), middle), value=None, required=True
-            )
-        return argument
-
-    def count(self, node: exp.Count) -> Request:
-        """Return the request of a COUNT."""
-        self._refuse.unless_only(node, "this", "big_int")
-        if isinstance(node.this, exp.Star):
-            return Request("rows")
-        if isinstance(node.this, exp.Distinct):
-            (first, *more) = node.this.expressions
-            if more or not self._row(first).unit or self._units > 1:
-                raise self._refuse(node.this, *reason(node.this))
-            return Request("units")
-        if node.this.find(exp.AggFunc):
-            raise self._refuse(node, *_NESTED_AGGREGATE)
-        argument = self._row(node.this)
-        if argument.required or (argument.op == "literal" and argument.value is not None):
-            return Request("rows")
-        if argument.kind in (ColumnKind.INT, ColumnKind.FLOAT) and argument.bounded:
-            return Request("count", self.argument(node.this))  # AVG of the same column shares this count
-        # Any other value counts as 1 if it is there.
-        is_missing = Expr("is_null", ColumnKind.BOOL, (argument,))
-        branches = (is_missing, Expr("literal", ColumnKind.NULL), literal(1, ColumnKind.FLOAT))
-        return Request("count", Expr("case", ColumnKind.FLOAT, branches, low=0.0, high=1.0, integral=True))
-
-    def quantile(self, node: exp.Expr) -> Request:
-        """Return the request of MEDIAN(x) or QUANTILE_CONT(x, 0.9)."""
-        self._refuse.unless_only(node, "this", "expression", "quantile")
-        level = node.args.get("expression") or node.args.get("quantile")
-        return self._quantile(node, node.this, level)
-
-    def ordered_quantile(self, node: exp.WithinGroup) -> Request:
-        """Return the request of PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)."""
-        inner, order = node.this, node.expression
-        if not isinstance(inner, (exp.PercentileCont, exp.PercentileDisc)) or inner.args.get("expression") is not None:
-            raise self._refuse(node, "WITHIN GROUP is supported with PERCENTILE_CONT(0.5) only")
-        self._refuse.unless_only(node, "this", "expression")
-        self._refuse.unless_only(inner, "this")
-        order_by = order.expressions
-        if len(order_by) != 1:
-            raise self._refuse(node, "WITHIN GROUP takes ORDER BY with one expression")
-        # NULLS FIRST or LAST makes no difference: missing values are not counted.
-        self._refuse.unless_only(order_by[0], "this", "desc", "nulls_first")
-        request = self._quantile(node, order_by[0].this, inner.this)
-        if not order_by[0].args.get("desc") or request.probability is None:
-            return request
-        return replace(request, probability=1 - request.probability)
-
-    def _quantile(self, node: exp.Expr, value: exp.Expr, level: exp.Expr | None) -> Request:
-        """Return the request of a quantile.
-
-        Args:
-            node: The aggregate, for refusals.
-            value: Its argument.
-            level: Its level; None for the median.
-        """
-        if isinstance(level, (exp.Array, exp.Tuple, exp.Bracket)):
-            raise self._refuse(
-                level,
-                "a list of quantiles is not supported",
-                "Write a column for each: QUANTILE_CONT(x, 0.1), QUANTILE_CONT(x, 0.9)",
-                "All quantiles of a column together cost as much as one",
-            )
-        probability = 0.5 if level is None else float(self._row.constant(level, int, float))
-        if not 0 <= probability <= 1:
-            raise self._refuse(node, "the level of a quantile must be between 0 and 1")
-        return Request("quantile", replace(self.argument(value, nonempty=True), required=False), probability)
-
-    def plain(self, kind: str, sample: bool, node: exp.Expr) -> Request:
-        """Return the request of an aggregate with one argument."""
-        self._refuse.unless_only(node, "this")
-        return Request(kind, self.argument(node.this, nonempty=kind != "sum"), sample=sample)
-
-
-def _bounds_advice(node: exp.Expr) -> tuple[str, ...]:
-    """Return how to give an expression bounds."""
-    in_query = "Or write LEAST(GREATEST(x, 0), 100)"
-    if not isinstance(node, exp.Column):
-        return ("Declare bounds for its columns", in_query)
-    return (f'Declare bounds={{"{node.name}": (LOW, HIGH)}}, --bounds {node.name}=LOW:HIGH', in_query)
-
-
-def _wraps_aggregate(node: exp.Expr) -> bool:
-    """Return whether a node contains an aggregate in a form that has its own reason for refusal."""
-    return isinstance(node, (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls))
-
-
-def _plain(kind: str, sample: bool = False) -> Callable[[_Planner, Any], Request]:
-    """Return the rule of an aggregate with one argument."""
-    return lambda planner, node: planner.plain(kind, sample, node)
-
-
-_AGGREGATES: Mapping[type[exp.Expr], Callable[[_Planner, Any], Request]] = {
-    exp.Count: _Planner.count,
-    exp.Sum: _plain("sum"),
-    exp.Avg: _plain("mean"),
-    exp.Variance: _plain("variance", sample=True),
-    exp.VariancePop: _plain("variance"),
-    exp.Stddev: _plain("stddev", sample=True),
-    exp.StddevSamp: _plain("stddev", sample=True),
-    exp.StddevPop: _plain("stddev"),
-    exp.Median: _Planner.quantile,
-    exp.Quantile: _Planner.quantile,
-    exp.PercentileCont: _Planner.quantile,
-    exp.PercentileDisc: _Planner.quantile,
-    exp.WithinGroup: _Planner.ordered_quantile,
-}

@@ -8,8 +8,9 @@
 | TIMESTAMP in Spark | a timestamp without a time zone, as all timestamps of a plan are |
 | SUM(x) FILTER (WHERE c) | SUM(CASE WHEN c THEN x END); other aggregates likewise |
 | COUNT(*) FILTER (WHERE c), COUNT_IF(c) | COUNT(CASE WHEN c THEN 1 END) |
+| COUNT(DISTINCT x) FILTER (WHERE c) | COUNT(DISTINCT CASE WHEN c THEN x END) |
 
-`expand` writes out the first four before a query is read. The last two are written out by `plain_aggregate` where an
+`expand` writes out the first four before a query is read. The last three are written out by `plain_aggregate` where an
 aggregate is read, so that a column without an alias keeps its own text as its name.
 """
 
@@ -85,11 +86,22 @@ def plain_aggregate(refuse: Refuser, node: exp.Expr) -> exp.Expr:
     aggregate, condition = node.this, node.expression.this
     if isinstance(aggregate, exp.CountIf):
         aggregate = plain_aggregate(refuse, aggregate)
-    if not isinstance(aggregate, (exp.Count, *_FILTERED)) or isinstance(aggregate.this, exp.Distinct):
+    if not isinstance(aggregate, (exp.Count, *_FILTERED)):
         raise refuse(node, *reason(node))
+    if isinstance(aggregate.this, exp.Distinct):
+        return _filtered_distinct(refuse, node, aggregate)
     counts_rows = isinstance(aggregate, exp.Count) and isinstance(aggregate.this, exp.Star)
     plain = aggregate.copy()
     plain.set("this", _where(condition, exp.Literal.number(1) if counts_rows else aggregate.this))
+    return plain
+
+
+def _filtered_distinct(refuse: Refuser, node: exp.Filter, aggregate: exp.Expr) -> exp.Expr:
+    """Return COUNT(DISTINCT x) FILTER (WHERE c) as COUNT(DISTINCT CASE WHEN c THEN x END)."""
+    if not isinstance(aggregate, exp.Count) or len(aggregate.this.expressions) != 1:
+        raise refuse(node, *reason(node))
+    plain = aggregate.copy()
+    plain.this.set("expressions", [_where(node.expression.this, aggregate.this.expressions[0])])
     return plain
 
 

@@ -129,6 +129,7 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "greatest": _ignoring_null(max),
     "coalesce": lambda *parts: next((part for part in parts if part is not None), None),
     "nullif": lambda a, b: None if a == b else a,
+    "list": lambda *parts: list(parts),
 }
 
 

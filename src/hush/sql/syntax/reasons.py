@@ -60,7 +60,7 @@ _REASONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Rollup: _GROUPING_SETS,
     exp.Cube: _GROUPING_SETS,
     exp.GroupingSets: _GROUPING_SETS,
-    exp.Distinct: ("DISTINCT is supported in COUNT(DISTINCT unit) only", "Group by the value instead"),
+    exp.Distinct: ("DISTINCT is supported in COUNT(DISTINCT x) only", "Group by the value instead"),
     exp.Unnest: _TABLE_FUNCTION,
     exp.Explode: _TABLE_FUNCTION,
     exp.Hint: ("hints are not supported", "Leave it out"),
@@ -82,15 +82,15 @@ _SUPPORTED_AGGREGATES = (
     exp.Quantile,
     exp.PercentileCont,
     exp.PercentileDisc,
+    exp.Corr,
+    exp.CovarPop,
+    exp.CovarSamp,
+    exp.RegrSlope,
+    exp.ApproxDistinct,
+    exp.ApproxQuantile,
 )
-_PRODUCTS = "Release AVG(x * y), AVG(x) and AVG(y), and compute it from these"
 _SUBSTITUTES: Mapping[type[exp.Expr], str] = {
-    exp.Corr: _PRODUCTS,
-    exp.CovarPop: _PRODUCTS,
-    exp.CovarSamp: _PRODUCTS,
     exp.Mode: "Group by the value, with ORDER BY COUNT(*) DESC LIMIT 1",
-    exp.ApproxDistinct: "Use COUNT(DISTINCT unit) to count units, and GROUP BY for other values",
-    exp.ApproxQuantile: "Write QUANTILE_CONT(x, 0.5)",
 }
 # Functions that the parser does not know by type.
 _NOT_DETERMINISTIC_NAMES = (

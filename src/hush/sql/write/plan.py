@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -18,7 +18,7 @@ from hush.errors import InvalidArgument
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.output import evaluate, sort_key
 from hush.sql.syntax.relation import Origin, Scan
-from hush.sql.syntax.releases import LeafCounts, QueryStatistic, SumRelease
+from hush.sql.syntax.releases import LeafCounts, Quantity, QueryStatistic, SumRelease
 from hush.sql.write import bounded
 from hush.sql.write.dialects import dialect_named
 
@@ -56,7 +56,8 @@ class ExactGroup:
     Attributes:
         keys: The values of the keys.
         units: The number of units in the group after bounding, for partition selection.
-        sums: The exact integer of each of the plan's releases, by name.
+        sums: The exact integer of each of the plan's releases, by name. From `QueryPlan.groups`, numbers of distinct
+            values are missing: they come from queries of their own.
     """
 
     keys: tuple[Any, ...]
@@ -116,6 +117,16 @@ class QueryPlan:
         return tuple(output.name for output in self.outputs)
 
     @property
+    def sums(self) -> tuple[SumRelease, ...]:
+        """The releases that are sums over units: all but the numbers of distinct values."""
+        return tuple(release for release in self.releases if release.quantity is not Quantity.DISTINCT)
+
+    @property
+    def distinct_counts(self) -> tuple[SumRelease, ...]:
+        """The releases that are numbers of distinct values, each from a query of its own."""
+        return tuple(release for release in self.releases if release.quantity is Quantity.DISTINCT)
+
+    @property
     def num_groups(self) -> int | None:
         """The number of groups, if keys are public."""
         return math.prod(len(key.domain or ()) for key in self.keys) if self.public_keys else None
@@ -164,6 +175,10 @@ class QueryPlan:
         """Return the query for a quantile tree: the keys (the group's number if they are public), leaf and count."""
         return bounded.leaves_query(self, dialect_named(dialect), _checked_key(ranking_key), self.trees[tree])
 
+    def distinct_sql(self, release: SumRelease, dialect: str = "duckdb", *, ranking_key: bytes) -> str:
+        """Return the query for distinct values: the keys (the group's number if they are public), and their number."""
+        return bounded.distinct_query(self, dialect_named(dialect), _checked_key(ranking_key), release)
+
     def levels_sql(self, dialect: str = "duckdb", *, num_levels: int) -> str:
         """Return the query that counts units by the levels of their rows and groups. Its result is exact: hide it."""
         rows = replace(self, values=(), releases=(), trees=())
@@ -182,15 +197,18 @@ class QueryPlan:
 
     def groups(self, rows: Iterable[Sequence[Any]]) -> list[ExactGroup]:
         """Return the groups from the result of `sql`: for public keys all of them, in the order of the lists."""
-        names = [release.name for release in self.releases]
+        names = [release.name for release in self.sums]
         groups = []
-        listed = self.listed_keys() if self.public_keys and self.keys else []
-        for row in rows:
-            num_keys = 1 if listed else len(self.keys)
-            keys = listed[int(row[0])] if listed else tuple(row[:num_keys])
-            units, *sums = row[num_keys:]
+        for keys, (units, *sums) in self.by_keys(rows):
             groups.append(ExactGroup(keys=keys, units=int(units), sums=dict(zip(names, map(int, sums), strict=True))))
         return groups
+
+    def by_keys(self, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[tuple[Any, ...], Sequence[Any]]]:
+        """Yield the keys of each row of an engine's result, and the rest of the row."""
+        listed = self.listed_keys() if self.public_keys and self.keys else []
+        num_keys = 1 if listed else len(self.keys)
+        for row in rows:
+            yield listed[int(row[0])] if listed else tuple(row[:num_keys]), row[num_keys:]
 
     def listed_keys(self) -> list[tuple[Any, ...]]:
         """Return the keys of all public groups, in the order of their numbers."""
