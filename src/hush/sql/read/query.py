@@ -21,12 +21,14 @@ from hush.sql.read.per_unit import Grouping, check_aliases, group_keys
 from hush.sql.read.shorthand import expand
 from hush.sql.read.sources import SELECT_PARTS, Reader, check_clauses
 from hush.sql.read.translator import Translator
+from hush.sql.read.windows import ordering, released_window
 from hush.sql.syntax.expression import Expr
-from hush.sql.syntax.output import can_evaluate
+from hush.sql.syntax.output import Order, can_evaluate
 from hush.sql.syntax.reasons import not_a_select
 from hush.sql.syntax.refusal import QueryRefused, Refuser
 from hush.sql.syntax.releases import Allocation
-from hush.sql.write.plan import GroupKey, Order, Output, QueryPlan
+from hush.sql.syntax.windows import windows_in
+from hush.sql.write.plan import GroupKey, Output, QueryPlan
 from hush.statistics import ContributionLimits, TotalLimits
 
 Limits = ContributionLimits | TotalLimits
@@ -108,7 +110,7 @@ class _Planner:
 
     def __init__(self, select: exp.Select, refuse: Refuser, tables: Catalog, limits: Limits) -> None:
         self._select, self._refuse, self._limits = select, refuse, limits
-        check_clauses(refuse, select, *SELECT_PARTS, "order", "limit")
+        check_clauses(refuse, select, *SELECT_PARTS, "distinct", "qualify", "order", "limit", "offset")
         reader = Reader(tables, refuse)
         self._origin, self._scope = reader.origin(select, reader.common_tables(select, {}))
         if self._origin.owner is None:
@@ -124,26 +126,31 @@ class _Planner:
         """
         select = self._select
         where = None if select.args.get("where") is None else self._row.condition(select.args["where"].this)
+        if select.args.get("distinct") and not any(item.find(exp.AggFunc) for item in select.expressions):
+            why = "SELECT DISTINCT without an aggregate would return rows"
+            raise self._refuse(select, why, "Use GROUP BY with COUNT(*)")
         aliases = check_aliases(self._refuse, select, self._scope.has_column)
         keys = group_keys(select, self._row, aliases)
         self._check_keys(keys)
         refs = tuple(replace(key, op="key", args=(), value=index, unit=False) for index, key in enumerate(keys))
-        grouping = Grouping(self._row, keys, refs, self._aggregates)
-        grouping.aliases = aliases
-        outputs = self._outputs(grouping.translate)
-        clause = select.args.get("having")
-        having = None if clause is None else self._post_processing(grouping.translate, clause.this)
-        order = self._order(grouping.translate, outputs)
+        grouping = Grouping(self._row, keys, refs, self._aggregate_or_window)
+        grouping.aliases, self._translate = aliases, grouping.translate
+        outputs = self._outputs()
+        self._check_distinct(select.args.get("distinct"), refs, outputs)
+        having, qualify = self._condition("having"), self._condition("qualify")
+        if having is not None and any(True for _ in windows_in(having)):
+            raise self._refuse(select.args["having"], "HAVING cannot use a window", "Use QUALIFY")
+        order = self._order(outputs)
         if not self._aggregates.requests:
             raise self._refuse(select, "a query without an aggregate would show rows", "Add an aggregate: COUNT(*)")
-        return self._assemble(where, keys, outputs, having, order)
+        return self._assemble(where, keys, outputs, (having, qualify), order)
 
     def _assemble(
         self,
         where: Expr | None,
         keys: tuple[Expr, ...],
         outputs: tuple[Output, ...],
-        having: Expr | None,
+        conditions: tuple[Expr | None, Expr | None],
         order: tuple[Order, ...],
     ) -> QueryPlan:
         """Return the plan from its translated clauses."""
@@ -162,9 +169,11 @@ class _Planner:
             trees=tuple(allocation.trees),
             statistics=allocation.statistics,
             outputs=outputs,
-            having=having,
+            having=conditions[0],
+            qualify=conditions[1],
             order=order,
-            limit=self._limit(),
+            limit=self._rows_of("limit"),
+            offset=self._rows_of("offset") or 0,
             groups_per_unit=self._limits.groups_per_unit,
             rows_per_unit=rows,
             in_total=in_total and bool(keys),
@@ -184,7 +193,21 @@ class _Planner:
             if key.kind is ColumnKind.NULL or key.op == "literal":
                 raise self._refuse(node, "a constant cannot be a key", "Leave it out")
 
-    def _outputs(self, translate: Translator) -> tuple[Output, ...]:
+    def _aggregate_or_window(self, node: exp.Expr) -> Expr | None:
+        """Return the reference to an aggregate, or a window over released values; None for other nodes."""
+        return released_window(self._translate, node) if isinstance(node, exp.Window) else self._aggregates(node)
+
+    def _check_distinct(self, clause: exp.Distinct | None, refs: tuple[Expr, ...], outputs: tuple[Output, ...]) -> None:
+        """Refuse a SELECT DISTINCT that would drop rows of the answer. With all keys shown, no two rows are equal."""
+        if clause is None:
+            return
+        self._refuse.unless_only(clause)
+        if not set(refs) <= {output.expression for output in outputs}:
+            raise self._refuse(
+                self._select, "SELECT DISTINCT is supported where it changes nothing", "Select every key of GROUP BY"
+            )
+
+    def _outputs(self) -> tuple[Output, ...]:
         """Return the columns of the answer. A column without an alias has its own text as its name."""
         outputs: list[Output] = []
         for node in self._select.expressions:
@@ -192,41 +215,43 @@ class _Planner:
             name = node.alias_or_name if is_named else node.sql("duckdb", comments=False)
             if any(other.name.casefold() == name.casefold() for other in outputs):
                 raise self._refuse(node, f"two columns of the answer are named {name}", "Rename one of them with AS")
-            outputs.append(Output(name=name, expression=self._post_processing(translate, node.unalias())))
+            outputs.append(Output(name=name, expression=self._post_processing(node.unalias())))
         return tuple(outputs)
 
-    def _post_processing(self, translate: Translator, node: exp.Expr) -> Expr:
+    def _condition(self, clause: str) -> Expr | None:
+        """Return the condition of HAVING or QUALIFY, over released values."""
+        node = self._select.args.get(clause)
+        return None if node is None else self._post_processing(node.this)
+
+    def _post_processing(self, node: exp.Expr) -> Expr:
         """Return an expression over released values. It is evaluated after noise is added."""
-        expression = translate(node)
+        expression = self._translate(node)
         if not can_evaluate(expression):
             raise self._refuse(node, "this cannot be computed from released values", "Compute it from each row instead")
         return expression
 
-    def _order(self, translate: Translator, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
+    def _order(self, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
         """Return the expressions of ORDER BY, which may be positions in SELECT."""
-        clause, order = self._select.args.get("order"), []
-        for node in clause.expressions if clause is not None else ():
-            self._refuse.unless_only(node, "this", "desc", "nulls_first")
-            if isinstance(node.this, exp.Literal):
-                position = int(node.this.this) if not node.this.is_string and node.this.this.isdecimal() else 0
-                if not 1 <= position <= len(outputs):
-                    raise self._refuse(node, "SELECT has no column at this position")
-                expression = outputs[position - 1].expression
-            else:
-                expression = self._post_processing(translate, node.this)
-            descending, nulls_first = bool(node.args.get("desc")), bool(node.args.get("nulls_first"))
-            order.append(Order(expression=expression, descending=descending, nulls_first=nulls_first))
-        return tuple(order)
 
-    def _limit(self) -> int | None:
-        """Return the number of LIMIT, or None."""
-        clause = self._select.args.get("limit")
+        def expression_of(node: exp.Expr) -> Expr:
+            if not isinstance(node, exp.Literal):
+                return self._post_processing(node)
+            position = int(node.this) if not node.is_string and node.this.isdecimal() else 0
+            if not 1 <= position <= len(outputs):
+                raise self._refuse(node, "SELECT has no column at this position")
+            return outputs[position - 1].expression
+
+        return ordering(self._refuse, self._select.args.get("order"), expression_of)
+
+    def _rows_of(self, name: str) -> int | None:
+        """Return the number of LIMIT or OFFSET, or None."""
+        clause, keyword = self._select.args.get(name), name.upper()
         if clause is None:
             return None
-        if not isinstance(clause, exp.Limit):
-            raise self._refuse(clause, "only LIMIT with a constant number is supported")
+        if not isinstance(clause, (exp.Limit, exp.Offset)):
+            raise self._refuse(clause, f"only {keyword} with a constant number is supported")
         self._refuse.unless_only(clause, "expression")
-        limit = int(self._row.constant(clause.expression, int))
-        if limit < 0:
-            raise self._refuse(clause, "LIMIT must not be negative")
-        return limit
+        number = int(self._row.constant(clause.expression, int))
+        if number < 0:
+            raise self._refuse(clause, f"{keyword} must not be negative")
+        return number

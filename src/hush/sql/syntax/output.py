@@ -16,26 +16,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from hush.sql.syntax.expression import Expr
 
 
-def evaluate(expression: Expr, keys: Sequence[Any], statistics: Sequence[float | None]) -> Any:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One expression of ORDER BY."""
+
+    expression: Expr
+    descending: bool
+    nulls_first: bool
+
+
+def evaluate(
+    expression: Expr,
+    keys: Sequence[Any],
+    statistics: Sequence[float | None],
+    windows: Mapping[Any, Any] = MappingProxyType({}),
+) -> Any:
     """Return the value of an expression in one group, or None if it has none.
 
     Args:
         expression: A tree that `can_evaluate` accepts.
         keys: The group's keys. A node "key" refers to one by its index.
         statistics: The group's released statistics. A node "statistic" refers to one by its index.
+        windows: The group's values of window functions. A node "window" refers to one by itself.
     """
     if expression.op == "key":
         return keys[expression.value]
     if expression.op == "statistic":
         return statistics[expression.value]
+    if expression.op == "window":
+        return windows[expression.value]
     if expression.op == "literal":
         return expression.value
-    operands = [evaluate(operand, keys, statistics) for operand in expression.args]
+    operands = [evaluate(operand, keys, statistics, windows) for operand in expression.args]
     return OPERATIONS[expression.op](*operands, **_options(expression))
 
 
@@ -136,7 +155,8 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = {
 def can_evaluate(expression: Expr) -> bool:
     """Return whether `evaluate` knows every operation of an expression."""
     return expression.op in ("key", "statistic", "literal") or (
-        expression.op in OPERATIONS and all(can_evaluate(operand) for operand in expression.args)
+        (expression.op == "window" or expression.op in OPERATIONS)
+        and all(can_evaluate(operand) for operand in expression.args)
     )
 
 

@@ -20,8 +20,9 @@ _SET_OPERATION = (
     "Ask each part as a query of its own",
 )
 _WINDOW = (
-    "window functions are refused: a row's value would depend on other units' rows",
+    "window functions over rows are refused: a row's value would depend on other units' rows",
     "Aggregate per unit in a subquery: SELECT unit, SUM(x) ... GROUP BY unit",
+    "Windows over keys and aggregates are supported in SELECT, QUALIFY and ORDER BY: RANK() OVER (ORDER BY COUNT(*))",
 )
 _MISPLACED_AGGREGATE = (
     "an aggregate is not allowed here",

@@ -2,7 +2,7 @@
 
 `hush.sql.read.query.plan_query` makes a plan from a query and the catalog, without looking at data. The engine runs
 `QueryPlan.sql`, whose rows `QueryPlan.groups` reads. `hush.sql.answer.priced_query` adds noise to them, and
-`QueryPlan.answer` computes the columns, HAVING, ORDER BY and LIMIT from the noisy numbers.
+`QueryPlan.answer` computes the columns, HAVING, windows, ORDER BY and LIMIT from the noisy numbers.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 
 from hush.errors import InvalidArgument
 from hush.sql.syntax.expression import Expr
-from hush.sql.syntax.output import evaluate, sort_key
+from hush.sql.syntax.output import Order, evaluate, sort_key
 from hush.sql.syntax.relation import Origin, Scan
 from hush.sql.syntax.releases import LeafCounts, Quantity, QueryStatistic, SumRelease
+from hush.sql.syntax.windows import Released, ReleasedWindow, window_values, windows_in
 from hush.sql.write import bounded
 from hush.sql.write.dialects import dialect_named
 
@@ -38,15 +39,6 @@ class Output:
 
     name: str
     expression: Expr
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """One expression of ORDER BY."""
-
-    expression: Expr
-    descending: bool
-    nulls_first: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +77,10 @@ class QueryPlan:
         statistics: The query's aggregates, as functions of the releases.
         outputs: The columns of the answer.
         having: Which groups are shown, decided on released values.
+        qualify: Which of these are shown, decided on windows over them.
         order: The order of the answer's rows.
         limit: The most rows of the answer.
+        offset: How many rows are skipped before these.
         groups_per_unit: The most groups that a unit contributes to (L0).
         rows_per_unit: The most rows of a unit that count in one group, or in all groups together: see ``in_total``.
         in_total: Whether ``rows_per_unit`` holds for all groups together. The absolute values of what a unit adds to a
@@ -104,8 +98,10 @@ class QueryPlan:
     statistics: tuple[QueryStatistic, ...]
     outputs: tuple[Output, ...]
     having: Expr | None
+    qualify: Expr | None
     order: tuple[Order, ...]
     limit: int | None
+    offset: int
     groups_per_unit: int
     rows_per_unit: int
     in_total: bool
@@ -215,25 +211,38 @@ class QueryPlan:
         return list(product(*[key.domain or () for key in self.keys]))
 
     def answer(self, released: Iterable[tuple[Sequence[Any], Mapping[str, float]]]) -> list[tuple[Any, ...]]:
-        """Return the rows of the answer. HAVING, ORDER BY and LIMIT act on released values, which is post-processing.
+        """Return the rows of the answer. All that follows the release is post-processing: HAVING, windows, ORDER BY.
 
         Args:
             released: For each group that may be shown, its keys and its noisy releases by name, in steps of their
                 grids. Quantiles are there by their statistic's name.
         """
+        groups: list[Released] = [
+            (keys, [statistic.value(numbers) for statistic in self.statistics]) for keys, numbers in released
+        ]
+        if self.having is not None:
+            groups = [group for group in groups if evaluate(self.having, *group) is True]
+        columns = {window: window_values(window, groups) for window in self._windows()}
         rows = []
-        for keys, numbers in released:
-            statistics = [statistic.value(numbers) for statistic in self.statistics]
-            if self.having is None or evaluate(self.having, keys, statistics) is True:
-                cells = tuple(evaluate(output.expression, keys, statistics) for output in self.outputs)
+        for index, group in enumerate(groups):
+            windows = {window: values[index] for window, values in columns.items()}
+            if self.qualify is None or evaluate(self.qualify, *group, windows) is True:
+                cells = tuple(evaluate(output.expression, *group, windows) for output in self.outputs)
                 order = tuple(
-                    sort_key(evaluate(by.expression, keys, statistics), by.descending, by.nulls_first)
+                    sort_key(evaluate(by.expression, *group, windows), by.descending, by.nulls_first)
                     for by in self.order
                 )
                 rows.append((order, cells))
         if self.order:
             rows.sort(key=lambda row: row[0])
-        return [cells for _, cells in rows[: self.limit]]
+        end = None if self.limit is None else self.offset + self.limit
+        return [cells for _, cells in rows[self.offset : end]]
+
+    def _windows(self) -> set[ReleasedWindow]:
+        """Return the windows that the answer uses."""
+        expressions = [*(output.expression for output in self.outputs), *(by.expression for by in self.order)]
+        expressions += [] if self.qualify is None else [self.qualify]
+        return {window for expression in expressions for window in windows_in(expression)}
 
 
 def _checked_key(key: object) -> str:
