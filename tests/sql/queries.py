@@ -5,13 +5,13 @@ EXACT_QUERIES = [
     "ROW_NUMBER() OVER (ORDER BY note DESC) AS i, DENSE_RANK() OVER (ORDER BY COUNT(*)) AS d, LAG(COUNT(*)) OVER "
     "(ORDER BY note) AS b, LEAD(COUNT(*), 2, 0) OVER (ORDER BY note) AS l FROM people WHERE user_id >= 0 GROUP BY note "
     "ORDER BY r, note",
-    "SELECT region, note, SUM(age) AS s, SUM(SUM(age)) OVER (PARTITION BY region ORDER BY note) AS u, MAX(COUNT(*)) OVER "
-    "(PARTITION BY region) AS x, AVG(SUM(age)) OVER (PARTITION BY region ORDER BY note ROWS BETWEEN 2 PRECEDING AND 1 "
-    "FOLLOWING) AS m, FIRST_VALUE(note) OVER (PARTITION BY region ORDER BY SUM(age), note) AS f, LAST_VALUE(note) OVER "
-    "(PARTITION BY region ORDER BY COUNT(*)) IS NULL AS e, MIN(note) OVER () AS y, COUNT(*) OVER (PARTITION BY note) AS "
-    "c, NTILE(3) OVER (PARTITION BY region ORDER BY note) AS t, PERCENT_RANK() OVER (ORDER BY note) AS p, CUME_DIST() "
-    "OVER (PARTITION BY region ORDER BY COUNT(*)) AS q FROM people WHERE user_id >= 0 AND region <> 'mars' "
-    "GROUP BY region, note ORDER BY region, note",
+    "SELECT region, note, SUM(age) AS s, SUM(SUM(age)) OVER (PARTITION BY region ORDER BY note) AS u, MAX(COUNT(*)) "
+    "OVER (PARTITION BY region) AS x, AVG(SUM(age)) OVER (PARTITION BY region ORDER BY note ROWS BETWEEN 2 PRECEDING "
+    "AND 1 FOLLOWING) AS m, FIRST_VALUE(note) OVER (PARTITION BY region ORDER BY SUM(age), note) AS f, "
+    "LAST_VALUE(note) OVER (PARTITION BY region ORDER BY COUNT(*)) IS NULL AS e, MIN(note) OVER () AS y, COUNT(*) OVER "
+    "(PARTITION BY note) AS c, NTILE(3) OVER (PARTITION BY region ORDER BY note) AS t, PERCENT_RANK() OVER (ORDER BY "
+    "note) AS p, CUME_DIST() OVER (PARTITION BY region ORDER BY COUNT(*)) AS q FROM people WHERE user_id >= 0 AND "
+    "region <> 'mars' GROUP BY region, note ORDER BY region, note",
     "SELECT DISTINCT note, flag, COUNT(*) AS n FROM people WHERE user_id >= 0 AND flag IS NOT NULL GROUP BY note, flag "
     "HAVING COUNT(*) > 5 QUALIFY RANK() OVER (PARTITION BY flag ORDER BY n DESC, note) BETWEEN 2 AND 4 "
     "ORDER BY SUM(age) / COUNT(*) - RANK() OVER (ORDER BY note), n LIMIT 4 OFFSET 1",

@@ -102,7 +102,10 @@ class AggregateRequests:
         return Request("count", Expr("case", ColumnKind.FLOAT, branches, low=0.0, high=1.0, integral=True))
 
     def distinct(self, node: exp.Expr) -> Request:
-        """Return the request of COUNT(DISTINCT x). A unit is one value of itself, whatever its rows are."""
+        """Return the request of COUNT(DISTINCT x). A unit is one value of itself, whatever its rows are.
+
+        Several units may have that value if the unit is a user within a window.
+        """
         if node.find(exp.AggFunc, exp.Window):
             raise self._refuse(node, *_NESTED_AGGREGATE)
         argument = self._row(node)
@@ -110,7 +113,8 @@ class AggregateRequests:
             raise self._refuse(node, "NULL has no values to count", "Leave it out")
         if argument.unit and self._units == 1:
             return Request("units")
-        return Request("distinct", argument, per_unit=1 if _is_unit_or_missing(argument) else None)
+        is_unit = argument.unit or _is_unit_or_missing(argument)
+        return Request("distinct", argument, per_unit=1 if is_unit else None)
 
     def approximate_distinct(self, node: exp.ApproxDistinct) -> Request:
         """Return the request of APPROX_COUNT_DISTINCT(x), which is counted as COUNT(DISTINCT x) is."""

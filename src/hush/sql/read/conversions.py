@@ -104,10 +104,15 @@ def _date_part(name: str, translate: Translator, node: exp.Expr, inner: exp.Expr
     """Return a part of a date or timestamp, such as its year."""
     if name not in DATE_PARTS:
         raise translate.refuse(node, f"{name} is not a supported part of a date", "Use one of " + ", ".join(DATE_PARTS))
-    values = tuple(_PART_DOMAINS[name]) if name in _PART_DOMAINS else None
     moment = translate.moment(inner)
     if name in ("hour", "minute") and moment.kind is ColumnKind.DATE:
         raise translate.refuse(node, f"a date has no {name}")
+    return date_part(name, moment)
+
+
+def date_part(name: str, moment: Expr) -> Expr:
+    """Return a part of a moment that has it."""
+    values = tuple(_PART_DOMAINS[name]) if name in _PART_DOMAINS else None
     # The part of a missing date is missing, so NULL is a group as well.
     domain = None if values is None else (*values, None)
     low, high = (values[0], values[-1]) if values else (0, 9999)

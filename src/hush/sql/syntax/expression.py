@@ -78,6 +78,7 @@ _REPEATS = {
     "bool_number": 2,
     "to_number": 2,
     "to_date": 3,
+    "shift": 3,
 }
 
 
@@ -172,15 +173,17 @@ _INTERVALS: Mapping[str, Callable[..., Interval]] = {
     "sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
     "mul": _product,
     "div": _quotient,
+    "mod": lambda a, b: (max(a[0], -max(map(abs, b))) if a[0] < 0 else 0.0, max(map(abs, b)) if a[1] > 0 else 0.0),
     "abs": _absolute,
     "floor": lambda a: (_rounded(math.floor, a[0]), a[1]),
     "ceil": lambda a: (a[0], _rounded(math.ceil, a[1])),
     "round": lambda a: (_rounded(math.floor, a[0]), _rounded(math.ceil, a[1])),
     "nullif": lambda a, _: a,
     "length": lambda _: (0.0, math.inf),
+    "position": lambda *_: (0.0, math.inf),
 }
-_ALWAYS_INTEGRAL = ("floor", "ceil", "length")
-_KEEPS_INTEGRAL = ("number", "neg", "add", "sub", "mul", "abs", "least", "greatest", "nullif")
+_ALWAYS_INTEGRAL = ("floor", "ceil", "length", "position")
+_KEEPS_INTEGRAL = ("number", "neg", "add", "sub", "mul", "mod", "abs", "least", "greatest", "nullif")
 
 
 def _rounded(direction: Callable[[float], int], end: float) -> float:

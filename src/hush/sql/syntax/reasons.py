@@ -21,8 +21,7 @@ _SET_OPERATION = (
 )
 _WINDOW = (
     "window functions over rows are refused: a row's value would depend on other units' rows",
-    "Aggregate per unit in a subquery: SELECT unit, SUM(x) ... GROUP BY unit",
-    "Windows over keys and aggregates are supported in SELECT, QUALIFY and ORDER BY: RANK() OVER (ORDER BY COUNT(*))",
+    "Aggregate per unit in a subquery, or write a window over keys and aggregates: RANK() OVER (ORDER BY COUNT(*))",
 )
 _MISPLACED_AGGREGATE = (
     "an aggregate is not allowed here",
@@ -33,6 +32,14 @@ _NOT_A_SELECT = ("only SELECT statements are answered", "Write one SELECT with a
 _FILTER = (
     "FILTER is supported after COUNT, SUM, AVG, VARIANCE, STDDEV, MEDIAN and QUANTILE_CONT, without DISTINCT",
     "Use WHERE, or a CASE inside the aggregate",
+)
+_TIME_ZONE = (
+    "time zones are refused: engines have different data about them",
+    "Create a view with a timestamp without a time zone: (column AT TIME ZONE 'UTC')",
+)
+_REGULAR_EXPRESSION = (
+    "regular expressions are refused: engines disagree about them, and some fail on long text",
+    "Use LIKE, STARTS_WITH, CONTAINS, SPLIT_PART or REPLACE",
 )
 _PARAMETER = ("query parameters are not supported", "Write the value itself")
 _TABLE_FUNCTION = ("functions that return rows are refused", "Use GROUP BY, or join a public table")
@@ -56,8 +63,15 @@ _REASONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Star: ("* would return rows, and only aggregates are released", "Use COUNT(*), or name keys and aggregates"),
     exp.Placeholder: _PARAMETER,
     exp.Parameter: _PARAMETER,
-    exp.IntDiv: ("// is not supported", "Write FLOOR(a / b)"),
-    exp.Interval: ("arithmetic with intervals can overflow on extreme dates", "Compare with constant dates"),
+    exp.Interval: ("an interval is supported where it is added to a date", "Write d + INTERVAL 3 DAY"),
+    exp.DayOfWeek: ("engines number the days of a week differently", "Use EXTRACT(ISODOW FROM d): 1 is Monday"),
+    exp.AtTimeZone: _TIME_ZONE,
+    exp.ConvertTimezone: _TIME_ZONE,
+    exp.RegexpLike: _REGULAR_EXPRESSION,
+    exp.RegexpILike: _REGULAR_EXPRESSION,
+    exp.RegexpReplace: _REGULAR_EXPRESSION,
+    exp.RegexpExtract: _REGULAR_EXPRESSION,
+    exp.SimilarTo: _REGULAR_EXPRESSION,
     exp.Rollup: _GROUPING_SETS,
     exp.Cube: _GROUPING_SETS,
     exp.GroupingSets: _GROUPING_SETS,

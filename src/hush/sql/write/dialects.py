@@ -55,6 +55,10 @@ _COMMON = {
     "lower": "LOWER({0})",
     "upper": "UPPER({0})",
     "trim": "TRIM({0})",
+    "ltrim": "LTRIM({0})",
+    "rtrim": "RTRIM({0})",
+    "position": "CAST(STRPOS({0}, {1}) AS [double])",
+    "days_between": "CAST(({0} - {1}) AS [double])",
     "min_of": "MIN({0})",
     "max_of": "MAX({0})",
     "number": "CAST({0} AS [double])",
@@ -128,8 +132,12 @@ _POSTGRES = {
     + _POSTGRES_DATE
     + " AND TRIM({0}) !~ '^0000' THEN CAST(TRIM({0}) AS DATE) END)",
 }
-# Spark's FLOOR and CEIL return 64-bit integers, whose sums could overflow and raise. Doubles from 2^52 on are integers.
 _SPARK = {
+    "position": "CAST(INSTR({0}, {1}) AS [double])",
+    "days_between": "CAST(DATEDIFF({0}, {1}) AS [double])",
+}
+# Spark's FLOOR and CEIL return 64-bit integers, whose sums could overflow and raise. Doubles from 2^52 on are integers.
+_SPARK |= {
     op: f"(CASE WHEN ABS({{0}}) < 4503599627370496 THEN CAST({op.upper()}({{0}}) AS [double]) ELSE {{0}} END)"
     for op in ("floor", "ceil")
 }
@@ -208,12 +216,14 @@ class Dialect:
             return self._read_number(column, raw)
         if column.kind in (ColumnKind.DATE, ColumnKind.TIME):
             target = "DATE" if column.kind is ColumnKind.DATE else self.time
-            moment = self.try_cast(raw, target)
-            # Engines disagree outside these years, and infinite dates have no parts.
-            last = "9999-12-31" if column.kind is ColumnKind.DATE else "9999-12-31 00:00:00"
-            first = "0001-01-08" if column.kind is ColumnKind.DATE else "0001-01-08 00:00:00"
-            return f"(CASE WHEN {moment} BETWEEN {target} '{first}' AND {target} '{last}' THEN {moment} END)"
+            return self.in_calendar(self.try_cast(raw, target), target)
         return self.exact_text(raw) if column.kind is ColumnKind.TEXT else raw
+
+    def in_calendar(self, moment: str, target: str) -> str:
+        """Return a date or timestamp. Outside years 1 to 9999, where engines disagree, it is NULL."""
+        midnight = "" if target == "DATE" else " 00:00:00"
+        first, last = f"{target} '0001-01-08{midnight}'", f"{target} '9999-12-31{midnight}'"
+        return f"(CASE WHEN {moment} BETWEEN {first} AND {last} THEN {moment} END)"
 
     def unit_id(self, column: ScannedColumn, raw: str) -> str:
         """Return the unit's column such that two units are equal if and only if their ids are."""
