@@ -14,9 +14,8 @@ Intervals are constants of at most 4,000 years, so that no engine leaves its own
 
 from __future__ import annotations
 
-import calendar
 import re
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time
 
 from sqlglot import exp
 
@@ -24,6 +23,7 @@ from hush.data.tables.catalog import ColumnKind
 from hush.sql.read.conversions import date_part
 from hush.sql.read.translator import Translator
 from hush.sql.syntax.expression import Expr, literal, numeric
+from hush.sql.syntax.key_functions import moved
 
 _MOST_DAYS = 3_652_059  # from the beginning of year 1 to the end of year 9999
 # An interval is a number of months, days or seconds.
@@ -38,7 +38,6 @@ _UNITS = {
     "second": ("second", 1),
 }
 _LONGEST = {"month": 48_000, "day": 1_461_000, "second": 126_230_400_000}
-_EARLIEST, _LATEST = datetime(1, 1, 8), datetime(9999, 12, 31)
 _PER_DAY = {"hour": ("hour",), "minute": ("hour", "minute")}
 _PER_YEAR = {"year": (1, ()), "quarter": (4, ("quarter",)), "month": (12, ("month",))}
 
@@ -126,23 +125,10 @@ def _shift(translate: Translator, node: exp.Expr, moment: Expr, unit: str, numbe
     """Return a timestamp that is moved by an interval. Constants are computed here."""
     if moment.op != "literal":
         return Expr("shift", ColumnKind.TIME, (moment,), ((unit, number),))
-    try:
-        result = (
-            _add_months(moment.value, number) if unit == "month" else moment.value + timedelta(**{unit + "s": number})
-        )
-    except (ValueError, OverflowError):
-        result = datetime.max
-    if not _EARLIEST <= result <= _LATEST:
+    result = moved(moment.value, ((unit, number),))
+    if result is None:
         raise translate.refuse(node, "this date is outside years 1 to 9999")
     return literal(result, ColumnKind.TIME)
-
-
-def _add_months(moment: datetime, months: int) -> datetime:
-    """Return a timestamp some months later, at the end of the month if the day does not exist there."""
-    year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
-    if not 1 <= year <= 9999:
-        raise ValueError
-    return moment.replace(year=year, month=month + 1, day=min(moment.day, calendar.monthrange(year, month + 1)[1]))
 
 
 def _timestamp(moment: Expr) -> Expr:

@@ -125,14 +125,22 @@ def _searched(translate: Translator, node: exp.Expr) -> str:
 def concat(translate: Translator, node: exp.Expr) -> Expr:
     """Translate CONCAT(x, y) and x || y."""
     nodes = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
-    parts = tuple(translate.text(part) for part in nodes)
+    parts = tuple(_as_text(translate, part) for part in nodes)
     if node.args.get("coalesce"):  # CONCAT, unlike ||, skips NULL
         parts = tuple(Expr("coalesce", ColumnKind.TEXT, (part, literal("", ColumnKind.TEXT))) for part in parts)
     return Expr("concat", ColumnKind.TEXT, parts)
+
+
+def _as_text(translate: Translator, node: exp.Expr) -> Expr:
+    """Return a part of a longer text. Integers, dates and booleans have one text on every engine."""
+    part = translate(node)
+    if part.kind in (ColumnKind.INT, ColumnKind.DATE, ColumnKind.BOOL):
+        return Expr("to_text", ColumnKind.TEXT, (part,))
+    return translate.text(node)
 
 
 def concat_with_separator(translate: Translator, node: exp.ConcatWs) -> Expr:
     """Translate CONCAT_WS('separator', x, y), which skips NULL."""
     separator, *nodes = node.expressions
     first = literal(translate.constant(separator, str), ColumnKind.TEXT)
-    return Expr("concat_ws", ColumnKind.TEXT, (first, *(translate.text(part) for part in nodes)))
+    return Expr("concat_ws", ColumnKind.TEXT, (first, *(_as_text(translate, part) for part in nodes)))

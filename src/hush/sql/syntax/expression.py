@@ -135,6 +135,11 @@ def _quotient(a: Interval, b: Interval) -> Interval:
     return _product(a, (1 / b[1], 1 / b[0]))
 
 
+def _logarithm(end: float) -> float:
+    """Return the logarithm of an end of an interval; that of 0 and below is minus infinity."""
+    return math.log(end) if end > 0 else -math.inf
+
+
 def _absolute(a: Interval) -> Interval:
     """Return the interval of absolute values."""
     ends = sorted(map(abs, a))
@@ -179,6 +184,9 @@ _INTERVALS: Mapping[str, Callable[..., Interval]] = {
     "ceil": lambda a: (a[0], _rounded(math.ceil, a[1])),
     "round": lambda a: (_rounded(math.floor, a[0]), _rounded(math.ceil, a[1])),
     "nullif": lambda a, _: a,
+    "sqrt": lambda a: (math.sqrt(max(a[0], 0.0)), math.sqrt(max(a[1], 0.0))),
+    "ln": lambda a: (_logarithm(a[0]), _logarithm(a[1])),
+    "exp": lambda a: (math.exp(min(a[0], 200.0)) if a[0] >= -200 else 0.0, math.exp(min(a[1], 200.0))),
     "length": lambda _: (0.0, math.inf),
     "position": lambda *_: (0.0, math.inf),
 }
