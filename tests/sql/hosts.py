@@ -43,7 +43,8 @@ QUERIES = [
     "SELECT LAST_DAY(day) AS a, moment - INTERVAL 4000 YEAR AS b, day + 1461000 AS c, day + INTERVAL 13 MONTH AS d, "
     "COUNT(DISTINCT day - CAST(moment AS DATE)) FROM people GROUP BY a, b, c, d",
     "SELECT SPLIT_PART(note, 'a', 2) AS a, REPLACE(note, '1', '') AS b, CONCAT_WS('-', note, region) AS c, RIGHT(note, "
-    "2) AS d, STRPOS(note, 'a') AS e, SIGN(income) AS f, ROUND(LOG(10, income), 6) AS g, COUNT(*) FROM people GROUP BY ALL",
+    "2) AS d, STRPOS(note, 'a') AS e, SIGN(income) AS f, ROUND(LOG(10, income), 6) AS g, COUNT(*) FROM people "
+    "GROUP BY ALL",
     "SELECT CORR(income, age), COVAR_SAMP(price, score), REGR_SLOPE(age, num) FROM people",
     "SELECT SUM(income) / SUM(age), COUNT_IF(flag), AVG(age) FILTER (WHERE note LIKE 'n1%') FROM people",
     "SELECT note, flag, SUM(income * age), COUNT(*) FILTER (WHERE age > 9) FROM people GROUP BY ALL",

@@ -153,6 +153,8 @@ SCALARS: dict[str, list[str | tuple[str, str]]] = {
         ("CAST(x AS BIGINT)", "ROUND(x)"),
         "CAST(i AS DOUBLE) / 2",
         "CAST(i AS VARCHAR)",
+        "CAST(i * 10 - 3 AS VARCHAR)",
+        ("CONCAT(FLOOR(x), ' to ', CEIL(x))", "CONCAT(FLOOR(x)::BIGINT, ' to ', CEIL(x)::BIGINT)"),
         ("CAST(b AS INT)", "CAST(CAST(b AS INT) AS DOUBLE)"),
     ],
     "more casts": [
@@ -249,7 +251,12 @@ AGGREGATES = [
     "AVG(GREATEST(p, 0))",
     "AVG(LEAST(p, 60, 1000))",
 ]
-QUANTILES = ["MEDIAN(x)", "QUANTILE_CONT(x, 0.9)", "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)"]
+QUANTILES = [
+    "MEDIAN(x)",
+    "APPROX_QUANTILE(x, 0.9)",
+    "QUANTILE_CONT(x, 0.9)",
+    "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)",
+]
 CLAUSES = {
     *("WHERE", "GROUP", "BY", "ALL", "HAVING", "ORDER", "LIMIT", "WITH", "WITHIN"),
     *("JOIN", "LEFT", "RIGHT", "NATURAL"),
@@ -354,6 +361,7 @@ def test_every_documented_function_is_here() -> None:
     supported = documentation[documentation.index("Supported:") : documentation.index("Some operations differ")]
     names = set(re.findall(r"\b[A-Z][A-Z_]+\b", supported)) - CLAUSES
     cases = [case if isinstance(case, str) else case[0] for cases in SCALARS.values() for case in cases]
+    cases += [case if isinstance(case, str) else case[0] for cases in SPELLINGS.values() for case in cases]
     texts = " ".join([*cases, *AGGREGATES, *QUANTILES])
     assert len(names) > 30
     assert {name for name in names if not re.search(rf"\b{name}\b", texts)} == set()

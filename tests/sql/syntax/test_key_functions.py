@@ -17,7 +17,12 @@ OF_KEYS = [
     *("s || d", "CONCAT_WS('-', s, i)", "s LIKE '%a_'", "s ILIKE '%A%'", "STARTS_WITH(s, 'n')", "CAST(i AS VARCHAR)"),
     *("YEAR(d)", "QUARTER(d)", "MONTH(m)", "WEEK(d)", "DAY(m)", "EXTRACT(DOY FROM d)", "ISODOW(d)", "HOUR(m)"),
     *("CAST(m AS DATE)", "DATE_TRUNC('week', m)", "DATE_TRUNC('hour', m)", "DATE_TRUNC('day', m)", "LAST_DAY(d)"),
-    *("CAST(DATE_TRUNC('quarter', d) AS TIMESTAMP)", "CAST(DATE_TRUNC('year', d) AS TIMESTAMP)", "SIGN(i)"),
+    *(
+        "CAST(DATE_TRUNC('quarter', d) AS TIMESTAMP)",
+        "CAST(DATE_TRUNC('year', d) AS TIMESTAMP)",
+        "SIGN(i)",
+        "CONCAT(i // 4, '-', i + 9)",
+    ),
     *("d + INTERVAL 1 MONTH", "m - INTERVAL 90 MINUTE", "d - CAST(m AS DATE)", "DATE_DIFF('month', d, m)", "i // 4"),
     *("CASE WHEN s LIKE 'n%' THEN UPPER(s) ELSE s END", "COALESCE(s, 'none')", "i % 3", "CAST(b AS INT)", "LEFT(s, 1)"),
 ]

@@ -6,7 +6,7 @@ on rounding and on the text of numbers, so some conversions are refused:
 | from | to |
 |---|---|
 | integer | number, text |
-| number | integer (halves are rounded away from 0); not text |
+| number | integer (halves are rounded away from 0); text, if it is computed from integers |
 | text | number, integer, date |
 | date | timestamp, text |
 | timestamp | date; not text |
@@ -45,9 +45,20 @@ def cast(translate: Translator, node: exp.Cast) -> Expr:
     if target in (ColumnKind.DATE, ColumnKind.TIME) and inner.op == "literal" and inner.kind is ColumnKind.TEXT:
         return moment_literal(translate, node, inner.value, target)
     op = _CASTS.get((inner.kind, target))
+    if target is ColumnKind.TEXT and (text := as_text(inner)) is not None:
+        return text
     if op is None:
         raise translate.refuse(node, f"CAST from {inner.kind.value} to {target.value} is not supported")
     return inner if op == "" else _apply_cast(op, inner, target)
+
+
+def as_text(inner: Expr) -> Expr | None:
+    """Return a value as text, or None if it has no text that is the same on every engine."""
+    if inner.kind is ColumnKind.TEXT:
+        return inner
+    if inner.kind is ColumnKind.FLOAT and inner.integral:
+        return Expr("integer_text", ColumnKind.TEXT, (inner,))
+    return Expr("to_text", ColumnKind.TEXT, (inner,)) if inner.kind in _WITH_TEXT else None
 
 
 def _apply_cast(op: str, inner: Expr, target: ColumnKind) -> Expr:
@@ -72,7 +83,8 @@ _TARGETS = {
     exp.DType.TIMESTAMPNTZ: ColumnKind.TIME,
     exp.DType.DATETIME: ColumnKind.TIME,
 }
-# The operation that converts one kind to another; "" changes nothing.
+_WITH_TEXT = (ColumnKind.INT, ColumnKind.DATE, ColumnKind.BOOL)
+# The operation that converts one kind to another; "" changes nothing. `as_text` converts to text.
 _CASTS = {
     **{
         (kind, kind): ""
@@ -92,9 +104,6 @@ _CASTS = {
     (ColumnKind.TEXT, ColumnKind.FLOAT): "to_number",
     (ColumnKind.TEXT, ColumnKind.INT): "to_number",
     (ColumnKind.TEXT, ColumnKind.DATE): "to_date",
-    (ColumnKind.INT, ColumnKind.TEXT): "to_text",
-    (ColumnKind.DATE, ColumnKind.TEXT): "to_text",
-    (ColumnKind.BOOL, ColumnKind.TEXT): "to_text",
     (ColumnKind.TIME, ColumnKind.DATE): "time_date",
     (ColumnKind.DATE, ColumnKind.TIME): "to_time",
 }

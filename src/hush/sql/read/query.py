@@ -24,7 +24,7 @@ from hush.sql.read.translator import Translator
 from hush.sql.read.windows import ordering, released_window
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.output import Order, can_evaluate
-from hush.sql.syntax.reasons import not_a_select
+from hush.sql.syntax.reasons import clause_of_bigquery, not_a_select
 from hush.sql.syntax.refusal import QueryRefused, Refuser
 from hush.sql.syntax.releases import Allocation
 from hush.sql.syntax.windows import windows_in
@@ -86,6 +86,8 @@ def _parse(text: str, dialect: str) -> tuple[exp.Select, Refuser]:
     try:
         statements = [statement for statement in sqlglot.parse(text, read=dialect) if statement is not None]
     except sqlglot.errors.SqlglotError as error:
+        if (clause := clause_of_bigquery(text)) is not None:
+            raise refuse.at(clause[0], *clause[1]) from None
         position = (getattr(error, "errors", None) or [{}])[0]
         raise QueryRefused(
             int(position.get("line") or 1),

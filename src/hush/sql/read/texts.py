@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
+from hush.sql.read.conversions import as_text
 from hush.sql.read.translator import Rule, Translator
 from hush.sql.syntax.expression import Expr, literal, numeric
 
@@ -132,11 +133,8 @@ def concat(translate: Translator, node: exp.Expr) -> Expr:
 
 
 def _as_text(translate: Translator, node: exp.Expr) -> Expr:
-    """Return a part of a longer text. Integers, dates and booleans have one text on every engine."""
-    part = translate(node)
-    if part.kind in (ColumnKind.INT, ColumnKind.DATE, ColumnKind.BOOL):
-        return Expr("to_text", ColumnKind.TEXT, (part,))
-    return translate.text(node)
+    """Return a part of a longer text."""
+    return as_text(translate(node)) or translate.text(node)
 
 
 def concat_with_separator(translate: Translator, node: exp.ConcatWs) -> Expr:

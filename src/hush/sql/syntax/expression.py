@@ -79,6 +79,7 @@ _REPEATS = {
     "to_number": 2,
     "to_date": 3,
     "shift": 3,
+    "integer_text": 2,
 }
 
 

@@ -106,6 +106,7 @@ KEY_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "like": _like,
     "ilike": lambda pattern, text: _like(_lower(pattern), _lower(text)),
     "to_text": lambda _, value: _text(value),
+    "integer_text": lambda _, number: str(int(number)) if abs(number) <= 2**53 else None,
     "bool_number": lambda _, value: float(value),
     "to_time": lambda _, day: datetime.combine(day, time()),
     "time_date": lambda _, moment: moment.date(),

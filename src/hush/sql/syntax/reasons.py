@@ -6,6 +6,7 @@ Each reason is a tuple: what is wrong, then advice. `hush.sql.syntax.refusal.Ref
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from sqlglot import exp
@@ -107,6 +108,17 @@ _SUPPORTED_AGGREGATES = (
 _SUBSTITUTES: Mapping[type[exp.Expr], str] = {
     exp.Mode: "Group by the value, with ORDER BY COUNT(*) DESC LIMIT 1",
 }
+# Clauses of BigQuery for differential privacy, which the parser does not know.
+_CLAUSES_OF_BIGQUERY = {
+    r"\bWITH\s+(DIFFERENTIAL_PRIVACY|ANONYMIZATION)\b": (
+        "privacy parameters are not read from the query, so that none is stated twice",
+        "Leave the clause out, and give epsilon=, delta= and groups_per_unit=; the table declares the unit",
+    ),
+    r"\bcontribution_bounds_per_(row|group)\b|\bCLAMPED\s+BETWEEN\b": (
+        "bounds are those of the table, or a part of the expression",
+        'Declare bounds={"x": (0, 100)}, or write AVG(LEAST(GREATEST(x, 0), 100))',
+    ),
+}
 # Functions that the parser does not know by type.
 _NOT_DETERMINISTIC_NAMES = (
     "now",
@@ -164,6 +176,16 @@ def unknown_function(name: str) -> tuple[str, ...]:
     shown_name = name if name.isidentifier() and len(name) <= 40 else "this function"
     why = "it could fail on some rows, read files, or depend on other rows"
     return (f"{shown_name} is not on the list of supported functions: {why}", "See hush.sql for the list")
+
+
+def clause_of_bigquery(text: str) -> tuple[int, tuple[str, str]] | None:
+    """Return where a text that cannot be parsed has a clause of BigQuery, and the reason for refusing it.
+
+    >>> clause_of_bigquery("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) FROM people")[0]
+    7
+    """
+    matches = [(re.search(pattern, text, re.IGNORECASE), words) for pattern, words in _CLAUSES_OF_BIGQUERY.items()]
+    return next(((match.start(), words) for match, words in matches if match is not None), None)
 
 
 def not_a_select(node: exp.Expr | None) -> tuple[str, ...]:

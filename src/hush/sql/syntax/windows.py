@@ -45,7 +45,7 @@ class ReleasedWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class _Partition:
+class _WindowRows:
     """The rows of a partition, in order. ``peers`` has the ends (first, last + 1) of each row's equals."""
 
     arguments: list[list[Any]]
@@ -82,7 +82,7 @@ def _order_key(by: Order, row: Released) -> Any:
     return sort_key(evaluate(by.expression, *row), by.descending, by.nulls_first)
 
 
-def _partition(window: ReleasedWindow, rows: list[Released], ranks: list[Any]) -> _Partition:
+def _partition(window: ReleasedWindow, rows: list[Released], ranks: list[Any]) -> _WindowRows:
     """Return a partition with the arguments, the peers and the frame of each row."""
     number, peers, start = len(rows), [], 0
     for index, rank in enumerate(ranks):
@@ -96,33 +96,33 @@ def _partition(window: ReleasedWindow, rows: list[Released], ranks: list[Any]) -
             (0 if first is None else max(0, index + first), number if last is None else max(0, index + last + 1))
             for index in range(number)
         ]
-    return _Partition([[evaluate(arg, *row) for arg in window.args] for row in rows], peers, frames)
+    return _WindowRows([[evaluate(arg, *row) for arg in window.args] for row in rows], peers, frames)
 
 
-def _over_frame(rule: Callable[[list[Any]], Any]) -> Callable[[_Partition], list[Any]]:
+def _over_frame(rule: Callable[[list[Any]], Any]) -> Callable[[_WindowRows], list[Any]]:
     """Return an aggregate of the values in each row's frame that are there."""
 
-    def values(partition: _Partition) -> list[Any]:
+    def values(partition: _WindowRows) -> list[Any]:
         arguments = [first for first, *_ in partition.arguments]
         return [rule([value for value in arguments[slice(*frame)] if value is not None]) for frame in partition.frames]
 
     return values
 
 
-def _ends(index: int) -> Callable[[_Partition], list[Any]]:
+def _ends(index: int) -> Callable[[_WindowRows], list[Any]]:
     """Return the first or the last value of each row's frame."""
 
-    def values(partition: _Partition) -> list[Any]:
+    def values(partition: _WindowRows) -> list[Any]:
         frames = [partition.arguments[slice(*frame)] for frame in partition.frames]
         return [frame[index][0] if frame else None for frame in frames]
 
     return values
 
 
-def _shifted(sign: int) -> Callable[[_Partition], list[Any]]:
+def _shifted(sign: int) -> Callable[[_WindowRows], list[Any]]:
     """Return LAG or LEAD: the value some rows before or after, or the default."""
 
-    def values(partition: _Partition) -> list[Any]:
+    def values(partition: _WindowRows) -> list[Any]:
         rows = partition.arguments
         places = [index + sign * int(row[1]) for index, row in enumerate(rows)]
         return [rows[place][0] if 0 <= place < len(rows) else row[2] for place, row in zip(places, rows, strict=True)]
@@ -130,13 +130,13 @@ def _shifted(sign: int) -> Callable[[_Partition], list[Any]]:
     return values
 
 
-def _dense_ranks(partition: _Partition) -> list[int]:
+def _dense_ranks(partition: _WindowRows) -> list[int]:
     """Return the number of distinct values up to each row's."""
     starts = sorted({start for start, _ in partition.peers})
     return [starts.index(start) + 1 for start, _ in partition.peers]
 
 
-def _tiles(partition: _Partition) -> list[int]:
+def _tiles(partition: _WindowRows) -> list[int]:
     """Return the number of each row's tile. The first tiles are larger by one row, if they cannot all be equal."""
     number, tiles = len(partition.arguments), int(partition.arguments[0][0])
     size, larger = divmod(number, tiles)
@@ -156,7 +156,7 @@ def _average(values: list[float]) -> float | None:
     return None if total is None else total / len(values)
 
 
-_FUNCTIONS: Mapping[str, Callable[[_Partition], list[Any]]] = {
+_FUNCTIONS: Mapping[str, Callable[[_WindowRows], list[Any]]] = {
     "row_number": lambda partition: list(range(1, len(partition.peers) + 1)),
     "rank": lambda partition: [start + 1 for start, _ in partition.peers],
     "dense_rank": _dense_ranks,

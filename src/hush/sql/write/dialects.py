@@ -65,6 +65,7 @@ _COMMON = {
     "length": "CAST(LENGTH({0}) AS [double])",
     "bool_number": "CAST(CASE WHEN {0} THEN 1 WHEN NOT {0} THEN 0 END AS [double])",
     "to_text": "CAST({0} AS [text])",
+    "integer_text": "(CASE WHEN ABS({0}) <= 9007199254740992 THEN CAST(CAST({0} AS BIGINT) AS [text]) END)",
     "to_time": "CAST({0} AS [time])",
     "time_date": "CAST({0} AS DATE)",
     "count_rows": "CAST(COUNT(*) AS [double])",
