@@ -45,6 +45,8 @@ QUERIES = [
     "SELECT SPLIT_PART(note, 'a', 2) AS a, REPLACE(note, '1', '') AS b, CONCAT_WS('-', note, region) AS c, RIGHT(note, "
     "2) AS d, STRPOS(note, 'a') AS e, SIGN(income) AS f, ROUND(LOG(10, income), 6) AS g, COUNT(*) FROM people "
     "GROUP BY ALL",
+    "SELECT region, flag, COUNT(*), COUNT(DISTINCT age) FROM people GROUP BY ROLLUP (region, flag)",
+    "SELECT note, region, COUNT(*), SUM(age) FROM people GROUP BY GROUPING SETS ((note), (region), ())",
     "SELECT CORR(income, age), COVAR_SAMP(price, score), REGR_SLOPE(age, num) FROM people",
     "SELECT SUM(income) / SUM(age), COUNT_IF(flag), AVG(age) FILTER (WHERE note LIKE 'n1%') FROM people",
     "SELECT note, flag, SUM(income * age), COUNT(*) FILTER (WHERE age > 9) FROM people GROUP BY ALL",

@@ -1,6 +1,14 @@
 """Queries that a plan without limits answers exactly as the engine's own SQL does."""
 
 EXACT_QUERIES = [
+    "SELECT note, flag, COUNT(*) AS n, AVG(age) AS a, COUNT(DISTINCT age) AS d, GROUPING(flag) AS g FROM people WHERE "
+    "user_id >= 0 AND note >= 'n5' AND flag IS NOT NULL GROUP BY ROLLUP (note, flag) ORDER BY note NULLS LAST, flag "
+    "NULLS LAST",
+    "SELECT region AS r, flag, SUM(age) AS s, GROUPING(region) + 2 * GROUPING(flag) AS g FROM people WHERE user_id >= "
+    "0 AND region <> 'mars' AND flag IS NOT NULL GROUP BY CUBE (r, flag) HAVING COUNT(*) > 9 ORDER BY g, r, flag",
+    "SELECT note, YEAR(day) AS y, flag, COUNT(*) AS n, COUNT(*) / SUM(COUNT(*)) OVER (PARTITION BY GROUPING(note)) AS "
+    "q FROM people WHERE user_id >= 0 AND day IS NOT NULL AND flag GROUP BY flag, GROUPING SETS ((note, y), (note), "
+    "()) ORDER BY note NULLS FIRST, y NULLS FIRST",
     "SELECT note, COUNT(*) AS n, COUNT(*) / SUM(COUNT(*)) OVER () AS share, RANK() OVER (ORDER BY COUNT(*) DESC) AS r, "
     "ROW_NUMBER() OVER (ORDER BY note DESC) AS i, DENSE_RANK() OVER (ORDER BY COUNT(*)) AS d, LAG(COUNT(*)) OVER "
     "(ORDER BY note) AS b, LEAD(COUNT(*), 2, 0) OVER (ORDER BY note) AS l FROM people WHERE user_id >= 0 GROUP BY note "

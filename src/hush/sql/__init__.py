@@ -16,8 +16,8 @@
 | try a query without touching data | `Table.preview`, which returns a `Preview` |
 | handle errors | `QueryRefused` (the query), `EngineFailed` (the database) |
 
-Supported: WHERE; GROUP BY several keys, or ALL; HAVING, QUALIFY, ORDER BY, LIMIT and OFFSET, on released values.
-COUNT(*), COUNT(x), COUNT(DISTINCT x), COUNT_IF, SUM, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, CORR, COVAR_POP,
+Supported: WHERE; GROUP BY several keys, or ALL; ROLLUP, CUBE and GROUPING SETS, with GROUPING(key); HAVING, QUALIFY,
+ORDER BY, LIMIT and OFFSET, on released values. COUNT(*), COUNT(x), COUNT(DISTINCT x), COUNT_IF, SUM, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, CORR, COVAR_POP,
 COVAR_SAMP, REGR_SLOPE, MEDIAN, QUANTILE_CONT(x, p) or (x, [p, q]), PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x), and
 the names of approximate ones, APPROX_COUNT_DISTINCT and APPROX_QUANTILE; FILTER; arithmetic of aggregates, such as
 SUM(x) / SUM(y). Windows over keys and aggregates, with OVER (PARTITION BY ... ORDER BY ... ROWS BETWEEN ...):

@@ -33,7 +33,12 @@ REFUSED = [
     ('SELECT p."USER_ID" AS u, COUNT(*) FROM people p GROUP BY u', None, "show single units"),
     ("SELECT user_id, COUNT(*) FROM people GROUP BY ALL", (1, 8), "show single units"),
     ("SELECT region, user_id, COUNT(*) FROM people GROUP BY ALL", None, "show single units"),
-    ("SELECT region, COUNT(*) FROM people GROUP BY ROLLUP (region)", None, "not supported"),
+    ("SELECT COUNT(*) FROM people GROUP BY ROLLUP (user_id)", None, "show single units"),
+    ("SELECT COUNT(*) FROM people GROUP BY GROUPING SETS ((region, user_id), (region))", None, "show single units"),
+    ("SELECT COUNT(*) FROM people GROUP BY CUBE (region, note, flag, age, day, price)", None, "CUBE takes at most 5"),
+    ("SELECT COUNT(*) FROM people GROUP BY CUBE (region, note, flag), CUBE (age, day, price)", None, "at most 32"),
+    ("SELECT COUNT(*), GROUPING(flag) FROM people GROUP BY ROLLUP (region)", None, "GROUPING takes one key"),
+    ("SELECT COUNT(*) FROM (SELECT user_id FROM people GROUP BY ROLLUP (user_id)) AS t", None, "outer query only"),
     ("SELECT 1", None, "without FROM"),
     ("SELECT 1 FROM people", None, "without an aggregate"),
     # statements

@@ -71,7 +71,6 @@ REFUSED = [
     ("SELECT COUNT(*) FROM people WHERE q.a = 1", None, "FROM has no table of this name. It has people."),
     ("SELECT COUNT(*) FROM people WHERE ages = 1", None, "The columns are user_id, region, income, age"),
     ("SELECT COUNT(*) FROM persons", None, "The tables are people, orders, zones."),
-    ("SELECT COUNT(*) FROM people GROUP BY CUBE (region)", None, "GROUPING SETS are not supported. Write one query"),
 ]
 
 

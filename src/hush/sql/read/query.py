@@ -8,7 +8,9 @@ at data, and nothing of the text survives except its constants and the names of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 
 import sqlglot
 from sqlglot import exp
@@ -17,12 +19,13 @@ from hush.data.tables.catalog import Catalog, ColumnKind
 from hush.errors import InvalidArgument, check_instance
 from hush.sql.read import rules as rules  # fills the allow-list of the translator
 from hush.sql.read.aggregates import AggregateRequests
+from hush.sql.read.grouping_sets import grouping_sets
 from hush.sql.read.per_unit import Grouping, check_aliases, group_keys
 from hush.sql.read.shorthand import expand
 from hush.sql.read.sources import SELECT_PARTS, Reader, check_clauses
 from hush.sql.read.translator import Translator
 from hush.sql.read.windows import ordering, released_window
-from hush.sql.syntax.expression import Expr
+from hush.sql.syntax.expression import Expr, literal
 from hush.sql.syntax.output import Order, can_evaluate
 from hush.sql.syntax.reasons import clause_of_bigquery, not_a_select
 from hush.sql.syntax.refusal import QueryRefused, Refuser
@@ -112,6 +115,8 @@ class _Planner:
 
     def __init__(self, select: exp.Select, refuse: Refuser, tables: Catalog, limits: Limits) -> None:
         self._select, self._refuse, self._limits = select, refuse, limits
+        self._in_total = isinstance(limits, TotalLimits)
+        self._sets = grouping_sets(refuse, select)
         check_clauses(refuse, select, *SELECT_PARTS, "distinct", "qualify", "order", "limit", "offset")
         reader = Reader(tables, refuse)
         self._origin, self._scope = reader.origin(select, reader.common_tables(select, {}))
@@ -134,6 +139,7 @@ class _Planner:
         aliases = check_aliases(self._refuse, select, self._scope.has_column)
         keys = group_keys(select, self._row, aliases)
         self._check_keys(keys)
+        self._keys, self._members = keys, self._key_sets(keys, aliases)
         refs = tuple(replace(key, op="key", args=(), value=index, unit=False) for index, key in enumerate(keys))
         grouping = Grouping(self._row, keys, refs, self._aggregate_or_window)
         grouping.aliases, self._translate = aliases, grouping.translate
@@ -145,7 +151,8 @@ class _Planner:
         order = self._order(outputs)
         if not self._aggregates.requests:
             raise self._refuse(select, "a query without an aggregate would show rows", "Add an aggregate: COUNT(*)")
-        return self._assemble(where, keys, outputs, (having, qualify), order)
+        plan = self._assemble(where, keys, outputs, (having, qualify), order)
+        return self._checked(self._with_sets(plan, self._members) if self._members else plan)
 
     def _assemble(
         self,
@@ -157,11 +164,10 @@ class _Planner:
     ) -> QueryPlan:
         """Return the plan from its translated clauses."""
         # A limit in total is one for a single group as well, so it bounds the contribution to each group.
-        in_total = isinstance(self._limits, TotalLimits)
         rows = self._limits.rows_in_total if isinstance(self._limits, TotalLimits) else self._limits.rows_per_unit
         allocation = Allocation(self._aggregates.requests, rows)
         public = all(key.domain is not None for key in keys)
-        plan = QueryPlan(
+        return QueryPlan(
             origin=self._origin,
             where=where,
             keys=tuple(GroupKey(name=f"k{n}", expression=key, domain=key.domain) for n, key in enumerate(keys)),
@@ -176,16 +182,43 @@ class _Planner:
             order=order,
             limit=self._rows_of("limit"),
             offset=self._rows_of("offset") or 0,
+            sets=(),
             groups_per_unit=self._limits.groups_per_unit,
+            groups_per_set=self._limits.groups_per_unit,
             rows_per_unit=rows,
-            in_total=in_total and bool(keys),
+            in_total=self._in_total and bool(keys),
             units=self._units,
         )
+
+    def _key_sets(self, keys: tuple[Expr, ...], aliases: Mapping[str, exp.Expr]) -> tuple[tuple[int, ...], ...]:
+        """Return the keys of each grouping set, by their index."""
+        sets = []
+        for nodes in self._sets or ():
+            self._select.args["group"].set("expressions", nodes)
+            sets.append(tuple(keys.index(key) for key in group_keys(self._select, self._row, aliases)))
+        return tuple(sets)
+
+    def _with_sets(self, plan: QueryPlan, sets: tuple[tuple[int, ...], ...]) -> QueryPlan:
+        """Return a plan with several groupings: the set is one more key, and the other keys may be NULL."""
+        keys = [
+            key if key.domain is None else replace(key, domain=tuple(dict.fromkeys([*key.domain, None])))
+            for key in plan.keys
+        ]
+        number = Expr("set", ColumnKind.INT)
+        keys.append(GroupKey(name=f"k{len(keys)}", expression=number, domain=tuple(range(len(sets)))))
+        most = plan.groups_per_unit
+        if not plan.in_total:
+            sizes = [prod(len(plan.keys[index].domain or ()) for index in members) for members in sets]
+            most = sum(min(most, size) if plan.public_keys else most for size in sizes)
+        return replace(plan, keys=tuple(keys), sets=sets, groups_per_unit=most, in_total=self._in_total)
+
+    def _checked(self, plan: QueryPlan) -> QueryPlan:
+        """Return a plan that does not have too many groups, nor covers more of a unit's groups than there are."""
         groups = plan.num_groups
         if groups is not None and groups > MAX_GROUPS:
             raise self._refuse(self._select, "the public keys form more than a million groups", "List fewer keys")
         # A unit cannot contribute to more groups than there are: the noise need not cover more.
-        return plan if groups is None else replace(plan, groups_per_unit=min(groups, self._limits.groups_per_unit))
+        return plan if groups is None else replace(plan, groups_per_unit=min(groups, plan.groups_per_unit))
 
     def _check_keys(self, keys: tuple[Expr, ...]) -> None:
         """Refuse keys that identify units, and constants."""
@@ -197,6 +230,8 @@ class _Planner:
 
     def _aggregate_or_window(self, node: exp.Expr) -> Expr | None:
         """Return the reference to an aggregate, or a window over released values; None for other nodes."""
+        if isinstance(node, exp.Grouping):
+            return self._is_left_out(node)
         return released_window(self._translate, node) if isinstance(node, exp.Window) else self._aggregates(node)
 
     def _check_distinct(self, clause: exp.Distinct | None, refs: tuple[Expr, ...], outputs: tuple[Output, ...]) -> None:
@@ -219,6 +254,19 @@ class _Planner:
                 raise self._refuse(node, f"two columns of the answer are named {name}", "Rename one of them with AS")
             outputs.append(Output(name=name, expression=self._post_processing(node.unalias())))
         return tuple(outputs)
+
+    def _is_left_out(self, node: exp.Grouping) -> Expr:
+        """Translate GROUPING(key): 1 where the key is not in the set of a group, 0 where it is."""
+        key = self._row(node.expressions[0]) if len(node.expressions) == 1 else None
+        if key not in self._keys:
+            raise self._refuse(node, "GROUPING takes one key of GROUP BY")
+        index, number = self._keys.index(key), Expr("key", ColumnKind.INT, value=len(self._keys))
+        others = [literal(i, ColumnKind.INT) for i, members in enumerate(self._members) if index not in members]
+        one, zero = literal(1, ColumnKind.INT), literal(0, ColumnKind.INT)
+        if not others:
+            return zero
+        is_outside = Expr("in", ColumnKind.BOOL, (number, *others))
+        return Expr("case", ColumnKind.INT, (is_outside, one, zero), low=0.0, high=1.0, integral=True)
 
     def _condition(self, clause: str) -> Expr | None:
         """Return the condition of HAVING or QUALIFY, over released values."""

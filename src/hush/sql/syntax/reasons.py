@@ -28,7 +28,7 @@ _MISPLACED_AGGREGATE = (
     "an aggregate is not allowed here",
     "Use aggregates in SELECT, HAVING and ORDER BY, and do not nest them",
 )
-_GROUPING_SETS = ("ROLLUP, CUBE and GROUPING SETS are not supported", "Write one query for each grouping")
+_GROUPING_SETS = ("ROLLUP, CUBE and GROUPING SETS are supported in the outer query only", "Group by the unit here")
 _NOT_A_SELECT = ("only SELECT statements are answered", "Write one SELECT with aggregates")
 _FILTER = (
     "FILTER is supported after COUNT, SUM, AVG, VARIANCE, STDDEV, MEDIAN and QUANTILE_CONT, without DISTINCT",

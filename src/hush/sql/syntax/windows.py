@@ -124,8 +124,8 @@ def _shifted(sign: int) -> Callable[[_WindowRows], list[Any]]:
 
     def values(partition: _WindowRows) -> list[Any]:
         rows = partition.arguments
-        places = [index + sign * int(row[1]) for index, row in enumerate(rows)]
-        return [rows[place][0] if 0 <= place < len(rows) else row[2] for place, row in zip(places, rows, strict=True)]
+        shifted = [index + sign * int(row[1]) for index, row in enumerate(rows)]
+        return [rows[other][0] if 0 <= other < len(rows) else row[2] for other, row in zip(shifted, rows, strict=True)]
 
     return values
 

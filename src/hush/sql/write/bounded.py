@@ -193,9 +193,26 @@ def _layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int
 
 def _raw_layer(plan: QueryPlan, writer: RelationWriter, dialect: Dialect) -> str:
     """Return the rows with their unit, keys and values, named u0, k0 and v0 and so on."""
-    keys = [f"{write_expression(key.expression, dialect)} AS k{index}" for index, key in enumerate(plan.keys)]
+    of_rows = plan.keys[:-1] if plan.sets else plan.keys
+    keys = [f"{write_expression(key.expression, dialect)} AS k{index}" for index, key in enumerate(of_rows)]
     values = [f"{write_expression(value, dialect)} AS v{index}" for index, value in enumerate(plan.values)]
-    return writer.select([*unit_columns(plan.origin), *keys, *values], plan.origin, plan.where)
+    rows = writer.select([*unit_columns(plan.origin), *keys, *values], plan.origin, plan.where)
+    return _in_every_set(plan, rows) if plan.sets else rows
+
+
+def _in_every_set(plan: QueryPlan, rows: str) -> str:
+    """Return each row once for each grouping set, with the keys of that set and its number as the last key.
+
+    A unit's rows are still its own, and its contributions are bounded after this.
+    """
+    last = len(plan.keys) - 1
+    items = [f"q.{name}" for name in _unit_names(plan)]
+    for index in range(last):
+        numbers = ", ".join(str(number) for number, keys in enumerate(plan.sets) if index in keys)
+        items.append(f"(CASE WHEN s.i IN ({numbers}) THEN q.k{index} END) AS k{index}")
+    items += [f"s.i AS k{last}", *(f"q.v{index}" for index in range(len(plan.values)))]
+    listed = ", ".join(f"({number})" for number in range(len(plan.sets)))
+    return f"SELECT {', '.join(items)} FROM ({rows}) AS q CROSS JOIN (VALUES {listed}) AS s(i)"
 
 
 def _cleaned_layer(plan: QueryPlan, dialect: Dialect) -> str:
@@ -274,8 +291,11 @@ def _kept_layer(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
         return "SELECT * FROM hush_pairs"
     rank = _rank(dialect, [*_ranked_units(plan), *keys], ranking_key)
     order = ", ".join([rank, *keys])  # the keys break ties
+    most = plan.groups_per_unit
+    if plan.sets:  # the number of the set is the last key, which is the fastest in the group's number
+        units, most = [*units, f"g % {len(plan.sets)}" if plan.public_keys else keys[-1]], plan.groups_per_set
     number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(units)} ORDER BY {order}) AS n"
-    return f"SELECT * FROM (SELECT *, {number} FROM hush_pairs) AS q WHERE n <= {plan.groups_per_unit}"
+    return f"SELECT * FROM (SELECT *, {number} FROM hush_pairs) AS q WHERE n <= {most}"
 
 
 def _uncut_pairs_layer(plan: QueryPlan, dialect: Dialect) -> str:

@@ -81,7 +81,10 @@ class QueryPlan:
         order: The order of the answer's rows.
         limit: The most rows of the answer.
         offset: How many rows are skipped before these.
-        groups_per_unit: The most groups that a unit contributes to (L0).
+        sets: The keys of each grouping set, by index; empty for one grouping. The last key is then the set's number,
+            and a key that is not in the set is NULL.
+        groups_per_unit: The most groups that a unit contributes to (L0), in all sets together.
+        groups_per_set: The most groups of one set that a unit contributes to, without a limit in total.
         rows_per_unit: The most rows of a unit that count in one group, or in all groups together: see ``in_total``.
         in_total: Whether ``rows_per_unit`` holds for all groups together. The absolute values of what a unit adds to a
             release then sum, over all groups, to at most that release's sensitivity.
@@ -102,7 +105,9 @@ class QueryPlan:
     order: tuple[Order, ...]
     limit: int | None
     offset: int
+    sets: tuple[tuple[int, ...], ...]
     groups_per_unit: int
+    groups_per_set: int
     rows_per_unit: int
     in_total: bool
     units: int
@@ -196,8 +201,24 @@ class QueryPlan:
         names = [release.name for release in self.sums]
         groups = []
         for keys, (units, *sums) in self.by_keys(rows):
+            if self.sets and not self._is_in_its_set(keys):
+                continue
             groups.append(ExactGroup(keys=keys, units=int(units), sums=dict(zip(names, map(int, sums), strict=True))))
         return groups
+
+    def _is_in_its_set(self, keys: tuple[Any, ...]) -> bool:
+        """Return whether the keys of a group are NULL where they are not in its set, and listed where they are.
+
+        The lists of public keys have NULL for the other sets, and are combined as if all keys were independent.
+        """
+        *others, number = keys
+        for index, (value, key) in enumerate(zip(others, self.keys, strict=False)):
+            listed = key.expression.domain
+            if index not in self.sets[int(number)]:
+                listed = (None,)
+            if listed is not None and value not in listed:
+                return False
+        return True
 
     def by_keys(self, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[tuple[Any, ...], Sequence[Any]]]:
         """Yield the keys of each row of an engine's result, and the rest of the row."""
