@@ -194,6 +194,8 @@ SCALARS: dict[str, list[str | tuple[str, str]]] = {
         ("m + INTERVAL 90 MINUTE - INTERVAL 2 WEEK", NEXT.format("m + INTERVAL 90 MINUTE - INTERVAL 2 WEEK")),
         ("m + INTERVAL 1 QUARTER", NEXT.format("m + INTERVAL 3 MONTH")),
         ("m - INTERVAL 4000 YEAR", "CAST(NULL AS TIMESTAMP)"),
+        ("m + INTERVAL 126230400000 SECOND", NEXT.format("m + INTERVAL 1461000 DAY")),
+        ("m - INTERVAL 35064000 HOUR", "CAST(NULL AS TIMESTAMP)"),
         ("d + INTERVAL 1461000 DAY", NEXT.format("d + INTERVAL 1461000 DAY")),
         ("CAST(d + INTERVAL 3 DAY AS DATE)", "CAST(" + NEXT.format("d + INTERVAL 3 DAY") + " AS DATE)"),
         "d < DATE '2024-03-01' - INTERVAL '1' MONTH",

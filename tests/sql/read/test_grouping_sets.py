@@ -83,6 +83,7 @@ def test_missing_keys_are_not_mistaken_for_totals(towns: Any) -> None:
     def rounded(listed: list[str | None]) -> list[Any]:
         answer = towns_table(towns, keys={"region": listed}).sql(text, **settings)
         assert all(set(ends) == {"n"} for ends in answer.intervals)
+        assert "at most 1 row per group in at most 1 group of each grouping" in answer.limits[0]
         return [(region, round(n, -1), g) for region, n, g in answer.rows]
 
     regions = [("north", 1000, 0), ("south", 1000, 0), ("west", 1000, 0)]

@@ -239,7 +239,7 @@ class _Planner:
         if clause is None:
             return
         self._refuse.unless_only(clause)
-        if not set(refs) <= {output.expression for output in outputs}:
+        if self._sets or not set(refs) <= {output.expression for output in outputs}:
             raise self._refuse(
                 self._select, "SELECT DISTINCT is supported where it changes nothing", "Select every key of GROUP BY"
             )
@@ -252,7 +252,7 @@ class _Planner:
             name = node.alias_or_name if is_named else node.sql("duckdb", comments=False)
             if any(other.name.casefold() == name.casefold() for other in outputs):
                 raise self._refuse(node, f"two columns of the answer are named {name}", "Rename one of them with AS")
-            outputs.append(Output(name=name, expression=self._post_processing(node.unalias())))
+            outputs.append(Output(name=name, expression=self._post_processing(node.unalias(), inside=False)))
         return tuple(outputs)
 
     def _is_left_out(self, node: exp.Grouping) -> Expr:
@@ -273,11 +273,19 @@ class _Planner:
         node = self._select.args.get(clause)
         return None if node is None else self._post_processing(node.this)
 
-    def _post_processing(self, node: exp.Expr) -> Expr:
-        """Return an expression over released values. It is evaluated after noise is added."""
+    def _post_processing(self, node: exp.Expr, *, inside: bool = True) -> Expr:
+        """Return an expression over released values. It is evaluated after noise is added.
+
+        Args:
+            node: The expression.
+            inside: Whether it is a part of a condition or an order, and no column of the answer.
+        """
         expression = self._translate(node)
         if not can_evaluate(expression):
             raise self._refuse(node, "this cannot be computed from released values", "Compute it from each row instead")
+        parts = (expression,) if inside else expression.args
+        if any(map(_has_list, parts)):  # lists have no order, and no place among the values of a window
+            raise self._refuse(node, "a list of quantiles is a column of its own", "Write QUANTILE_CONT(x, 0.5) here")
         return expression
 
     def _order(self, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
@@ -305,3 +313,8 @@ class _Planner:
         if number < 0:
             raise self._refuse(clause, f"{keyword} must not be negative")
         return number
+
+
+def _has_list(expression: Expr) -> bool:
+    """Return whether a list of quantiles is a part of an expression."""
+    return expression.op == "list" or any(map(_has_list, expression.args))
