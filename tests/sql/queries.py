@@ -1,6 +1,10 @@
 """Queries that a plan without limits answers exactly as the engine's own SQL does."""
 
 EXACT_QUERIES = [
+    "WITH t AS (SELECT user_id, BOOL_OR(age > 90) AS old, BOOL_AND(flag) AS always FROM people WHERE user_id >= 0 "
+    "GROUP BY user_id) SELECT old, COUNT(*) AS n, COUNT_IF(always) AS a FROM t GROUP BY old ORDER BY old",
+    "SELECT note, ROW_NUMBER() OVER () > 0 AS i, COUNT(*) AS n FROM people WHERE user_id >= 0 GROUP BY ALL "
+    "ORDER BY note",
     "SELECT note, flag, COUNT(*) AS n, AVG(age) AS a, COUNT(DISTINCT age) AS d, GROUPING(flag) AS g FROM people WHERE "
     "user_id >= 0 AND note >= 'n5' AND flag IS NOT NULL GROUP BY ROLLUP (note, flag) ORDER BY note NULLS LAST, flag "
     "NULLS LAST",

@@ -24,13 +24,13 @@ APPROX_QUANTILE; FILTER; arithmetic of aggregates, such as SUM(x) / SUM(y). Wind
 (PARTITION BY ... ORDER BY ... ROWS BETWEEN ...): ROW_NUMBER, RANK, DENSE_RANK, PERCENT_RANK, CUME_DIST, NTILE, LAG,
 LEAD, FIRST_VALUE, LAST_VALUE, and sums such as SUM(COUNT(*)) OVER (). JOIN, LEFT JOIN, RIGHT JOIN and NATURAL JOIN on
 the unit or with public tables; tables separated by commas, if WHERE equates the units. WITH and subqueries, which may
-aggregate per unit, or select *. For each row: arithmetic, comparisons, AND, OR, NOT, IS NULL, IS DISTINCT FROM,
-BETWEEN, IN, LIKE, ILIKE, CASE, IF, COALESCE, NULLIF, LEAST, GREATEST, CAST, ABS, SIGN, MOD, FLOOR, CEIL, ROUND, SQRT,
-LN, LOG, EXP, POW with an exponent from 1 to 8, LOWER, UPPER, TRIM, LTRIM, RTRIM, LENGTH, SUBSTRING, LEFT, RIGHT,
-SPLIT_PART, REPLACE by a text that is not longer, STRPOS, CONTAINS, STARTS_WITH, CONCAT, CONCAT_WS, EXTRACT (also of
-ISODOW, the weekday from 1, Monday, to 7), YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, DATE_TRUNC, LAST_DAY, a date
-plus or minus an INTERVAL, the difference of two dates; in DuckDB's dialect also DATE_DIFF, TRUNC and x // y (DIV
-elsewhere). On keys, these follow the release.
+aggregate per unit (BOOL_AND and BOOL_OR, too), or select *. For each row: arithmetic, comparisons, AND, OR, NOT, IS
+NULL, IS DISTINCT FROM, BETWEEN, IN, LIKE, ILIKE, CASE, IF, COALESCE, NULLIF, LEAST, GREATEST, CAST, ABS, SIGN, MOD,
+FLOOR, CEIL, ROUND, SQRT, LN, LOG, EXP, POW with an exponent from 1 to 8, LOWER, UPPER, TRIM, LTRIM, RTRIM, LENGTH,
+SUBSTRING, LEFT, RIGHT, SPLIT_PART, REPLACE by a text that is not longer, STRPOS, CONTAINS, STARTS_WITH, CONCAT,
+CONCAT_WS, EXTRACT (also of ISODOW, the weekday from 1, Monday, to 7), YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE,
+DATE_TRUNC, LAST_DAY, a date plus or minus an INTERVAL, the difference of two dates; in DuckDB's dialect also
+DATE_DIFF, TRUNC and x // y (DIV elsewhere). On keys, these follow the release.
 
 Some operations differ from an engine's own SQL, so that no row can make a query fail. A cast that fails gives NULL,
 and so does division by 0. Arithmetic is in double precision. ROUND, and CAST to an integer, round halves away from 0.

@@ -229,7 +229,7 @@ def _is_unit_or_missing(argument: Expr) -> bool:
 def _advice(node: exp.Expr) -> str:
     """Return what to write instead of an extreme value."""
     if isinstance(node, (exp.LogicalAnd, exp.LogicalOr)):
-        return "Use COUNT_IF(condition)"
+        return "Use COUNT_IF(condition), or aggregate per unit in a subquery"
     return "Use QUANTILE_CONT(x, 0.01) or QUANTILE_CONT(x, 0.99)"
 
 

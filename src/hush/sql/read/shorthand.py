@@ -56,7 +56,7 @@ def _expand_group_by_all(select: exp.Select) -> None:
     clause = select.args.get("group")
     if clause is None or clause.args.get("all") is not True:
         return
-    columns = [item.unalias() for item in select.expressions if item.find(exp.AggFunc) is None]
+    columns = [item.unalias() for item in select.expressions if item.find(exp.AggFunc, exp.Window) is None]
     keys = [column.copy() for column in columns if not isinstance(column, exp.Literal)]
     clause.set("all", None)
     clause.set("expressions", keys)

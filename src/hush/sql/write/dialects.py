@@ -61,6 +61,8 @@ _COMMON = {
     "days_between": "CAST(({0} - {1}) AS [double])",
     "min_of": "MIN({0})",
     "max_of": "MAX({0})",
+    "all_of": "BOOL_AND({0})",
+    "any_of": "BOOL_OR({0})",
     "number": "CAST({0} AS [double])",
     "length": "CAST(LENGTH({0}) AS [double])",
     "bool_number": "CAST(CASE WHEN {0} THEN 1 WHEN NOT {0} THEN 0 END AS [double])",
