@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 import hush
+from hush.data.tables.catalog import Catalog
 from hush.randomness import TestSource
 from hush.sql.answer.answer import answer_from_json, answer_to_json
+from hush.sql.engines.duckdb import DuckDBEngine
+from hush.sql.engines.views import exact_groups
+from hush.sql.read.query import plan_query
 from hush.sql.write.plan import QueryPlan
-from hush.statistics import TotalLimits
+from hush.statistics import ContributionLimits, TotalLimits
 from sql.towns import towns_table
 
 HUGE = {"epsilon": 400.0, "rows_per_unit": 1, "groups_per_unit": 1}  # noise far below what the tests allow
@@ -73,3 +77,16 @@ def test_a_correlation_without_spread_has_no_value(towns: Any) -> None:
     ((correlation, covariance, _),) = table.sql(text.format("age < 0"), source=TestSource(1), **HUGE).rows
     assert correlation is None or -1 <= correlation <= 1
     assert abs(covariance) <= 64**2
+
+
+def test_users_within_a_month_are_one_user_each(
+    engine: DuckDBEngine, described: Callable[..., Catalog], connection: Any, ranking_key: bytes
+) -> None:
+    """A user within a month is one value of the user, and the user's other months have the same value."""
+    tables = described(engine, time="day", window="month")
+    limits = ContributionLimits(groups_per_unit=1, rows_per_unit=7)
+    plan = plan_query("SELECT COUNT(DISTINCT user_id) AS n, COUNT(*) FROM people", tables=tables, limits=limits)
+    assert [release.sensitivity for release in plan.releases] == [1, 7]
+    (group,) = exact_groups(plan, engine, ranking_key=ranking_key)
+    text = "SELECT COUNT(DISTINCT user_id) FROM people WHERE day IS NOT NULL"
+    assert group.sums["a0"] == connection.execute(text).fetchall()[0][0] < group.units

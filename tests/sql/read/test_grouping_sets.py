@@ -106,8 +106,9 @@ def test_limits_that_are_chosen_cover_all_groupings(towns: Any) -> None:
     text = "SELECT region, COUNT(*) AS n FROM people GROUP BY CUBE (region)"
     table = towns_table(towns)
     table._limits = RequestedLimits()
-    rows = table.sql(text, epsilon=50.0, source=TestSource(1)).rows
-    assert [(region, round(n, -1)) for region, n in rows] == [
+    answer = table.sql(text, epsilon=50.0, source=TestSource(1))
+    assert "at most 2 rows in at most 4 groups of all groupings together" in answer.limits[0]
+    assert [(region, round(n, -1)) for region, n in answer.rows] == [
         *((region, 1000) for region in ("north", "south", "west")),
         (None, 3000),
     ]

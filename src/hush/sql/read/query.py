@@ -215,7 +215,8 @@ class _Planner:
     def _checked(self, plan: QueryPlan) -> QueryPlan:
         """Return a plan that does not have too many groups, nor covers more of a unit's groups than there are."""
         groups = plan.num_groups
-        if groups is not None and groups > MAX_GROUPS:
+        # With several groupings, the engine lists the combinations that are in none of them as well.
+        if groups is not None and prod(len(key.domain or ()) for key in plan.keys) > MAX_GROUPS:
             raise self._refuse(self._select, "the public keys form more than a million groups", "List fewer keys")
         # A unit cannot contribute to more groups than there are: the noise need not cover more.
         return plan if groups is None else replace(plan, groups_per_unit=min(groups, plan.groups_per_unit))

@@ -130,7 +130,11 @@ class QueryPlan:
     @property
     def num_groups(self) -> int | None:
         """The number of groups, if keys are public."""
-        return math.prod(len(key.domain or ()) for key in self.keys) if self.public_keys else None
+        if not self.public_keys:
+            return None
+        sizes = [len(key.expression.domain or ()) for key in self.keys]
+        groupings = self.sets or (tuple(range(len(sizes))),)
+        return sum(math.prod(sizes[index] for index in members) for members in groupings)
 
     @property
     def single_table(self) -> str | None:
