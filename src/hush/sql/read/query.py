@@ -263,11 +263,17 @@ class _Planner:
             raise self._refuse(node, "GROUPING takes one key of GROUP BY")
         index, number = self._keys.index(key), Expr("key", ColumnKind.INT, value=len(self._keys))
         others = [literal(i, ColumnKind.INT) for i, members in enumerate(self._members) if index not in members]
-        one, zero = literal(1, ColumnKind.INT), literal(0, ColumnKind.INT)
         if not others:
-            return zero
+            return literal(0, ColumnKind.INT)
         is_outside = Expr("in", ColumnKind.BOOL, (number, *others))
-        return Expr("case", ColumnKind.INT, (is_outside, one, zero), low=0.0, high=1.0, integral=True)
+        return Expr(
+            "case",
+            ColumnKind.INT,
+            (is_outside, *(literal(i, ColumnKind.INT) for i in (1, 0))),
+            low=0.0,
+            high=1.0,
+            integral=True,
+        )
 
     def _condition(self, clause: str) -> Expr | None:
         """Return the condition of HAVING or QUALIFY, over released values."""

@@ -86,8 +86,7 @@ def _function(translate: Translator, node: exp.Expr) -> tuple[str, tuple[Expr, .
     translate.refuse.unless_only(node, "this", "big_int")
     if kind in _OF_NUMBERS:
         return _OF_NUMBERS[kind], (translate.number(node.this),), ColumnKind.FLOAT
-    one = literal(1, ColumnKind.INT)
-    value = one if isinstance(node.this, exp.Star) else translate(node.this)
+    value = literal(1, ColumnKind.INT) if isinstance(node.this, exp.Star) else translate(node.this)
     return _OF_VALUES[kind], (value,), ColumnKind.FLOAT if kind is exp.Count else value.kind
 
 
