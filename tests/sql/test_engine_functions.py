@@ -154,7 +154,7 @@ SCALARS: dict[str, list[str | tuple[str, str]]] = {
         "CAST(i AS DOUBLE) / 2",
         "CAST(i AS VARCHAR)",
         "CAST(i * 10 - 3 AS VARCHAR)",
-        ("CONCAT(FLOOR(x), ' to ', CEIL(x))", "CONCAT(FLOOR(x)::BIGINT, ' to ', CEIL(x)::BIGINT)"),
+        ("CONCAT_WS(' to ', FLOOR(x), CEIL(x))", "CONCAT_WS(' to ', FLOOR(x)::BIGINT, CEIL(x)::BIGINT)"),
         ("CAST(b AS INT)", "CAST(CAST(b AS INT) AS DOUBLE)"),
     ],
     "more casts": [
