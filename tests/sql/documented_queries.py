@@ -2,7 +2,8 @@
 
 Each has the text, and what has to be changed to ask it here, if anything: `adapted`. Queries that Tumult Analytics
 writes in Python are written in SQL, and a few stand for a documented function that has no example (variances and
-COUNT(DISTINCT) of SmartNoise, APPROX_COUNT_DISTINCT of BigQuery, quantiles of Tumult). `refused` are words of the refusal of a text that has no plan.
+COUNT(DISTINCT) of SmartNoise, APPROX_COUNT_DISTINCT of BigQuery, quantiles of Tumult). `refused` are
+words of the refusal of a text that has no plan.
 
 Sources, read in November 2026: the README and the documentation of smartnoise-sql; the documentation of Qrlew, and the
 queries of its Python package; BigQuery's pages on differentially private queries and aggregate functions; the tutorials
