@@ -37,6 +37,21 @@ PUBLIC = {"region": ("north", "south", "east", "west", None), "flag": (True, Fal
 BOUNDS = {"income": (0, 200_000), "age": (0, 120), "score": (-50, 100), "price": (-10, 10.5), "num": (0, 2**40)}
 
 QUERIES = [
+    "SELECT COUNT(DISTINCT note), COUNT(DISTINCT CASE WHEN age > 9 THEN user_id END), COUNT(DISTINCT price) "
+    "FROM people",
+    "SELECT region, COUNT(DISTINCT income), COUNT(DISTINCT moment) FILTER (WHERE flag) FROM people GROUP BY region",
+    "SELECT p.note, COUNT(*), COUNT(DISTINCT o.item || p.region) FROM people p JOIN orders o ON p.user_id = o.uid "
+    "GROUP BY p.note",
+    "SELECT LAST_DAY(day) AS a, moment - INTERVAL 4000 YEAR AS b, day + 1461000 AS c, day + INTERVAL 13 MONTH AS d, "
+    "COUNT(DISTINCT day - CAST(moment AS DATE)) FROM people GROUP BY a, b, c, d",
+    "SELECT SPLIT_PART(note, 'a', 2) AS a, REPLACE(note, '1', '') AS b, CONCAT_WS('-', note, region) AS c, RIGHT(note, "
+    "2) AS d, STRPOS(note, 'a') AS e, SIGN(income) AS f, ROUND(LOG(10, income), 6) AS g, COUNT(*) FROM people "
+    "GROUP BY ALL",
+    "SELECT region, flag, COUNT(*), COUNT(DISTINCT age) FROM people GROUP BY ROLLUP (region, flag)",
+    "SELECT a, b, COUNT(*) FROM (SELECT user_id, BOOL_OR(flag) AS a, BOOL_AND(age > 3) AS b FROM people GROUP BY "
+    "user_id) AS t GROUP BY a, b",
+    "SELECT note, region, COUNT(*), SUM(age) FROM people GROUP BY GROUPING SETS ((note), (region), ())",
+    "SELECT CORR(income, age), COVAR_SAMP(price, score), REGR_SLOPE(age, num) FROM people",
     "SELECT SUM(income) / SUM(age), COUNT_IF(flag), AVG(age) FILTER (WHERE note LIKE 'n1%') FROM people",
     "SELECT note, flag, SUM(income * age), COUNT(*) FILTER (WHERE age > 9) FROM people GROUP BY ALL",
     "SELECT o.item, SUM(p.age), COUNT(*) FROM people p, orders o, zones z WHERE p.user_id = o.uid AND "
@@ -352,7 +367,8 @@ def total_changes(plan: QueryPlan, before: dict[str, dict[Any, int]], after: dic
     """Return the names of the numbers that changed by more than a unit may add to all groups together."""
     groups = min(plan.groups_per_unit, plan.rows_per_unit)
     most = {release.name: release.sensitivity for release in plan.releases}
-    most |= {release.name: groups for release in plan.releases if release.quantity is Quantity.UNITS}
+    counted_once = (Quantity.UNITS, Quantity.DISTINCT)
+    most |= {r.name: min(groups * r.upper, plan.rows_per_unit) for r in plan.releases if r.quantity in counted_once}
     most |= {"units": groups} | {f"tree {index}": plan.rows_per_unit for index in range(len(plan.trees))}
     changes = {
         name: sum(abs(after[name].get(g, 0) - before[name].get(g, 0)) for g in before[name].keys() | after[name].keys())

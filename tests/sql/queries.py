@@ -7,6 +7,41 @@ EXACT_QUERIES = [
     "SELECT k, COUNT(*) AS n FROM (SELECT user_id, note, MAX(age) OVER (PARTITION BY user_id) AS top, DENSE_RANK() "
     "OVER (PARTITION BY user_id ORDER BY age DESC, num) AS r FROM people WHERE user_id > 0 UNION ALL SELECT uid, item, "
     "2 * amount, 1.0 FROM orders) AS t (u, k, top, r) WHERE r <= 2 AND top > 3 GROUP BY k ORDER BY k",
+    "WITH t AS (SELECT user_id, BOOL_OR(age > 90) AS old, BOOL_AND(flag) AS always FROM people WHERE user_id >= 0 "
+    "GROUP BY user_id) SELECT old, COUNT(*) AS n, COUNT_IF(always) AS a FROM t GROUP BY old ORDER BY old",
+    "SELECT note, ROW_NUMBER() OVER () > 0 AS i, COUNT(*) AS n FROM people WHERE user_id >= 0 GROUP BY ALL "
+    "ORDER BY note",
+    "SELECT note, flag, COUNT(*) AS n, AVG(age) AS a, COUNT(DISTINCT age) AS d, GROUPING(flag) AS g FROM people WHERE "
+    "user_id >= 0 AND note >= 'n5' AND flag IS NOT NULL GROUP BY ROLLUP (note, flag) ORDER BY note NULLS LAST, flag "
+    "NULLS LAST",
+    "SELECT region AS r, flag, SUM(age) AS s, GROUPING(region) + 2 * GROUPING(flag) AS g FROM people WHERE user_id >= "
+    "0 AND region <> 'mars' AND flag IS NOT NULL GROUP BY CUBE (r, flag) HAVING COUNT(*) > 9 ORDER BY g, r, flag",
+    "SELECT note, YEAR(day) AS y, flag, COUNT(*) AS n, COUNT(*) / SUM(COUNT(*)) OVER (PARTITION BY GROUPING(note)) AS "
+    "q FROM people WHERE user_id >= 0 AND day IS NOT NULL AND flag GROUP BY flag, GROUPING SETS ((note, y), (note), "
+    "()) ORDER BY note NULLS FIRST, y NULLS FIRST",
+    "SELECT note, COUNT(*) AS n, COUNT(*) / SUM(COUNT(*)) OVER () AS share, RANK() OVER (ORDER BY COUNT(*) DESC) AS r, "
+    "ROW_NUMBER() OVER (ORDER BY note DESC) AS i, DENSE_RANK() OVER (ORDER BY COUNT(*)) AS d, LAG(COUNT(*)) OVER "
+    "(ORDER BY note) AS b, LEAD(COUNT(*), 2, 0) OVER (ORDER BY note) AS l FROM people WHERE user_id >= 0 GROUP BY note "
+    "ORDER BY r, note",
+    "SELECT region, note, SUM(age) AS s, SUM(SUM(age)) OVER (PARTITION BY region ORDER BY note) AS u, MAX(COUNT(*)) "
+    "OVER (PARTITION BY region) AS x, AVG(SUM(age)) OVER (PARTITION BY region ORDER BY note ROWS BETWEEN 2 PRECEDING "
+    "AND 1 FOLLOWING) AS m, FIRST_VALUE(note) OVER (PARTITION BY region ORDER BY SUM(age), note) AS f, "
+    "LAST_VALUE(note) OVER (PARTITION BY region ORDER BY COUNT(*)) IS NULL AS e, MIN(note) OVER () AS y, COUNT(*) OVER "
+    "(PARTITION BY note) AS c, NTILE(3) OVER (PARTITION BY region ORDER BY note) AS t, PERCENT_RANK() OVER (ORDER BY "
+    "note) AS p, CUME_DIST() OVER (PARTITION BY region ORDER BY COUNT(*)) AS q FROM people WHERE user_id >= 0 AND "
+    "region <> 'mars' GROUP BY region, note ORDER BY region, note",
+    "SELECT DISTINCT note, flag, COUNT(*) AS n FROM people WHERE user_id >= 0 AND flag IS NOT NULL GROUP BY note, flag "
+    "HAVING COUNT(*) > 5 QUALIFY RANK() OVER (PARTITION BY flag ORDER BY n DESC, note) BETWEEN 2 AND 4 "
+    "ORDER BY SUM(age) / COUNT(*) - RANK() OVER (ORDER BY note), n LIMIT 4 OFFSET 1",
+    "SELECT note, ROW_NUMBER() OVER (ORDER BY note) AS i, COUNT(*) AS n FROM people WHERE user_id >= 0 GROUP BY note "
+    "QUALIFY i > 3 ORDER BY -i OFFSET 2",
+    "SELECT COUNT(DISTINCT note) AS n, COUNT(DISTINCT age) AS a, COUNT(DISTINCT CASE WHEN age > 50 THEN user_id END) "
+    "AS u, COUNT(DISTINCT day) FILTER (WHERE flag) AS d, COUNT(DISTINCT region || note) AS r, COUNT(DISTINCT user_id) "
+    "FILTER (WHERE age > 93) AS v, COUNT(DISTINCT flag) AS f FROM people WHERE user_id >= 0",
+    "SELECT note, COUNT(DISTINCT age) AS a, COUNT(DISTINCT region) AS r, COUNT(*) AS n FROM people WHERE user_id >= 0 "
+    "GROUP BY note HAVING COUNT(DISTINCT age) > 9 ORDER BY a DESC, note",
+    "SELECT ROUND(CORR(income, age), 4) AS c, ROUND(COVAR_POP(income, age) / 1000, 1) AS p, ROUND(COVAR_SAMP(age, "
+    "-age), 3) AS s, ROUND(REGR_SLOPE(income, age), 1) AS b FROM people WHERE user_id >= 0",
     "SELECT COUNT(*) AS n, SUM(o.amount) AS s FROM people NATURAL JOIN (SELECT uid AS user_id, amount FROM orders) AS "
     "o WHERE user_id > 3",
     "SELECT zone, COUNT(*) AS n FROM people NATURAL LEFT JOIN zones WHERE user_id >= 0 GROUP BY ALL ORDER BY zone",

@@ -66,9 +66,19 @@ AGGREGATES = [
     "AVG(p.age) FILTER (WHERE NOT p.flag)",
     "AVG(GREATEST(p.age, 3))",
     "SUM(ROUND(p.age / 4))",
+    "COUNT(DISTINCT p.age)",
+    "COUNT(DISTINCT p.note) FILTER (WHERE p.flag)",
+    "COUNT(DISTINCT CASE WHEN p.age > 40 THEN p.user_id END)",
 ]
 OF_ORDERS = ["SUM(o.amount)", "SUM(o.amount * p.age)", "SUM(o.amount) FILTER (WHERE p.flag) / COUNT(o.amount)"]
-KEYS = [[], ["p.note"], ["p.note", "NOT p.flag"], ["LENGTH(p.note)"], ["p.age IS NOT NULL"]]
+KEYS = [
+    [],
+    ["p.note"],
+    ["LENGTH(p.note)", "p.note"],
+    ["p.note", "NOT p.flag"],
+    ["LENGTH(p.note)"],
+    ["p.age IS NOT NULL"],
+]
 CONDITIONS = [None, "p.age IS NOT NULL", "(p.age > 20 OR p.flag)", "p.note <> 'n3'", "NOT p.flag"]
 NESTED = [
     "EXISTS (SELECT * FROM orders x WHERE x.uid = p.user_id AND x.amount < p.age / 9)",
@@ -88,15 +98,21 @@ class Query:
     aggregates: tuple[str, ...]
     keys: tuple[str, ...]
     conditions: tuple[str | None, ...]
-    all_keys: bool
+    grouping: str
+
+    @property
+    def group_columns(self) -> list[str]:
+        """What tells groups apart: with several groupings, also which keys are left out."""
+        is_set = self.grouping.startswith(("ROLLUP", "CUBE"))
+        return [*self.keys, *(f"GROUPING({key})" for key in self.keys if is_set)]
 
     @property
     def text(self) -> str:
         tables, condition, _ = self.source
         conditions = [part for part in (condition, *self.conditions, "p.user_id >= 0") if part]
-        items = [f"{key} AS k{index}" for index, key in enumerate(self.keys)]
+        items = [f"{key} AS k{index}" for index, key in enumerate(self.group_columns)]
         items += [f"{aggregate} AS a{index}" for index, aggregate in enumerate(self.aggregates)]
-        group_by = f" GROUP BY {'ALL' if self.all_keys else ', '.join(self.keys)}" if self.keys else ""
+        group_by = f" GROUP BY {self.grouping.format(', '.join(self.keys))}" if self.keys else ""
         return f"{SHARED}SELECT {', '.join(items)} FROM {tables} WHERE {' AND '.join(conditions)}{group_by}"
 
 
@@ -104,13 +120,16 @@ class Query:
 def queries(draw: st.DrawFn) -> Query:
     source = draw(st.sampled_from(SOURCES))
     aggregates = [*AGGREGATES, *(OF_ORDERS if source[2] else ())]
+    keys = draw(st.sampled_from(KEYS))
+    # The parser takes no conditions in GROUPING.
+    groupings = ["{}", "ALL"] if any(" " in key for key in keys) else ["{}", "ALL", "ROLLUP ({})", "CUBE ({})"]
     return Query(
         source=source,
         aggregates=tuple(draw(st.lists(st.sampled_from(aggregates), min_size=1, max_size=4, unique=True))),
-        keys=tuple(draw(st.sampled_from(KEYS))),
+        keys=tuple(keys),
         conditions=tuple(draw(st.lists(st.sampled_from(CONDITIONS), max_size=2)))
         + tuple(draw(st.lists(st.sampled_from(NESTED), max_size=1))),
-        all_keys=draw(st.booleans()),
+        grouping=draw(st.sampled_from(groupings)),
     )
 
 
@@ -167,7 +186,7 @@ def test_without_limits_the_numbers_are_those_of_the_engine(
     limits = ContributionLimits(groups_per_unit=1000, rows_per_unit=1000)
     plan = plan_query(query.text, tables=catalog, limits=limits)
     groups = exact_groups(plan, engine, ranking_key=ranking_key)
-    num_keys = len(query.keys)
+    num_keys = len(query.group_columns)
     expected = {row[:num_keys]: row[num_keys:] for row in connection.execute(query.text).fetchall()}
     actual = {
         row[:num_keys]: row[num_keys:]

@@ -19,28 +19,37 @@
 | try a query without touching data | `Table.preview`, which returns a `Preview` |
 | handle errors | `QueryRefused` (the query), `EngineFailed` (the database) |
 
-Supported: WHERE; GROUP BY several keys, or ALL; HAVING, ORDER BY and LIMIT, on released values. COUNT(*), COUNT(x),
-COUNT(DISTINCT unit), COUNT_IF, SUM, AVG, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, MEDIAN, QUANTILE_CONT,
-PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x); FILTER; arithmetic of aggregates, such as SUM(x) / SUM(y). JOIN, LEFT
-JOIN, RIGHT JOIN and NATURAL JOIN on the unit, on keys that lead to it (`Through`) or with public tables; tables
-separated by commas, if WHERE equates these. WITH and subqueries, which may aggregate per unit, select *, or be a UNION
-ALL. In subqueries, windows of one unit's rows: ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, COUNT, SUM, AVG, MIN, MAX. In
-WHERE, EXISTS, IN and aggregates of subqueries on public tables or on rows of the same unit. For each row: arithmetic,
-comparisons, AND, OR, NOT, IS NULL, BETWEEN, IN, LIKE, ILIKE, CASE, IF, COALESCE, NULLIF, LEAST, GREATEST, CAST, ABS,
-FLOOR, CEIL, ROUND, SQRT, LN, EXP, POW with an exponent from 1 to 8, LOWER, UPPER, TRIM, LENGTH, SUBSTRING, LEFT,
-CONCAT, EXTRACT (also of ISODOW, the weekday from 1, Monday, to 7), YEAR, QUARTER, MONTH, WEEK, DAY, DATE_TRUNC.
+Supported: WHERE; GROUP BY several keys, or ALL; ROLLUP, CUBE and GROUPING SETS, with GROUPING(key); HAVING, QUALIFY,
+ORDER BY, LIMIT and OFFSET, on released values. COUNT(*), COUNT(x), COUNT(DISTINCT x), COUNT_IF, SUM, AVG, VARIANCE,
+VAR_POP, STDDEV, STDDEV_POP, CORR, COVAR_POP, COVAR_SAMP, REGR_SLOPE, MEDIAN, QUANTILE_CONT(x, p) or (x, [p, q]),
+PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x), and the names of approximate ones, APPROX_COUNT_DISTINCT and
+APPROX_QUANTILE; FILTER; arithmetic of aggregates, such as SUM(x) / SUM(y). Windows over keys and aggregates, with OVER
+(PARTITION BY ... ORDER BY ... ROWS BETWEEN ...): ROW_NUMBER, RANK, DENSE_RANK, PERCENT_RANK, CUME_DIST, NTILE, LAG,
+LEAD, FIRST_VALUE, LAST_VALUE, and sums such as SUM(COUNT(*)) OVER (). JOIN, LEFT JOIN, RIGHT JOIN and NATURAL JOIN on
+the unit, on keys that lead to it (`Through`) or with public tables; tables separated by commas, if WHERE equates these.
+WITH and subqueries, which may aggregate per unit (BOOL_AND and BOOL_OR, too), select *, or be a UNION ALL. In
+subqueries, windows of one unit's rows: ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, COUNT, SUM, AVG, MIN, MAX. In WHERE,
+EXISTS, IN and aggregates of subqueries on public tables or on rows of the same unit. For each row: arithmetic,
+comparisons, AND, OR, NOT, IS NULL, IS DISTINCT FROM, BETWEEN, IN, LIKE, ILIKE, CASE, IF, COALESCE, NULLIF, LEAST,
+GREATEST, CAST, ABS, SIGN, MOD, FLOOR, CEIL, ROUND, SQRT, LN, LOG, EXP, POW with an exponent from 1 to 8, LOWER, UPPER,
+TRIM, LTRIM, RTRIM, LENGTH, SUBSTRING, LEFT, RIGHT, SPLIT_PART, REPLACE by a text that is not longer, STRPOS, CONTAINS,
+STARTS_WITH, CONCAT, CONCAT_WS, EXTRACT (also of ISODOW, the weekday from 1, Monday, to 7), YEAR, QUARTER, MONTH, WEEK,
+DAY, HOUR, MINUTE, DATE_TRUNC, LAST_DAY, a date plus or minus an INTERVAL, the difference of two dates; in DuckDB's
+dialect also DATE_DIFF, TRUNC and x // y (DIV elsewhere). On keys, these follow the release.
 
 Some operations differ from an engine's own SQL, so that no row can make a query fail. A cast that fails gives NULL, and
-so does division by 0. Arithmetic is in double precision. ROUND, and CAST to an integer, round halves away from 0. An
-aggregate of an expression, such as SUM(x * x), computes with columns that are clamped to their bounds. Numbers that are
-not finite or beyond 1e100, and dates outside years 1 to 9999, are NULL. Text is compared byte by byte, whatever the
-column's collation. WEEK is the week of ISO 8601. Columns of CSV files are text, except those with declared bounds,
-which are numbers.
+so does division by 0. Arithmetic is in double precision. ROUND, and CAST to an integer, round halves away from 0.
+DATE_DIFF counts the beginnings of a unit between two dates, also where Spark counts whole units. An aggregate of an
+expression, such as SUM(x * x), computes with columns that are clamped to their bounds. Numbers that are not finite or
+beyond 1e100, and dates outside years 1 to 9999, are NULL. Text is compared byte by byte, whatever the column's
+collation. WEEK is the week of ISO 8601. Columns of CSV files are text, except those with declared bounds, which are
+numbers.
 
 Databases are PostgreSQL, DuckDB, MySQL, MariaDB, BigQuery, Snowflake and Databricks. All but the first two compute only
 with the first 10,000 characters of a text (MySQL and MariaDB: 250), and numbers stop at 1e101, which counts as missing.
-BigQuery, MySQL and MariaDB have no LEAST and GREATEST of texts and dates. SQLite is refused: its columns hold values of
-any type, and its sums raise.
+BigQuery, MySQL and MariaDB have no LEAST and GREATEST of texts and dates. None of the five has intervals, differences
+of dates, or text functions beyond LOWER, UPPER, TRIM, LENGTH, SUBSTRING, LEFT and CONCAT. SQLite is refused: its
+columns hold values of any type, and its sums raise.
 
 The ideas of the package:
 

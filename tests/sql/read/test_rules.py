@@ -31,8 +31,8 @@ REFUSED = [
     ("SELECT COUNT(*) FROM people WHERE md5(note) = 'x'", (1, 35), "not on the list of supported functions"),
     (
         "SELECT COUNT(*) FROM people WHERE regexp_matches(note, '(a+)+$')",
-        (1, 35),
-        "not on the list of supported functions",
+        None,
+        "regular expressions are refused: engines disagree",
     ),
     (
         "SELECT COUNT(*) FROM people WHERE repeat(note, 1000000000) = 'x'",
@@ -55,13 +55,14 @@ REFUSED = [
     ("SELECT COUNT(*) FROM people WHERE note + 1 > 5", None, "expected a number here, not text"),
     ("SELECT COUNT(*) FROM people WHERE age", None, "expected a condition here, not an integer"),
     ("SELECT COUNT(*) FROM people WHERE day > 'tomorrow'", None, "is not a date"),
-    ("SELECT COUNT(*) FROM people WHERE day + INTERVAL 1 DAY > '2024-01-01'", None, "arithmetic with intervals"),
     ("SELECT COUNT(*) FROM people WHERE CASE WHEN flag THEN 1 ELSE 'a' END = 1", None, "different kinds"),
     ("SELECT COUNT(*) FROM people WHERE SUBSTRING(note, age) = 'a'", None, "expected a constant"),
     ("SELECT COUNT(*) FROM people WHERE note LIKE note", None, "expected a constant"),
     ("SELECT COUNT(*) FROM people WHERE note LIKE 'a\\'", None, "backslash"),
     ("SELECT COUNT(*) FROM people WHERE POW(age, 100) > 1", None, "POW takes a constant exponent"),
-    ("SELECT COUNT(*) FROM people WHERE age // 2 = 1", None, "FLOOR"),
+    ("SELECT COUNT(*) FROM people WHERE income // 2 = 1", None, "FLOOR"),
+    ("SELECT COUNT(*) FROM people WHERE LOG(age, 2) = 1", None, "expected a constant"),
+    ("SELECT COUNT(*) FROM people WHERE LOG(1, age) = 1", None, "base of more than 1"),
     ("SELECT COUNT(*) FROM people WHERE age & 1 = 1", None, "not supported"),
     ("SELECT COUNT(*) FROM people WHERE CAST(note AS BLOB) = 'a'", None, "CAST"),
     ("SELECT COUNT(*) FROM people WHERE age IN (age, 1)", None, "expected a constant"),
@@ -70,7 +71,6 @@ REFUSED = [
     ("SELECT COUNT(*) FROM people WHERE q.a = 1", None, "FROM has no table of this name. It has people."),
     ("SELECT COUNT(*) FROM people WHERE ages = 1", None, "The columns are user_id, region, income, age"),
     ("SELECT COUNT(*) FROM persons", None, "The tables are people, orders, zones."),
-    ("SELECT COUNT(*) FROM people GROUP BY CUBE (region)", None, "GROUPING SETS are not supported. Write one query"),
 ]
 
 
@@ -110,7 +110,7 @@ def test_bounds_follow_from_the_declared_ones(
     assert (value.low, value.high) == (low, high)
 
 
-@pytest.mark.parametrize("expression", ["big", "CAST(note AS DOUBLE)", "age / (age - 5)", "EXP(age)", "income % 7"])
+@pytest.mark.parametrize("expression", ["big", "CAST(note AS DOUBLE)", "age / (age - 5)", "LN(age)", "income % big"])
 def test_an_expression_without_bounds_cannot_be_summed(expression: str, planned: Callable[..., QueryPlan]) -> None:
     with pytest.raises(QueryRefused, match="no bounds"):
         planned(f"SELECT SUM({expression}) AS s FROM people")

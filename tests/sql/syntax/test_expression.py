@@ -99,7 +99,15 @@ def test_columns_are_clamped_where_an_argument_computes_with_them() -> None:
         (numeric("div", column(1, 2), column(-1, 1)), (-math.inf, math.inf)),
         (numeric("mul", column(0, 1), column(-math.inf, math.inf)), (-math.inf, math.inf)),
         (numeric("sub", column(0, math.inf), column(0, math.inf)), (-math.inf, math.inf)),
-        (numeric("sqrt", column(0, 4)), (-math.inf, math.inf)),  # no rule
+        (numeric("sqrt", column(-1, 4)), (0, 2)),
+        (numeric("ln", column(0, 1)), (-math.inf, 0)),
+        (numeric("ln", column(1, math.e)), (0, 1)),
+        (numeric("exp", column(-math.inf, 0)), (0, 1)),
+        (numeric("exp", column(0, math.inf)), (1, math.exp(200))),  # NULL beyond
+        (numeric("mod", column(-9, 4), column(-3, 2)), (-3, 3)),
+        (numeric("mod", column(-1, math.inf), column(0, 7)), (-1, 7)),
+        (numeric("mod", column(0, 4), column(-math.inf, 7)), (0, math.inf)),
+        (numeric("power", column(0, 1)), (-math.inf, math.inf)),  # no rule
         (numeric("length", column(0, 1)), (0, math.inf)),
         (numeric("round", column(-0.4, 0.4), value=0), (-1, 1)),
         (numeric("abs", column(-60, 50)), (0, 60)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,8 +78,9 @@ def test_expressions_read_keys_and_statistics_by_index() -> None:
 
 @pytest.mark.parametrize(("value", "rounded"), [(2.5, 3.0), (-2.5, -3.0), (-0.4, 0.0), (-1.5, -2.0), (1.4, 1.0)])
 def test_halves_are_rounded_away_from_zero(value: float, rounded: float) -> None:
-    assert OPERATIONS["round"](value, digits=0) == rounded
-    assert OPERATIONS["round"](value / 10, digits=1) == pytest.approx(rounded / 10)
+    node = Expr("round", ColumnKind.FLOAT, (Expr("statistic", ColumnKind.FLOAT, value=0),), 0)
+    assert evaluate(node, (), [value]) == rounded
+    assert evaluate(replace(node, value=1), (), [value / 10]) == pytest.approx(rounded / 10)
 
 
 def test_expressions_over_columns_cannot_be_evaluated() -> None:

@@ -271,3 +271,19 @@ def test_a_user_within_a_month(new_world: Callable[[], Any], described: Callable
         "INSERT INTO people(user_id, note, age, day) SELECT 3, 'z' || i, 1, '2026-01-01' FROM range(2) AS t(i)"
     )
     assert largest_change(plan, before, contents(plan, engine, ranking_key))[0] > 2
+
+
+@pytest.mark.parametrize("twin", ["no limit on values", "rows of groups that are not kept"])
+def test_twins_that_count_too_many_distinct_values_are_caught(
+    twin: str, monkeypatch: pytest.MonkeyPatch, connection: Any, planned: Callable[..., QueryPlan], ranking_key: bytes
+) -> None:
+    text = "SELECT region, COUNT(DISTINCT day) FROM people GROUP BY region"
+    plan = planned(text, groups_per_unit=1, rows_per_unit=2)
+    if twin == "no limit on values":
+        right = bounded.distinct_query
+        monkeypatch.setattr(bounded, "distinct_query", lambda *a: right(*a[:3], replace(a[3], upper=10**6)))
+    else:
+        rows = "SELECT t.u0, t.g, t.v FROM (SELECT *, {0} FROM hush_cleaned) AS t"
+        monkeypatch.setattr(bounded, "_in_kept_groups", lambda plan, dialect, value, item: rows.format(value))
+    changed, broken = change_by_many_rows(plan, connection, ranking_key)
+    assert broken if twin == "no limit on values" else changed > plan.groups_per_unit

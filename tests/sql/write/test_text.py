@@ -37,6 +37,7 @@ def test_every_plan_can_be_written_in_every_dialect(
         plan.summary_sql("v", dialect),
     ]
     texts += [plan.tree_sql(tree, dialect, ranking_key=ranking_key) for tree in range(len(plan.trees))]
+    texts += [plan.distinct_sql(release, dialect, ranking_key=ranking_key) for release in plan.distinct_counts]
     for written in texts:
         (statement,) = sqlglot.parse(written, read=dialect)
         assert isinstance(statement, sqlglot.exp.Select)

@@ -19,6 +19,7 @@ from hush.statistics import LaplaceNoise
 from hush.statistics.noise import UNITS, rank_limits
 
 _MIN_EPSILON, _MAX_EPSILON = 2.0**-20, 2.0**9  # accountants accept no others
+_COUNTS = (Quantity.ROWS, Quantity.VALUES, Quantity.UNITS, Quantity.DISTINCT)  # of about one for each row
 _PRECISION = 1.001  # of the epsilon that is found, as a ratio
 
 
@@ -122,7 +123,7 @@ def _unrounded(expression: Expr) -> Expr:
 
 def _mean_contribution(release: SumRelease) -> float:
     """Return what a row adds on average if values are uniform on their bounds."""
-    if release.quantity in (Quantity.ROWS, Quantity.VALUES, Quantity.UNITS):
+    if release.quantity in _COUNTS:
         return 1.0
     low, high = release.row_bounds
     average = low + (high - low) / 2
@@ -133,7 +134,7 @@ def _mean_contribution(release: SumRelease) -> float:
 
 def _typical_contribution(query: PricedQuery, release: SumRelease) -> float:
     """Return the contribution of a row that errors are relative to."""
-    if release.quantity in (Quantity.ROWS, Quantity.VALUES, Quantity.UNITS):
+    if release.quantity in _COUNTS:
         return 1.0
     if release.quantity is Quantity.SUM:
         return _typical_value(release.row_bounds)

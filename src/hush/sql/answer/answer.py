@@ -148,6 +148,8 @@ def _value_to_json(value: Any) -> Any:
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if isinstance(value, list):
+        return [_value_to_json(part) for part in value]
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
     name = type(value).__name__
@@ -158,6 +160,8 @@ def _value_to_json(value: Any) -> Any:
 
 def _value_from_json(value: Any) -> Any:
     """Return the value that `_value_to_json` wrote."""
+    if isinstance(value, list):
+        return [_value_from_json(part) for part in value]
     if not isinstance(value, dict):
         return value
     ((name, text),) = value.items()

@@ -10,6 +10,7 @@ LIMIT), fewer intervals hold.
 | mean | Fieller's interval for the ratio of the centred sum and the count |
 | variance, stddev | from the mean's interval and a ratio of three totals (`spread`) |
 | quantile | the cells of the noisy tree that may contain it (`hush.statistics.noise.tree`) |
+| covariance, correlation, slope | none |
 
 A column has an interval if it is a monotone function of one statistic and of constants. `_RULES` has a rule for each
 kind of statistic; `_transform` carries the interval through the expression.
@@ -62,6 +63,8 @@ def intervals(query: PricedQuery, groups: Sequence[ReleasedGroup], confidence: f
         if index is None or not groups:
             continue
         statistic = query.plan.statistics[index]
+        if statistic.kind not in _RULES:
+            continue
         ends = _RULES[statistic.kind](query, statistic, groups, 1 - confidence)
         transformed = [_transform(output.expression, index, interval) for interval in ends]
         # A column has an interval in all groups or in none.

@@ -177,9 +177,12 @@ class LimitsInForce:
     chosen: Mapping[Measure, ChosenLimit] = field(default_factory=dict)
     epsilon: float = 0.0
 
-    def sentences(self, plan_has_groups: bool) -> list[str]:
+    def sentences(self, plan: QueryPlan) -> list[str]:
         """Return the limits in words, with what they leave out."""
+        plan_has_groups = bool(plan.keys)
         in_groups = f" in at most {_counted(self.limits.groups_per_unit, 'group')}" if plan_has_groups else ""
+        if plan.sets:  # each row counts in every grouping
+            in_groups += " of all groupings together" if plan.in_total else " of each grouping"
         if isinstance(self.limits, TotalLimits):
             counted = f"a unit counts with at most {_counted(self.limits.rows_in_total, 'row')}{in_groups}"
         else:

@@ -197,6 +197,7 @@ def price_query(
 
 def _sensitivity(plan: QueryPlan, release: SumRelease) -> int:
     """Return the most that one unit adds to a release: in one group; or, with a limit in total, in all groups."""
-    if plan.in_total and release.quantity is Quantity.UNITS:
-        return min(plan.groups_per_unit, plan.rows_per_unit)  # one for each group that has a row
+    if plan.in_total and release.quantity in (Quantity.UNITS, Quantity.DISTINCT):
+        # As many as count in a group, for each group that has a row.
+        return min(plan.groups_per_unit * release.sensitivity, plan.rows_per_unit)
     return release.sensitivity

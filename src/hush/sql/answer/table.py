@@ -467,7 +467,7 @@ def _answer(
         scales=query.scales(),
         intervals=[ends[row[-1]] for row in rows],
         confidence=confidence,
-        limits=tuple(limits.sentences(bool(plan.keys))),
+        limits=tuple(limits.sentences(plan)),
     )
 
 

@@ -9,14 +9,16 @@ does not depend on which of the two is used: noise is drawn anew for every answe
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hush.sql.engines.engine import Engine, InParts, KeepsViews, LoadsFiles
+from hush.sql.syntax.releases import SumRelease
 from hush.sql.write.plan import ExactGroup, QueryPlan
 from hush.sql.write.trees import leaf_array
 
@@ -56,6 +58,7 @@ class BoundedViews:
     ranking_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _views: dict[str, BoundedView] = field(default_factory=dict, repr=False)
     _leaves: dict[tuple[Any, ...], dict[Keys, NDArray[np.int64]]] = field(default_factory=dict, repr=False)
+    _distinct: dict[tuple[Any, ...], dict[Keys, int]] = field(default_factory=dict, repr=False)
     _num_views: int = 0
 
     def groups(self, plan: QueryPlan) -> list[ExactGroup]:
@@ -63,13 +66,21 @@ class BoundedViews:
         if not isinstance(self.engine, KeepsViews):
             return exact_groups(plan, self.engine, ranking_key=self.ranking_key)
         view = self.bounded_view(plan)
-        columns = {release.name: view.columns[_signature(plan, index)] for index, release in enumerate(plan.releases)}
+        columns = {release.name: view.columns[_signature(plan, release)] for release in plan.sums}
         sql = plan.summary_sql(view.table, self.engine.dialect, columns=columns)
-        return plan.groups(self.engine.run(sql))
+        return _with_distinct_counts(plan, plan.groups(self.engine.run(sql)), self._distinct_counts)
+
+    def _distinct_counts(self, plan: QueryPlan, release: SumRelease) -> dict[Keys, int]:
+        """Return the exact number of distinct values by group, which is counted once."""
+        signature = (plan.fingerprint(), *_signature(plan, release))
+        if signature not in self._distinct:
+            counts = exact_distinct(plan, release, self.engine, ranking_key=self.ranking_key)
+            self._distinct[signature] = counts
+        return self._distinct[signature]
 
     def bounded_view(self, plan: QueryPlan) -> BoundedView:
         """Return the view of a plan's contributions. A view that lacks a release is built again for this plan."""
-        name, signatures = plan.fingerprint(), [_signature(plan, index) for index in range(len(plan.releases))]
+        name, signatures = plan.fingerprint(), [_signature(plan, release) for release in plan.sums]
         known = self._views.get(name)
         if known is not None and all(signature in known.columns for signature in signatures):
             return known
@@ -78,7 +89,7 @@ class BoundedViews:
         self._num_views += 1
         table = f"hush_view_{secrets.token_hex(4)}_{self._num_views}"
         self._build(table, plan)
-        columns = {signature: plan.releases[index].name for index, signature in enumerate(signatures)}
+        columns = {_signature(plan, release): release.name for release in plan.sums}
         self._views[name] = BoundedView(table, columns)
         return self._views[name]
 
@@ -134,26 +145,46 @@ class BoundedViews:
             self._keeper.drop(view.table)
         self._views.clear()
         self._leaves.clear()
+        self._distinct.clear()
 
 
 def exact_groups(plan: QueryPlan, engine: Engine, *, ranking_key: bytes) -> list[ExactGroup]:
     """Return a plan's exact, bounded aggregates. They are the input to the noise: never show them."""
-    return plan.groups(engine.run(plan.sql(engine.dialect, ranking_key=ranking_key)))
+    groups = plan.groups(engine.run(plan.sql(engine.dialect, ranking_key=ranking_key)))
+    return _with_distinct_counts(plan, groups, partial(exact_distinct, engine=engine, ranking_key=ranking_key))
+
+
+def exact_distinct(plan: QueryPlan, release: SumRelease, engine: Engine, *, ranking_key: bytes) -> dict[Keys, int]:
+    """Return the exact number of distinct values by the group's keys. Groups without values are left out."""
+    rows = engine.run(plan.distinct_sql(release, engine.dialect, ranking_key=ranking_key))
+    return {keys: int(number) for keys, (number,) in plan.by_keys(rows)}
+
+
+def _with_distinct_counts(
+    plan: QueryPlan, groups: list[ExactGroup], count: Callable[[QueryPlan, SumRelease], dict[Keys, int]]
+) -> list[ExactGroup]:
+    """Return groups with the numbers of distinct values, too. A group that only the other query has is dropped.
+
+    Both queries use one ranking key, so units are in the same groups, unless the data have changed in between. Even
+    then one unit changes each release in no more groups than it may: blocks of noise have groups of their own.
+    """
+    counts = {release.name: count(plan, release) for release in plan.distinct_counts}
+    return [
+        replace(group, sums={**group.sums, **{name: by_keys.get(group.keys, 0) for name, by_keys in counts.items()}})
+        for group in groups
+    ]
 
 
 def exact_leaves(plan: QueryPlan, tree: int, engine: Engine, *, ranking_key: bytes) -> dict[Keys, dict[int, int]]:
     """Return the exact leaf counts of a quantile tree, by the group's keys. Empty leaves are left out."""
     counts: dict[Keys, dict[int, int]] = {}
-    listed = plan.listed_keys() if plan.public_keys else ()
-    for row in engine.run(plan.tree_sql(tree, engine.dialect, ranking_key=ranking_key)):
-        *columns, leaf, count = row
-        keys = plan.read_keys(columns) if not (plan.public_keys and plan.keys) else listed[int(columns[0])]
+    rows = engine.run(plan.tree_sql(tree, engine.dialect, ranking_key=ranking_key))
+    for keys, (leaf, count) in plan.by_keys(rows):
         counts.setdefault(keys, {})[int(leaf)] = int(count)
     return counts
 
 
-def _signature(plan: QueryPlan, index: int) -> tuple[Any, ...]:
+def _signature(plan: QueryPlan, release: SumRelease) -> tuple[Any, ...]:
     """Return what a release computes, independent of the numbering of a plan's values."""
-    release = plan.releases[index]
     value: Sequence[Any] = () if release.value is None else (plan.values[release.value],)
     return (release.quantity, release.grid, release.lower, release.upper, *value)

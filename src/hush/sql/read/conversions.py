@@ -6,7 +6,7 @@ on rounding and on the text of numbers, so some conversions are refused:
 | from | to |
 |---|---|
 | integer | number, text |
-| number | integer (halves are rounded away from 0); not text |
+| number | integer (halves are rounded away from 0); text, if it is computed from integers |
 | text | number, integer, date |
 | date | timestamp, text |
 | timestamp | date; not text |
@@ -50,9 +50,20 @@ def cast(translate: Translator, node: exp.Cast) -> Expr:
     if target in (ColumnKind.DATE, ColumnKind.TIME) and inner.op == "literal" and inner.kind is ColumnKind.TEXT:
         return moment_literal(translate, node, inner.value, target)
     op = _CASTS.get((inner.kind, target))
+    if target is ColumnKind.TEXT and (text := as_text(inner)) is not None:
+        return text
     if op is None:
         raise translate.refuse(node, f"CAST from {inner.kind.value} to {target.value} is not supported")
     return inner if op == "" else _apply_cast(op, inner, target)
+
+
+def as_text(inner: Expr) -> Expr | None:
+    """Return a value as text, or None if it has no text that is the same on every engine."""
+    if inner.kind is ColumnKind.TEXT:
+        return inner
+    if inner.kind is ColumnKind.FLOAT and inner.integral:
+        return Expr("integer_text", ColumnKind.TEXT, (inner,))
+    return Expr("to_text", ColumnKind.TEXT, (inner,)) if inner.kind in _WITH_TEXT else None
 
 
 def _apply_cast(op: str, inner: Expr, target: ColumnKind) -> Expr:
@@ -77,7 +88,8 @@ _TARGETS = {
     exp.DType.TIMESTAMPNTZ: ColumnKind.TIME,
     exp.DType.DATETIME: ColumnKind.TIME,
 }
-# The operation that converts one kind to another; "" changes nothing.
+_WITH_TEXT = (ColumnKind.INT, ColumnKind.DATE, ColumnKind.BOOL)
+# The operation that converts one kind to another; "" changes nothing. `as_text` converts to text.
 _CASTS = {
     **{
         (kind, kind): ""
@@ -97,9 +109,6 @@ _CASTS = {
     (ColumnKind.TEXT, ColumnKind.FLOAT): "to_number",
     (ColumnKind.TEXT, ColumnKind.INT): "to_number",
     (ColumnKind.TEXT, ColumnKind.DATE): "to_date",
-    (ColumnKind.INT, ColumnKind.TEXT): "to_text",
-    (ColumnKind.DATE, ColumnKind.TEXT): "to_text",
-    (ColumnKind.BOOL, ColumnKind.TEXT): "to_text",
     (ColumnKind.TIME, ColumnKind.DATE): "time_date",
     (ColumnKind.DATE, ColumnKind.TIME): "to_time",
 }
@@ -109,10 +118,15 @@ def _date_part(name: str, translate: Translator, node: exp.Expr, inner: exp.Expr
     """Return a part of a date or timestamp, such as its year."""
     if name not in DATE_PARTS:
         raise translate.refuse(node, f"{name} is not a supported part of a date", "Use one of " + ", ".join(DATE_PARTS))
-    values = tuple(_PART_DOMAINS[name]) if name in _PART_DOMAINS else None
     moment = translate.moment(inner)
     if name in ("hour", "minute") and moment.kind is ColumnKind.DATE:
         raise translate.refuse(node, f"a date has no {name}")
+    return date_part(name, moment)
+
+
+def date_part(name: str, moment: Expr) -> Expr:
+    """Return a part of a moment that has it."""
+    values = tuple(_PART_DOMAINS[name]) if name in _PART_DOMAINS else None
     # The part of a missing date is missing, so NULL is a group as well.
     domain = None if values is None else (*values, None)
     low, high = (values[0], values[-1]) if values else (0, 9999)

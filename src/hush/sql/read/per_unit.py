@@ -286,10 +286,22 @@ def _extreme(op: str) -> Callable[[Translator, Any], Expr]:
     return rule
 
 
+def _logical(op: str) -> Callable[[Translator, Any], Expr]:
+    """Return the rule for BOOL_AND or BOOL_OR of one unit's rows."""
+
+    def rule(translate: Translator, node: exp.Func) -> Expr:
+        translate.refuse.unless_only(node, "this")
+        return Expr(op, ColumnKind.BOOL, (translate.condition(node.this),))
+
+    return rule
+
+
 _RULES: Mapping[type[exp.Expr], Callable[[Translator, Any], Expr]] = {
     exp.Count: _count,
     exp.Sum: _sum_or_mean("sum_of"),
     exp.Avg: _sum_or_mean("mean_of"),
     exp.Min: _extreme("min_of"),
     exp.Max: _extreme("max_of"),
+    exp.LogicalAnd: _logical("all_of"),
+    exp.LogicalOr: _logical("any_of"),
 }

@@ -2,15 +2,15 @@
 
 `plan_query` parses the text with sqlglot, then reads the tree clause by clause. FROM and its joins go to `sources`,
 expressions over rows to `translator`, expressions over groups to `per_unit.Grouping`. Aggregates become `Request`
-objects, from which `hush.sql.syntax.releases.Allocation` finds the sums to release. Nothing here looks at data, and
-nothing of the text survives except its constants and the names of the answer's columns.
+objects (`aggregates`), from which `hush.sql.syntax.releases.Allocation` finds the sums to release. Nothing here looks
+at data, and nothing of the text survives except its constants and the names of the answer's columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from math import prod
 
 import sqlglot
 from sqlglot import exp
@@ -18,23 +18,26 @@ from sqlglot import exp
 from hush.data.tables.catalog import Catalog, ColumnKind
 from hush.errors import check_instance
 from hush.sql.read import rules as rules  # fills the allow-list of the translator
+from hush.sql.read.aggregates import AggregateRequests
+from hush.sql.read.grouping_sets import grouping_sets
 from hush.sql.read.per_unit import Grouping, check_aliases, group_keys
-from hush.sql.read.shorthand import expand, plain_aggregate
+from hush.sql.read.released_windows import ordering, released_window
+from hush.sql.read.shorthand import expand
 from hush.sql.read.sources import SELECT_PARTS, Reader, check_clauses
 from hush.sql.read.translator import Translator
-from hush.sql.syntax.expression import Expr, clamp_columns, literal
-from hush.sql.syntax.output import can_evaluate
-from hush.sql.syntax.reasons import not_a_select, reason
+from hush.sql.syntax.expression import Expr, literal
+from hush.sql.syntax.output import Order, can_evaluate
+from hush.sql.syntax.reasons import clause_of_bigquery, not_a_select
 from hush.sql.syntax.refusal import QueryRefused, Refuser
-from hush.sql.syntax.releases import Allocation, Request
+from hush.sql.syntax.releases import Allocation
+from hush.sql.syntax.windows import windows_in
 from hush.sql.write.dialects import dialect_named
-from hush.sql.write.plan import GroupKey, Order, Output, QueryPlan
+from hush.sql.write.plan import GroupKey, Output, QueryPlan
 from hush.statistics import ContributionLimits, TotalLimits
 
 Limits = ContributionLimits | TotalLimits
 MAX_TEXT_LENGTH = 50_000
 MAX_GROUPS = 1_000_000
-_NESTED_AGGREGATE = ("an aggregate inside an aggregate is refused", "Aggregate per unit in a subquery")
 
 
 def plan_query(text: str, *, tables: Catalog, limits: Limits | None = None, dialect: str = "duckdb") -> QueryPlan:
@@ -86,6 +89,8 @@ def _parse(text: str, dialect: str) -> tuple[exp.Select, Refuser]:
     try:
         statements = [statement for statement in sqlglot.parse(text, read=writer.grammar) if statement is not None]
     except sqlglot.errors.SqlglotError as error:
+        if (clause := clause_of_bigquery(text)) is not None:
+            raise refuse.at(clause[0], *clause[1]) from None
         position = (getattr(error, "errors", None) or [{}])[0]
         raise QueryRefused(
             int(position.get("line") or 1),
@@ -110,7 +115,9 @@ class _Planner:
 
     def __init__(self, select: exp.Select, refuse: Refuser, tables: Catalog, limits: Limits) -> None:
         self._select, self._refuse, self._limits = select, refuse, limits
-        check_clauses(refuse, select, *SELECT_PARTS, "order", "limit")
+        self._in_total = isinstance(limits, TotalLimits)
+        self._sets = grouping_sets(refuse, select)
+        check_clauses(refuse, select, *SELECT_PARTS, "distinct", "qualify", "order", "limit", "offset")
         reader = Reader(tables, refuse)
         common = reader.common_tables(select, {})
         self._origin, self._scope = reader.origin(select, common)
@@ -120,7 +127,7 @@ class _Planner:
             raise refuse(select, "all tables are public, so nothing needs protection", "Query the engine directly")
         self._units = self._origin.owner.relation.units
         self._row = Translator(refuse, self._scope.resolve)
-        self._requests: list[Request] = []
+        self._aggregates = AggregateRequests(self._row, self._units)
 
     def plan(self) -> QueryPlan:
         """Return the plan.
@@ -128,35 +135,41 @@ class _Planner:
         WHERE and keys are translated first. SELECT, HAVING and ORDER BY refer to them, and add requests for aggregates.
         """
         select, where = self._select, self._where
+        if select.args.get("distinct") and not any(item.find(exp.AggFunc) for item in select.expressions):
+            why = "SELECT DISTINCT without an aggregate would return rows"
+            raise self._refuse(select, why, "Use GROUP BY with COUNT(*)")
         aliases = check_aliases(self._refuse, select, self._scope.has_column)
         keys = group_keys(select, self._row, aliases)
         self._check_keys(keys)
+        self._keys, self._members = keys, self._key_sets(keys, aliases)
         refs = tuple(replace(key, op="key", args=(), value=index, unit=False) for index, key in enumerate(keys))
-        grouping = Grouping(self._row, keys, refs, self._aggregate)
-        grouping.aliases = aliases
-        outputs = self._outputs(grouping.translate)
-        clause = select.args.get("having")
-        having = None if clause is None else self._post_processing(grouping.translate, clause.this)
-        order = self._order(grouping.translate, outputs)
-        if not self._requests:
+        grouping = Grouping(self._row, keys, refs, self._aggregate_or_window)
+        grouping.aliases, self._translate = aliases, grouping.translate
+        outputs = self._outputs()
+        self._check_distinct(select.args.get("distinct"), refs, outputs)
+        having, qualify = self._condition("having"), self._condition("qualify")
+        if having is not None and any(True for _ in windows_in(having)):
+            raise self._refuse(select.args["having"], "HAVING cannot use a window", "Use QUALIFY")
+        order = self._order(outputs)
+        if not self._aggregates.requests:
             raise self._refuse(select, "a query without an aggregate would show rows", "Add an aggregate: COUNT(*)")
-        return self._assemble(where, keys, outputs, having, order)
+        plan = self._assemble(where, keys, outputs, (having, qualify), order)
+        return self._checked(self._with_sets(plan, self._members) if self._members else plan)
 
     def _assemble(
         self,
         where: Expr | None,
         keys: tuple[Expr, ...],
         outputs: tuple[Output, ...],
-        having: Expr | None,
+        conditions: tuple[Expr | None, Expr | None],
         order: tuple[Order, ...],
     ) -> QueryPlan:
         """Return the plan from its translated clauses."""
         # A limit in total is one for a single group as well, so it bounds the contribution to each group.
-        in_total = isinstance(self._limits, TotalLimits)
         rows = self._limits.rows_in_total if isinstance(self._limits, TotalLimits) else self._limits.rows_per_unit
-        allocation = Allocation(self._requests, rows)
+        allocation = Allocation(self._aggregates.requests, rows)
         public = all(key.domain is not None for key in keys)
-        plan = QueryPlan(
+        return QueryPlan(
             origin=self._origin,
             where=where,
             keys=tuple(GroupKey(name=f"k{n}", expression=key, domain=key.domain) for n, key in enumerate(keys)),
@@ -166,19 +179,49 @@ class _Planner:
             trees=tuple(allocation.trees),
             statistics=allocation.statistics,
             outputs=outputs,
-            having=having,
+            having=conditions[0],
+            qualify=conditions[1],
             order=order,
-            limit=self._limit(),
+            limit=self._rows_of("limit"),
+            offset=self._rows_of("offset") or 0,
+            sets=(),
             groups_per_unit=self._limits.groups_per_unit,
+            groups_per_set=self._limits.groups_per_unit,
             rows_per_unit=rows,
-            in_total=in_total and bool(keys),
+            in_total=self._in_total and bool(keys),
             units=self._units,
         )
+
+    def _key_sets(self, keys: tuple[Expr, ...], aliases: Mapping[str, exp.Expr]) -> tuple[tuple[int, ...], ...]:
+        """Return the keys of each grouping set, by their index."""
+        sets = []
+        for nodes in self._sets or ():
+            self._select.args["group"].set("expressions", nodes)
+            sets.append(tuple(keys.index(key) for key in group_keys(self._select, self._row, aliases)))
+        return tuple(sets)
+
+    def _with_sets(self, plan: QueryPlan, sets: tuple[tuple[int, ...], ...]) -> QueryPlan:
+        """Return a plan with several groupings: the set is one more key, and the other keys may be NULL."""
+        keys = [
+            key if key.domain is None else replace(key, domain=tuple(dict.fromkeys([*key.domain, None])))
+            for key in plan.keys
+        ]
+        number = Expr("set", ColumnKind.INT)
+        keys.append(GroupKey(name=f"k{len(keys)}", expression=number, domain=tuple(range(len(sets)))))
+        most = plan.groups_per_unit
+        if not plan.in_total:
+            sizes = [prod(len(plan.keys[index].domain or ()) for index in members) for members in sets]
+            most = sum(min(most, size) if plan.public_keys else most for size in sizes)
+        return replace(plan, keys=tuple(keys), sets=sets, groups_per_unit=most, in_total=self._in_total)
+
+    def _checked(self, plan: QueryPlan) -> QueryPlan:
+        """Return a plan that does not have too many groups, nor covers more of a unit's groups than there are."""
         groups = plan.num_groups
-        if groups is not None and groups > MAX_GROUPS:
+        # With several groupings, the engine lists the combinations that are in none of them as well.
+        if groups is not None and prod(len(key.domain or ()) for key in plan.keys) > MAX_GROUPS:
             raise self._refuse(self._select, "the public keys form more than a million groups", "List fewer keys")
         # A unit cannot contribute to more groups than there are: the noise need not cover more.
-        return plan if groups is None else replace(plan, groups_per_unit=min(groups, self._limits.groups_per_unit))
+        return plan if groups is None else replace(plan, groups_per_unit=min(groups, plan.groups_per_unit))
 
     def _check_keys(self, keys: tuple[Expr, ...]) -> None:
         """Refuse keys that identify units, and constants."""
@@ -189,7 +232,23 @@ class _Planner:
             if key.kind is ColumnKind.NULL or key.op == "literal":
                 raise self._refuse(node, "a constant cannot be a key", "Leave it out")
 
-    def _outputs(self, translate: Translator) -> tuple[Output, ...]:
+    def _aggregate_or_window(self, node: exp.Expr) -> Expr | None:
+        """Return the reference to an aggregate, or a window over released values; None for other nodes."""
+        if isinstance(node, exp.Grouping):
+            return self._is_left_out(node)
+        return released_window(self._translate, node) if isinstance(node, exp.Window) else self._aggregates(node)
+
+    def _check_distinct(self, clause: exp.Distinct | None, refs: tuple[Expr, ...], outputs: tuple[Output, ...]) -> None:
+        """Refuse a SELECT DISTINCT that would drop rows of the answer. With all keys shown, no two rows are equal."""
+        if clause is None:
+            return
+        self._refuse.unless_only(clause)
+        if self._sets or not set(refs) <= {output.expression for output in outputs}:
+            raise self._refuse(
+                self._select, "SELECT DISTINCT is supported where it changes nothing", "Select every key of GROUP BY"
+            )
+
+    def _outputs(self) -> tuple[Output, ...]:
         """Return the columns of the answer. A column without an alias has its own text as its name."""
         outputs: list[Output] = []
         for node in self._select.expressions:
@@ -197,186 +256,75 @@ class _Planner:
             name = node.alias_or_name if is_named else node.sql("duckdb", comments=False)
             if any(other.name.casefold() == name.casefold() for other in outputs):
                 raise self._refuse(node, f"two columns of the answer are named {name}", "Rename one of them with AS")
-            outputs.append(Output(name=name, expression=self._post_processing(translate, node.unalias())))
+            outputs.append(Output(name=name, expression=self._post_processing(node.unalias(), inside=False)))
         return tuple(outputs)
 
-    def _post_processing(self, translate: Translator, node: exp.Expr) -> Expr:
-        """Return an expression over released values. It is evaluated after noise is added."""
-        expression = translate(node)
+    def _is_left_out(self, node: exp.Grouping) -> Expr:
+        """Translate GROUPING(key): 1 where the key is not in the set of a group, 0 where it is."""
+        key = self._row(node.expressions[0]) if len(node.expressions) == 1 else None
+        if key not in self._keys:
+            raise self._refuse(node, "GROUPING takes one key of GROUP BY")
+        index, number = self._keys.index(key), Expr("key", ColumnKind.INT, value=len(self._keys))
+        others = [literal(i, ColumnKind.INT) for i, members in enumerate(self._members) if index not in members]
+        if not others:
+            return literal(0, ColumnKind.INT)
+        is_outside = Expr("in", ColumnKind.BOOL, (number, *others))
+        return Expr(
+            "case",
+            ColumnKind.INT,
+            (is_outside, *(literal(i, ColumnKind.INT) for i in (1, 0))),
+            low=0.0,
+            high=1.0,
+            integral=True,
+        )
+
+    def _condition(self, clause: str) -> Expr | None:
+        """Return the condition of HAVING or QUALIFY, over released values."""
+        node = self._select.args.get(clause)
+        return None if node is None else self._post_processing(node.this)
+
+    def _post_processing(self, node: exp.Expr, *, inside: bool = True) -> Expr:
+        """Return an expression over released values. It is evaluated after noise is added.
+
+        Args:
+            node: The expression.
+            inside: Whether it is a part of a condition or an order, and no column of the answer.
+        """
+        expression = self._translate(node)
         if not can_evaluate(expression):
             raise self._refuse(node, "this cannot be computed from released values", "Compute it from each row instead")
+        parts = (expression,) if inside else expression.args
+        if any(map(_has_list, parts)):  # lists have no order, and no place among the values of a window
+            raise self._refuse(node, "a list of quantiles is a column of its own", "Write QUANTILE_CONT(x, 0.5) here")
         return expression
 
-    def _order(self, translate: Translator, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
+    def _order(self, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
         """Return the expressions of ORDER BY, which may be positions in SELECT."""
-        clause, order = self._select.args.get("order"), []
-        for node in clause.expressions if clause is not None else ():
-            self._refuse.unless_only(node, "this", "desc", "nulls_first")
-            if isinstance(node.this, exp.Literal):
-                position = int(node.this.this) if not node.this.is_string and node.this.this.isdecimal() else 0
-                if not 1 <= position <= len(outputs):
-                    raise self._refuse(node, "SELECT has no column at this position")
-                expression = outputs[position - 1].expression
-            else:
-                expression = self._post_processing(translate, node.this)
-            descending, nulls_first = bool(node.args.get("desc")), bool(node.args.get("nulls_first"))
-            order.append(Order(expression=expression, descending=descending, nulls_first=nulls_first))
-        return tuple(order)
 
-    def _limit(self) -> int | None:
-        """Return the number of LIMIT, or None."""
-        clause = self._select.args.get("limit")
+        def expression_of(node: exp.Expr) -> Expr:
+            if not isinstance(node, exp.Literal):
+                return self._post_processing(node)
+            position = int(node.this) if not node.is_string and node.this.isdecimal() else 0
+            if not 1 <= position <= len(outputs):
+                raise self._refuse(node, "SELECT has no column at this position")
+            return outputs[position - 1].expression
+
+        return ordering(self._refuse, self._select.args.get("order"), expression_of)
+
+    def _rows_of(self, name: str) -> int | None:
+        """Return the number of LIMIT or OFFSET, or None."""
+        clause, keyword = self._select.args.get(name), name.upper()
         if clause is None:
             return None
-        if not isinstance(clause, exp.Limit):
-            raise self._refuse(clause, "only LIMIT with a constant number is supported")
+        if not isinstance(clause, (exp.Limit, exp.Offset)):
+            raise self._refuse(clause, f"only {keyword} with a constant number is supported")
         self._refuse.unless_only(clause, "expression")
-        limit = int(self._row.constant(clause.expression, int))
-        if limit < 0:
-            raise self._refuse(clause, "LIMIT must not be negative")
-        return limit
-
-    def _aggregate(self, node: exp.Expr) -> Expr | None:
-        """Return the reference to an aggregate's statistic; None if the node is no aggregate."""
-        node = plain_aggregate(self._refuse, node)
-        rule = _AGGREGATES.get(type(node))
-        if rule is None:
-            if isinstance(node, (exp.Min, exp.Max)):
-                why = f"{node.sql_name()} over all rows would show one unit's value"
-                raise self._refuse(node, why, "Use QUANTILE_CONT(x, 0.01) or QUANTILE_CONT(x, 0.99)")
-            if isinstance(node, exp.AggFunc) or _wraps_aggregate(node):
-                raise self._refuse(node, *reason(node))
-            return None
-        request = rule(self, node)
-        if request not in self._requests:
-            self._requests.append(request)
-        return Expr("statistic", ColumnKind.FLOAT, value=self._requests.index(request))
-
-    def argument(self, node: exp.Expr, *, nonempty: bool = False) -> Expr:
-        """Return the argument of an aggregate: a number with bounds.
-
-        Args:
-            node: The argument.
-            nonempty: Whether to refuse bounds of width 0, as means and quantiles do.
-        """
-        if node.find(exp.AggFunc, exp.Window):
-            raise self._refuse(node, *_NESTED_AGGREGATE)
-        argument = clamp_columns(self._row.number(node))
-        if argument.kind is ColumnKind.NULL or not argument.bounded:
-            raise self._refuse(node, "this has no bounds, so one unit could add any amount", *_bounds_advice(node))
-        # Squares of numbers up to 1e45 stay below the 1e100 beyond which a number counts as missing.
-        too_wide = not max(abs(argument.low), abs(argument.high)) <= 1e45
-        if too_wide or (nonempty and not argument.low < argument.high):
-            raise self._refuse(node, "the bounds of this expression are empty or too wide", *_bounds_advice(node))
-        column = argument.args[0] if argument.op == "number" else argument
-        if column.required:
-            middle = literal(argument.low + (argument.high - argument.low) / 2, ColumnKind.FLOAT)
-            argument = replace(
-                argument, op="coalesce", args=(replace(argument, required=False), middle), value=None, required=True
-            )
-        return argument
-
-    def count(self, node: exp.Count) -> Request:
-        """Return the request of a COUNT."""
-        self._refuse.unless_only(node, "this", "big_int")
-        if isinstance(node.this, exp.Star):
-            return Request("rows")
-        if isinstance(node.this, exp.Distinct):
-            (first, *more) = node.this.expressions
-            if more or not self._row(first).unit or self._units > 1:
-                raise self._refuse(node.this, *reason(node.this))
-            return Request("units")
-        if node.this.find(exp.AggFunc):
-            raise self._refuse(node, *_NESTED_AGGREGATE)
-        argument = self._row(node.this)
-        if argument.required or (argument.op == "literal" and argument.value is not None):
-            return Request("rows")
-        if argument.kind in (ColumnKind.INT, ColumnKind.FLOAT) and argument.bounded:
-            return Request("count", self.argument(node.this))  # AVG of the same column shares this count
-        # Any other value counts as 1 if it is there.
-        is_missing = Expr("is_null", ColumnKind.BOOL, (argument,))
-        branches = (is_missing, Expr("literal", ColumnKind.NULL), literal(1, ColumnKind.FLOAT))
-        return Request("count", Expr("case", ColumnKind.FLOAT, branches, low=0.0, high=1.0, integral=True))
-
-    def quantile(self, node: exp.Expr) -> Request:
-        """Return the request of MEDIAN(x) or QUANTILE_CONT(x, 0.9)."""
-        self._refuse.unless_only(node, "this", "expression", "quantile")
-        level = node.args.get("expression") or node.args.get("quantile")
-        return self._quantile(node, node.this, level)
-
-    def ordered_quantile(self, node: exp.WithinGroup) -> Request:
-        """Return the request of PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)."""
-        inner, order = node.this, node.expression
-        if not isinstance(inner, (exp.PercentileCont, exp.PercentileDisc)) or inner.args.get("expression") is not None:
-            raise self._refuse(node, "WITHIN GROUP is supported with PERCENTILE_CONT(0.5) only")
-        self._refuse.unless_only(node, "this", "expression")
-        self._refuse.unless_only(inner, "this")
-        order_by = order.expressions
-        if len(order_by) != 1:
-            raise self._refuse(node, "WITHIN GROUP takes ORDER BY with one expression")
-        # NULLS FIRST or LAST makes no difference: missing values are not counted.
-        self._refuse.unless_only(order_by[0], "this", "desc", "nulls_first")
-        request = self._quantile(node, order_by[0].this, inner.this)
-        if not order_by[0].args.get("desc") or request.probability is None:
-            return request
-        return replace(request, probability=1 - request.probability)
-
-    def _quantile(self, node: exp.Expr, value: exp.Expr, level: exp.Expr | None) -> Request:
-        """Return the request of a quantile.
-
-        Args:
-            node: The aggregate, for refusals.
-            value: Its argument.
-            level: Its level; None for the median.
-        """
-        if isinstance(level, (exp.Array, exp.Tuple, exp.Bracket)):
-            raise self._refuse(
-                level,
-                "a list of quantiles is not supported",
-                "Write a column for each: QUANTILE_CONT(x, 0.1), QUANTILE_CONT(x, 0.9)",
-                "All quantiles of a column together cost as much as one",
-            )
-        probability = 0.5 if level is None else float(self._row.constant(level, int, float))
-        if not 0 <= probability <= 1:
-            raise self._refuse(node, "the level of a quantile must be between 0 and 1")
-        return Request("quantile", replace(self.argument(value, nonempty=True), required=False), probability)
-
-    def plain(self, kind: str, sample: bool, node: exp.Expr) -> Request:
-        """Return the request of an aggregate with one argument."""
-        self._refuse.unless_only(node, "this")
-        return Request(kind, self.argument(node.this, nonempty=kind != "sum"), sample=sample)
+        number = int(self._row.constant(clause.expression, int))
+        if number < 0:
+            raise self._refuse(clause, f"{keyword} must not be negative")
+        return number
 
 
-def _bounds_advice(node: exp.Expr) -> tuple[str, ...]:
-    """Return how to give an expression bounds."""
-    in_query = "Or write LEAST(GREATEST(x, 0), 100)"
-    if not isinstance(node, exp.Column):
-        return ("Declare bounds for its columns", in_query)
-    return (f'Declare bounds={{"{node.name}": (LOW, HIGH)}}, --bounds {node.name}=LOW:HIGH', in_query)
-
-
-def _wraps_aggregate(node: exp.Expr) -> bool:
-    """Return whether a node contains an aggregate in a form that has its own reason for refusal."""
-    return isinstance(node, (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls))
-
-
-def _plain(kind: str, sample: bool = False) -> Callable[[_Planner, Any], Request]:
-    """Return the rule of an aggregate with one argument."""
-    return lambda planner, node: planner.plain(kind, sample, node)
-
-
-_AGGREGATES: Mapping[type[exp.Expr], Callable[[_Planner, Any], Request]] = {
-    exp.Count: _Planner.count,
-    exp.Sum: _plain("sum"),
-    exp.Avg: _plain("mean"),
-    exp.Variance: _plain("variance", sample=True),
-    exp.VariancePop: _plain("variance"),
-    exp.Stddev: _plain("stddev", sample=True),
-    exp.StddevSamp: _plain("stddev", sample=True),
-    exp.StddevPop: _plain("stddev"),
-    exp.Median: _Planner.quantile,
-    exp.Quantile: _Planner.quantile,
-    exp.PercentileCont: _Planner.quantile,
-    exp.PercentileDisc: _Planner.quantile,
-    exp.WithinGroup: _Planner.ordered_quantile,
-}
+def _has_list(expression: Expr) -> bool:
+    """Return whether a list of quantiles is a part of an expression."""
+    return expression.op == "list" or any(map(_has_list, expression.args))

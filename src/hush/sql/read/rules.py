@@ -7,13 +7,31 @@ here, its text to `hush.sql.write.dialects`, and, if it may follow the release, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from sqlglot import exp
 
 from hush.data.tables.catalog import ColumnKind
 from hush.sql.read.conversions import cast, date_part_function, extract, truncate
+from hush.sql.read.moments import date_add, date_difference, days_between, last_day, shifted, shifted_days
+from hush.sql.read.texts import (
+    concat,
+    concat_with_separator,
+    contains,
+    left,
+    like,
+    position,
+    replaced,
+    right,
+    split_part,
+    starts_with,
+    substring,
+    text_function,
+    trim,
+)
 from hush.sql.read.translator import NUMBERS, PARTS, RULES, Rule, Translator
 from hush.sql.syntax.expression import NULL, Expr, literal, numeric, union
 from hush.sql.syntax.reasons import reason
@@ -50,12 +68,58 @@ def _arithmetic(op: str) -> Rule:
     """Return the rule of an operator on two numbers."""
 
     def rule(translate: Translator, node: exp.Binary) -> Expr:
-        for side in (node.this, node.expression):
-            if isinstance(side, exp.Interval):
-                raise translate.refuse(side, *reason(side))
         return numeric(op, translate.number(node.this), translate.number(node.expression))
 
     return rule
+
+
+def _sum_or_difference(op: str, sign: int) -> Rule:
+    """Return the rule of + or -, which take dates as well as numbers."""
+
+    def rule(translate: Translator, node: exp.Binary) -> Expr:
+        if isinstance(node.this, exp.Interval) or isinstance(node.expression, exp.Interval):
+            return shifted(translate, node, sign=sign)
+        left, right = translate(node.this), translate(node.expression)
+        if left.kind is ColumnKind.DATE and right.op == "literal" and right.kind is ColumnKind.INT:
+            return shifted_days(translate, node, left, sign * right.value)
+        if sign == -1 and left.kind is right.kind is ColumnKind.DATE:
+            return days_between(left, right)
+        return numeric(op, translate.as_number(left, node.this), translate.as_number(right, node.expression))
+
+    return rule
+
+
+def _truncated(number: Expr) -> Expr:
+    """Return a number without its decimals."""
+    down, up = numeric("floor", number), numeric("ceil", number)
+    is_positive = Expr("ge", ColumnKind.BOOL, (number, literal(0.0, ColumnKind.FLOAT)))
+    return Expr("case", ColumnKind.FLOAT, (is_positive, down, up), **union((down, up)))
+
+
+def _integer_division(translate: Translator, node: exp.IntDiv) -> Expr:
+    """Translate x // y of integers, which rounds towards 0."""
+    sides = translate.number(node.this), translate.number(node.expression)
+    if not all(side.integral for side in sides):
+        raise translate.refuse(node, "// takes integers", "Write FLOOR(a / b)")
+    return _truncated(numeric("div", *sides))
+
+
+def _sign(translate: Translator, node: exp.Sign) -> Expr:
+    """Translate SIGN(x)."""
+    number, zero = translate.number(node.this), literal(0.0, ColumnKind.FLOAT)
+    parts: list[Expr] = []
+    for comparison, value in (("gt", 1.0), ("lt", -1.0), ("eq", 0.0)):
+        parts += [Expr(comparison, ColumnKind.BOOL, (number, zero)), literal(value, ColumnKind.FLOAT)]
+    return Expr("case", ColumnKind.FLOAT, (*parts, NULL), low=-1.0, high=1.0, integral=True)
+
+
+def _logarithm(translate: Translator, node: exp.Log) -> Expr:
+    """Translate LOG(x), to base 10, and LOG(base, x)."""
+    base, number = (10.0, node.this) if node.expression is None else (None, node.expression)
+    base = base or float(translate.constant(node.this, int, float))
+    if not 1 < base <= 1e50:
+        raise translate.refuse(node, "LOG takes a constant base of more than 1")
+    return numeric("div", numeric("ln", translate.number(number)), literal(math.log(base), ColumnKind.FLOAT))
 
 
 def _comparison(op: str) -> Rule:
@@ -187,57 +251,12 @@ def _in(translate: Translator, node: exp.In) -> Expr:
     return Expr("in", ColumnKind.BOOL, translate.same_kind([node.this, *node.expressions]))
 
 
-def _like(op: str) -> Rule:
-    """Return the rule of LIKE or ILIKE with a constant pattern."""
-
-    def rule(translate: Translator, node: exp.Like) -> Expr:
-        pattern = translate.constant(node.expression, str)
-        if "\\" in pattern:
-            raise translate.refuse(
-                node.expression, "patterns with a backslash are not supported", "Engines disagree about what it means"
-            )
-        match = Expr(op, ColumnKind.BOOL, (translate.text(node.this),), pattern)
-        return Expr("not", ColumnKind.BOOL, (match,)) if node.args.get("negate") else match
-
-    return rule
-
-
-def _text_function(op: str) -> Rule:
-    """Return the rule of a function of one text."""
-
-    def rule(translate: Translator, node: exp.Func) -> Expr:
-        inner = translate.text(node.this)
-        return numeric("length", inner) if op == "length" else Expr(op, ColumnKind.TEXT, (inner,))
-
-    return rule
-
-
-def _substring(translate: Translator, node: exp.Substring) -> Expr:
-    """Translate SUBSTRING(x, start, length)."""
-    start = translate.constant(node.args["start"], int)
-    length = 10_000 if node.args.get("length") is None else translate.constant(node.args["length"], int)
-    if not (1 <= start <= 10_000 and 0 <= length <= 10_000):
-        raise translate.refuse(
-            node, "SUBSTRING takes a constant start from 1 and a constant length from 0, both at most 10000"
-        )
-    return Expr("substring", ColumnKind.TEXT, (translate.text(node.this),), (start, length))
-
-
-def _left(translate: Translator, node: exp.Left) -> Expr:
-    """Translate LEFT(x, length), the first characters of a text."""
-    length = translate.constant(node.expression, int)
-    if not 0 <= length <= 10_000:
-        raise translate.refuse(node, "LEFT takes a constant length from 0 to 10000")
-    return Expr("substring", ColumnKind.TEXT, (translate.text(node.this),), (1, length))
-
-
-def _concat(translate: Translator, node: exp.Expr) -> Expr:
-    """Translate CONCAT(x, y) and x || y."""
-    nodes = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
-    parts = tuple(translate.text(part) for part in nodes)
-    if node.args.get("coalesce"):  # CONCAT, unlike ||, skips NULL
-        parts = tuple(Expr("coalesce", ColumnKind.TEXT, (part, literal("", ColumnKind.TEXT))) for part in parts)
-    return Expr("concat", ColumnKind.TEXT, parts)
+def _null_safe(translate: Translator, node: exp.Binary) -> Expr:
+    """Translate x IS NOT DISTINCT FROM y, which is never NULL."""
+    sides = translate.same_kind([node.this, node.expression])
+    missing = (Expr("is_null", ColumnKind.BOOL, (side,)) for side in sides)
+    equal = Expr("is_true", ColumnKind.BOOL, (Expr("eq", ColumnKind.BOOL, sides),))
+    return Expr("or", ColumnKind.BOOL, (equal, Expr("and", ColumnKind.BOOL, tuple(missing))))
 
 
 # The rule of each node type.
@@ -248,11 +267,12 @@ _ALLOWED: Mapping[type[exp.Expr], Rule] = {
     exp.Column: Translator.column,
     exp.Paren: lambda translate, node: translate(node.this),
     exp.Neg: _negated,
-    exp.Add: _arithmetic("add"),
-    exp.Sub: _arithmetic("sub"),
+    exp.Add: _sum_or_difference("add", 1),
+    exp.Sub: _sum_or_difference("sub", -1),
     exp.Mul: _arithmetic("mul"),
     exp.Div: _arithmetic("div"),
     exp.Mod: _arithmetic("mod"),
+    exp.IntDiv: _integer_division,
     exp.EQ: _comparison("eq"),
     exp.NEQ: _comparison("ne"),
     exp.LT: _comparison("lt"),
@@ -265,9 +285,11 @@ _ALLOWED: Mapping[type[exp.Expr], Rule] = {
     exp.Is: _is,
     exp.TsOrDsToDate: lambda translate, node: translate.moment(node.this),  # Spark's YEAR(x) is YEAR(TO_DATE(x))
     exp.Between: _between,
+    exp.NullSafeEQ: _null_safe,
+    exp.NullSafeNEQ: lambda translate, node: Expr("not", ColumnKind.BOOL, (_null_safe(translate, node),)),
     exp.In: _in,
-    exp.Like: _like("like"),
-    exp.ILike: _like("ilike"),
+    exp.Like: like("like"),
+    exp.ILike: like("ilike"),
     exp.Case: _case,
     exp.If: _if,
     exp.Coalesce: _variadic("coalesce"),
@@ -281,27 +303,44 @@ _ALLOWED: Mapping[type[exp.Expr], Rule] = {
     exp.Ceil: _numeric_function("ceil"),
     exp.Sqrt: _numeric_function("sqrt"),
     exp.Ln: _numeric_function("ln"),
+    exp.Log: _logarithm,
+    exp.Sign: _sign,
+    exp.Trunc: lambda translate, node: _truncated(translate.number(node.this)),
     exp.Exp: _numeric_function("exp"),
     exp.Round: _round,
     exp.Pow: _power,
-    exp.Lower: _text_function("lower"),
-    exp.Upper: _text_function("upper"),
-    exp.Trim: _text_function("trim"),
-    exp.Length: _text_function("length"),
-    exp.Substring: _substring,
-    exp.Left: _left,
-    exp.Concat: _concat,
-    exp.DPipe: _concat,
+    exp.Lower: text_function("lower"),
+    exp.Upper: text_function("upper"),
+    exp.Trim: trim,
+    exp.Length: text_function("length"),
+    exp.Substring: substring,
+    exp.Left: left,
+    exp.Right: right,
+    exp.StartsWith: starts_with,
+    exp.Contains: contains,
+    exp.StrPosition: position,
+    exp.SplitPart: split_part,
+    exp.Replace: replaced,
+    exp.Concat: concat,
+    exp.DPipe: concat,
+    exp.ConcatWs: concat_with_separator,
     exp.Extract: extract,
     exp.Year: date_part_function("year"),
     exp.Quarter: date_part_function("quarter"),
     exp.Month: date_part_function("month"),
     exp.Day: date_part_function("day"),
+    exp.Week: date_part_function("week"),
+    exp.WeekOfYear: date_part_function("week"),
     exp.DayOfMonth: date_part_function("day"),
     exp.DayOfYear: date_part_function("dayofyear"),
     exp.DayOfWeekIso: date_part_function("isodow"),
-    exp.Week: date_part_function("week"),
-    exp.WeekOfYear: date_part_function("week"),
+    exp.Hour: date_part_function("hour"),
+    exp.Minute: date_part_function("minute"),
+    exp.LastDay: last_day,
+    exp.DateAdd: partial(shifted, sign=1),
+    exp.DateSub: partial(shifted, sign=-1),
+    exp.TsOrDsAdd: date_add,
+    exp.DateDiff: date_difference,
     exp.TimestampTrunc: truncate,
     exp.DateTrunc: truncate,
     exp.DatetimeTrunc: truncate,
@@ -329,7 +368,16 @@ _ALLOWED_PARTS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Round: ("this", "decimals", "casts_non_integer_decimals"),
     exp.Length: ("this", "binary"),
     exp.Left: ("this", "expression", "negative_length_returns_empty"),
-    exp.Trim: ("this",),
+    exp.Right: ("this", "expression", "negative_length_returns_empty"),
+    exp.Trim: ("this", "position"),
+    exp.Trunc: ("this",),
+    exp.StrPosition: ("this", "substr"),
+    exp.SplitPart: ("this", "delimiter", "part_index"),
+    exp.Replace: ("this", "expression", "replacement"),
+    exp.ConcatWs: ("expressions", "safe", "coalesce", "flatten"),
+    exp.LastDay: ("this",),
+    exp.TsOrDsAdd: ("this", "expression", "unit"),
+    exp.DateDiff: ("this", "expression", "unit", "date_part_boundary"),
     exp.Substring: ("this", "start", "length", "zero_start"),
     exp.Concat: ("expressions", "safe", "coalesce"),
     exp.DPipe: ("this", "expression", "safe"),

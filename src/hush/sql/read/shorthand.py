@@ -8,10 +8,11 @@
 | TIMESTAMP in Spark, BigQuery and MySQL | a timestamp without a time zone, as all timestamps of a plan are |
 | SUM(x) FILTER (WHERE c) | SUM(CASE WHEN c THEN x END); other aggregates likewise |
 | COUNT(*) FILTER (WHERE c), COUNT_IF(c) | COUNT(CASE WHEN c THEN 1 END) |
+| COUNT(DISTINCT x) FILTER (WHERE c) | COUNT(DISTINCT CASE WHEN c THEN x END) |
 | WHERE x <= 0.06 + 0.01 | WHERE x <= 0.07: in double precision, the sum is less |
 
-`expand` writes out all but the two aggregates before a query is read. Those are written out by `plain_aggregate` where
-an aggregate is read, so that a column without an alias keeps its own text as its name.
+`expand` writes out all but the aggregates before a query is read. Those are written out by `plain_aggregate` where an
+aggregate is read, so that a column without an alias keeps its own text as its name.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _expand_group_by_all(select: exp.Select) -> None:
     clause = select.args.get("group")
     if clause is None or clause.args.get("all") is not True:
         return
-    columns = [item.unalias() for item in select.expressions if item.find(exp.AggFunc) is None]
+    columns = [item.unalias() for item in select.expressions if item.find(exp.AggFunc, exp.Window) is None]
     keys = [column.copy() for column in columns if not isinstance(column, exp.Literal)]
     clause.set("all", None)
     clause.set("expressions", keys)
@@ -111,11 +112,22 @@ def plain_aggregate(refuse: Refuser, node: exp.Expr) -> exp.Expr:
     aggregate, condition = node.this, node.expression.this
     if isinstance(aggregate, exp.CountIf):
         aggregate = plain_aggregate(refuse, aggregate)
-    if not isinstance(aggregate, (exp.Count, *_FILTERED)) or isinstance(aggregate.this, exp.Distinct):
+    if not isinstance(aggregate, (exp.Count, *_FILTERED)):
         raise refuse(node, *reason(node))
+    if isinstance(aggregate.this, exp.Distinct):
+        return _filtered_distinct(refuse, node, aggregate)
     counts_rows = isinstance(aggregate, exp.Count) and isinstance(aggregate.this, exp.Star)
     plain = aggregate.copy()
     plain.set("this", _where(condition, exp.Literal.number(1) if counts_rows else aggregate.this))
+    return plain
+
+
+def _filtered_distinct(refuse: Refuser, node: exp.Filter, aggregate: exp.Expr) -> exp.Expr:
+    """Return COUNT(DISTINCT x) FILTER (WHERE c) as COUNT(DISTINCT CASE WHEN c THEN x END)."""
+    if not isinstance(aggregate, exp.Count) or len(aggregate.this.expressions) != 1:
+        raise refuse(node, *reason(node))
+    plain = aggregate.copy()
+    plain.this.set("expressions", [_where(node.expression.this, aggregate.this.expressions[0])])
     return plain
 
 

@@ -309,14 +309,12 @@ def project(
 
 def check_clauses(refuse: Refuser, node: exp.Select, *allowed: str) -> None:
     """Refuse a SELECT with clauses other than these."""
-    if node.args.get("distinct"):
+    if node.args.get("distinct") and "distinct" not in allowed:
         raise refuse(node, "SELECT DISTINCT would return rows, and only aggregates are released", "Use GROUP BY")
     for name in ("qualify", "windows"):
-        if node.args.get(name):
+        if node.args.get(name) and name not in allowed:
             raise refuse(node.args[name] if name == "qualify" else node, *reason(exp.Window()))
-    if node.args.get("offset"):
-        raise refuse(node.args["offset"], "OFFSET is not supported", "Skip rows of the answer yourself")
-    for name, keyword in (("order", "ORDER BY"), ("limit", "LIMIT")):
+    for name, keyword in (("order", "ORDER BY"), ("limit", "LIMIT"), ("offset", "OFFSET")):
         if node.args.get(name) and name not in allowed:
             why = f"{keyword} in a subquery is refused: which rows remain would depend on other units' rows"
             raise refuse(node.args[name], why, "Use it in the outer query")

@@ -83,6 +83,8 @@ _REPEATS = {
     "bool_number": 2,
     "to_number": 2,
     "to_date": 3,
+    "shift": 3,
+    "integer_text": 2,
 }
 
 
@@ -139,6 +141,11 @@ def _quotient(a: Interval, b: Interval) -> Interval:
     return _product(a, (1 / b[1], 1 / b[0]))
 
 
+def _logarithm(end: float) -> float:
+    """Return the logarithm of an end of an interval; that of 0 and below is minus infinity."""
+    return math.log(end) if end > 0 else -math.inf
+
+
 def _absolute(a: Interval) -> Interval:
     """Return the interval of absolute values."""
     ends = sorted(map(abs, a))
@@ -177,15 +184,20 @@ _INTERVALS: Mapping[str, Callable[..., Interval]] = {
     "sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
     "mul": _product,
     "div": _quotient,
+    "mod": lambda a, b: (max(a[0], -max(map(abs, b))) if a[0] < 0 else 0.0, max(map(abs, b)) if a[1] > 0 else 0.0),
     "abs": _absolute,
     "floor": lambda a: (_rounded(math.floor, a[0]), a[1]),
     "ceil": lambda a: (a[0], _rounded(math.ceil, a[1])),
     "round": lambda a: (_rounded(math.floor, a[0]), _rounded(math.ceil, a[1])),
     "nullif": lambda a, _: a,
+    "sqrt": lambda a: (math.sqrt(max(a[0], 0.0)), math.sqrt(max(a[1], 0.0))),
+    "ln": lambda a: (_logarithm(a[0]), _logarithm(a[1])),
+    "exp": lambda a: (math.exp(min(a[0], 200.0)) if a[0] >= -200 else 0.0, math.exp(min(a[1], 200.0))),
     "length": lambda _: (0.0, math.inf),
+    "position": lambda *_: (0.0, math.inf),
 }
-_ALWAYS_INTEGRAL = ("floor", "ceil", "length")
-_KEEPS_INTEGRAL = ("number", "neg", "add", "sub", "mul", "abs", "least", "greatest", "nullif")
+_ALWAYS_INTEGRAL = ("floor", "ceil", "length", "position")
+_KEEPS_INTEGRAL = ("number", "neg", "add", "sub", "mul", "mod", "abs", "least", "greatest", "nullif")
 
 
 def _rounded(direction: Callable[[float], int], end: float) -> float:

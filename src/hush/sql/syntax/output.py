@@ -16,47 +16,50 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from hush.sql.syntax.expression import Expr
+from hush.sql.syntax.key_functions import KEY_FUNCTIONS, strict
 
 
-def evaluate(expression: Expr, keys: Sequence[Any], statistics: Sequence[float | None]) -> Any:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One expression of ORDER BY."""
+
+    expression: Expr
+    descending: bool
+    nulls_first: bool
+
+
+def evaluate(
+    expression: Expr,
+    keys: Sequence[Any],
+    statistics: Sequence[float | None],
+    windows: Mapping[Any, Any] = MappingProxyType({}),
+) -> Any:
     """Return the value of an expression in one group, or None if it has none.
 
     Args:
         expression: A tree that `can_evaluate` accepts.
         keys: The group's keys. A node "key" refers to one by its index.
         statistics: The group's released statistics. A node "statistic" refers to one by its index.
+        windows: The group's values of window functions. A node "window" refers to one by itself.
     """
     if expression.op == "key":
         return keys[expression.value]
     if expression.op == "statistic":
         return statistics[expression.value]
+    if expression.op == "window":
+        return windows[expression.value]
     if expression.op == "literal":
         return expression.value
-    operands = [evaluate(operand, keys, statistics) for operand in expression.args]
-    return OPERATIONS[expression.op](*operands, **_options(expression))
-
-
-def _options(expression: Expr) -> dict[str, Any]:
-    """Return the keyword arguments of an operation."""
-    return {"digits": expression.value} if expression.op == "round" else {}
-
-
-def _strict(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a rule total: None if an operand is None, and if the rule raises or overflows."""
-
-    def total(*args: Any, **options: Any) -> Any:
-        if any(arg is None for arg in args):
-            return None
-        try:
-            result = rule(*args, **options)
-        except (ArithmeticError, ValueError, TypeError):
-            return None
-        return None if isinstance(result, float) and not math.isfinite(result) else result
-
-    return total
+    operands = [evaluate(operand, keys, statistics, windows) for operand in expression.args]
+    if expression.op in _OF_VALUES:
+        return _OF_VALUES[expression.op](expression.value, *operands)
+    return OPERATIONS[expression.op](*operands)
 
 
 def _and(left: Any, right: Any) -> Any:
@@ -95,29 +98,39 @@ def _ignoring_null(rule: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *parts: rule(present) if (present := [part for part in parts if part is not None]) else None
 
 
+@strict
+def _rounded(number: float, digits: int) -> float:
+    """Return a number with some digits; halves are rounded away from 0."""
+    return math.copysign(math.floor(abs(number) * 10**digits + 0.5) / 10**digits, number)
+
+
+def _of_value(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a rule total whose first argument is the data of its node, which may be None."""
+    return lambda value, *operands: strict(partial(rule, value))(*operands)
+
+
 OPERATIONS: Mapping[str, Callable[..., Any]] = {
-    "number": _strict(float),
-    "neg": _strict(lambda a: -a),
-    "add": _strict(lambda a, b: a + b),
-    "sub": _strict(lambda a, b: a - b),
-    "mul": _strict(lambda a, b: a * b),
-    "div": _strict(lambda a, b: a / b),
-    "mod": _strict(math.fmod),
-    "abs": _strict(abs),
-    "floor": _strict(lambda a: float(math.floor(a))),
-    "ceil": _strict(lambda a: float(math.ceil(a))),
-    "round": _strict(lambda a, digits: math.copysign(math.floor(abs(a) * 10**digits + 0.5) / 10**digits, a)),
-    "sqrt": _strict(math.sqrt),
-    "ln": _strict(math.log),
-    "exp": _strict(math.exp),
-    "eq": _strict(lambda a, b: a == b),
-    "ne": _strict(lambda a, b: a != b),
-    "lt": _strict(lambda a, b: a < b),
-    "le": _strict(lambda a, b: a <= b),
-    "gt": _strict(lambda a, b: a > b),
-    "ge": _strict(lambda a, b: a >= b),
-    "between": _strict(lambda a, low, high: low <= a <= high),
-    "not": _strict(lambda a: not a),
+    "number": strict(float),
+    "neg": strict(lambda a: -a),
+    "add": strict(lambda a, b: a + b),
+    "sub": strict(lambda a, b: a - b),
+    "mul": strict(lambda a, b: a * b),
+    "div": strict(lambda a, b: a / b),
+    "mod": strict(math.fmod),
+    "abs": strict(abs),
+    "floor": strict(lambda a: float(math.floor(a))),
+    "ceil": strict(lambda a: float(math.ceil(a))),
+    "sqrt": strict(math.sqrt),
+    "ln": strict(math.log),
+    "exp": strict(math.exp),
+    "eq": strict(lambda a, b: a == b),
+    "ne": strict(lambda a, b: a != b),
+    "lt": strict(lambda a, b: a < b),
+    "le": strict(lambda a, b: a <= b),
+    "gt": strict(lambda a, b: a > b),
+    "ge": strict(lambda a, b: a >= b),
+    "between": strict(lambda a, low, high: low <= a <= high),
+    "not": strict(lambda a: not a),
     "and": _and,
     "or": _or,
     "in": _in,
@@ -129,13 +142,21 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "greatest": _ignoring_null(max),
     "coalesce": lambda *parts: next((part for part in parts if part is not None), None),
     "nullif": lambda a, b: None if a == b else a,
+    "list": lambda *parts: list(parts),
+    "concat_ws": lambda separator, *texts: separator.join(text for text in texts if text is not None),
+}
+# Operations whose first argument is the data of the node.
+_OF_VALUES: Mapping[str, Callable[..., Any]] = {
+    "round": lambda digits, a: _rounded(a, digits),
+    **{name: _of_value(rule) for name, rule in KEY_FUNCTIONS.items()},
 }
 
 
 def can_evaluate(expression: Expr) -> bool:
     """Return whether `evaluate` knows every operation of an expression."""
     return expression.op in ("key", "statistic", "literal") or (
-        expression.op in OPERATIONS and all(can_evaluate(operand) for operand in expression.args)
+        (expression.op == "window" or expression.op in OPERATIONS or expression.op in _OF_VALUES)
+        and all(can_evaluate(operand) for operand in expression.args)
     )
 
 

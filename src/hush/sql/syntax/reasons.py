@@ -6,6 +6,7 @@ Each reason is a tuple: what is wrong, then advice. `hush.sql.syntax.refusal.Ref
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from sqlglot import exp
@@ -20,18 +21,27 @@ _SET_OPERATION = (
     "Write UNION ALL in a subquery, or ask each part as a query of its own",
 )
 _WINDOW = (
-    "window functions are refused here: a row's value would depend on other units' rows",
-    "In a subquery, write ROW_NUMBER, RANK, LAG, LEAD, COUNT, SUM, AVG, MIN or MAX OVER (PARTITION BY unit ...)",
+    "window functions over rows are refused here: a row's value would depend on other units' rows",
+    "In a subquery, write PARTITION BY the unit; or write a window over keys and aggregates: RANK() OVER (ORDER BY "
+    "COUNT(*))",
 )
 _MISPLACED_AGGREGATE = (
     "an aggregate is not allowed here",
     "Use aggregates in SELECT, HAVING and ORDER BY, and do not nest them",
 )
-_GROUPING_SETS = ("ROLLUP, CUBE and GROUPING SETS are not supported", "Write one query for each grouping")
+_GROUPING_SETS = ("ROLLUP, CUBE and GROUPING SETS are supported in the outer query only", "Group by the unit here")
 _NOT_A_SELECT = ("only SELECT statements are answered", "Write one SELECT with aggregates")
 _FILTER = (
     "FILTER is supported after COUNT, SUM, AVG, VARIANCE, STDDEV, MEDIAN and QUANTILE_CONT, without DISTINCT",
     "Use WHERE, or a CASE inside the aggregate",
+)
+_TIME_ZONE = (
+    "time zones are refused: engines have different data about them",
+    "Create a view with a timestamp without a time zone: (column AT TIME ZONE 'UTC')",
+)
+_REGULAR_EXPRESSION = (
+    "regular expressions are refused: engines disagree about them, and some fail on long text",
+    "Use LIKE, STARTS_WITH, CONTAINS, SPLIT_PART or REPLACE",
 )
 _PARAMETER = ("query parameters are not supported", "Write the value itself")
 _TABLE_FUNCTION = ("functions that return rows are refused", "Use GROUP BY, or join a public table")
@@ -55,12 +65,19 @@ _REASONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Star: ("* would return rows, and only aggregates are released", "Use COUNT(*), or name keys and aggregates"),
     exp.Placeholder: _PARAMETER,
     exp.Parameter: _PARAMETER,
-    exp.IntDiv: ("// is not supported", "Write FLOOR(a / b)"),
-    exp.Interval: ("arithmetic with intervals can overflow on extreme dates", "Compare with constant dates"),
+    exp.Interval: ("an interval is supported where it is added to a date", "Write d + INTERVAL 3 DAY"),
+    exp.DayOfWeek: ("engines number the days of a week differently", "Use EXTRACT(ISODOW FROM d): 1 is Monday"),
+    exp.AtTimeZone: _TIME_ZONE,
+    exp.ConvertTimezone: _TIME_ZONE,
+    exp.RegexpLike: _REGULAR_EXPRESSION,
+    exp.RegexpILike: _REGULAR_EXPRESSION,
+    exp.RegexpReplace: _REGULAR_EXPRESSION,
+    exp.RegexpExtract: _REGULAR_EXPRESSION,
+    exp.SimilarTo: _REGULAR_EXPRESSION,
     exp.Rollup: _GROUPING_SETS,
     exp.Cube: _GROUPING_SETS,
     exp.GroupingSets: _GROUPING_SETS,
-    exp.Distinct: ("DISTINCT is supported in COUNT(DISTINCT unit) only", "Group by the value instead"),
+    exp.Distinct: ("DISTINCT is supported in COUNT(DISTINCT x) only", "Group by the value instead"),
     exp.Unnest: _TABLE_FUNCTION,
     exp.Explode: _TABLE_FUNCTION,
     exp.Hint: ("hints are not supported", "Leave it out"),
@@ -82,15 +99,26 @@ _SUPPORTED_AGGREGATES = (
     exp.Quantile,
     exp.PercentileCont,
     exp.PercentileDisc,
+    exp.Corr,
+    exp.CovarPop,
+    exp.CovarSamp,
+    exp.RegrSlope,
+    exp.ApproxDistinct,
+    exp.ApproxQuantile,
 )
-_PRODUCTS = "Release AVG(x * y), AVG(x) and AVG(y), and compute it from these"
 _SUBSTITUTES: Mapping[type[exp.Expr], str] = {
-    exp.Corr: _PRODUCTS,
-    exp.CovarPop: _PRODUCTS,
-    exp.CovarSamp: _PRODUCTS,
     exp.Mode: "Group by the value, with ORDER BY COUNT(*) DESC LIMIT 1",
-    exp.ApproxDistinct: "Use COUNT(DISTINCT unit) to count units, and GROUP BY for other values",
-    exp.ApproxQuantile: "Write QUANTILE_CONT(x, 0.5)",
+}
+# Clauses of BigQuery for differential privacy, which the parser does not know.
+_CLAUSES_OF_BIGQUERY = {
+    r"\bWITH\s+(DIFFERENTIAL_PRIVACY|ANONYMIZATION)\b": (
+        "privacy parameters are not read from the query, so that none is stated twice",
+        "Leave the clause out, and give epsilon=, delta= and groups_per_unit=; the table declares the unit",
+    ),
+    r"\bcontribution_bounds_per_(row|group)\b|\bCLAMPED\s+BETWEEN\b": (
+        "bounds are those of the table, or a part of the expression",
+        'Declare bounds={"x": (0, 100)}, or write AVG(LEAST(GREATEST(x, 0), 100))',
+    ),
 }
 # Functions that the parser does not know by type.
 _NOT_DETERMINISTIC_NAMES = (
@@ -149,6 +177,16 @@ def unknown_function(name: str) -> tuple[str, ...]:
     shown_name = name if name.isidentifier() and len(name) <= 40 else "this function"
     why = "it could fail on some rows, read files, or depend on other rows"
     return (f"{shown_name} is not on the list of supported functions: {why}", "See hush.sql for the list")
+
+
+def clause_of_bigquery(text: str) -> tuple[int, tuple[str, str]] | None:
+    """Return where a text that cannot be parsed has a clause of BigQuery, and the reason for refusing it.
+
+    >>> clause_of_bigquery("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) FROM people")[0]
+    7
+    """
+    matches = [(re.search(pattern, text, re.IGNORECASE), words) for pattern, words in _CLAUSES_OF_BIGQUERY.items()]
+    return next(((match.start(), words) for match, words in matches if match is not None), None)
 
 
 def not_a_select(node: exp.Expr | None) -> tuple[str, ...]:

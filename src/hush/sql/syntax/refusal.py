@@ -58,12 +58,16 @@ class Refuser:
                 what = f"{part.op.upper()} of {part.kind.value} values is not supported on {self._engine}"
                 raise self(node, what, "Write CASE WHEN ... THEN ... END")
 
+    def at(self, offset: int, what: str, *advice: str) -> QueryRefused:
+        """Return the refusal of what stands at an offset in the text, for the caller to raise."""
+        return QueryRefused(*self._line_and_column(offset), what, *advice)
+
     def unless_only(self, node: exp.Expr, *allowed: str) -> None:
         """Refuse a node with any part but these. A part that hush ignored would change what the query means."""
         for name, part in node.args.items():
             if name not in allowed and part not in (None, False, []):
                 first = part[0] if isinstance(part, list) else part
-                clause = name.rstrip("_").replace("_", " ").upper()
+                clause = "SCHEMA" if name == "db" else name.rstrip("_").replace("_", " ").upper()
                 raise self(
                     first if isinstance(first, exp.Expr) else node,
                     f"{clause} is not supported in {type(node).__name__.upper()}",

@@ -23,6 +23,7 @@ class Quantity(StrEnum):
     ROWS = "rows"
     VALUES = "values"
     UNITS = "units"
+    DISTINCT = "distinct values"
     SUM = "sum"
     CENTRED = "centred sum"
     SQUARES = "centred sum of squares"
@@ -34,6 +35,9 @@ class SumRelease:
 
     Adding or removing a unit changes the number in at most the plan's ``groups_per_unit`` groups, each time by an
     integer in that range. A unit without rows in a group contributes 0, which is in the range.
+
+    The number of distinct values is no sum over units: several units may have the same value. But the values that
+    count are a union of at most ``upper`` values of each unit, so one unit adds 0 to ``upper`` values to it.
 
     Attributes:
         name: Its column in the engine's result.
@@ -83,11 +87,11 @@ class QueryStatistic:
     """An aggregate of the query, as a function of releases.
 
     Attributes:
-        kind: count, sum, shared sum, mean, variance, stddev or quantile.
+        kind: count, sum, shared sum, mean, variance, stddev, covariance, correlation, slope or quantile.
         parts: The releases it is computed from; none for a quantile.
-        bounds: The range of a row's value.
+        bounds: The range of a row's value; for two values, that of their product.
         probability: For a quantile, its level.
-        sample: For a variance, whether to divide by n - 1.
+        sample: For a variance or covariance, whether to divide by n - 1.
         tree: For a quantile, the index of the plan's tree.
         name: For a quantile, its name among the released numbers.
     """
@@ -134,9 +138,7 @@ def _mean(statistic: QueryStatistic, totals: list[float]) -> float:
 
 def _variance(statistic: QueryStatistic, totals: list[float]) -> float:
     """Return E x^2 - (E x)^2, between 0 and the largest variance that the bounds allow."""
-    spread = _quotient(statistic, 2, totals) - _mean(statistic, totals) ** 2
-    if statistic.sample and totals[0] > 1:
-        spread *= max(2.0, totals[0]) / (max(2.0, totals[0]) - 1)
+    spread = (_quotient(statistic, 2, totals) - _mean(statistic, totals) ** 2) * _sample_factor(statistic, totals)
     # Popoviciu: width^2 / 4; over n - 1, at most twice that, for n = 2.
     return min(max(spread, 0.0), (statistic.bounds[1] - statistic.bounds[0]) ** 2 / (2 if statistic.sample else 4))
 
@@ -147,13 +149,42 @@ def _count(statistic: QueryStatistic, totals: list[float]) -> float:
     return round(total) if math.isfinite(total) else total
 
 
-_FORMULAS: Mapping[str, Callable[[QueryStatistic, list[float]], float]] = {
+def _sample_factor(statistic: QueryStatistic, totals: list[float]) -> float:
+    """Return n / (n - 1) for a sample, where n is at least 2."""
+    return max(2.0, totals[0]) / (max(2.0, totals[0]) - 1) if statistic.sample and totals[0] > 1 else 1.0
+
+
+def _covariance(statistic: QueryStatistic, totals: list[float]) -> float:
+    """Return E uv - E u E v, as far as the bounds allow. The parts are the count, uv, u and v."""
+    product, first, second = (_quotient(statistic, index, totals) for index in (1, 2, 3))
+    largest = statistic.bounds[1] * (2 if statistic.sample else 1)
+    return min(max((product - first * second) * _sample_factor(statistic, totals), -largest), largest)
+
+
+def _correlation(statistic: QueryStatistic, totals: list[float]) -> float | None:
+    """Return the covariance over both standard deviations; nothing if a noisy variance is not positive."""
+    variances = [_quotient(statistic, index + 2, totals) - _quotient(statistic, index, totals) ** 2 for index in (2, 3)]
+    if not min(variances) > 0:
+        return None
+    return min(max(_covariance(statistic, totals) / math.sqrt(variances[0]) / math.sqrt(variances[1]), -1.0), 1.0)
+
+
+def _slope(statistic: QueryStatistic, totals: list[float]) -> float | None:
+    """Return the covariance over the variance of v; nothing if that is not positive."""
+    variance = _quotient(statistic, 4, totals) - _quotient(statistic, 3, totals) ** 2
+    return _covariance(statistic, totals) / variance if variance > 0 else None
+
+
+_FORMULAS: Mapping[str, Callable[[QueryStatistic, list[float]], float | None]] = {
     "count": _count,
     "sum": _single,
     "shared sum": _shared_sum,
     "mean": _mean,
     "variance": _variance,
     "stddev": lambda statistic, totals: math.sqrt(_variance(statistic, totals)),
+    "covariance": _covariance,
+    "correlation": _correlation,
+    "slope": _slope,
 }
 
 
@@ -162,16 +193,20 @@ class Request:
     """An aggregate as the query writes it.
 
     Attributes:
-        kind: rows, units, count, sum, mean, variance, stddev or quantile.
-        argument: What is aggregated; None for rows and units.
+        kind: rows, units, distinct, count, sum, mean, variance, stddev, quantile, covariance, correlation or slope.
+        argument: What is aggregated; None for rows and units. For two values u and v, their product.
         probability: For a quantile, its level.
-        sample: For a variance, whether to divide by n - 1.
+        sample: For a variance or covariance, whether to divide by n - 1.
+        factors: For two values, u and v around the middles of their bounds. Both are missing where the product is.
+        per_unit: For distinct values, the most that a unit can have whatever its rows are, if that is known.
     """
 
     kind: str
     argument: Expr | None = None
     probability: float | None = None
     sample: bool = False
+    factors: tuple[Expr, ...] = ()
+    per_unit: int | None = None
 
 
 class Allocation:
@@ -216,17 +251,21 @@ class Allocation:
             return QueryStatistic(kind="count", parts=(self._release(Quantity(kind), 0, upper),))
         assert argument is not None
         bounds = (argument.low, argument.high)
+        if kind == "distinct":
+            most = min(self._rows, request.per_unit or self._rows)
+            release = self._release(Quantity.DISTINCT, 0, most, value=self._value_index(argument))
+            return QueryStatistic(kind="count", parts=(release,))
         if kind == "count":
             return QueryStatistic(kind="count", parts=(self._count(argument),))
         if kind == "quantile":
             return self._quantile(index, request, argument)
+        if request.factors:
+            return self._paired(request, argument)
         if kind == "sum" and argument not in self._centred:
             return QueryStatistic(kind="sum", parts=(self._sum(argument),), bounds=bounds)
         parts = [self._count(argument), self._centred_sum(argument, Quantity.CENTRED, *bounds)]
         if kind in ("variance", "stddev"):
-            ends = sorted((argument.low**2, argument.high**2))
-            smallest_square = 0.0 if argument.low < 0 < argument.high else ends[0]
-            parts.append(self._centred_sum(argument, Quantity.SQUARES, smallest_square, ends[1]))
+            parts.append(self._squares(argument))
         kind = "shared sum" if kind == "sum" else kind
         return QueryStatistic(kind=kind, parts=tuple(parts), bounds=bounds, sample=request.sample)
 
@@ -251,6 +290,20 @@ class Allocation:
         limit = (math.floor(half / grid) + 1) * self._rows  # + 1: rounding may add a step to each row
         bounds = (argument.low, argument.high)
         return self._release(quantity, -limit, limit, self._value_index(argument), grid, middle, bounds)
+
+    def _squares(self, argument: Expr) -> SumRelease:
+        """Return the release of a sum of squares."""
+        ends = sorted((argument.low**2, argument.high**2))
+        smallest = 0.0 if argument.low < 0 < argument.high else ends[0]
+        return self._centred_sum(argument, Quantity.SQUARES, smallest, ends[1])
+
+    def _paired(self, request: Request, product: Expr) -> QueryStatistic:
+        """Return the statistic of two values: from a count, the sums of uv, u and v, and sums of squares."""
+        sums = [self._centred_sum(part, Quantity.CENTRED, part.low, part.high) for part in (product, *request.factors)]
+        squared = {"covariance": (), "slope": request.factors[1:], "correlation": request.factors}[request.kind]
+        parts = (self._count(product), *sums, *map(self._squares, squared))
+        bounds = (product.low, product.high)
+        return QueryStatistic(kind=request.kind, parts=parts, bounds=bounds, sample=request.sample)
 
     def _quantile(self, index: int, request: Request, argument: Expr) -> QueryStatistic:
         """Return the statistic of a quantile. All quantiles of an argument share one tree."""

@@ -26,7 +26,8 @@ outline:
     LEFT JOIN (SELECT g, COUNT(*) AS units, SUM(a0) AS a0, SUM(a1) AS a1 FROM hush_kept GROUP BY g) ON g = l0.i
 
 Values are put on their grid where they are summed (`row_integer`), and quantile trees count the leaves of
-hush_cleaned's values in the groups of hush_kept (`leaves_query`).
+hush_cleaned's values in the groups of hush_kept (`leaves_query`). COUNT(DISTINCT x) counts there as well
+(`distinct_query`).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def groups_query(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
 
 def contributions_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
     """Return the query from tables to bounded contributions, of all units or of one part (index, parts) of them."""
-    columns = ", ".join([*_key_names(plan), *[release.name for release in plan.releases]] or ["1 AS one"])
+    columns = ", ".join([*_key_names(plan), *[release.name for release in plan.sums]] or ["1 AS one"])
     return f"WITH {_layers(plan, dialect, ranking_key, part)} SELECT {columns} FROM hush_kept"
 
 
@@ -92,7 +93,7 @@ def summary_query(plan: QueryPlan, dialect: Dialect, table: str, columns: Mappin
         table: The table's name, quoted.
         columns: The column of each release in that table, by the release's name; by default that name.
     """
-    column_of = {release.name: (columns or {}).get(release.name, release.name) for release in plan.releases}
+    column_of = {release.name: (columns or {}).get(release.name, release.name) for release in plan.sums}
     totals = [f"COALESCE(SUM({column}), 0) AS {name}" for name, column in column_of.items()]
     keys = _key_names(plan)
     if not keys:
@@ -117,13 +118,8 @@ def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: Leaf
     position = f"FLOOR((LEAST(GREATEST(v, {low}), {high}) - {low}) / {width} * {num_leaves})"
     leaf = f"LEAST({dialect.templates['integer'].format(position)}, {tree.leaves - 1})"
     units, keys = _unit_names(plan), _key_names(plan)
-    same_group = " AND ".join(
-        [f"t.{unit} = p.{unit}" for unit in units] + [_equal_or_null(f"t.{key}", f"p.{key}", dialect) for key in keys]
-    )
-    owned = ", ".join([f"t.{name}" for name in [*units, *keys]] + (["p.counted"] if plan.in_total else []))
-    values = f"SELECT *, v{tree.value} AS v FROM hush_cleaned"
-    in_kept_groups = f"SELECT {owned}, {leaf} AS leaf FROM ({values}) AS t INNER JOIN hush_kept AS p ON {same_group} "
-    in_kept_groups += "WHERE t.v BETWEEN -1e100 AND 1e100"
+    in_kept_groups = _in_kept_groups(plan, dialect, f"v{tree.value} AS v", f"{leaf} AS leaf")
+    in_kept_groups += " WHERE t.v BETWEEN -1e100 AND 1e100"
     # Rows of a leaf are interchangeable, so their numbers within the leaf tell them apart. Without these, all rows of a
     # leaf would have one rank, and a value that occurs once would be chosen as often as one that occurs nine times.
     group = ", ".join([*units, *_partition_names(plan, dialect)])
@@ -138,6 +134,44 @@ def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: Leaf
         f"WITH {_layers(plan, dialect, ranking_key)} SELECT {shown}, COUNT(*) AS amount FROM ({ranked}) AS q "
         f"WHERE n <= {most_rows} GROUP BY {shown}"
     )
+
+
+def distinct_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, release: SumRelease) -> str:
+    """Return the query for the distinct values of each group, among at most ``release.upper`` values of each unit.
+
+    Which values of a unit count is a function of that unit's values alone: the hash has the unit, so that units do not
+    all choose the same ones, and the value breaks ties. What other units contribute stays as it was.
+    """
+    units, keys, index = _unit_names(plan), _key_names(plan), release.value or 0
+    value = _normalised_key(f"v{index}", plan.values[index].kind, dialect)
+    values = (
+        f"SELECT DISTINCT * FROM ({_in_kept_groups(plan, dialect, f'{value} AS v', 't.v')}) AS f WHERE v IS NOT NULL"
+    )
+    rank = dialect.rank([*_ranked_units(plan), *keys, "v"], ranking_key)
+    number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join([*units, *keys])} ORDER BY {rank}, v) AS n"
+    most = f"LEAST(counted, {release.upper})" if plan.in_total else str(release.upper)
+    group_by = f" GROUP BY {', '.join(keys)}" if keys else ""
+    shown = ", ".join([*keys, "COUNT(DISTINCT v) AS amount"])
+    counted = f"SELECT {shown} FROM (SELECT *, {number} FROM ({values}) AS w) AS q WHERE n <= {most}{group_by}"
+    return f"WITH {_layers(plan, dialect, ranking_key)} {counted}"
+
+
+def _in_kept_groups(plan: QueryPlan, dialect: Dialect, value: str, item: str) -> str:
+    """Return the rows of hush_cleaned in the groups that each unit keeps: unit, keys and an item.
+
+    Args:
+        plan: The plan.
+        dialect: The engine's dialect.
+        value: The value that the item is computed from, as v.
+        item: What is selected; it may use t.v.
+    """
+    units, keys = _unit_names(plan), _key_names(plan)
+    same_group = " AND ".join(
+        [f"t.{unit} = p.{unit}" for unit in units] + [_equal_or_null(f"t.{key}", f"p.{key}", dialect) for key in keys]
+    )
+    owned = ", ".join([f"t.{name}" for name in [*units, *keys]] + (["p.counted"] if plan.in_total else []))
+    rows = f"(SELECT *, {value} FROM hush_cleaned) AS t"
+    return f"SELECT {owned}, {item} FROM {rows} INNER JOIN hush_kept AS p ON {same_group}"
 
 
 def _layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
@@ -160,9 +194,26 @@ def _layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int
 
 def _raw_layer(plan: QueryPlan, writer: RelationWriter, dialect: Dialect) -> str:
     """Return the rows with their unit, keys and values, named u0, k0 and v0 and so on."""
-    keys = [f"{write_expression(key.expression, dialect)} AS k{index}" for index, key in enumerate(plan.keys)]
+    of_rows = plan.keys[:-1] if plan.sets else plan.keys
+    keys = [f"{write_expression(key.expression, dialect)} AS k{index}" for index, key in enumerate(of_rows)]
     values = [f"{write_expression(value, dialect)} AS v{index}" for index, value in enumerate(plan.values)]
-    return writer.select([*unit_columns(plan.origin), *keys, *values], plan.origin, plan.where)
+    rows = writer.select([*unit_columns(plan.origin), *keys, *values], plan.origin, plan.where)
+    return _in_every_set(plan, rows) if plan.sets else rows
+
+
+def _in_every_set(plan: QueryPlan, rows: str) -> str:
+    """Return each row once for each grouping set, with the keys of that set and its number as the last key.
+
+    A unit's rows are still its own, and its contributions are bounded after this.
+    """
+    last = len(plan.keys) - 1
+    items = [f"q.{name}" for name in _unit_names(plan)]
+    for index in range(last):
+        numbers = ", ".join(str(number) for number, keys in enumerate(plan.sets) if index in keys)
+        items.append(f"(CASE WHEN s.i IN ({numbers}) THEN q.k{index} END) AS k{index}")
+    items += [f"s.i AS k{last}", *(f"q.v{index}" for index in range(len(plan.values)))]
+    listed = ", ".join(f"({number})" for number in range(len(plan.sets)))
+    return f"SELECT {', '.join(items)} FROM ({rows}) AS q CROSS JOIN (VALUES {listed}) AS s(i)"
 
 
 def _cleaned_layer(plan: QueryPlan, dialect: Dialect) -> str:
@@ -194,7 +245,7 @@ def _part_condition(part: tuple[int, int]) -> str:
 def _pairs_layer(plan: QueryPlan, dialect: Dialect) -> str:
     """Return one row per unit and group, with the unit's contributions."""
     owned = [*_unit_names(plan), *_key_names(plan)]
-    sums = [f"{_contribution(plan, release, dialect)} AS {release.name}" for release in plan.releases]
+    sums = [f"{_contribution(plan, release, dialect)} AS {release.name}" for release in plan.sums]
     return f"SELECT {', '.join([*owned, *sums])} FROM hush_cleaned GROUP BY {', '.join(owned)}"
 
 
@@ -249,15 +300,18 @@ def _kept_layer(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
         return "SELECT * FROM hush_pairs"
     rank = dialect.rank([*_ranked_units(plan), *keys], ranking_key)
     order = ", ".join([rank, *keys])  # the keys break ties
+    most = plan.groups_per_unit
+    if plan.sets:  # the number of the set is the last key, which is the fastest in the group's number
+        units, most = [*units, f"g % {len(plan.sets)}" if plan.public_keys else keys[-1]], plan.groups_per_set
     number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(units)} ORDER BY {order}) AS n"
-    return f"SELECT * FROM (SELECT *, {number} FROM hush_pairs) AS q WHERE n <= {plan.groups_per_unit}"
+    return f"SELECT * FROM (SELECT *, {number} FROM hush_pairs) AS q WHERE n <= {most}"
 
 
 def _uncut_pairs_layer(plan: QueryPlan, dialect: Dialect) -> str:
     """Return one row per unit and group with its number of rows n, and for each release its sum and its values."""
     owned = [*_unit_names(plan), *_key_names(plan)]
     sums = []
-    for release in plan.releases:
+    for release in plan.sums:
         if release.quantity not in (Quantity.UNITS, Quantity.ROWS):
             sums.append(f"{_total(plan, release, dialect)} AS {release.name}")
         if release.quantity in _CENTRED:
@@ -289,7 +343,7 @@ def _turns_layer(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
 def _cut_layer(plan: QueryPlan, dialect: Dialect) -> str:
     """Return the contributions of the rows that count. A contribution is at most ``counted`` times that of a row."""
     owned = [*_unit_names(plan), *_key_names(plan), "counted"]
-    sums = [f"{_cut_contribution(plan, release, dialect)} AS {release.name}" for release in plan.releases]
+    sums = [f"{_cut_contribution(plan, release, dialect)} AS {release.name}" for release in plan.sums]
     return f"SELECT {', '.join([*owned, *sums])} FROM hush_turns WHERE counted > 0"
 
 

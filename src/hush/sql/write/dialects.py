@@ -58,12 +58,19 @@ _COMMON = {
     "lower": "LOWER({0})",
     "upper": "UPPER({0})",
     "trim": "TRIM({0})",
+    "ltrim": "LTRIM({0})",
+    "rtrim": "RTRIM({0})",
+    "position": "CAST(STRPOS({0}, {1}) AS [double])",
+    "days_between": "CAST(({0} - {1}) AS [double])",
     "min_of": "MIN({0})",
     "max_of": "MAX({0})",
+    "all_of": "BOOL_AND({0})",
+    "any_of": "BOOL_OR({0})",
     "number": "CAST({0} AS [double])",
     "length": "CAST(LENGTH({0}) AS [double])",
     "bool_number": "CAST(CASE WHEN {0} THEN 1 WHEN NOT {0} THEN 0 END AS [double])",
     "to_text": "CAST({0} AS [text])",
+    "integer_text": "(CASE WHEN ABS({0}) <= 9007199254740992 THEN CAST(CAST({0} AS BIGINT) AS [text]) END)",
     "to_time": "CAST({0} AS [time])",
     "time_date": "CAST({0} AS DATE)",
     "count_rows": "CAST(COUNT(*) AS [double])",
@@ -162,8 +169,9 @@ _POSTGRES = {
     "AS [double]) END END)",
     "to_date": "(CASE WHEN TRIM({0}) ~ " + DATE_PATTERN + " AND TRIM({0}) !~ '^0000' THEN CAST(TRIM({0}) AS DATE) END)",
 }
-# Spark's FLOOR and CEIL return 64-bit integers, whose sums could overflow and raise. Doubles from 2^52 on are integers.
 _SPARK = {
+    "position": "CAST(INSTR({0}, {1}) AS [double])",
+    "days_between": "CAST(DATEDIFF({0}, {1}) AS [double])",
     "same": "{0} <=> {1}",
     "part_isodow": "CAST(EXTRACT(DOW_ISO FROM {0}) AS BIGINT)",
     **{
@@ -190,6 +198,7 @@ class Dialect:
         escapes: How characters of a text constant are written.
         upper_names: Whether names of tables are in capital letters unless they are quoted.
         unordered: The kinds of values that LEAST and GREATEST do not take.
+        missing: Operations whose form nobody has written for this engine.
         templates: How each operation is written.
 
     >>> [DIALECTS[name].constant("it's", ColumnKind.TEXT) for name in ("duckdb", "spark")]
@@ -209,6 +218,7 @@ class Dialect:
     escapes: Mapping[str, str]
     upper_names: bool
     unordered: frozenset[ColumnKind]
+    missing: frozenset[str]
     templates: Mapping[str, str]
 
     def identifier(self, name: str) -> str:
@@ -258,10 +268,17 @@ class Dialect:
         if column.kind in (ColumnKind.DATE, ColumnKind.TIME):
             is_date = column.kind is ColumnKind.DATE
             moment = self.templates["date_column" if is_date else "time_column"].format(raw)
-            # Engines disagree outside these years, and infinite dates have no parts.
-            first, last = (self.constant(end if is_date else _midnight(end), column.kind) for end in (_FIRST, _LAST))
-            return f"(CASE WHEN {moment} BETWEEN {first} AND {last} THEN {moment} END)"
+            return self.in_calendar(moment, column.kind)
         return self.templates[_COLUMNS[column.kind]].format(raw)
+
+    def in_calendar(self, moment: str, kind: ColumnKind) -> str:
+        """Return a date or timestamp. Outside years 1 to 9999, where engines disagree, it is NULL.
+
+        Infinite dates, which have no parts, are outside.
+        """
+        is_date = kind is ColumnKind.DATE
+        first, last = (self.constant(end if is_date else _midnight(end), kind) for end in (_FIRST, _LAST))
+        return f"(CASE WHEN {moment} BETWEEN {first} AND {last} THEN {moment} END)"
 
     def unit_id(self, column: ScannedColumn, raw: str) -> str:
         """Return the unit's column such that two units are equal if and only if their ids are.
@@ -293,9 +310,15 @@ class Dialect:
 
     def writes(self, expression: Expr) -> bool:
         """Return whether the dialect has a total form of an operation."""
-        return expression.op not in ("least", "greatest") or expression.kind not in self.unordered
+        if expression.op in ("least", "greatest"):
+            return expression.kind not in self.unordered
+        return expression.op not in self.missing
 
 
+_NOT_IN_WAREHOUSES = frozenset(
+    {"ltrim", "rtrim", "position", "days_between", "right", "split_part", "replace", "shift", "concat_ws"}
+    | {"integer_text", "all_of", "any_of"}
+)
 _FIRST, _LAST = date(1, 1, 8), date(9999, 12, 31)
 _COLUMNS = {ColumnKind.BOOL: "bool_column", ColumnKind.INT: "int_column", ColumnKind.TEXT: "text_column"}
 _DOUBLED_QUOTES: Mapping[str, str] = {"'": "''"}
@@ -322,6 +345,7 @@ def _dialect(
         "escapes": _DOUBLED_QUOTES,
         "upper_names": False,
         "unordered": frozenset(),
+        "missing": frozenset(),
     }
     return Dialect(
         name=name, double=double, text=text, time=time, **{**defaults, **options}, templates=MappingProxyType(filled)
@@ -360,7 +384,11 @@ DIALECTS: Mapping[str, Dialect] = {
         templates=_POSTGRES,
     ),
     **{
-        name: _dialect(name, **{**options, "templates": {**(_SPARK if name == "databricks" else {}), **templates}})
+        name: _dialect(
+            name,
+            missing=_NOT_IN_WAREHOUSES,
+            **{**options, "templates": {**(_SPARK if name == "databricks" else {}), **templates}},
+        )
         for name, (options, templates) in WAREHOUSES.items()
     },
 }

@@ -2,14 +2,14 @@
 
 `hush.sql.read.query.plan_query` makes a plan from a query and the catalog, without looking at data. The engine runs
 `QueryPlan.sql`, whose rows `QueryPlan.groups` reads. `hush.sql.answer.priced_query` adds noise to them, and
-`QueryPlan.answer` computes the columns, HAVING, ORDER BY and LIMIT from the noisy numbers.
+`QueryPlan.answer` computes the columns, HAVING, windows, ORDER BY and LIMIT from the noisy numbers.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -17,9 +17,10 @@ from typing import Any
 from hush.data.tables.catalog import ColumnKind
 from hush.errors import InvalidArgument
 from hush.sql.syntax.expression import Expr
-from hush.sql.syntax.output import evaluate, sort_key
+from hush.sql.syntax.output import Order, evaluate, sort_key
 from hush.sql.syntax.relation import Origin, Scan
-from hush.sql.syntax.releases import LeafCounts, QueryStatistic, SumRelease
+from hush.sql.syntax.releases import LeafCounts, Quantity, QueryStatistic, SumRelease
+from hush.sql.syntax.windows import Released, ReleasedWindow, window_values, windows_in
 from hush.sql.write import bounded
 from hush.sql.write.dialects import dialect_named
 
@@ -42,22 +43,14 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """One expression of ORDER BY."""
-
-    expression: Expr
-    descending: bool
-    nulls_first: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExactGroup:
     """One group as the engine returns it. It is exact: never show it before noise is added.
 
     Attributes:
         keys: The values of the keys.
         units: The number of units in the group after bounding, for partition selection.
-        sums: The exact integer of each of the plan's releases, by name.
+        sums: The exact integer of each of the plan's releases, by name. From `QueryPlan.groups`, numbers of distinct
+            values are missing: they come from queries of their own.
     """
 
     keys: tuple[Any, ...]
@@ -85,9 +78,14 @@ class QueryPlan:
         statistics: The query's aggregates, as functions of the releases.
         outputs: The columns of the answer.
         having: Which groups are shown, decided on released values.
+        qualify: Which of these are shown, decided on windows over them.
         order: The order of the answer's rows.
         limit: The most rows of the answer.
-        groups_per_unit: The most groups that a unit contributes to (L0).
+        offset: How many rows are skipped before these.
+        sets: The keys of each grouping set, by index; empty for one grouping. The last key is then the set's number,
+            and a key that is not in the set is NULL.
+        groups_per_unit: The most groups that a unit contributes to (L0), in all sets together.
+        groups_per_set: The most groups of one set that a unit contributes to, without a limit in total.
         rows_per_unit: The most rows of a unit that count in one group, or in all groups together: see ``in_total``.
         in_total: Whether ``rows_per_unit`` holds for all groups together. The absolute values of what a unit adds to a
             release then sum, over all groups, to at most that release's sensitivity.
@@ -104,9 +102,13 @@ class QueryPlan:
     statistics: tuple[QueryStatistic, ...]
     outputs: tuple[Output, ...]
     having: Expr | None
+    qualify: Expr | None
     order: tuple[Order, ...]
     limit: int | None
+    offset: int
+    sets: tuple[tuple[int, ...], ...]
     groups_per_unit: int
+    groups_per_set: int
     rows_per_unit: int
     in_total: bool
     units: int
@@ -117,9 +119,23 @@ class QueryPlan:
         return tuple(output.name for output in self.outputs)
 
     @property
+    def sums(self) -> tuple[SumRelease, ...]:
+        """The releases that are sums over units: all but the numbers of distinct values."""
+        return tuple(release for release in self.releases if release.quantity is not Quantity.DISTINCT)
+
+    @property
+    def distinct_counts(self) -> tuple[SumRelease, ...]:
+        """The releases that are numbers of distinct values, each from a query of its own."""
+        return tuple(release for release in self.releases if release.quantity is Quantity.DISTINCT)
+
+    @property
     def num_groups(self) -> int | None:
         """The number of groups, if keys are public."""
-        return math.prod(len(key.domain or ()) for key in self.keys) if self.public_keys else None
+        if not self.public_keys:
+            return None
+        sizes = [len(key.expression.domain or ()) for key in self.keys]
+        groupings = self.sets or (tuple(range(len(sizes))),)
+        return sum(math.prod(sizes[index] for index in members) for members in groupings)
 
     @property
     def single_table(self) -> str | None:
@@ -165,6 +181,10 @@ class QueryPlan:
         """Return the query for a quantile tree: the keys (the group's number if they are public), leaf and count."""
         return bounded.leaves_query(self, dialect_named(dialect), _checked_key(ranking_key), self.trees[tree])
 
+    def distinct_sql(self, release: SumRelease, dialect: str = "duckdb", *, ranking_key: bytes) -> str:
+        """Return the query for distinct values: the keys (the group's number if they are public), and their number."""
+        return bounded.distinct_query(self, dialect_named(dialect), _checked_key(ranking_key), release)
+
     def levels_sql(self, dialect: str = "duckdb", *, num_levels: int) -> str:
         """Return the query that counts units by the levels of their rows and groups. Its result is exact: hide it."""
         rows = replace(self, values=(), releases=(), trees=())
@@ -183,15 +203,34 @@ class QueryPlan:
 
     def groups(self, rows: Iterable[Sequence[Any]]) -> list[ExactGroup]:
         """Return the groups from the result of `sql`: for public keys all of them, in the order of the lists."""
-        names = [release.name for release in self.releases]
+        names = [release.name for release in self.sums]
         groups = []
-        listed = self.listed_keys() if self.public_keys and self.keys else []
-        for row in rows:
-            num_keys = 1 if listed else len(self.keys)
-            keys = listed[int(row[0])] if listed else self.read_keys(row[:num_keys])
-            units, *sums = row[num_keys:]
+        for keys, (units, *sums) in self.by_keys(rows):
+            if self.sets and not self._is_in_its_set(keys):
+                continue
             groups.append(ExactGroup(keys=keys, units=int(units), sums=dict(zip(names, map(int, sums), strict=True))))
         return groups
+
+    def _is_in_its_set(self, keys: tuple[Any, ...]) -> bool:
+        """Return whether the keys of a group are NULL where they are not in its set, and listed where they are.
+
+        The lists of public keys have NULL for the other sets, and are combined as if all keys were independent.
+        """
+        *others, number = keys
+        for index, (value, key) in enumerate(zip(others, self.keys, strict=False)):
+            listed = key.expression.domain
+            if index not in self.sets[int(number)]:
+                listed = (None,)
+            if listed is not None and value not in listed:
+                return False
+        return True
+
+    def by_keys(self, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[tuple[Any, ...], Sequence[Any]]]:
+        """Yield the keys of each row of an engine's result, and the rest of the row."""
+        listed = self.listed_keys() if self.public_keys and self.keys else []
+        num_keys = 1 if listed else len(self.keys)
+        for row in rows:
+            yield listed[int(row[0])] if listed else self.read_keys(row[:num_keys]), row[num_keys:]
 
     def read_keys(self, cells: Sequence[Any]) -> tuple[Any, ...]:
         """Return the keys of a group from an engine's cells. MySQL has 1 for TRUE, and drivers have decimals."""
@@ -204,25 +243,38 @@ class QueryPlan:
         return list(product(*[key.domain or () for key in self.keys]))
 
     def answer(self, released: Iterable[tuple[Sequence[Any], Mapping[str, float]]]) -> list[tuple[Any, ...]]:
-        """Return the rows of the answer. HAVING, ORDER BY and LIMIT act on released values, which is post-processing.
+        """Return the rows of the answer. All that follows the release is post-processing: HAVING, windows, ORDER BY.
 
         Args:
             released: For each group that may be shown, its keys and its noisy releases by name, in steps of their
                 grids. Quantiles are there by their statistic's name.
         """
+        groups: list[Released] = [
+            (keys, [statistic.value(numbers) for statistic in self.statistics]) for keys, numbers in released
+        ]
+        if self.having is not None:
+            groups = [group for group in groups if evaluate(self.having, *group) is True]
+        columns = {window: window_values(window, groups) for window in self._windows()}
         rows = []
-        for keys, numbers in released:
-            statistics = [statistic.value(numbers) for statistic in self.statistics]
-            if self.having is None or evaluate(self.having, keys, statistics) is True:
-                cells = tuple(evaluate(output.expression, keys, statistics) for output in self.outputs)
+        for index, group in enumerate(groups):
+            windows = {window: values[index] for window, values in columns.items()}
+            if self.qualify is None or evaluate(self.qualify, *group, windows) is True:
+                cells = tuple(evaluate(output.expression, *group, windows) for output in self.outputs)
                 order = tuple(
-                    sort_key(evaluate(by.expression, keys, statistics), by.descending, by.nulls_first)
+                    sort_key(evaluate(by.expression, *group, windows), by.descending, by.nulls_first)
                     for by in self.order
                 )
                 rows.append((order, cells))
         if self.order:
             rows.sort(key=lambda row: row[0])
-        return [cells for _, cells in rows[: self.limit]]
+        end = None if self.limit is None else self.offset + self.limit
+        return [cells for _, cells in rows[self.offset : end]]
+
+    def _windows(self) -> set[ReleasedWindow]:
+        """Return the windows that the answer uses."""
+        expressions = [*(output.expression for output in self.outputs), *(by.expression for by in self.order)]
+        expressions += [] if self.qualify is None else [self.qualify]
+        return {window for expression in expressions for window in windows_in(expression)}
 
 
 _KEY_TYPES: Mapping[ColumnKind, Callable[[Any], Any]] = {

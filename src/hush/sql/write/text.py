@@ -260,10 +260,40 @@ def _substring(expression: Expr, dialect: Dialect) -> str:
     return dialect.templates["substring"].format(text, *expression.value)
 
 
+def _right(expression: Expr, dialect: Dialect) -> str:
+    """Return the last characters of a text."""
+    return f"RIGHT({write_expression(expression.args[0], dialect)}, {expression.value})"
+
+
+def _split_part(expression: Expr, dialect: Dialect) -> str:
+    """Return one of the parts of a text that a separator divides."""
+    separator, part = expression.value
+    return f"SPLIT_PART({write_expression(expression.args[0], dialect)}, {dialect.text_constant(separator)}, {part})"
+
+
+def _replace(expression: Expr, dialect: Dialect) -> str:
+    """Return a text with one constant text replaced by another."""
+    old, new = map(dialect.text_constant, expression.value)
+    return f"REPLACE({write_expression(expression.args[0], dialect)}, {old}, {new})"
+
+
+def _shift(expression: Expr, dialect: Dialect) -> str:
+    """Return a timestamp that is moved by constant intervals, or NULL outside the years that all engines have."""
+    moved = write_expression(expression.args[0], dialect)
+    for unit, number in expression.value:
+        moved += f" {'-' if number < 0 else '+'} INTERVAL '{abs(number)}' {unit.upper()}"
+    return dialect.in_calendar(f"({moved})", ColumnKind.TIME)
+
+
 def _concat(expression: Expr, dialect: Dialect) -> str:
     """Return texts joined in pairs, which gives NULL if one of them is NULL."""
     template, texts = dialect.templates["join_texts"], [write_expression(part, dialect) for part in expression.args]
     return reduce(template.format, texts) if len(texts) > 1 else texts[0]
+
+
+def _concat_ws(expression: Expr, dialect: Dialect) -> str:
+    """Return texts joined with a separator between them; those that are NULL are left out."""
+    return f"CONCAT_WS({', '.join(write_expression(operand, dialect) for operand in expression.args)})"
 
 
 def _sum_or_mean(expression: Expr, dialect: Dialect, over: str = "") -> str:
@@ -329,7 +359,12 @@ _WRITERS: Mapping[str, Callable[[Expr, Dialect], str]] = {
     "part": _date_part,
     "truncate": _truncate,
     "substring": _substring,
+    "right": _right,
+    "split_part": _split_part,
+    "replace": _replace,
+    "shift": _shift,
     "concat": _concat,
+    "concat_ws": _concat_ws,
     "sum_of": _sum_or_mean,
     "mean_of": _sum_or_mean,
     "window": _window,
