@@ -95,7 +95,8 @@ def laplace_sum_tail(scales: Floats, numbers: Floats, size: Floats) -> Floats:
     truncated = phi[:, -1] * (1 + 1 / np.maximum(last, _TINY)) / (2 * math.pi)
     far = 6.5 * math.exp(-1.3 * (2 * math.pi / _FREQUENCY_STEP - 10))
     bound = np.clip(tail, 0.0, 1.0) + truncated + far
-    return np.asarray(np.where(t > 10, 6.5 * np.exp(-1.3 * t), bound))
+    # Beyond 10, aliases would count.
+    return np.asarray(np.minimum(np.where(t > 10, 1.0, bound), 6.5 * np.exp(-1.3 * t)))
 
 
 def reach(tail: Tail, coefficients: ArrayLike, wrong: float) -> float:
