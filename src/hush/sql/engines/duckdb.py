@@ -25,7 +25,7 @@ ACCEPTED = (
 )
 ROW_ID = "hush_row"
 # A view is built in parts of this many rows: more parts take more passes over the file, fewer take more memory.
-_PART_ROWS, _MAX_PARTS = 900_000, 8
+_PART_ROWS, _MAX_PARTS = 1_700_000, 8
 _COLLATED = re.compile(r'("(?:[^"]|"")*"|\w+) VARCHAR COLLATE', re.IGNORECASE)
 
 

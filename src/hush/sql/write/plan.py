@@ -157,8 +157,7 @@ class QueryPlan:
             dialect: duckdb, spark or postgres.
             columns: The column of each release in that table, by the release's name; by default that name.
         """
-        sql_dialect = dialect_named(dialect)
-        return bounded.summary_query(self, sql_dialect, sql_dialect.identifier(table), columns)
+        return bounded.summary_query(self, dialect_named(dialect).identifier(table), columns)
 
     def tree_sql(self, tree: int, dialect: str = "duckdb", *, ranking_key: bytes) -> str:
         """Return the query for a quantile tree: the keys (the group's number if they are public), leaf and count."""
@@ -183,14 +182,18 @@ class QueryPlan:
     def groups(self, rows: Iterable[Sequence[Any]]) -> list[ExactGroup]:
         """Return the groups from the result of `sql`: for public keys all of them, in the order of the lists."""
         names = [release.name for release in self.releases]
-        groups = []
-        listed = self.listed_keys() if self.public_keys and self.keys else []
-        for row in rows:
-            num_keys = 1 if listed else len(self.keys)
-            keys = listed[int(row[0])] if listed else tuple(row[:num_keys])
-            units, *sums = row[num_keys:]
-            groups.append(ExactGroup(keys=keys, units=int(units), sums=dict(zip(names, map(int, sums), strict=True))))
-        return groups
+        num_keys = len(self.keys)
+        if self.public_keys and self.keys:
+            by_number = {int(row[0]): row[1:] for row in rows}
+            # That a group is empty must not show: it is there with zeros.
+            empty = [0] * (1 + len(names))
+            numbers = [(keys, by_number.get(number, empty)) for number, keys in enumerate(self.listed_keys())]
+        else:
+            numbers = [(tuple(row[:num_keys]), row[num_keys:]) for row in rows]
+        return [
+            ExactGroup(keys=keys, units=int(units), sums=dict(zip(names, map(int, sums), strict=True)))
+            for keys, (units, *sums) in numbers
+        ]
 
     def listed_keys(self) -> list[tuple[Any, ...]]:
         """Return the keys of all public groups, in the order of their numbers."""
