@@ -22,9 +22,9 @@ from hush.statistics.noise import CountedNodes, EvenTree, NoisyTrees, TreeCells,
 Quantiles = dict[str, tuple[float, float, float]]
 Keys = tuple[Any, ...]
 
-# The share of the budget that a tree gets, relative to a count. A rank is a sum of about thirty nodes, each with the
-# noise of four counts (Laplace), so its error is c = 22 times a count's. Minimising the sum of squared errors (c_i /
-# share_i)^2 over shares of a fixed total gives shares in proportion to c^(2/3): about 8.
+# The share of the budget that a tree gets, relative to a count. A rank is a combination of some sixty nodes, each with
+# the noise of about five counts (Laplace), so its error is c = 20 times a count's. Minimising the sum of squared errors
+# (c_i / share_i)^2 over shares of a fixed total gives shares in proportion to c^(2/3): about 8.
 _TREE_SHARE = 8.0
 
 

@@ -43,7 +43,7 @@ from hush.statistics.noise.tree import BRANCHING, CELLS, HEIGHT, LEVEL_UNITS, Co
 _ROOT_SHARE = 0.03
 _SUM_SHARES = (0.30, 0.12, 0.05, 0.02)
 _LARGEST_SHARES = (0.18, 0.14, 0.10, 0.06)
-_ROUNDING = (BRANCHING * HEIGHT + 1) / min(LEVEL_UNITS)  # each noise is rounded by half a unit
+_ROUNDING = (BRANCHING * HEIGHT + 1) / min(LEVEL_UNITS)  # each of a test's noises is rounded, by a unit at most
 _LIKELY = 1.2  # times the scale of a sum is no evidence: its tail is not even computed
 _BISECTIONS = 40
 _CHILDREN = np.arange(BRANCHING)
