@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from hush.data.tables.catalog import Catalog, PrivateTable
-from hush.errors import HushError
+from hush.errors import HushError, InvalidArgument
 from hush.sql.engines import duckdb as duckdb_module
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import BoundedViews, exact_groups
@@ -127,7 +127,7 @@ def test_all_parts_together_are_the_view(path: Path, query: str, keys: Any, unit
     if unit[1] is not None and "DISTINCT" in query:
         query = query.replace("COUNT(DISTINCT who)", "COUNT(*)")
     engine = DuckDBEngine({"rows": path})
-    assert engine.parts("rows") == 7
+    assert engine.parts("rows") == 8
     plan = planned_rows(engine, query, keys=keys, unit=unit)
     in_parts, at_once = BoundedViews(engine, KEY).groups(plan), exact_groups(plan, engine, ranking_key=KEY)
     assert sorted(in_parts, key=repr) == sorted(at_once, key=repr)
@@ -139,7 +139,7 @@ def test_a_user_in_several_parts_would_be_caught(path: Path) -> None:
     """A twin that divides rows instead of users keeps too many groups per user."""
     engine = DuckDBEngine({"rows": path})
     plan = planned_rows(engine, QUERIES[0], keys={"g": list(range(7))})
-    parts = [plan.bounded_sql(ranking_key=KEY, part=(index, 7)) for index in range(7)]
+    parts = [plan.bounded_sql(ranking_key=KEY, part=(index, 8)) for index in range(8)]
     num_rows = sum(len(engine.run(part)) for part in parts)
     twin_rows = sum(len(engine.run(part.replace("HASH(r.u0)", "HASH(l0.i)"))) for part in parts)
     assert num_rows == 2 * USERS
@@ -201,6 +201,13 @@ def test_leaving_out_too_many_rows_would_be_caught(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(bounded, "_cleaned_layers", twin)
     at_once, in_parts, _ = contributions(LIMITS[1], {})
     assert len(in_parts) < len(at_once)
+
+
+@pytest.mark.parametrize("part", [(0, 3), (2, 2), (-1, 4), (0, 0)])
+def test_parts_that_would_not_be_the_whole_are_refused(path: Path, part: tuple[int, int]) -> None:
+    plan = planned_rows(DuckDBEngine({"rows": path}), QUERIES[0])
+    with pytest.raises(InvalidArgument, match="power of two"):
+        plan.bounded_sql(ranking_key=KEY, part=part)
 
 
 def test_large_parquet_files_are_bounded_in_parts(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -213,7 +213,8 @@ def _cleaned_layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: t
 def _part_condition(part: tuple[int, int]) -> str:
     """Return the condition for one part of the users. A user is in one part with all rows, so a part bounds it."""
     index, parts = part
-    return "" if parts == 1 else f" WHERE HASH(r.u0) % {parts} = {index}"
+    # The first bits of a hash: engines use the last ones for their own tables, which a part would fill unevenly.
+    return "" if parts == 1 else f" WHERE HASH(r.u0) >> {64 - (parts.bit_length() - 1)} = {index}"
 
 
 def _pairs_layer(plan: QueryPlan, dialect: Dialect) -> str:

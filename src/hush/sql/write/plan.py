@@ -142,9 +142,11 @@ class QueryPlan:
         Args:
             dialect: duckdb, spark or postgres.
             ranking_key: As for `sql`.
-            part: (index, parts): only units whose hash has remainder ``index``. All parts together are the whole.
-                DuckDB only, because hashes of other engines can be negative.
+            part: (index, parts): only units whose hash begins with the bits of ``index``. All parts together are the
+                whole. Their number is a power of two. DuckDB only, because hashes of other engines can be negative.
         """
+        if part[1].bit_count() != 1 or not 0 <= part[0] < part[1]:
+            raise InvalidArgument("part", part, "an index below a power of two", "Other parts would not be the whole")
         if part[1] != 1 and dialect != "duckdb":
             raise InvalidArgument("part", part, f"(0, 1) for {dialect}", "Only duckdb bounds units in parts")
         return bounded.contributions_query(self, dialect_named(dialect), _checked_key(ranking_key), part)
