@@ -98,7 +98,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duckdb_module, "_PART_ROWS", 300)
+    monkeypatch.setattr(duckdb_module, "_PART_ROWS", 100)
 
 
 def planned_rows(engine: DuckDBEngine, text: str, *, keys: Any = None, unit: Any = ("who", None, None)) -> QueryPlan:
@@ -163,13 +163,13 @@ LIMITS = [
 
 
 def contributions(limits: Any, keys: Any, text: str = "SELECT g, COUNT(*), SUM(x) FROM rows GROUP BY g") -> Any:
-    """Return the bounded contributions from a plan at once, and in two parts, with the text of a part."""
+    """Return the bounded contributions from a plan at once, and in four parts, with the text of a part."""
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE rows AS {MANY_GROUPS}")
     engine = DuckDBEngine(connection=connection)
     table = PrivateTable(columns=engine.columns("rows"), unit="who", bounds={"x": (0, 50)}, keys=keys)
     plan = plan_query(text, tables=Catalog({"rows": table}), limits=limits)
-    parts = [plan.bounded_sql(ranking_key=KEY, part=(index, 2)) for index in range(2)]
+    parts = [plan.bounded_sql(ranking_key=KEY, part=(index, 4)) for index in range(4)]
     rows = [row for part in parts for row in engine.run(part)]
     return sorted(engine.run(plan.bounded_sql(ranking_key=KEY)), key=repr), sorted(rows, key=repr), parts[0]
 
@@ -215,7 +215,7 @@ def test_large_parquet_files_are_bounded_in_parts(path: Path, tmp_path: Path, mo
     lines.write_text("who,g\n" + "1,2\n" * 1000)
     engine = DuckDBEngine({"rows": path, "lines": lines})
     assert engine.parts("rows") == 1
-    monkeypatch.setattr(duckdb_module, "_PART_ROWS", 10)
+    monkeypatch.setattr(duckdb_module, "_PART_ROWS", 1)
     assert engine.parts("rows") == duckdb_module._MAX_PARTS
     assert engine.parts("lines") == 1
 

@@ -124,9 +124,11 @@ class PricedQuery:
         quantiles = self._noisy_quantiles([group.keys for group in groups], trees, confidence, source)
         return [
             ReleasedGroup(
-                keys=group.keys, numbers={**sums[index], **{name: ends[0] for name, ends in own.items()}}, quantiles=own
+                keys=group.keys,
+                numbers={**sums[index], **{name: ends[0] for name, ends in quantiles[index].items()}},
+                quantiles=quantiles[index],
             )
-            for index, (group, own) in enumerate(zip(groups, quantiles, strict=True))
+            for index, group in enumerate(groups)
         ]
 
     def _noisy_sums(self, groups: Sequence[ExactGroup], source: RandomSource) -> list[dict[str, float]]:
@@ -153,8 +155,8 @@ class PricedQuery:
         quantiles: list[Quantiles] = [{} for _ in groups]
         for index, cells in enumerate(trees):
             noisy = cells.released(groups, tree_noise(self.plan, self.noise, index), source)
-            for own, more in zip(quantiles, plan_quantiles(self.plan, index, noisy, confidence), strict=True):
-                own.update(more)
+            for group, of_tree in zip(quantiles, plan_quantiles(self.plan, index, noisy, confidence), strict=True):
+                group.update(of_tree)
         return quantiles
 
 

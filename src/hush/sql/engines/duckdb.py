@@ -24,8 +24,9 @@ ACCEPTED = (
     "or connection, a PostgreSQL address or connection, or a Spark data frame or session"
 )
 ROW_ID = "hush_row"
-# A view is built in parts of this many rows at most: more parts take more passes over the file, fewer take more memory.
-_PART_ROWS, _MAX_PARTS = 2_500_000, 16
+# More parts of a view take more passes over the file, fewer take more memory. Both grow with the root of the number of
+# rows, over this one.
+_PART_ROWS, _MAX_PARTS = 650_000, 16
 _COLLATED = re.compile(r'("(?:[^"]|"")*"|\w+) VARCHAR COLLATE', re.IGNORECASE)
 
 
@@ -146,7 +147,7 @@ class DuckDBEngine:
             return 1
         with redact_errors():
             rows = int(self._connection.execute(f"SELECT COUNT(*) FROM {quote_name(table)}").fetchall()[0][0])
-        return int(min(_MAX_PARTS, 2 ** max(0, math.ceil(math.log2(max(rows, 1) / _PART_ROWS)))))
+        return int(min(_MAX_PARTS, 2 ** max(0, math.ceil(math.log2(max(rows, 1) / _PART_ROWS) / 2))))
 
     def drop(self, name: str) -> None:
         """Remove a temporary table."""

@@ -42,9 +42,9 @@ from hush.sql.write.text import RelationWriter, row_integer, unit_columns, write
 if TYPE_CHECKING:
     from hush.sql.write.plan import QueryPlan
 
-# Rows of groups that cannot be kept are searched for if there are this many times as many groups as count, and if the
-# search is short.
-_WORTH_A_SEARCH, _MOST_SEARCHED = 4, 8
+# Rows of groups that cannot be kept are searched for in tables of so many parts at least, if there are so many times as
+# many groups as count, and so many count at most.
+_SEARCHED_PARTS, _WORTH_A_SEARCH, _MOST_SEARCHED = 4, 4, 8
 _CENTRED = (Quantity.CENTRED, Quantity.SQUARES)
 
 
@@ -192,7 +192,7 @@ def _cleaned_layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: t
     most_groups = min(plan.groups_per_unit, plan.rows_per_unit) if plan.in_total else plan.groups_per_unit
     units, keys = _ranked_units(plan), _key_names(plan)
     few = plan.num_groups is not None and plan.num_groups <= _WORTH_A_SEARCH * most_groups
-    if part[1] == 1 or not units or not keys or few or most_groups > _MOST_SEARCHED:
+    if part[1] < _SEARCHED_PARTS or not units or not keys or few or most_groups > _MOST_SEARCHED:
         return {"hush_cleaned": cleaned}
     # Differences of unsigned numbers below 0 would raise, so 1 is subtracted from positive numbers only.
     bucket = f"(CAST(1 AS UBIGINT) << ({_rank(dialect, [f'r.{name}' for name in [*units, *keys]], ranking_key)} >> 58))"

@@ -192,20 +192,20 @@ def _is_sum_too_small(
 ) -> NDArray[np.bool_]:
     """Return for each child whether the first test rejects it: D at its upper edge is clearly negative."""
     outer, inner = trees.scales[depth], trees.scales[depth + 1]
-    # The least variance: children before the edge have the coefficient w, the others w - 1, and the node has ``own``.
+    # The least variance: children before the edge have the coefficient w, the others w - 1, the node ``of_node``.
     before, behind = _CHILDREN + 1, BRANCHING - 1 - _CHILDREN
     ratio = (outer / inner) ** 2
     w = (behind + (walk.weights[:, None] + 1) * ratio) / (BRANCHING + ratio)
-    own = walk.weights[:, None] + 1 - w
+    of_node = walk.weights[:, None] + 1 - w
     sums = np.cumsum(children, axis=1)
-    estimate = walk.base[:, None] + own * walk.counts[:, None] + w * sums - (1 - w) * (sums[:, -1:] - sums)
+    estimate = walk.base[:, None] + of_node * walk.counts[:, None] + w * sums - (1 - w) * (sums[:, -1:] - sums)
     size = -estimate - _ROUNDING
-    squares = (walk.numbers * walk.scales**2).sum(axis=1)[:, None] + (own * outer) ** 2
+    squares = (walk.numbers * walk.scales**2).sum(axis=1)[:, None] + (of_node * outer) ** 2
     deviation = np.sqrt(squares + inner**2 * (before * w**2 + behind * (1 - w) ** 2))
     rejected = np.zeros(children.shape, dtype=np.bool_)
     rows, columns = np.nonzero(size > _LIKELY * deviation)
-    w, own = w[rows, columns], own[rows, columns]
-    scales = np.column_stack([walk.scales[rows], np.abs(own) * outer, w * inner, (1 - w) * inner])
+    w, of_node = w[rows, columns], of_node[rows, columns]
+    scales = np.column_stack([walk.scales[rows], np.abs(of_node) * outer, w * inner, (1 - w) * inner])
     numbers = np.column_stack([walk.numbers[rows], np.ones(len(rows)), before[columns], behind[columns]])
     rejected[rows, columns] = _sum_tail(trees.plan, scales, numbers, size[rows, columns]) <= wrong
     return rejected
@@ -223,12 +223,12 @@ def _descend(walk: _Walk, child: Integers, children: Floats, outer: float, inner
     behind = BRANCHING - 1 - child
     ratio = (outer / inner) ** 2
     w = (behind + (walk.weights + 1) * ratio) / (BRANCHING - 1 + ratio)
-    own = walk.weights + 1 - w
+    of_node = walk.weights + 1 - w
     counts = _entries(children, child)
     sums = np.cumsum(children, axis=1)
     after = _entries(sums, child)
-    walk.base += own * walk.counts + w * (after - counts) - (1 - w) * (sums[:, -1] - after)
-    walk.scales = np.column_stack([walk.scales, np.abs(own) * outer, w * inner, (1 - w) * inner])
+    walk.base += of_node * walk.counts + w * (after - counts) - (1 - w) * (sums[:, -1] - after)
+    walk.scales = np.column_stack([walk.scales, np.abs(of_node) * outer, w * inner, (1 - w) * inner])
     walk.numbers = np.column_stack([walk.numbers, np.ones(len(child)), child, behind])
     walk.weights, walk.counts, walk.nodes = w - 1, counts, walk.nodes * BRANCHING + child
 
