@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from hush.accounting import Event, events
 from hush.randomness import RandomSource, TestSource
 from hush.statistics import NoisePlan
+from hush.statistics.noise import NoisyTrees
 from hush.statistics.noise import selection as selection
+from tree_nodes import all_nodes
 
 
 class NoChoice(TestSource):
@@ -52,11 +54,16 @@ def exact(ask: Callable[[RandomSource], Any]) -> Exact:
         seen.append((plan, totals.copy()))
         return totals.copy()
 
+    def whole_trees(trees: NoisyTrees, *_: Any) -> tuple[NDArray[np.float64], ...]:
+        seen.append((trees.plan, all_nodes(trees)))
+        return (np.zeros(len(trees.members)),) * 3
+
     def reveal_all(plan: Any, num_units: NDArray[np.int64], source: RandomSource) -> NDArray[np.bool_]:
         return num_units > 0
 
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(NoisePlan, "release", release))
+        stack.enter_context(mock.patch("hush.statistics.order_statistics.tree_quantiles", whole_trees))
         for kind in (selection._Probabilities, selection._Threshold):
             stack.enter_context(mock.patch.object(kind, "choose", reveal_all))
         for module in ("moments", "vectors"):  # intervals take time, and do not matter here

@@ -25,9 +25,10 @@ from hush.statistics.bounding import Bounded
 from hush.statistics.columns import Codes, Floats, as_floats
 from hush.statistics.noise.charge import released
 from hush.statistics.noise.estimate import Estimate
+from hush.statistics.noise.quantiles import tree_quantiles
 from hush.statistics.noise.release import NoiseKind
 from hush.statistics.noise.selection import Selection
-from hush.statistics.noise.tree import CELLS, UNITS, cell_counts, cells_of, release_tree, tree_block
+from hush.statistics.noise.tree import CELLS, cell_counts, cells_of, level_scales, tree_block, trees_of
 from hush.statistics.request import Answer, StatisticRequest, check_ungrouped, checked_request
 
 
@@ -222,18 +223,14 @@ def _tree_quantiles(
     contributions = request.bound(~np.isnan(numbers))
     plan = request.plan((tree_block(request.limits.rows_per_unit),))
     chosen, keys = request.select(plan, contributions.units_per_group())
-    trees = [
-        release_tree(cell_counts(cells), bounds, plan.noise, request.source)
-        for cells in _cells_by_group(contributions, numbers, bounds, chosen)
-    ]
-    results = np.array([[tree.quantile(level, request.confidence) for level in levels] for tree in trees])
-    results = results.reshape(len(trees), len(levels), 3)  # also if there are no trees
-    value, low, high = np.moveaxis(results, -1, 0)
+    trees = trees_of(_cells_by_group(contributions, numbers, bounds, chosen), plan.noise, request.source)
+    results = [tree_quantiles(trees, level, request.confidence, bounds) for level in levels]
+    value, low, high = (np.column_stack(columns) for columns in zip(*results, strict=True))
     # Quantiles are read from the released trees, so any number of them costs what the trees cost.
     guarantee, event = plan.claim(request.source, unit=request.unit, method="a tree of counts")
     no_totals = np.empty((0, 0), dtype=np.int64)
     answer = Answer(no_totals, plan.noise, keys, request.confidence, guarantee, event)
-    estimate = answer.estimate(value, low, high, plan.noise.block_scales[0] / UNITS)
+    estimate = answer.estimate(value, low, high, level_scales(plan.noise)[1])
     if keys is None:  # without groups there is one tree, and the entries are the levels
         return replace(estimate, value=value[0], low=low[0], high=high[0])
     return estimate

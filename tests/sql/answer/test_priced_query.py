@@ -18,10 +18,13 @@ from hush.sql import Table
 from hush.sql.answer import priced_query
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.write import bounded
+from hush.sql.write.trees import GroupCells
 from hush.statistics import Block, GaussianNoise, LaplaceNoise, NoisePlan, TruncatedGeometric
-from hush.statistics.noise import UNITS, SelectionPlan, budget_split
+from hush.statistics.noise import NoisyTrees, SelectionPlan, budget_split
 from hush.statistics.noise import release as release_module
+from hush.statistics.noise.tree import LEVEL_UNITS, NODES
 from sql.towns import towns_table
+from tree_nodes import all_nodes
 
 # Each query, with the number of its keys. Keys come first.
 PUBLIC = (
@@ -54,25 +57,28 @@ def declared(connection: Any, described: Callable[..., Any], ranking_key: bytes,
 def over_noise(table: Table, text: str, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[Numbers, Any]:
     """Return each group's exact numbers, divided by their noise scale, as the noise layer gets them; and the answer."""
     seen: list[NDArray[np.float64]] = []
-    release = NoisePlan.release
+    trees: list[NDArray[np.float64]] = []
+    release, released = NoisePlan.release, GroupCells.released
 
     def spy(self: NoisePlan, totals: NDArray[np.int64], source: Any) -> NDArray[np.int64]:
         seen.extend(totals / self.scales)
         return release(self, totals, source)
 
+    def whole_trees(self: GroupCells, groups: Any, noise: NoisePlan, source: Any) -> NoisyTrees:
+        noisy = released(self, groups, noise, source)
+        trees.append(all_nodes(noisy) / noise.block_scales[0])  # whichever of them the quantiles look at
+        return noisy
+
     with monkeypatch.context() as patch:
         patch.setattr(NoisePlan, "release", spy)
+        patch.setattr(GroupCells, "released", whole_trees)
         # The selection of groups has an event of its own. Here all groups are selected.
         answer = table.sql(text, source=TestSource(1), selection=EveryGroup(), **settings)
     keys = [row[: KEYS[text]] for row in answer.rows]
+    # Sums are released first.
     sums = seen[: len(keys)] if any("tree" not in name for name in answer.scales) else []
-    trees = seen[len(sums) :]
-    num_trees = len(trees) // max(len(keys), 1)
-    assert num_trees == sum("tree" in name for name in answer.scales)
-    numbers = {
-        key: [*sums[index : index + 1], *trees[index * num_trees : (index + 1) * num_trees]]
-        for index, key in enumerate(keys)
-    }
+    assert len(trees) == sum("tree" in name for name in answer.scales)
+    numbers = {key: [*sums[index : index + 1], *(tree[index] for tree in trees)] for index, key in enumerate(keys)}
     return numbers, answer
 
 
@@ -148,11 +154,11 @@ def no_limit_on_groups(patch: pytest.MonkeyPatch) -> None:
 
 
 def noise_for_one_level(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        priced_query,
-        "tree_blocks",
-        lambda plan: tuple(Block(columns=69_904, l1=t.rows * UNITS, l2=t.rows * UNITS) for t in plan.trees),
-    )
+    def twin(plan: Any) -> tuple[Block, ...]:
+        rows = [LEVEL_UNITS[1] * tree.rows for tree in plan.trees]
+        return tuple(Block(columns=NODES, l1=l1, l2=l1) for l1 in rows)
+
+    patch.setattr(priced_query, "tree_blocks", twin)
 
 
 def trees_free_of_charge(patch: pytest.MonkeyPatch) -> None:

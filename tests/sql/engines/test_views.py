@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,14 @@ import duckdb
 import pytest
 
 from hush.data.tables.catalog import Catalog, PrivateTable
-from hush.errors import HushError
+from hush.errors import HushError, InvalidArgument
 from hush.sql.engines import duckdb as duckdb_module
 from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import BoundedViews, exact_groups
 from hush.sql.read.query import plan_query
+from hush.sql.write import bounded
 from hush.sql.write.plan import QueryPlan
-from hush.statistics import ContributionLimits
+from hush.statistics import ContributionLimits, TotalLimits
 
 
 class Counting(DuckDBEngine):
@@ -96,7 +98,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duckdb_module, "_PART_ROWS", 300)
+    monkeypatch.setattr(duckdb_module, "_PART_ROWS", 100)
 
 
 def planned_rows(engine: DuckDBEngine, text: str, *, keys: Any = None, unit: Any = ("who", None, None)) -> QueryPlan:
@@ -125,7 +127,7 @@ def test_all_parts_together_are_the_view(path: Path, query: str, keys: Any, unit
     if unit[1] is not None and "DISTINCT" in query:
         query = query.replace("COUNT(DISTINCT who)", "COUNT(*)")
     engine = DuckDBEngine({"rows": path})
-    assert engine.parts("rows") == 7
+    assert engine.parts("rows") == 8
     plan = planned_rows(engine, query, keys=keys, unit=unit)
     in_parts, at_once = BoundedViews(engine, KEY).groups(plan), exact_groups(plan, engine, ranking_key=KEY)
     assert sorted(in_parts, key=repr) == sorted(at_once, key=repr)
@@ -137,11 +139,75 @@ def test_a_user_in_several_parts_would_be_caught(path: Path) -> None:
     """A twin that divides rows instead of users keeps too many groups per user."""
     engine = DuckDBEngine({"rows": path})
     plan = planned_rows(engine, QUERIES[0], keys={"g": list(range(7))})
-    parts = [plan.bounded_sql(ranking_key=KEY, part=(index, 7)) for index in range(7)]
+    parts = [plan.bounded_sql(ranking_key=KEY, part=(index, 8)) for index in range(8)]
     num_rows = sum(len(engine.run(part)) for part in parts)
     twin_rows = sum(len(engine.run(part.replace("HASH(r.u0)", "HASH(l0.i)"))) for part in parts)
     assert num_rows == 2 * USERS
     assert twin_rows > 2 * USERS
+
+
+# In parts, rows of groups that cannot be kept are left out before they are added up. That changes no contribution.
+
+MANY_GROUPS = """
+    SELECT i * i % 61 AS who, CASE WHEN i % 11 = 0 THEN NULL ELSE (i * 7 + i // 61) % 37 END AS g, 'g' || i % 5 AS h,
+           1.5 * (i % 40) AS x
+    FROM range(3000) AS t(i)
+"""
+LIMITS = [
+    ContributionLimits(groups_per_unit=1),
+    ContributionLimits(groups_per_unit=3, rows_per_unit=2),
+    ContributionLimits(groups_per_unit=8),
+    TotalLimits(rows_in_total=5, groups_per_unit=6),
+    TotalLimits(rows_in_total=20, groups_per_unit=4),
+]
+
+
+def contributions(limits: Any, keys: Any, text: str = "SELECT g, COUNT(*), SUM(x) FROM rows GROUP BY g") -> Any:
+    """Return the bounded contributions from a plan at once, and in four parts, with the text of a part."""
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE rows AS {MANY_GROUPS}")
+    engine = DuckDBEngine(connection=connection)
+    table = PrivateTable(columns=engine.columns("rows"), unit="who", bounds={"x": (0, 50)}, keys=keys)
+    plan = plan_query(text, tables=Catalog({"rows": table}), limits=limits)
+    parts = [plan.bounded_sql(ranking_key=KEY, part=(index, 4)) for index in range(4)]
+    rows = [row for part in parts for row in engine.run(part)]
+    return sorted(engine.run(plan.bounded_sql(ranking_key=KEY)), key=repr), sorted(rows, key=repr), parts[0]
+
+
+@pytest.mark.parametrize("keys", [{}, {"g": [*range(50), None]}], ids=["private keys", "public keys"])
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+def test_leaving_out_rows_early_changes_no_contribution(limits: Any, keys: Any) -> None:
+    at_once, in_parts, text = contributions(limits, keys)
+    assert in_parts == at_once
+    assert "hush_first" in text
+    two_keys = "SELECT g, h, COUNT(*), AVG(x) FROM rows GROUP BY g, h"
+    at_once, in_parts, text = contributions(limits, {}, two_keys)
+    assert in_parts == at_once
+    assert "hush_first" in text
+
+
+def test_a_long_search_or_one_for_little_is_left_out() -> None:
+    assert "hush_first" not in contributions(ContributionLimits(groups_per_unit=9), {})[2]
+    assert "hush_first" not in contributions(ContributionLimits(groups_per_unit=2), {"g": [1, 2, 3]})[2]
+
+
+def test_leaving_out_too_many_rows_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A twin that keeps the lowest bucket that is not empty, and no others."""
+    replace_once = bounded._cleaned_layers
+
+    def twin(plan: QueryPlan, *rest: Any) -> Any:
+        return replace_once(replace(plan, groups_per_unit=1), *rest)
+
+    monkeypatch.setattr(bounded, "_cleaned_layers", twin)
+    at_once, in_parts, _ = contributions(LIMITS[1], {})
+    assert len(in_parts) < len(at_once)
+
+
+@pytest.mark.parametrize("part", [(0, 3), (2, 2), (-1, 4), (0, 0)])
+def test_parts_that_would_not_be_the_whole_are_refused(path: Path, part: tuple[int, int]) -> None:
+    plan = planned_rows(DuckDBEngine({"rows": path}), QUERIES[0])
+    with pytest.raises(InvalidArgument, match="power of two"):
+        plan.bounded_sql(ranking_key=KEY, part=part)
 
 
 def test_large_parquet_files_are_bounded_in_parts(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +215,7 @@ def test_large_parquet_files_are_bounded_in_parts(path: Path, tmp_path: Path, mo
     lines.write_text("who,g\n" + "1,2\n" * 1000)
     engine = DuckDBEngine({"rows": path, "lines": lines})
     assert engine.parts("rows") == 1
-    monkeypatch.setattr(duckdb_module, "_PART_ROWS", 10)
+    monkeypatch.setattr(duckdb_module, "_PART_ROWS", 1)
     assert engine.parts("rows") == duckdb_module._MAX_PARTS
     assert engine.parts("lines") == 1
 

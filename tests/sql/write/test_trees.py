@@ -15,9 +15,10 @@ from hush.sql.engines.duckdb import DuckDBEngine
 from hush.sql.engines.views import exact_groups, exact_leaves
 from hush.sql.read.query import plan_query
 from hush.sql.write.plan import QueryPlan
-from hush.sql.write.trees import leaf_array, tree_blocks
-from hush.statistics.noise import UNITS
-from hush.statistics.noise.tree import cell_counts, cells_of
+from hush.sql.write.trees import GroupCells, tree_blocks
+from hush.statistics import plan_noise
+from hush.statistics.noise import tree_block
+from hush.statistics.noise.tree import CELLS, LEVEL_UNITS, cell_counts, cells_of
 from sql.towns import towns_table
 
 NO_LIMIT = {"groups_per_unit": 1000, "rows_per_unit": 250}
@@ -46,9 +47,9 @@ def test_further_quantiles_are_free_and_other_aggregates_share_the_budget(towns:
         "SELECT MEDIAN(age), QUANTILE_CONT(age, 0.1), QUANTILE_CONT(age, 0.9) FROM people", epsilon=1.0
     )
     with_count = people.price("SELECT MEDIAN(age), COUNT(*) FROM people", epsilon=1.0)
-    assert median.scales == {"rows in a node of a tree for MEDIAN(age)": pytest.approx(4.0)}
+    assert median.scales == {"rows in a node of a tree for MEDIAN(age)": pytest.approx(51 / 13)}
     assert list(three.scales.values()) == list(median.scales.values())
-    assert sorted(with_count.scales.values()) == pytest.approx([4.5, 9.0])  # the tree has 8 of 9 shares
+    assert sorted(with_count.scales.values()) == pytest.approx([51 / 13 * 9 / 8, 9.0])  # the tree has 8 of 9 shares
     assert median.guarantee.epsilon == with_count.guarantee.epsilon == 1.0
 
 
@@ -72,9 +73,9 @@ def test_trees_find_their_groups(key: str, engine: DuckDBEngine, planned: Any, r
 
 def test_leaves_are_the_cells_of_the_tree_over_arrays(engine: DuckDBEngine, planned: Any, ranking_key: bytes) -> None:
     plan = planned("SELECT MEDIAN(income) FROM people", rows_per_unit=1000)
-    leaves = leaf_array(exact_leaves(plan, 0, engine, ranking_key=ranking_key)[()])
+    leaves = exact_leaves(plan, 0, engine, ranking_key=ranking_key)[()]
     counts = np.zeros(plan.trees[0].leaves, dtype=np.int64)
-    counts[leaves[:, 0]] = leaves[:, 1]
+    counts[list(leaves)] = list(leaves.values())
     rows = engine.run("SELECT income FROM people WHERE income IS NOT NULL AND user_id IS NOT NULL")
     cells = cells_of(np.array([row[0] for row in rows]), plan.trees[0].bounds)
     assert np.array_equal(counts, cell_counts(cells))
@@ -128,6 +129,16 @@ def test_leaves_contain_the_quantile(
     assert plan.answer([((), dict(zip(names, (5.0, 2.0), strict=True)))]) == [(5.0, 2.0)]
 
 
+def test_every_group_gets_its_cells_or_a_tree_of_noise() -> None:
+    cells = GroupCells({("b",): {5: 2, 3: 1}, ("a",): {CELLS - 1: 7}})
+    noise = plan_noise((tree_block(1),), groups_per_unit=1, epsilon=1e3)
+    trees = cells.released([("a",), ("new",), ("b",)], noise, TestSource(1))
+    assert trees.roots().round().tolist() == [7, 0, 3]
+    first = np.zeros(3, dtype=np.int64)
+    assert trees.counts(3, np.arange(3), first).round()[:, [3, 5]].tolist() == [[0, 0], [0, 0], [1, 2]]
+    assert GroupCells({}).released([("a",)], noise, TestSource(1)).roots().round().tolist() == [0]
+
+
 def test_a_limit_on_rows_samples_rows_and_not_values(ranking_key: bytes) -> None:
     """400 units have the value 10 nine times and 90 once. One row of each counts, so 90 counts for a tenth of them.
 
@@ -146,5 +157,5 @@ def test_a_limit_on_rows_samples_rows_and_not_values(ranking_key: bytes) -> None
 
 def test_a_tree_counts_rows_on_every_level(planned: Callable[..., QueryPlan]) -> None:
     (block,) = tree_blocks(planned("SELECT MEDIAN(income) FROM people", rows_per_unit=3))
-    assert block.l1 == 4 * 3 * UNITS  # one node on each of four levels, for each of three rows
+    assert block.l1 == 3 * sum(LEVEL_UNITS)  # one node on each of five levels, for each of three rows
     assert block.share > 1

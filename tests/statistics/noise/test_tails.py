@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hush.statistics.noise import quotients, reach, variance_ends
-from hush.statistics.noise.tails import gaussian_tail, laplace_tail
+from hush.statistics.noise.tails import gaussian_tail, laplace_sum_tail, laplace_tail
 
 RNG = np.random.default_rng(20_26)
 
@@ -64,3 +65,30 @@ def test_variances_are_covered_by_the_intervals_around_their_centres() -> None:
     assert high[0] - low[0] < 1e-4
     assert high[1] - low[1] < 2e-3
     assert (low[2], high[2]) == (0.0, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("scales", "numbers"), [([1.0], [1]), ([1.0, 0.2], [16, 16]), ([3.0, 1.0, 0.4], [1, 8, 30]), ([0.0, 2.0], [4, 3])]
+)
+def test_tails_of_many_laplace_variables(scales: list[float], numbers: list[int]) -> None:
+    rng = np.random.default_rng(5)
+    draws = sum(
+        scale * rng.laplace(size=(100_000, number)).sum(axis=1) for scale, number in zip(scales, numbers, strict=True)
+    )
+    deviation = math.sqrt(2 * sum(number * scale**2 for scale, number in zip(scales, numbers, strict=True)))
+    sizes = deviation * np.array([0.0, 1.0, 2.0, 3.0, 4.0])
+    groups, counts = (np.tile(np.array(column, dtype=np.float64), (5, 1)) for column in (scales, numbers))
+    bounds = laplace_sum_tail(groups, counts, sizes)
+    for size, bound in zip(sizes, bounds.tolist(), strict=True):
+        share = float((draws > size).mean())
+        # fixed key: six standard errors. The bound for one term alone is up to 0.003 too large.
+        assert share <= bound + 6 * math.sqrt(bound / len(draws))
+        assert share >= bound - 0.003 - 6 * math.sqrt(bound / len(draws))
+
+
+def test_far_tails_of_laplace_variables_are_bounds() -> None:
+    one = np.ones((40, 1))
+    sizes = np.linspace(0.1, 60.0, 40)
+    bounds = laplace_sum_tail(one, one, sizes)
+    assert (bounds >= 0.5 * np.exp(-sizes)).all()
+    assert (bounds <= 0.5 * np.exp(-sizes) + 0.003).all()

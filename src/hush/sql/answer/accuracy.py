@@ -15,8 +15,7 @@ from hush.sql.answer.priced_query import PricedQuery, ReleasedGroup
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.releases import Quantity, SumRelease
 from hush.sql.write.trees import Quantiles, expected_quantiles, tree_noise
-from hush.statistics import LaplaceNoise
-from hush.statistics.noise import UNITS, rank_limits
+from hush.statistics.noise import rank_reach
 
 _MIN_EPSILON, _MAX_EPSILON = 2.0**-20, 2.0**9  # accountants accept no others
 _COUNTS = (Quantity.ROWS, Quantity.VALUES, Quantity.UNITS, Quantity.DISTINCT)  # of about one for each row
@@ -92,10 +91,8 @@ def relative_errors(query: PricedQuery, expected: float, wrong: float) -> Iterat
             error = linear_reach(query.noise, part_scales, linear_weights(statistic), wrong)
             yield error / (expected * _typical_value(statistic.bounds))
         if statistic.tree is not None:
-            is_laplace = isinstance(query.noise.noise, LaplaceNoise)
-            limits = rank_limits(is_laplace, float(statistic.probability or 0.0), wrong / 2)
-            scale = tree_noise(query.plan, query.noise, statistic.tree).block_scales[0] / UNITS
-            yield float(limits.max()) * scale / expected
+            noise = tree_noise(query.plan, query.noise, statistic.tree)
+            yield rank_reach(noise, float(statistic.probability or 0.0), wrong) / expected
 
 
 def expected_errors(query: PricedQuery, expected: float, confidence: float) -> dict[str, float]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hush.accounting import Event
 from hush.guarantee import Guarantee, Unit
@@ -21,12 +20,9 @@ from hush.randomness import RandomSource
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.releases import Quantity, SumRelease
 from hush.sql.write.plan import ExactGroup, QueryPlan
-from hush.sql.write.trees import Quantiles, release_quantiles, tree_blocks
+from hush.sql.write.trees import GroupCells, Quantiles, plan_quantiles, tree_blocks, tree_noise
 from hush.statistics import Block, ContributionLimits, LaplaceNoise, NoisePlan, Selection, TotalLimits
-from hush.statistics.noise import UNITS, NoiseKind, ReleasePlan, plan_release
-
-Leaves = Mapping[tuple[Any, ...], NDArray[np.int64]]
-_NO_LEAVES = np.empty((0, 2), dtype=np.int64)
+from hush.statistics.noise import NoiseKind, ReleasePlan, level_scales, plan_release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +70,15 @@ class PricedQuery:
         return self.noise.kind
 
     def scales(self) -> dict[str, float]:
-        """Return the noise scale of each release, in units of the data, and of each tree, in rows per node."""
+        """Return the noise scale of each release, in units of the data, and of nodes of each tree, in rows."""
         names = [f"{release.quantity.value}{self._used_by(release)}" for release in self.plan.releases]
         names += [f"rows in a node of a tree{self._used_by(tree)}" for tree in range(len(self.plan.trees))]
         names = [f"{name} ({number})" if names.count(name) > 1 else name for number, name in enumerate(names, 1)]
-        grids = [release.grid for release in self.plan.releases] + [1 / UNITS] * len(self.plan.trees)
-        scales = zip(names, grids, self.noise.block_scales, strict=True)
-        return {name: grid * scale for name, grid, scale in scales}
+        num_sums = len(self.plan.releases)
+        sums = zip(self.plan.releases, self.noise.block_scales[:num_sums], strict=True)
+        scales = [release.grid * scale for release, scale in sums]
+        scales += [level_scales(tree_noise(self.plan, self.noise, index))[1] for index in range(len(self.plan.trees))]
+        return dict(zip(names, scales, strict=True))
 
     def log_error(self) -> float:
         """Return the logarithm of the product of the mean squared errors of all numbers, in units of the data.
@@ -107,7 +105,7 @@ class PricedQuery:
         return self.budget.claim(source, unit=self.unit, assumptions=self.assumptions)
 
     def release(
-        self, groups: Sequence[ExactGroup], trees: Sequence[Leaves], confidence: float, source: RandomSource
+        self, groups: Sequence[ExactGroup], trees: Sequence[GroupCells], confidence: float, source: RandomSource
     ) -> list[ReleasedGroup]:
         """Select the groups to show, unless they are public, and add noise to their numbers.
 
@@ -122,42 +120,44 @@ class PricedQuery:
             groups = [groups[index] for index in self.budget.choose_groups(num_units, source)]
             # The engine's order may depend on the data. This one depends on the selected keys only.
             groups = sorted(groups, key=lambda group: [(key is None, 0 if key is None else key) for key in group.keys])
-        noisy = self._noisy_sums(groups, source)
-        return [self._release_group(group, sums, trees, confidence, source) for group, sums in noisy]
+        sums = self._noisy_sums(groups, source)
+        quantiles = self._noisy_quantiles([group.keys for group in groups], trees, confidence, source)
+        return [
+            ReleasedGroup(
+                keys=group.keys,
+                numbers={**sums[index], **{name: ends[0] for name, ends in quantiles[index].items()}},
+                quantiles=quantiles[index],
+            )
+            for index, group in enumerate(groups)
+        ]
 
-    def _noisy_sums(
-        self, groups: Sequence[ExactGroup], source: RandomSource
-    ) -> list[tuple[ExactGroup, dict[str, float]]]:
-        """Return each group with its noisy sums by name. The sums of all groups are one release."""
+    def _noisy_sums(self, groups: Sequence[ExactGroup], source: RandomSource) -> list[dict[str, float]]:
+        """Return each group's noisy sums by name. The sums of all groups are one release."""
         names = [release.name for release in self.plan.releases]
         if not names or not groups:
-            return [(group, {}) for group in groups]
+            return [{} for _ in groups]
         totals = np.array([[group.sums[name] for name in names] for group in groups], dtype=np.int64)
         num_sums = len(names)
         sum_noise = replace(
             self.noise, blocks=self.noise.blocks[:num_sums], block_scales=self.noise.block_scales[:num_sums]
         )
-        noisy = sum_noise.release(totals, source)
-        return [
-            (group, dict(zip(names, map(float, row), strict=True))) for group, row in zip(groups, noisy, strict=True)
-        ]
+        rows = sum_noise.release(totals, source).astype(np.float64).tolist()
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
-    def _release_group(
+    def _noisy_quantiles(
         self,
-        group: ExactGroup,
-        sums: dict[str, float],
-        trees: Sequence[Leaves],
+        groups: Sequence[tuple[Any, ...]],
+        trees: Sequence[GroupCells],
         confidence: float,
         source: RandomSource,
-    ) -> ReleasedGroup:
-        """Return one group with its noisy sums and quantiles."""
-        quantiles: Quantiles = {}
-        for index, leaves_by_group in enumerate(trees):
-            # A group without values has a tree of noise: that it has no values must not show.
-            leaves = leaves_by_group.get(group.keys, _NO_LEAVES)
-            quantiles.update(release_quantiles(self.plan, index, self.noise, leaves, confidence, source))
-        values = {name: quantile[0] for name, quantile in quantiles.items()}
-        return ReleasedGroup(keys=group.keys, numbers={**sums, **values}, quantiles=quantiles)
+    ) -> list[Quantiles]:
+        """Return each group's noisy quantiles by name, with their intervals."""
+        quantiles: list[Quantiles] = [{} for _ in groups]
+        for index, cells in enumerate(trees):
+            noisy = cells.released(groups, tree_noise(self.plan, self.noise, index), source)
+            for group, of_tree in zip(quantiles, plan_quantiles(self.plan, index, noisy, confidence), strict=True):
+                group.update(of_tree)
+        return quantiles
 
 
 def _statistics_in(expression: Expr) -> set[int]:

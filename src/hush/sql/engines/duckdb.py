@@ -25,8 +25,9 @@ ACCEPTED = (
     "SQLAlchemy or ADBC"
 )
 ROW_ID = "hush_row"
-# A view is built in parts of this many rows: more parts take more passes over the file, fewer take more memory.
-_PART_ROWS, _MAX_PARTS = 900_000, 8
+# More parts of a view take more passes over the file, fewer take more memory. Both grow with the root of the number of
+# rows, over this one.
+_PART_ROWS, _MAX_PARTS = 650_000, 16
 _COLLATED = re.compile(r'("(?:[^"]|"")*"|\w+) VARCHAR COLLATE', re.IGNORECASE)
 
 
@@ -139,7 +140,7 @@ class DuckDBEngine:
         self._execute(lambda: self._connection.execute(f"INSERT INTO temp.{quote_name(name)} {sql}"))
 
     def parts(self, table: str) -> int:
-        """Return the number of parts in which to bound units: several for large Parquet files, which are fast to read.
+        """Return in how many parts, a power of two, to bound units: several for large Parquet files, fast to read.
 
         It depends on the number of rows, but affects running times only, which are not hidden anyway.
         """
@@ -147,7 +148,7 @@ class DuckDBEngine:
             return 1
         with redact_errors():
             rows = int(self._connection.execute(f"SELECT COUNT(*) FROM {quote_name(table)}").fetchall()[0][0])
-        return max(1, min(_MAX_PARTS, math.ceil(rows / _PART_ROWS)))
+        return int(min(_MAX_PARTS, 2 ** max(0, math.ceil(math.log2(max(rows, 1) / _PART_ROWS) / 2))))
 
     def drop(self, name: str) -> None:
         """Remove a temporary table."""

@@ -95,7 +95,7 @@ class InParts(Protocol):
     """An engine that builds views in parts: several passes over a table, each of which holds fewer units in memory."""
 
     def parts(self, table: str) -> int:
-        """Return the number of parts in which to bound a table's units."""
+        """Return in how many parts, a power of two, to bound a table's units."""
 
     def append(self, name: str, sql: str) -> None:
         """Add the rows of a query to a temporary table."""

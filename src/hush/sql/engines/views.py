@@ -14,15 +14,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hush.sql.engines.engine import Engine, InParts, KeepsViews, LoadsFiles
 from hush.sql.syntax.releases import SumRelease
 from hush.sql.write.plan import ExactGroup, QueryPlan
-from hush.sql.write.trees import leaf_array
-
-Keys = tuple[Any, ...]
+from hush.sql.write.trees import GroupCells, Keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +52,7 @@ class BoundedViews:
     engine: Engine
     ranking_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _views: dict[str, BoundedView] = field(default_factory=dict, repr=False)
-    _leaves: dict[tuple[Any, ...], dict[Keys, NDArray[np.int64]]] = field(default_factory=dict, repr=False)
+    _leaves: dict[tuple[Any, ...], GroupCells] = field(default_factory=dict, repr=False)
     _distinct: dict[tuple[Any, ...], dict[Keys, int]] = field(default_factory=dict, repr=False)
     _num_views: int = 0
 
@@ -93,8 +88,8 @@ class BoundedViews:
         self._views[name] = BoundedView(table, columns)
         return self._views[name]
 
-    def leaves(self, plan: QueryPlan, index: int) -> Mapping[Keys, NDArray[np.int64]]:
-        """Return the exact leaf counts of a quantile tree, by the group's keys, as `leaf_array` returns them.
+    def leaves(self, plan: QueryPlan, index: int) -> GroupCells:
+        """Return the exact leaf counts of a quantile tree in each group. Never show them.
 
         They stay in memory: they have to be read once anyway, and reading them again would take longer than the noise.
         All quantiles of a column share them.
@@ -102,8 +97,7 @@ class BoundedViews:
         tree = plan.trees[index]
         signature = (plan.fingerprint(), replace(tree, value=0), plan.values[tree.value])
         if signature not in self._leaves:
-            counts = exact_leaves(plan, index, self.engine, ranking_key=self.ranking_key)
-            self._leaves[signature] = {keys: leaf_array(leaves) for keys, leaves in counts.items()}
+            self._leaves[signature] = GroupCells(exact_leaves(plan, index, self.engine, ranking_key=self.ranking_key))
         return self._leaves[signature]
 
     def levels(self, plan: QueryPlan, num_levels: int) -> dict[tuple[int, int, int], int]:

@@ -5,6 +5,7 @@ The query is a chain of common table expressions:
 hush_subquery0, hush_subquery1, ...  the subqueries of the query, each once
 hush_raw      the unit, keys and values of each row; nothing here can fail
 hush_cleaned  keys are replaced by their index in the public lists; rows with unlisted keys are dropped
+              (in parts of a large table, hush_listed and hush_first come before it, and leave out further rows)
 hush_pairs    one row per unit and group: the unit's contribution to each release, clamped *after* it is summed
 hush_kept     at most groups_per_unit of these rows per unit, chosen by a keyed hash
 summary       one row per group: the sum of the contributions, and the number of units
@@ -22,8 +23,7 @@ outline:
                    FROM hush_cleaned GROUP BY u0, g),
     hush_kept AS (SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY u0 ORDER BY HASH(key, u0, g), g) AS n
                                  FROM hush_pairs) WHERE n <= 1)
-    SELECT l0.i AS g, units, a0, a1 FROM (VALUES ...) AS l0(i, k)
-    LEFT JOIN (SELECT g, COUNT(*) AS units, SUM(a0) AS a0, SUM(a1) AS a1 FROM hush_kept GROUP BY g) ON g = l0.i
+    SELECT g, COUNT(*) AS units, COALESCE(SUM(a0), 0) AS a0, COALESCE(SUM(a1), 0) AS a1 FROM hush_kept GROUP BY g
 
 Values are put on their grid where they are summed (`row_integer`), and quantile trees count the leaves of
 hush_cleaned's values in the groups of hush_kept (`leaves_query`). COUNT(DISTINCT x) counts there as well
@@ -43,12 +43,15 @@ from hush.sql.write.text import RelationWriter, row_integer, unit_columns, write
 if TYPE_CHECKING:
     from hush.sql.write.plan import QueryPlan
 
+# Rows of groups that cannot be kept are searched for in tables of so many parts at least, if there are so many times as
+# many groups as count, and so many count at most.
+_SEARCHED_PARTS, _WORTH_A_SEARCH, _MOST_SEARCHED = 4, 4, 8
 _CENTRED = (Quantity.CENTRED, Quantity.SQUARES)
 
 
 def groups_query(plan: QueryPlan, dialect: Dialect, ranking_key: str) -> str:
     """Return the query from tables to groups."""
-    return f"WITH {_layers(plan, dialect, ranking_key)} {summary_query(plan, dialect, 'hush_kept', None)}"
+    return f"WITH {_layers(plan, dialect, ranking_key)} {summary_query(plan, 'hush_kept', None)}"
 
 
 def contributions_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int] = (0, 1)) -> str:
@@ -84,12 +87,11 @@ def _level(number: str, num_levels: int) -> str:
     return f"(CASE {steps} ELSE {num_levels - 1} END)"
 
 
-def summary_query(plan: QueryPlan, dialect: Dialect, table: str, columns: Mapping[str, str] | None) -> str:
+def summary_query(plan: QueryPlan, table: str, columns: Mapping[str, str] | None) -> str:
     """Return the query from a table of bounded contributions to groups.
 
     Args:
         plan: The plan.
-        dialect: The engine's dialect.
         table: The table's name, quoted.
         columns: The column of each release in that table, by the release's name; by default that name.
     """
@@ -98,14 +100,8 @@ def summary_query(plan: QueryPlan, dialect: Dialect, table: str, columns: Mappin
     keys = _key_names(plan)
     if not keys:
         return f"SELECT {', '.join(['COUNT(*) AS units', *totals])} FROM {table}"
-    inner = f"SELECT {', '.join([*keys, 'COUNT(*) AS units', *totals])} FROM {table} GROUP BY {', '.join(keys)}"
-    if not plan.public_keys:
-        return inner
-    # Public groups are all there, in the order of the lists: that a group is empty must not show.
-    shown = ", ".join(f"COALESCE(t.{name}, 0) AS {name}" for name in ("units", *column_of))
-    lists = " CROSS JOIN ".join(_public_list(plan, dialect, index) for index in range(len(plan.keys)))
-    number = _group_number(plan)
-    return f"SELECT {number} AS g, {shown} FROM {lists} LEFT JOIN ({inner}) AS t ON t.g = {number} ORDER BY 1"
+    # Public groups without rows are missing here, and `QueryPlan.groups` adds them.
+    return f"SELECT {', '.join([*keys, 'COUNT(*) AS units', *totals])} FROM {table} GROUP BY {', '.join(keys)}"
 
 
 def leaves_query(plan: QueryPlan, dialect: Dialect, ranking_key: str, tree: LeafCounts) -> str:
@@ -180,7 +176,7 @@ def _layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int
     layers = {
         **writer.definitions,
         "hush_raw": _raw_layer(plan, writer, dialect),
-        "hush_cleaned": _cleaned_layer(plan, dialect) + _part_condition(part),
+        **_cleaned_layers(plan, dialect, ranking_key, part),
         "hush_pairs": _pairs_layer(plan, dialect),
         "hush_kept": _kept_layer(plan, dialect, ranking_key),
     }
@@ -236,10 +232,41 @@ def _cleaned_layer(plan: QueryPlan, dialect: Dialect) -> str:
     return f"SELECT {', '.join(items)} FROM hush_raw AS r {' '.join(joins)}".rstrip()
 
 
+def _cleaned_layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: tuple[int, int]) -> dict[str, str]:
+    """Return the layer of cleaned rows. In parts of a large table, it has no rows of groups that cannot be kept.
+
+    `_kept_layer` keeps the groups of a unit with the smallest ranks, and so does `_turns_layer`. The first 6 bits of a
+    rank are its bucket. If the L-th lowest bucket of a unit that is not empty is b, at least L of its groups are in
+    buckets up to b, so the L smallest ranks are. Rows of other buckets can go before they are added up: the outcome
+    is the same, and far fewer pairs of a unit and a group are in memory. A unit with fewer buckets than L keeps all.
+    """
+    cleaned = _cleaned_layer(plan, dialect) + _part_condition(part)
+    most_groups = min(plan.groups_per_unit, plan.rows_per_unit) if plan.in_total else plan.groups_per_unit
+    units, keys = _ranked_units(plan), _key_names(plan)
+    few = plan.num_groups is not None and plan.num_groups <= _WORTH_A_SEARCH * most_groups
+    if part[1] < _SEARCHED_PARTS or not units or not keys or few or most_groups > _MOST_SEARCHED:
+        return {"hush_cleaned": cleaned}
+    # Differences of unsigned numbers below 0 would raise, so 1 is subtracted from positive numbers only.
+    bucket = f"(CAST(1 AS UBIGINT) << ({_rank(dialect, [f'r.{name}' for name in [*units, *keys]], ranking_key)} >> 58))"
+    shown = ", ".join(units)
+    buckets = f"SELECT {shown}, BIT_OR({bucket}) AS m FROM hush_listed AS r GROUP BY {shown}"
+    for _ in range(most_groups - 1):  # without the lowest bit
+        buckets = f"SELECT {shown}, m & (m - LEAST(m, 1)) AS m FROM ({buckets}) AS q"
+    lowest = f"SELECT {shown}, m - (m & (m - LEAST(m, 1))) AS m FROM ({buckets}) AS q"
+    same_unit = " AND ".join(f"f.{name} = r.{name}" for name in units)
+    return {
+        "hush_listed": cleaned,
+        "hush_first": f"SELECT {shown}, m + (m - LEAST(m, 1)) AS m FROM ({lowest}) AS q",
+        "hush_cleaned": f"SELECT r.* FROM hush_listed AS r INNER JOIN hush_first AS f ON {same_unit} "
+        f"WHERE f.m = 0 OR {bucket} & f.m <> 0",
+    }
+
+
 def _part_condition(part: tuple[int, int]) -> str:
     """Return the condition for one part of the users. A user is in one part with all rows, so a part bounds it."""
     index, parts = part
-    return "" if parts == 1 else f" WHERE HASH(r.u0) % {parts} = {index}"
+    # The first bits of a hash: engines use the last ones for their own tables, which a part would fill unevenly.
+    return "" if parts == 1 else f" WHERE HASH(r.u0) >> {64 - (parts.bit_length() - 1)} = {index}"
 
 
 def _pairs_layer(plan: QueryPlan, dialect: Dialect) -> str:

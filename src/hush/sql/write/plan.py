@@ -159,9 +159,11 @@ class QueryPlan:
         Args:
             dialect: As for `sql`.
             ranking_key: As for `sql`.
-            part: (index, parts): only units whose hash has remainder ``index``. All parts together are the whole.
-                DuckDB only, because hashes of other engines can be negative.
+            part: (index, parts): only units whose hash begins with the bits of ``index``. All parts together are the
+                whole. Their number is a power of two. DuckDB only, because hashes of other engines can be negative.
         """
+        if part[1].bit_count() != 1 or not 0 <= part[0] < part[1]:
+            raise InvalidArgument("part", part, "an index below a power of two", "Other parts would not be the whole")
         if part[1] != 1 and dialect != "duckdb":
             raise InvalidArgument("part", part, f"(0, 1) for {dialect}", "Only duckdb bounds units in parts")
         return bounded.contributions_query(self, dialect_named(dialect), _checked_key(ranking_key), part)
@@ -174,8 +176,7 @@ class QueryPlan:
             dialect: duckdb, spark or postgres.
             columns: The column of each release in that table, by the release's name; by default that name.
         """
-        sql_dialect = dialect_named(dialect)
-        return bounded.summary_query(self, sql_dialect, sql_dialect.identifier(table), columns)
+        return bounded.summary_query(self, dialect_named(dialect).identifier(table), columns)
 
     def tree_sql(self, tree: int, dialect: str = "duckdb", *, ranking_key: bytes) -> str:
         """Return the query for a quantile tree: the keys (the group's number if they are public), leaf and count."""
@@ -204,12 +205,18 @@ class QueryPlan:
     def groups(self, rows: Iterable[Sequence[Any]]) -> list[ExactGroup]:
         """Return the groups from the result of `sql`: for public keys all of them, in the order of the lists."""
         names = [release.name for release in self.sums]
-        groups = []
-        for keys, (units, *sums) in self.by_keys(rows):
-            if self.sets and not self._is_in_its_set(keys):
-                continue
-            groups.append(ExactGroup(keys=keys, units=int(units), sums=dict(zip(names, map(int, sums), strict=True))))
-        return groups
+        if self.public_keys and self.keys:
+            by_number = {int(row[0]): row[1:] for row in rows}
+            # That a group is empty must not show: it is there with zeros.
+            empty = [0] * (1 + len(names))
+            numbers = [(keys, by_number.get(number, empty)) for number, keys in enumerate(self.listed_keys())]
+        else:
+            numbers = list(self.by_keys(rows))
+        return [
+            ExactGroup(keys=keys, units=int(units), sums=dict(zip(names, map(int, sums), strict=True)))
+            for keys, (units, *sums) in numbers
+            if not self.sets or self._is_in_its_set(keys)
+        ]
 
     def _is_in_its_set(self, keys: tuple[Any, ...]) -> bool:
         """Return whether the keys of a group are NULL where they are not in its set, and listed where they are.

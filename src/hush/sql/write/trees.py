@@ -1,29 +1,30 @@
 """Quantiles: noisy trees of counts, built from the exact leaf counts that the engine returns.
 
-All quantiles of a column come from one tree per group, so any number of them costs the same. A tree's root has 16
-children and so on for four levels; the 65,536 leaves divide the bounds evenly. Noise is added to the nodes of all
-levels. `hush.statistics.noise.tree` holds the tree itself, which quantiles of arrays use as well.
+All quantiles of a column come from one tree per group, so any number of them costs the same. The 65,536 leaves of a
+tree divide the bounds evenly. Every node has noise, which is drawn where a quantile needs it.
+`hush.statistics.noise.tree` holds the tree itself, which quantiles of arrays use as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hush.randomness import RandomSource
 from hush.sql.write.plan import QueryPlan
 from hush.statistics import Block, NoisePlan
-from hush.statistics.noise import BRANCHING, HEIGHT, NoisyTree, release_tree, tree_block
+from hush.statistics.noise import CountedNodes, EvenTree, NoisyTrees, TreeCells, tree_block, tree_quantiles
 
 # A quantile and the ends of its interval, by the name of the statistic.
 Quantiles = dict[str, tuple[float, float, float]]
+Keys = tuple[Any, ...]
 
-# The share of the budget that a tree gets, relative to a count. A rank is a sum of about thirty nodes, each with the
-# noise of four counts (Laplace), so its error is c = 22 times a count's. Minimising the sum of squared errors (c_i /
-# share_i)^2 over shares of a fixed total gives shares in proportion to c^(2/3): about 8.
+# The share of the budget that a tree gets, relative to a count. A rank is a combination of some sixty nodes, each with
+# the noise of about five counts (Laplace), so its error is c = 20 times a count's. Minimising the sum of squared errors
+# (c_i / share_i)^2 over shares of a fixed total gives shares in proportion to c^(2/3): about 8.
 _TREE_SHARE = 8.0
 
 
@@ -38,44 +39,50 @@ def tree_noise(plan: QueryPlan, noise: NoisePlan, index: int) -> NoisePlan:
     return replace(noise, blocks=noise.blocks[block : block + 1], block_scales=noise.block_scales[block : block + 1])
 
 
-def leaf_array(leaves: Mapping[int, int]) -> NDArray[np.int64]:
-    """Return leaves and their counts as two columns, which take a tenth of a dictionary's memory."""
-    return np.array([*leaves.items()], dtype=np.int64).reshape(-1, 2)
+class GroupCells:
+    """Exact counts of the cells of each group's tree. Never show them.
+
+    Args:
+        counts: For each group's keys, the counts of its cells. Empty cells are left out.
+    """
+
+    def __init__(self, counts: Mapping[Keys, Mapping[int, int]]) -> None:
+        """Keep the counts as arrays, which take a tenth of a dictionary's memory."""
+        self._members = {keys: member for member, keys in enumerate(counts)}
+        lengths = [len(cells) for cells in counts.values()]
+        cells = [np.fromiter(entries, dtype=np.int64) for entries in counts.values()]
+        amounts = [np.fromiter(entries.values(), dtype=np.int64) for entries in counts.values()]
+        empty = np.empty(0, dtype=np.int64)
+        members = np.repeat(np.arange(len(lengths)), lengths)
+        self._cells = TreeCells(members, np.concatenate([empty, *cells]), np.concatenate([empty, *amounts]))
+
+    def released(self, groups: Sequence[Keys], noise: NoisePlan, source: RandomSource) -> NoisyTrees:
+        """Return a noisy tree for each group. One without values has a tree of noise: that it has none must not show.
+
+        Args:
+            groups: The keys of the groups.
+            noise: The noise of one tree.
+            source: The random source.
+        """
+        members = np.array([self._members.get(keys, -1) for keys in groups], dtype=np.int64)
+        return NoisyTrees(self._cells, members, noise, source)
 
 
 def expected_quantiles(plan: QueryPlan, index: int, noise: NoisePlan, expected: float, confidence: float) -> Quantiles:
-    """Return roughly what `release_quantiles` would return for ``expected`` rows spread evenly over the bounds."""
-    levels = tuple(np.full(BRANCHING**level, expected / BRANCHING**level) for level in range(1, HEIGHT + 1))
-    tree = NoisyTree(levels, tree_noise(plan, noise, index), plan.trees[index].bounds)
-    return _quantiles(plan, index, tree, confidence)
+    """Return roughly what `plan_quantiles` would return for ``expected`` rows spread evenly over the bounds."""
+    (quantiles,) = plan_quantiles(plan, index, EvenTree(expected, tree_noise(plan, noise, index)), confidence)
+    return quantiles
 
 
-def release_quantiles(
-    plan: QueryPlan, index: int, noise: NoisePlan, leaves: NDArray[np.int64], confidence: float, source: RandomSource
-) -> Quantiles:
-    """Release one tree of one group and return its quantiles with their intervals.
-
-    Only one tree is in memory at a time: it has 69,904 nodes.
-
-    Args:
-        plan: The plan.
-        index: The index of the tree in the plan.
-        noise: The noise of the whole query.
-        leaves: The exact leaf counts of the group, from `leaf_array`.
-        confidence: The confidence of the intervals.
-        source: The random source.
-    """
-    tree = plan.trees[index]
-    counts = np.zeros(tree.leaves, dtype=np.int64)
-    counts[leaves[:, 0]] = leaves[:, 1]
-    noisy = release_tree(counts, tree.bounds, tree_noise(plan, noise, index), source)
-    return _quantiles(plan, index, noisy, confidence)
-
-
-def _quantiles(plan: QueryPlan, index: int, tree: NoisyTree, confidence: float) -> Quantiles:
-    """Return the quantiles of the plan that a tree answers, with their intervals."""
-    return {
-        statistic.name: tree.quantile(float(statistic.probability or 0.0), confidence)
+def plan_quantiles(plan: QueryPlan, index: int, trees: CountedNodes, confidence: float) -> list[Quantiles]:
+    """Return for each group the quantiles that a tree of the plan answers, with their intervals."""
+    bounds = plan.trees[index].bounds
+    results = {
+        statistic.name: np.column_stack(
+            tree_quantiles(trees, float(statistic.probability or 0.0), confidence, bounds)
+        ).tolist()
         for statistic in plan.statistics
         if statistic.tree == index
     }
+    names, columns = list(results), list(results.values())
+    return [dict(zip(names, map(tuple, row), strict=True)) for row in zip(*columns, strict=True)]

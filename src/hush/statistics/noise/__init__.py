@@ -8,8 +8,8 @@ Nothing here is public: `hush.statistics` and `hush.sql` are what you call. In r
   `plan_threshold` makes one from a noise multiplier.
 - `budget_split`: one budget for both. `plan_release` returns a `ReleasePlan`, and `claim` the guarantee of a cost.
 - `levels`: contribution limits from noisy counts of units. `choose_limit` returns a `ChosenLimit`.
-- `tree`: quantiles from trees of noisy counts. `tree_block` is their sensitivity, `release_tree` adds the noise,
-  `NoisyTree` is the result, and `rank_limits` bounds the error of a rank.
+- `tree`: trees of noisy counts. `tree_block` is their sensitivity, `TreeCells` are exact counts, and `NoisyTrees` adds
+  noise where it is looked at. `quantiles`: quantiles of noisy trees with their intervals (`tree_quantiles`).
 - `tails`: confidence intervals for sums (`reach`), ratios (`quotients`) and variances (`variance_ends`).
 - `estimate`: the result type of `hush.statistics`. `charge`: charges a budget before a result leaves.
 """
@@ -20,6 +20,8 @@ from hush.statistics.noise.budget_split import plan_release as plan_release
 from hush.statistics.noise.levels import NUM_LEVELS as NUM_LEVELS
 from hush.statistics.noise.levels import ChosenLimit as ChosenLimit
 from hush.statistics.noise.levels import choose_limit as choose_limit
+from hush.statistics.noise.quantiles import rank_reach as rank_reach
+from hush.statistics.noise.quantiles import tree_quantiles as tree_quantiles
 from hush.statistics.noise.release import NoiseKind as NoiseKind
 from hush.statistics.noise.release import NoisePlan as NoisePlan
 from hush.statistics.noise.release import plan_gaussian as plan_gaussian
@@ -29,12 +31,11 @@ from hush.statistics.noise.tails import Tail as Tail
 from hush.statistics.noise.tails import quotients as quotients
 from hush.statistics.noise.tails import reach as reach
 from hush.statistics.noise.tails import variance_ends as variance_ends
-from hush.statistics.noise.tree import BRANCHING as BRANCHING
-from hush.statistics.noise.tree import HEIGHT as HEIGHT
-from hush.statistics.noise.tree import UNITS as UNITS
-from hush.statistics.noise.tree import NoisyTree as NoisyTree
-from hush.statistics.noise.tree import rank_limits as rank_limits
-from hush.statistics.noise.tree import release_tree as release_tree
+from hush.statistics.noise.tree import CountedNodes as CountedNodes
+from hush.statistics.noise.tree import EvenTree as EvenTree
+from hush.statistics.noise.tree import NoisyTrees as NoisyTrees
+from hush.statistics.noise.tree import TreeCells as TreeCells
+from hush.statistics.noise.tree import level_scales as level_scales
 from hush.statistics.noise.tree import tree_block as tree_block
 
 __all__: list[str] = []  # shared inside hush, not public

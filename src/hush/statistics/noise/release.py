@@ -273,7 +273,7 @@ def plan_gaussian(blocks: tuple[Block, ...], *, groups_per_unit: int, noise_mult
 def _log_error(plan: NoisePlan) -> float:
     """Return the logarithm of the product of the blocks' mean squared errors; their units differ, so no sum would do.
 
-    A block counts by its share, not by its columns. The 69,904 nodes of a quantile tree would outvote any count.
+    A block counts by its share, not by its columns. The 69,905 nodes of a quantile tree would outvote any count.
     """
     factor = 2.0 if isinstance(plan.noise, LaplaceNoise) else 1.0  # a Laplace variable has the variance 2 scale^2
     return sum(
