@@ -247,7 +247,7 @@ def _cleaned_layers(plan: QueryPlan, dialect: Dialect, ranking_key: str, part: t
     if part[1] < _SEARCHED_PARTS or not units or not keys or few or most_groups > _MOST_SEARCHED:
         return {"hush_cleaned": cleaned}
     # Differences of unsigned numbers below 0 would raise, so 1 is subtracted from positive numbers only.
-    bucket = f"(CAST(1 AS UBIGINT) << ({_rank(dialect, [f'r.{name}' for name in [*units, *keys]], ranking_key)} >> 58))"
+    bucket = f"(CAST(1 AS UBIGINT) << ({dialect.rank([f'r.{name}' for name in [*units, *keys]], ranking_key)} >> 58))"
     shown = ", ".join(units)
     buckets = f"SELECT {shown}, BIT_OR({bucket}) AS m FROM hush_listed AS r GROUP BY {shown}"
     for _ in range(most_groups - 1):  # without the lowest bit
