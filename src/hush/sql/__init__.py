@@ -11,6 +11,7 @@
 | you want to | use |
 |---|---|
 | declare a table, and further tables to join | `table`, `JoinedTable` |
+| declare how many rows a unit can have | `MostRows` |
 | ask a query | `Table.sql`, which returns a `QueryAnswer` |
 | know the cost and the error beforehand | `Table.price`, which returns a `QueryPrice` |
 | try a query without touching data | `Table.preview`, which returns a `Preview` |
@@ -49,6 +50,7 @@ SQL), `engines` (to exact aggregates), and back to `answer` (noise, intervals).
 from hush.sql.answer.answer import QueryAnswer as QueryAnswer
 from hush.sql.answer.declaration import JoinedTable as JoinedTable
 from hush.sql.answer.declaration import table as table
+from hush.sql.answer.limits import MostRows as MostRows
 from hush.sql.answer.preview import Preview as Preview
 from hush.sql.answer.price import QueryPrice as QueryPrice
 from hush.sql.answer.table import Table as Table
@@ -58,6 +60,7 @@ from hush.sql.syntax.refusal import QueryRefused as QueryRefused
 __all__ = [
     "EngineFailed",
     "JoinedTable",
+    "MostRows",
     "Preview",
     "QueryAnswer",
     "QueryPrice",

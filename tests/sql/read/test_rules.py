@@ -110,7 +110,7 @@ def test_bounds_follow_from_the_declared_ones(
     assert (value.low, value.high) == (low, high)
 
 
-@pytest.mark.parametrize("expression", ["big", "CAST(note AS DOUBLE)", "age / (age - 5)", "EXP(age)", "income % 7"])
+@pytest.mark.parametrize("expression", ["SQRT(big)", "age / big", "age / (age - 5)", "EXP(age)", "income % 7"])
 def test_an_expression_without_bounds_cannot_be_summed(expression: str, planned: Callable[..., QueryPlan]) -> None:
     with pytest.raises(QueryRefused, match="no bounds"):
         planned(f"SELECT SUM({expression}) AS s FROM people")

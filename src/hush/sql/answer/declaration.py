@@ -13,7 +13,7 @@ from typing import Any
 from hush.data.tables.catalog import ROW, Catalog, PrivateTable, PublicTable
 from hush.errors import InvalidArgument, Unsupported, check_instance
 from hush.guarantee import CalendarWindow, UserWindow
-from hush.sql.answer.limits import RequestedLimits
+from hush.sql.answer.limits import MostRows, RequestedLimits
 from hush.sql.answer.table import Table
 from hush.sql.engines.engine import Engine, EngineFailed, NumbersRows
 from hush.sql.engines.openers import open_engine
@@ -88,7 +88,7 @@ def table(
     required: Sequence[str] = (),
     public: Mapping[str, Any] | None = None,
     private: Mapping[str, JoinedTable] | None = None,
-    rows_per_unit: int | None = None,
+    rows_per_unit: int | MostRows | None = None,
     groups_per_unit: int | None = None,
 ) -> Table:
     """Declare a private table, to query it with `Table.sql`. The data stay where they are.
@@ -105,7 +105,8 @@ def table(
             calendar, to protect a user within each hour, day, week, month, quarter or year.
         name: The table's name in queries; by default the file's name without its ending, or ``data``. On a connection,
             a database or a Spark session, the name of the table or view there, without a schema. You must give it then.
-        bounds: The lower and upper bound of each column that is summed. Values outside are clamped.
+        bounds: The lower and upper bound of columns that are summed. Values outside are clamped. Without any, queries
+            learn bounds privately.
         keys: The values of each column that queries group by. All of them are reported. For other columns, the groups
             to report are selected privately.
         required: Columns whose missing values count as the middle of their bounds, so that AVG shares the count of
@@ -113,8 +114,8 @@ def table(
         public: Public tables to join, by name. None for a table that the connection, database or session has.
         private: Further private tables about the same people, by name, to join on the unit. Adding or removing a person
             means adding or removing their rows in all tables.
-        rows_per_unit: The most rows of a unit in one group that count, in all queries. Give it if you know how many
-            rows a unit has, such as 1. Otherwise each query chooses limits privately.
+        rows_per_unit: The most rows of a unit in one group that count, in all queries. If you know that no unit has
+            more than so many rows, declare that as a fact: `MostRows`. Otherwise each query chooses limits privately.
         groups_per_unit: The most groups of a unit that count, likewise.
 
     Do not put a password into an address; use ``~/.pgpass`` or ``PGPASSWORD``. Messages never repeat the address.
@@ -127,7 +128,11 @@ def table(
     >>> answer.columns, len(answer.rows), abs(answer.rows[0][1] - 2500) < 100
     (('sex', 'n', 'age'), 2, True)
     """
-    limits = RequestedLimits(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
+    limits = (
+        RequestedLimits(most_rows=rows_per_unit.rows, groups_per_unit=groups_per_unit)
+        if isinstance(rows_per_unit, MostRows)
+        else RequestedLimits(rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit)
+    )
     public_tables, private_tables = _tables("public", public), _tables("private", private)
     for joined in private_tables.values():
         check_instance("private", joined, JoinedTable, "Write private={name: JoinedTable(data, unit=...)}")

@@ -1,12 +1,12 @@
 """`Table`: ask queries of declared tables. `hush.table` makes one.
 
-An answer takes these steps, and only the last three read data:
+An answer takes these steps, and only the last three read rows:
 
 PriceRequest.check   the arguments
 plan_query           the query with bounded contributions, or a refusal
 PriceRequest.price   how much noise; with ``accuracy``, at which epsilon
 run_sealed           with ``budget``: charge the ledger, or return the answer that it has already
-LimitsPlan.choose    limits on contributions, if none are given
+Chooser.choose       limits on contributions if none are given, and bounds that nobody declared
 BoundedViews         exact, bounded aggregates from the engine
 PricedQuery          selection of groups, noise; then HAVING, ORDER BY, LIMIT and intervals
 """
@@ -20,7 +20,6 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from textwrap import shorten
-from typing import Any
 
 from hush.accounting import ComposedEvent, Event
 from hush.accounting.budget import Budget, Charge, run_sealed
@@ -31,27 +30,21 @@ from hush.guarantee import Guarantee, Unit
 from hush.randomness import RandomSource, source_or_default
 from hush.sql.answer.accuracy import expected_errors
 from hush.sql.answer.answer import QueryAnswer, answer_from_json, answer_to_json
+from hush.sql.answer.choices import Choices, ChoicesPlan, Chooser, stored_charge
+from hush.sql.answer.conditions import conditions, open_choices
 from hush.sql.answer.intervals import intervals
-from hush.sql.answer.limits import (
-    Limits,
-    LimitsInForce,
-    LimitsPlan,
-    Measure,
-    RequestedLimits,
-    limits_from_json,
-    limits_to_json,
-)
+from hush.sql.answer.limits import Limits, RequestedLimits
 from hush.sql.answer.parts import parts_condition
 from hush.sql.answer.preview import Preview, invented_engine
 from hush.sql.answer.price import PriceRequest, QueryPrice
 from hush.sql.answer.priced_query import PricedQuery
 from hush.sql.engines.engine import Engine
 from hush.sql.engines.views import BoundedViews
-from hush.sql.read.query import plan_query
+from hush.sql.read.query import Bounds, plan_query
 from hush.sql.syntax.expression import Expr
 from hush.sql.write.plan import Output, QueryPlan
 from hush.statistics import ContributionLimits, Selection
-from hush.statistics.noise import NUM_LEVELS, ChosenLimit, NoiseKind, claim
+from hush.statistics.noise import NoiseKind, claim
 
 _ROWS_ARE_UNITS = "each row is its own privacy unit: a person with two rows counts as two"
 _CALENDAR_WINDOWS = "windows are those of the calendar: a user with rows in two of them counts as two units"
@@ -77,9 +70,7 @@ class Table:
         self.name, self._limits = name, limits or RequestedLimits()
         self._engine, self._catalog, self._views = engine, catalog, BoundedViews(engine)
         self._parts: tuple[str, ...] = ()  # the parts whose rows are read; empty for all rows
-        self._chosen: dict[
-            Any, dict[Measure, ChosenLimit]
-        ] = {}  # limits of queries without a budget, by rows and groups
+        self._chooser = Chooser(self._views)  # remembers the choices of queries without a budget
 
     def __repr__(self) -> str:
         """Return the names of tables and columns, which are public."""
@@ -87,13 +78,13 @@ class Table:
         return f"Table({shorten(tables, 300)}, on {self._engine.dialect})"
 
     def forget(self) -> None:
-        """Drop the views and limits that earlier queries left behind. Call it after the data have changed."""
+        """Drop the views, limits and bounds that earlier queries left behind. Call it after the data have changed."""
         self._views.forget()
         self.forget_limits()
 
     def forget_limits(self) -> None:
-        """Drop the limits that earlier queries chose. Further queries choose and pay anew, from the same views."""
-        self._chosen.clear()
+        """Drop the limits and bounds that earlier queries chose. Further queries choose and pay anew."""
+        self._chooser.clear()
 
     def price(
         self,
@@ -112,8 +103,9 @@ class Table:
     ) -> QueryPrice:
         """Return what `sql` would cost with the same arguments. No data are read.
 
-        If limits have to be chosen first, the noise is not known yet: the price has the cost, and no scales. Give
-        ``rows_per_unit`` and ``groups_per_unit`` to see the scales at these limits.
+        If limits or bounds have to be chosen first, the noise is not known yet: the price has the cost, and no scales,
+        and its ``limits`` say what is known. Give ``rows_per_unit`` and ``groups_per_unit``, and declare the bounds of
+        columns, to see the scales.
 
         ``expected`` is the approximate number of rows in a group. With it, and with limits, the price tells the error
         of each column. Here you can pass it without ``accuracy``.
@@ -122,21 +114,26 @@ class Table:
         request = PriceRequest(epsilon, delta, noise, selection, accuracy, expected, confidence)
         request.check(allow_expected=True)
         first = self._plan(text, ContributionLimits())
-        requested = self._without_choice(first, requested)
-        measures, chosen = requested.measures(first, gaussian=request.allows_gaussian()), {}
-        if measures:
-            limits_plan, request = request.split(measures, limits_share)
-            chosen = self._chosen.get(_rows_and_groups(first, measures), {})
-            if not chosen:
-                cost = ComposedEvent((limits_plan.event, request.bound()))
-                total = limits_plan.noise.epsilon + request.known_epsilon()
-                guarantee, event = self._claim(first, cost, total, request.delta, source_or_default(None))
-                return QueryPrice(guarantee=guarantee, event=event, noise="chosen with the limits", scales={})
-        query = self._least_noisy(text, requested.candidates(first, chosen), request)
+        requested = self._applicable(first, requested)
+        known, choices_plan, request = self._plan_choices(first, requested, request, limits_share, budget=None)
+        if choices_plan:
+            cost = ComposedEvent((choices_plan.event, request.bound()))
+            total = choices_plan.epsilon + request.known_epsilon()
+            guarantee, event = self._claim(first, cost, total, request.delta, source_or_default(None))
+            lines = open_choices(first, requested, choices_plan, known)
+            return QueryPrice(
+                guarantee=guarantee, event=event, noise="chosen with the limits", scales={}, limits=tuple(lines)
+            )
+        query = self._within(text, requested, first, known, request)
         guarantee, event = query.claim(source_or_default(None))
         errors = {} if expected is None else expected_errors(query, float(expected), confidence)
         return QueryPrice(
-            guarantee=guarantee, event=event, noise=query.noise_kind, scales=query.scales(), errors=errors
+            guarantee=guarantee,
+            event=event,
+            noise=query.noise_kind,
+            scales=query.scales(),
+            errors=errors,
+            limits=tuple(conditions(query, requested, known, confidence)),
         )
 
     def sql(
@@ -167,8 +164,10 @@ class Table:
                 privately.
             rows_per_unit: The most rows of a unit that count in one group; by default that of the table. If it has
                 none, a limit on a unit's rows in all groups together is chosen privately.
-            limits_share: The share of epsilon that pays for choosing limits. The answer gets the rest. Nothing is paid
-                for limits that an earlier query about the same rows and groups chose, nor for those that you give.
+            limits_share: The share of epsilon that pays for choosing limits, and for learning the bounds of columns
+                that are summed and whose bounds nobody declared. The answer gets the rest. Nothing is paid for what
+                earlier queries chose: limits for the same rows and groups, bounds for the same rows. Nor is anything
+                paid for what you give.
             noise: LaplaceNoise() or GaussianNoise(); by default the one with the smaller error.
             selection: How groups that are not public are selected; by default `TruncatedGeometric()`.
             accuracy: Instead of epsilon: the relative error that you allow, such as 0.05 for 5 %. The smallest
@@ -186,7 +185,8 @@ class Table:
             (epsilon, delta)-differential privacy under adding or removing one unit with all of its rows.
 
         Assumes:
-            Names and types of columns, bounds and lists of keys are public (the caller's duty). Contributions are
+            Names and types of columns, declared bounds, `MostRows` and lists of keys are public (the caller's duty).
+            Contributions are
             bounded by the query that the engine runs (checked here, by construction). The engine executes SQL
             correctly, and its running time is not observed (the caller's duty).
 
@@ -200,21 +200,31 @@ class Table:
         random_source = source_or_default(source)
         first = self._plan(text, ContributionLimits())
         self._views.load()  # a damaged file is refused before it is charged
-        requested = self._without_choice(first, requested)
-        measures = requested.measures(first, gaussian=request.allows_gaussian())
-        if measures:
-            limits_plan, rest = request.split(measures, limits_share)
-            self._priced_query(text, ContributionLimits(), rest)  # refuse what no limits would allow
-            # Whatever the limits will be, the noise is calibrated to (epsilon, delta): the charge does not depend on
-            # them, so that the same query is recognised whether its limits are known already or not.
+        requested = self._applicable(first, requested)
+        known, choices_plan, rest = self._plan_choices(first, requested, request, limits_share, budget)
+        query = None
+        if rest is not request:
+            self._priced_query(text, ContributionLimits(), {}, rest)  # refuse what no limits would allow
+            # Whatever the choices will be, the noise is calibrated to (epsilon, delta): the charge does not depend on
+            # them, so that the same query is recognised whether they are known already or not.
             guarantee, event = self._claim(first, rest.bound(), rest.known_epsilon(), delta, random_source)
-            choose = partial(self._choose_limits, first, limits_plan, random_source, budget)
-            compute = partial(self._answer_within, choose, text, requested, first, limits_plan, rest, random_source)
         else:
-            query = self._least_noisy(text, requested.candidates(first, {}), request)
-            limits = LimitsInForce(limits=query.limits)
+            query = self._within(text, requested, first, known, request)
             guarantee, event = query.claim(random_source)
-            compute = partial(_answer, query, self._views, limits, confidence, random_source)
+        charge_choice = None
+        if budget is not None and choices_plan:
+            details = (self._declarations(), choices_plan.epsilon)
+            charge_choice = stored_charge(budget, self._choice_claim(first, random_source), details, self._parts)
+        choose = partial(self._chooser.choose, first, choices_plan, known, random_source, charge_choice)
+
+        def compute() -> QueryAnswer:
+            choices = choose()
+            priced = query or self._within(text, requested, first, choices, rest)
+            answer = self._answer(priced, requested, choices, confidence, random_source)
+            if budget is None:
+                self._chooser.remember(first, choices_plan, choices)
+            return answer
+
         if budget is None:
             return compute()
         charge = Charge(
@@ -226,66 +236,63 @@ class Table:
         )
         return answer_from_json(run_sealed(budget, charge, lambda: answer_to_json(compute())))
 
-    def _without_choice(self, first: QueryPlan, requested: RequestedLimits) -> RequestedLimits:
-        """Return the limits of a table whose rows are the units: they need no choice, unless a join multiplies rows."""
-        if first.single_table is None or _protected_unit(self._catalog, first) != Unit.example():
-            return requested
-        return RequestedLimits(
-            rows_per_unit=requested.rows_per_unit or 1, groups_per_unit=requested.groups_per_unit or 1
-        )
+    def _applicable(self, first: QueryPlan, requested: RequestedLimits) -> RequestedLimits:
+        """Return the limits with what is known about the rows of a plan: the most rows of a unit, in one table only."""
+        if first.single_table is not None and _protected_unit(self._catalog, first) == Unit.example():
+            return replace(requested, most_rows=1)
+        return requested if first.single_table == self.name else replace(requested, most_rows=None)
+
+    def _plan_choices(
+        self,
+        first: QueryPlan,
+        requested: RequestedLimits,
+        request: PriceRequest,
+        share: float,
+        budget: Budget | None,
+    ) -> tuple[Choices, ChoicesPlan, PriceRequest]:
+        """Return what is known of a query's limits and bounds, how the rest is chosen, and what the answer may cost.
+
+        What was chosen without a budget, or under another one, is not known: this budget has not paid for it.
+        """
+        measures = requested.measures(first, gaussian=request.allows_gaussian())
+        if not measures and not first.undeclared:
+            return Choices(), ChoicesPlan(None, ()), request
+        known = self._chooser.known(first, measures) if budget is None else Choices()
+        columns = {column: first.column_name(column) for column in first.undeclared if column not in known.bounds}
+        choices_plan, rest = request.split(() if known.limits else measures, columns, share)
+        return known, choices_plan, rest
 
     def _claim(
         self, plan: QueryPlan, event: Event, epsilon: float, delta: float, source: RandomSource
     ) -> tuple[Guarantee, Event]:
-        """Return the guarantee and the event of an answer whose limits are chosen privately."""
-        method, unit = "noise within limits that are chosen privately", _protected_unit(self._catalog, plan)
+        """Return the guarantee and the event of an answer whose limits or bounds are chosen privately."""
+        chosen = "limits and bounds" if plan.undeclared else "limits"
+        method, unit = f"noise within {chosen} that are chosen privately", _protected_unit(self._catalog, plan)
         assumptions = self._assumptions(plan)
         return claim(event, epsilon, delta, method, unit=unit, source=source, assumptions=assumptions)
 
-    def _choose_limits(
-        self, first: QueryPlan, limits_plan: LimitsPlan, source: RandomSource, budget: Budget | None
-    ) -> tuple[dict[Measure, ChosenLimit], float]:
-        """Return limits and the epsilon that is paid for them now: 0 if they were chosen for the same rows and groups.
+    def _choice_claim(self, plan: QueryPlan, source: RandomSource) -> Callable[[Event, float], Event]:
+        """Return a function from the event of a choice and its epsilon to an event that a budget can charge."""
+        return lambda event, epsilon: self._claim(plan, event, epsilon, 0.0, source)[1]
 
-        What was chosen without a budget, or under another one, is chosen again: this budget has not paid for it.
-        """
-        epsilon, paid = limits_plan.noise.epsilon, 0.0
+    def _within(
+        self, text: str, requested: RequestedLimits, first: QueryPlan, choices: Choices, request: PriceRequest
+    ) -> PricedQuery:
+        """Return a query with its plan and noise, within the limits and bounds that were given or chosen."""
+        bounds = {column: (learned.low, learned.high) for column, learned in choices.bounds.items()}
+        return self._least_noisy(text, requested.candidates(first, choices.limits), bounds, request)
 
-        def choose() -> str:
-            nonlocal paid
-            paid = epsilon
-            return limits_to_json(limits_plan.choose(self._views.levels(first, NUM_LEVELS), source))
-
-        if budget is None:
-            key = _rows_and_groups(first, limits_plan.measures)
-            if key not in self._chosen:
-                self._chosen[key] = limits_from_json(choose())
-            return self._chosen[key], paid
-        _, event = self._claim(first, limits_plan.event, epsilon, 0.0, source)
-        question = ["limits", *_rows_and_groups(first, limits_plan.measures), epsilon, self._declarations()]
-        charge = Charge(event=event, purpose="contribution limits", question=json.dumps(question), parts=self._parts)
-        return limits_from_json(run_sealed(budget, charge, choose)), paid
-
-    def _answer_within(
-        self,
-        choose: Callable[[], tuple[dict[Measure, ChosenLimit], float]],
-        text: str,
-        requested: RequestedLimits,
-        first: QueryPlan,
-        limits_plan: LimitsPlan,
-        request: PriceRequest,
-        source: RandomSource,
+    def _answer(
+        self, query: PricedQuery, requested: RequestedLimits, choices: Choices, confidence: float, source: RandomSource
     ) -> QueryAnswer:
-        """Answer within limits that were chosen before for the same rows and groups, or that are chosen now."""
-        chosen, paid = choose()
-        query = self._least_noisy(text, requested.candidates(first, chosen), request)
-        limits = LimitsInForce(limits=query.limits, chosen=chosen, epsilon=paid)
-        answer = _answer(query, self._views, limits, request.confidence, source)
-        if not paid:
+        """Answer a priced query, and add what its choices cost now."""
+        limits = conditions(query, requested, choices, confidence)
+        answer = _answer(query, self._views, limits, confidence, source)
+        if not choices.paid:
             return answer
-        guarantee = replace(answer.guarantee, epsilon=answer.guarantee.epsilon + paid)
+        guarantee = replace(answer.guarantee, epsilon=answer.guarantee.epsilon + sum(choices.paid.values()))
         assert isinstance(answer.event, QualifiedEvent)
-        event = replace(answer.event, event=ComposedEvent((limits_plan.event, answer.event.event)))
+        event = replace(answer.event, event=ComposedEvent((*choices.events, answer.event.event)))
         return replace(answer, guarantee=guarantee, event=event)
 
     def _question(
@@ -317,7 +324,7 @@ class Table:
         restricted = replace(table, only=parts_condition(column, parts, table))
         other = Table(self._engine, Catalog({**self._catalog.tables, self.name: restricted}), self.name, self._limits)
         other._views = self._views  # views of different conditions have different fingerprints
-        other._chosen = self._chosen  # and so are limits
+        other._chooser = self._chooser  # and so are limits and bounds
         other._parts = tuple(sorted(parts))
         return other
 
@@ -361,20 +368,23 @@ class Table:
         )
         return Preview(columns=answer.columns, rows=answer.rows, intervals=answer.intervals, confidence=confidence)
 
-    def _least_noisy(self, text: str, candidates: Sequence[Limits], request: PriceRequest) -> PricedQuery:
+    def _least_noisy(
+        self, text: str, candidates: Sequence[Limits], bounds: Bounds, request: PriceRequest
+    ) -> PricedQuery:
         """Return a query with its plan and noise, within the limits that need least noise. All of this is public."""
-        queries = [self._priced_query(text, limits, request) for limits in candidates]
+        queries = [self._priced_query(text, limits, bounds, request) for limits in candidates]
         return min(queries, key=PricedQuery.log_error)
 
-    def _priced_query(self, text: str, limits: Limits, request: PriceRequest) -> PricedQuery:
+    def _priced_query(self, text: str, limits: Limits, bounds: Bounds, request: PriceRequest) -> PricedQuery:
         """Return a query with its plan and noise, from public information only."""
-        plan = self._plan(text, limits)
+        plan = self._plan(text, limits, bounds)
         query = request.price(plan, _protected_unit(self._catalog, plan))
         return replace(query, assumptions=self._assumptions(plan), limits=limits)
 
-    def _plan(self, text: str, limits: Limits) -> QueryPlan:
+    def _plan(self, text: str, limits: Limits, bounds: Bounds | None = None) -> QueryPlan:
         """Return the plan of a query."""
-        plan = plan_query(text, tables=self._catalog, limits=limits, dialect=self._engine.dialect)
+        dialect = self._engine.dialect
+        plan = plan_query(text, tables=self._catalog, limits=limits, dialect=dialect, bounds=bounds or {})
         if not plan.releases and not plan.trees:
             raise InvalidArgument("text", text, "a query with at least one aggregate", "For example COUNT(*)")
         return plan
@@ -387,20 +397,15 @@ class Table:
         return (*self._engine.assumptions, _ROWS_ARE_UNITS if unit == Unit.example() else _CALENDAR_WINDOWS)
 
 
-def _rows_and_groups(plan: QueryPlan, measures: tuple[Measure, ...]) -> tuple[str, tuple[Measure, ...]]:
-    """Return what chosen limits depend on: a query's rows and groups, and what is measured."""
-    return plan.fingerprint(), measures
-
-
 def _answer(
-    query: PricedQuery, views: BoundedViews, limits: LimitsInForce, confidence: float, source: RandomSource
+    query: PricedQuery, views: BoundedViews, limits: Sequence[str], confidence: float, source: RandomSource
 ) -> QueryAnswer:
     """Run a priced query and return its answer. This is the only function that reads rows.
 
     Args:
         query: The query with its noise.
         views: The views on the engine.
-        limits: The limits that the query was planned with.
+        limits: What the answer says about its limits and bounds.
         confidence: The confidence of the intervals.
         source: The random source.
     """
@@ -425,7 +430,7 @@ def _answer(
         scales=query.scales(),
         intervals=[ends[row[-1]] for row in rows],
         confidence=confidence,
-        limits=tuple(limits.sentences(bool(plan.keys))),
+        limits=tuple(limits),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import sqlglot
@@ -22,7 +23,7 @@ from hush.sql.read.per_unit import Grouping, check_aliases, group_keys
 from hush.sql.read.shorthand import expand, plain_aggregate
 from hush.sql.read.sources import SELECT_PARTS, Reader, check_clauses
 from hush.sql.read.translator import Translator
-from hush.sql.syntax.expression import Expr, clamp_columns, literal
+from hush.sql.syntax.expression import Expr, clamp_columns, literal, summed_columns
 from hush.sql.syntax.output import can_evaluate
 from hush.sql.syntax.reasons import not_a_select, reason
 from hush.sql.syntax.refusal import QueryRefused, Refuser
@@ -31,12 +32,23 @@ from hush.sql.write.plan import GroupKey, Order, Output, QueryPlan
 from hush.statistics import ContributionLimits, TotalLimits
 
 Limits = ContributionLimits | TotalLimits
+Bounds = Mapping[Expr, tuple[float, float]]
 MAX_TEXT_LENGTH = 50_000
 MAX_GROUPS = 1_000_000
+# Learned bounds are within these. An expression that has bounds if columns have these has bounds whatever is learned,
+# so whether a query is refused does not depend on that. Values beyond are clamped.
+WIDEST_BOUNDS = (-(2.0**41), 2.0**41)
 _NESTED_AGGREGATE = ("an aggregate inside an aggregate is refused", "Aggregate per unit in a subquery")
 
 
-def plan_query(text: str, *, tables: Catalog, limits: Limits | None = None, dialect: str = "duckdb") -> QueryPlan:
+def plan_query(
+    text: str,
+    *,
+    tables: Catalog,
+    limits: Limits | None = None,
+    dialect: str = "duckdb",
+    bounds: Bounds = MappingProxyType({}),
+) -> QueryPlan:
     """Return the plan of a query with bounded contributions, or refuse the query. No data are read.
 
     Args:
@@ -44,6 +56,8 @@ def plan_query(text: str, *, tables: Catalog, limits: Limits | None = None, dial
         tables: The declared tables.
         limits: How much one unit may contribute; by default one row in one group.
         dialect: The dialect that the text is written in. Every plan can be written in every dialect.
+        bounds: Bounds of columns that the plan of the same text lists as ``undeclared``. Columns without any, there and
+            here, are clamped to `WIDEST_BOUNDS`: the plan is safe, and its noise is large.
 
     Raises:
         QueryRefused: If a part of the query has no plan with bounded contributions. The message says where the part is,
@@ -67,7 +81,7 @@ def plan_query(text: str, *, tables: Catalog, limits: Limits | None = None, dial
     check_instance("limits", limits, (ContributionLimits, TotalLimits))
     select, refuse = _parse(text, dialect)
     try:
-        return _Planner(select, refuse, tables, limits).plan()
+        return _Planner(select, refuse, tables, limits, bounds).plan()
     except RecursionError:
         raise QueryRefused(1, 1, "the query is nested too deeply", "Split it with WITH") from None
 
@@ -108,8 +122,8 @@ def _parse(text: str, dialect: str) -> tuple[exp.Select, Refuser]:
 class _Planner:
     """Plans one query: reads its clauses in order, and collects the aggregates that they use."""
 
-    def __init__(self, select: exp.Select, refuse: Refuser, tables: Catalog, limits: Limits) -> None:
-        self._select, self._refuse, self._limits = select, refuse, limits
+    def __init__(self, select: exp.Select, refuse: Refuser, tables: Catalog, limits: Limits, bounds: Bounds) -> None:
+        self._select, self._refuse, self._limits, self._bounds = select, refuse, limits, bounds
         check_clauses(refuse, select, *SELECT_PARTS, "order", "limit")
         reader = Reader(tables, refuse)
         self._origin, self._scope = reader.origin(select, reader.common_tables(select, {}))
@@ -117,6 +131,8 @@ class _Planner:
             raise refuse(select, "all tables are public, so nothing needs protection", "Query the engine directly")
         self._units = self._origin.owner.relation.units
         self._row = Translator(refuse, self._scope.resolve)
+        self._bounded_row = Translator(refuse, self._scope.resolve, rebound=self._with_bounds)
+        self._unbounded: dict[Expr, Expr] = {}  # columns without declared bounds, by the column with others
         self._requests: list[Request] = []
 
     def plan(self) -> QueryPlan:
@@ -171,12 +187,29 @@ class _Planner:
             rows_per_unit=rows,
             in_total=in_total and bool(keys),
             units=self._units,
+            undeclared=self._undeclared(),
         )
         groups = plan.num_groups
         if groups is not None and groups > MAX_GROUPS:
             raise self._refuse(self._select, "the public keys form more than a million groups", "List fewer keys")
         # A unit cannot contribute to more groups than there are: the noise need not cover more.
         return plan if groups is None else replace(plan, groups_per_unit=min(groups, self._limits.groups_per_unit))
+
+    def _undeclared(self) -> tuple[Expr, ...]:
+        """Return the columns without declared bounds that aggregates add up. A count needs no bounds."""
+        summed = [request.argument for request in self._requests if request.kind not in ("rows", "units", "count")]
+        columns = [column for argument in summed if argument is not None for column in summed_columns(argument)]
+        return tuple(dict.fromkeys(self._unbounded[column] for column in columns if column in self._unbounded))
+
+    def _with_bounds(self, column: Expr) -> Expr:
+        """Return a column with the bounds that were learned for it, if nobody declared any."""
+        if column.kind not in (ColumnKind.INT, ColumnKind.FLOAT) or column.bounded or column.required:
+            return column
+        low, high = self._bounds.get(column, WIDEST_BOUNDS)
+        low, high = max(low, column.low), min(high, column.high)  # COUNT(*) of a subquery is at least 0
+        bounded = replace(column, low=low, high=high if low < high else low + 1.0)
+        self._unbounded[bounded] = column
+        return bounded
 
     def _check_keys(self, keys: tuple[Expr, ...]) -> None:
         """Refuse keys that identify units, and constants."""
@@ -259,11 +292,14 @@ class _Planner:
         if node.find(exp.AggFunc, exp.Window):
             raise self._refuse(node, *_NESTED_AGGREGATE)
         argument = clamp_columns(self._row.number(node))
+        if not argument.bounded:
+            argument = clamp_columns(self._bounded_row.number(node))
         if argument.kind is ColumnKind.NULL or not argument.bounded:
             raise self._refuse(node, "this has no bounds, so one unit could add any amount", *_bounds_advice(node))
-        # Squares of numbers up to 1e45 stay below the 1e100 beyond which a number counts as missing.
-        too_wide = not max(abs(argument.low), abs(argument.high)) <= 1e45
-        if too_wide or (nonempty and not argument.low < argument.high):
+        if nonempty and argument.low == argument.high and any(map(self._unbounded.get, summed_columns(argument))):
+            # LEAST(x, 0), and no x is negative. To refuse it would depend on the data.
+            argument = replace(argument, high=argument.low + max(1.0, abs(argument.low)))
+        if not _is_summable(argument) or (nonempty and not argument.low < argument.high):
             raise self._refuse(node, "the bounds of this expression are empty or too wide", *_bounds_advice(node))
         column = argument.args[0] if argument.op == "number" else argument
         if column.required:
@@ -288,7 +324,7 @@ class _Planner:
         argument = self._row(node.this)
         if argument.required or (argument.op == "literal" and argument.value is not None):
             return Request("rows")
-        if argument.kind in (ColumnKind.INT, ColumnKind.FLOAT) and argument.bounded:
+        if argument.kind in (ColumnKind.INT, ColumnKind.FLOAT) and _is_summable(self._bounded_row(node.this)):
             return Request("count", self.argument(node.this))  # AVG of the same column shares this count
         # Any other value counts as 1 if it is there.
         is_missing = Expr("is_null", ColumnKind.BOOL, (argument,))
@@ -342,6 +378,11 @@ class _Planner:
         """Return the request of an aggregate with one argument."""
         self._refuse.unless_only(node, "this")
         return Request(kind, self.argument(node.this, nonempty=kind != "sum"), sample=sample)
+
+
+def _is_summable(argument: Expr) -> bool:
+    """Return whether bounds are not too wide: squares of numbers up to 1e45 stay below 1e100, where numbers end."""
+    return max(abs(argument.low), abs(argument.high)) <= 1e45
 
 
 def _bounds_advice(node: exp.Expr) -> tuple[str, ...]:

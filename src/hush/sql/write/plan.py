@@ -21,6 +21,7 @@ from hush.sql.syntax.relation import Origin, Scan
 from hush.sql.syntax.releases import LeafCounts, QueryStatistic, SumRelease
 from hush.sql.write import bounded
 from hush.sql.write.dialects import dialect_named
+from hush.sql.write.extremes import extremes_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,7 @@ class QueryPlan:
         in_total: Whether ``rows_per_unit`` holds for all groups together. The absolute values of what a unit adds to a
             release then sum, over all groups, to at most that release's sensitivity.
         units: How many columns identify a unit: 2 for a user within a window.
+        undeclared: The columns that aggregates compute with, and whose bounds nobody declared.
     """
 
     origin: Origin
@@ -109,6 +111,7 @@ class QueryPlan:
     rows_per_unit: int
     in_total: bool
     units: int
+    undeclared: tuple[Expr, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -168,6 +171,31 @@ class QueryPlan:
         """Return the query that counts units by the levels of their rows and groups. Its result is exact: hide it."""
         rows = replace(self, values=(), releases=(), trees=())
         return bounded.levels_query(rows, dialect_named(dialect), num_levels)
+
+    def extremes_sql(self, column: Expr, dialect: str = "duckdb", *, edges: Sequence[float]) -> str:
+        """Return the query that counts units by the bins of their extreme values. Its result is exact: hide it.
+
+        Args:
+            column: One of ``undeclared``.
+            dialect: duckdb, spark or postgres.
+            edges: The edges of the bins.
+        """
+        return extremes_query(self, column, dialect_named(dialect), edges)
+
+    def column_name(self, column: Expr) -> str:
+        """Return the name by which a query knows a column, or the column that is cast to a number."""
+        source = column
+        while source.op != "column":
+            source = source.args[0]
+        alias, name = source.value
+        sources = [self.origin.first, *(join.source for join in self.origin.joins)]
+        fields = next(entry.relation.fields for entry in sources if entry.alias == alias)
+        return next(field.name for field in fields if field.column == name)
+
+    def rows_fingerprint(self) -> str:
+        """Return a hash of the rows that a query reads, whatever groups they are in."""
+        rows = replace(self, keys=(), public_keys=True, groups_per_unit=1, rows_per_unit=1, in_total=False)
+        return rows.fingerprint()
 
     def fingerprint(self) -> str:
         """Return a hash of what the bounded rows depend on, besides the releases: origin, keys and limits.
