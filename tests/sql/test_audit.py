@@ -254,9 +254,11 @@ ALONE = {
 
 
 def chosen_limits(table: Table) -> list[float]:
-    """Return the limits that the last answer chose, and how many units it says are beyond them."""
-    choices = [choice for chosen in table._chosen.values() for choice in chosen.values()]
-    return [number for choice in choices for number in (choice.limit, choice.beyond)]
+    """Return the limits and bounds that the last answer chose, and how many units it says are beyond them."""
+    choices = [choice for chosen in table._chooser.limits.values() for choice in chosen.values()]
+    limits = [number for choice in choices for number in (choice.limit, choice.beyond, choice.excess)]
+    learned = table._chooser.bounds.values()
+    return limits + [number for b in learned for number in (b.low, b.high, b.beyond, b.excess)]
 
 
 def one_by_one(aggregates: str, *, cold: bool, by_place: bool = False, **settings: Any) -> Callable[..., Any]:

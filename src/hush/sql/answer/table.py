@@ -213,7 +213,7 @@ class Table:
             guarantee, event = query.claim(random_source)
         charge_choice = None
         if budget is not None and choices_plan:
-            details = (self._declarations(), choices_plan.epsilon)
+            details = (self._declarations(), limits_share * request.known_epsilon())
             charge_choice = stored_charge(budget, self._choice_claim(first, random_source), details, self._parts)
         choose = partial(self._chooser.choose, first, choices_plan, known, random_source, charge_choice)
 
