@@ -39,6 +39,7 @@ from hush.statistics.noise.release import Block, LaplaceNoise, NoiseKind, NoiseP
 SUCCESSES = (1 - 1e-9, 1 - 1e-8, 1 - 1e-7, 1 - 1e-6)
 _MAX_BINS = 5000
 _MANTISSA_BITS, _EXPONENT_BIAS = 52, 1023  # of a double
+_FALSE_ALARMS = (1e-3, 1e-2, 0.05)
 _NEAR_ZERO = 16  # an end that is this much smaller than the other is 0
 _LAST_BINS = 8  # from the larger bound down to 1/256 of it
 _WIDER = 0.05  # the chance that noise alone makes bounds twice as wide
@@ -256,20 +257,26 @@ class ExtremeBins(BoundsRule):
     scale: float
 
     def _levels(self) -> Sequence[float]:
-        return (0.0,)
+        """Return the chances that noise alone gives bounds."""
+        return _FALSE_ALARMS
 
     def _bounds(self, noisy: NDArray[Any], level: float) -> Floats:
         """Return the bounds of counts of shape (columns of the data, 2, bins); the least values come first."""
-        return np.array([self._ends(least, greatest) for least, greatest in noisy])
+        return np.array([self._ends(least, greatest, level) for least, greatest in noisy])
 
-    def _ends(self, least: NDArray[np.int64], greatest: NDArray[np.int64]) -> tuple[float, float]:
-        top, from_top = highest_level(greatest, self.scale), highest_level(least[::-1], self.scale)
+    def _ends(self, least: NDArray[np.int64], greatest: NDArray[np.int64], level: float) -> tuple[float, float]:
+        top, from_top = (highest_level(counts, self.scale, level) for counts in (greatest, least[::-1]))
+        last_bin = len(least) - 1
+        if level == _FALSE_ALARMS[-1] and (top is None) != (from_top is None):
+            known = next(end for end in (top, from_top) if end is not None)
+            # One end stands out. The other is at most of the same magnitude, as far as anybody can tell.
+            top, from_top = (max(known, last_bin - known) if end is None else end for end in (top, from_top))
         if top is None or from_top is None:
             return math.nan, math.nan
         # Bins i and size - 1 - i are of equal magnitude.
-        largest = max(top, from_top, len(least) - 1 - top, len(least) - 1 - from_top)
+        largest = max(top, from_top, last_bin - top, last_bin - from_top)
         top = self._within(greatest, top, largest)
-        bottom = len(least) - 1 - self._within(least[::-1], from_top, largest)
+        bottom = last_bin - self._within(least[::-1], from_top, largest)
         first, last = sorted((bottom, top))  # noise could have crossed them
         low, high = float(self.histogram.edges[first]), float(self.histogram.edges[last + 1])
         return (0.0 if 0 < low <= high / _NEAR_ZERO else low), (0.0 if low / _NEAR_ZERO <= high < 0 else high)

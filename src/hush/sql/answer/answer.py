@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -25,10 +25,13 @@ class QueryAnswer:
         scales: The noise, as in `QueryPrice`.
         intervals: For each row, the interval (low, high) of each column that has one, by name. A column has one if it
             is an aggregate, possibly rounded or combined with constants by + - * /. Each interval contains, with the
-            stated confidence, the exact value over bounded contributions; it does not cover what bounding leaves out.
-            Among rows that HAVING or LIMIT selected by their noisy values, fewer intervals hold.
+            stated confidence, the exact value that counts each unit within the limits. That of a count or sum also
+            allows for what units just beyond privately chosen limits are expected to hold. Among rows that HAVING or
+            LIMIT selected by their noisy values, fewer intervals hold.
         confidence: The confidence of each interval.
-        limits: The limits on contributions, who chose them, and an estimate of what they leave out, in words.
+        limits: The limits and bounds in force, who chose them, an estimate of what they leave out, and what the
+            intervals mean, in words.
+        noise_intervals: The same intervals without that allowance, for the noise alone.
 
     >>> import duckdb, hush
     >>> from hush.randomness import TestSource
@@ -51,6 +54,7 @@ class QueryAnswer:
     intervals: list[dict[str, tuple[float, float]]]
     confidence: float
     limits: tuple[str, ...] = ()
+    noise_intervals: list[dict[str, tuple[float, float]]] = field(default_factory=list)
 
     def __str__(self) -> str:
         """Return the rows as a small table, and the guarantee."""
@@ -77,6 +81,7 @@ def answer_to_json(answer: QueryAnswer) -> str:
             "intervals": answer.intervals,
             "confidence": answer.confidence,
             "limits": answer.limits,
+            "noise_intervals": answer.noise_intervals,
         }
     )
 
@@ -90,10 +95,16 @@ def answer_from_json(text: str) -> QueryAnswer:
         guarantee=Guarantee.from_json(data["guarantee"]),
         event=Event.from_json(data["event"]),
         scales=data["scales"],
-        intervals=[{name: (pair[0], pair[1]) for name, pair in row.items()} for row in data["intervals"]],
+        intervals=_pairs(data["intervals"]),
         confidence=data["confidence"],
         limits=tuple(data.get("limits", ())),
+        noise_intervals=_pairs(data.get("noise_intervals", data["intervals"])),
     )
+
+
+def _pairs(rows: list[dict[str, list[float]]]) -> list[dict[str, tuple[float, float]]]:
+    """Return intervals, which JSON has as lists, as pairs."""
+    return [{name: (low, high) for name, (low, high) in row.items()} for row in rows]
 
 
 _PARSERS: dict[str, Any] = {

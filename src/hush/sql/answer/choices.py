@@ -8,6 +8,7 @@ table remembers choices; with one, its ledger stores them, since one budget has 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +24,7 @@ from hush.sql.answer.bounds import (
     bounds_to_json,
     plan_bounds,
 )
+from hush.sql.answer.intervals import LeftOut
 from hush.sql.answer.limits import LimitsPlan, Measure, limits_from_json, limits_to_json, plan_limits
 from hush.sql.engines.views import BoundedViews
 from hush.sql.syntax.expression import Expr
@@ -70,14 +72,18 @@ class ChoicesPlan:
 def plan_choices(measures: tuple[Measure, ...], columns: Mapping[Expr, str], epsilon: float) -> ChoicesPlan:
     """Return how choices are made at an epsilon, of which each histogram of units gets the same part.
 
+    Where bounds are learned, that part is a third, a sixth, a twelfth and so on. A budget knows a choice by its noise:
+    if the part followed the number of histograms exactly, a query with one more column would pay for all choices anew.
+
     Args:
         measures: What units are counted by, to choose limits.
         columns: The names of the columns whose bounds have to be learned.
-        epsilon: The epsilon of all choices together.
+        epsilon: The most epsilon of all choices together.
     """
-    histograms = max(len(measures) + _HISTOGRAMS * len(columns), 1)
-    limits = plan_limits(measures, epsilon * len(measures) / histograms) if measures else None
-    column_epsilon = epsilon * _HISTOGRAMS / histograms
+    histograms = len(measures) + _HISTOGRAMS * len(columns)
+    parts = max(histograms, 1) if not columns else 3 * 2 ** math.ceil(math.log2(max(histograms / 3, 1)))
+    limits = plan_limits(measures, epsilon * len(measures) / parts) if measures else None
+    column_epsilon = epsilon * _HISTOGRAMS / parts
     return ChoicesPlan(limits, tuple(plan_bounds(column, name, column_epsilon) for column, name in columns.items()))
 
 
@@ -96,6 +102,12 @@ class Choices:
     bounds: Mapping[Expr, LearnedBounds] = field(default_factory=dict)
     paid: Mapping[Expr | None, float] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
+
+    def left_out(self, *, in_total: bool) -> LeftOut:
+        """Return what is expected to be beyond the limits, of rows in total or in each group."""
+        expected = {measure: choice.expected for measure, choice in self.limits.items()}
+        rows = expected.get(Measure.ROWS if in_total else Measure.ROWS_IN_A_GROUP, 0.0)
+        return LeftOut(rows=rows, units=expected.get(Measure.GROUPS, 0.0))
 
 
 @dataclass(slots=True)

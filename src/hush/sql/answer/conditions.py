@@ -5,7 +5,8 @@ of m rows, a private interval that covers the truth is at least m wide. What can
 
 - The interval of an answer covers the answer that counts each unit within the limits, and each value within the bounds.
   If no unit is beyond, that is the truth. A unit within the limits counts in full, so the interval needs nothing more
-  than the noise for it.
+  than the noise for it. Units just beyond are expected to hold something, which intervals of counts and sums allow for
+  (`intervals`); `QueryAnswer.noise_intervals` do not.
 - Leaving rows out only makes a count smaller, and a sum if no value is below the lower bound. So the lower ends of
   counts hold for the truth in any case.
 - If nobody has more rows than a number that you know (`MostRows`), the noise covers all of them.
@@ -139,6 +140,11 @@ def _meaning(query: PricedQuery, requested: RequestedLimits, choices: Choices, c
         yield f"{share} hold for the truth."
         return
     values = ", and values within their bounds" if bounds else ""
+    left_out = choices.left_out(in_total=isinstance(query.limits, TotalLimits))
+    allowed = {"rows": left_out.rows, "units in a group": left_out.units}
+    listed = " and ".join(f"{number:,.0f} {noun}" for noun, number in allowed.items() if number)
+    if listed:
+        values += f"; those of counts and sums allow for {listed} beyond, as are expected"
     yield (
         f"{share} cover the answer that counts each unit within these limits{values}. One unit alone could hold more "
         "beyond them than an interval is wide: no private interval covers that."

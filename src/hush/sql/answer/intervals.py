@@ -1,7 +1,15 @@
 """Confidence intervals for the columns of an answer, from the law of the noise.
 
-An interval covers the noise only: it contains the exact aggregate over bounded contributions, not the raw one. The
-stated confidence holds for each interval by itself. Among rows that were selected by their noisy values (HAVING,
+The interval of the noise contains the exact aggregate over bounded contributions, with the stated confidence. That is
+the truth if no unit is beyond the limits. A unit within them counts in full, so it needs nothing more.
+
+Units beyond bias counts and sums, in one direction: what is left out is missing. Where limits were chosen privately,
+the same noisy histogram tells how much units just beyond the limit are expected to hold (`ChosenLimit.expected`), and
+intervals of counts and sums are wider by that on the side where it is missing. It is an estimate, not a bound: a
+private bound on what is beyond would be many times as wide as the noise, and none can cover one unit with any number of
+rows (`conditions`). The other side stays, so the lower end of a count holds for the truth in any case.
+
+The stated confidence holds for each interval by itself. Among rows that were selected by their noisy values (HAVING,
 LIMIT), fewer intervals hold.
 
 | statistic | interval |
@@ -19,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,11 +35,28 @@ from hush.sql.answer.priced_query import PricedQuery, ReleasedGroup
 from hush.sql.answer.spread import variance_intervals
 from hush.sql.syntax.expression import Expr
 from hush.sql.syntax.output import evaluate
-from hush.sql.syntax.releases import QueryStatistic
+from hush.sql.syntax.releases import Quantity, QueryStatistic
 from hush.statistics import NoisePlan
 from hush.statistics.noise import quotients, reach
 
 Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What is expected to be beyond the limits of a query: ``rows``, and ``units`` in groups that do not count."""
+
+    rows: float = 0.0
+    units: float = 0.0
+
+    def widened(self, statistic: QueryStatistic, ends: Interval) -> Interval:
+        """Return an interval that allows for it. Each row that is left out could have any value within the bounds."""
+        if statistic.kind == "count":
+            is_units = statistic.parts[0].quantity is Quantity.UNITS
+            return ends[0], ends[1] + (self.units if is_units else self.rows)
+        if statistic.kind not in ("sum", "shared sum"):
+            return ends
+        return ends[0] + self.rows * min(statistic.bounds[0], 0.0), ends[1] + self.rows * max(statistic.bounds[1], 0.0)
 
 
 def linear_weights(statistic: QueryStatistic) -> tuple[float, ...]:
@@ -54,15 +79,28 @@ def linear_reach(noise: NoisePlan, scales: Sequence[float], weights: Sequence[fl
     return bound + 0.5 * float(np.abs(weights).sum())
 
 
-def intervals(query: PricedQuery, groups: Sequence[ReleasedGroup], confidence: float) -> list[dict[str, Interval]]:
-    """Return, for each group, the intervals of the columns that have one, by the column's name."""
+def intervals(
+    query: PricedQuery, groups: Sequence[ReleasedGroup], confidence: float, left_out: LeftOut | None = None
+) -> list[dict[str, Interval]]:
+    """Return, for each group, the intervals of the columns that have one, by the column's name.
+
+    Args:
+        query: The query with its noise.
+        groups: Its released groups.
+        confidence: The confidence of each interval.
+        left_out: What counts and sums allow for; None for the intervals of the noise alone.
+    """
+    allowance = left_out or LeftOut()
     by_group: list[dict[str, Interval]] = [{} for _ in groups]
     for output in query.plan.outputs:
         index = _single_statistic(output.expression)
         if index is None or not groups:
             continue
         statistic = query.plan.statistics[index]
-        ends = _RULES[statistic.kind](query, statistic, groups, 1 - confidence)
+        ends = [
+            allowance.widened(statistic, interval)
+            for interval in _RULES[statistic.kind](query, statistic, groups, 1 - confidence)
+        ]
         transformed = [_transform(output.expression, index, interval) for interval in ends]
         # A column has an interval in all groups or in none.
         if all(interval is not None for interval in transformed):

@@ -32,7 +32,7 @@ from hush.sql.answer.accuracy import expected_errors
 from hush.sql.answer.answer import QueryAnswer, answer_from_json, answer_to_json
 from hush.sql.answer.choices import Choices, ChoicesPlan, Chooser, stored_charge
 from hush.sql.answer.conditions import conditions, open_choices
-from hush.sql.answer.intervals import intervals
+from hush.sql.answer.intervals import LeftOut, intervals
 from hush.sql.answer.limits import Limits, RequestedLimits
 from hush.sql.answer.parts import parts_condition
 from hush.sql.answer.preview import Preview, invented_engine
@@ -43,7 +43,7 @@ from hush.sql.engines.views import BoundedViews
 from hush.sql.read.query import Bounds, plan_query
 from hush.sql.syntax.expression import Expr
 from hush.sql.write.plan import Output, QueryPlan
-from hush.statistics import ContributionLimits, Selection
+from hush.statistics import ContributionLimits, Selection, TotalLimits
 from hush.statistics.noise import NoiseKind, claim
 
 _ROWS_ARE_UNITS = "each row is its own privacy unit: a person with two rows counts as two"
@@ -287,7 +287,8 @@ class Table:
     ) -> QueryAnswer:
         """Answer a priced query, and add what its choices cost now."""
         limits = conditions(query, requested, choices, confidence)
-        answer = _answer(query, self._views, limits, confidence, source)
+        left_out = choices.left_out(in_total=isinstance(query.limits, TotalLimits))
+        answer = _answer(query, self._views, limits, left_out, confidence, source)
         if not choices.paid:
             return answer
         guarantee = replace(answer.guarantee, epsilon=answer.guarantee.epsilon + sum(choices.paid.values()))
@@ -398,7 +399,12 @@ class Table:
 
 
 def _answer(
-    query: PricedQuery, views: BoundedViews, limits: Sequence[str], confidence: float, source: RandomSource
+    query: PricedQuery,
+    views: BoundedViews,
+    limits: Sequence[str],
+    left_out: LeftOut,
+    confidence: float,
+    source: RandomSource,
 ) -> QueryAnswer:
     """Run a priced query and return its answer. This is the only function that reads rows.
 
@@ -406,6 +412,7 @@ def _answer(
         query: The query with its noise.
         views: The views on the engine.
         limits: What the answer says about its limits and bounds.
+        left_out: What intervals allow for.
         confidence: The confidence of the intervals.
         source: The random source.
     """
@@ -420,7 +427,7 @@ def _answer(
     group_index = Output(name="", expression=Expr("key", ColumnKind.INT, value=len(plan.keys)))
     indexed = replace(plan, outputs=(*plan.outputs, group_index))
     rows = indexed.answer(((*group.keys, index), group.numbers) for index, group in enumerate(released))
-    ends = intervals(query, released, confidence)
+    ends, noise_ends = intervals(query, released, confidence, left_out), intervals(query, released, confidence)
     guarantee, event = query.claim(source)
     return QueryAnswer(
         columns=plan.columns,
@@ -431,6 +438,7 @@ def _answer(
         intervals=[ends[row[-1]] for row in rows],
         confidence=confidence,
         limits=tuple(limits),
+        noise_intervals=[noise_ends[row[-1]] for row in rows],
     )
 
 

@@ -40,6 +40,8 @@ class ChosenLimit:
         beyond_error: With 95 % confidence, the true number is within this much of the estimate.
         excess: An estimate of how much units with at most four times the limit hold beyond it, likewise at least 0.
         excess_error: With 95 % confidence, what noise adds to that estimate is at most this much.
+        expected: The excess to expect, given the noisy counts and that levels thin out towards the top. Unlike
+            ``excess``, it is small where the counts say little. Intervals allow for it.
     """
 
     limit: int
@@ -47,6 +49,7 @@ class ChosenLimit:
     beyond_error: float
     excess: float = 0.0
     excess_error: float = 0.0
+    expected: float = 0.0
 
 
 def choose_limit(noisy_counts: NDArray[np.int64], scale: float) -> ChosenLimit:
@@ -69,10 +72,22 @@ def choose_limit(noisy_counts: NDArray[np.int64], scale: float) -> ChosenLimit:
     middles = 0.75 * 2.0 ** (level + 1 + np.arange(len(above[:_WINDOW])))
     excess, excess_error = weighted_sum(above[:_WINDOW], scale, middles - limit)
     beyond, beyond_error = weighted_sum(above, scale, np.ones(len(above)))
-    return ChosenLimit(limit=limit, beyond=beyond, beyond_error=beyond_error, excess=excess, excess_error=excess_error)
+    most = max(float(noisy_counts[level]), scale)
+    expected = sum(
+        _expected_units(float(count), most, scale) * (middle - limit)
+        for count, middle in zip(above[:_WINDOW], middles, strict=True)
+    )
+    return ChosenLimit(
+        limit=limit,
+        beyond=beyond,
+        beyond_error=beyond_error,
+        excess=excess,
+        excess_error=excess_error,
+        expected=expected,
+    )
 
 
-def highest_level(noisy_counts: NDArray[np.int64], scale: float) -> int | None:
+def highest_level(noisy_counts: NDArray[np.int64], scale: float, false_alarm: float = _FALSE_ALARM) -> int | None:
     """Return the level that has few units above it; None if no level stands above the noise.
 
     The search starts at the highest level that noise alone would hardly explain, and goes up while the next two levels
@@ -82,9 +97,10 @@ def highest_level(noisy_counts: NDArray[np.int64], scale: float) -> int | None:
     Args:
         noisy_counts: As for `choose_limit`.
         scale: As for `choose_limit`.
+        false_alarm: The chance that noise alone makes some empty level stand above it.
     """
     # One of n Laplace variables exceeds s ln(n / (2 p)) with probability at most p (union bound).
-    clearly_occupied = scale * math.log(len(noisy_counts) / (2 * _FALSE_ALARM))
+    clearly_occupied = scale * math.log(len(noisy_counts) / (2 * false_alarm))
     occupied = np.flatnonzero(noisy_counts > clearly_occupied)
     return _extended(noisy_counts, scale, int(occupied[-1])) if len(occupied) else None
 
