@@ -10,8 +10,8 @@ with bounds that hush learns. Units of these tables have very different numbers 
   is reported apart.
 
 Then Tumult, OpenDP and PipelineDP answer COUNT, SUM and AVG by group from one budget, each in an environment of its own
-(`PEERS`, by the scripts in statistics_peers). None of them has a default limit, so each gets that of its own first
-tutorial about users with several rows.
+(`PEERS`, by the scripts in statistics_peers). None of them has default limits: they want to be told. They get a guess,
+the same for all tables.
 
 Run `make benchmark-limits`; it writes benchmarks/results/limits.md.
 """
@@ -37,36 +37,21 @@ from scipy.stats import t as student
 import hush
 from hush.sql import Table
 
-EPSILON, DELTA, DRAWS, CAP_DRAWS, PEER_DRAWS = 1.0, 1e-7, 20, 2, 2
+EPSILON, DELTA, DRAWS, CAP_DRAWS, PEER_DRAWS = 1.0, 1e-7, 20, 1, 2
 CAPS = [2**power for power in range(11)]
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "limits.md"
 
 
-@dataclass(frozen=True)
-class Peer:
-    """Another library: its script, and the limits of its tutorial (groups per user, rows per group and user)."""
-
-    script: str
-    groups_per_unit: int
-    rows_per_unit: int
-
-
-PEERS = {
-    "tumult": Peer("tumult.py", 1, 20),  # MaxRowsPerID(20), of the tutorial on privacy identifiers, for one group
-    "opendp": Peer("opendp_polars.py", 1, 10),  # truncate_per_group(10), of the guide to identifiers
-    "pipelinedp": Peer("pipelinedp.py", 3, 2),  # of the example on visits to restaurants
-}
+PEERS = {"tumult": "tumult.py", "opendp": "opendp_polars.py", "pipelinedp": "pipelinedp.py"}
+# Their limits: a guess for somebody who knows nothing about the tables, in the middle of 1 and 1024 on a log scale.
+GUESSED_ROWS, GUESSED_GROUPS = 32, 4
 # Table, key (None for no groups) and value of the questions for peers.
 PEER_QUESTIONS = [
     ("flights", None, "distance"),
     ("flights", "month", "distance"),
-    ("flights", "origin", "air_time"),
-    ("flights", "hour", "dep_delay"),
     ("ratings", None, "rating"),
     ("ratings", "weekday", "rating"),
-    ("ratings", "hour", "rating"),
-    ("orders", None, "quantity"),
     ("orders", "year", "price"),
     ("orders", "nation", "quantity"),
 ]
@@ -255,9 +240,12 @@ def peer_errors(connection: duckdb.DuckDBPyConnection, folder: Path) -> Iterator
             "high": high,
         }
         errors: dict[str, float | None] = {"hush": hush_error(path, len(groups), (low, high), truth)}
-        for name, peer in PEERS.items():
-            limits = {"groups_per_unit": peer.groups_per_unit, "rows_per_unit": peer.rows_per_unit}
-            answers = ask_peer(name, peer, {**question, **limits})
+        groups_per_unit = min(GUESSED_GROUPS, len(groups))
+        rows_per_unit = GUESSED_ROWS // groups_per_unit
+        for name in PEERS:
+            # OpenDP 0.16.0 keeps one group less than it is told, at least with keys in this form.
+            limits = {"groups_per_unit": groups_per_unit + (name == "opendp"), "rows_per_unit": rows_per_unit}
+            answers = ask_peer(name, {**question, **limits})
             errors[name] = None if answers is None else relative_error(truth, answers)
         print(f"{table} {key} {value}: {errors}", file=sys.stderr, flush=True)
         yield f"{table}, {value}" + (f" by {key}" if key else ""), errors
@@ -274,9 +262,9 @@ def hush_error(path: Path, groups: int, bounds: tuple[float, float], truth: dict
     return relative_error(truth, answers)
 
 
-def ask_peer(name: str, peer: Peer, question: dict[str, Any]) -> list[list[list[float]]] | None:
+def ask_peer(name: str, question: dict[str, Any]) -> list[list[list[float]]] | None:
     """Return a peer's answers to a question, or None if it failed, which is reported."""
-    python, script = ROOT / f".venv-{name}" / "bin" / "python", ROOT / "benchmarks" / "statistics_peers" / peer.script
+    python, script = ROOT / f".venv-{name}" / "bin" / "python", ROOT / "benchmarks" / "statistics_peers" / PEERS[name]
     command = [str(python), str(script), json.dumps(question), "--repetitions", str(PEER_DRAWS)]
     try:
         output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
@@ -334,10 +322,11 @@ def report(measured: list[Measured], peers: list[tuple[str, dict[str, float | No
         )
     lines += [
         "",
-        "## Other libraries, with the limits of their tutorials",
+        "## Other libraries, with limits that were guessed",
         "",
         f"COUNT, SUM and AVG from one budget: the median relative error over {DRAWS} draws of hush and {PEER_DRAWS} of "
-        "each peer, their groups and the three aggregates. None of the peers has default limits, or chooses any.",
+        "each peer, their groups and the three aggregates. None of the peers has default limits, or chooses any: they "
+        f"are told {GUESSED_ROWS} rows of a user, in up to {GUESSED_GROUPS} groups.",
         "",
         "| question | hush | " + " | ".join(PEERS) + " |",
         "|---|---|" + "---|" * len(PEERS),

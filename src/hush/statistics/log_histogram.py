@@ -39,7 +39,7 @@ from hush.statistics.noise.release import Block, LaplaceNoise, NoiseKind, NoiseP
 SUCCESSES = (1 - 1e-9, 1 - 1e-8, 1 - 1e-7, 1 - 1e-6)
 _MAX_BINS = 5000
 _MANTISSA_BITS, _EXPONENT_BIAS = 52, 1023  # of a double
-_FALSE_ALARMS = (1e-3, 1e-2, 0.05)
+_FALSE_ALARMS = (1e-3, 1e-2)
 _NEAR_ZERO = 16  # an end that is this much smaller than the other is 0
 _LAST_BINS = 8  # from the larger bound down to 1/256 of it
 _WIDER = 0.05  # the chance that noise alone makes bounds twice as wide

@@ -52,6 +52,12 @@ def test_a_ledger_returns_the_answer_it_stored(key: Any) -> None:
     assert isinstance(stored.intervals[0]["n"], tuple)
 
 
+def test_an_answer_of_an_earlier_version_has_intervals_of_the_noise() -> None:
+    fields = json.loads(answer_to_json(answer_with(("a", 1.0))))
+    del fields["noise_intervals"]
+    assert answer_from_json(json.dumps(fields)).noise_intervals == [{"n": (0.5, 2.5)}]
+
+
 def test_types_without_a_json_form_are_stored_as_text() -> None:
     answer = answer_with((complex(1, 2), 1.0))
     assert answer_from_json(answer_to_json(answer)).rows == [("(1+2j)", 1.0)]
@@ -60,7 +66,8 @@ def test_types_without_a_json_form_are_stored_as_text() -> None:
 def test_stored_answers_keep_their_format() -> None:
     """Ledgers hold answers of earlier versions: the names of these fields must not change."""
     fields = json.loads(answer_to_json(answer_with((datetime.date(2024, 1, 1), 1.0))))
-    assert list(fields) == ["columns", "rows", "guarantee", "event", "scales", "intervals", "confidence", "limits"]
+    names = ["columns", "rows", "guarantee", "event", "scales", "intervals", "confidence", "limits", "noise_intervals"]
+    assert list(fields) == names
     assert fields["rows"] == [[{"date": "2024-01-01"}, 1.0]]
 
 

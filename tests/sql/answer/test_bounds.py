@@ -116,7 +116,7 @@ def test_answers_without_declared_bounds(text: str, true: float, error: float, p
 @pytest.mark.parametrize("rows", [0, 1, 3])
 @pytest.mark.parametrize(
     "aggregate",
-    ["AVG(x)", "AVG(LEAST(x, 0))", "AVG(GREATEST(x, 100))", "SUM(x * x)", "MEDIAN(x + 1e12)", "STDDEV(ROUND(x))"],
+    ["AVG(x)", "AVG(LEAST(x, 0))", "AVG(GREATEST(x, 100))", "SUM(x * x)", "MEDIAN(x + 1e12)", "STDDEV(x * 3)"],
 )
 def test_what_is_learned_never_decides_whether_there_is_an_answer(rows: int, aggregate: str) -> None:
     connection = duckdb.connect()
@@ -125,7 +125,7 @@ def test_what_is_learned_never_decides_whether_there_is_an_answer(rows: int, agg
         f"SELECT {aggregate} AS a FROM t", epsilon=1.0, source=TestSource(aggregate)
     )
     assert "Too few units have values of x" in answer.limits[1]
-    assert answer.guarantee.epsilon == pytest.approx(1.0)
+    assert answer.guarantee.epsilon == pytest.approx(0.9 + 2 / 3 * 0.1)
 
 
 @pytest.mark.parametrize("low", [-(2.0**41), -4.0, -(2.0**-20), 0.0, 2.0**-20, 1.0, 2.0**40])

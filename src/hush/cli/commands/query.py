@@ -12,6 +12,7 @@ import argparse
 import csv
 import json
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hush.cli.charging import add_charging, budget_of
@@ -65,6 +66,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--price", action="store_true", help="show the cost without asking; with --expected, the expected errors, too"
     )
     parser.add_argument("--preview", action="store_true", help="answer for invented rows, without reading the data")
+    parser.add_argument(
+        "--noise-intervals",
+        action="store_true",
+        help="show intervals of the noise alone, which allow for nothing beyond the limits",
+    )
     add_charging(parser)
     parser.add_argument(
         "--fresh", action="store_true", help="with --budget: ask again, and pay again, after the data have changed"
@@ -97,7 +103,7 @@ def _add_declarations(parser: argparse.ArgumentParser) -> None:
         "--bounds",
         action="append",
         metavar="COLUMN=LOW:HIGH",
-        help="the range to which values are clipped; may be repeated",
+        help="the range to which values are clipped (default: learned privately); may be repeated",
     )
     group.add_argument(
         "--keys", action="append", metavar="COLUMN=A,B,...", help="the groups, if they are public; may be repeated"
@@ -120,12 +126,18 @@ def _add_declarations(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="how many rows of a unit count in each group (default: a limit for all groups is chosen privately)",
     )
+    group.add_argument(
+        "--most-rows",
+        type=int,
+        metavar="K",
+        help="a fact: no unit has more rows than this. Intervals then hold for the truth",
+    )
 
 
 def run(options: argparse.Namespace) -> None:
     """Ask, and print the answer."""
     try:
-        from hush.sql import table
+        from hush.sql import MostRows, table
     except ImportError as error:
         raise Unsupported(f"queries need {error.name}, which is not installed", "pip install 'hush[sql]'") from None
     if options.price and options.preview:
@@ -136,6 +148,7 @@ def run(options: argparse.Namespace) -> None:
         "unit": _unit(options),
         "bounds": parse_bounds(options.bounds or []),
         "public": dict(_parse_public(text) for text in options.public_table or []),
+        "rows_per_unit": None if options.most_rows is None else MostRows(options.most_rows),
     }
     try:
         people = table(options.data, keys=keys, **declared)
@@ -149,6 +162,8 @@ def run(options: argparse.Namespace) -> None:
         _print_price(people.price(options.sql, **_question(options)), options.format)
     else:
         answer = people.sql(options.sql, **_question(options), budget=budget_of(options), fresh=options.fresh)
+        if options.noise_intervals:
+            answer = replace(answer, intervals=answer.noise_intervals)
         _print_answer(answer, options.format)
 
 
@@ -214,7 +229,7 @@ def _print_price(price: QueryPrice, form: str) -> None:
     """Print what a query would cost."""
     if form == "json":
         content = {"noise": price.noise, "scales": dict(price.scales), "errors": dict(price.errors)}
-        print(json.dumps({**content, "guarantee": json.loads(price.guarantee.to_json())}))
+        print(json.dumps({**content, "limits": price.limits, "guarantee": json.loads(price.guarantee.to_json())}))
         return
     header = ["released for each group", f"scale of {price.noise} noise"]
     if form == "csv":
@@ -222,9 +237,11 @@ def _print_price(price: QueryPrice, form: str) -> None:
         print(price.guarantee, file=sys.stderr)
         return
     print(price.guarantee)
+    print("\n".join(price.limits))
     if not price.scales:
         print(
-            "The noise depends on limits that are chosen first. Give --rows-per-unit and --groups-per-unit to see it."
+            "The noise depends on limits that are chosen first. To see it, give --rows-per-unit and --groups-per-unit, "
+            "and --bounds for columns without any."
         )
         return
     print(lay_out(header, [[name, f"{scale:.4g}"] for name, scale in price.scales.items()]))
@@ -243,6 +260,7 @@ def _print_answer(answer: QueryAnswer | Preview, form: str) -> None:
         if isinstance(answer, Preview):
             content["preview"] = note
         else:
+            content["noise_intervals"] = answer.noise_intervals
             content["limits"] = list(answer.limits)
             content["guarantee"] = json.loads(answer.guarantee.to_json())
         print(json.dumps(content, default=str))

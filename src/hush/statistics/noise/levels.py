@@ -26,6 +26,7 @@ _DEVIATIONS = 1.5  # how many standard deviations of noise a window must reach f
 # epsilon for the counts, that is 3 / epsilon: a unit there lacks a third of the limit on average, so three of them bias
 # a count as much as doubling its noise would add.
 _WORTH_A_STEP = 0.3
+_NUMBERS = 200  # of units, for which a level is tried
 # In standard deviations, what 95 % of the draws of one Laplace variable are within. Of sums, it is less: down to 1.96.
 _WITHIN = math.log(20) / math.sqrt(2)
 
@@ -74,7 +75,7 @@ def choose_limit(noisy_counts: NDArray[np.int64], scale: float) -> ChosenLimit:
     beyond, beyond_error = weighted_sum(above, scale, np.ones(len(above)))
     most = max(float(noisy_counts[level]), scale)
     expected = sum(
-        _expected_units(float(count), most, scale) * (middle - limit)
+        _expected_units(float(count), np.geomspace(1.0, most, _NUMBERS), scale) * (middle - limit)
         for count, middle in zip(above[:_WINDOW], middles, strict=True)
     )
     return ChosenLimit(
@@ -114,7 +115,10 @@ def _extended(noisy_counts: NDArray[np.int64], scale: float, level: int) -> int:
         level += 1
     if level + 1 < len(noisy_counts):
         most = max(float(noisy_counts[level]), scale)  # tails thin out: the next level holds no more than this one
-        level += _expected_units(float(noisy_counts[level + 1]), most, scale) > _WORTH_A_STEP * scale
+        level += (
+            _expected_units(float(noisy_counts[level + 1]), np.linspace(1.0, most, _NUMBERS), scale)
+            > _WORTH_A_STEP * scale
+        )
     return level
 
 
@@ -123,13 +127,12 @@ def weighted_sum(noisy_counts: NDArray[np.int64], scale: float, weights: NDArray
     return max(0.0, float(noisy_counts @ weights)), _WITHIN * _deviation(scale, weights)
 
 
-def _expected_units(noisy_count: float, most: float, scale: float) -> float:
+def _expected_units(noisy_count: float, numbers: NDArray[np.float64], scale: float) -> float:
     """Return the posterior mean of the number of units in a level, given its noisy count.
 
-    The prior is even odds that the level is empty or holds 1 to ``most`` units, each number equally likely. The
+    The prior is even odds that the level is empty or holds one of these numbers of units, each equally likely. The
     likelihood is that of the noise, exp(-|noisy count - n| / scale).
     """
-    numbers = np.linspace(1.0, most, 200)
     occupied = np.exp(-np.abs(noisy_count - numbers) / scale) / len(numbers)
     empty = math.exp(-abs(noisy_count) / scale)
     return float((occupied * numbers).sum() / (occupied.sum() + empty))
