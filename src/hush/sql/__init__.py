@@ -38,6 +38,8 @@ The ideas of the package:
   allow-list, and refuses everything else. `write` writes the tree as new SQL.
 - **Contributions are bounded in the query itself** (`write.bounded`), so only bounded aggregates leave the engine. They
   are integers on a grid, because sums of floating-point numbers depend on the order of rows.
+- **Limits and bounds that nobody gave are chosen privately** (`answer.choices`), from histograms of units by what they
+  hold. Every answer says what is in force, about how much is beyond, and what its intervals mean (`answer.conditions`).
 - **Noise is added once**, by the noise layer of `hush.statistics`, with one budget for all releases of a query and for
   the selection of groups (`answer.priced_query`). Aggregates share releases: AVG(x) comes with COUNT(x) and SUM(x).
 - **Everything that depends on data happens after the price is fixed.** Refusals, prices and previews read no rows.

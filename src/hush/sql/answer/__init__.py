@@ -4,6 +4,8 @@ In reading order:
 
 - `declaration`: `table` and `JoinedTable`, which declare tables and what is public about them.
 - `table`: `Table`, with `Table.sql`, `Table.price` and `Table.preview`.
+- `limits`, `bounds`, `choices`: what is chosen privately if nobody gave it, how, and who pays.
+- `conditions`: what an answer says about its limits and bounds, and what its intervals mean.
 - `priced_query`: the noise of a query, fixed before data are read, and the release of its groups.
 - `intervals`, `spread`: confidence intervals; `spread` has those of variances.
 - `accuracy`: the epsilon for a wanted accuracy, and expected errors.
