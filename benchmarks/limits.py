@@ -46,6 +46,8 @@ RESULTS = ROOT / "benchmarks" / "results" / "limits.md"
 PEERS = {"tumult": "tumult.py", "opendp": "opendp_polars.py", "pipelinedp": "pipelinedp.py"}
 # Their limits: a guess for somebody who knows nothing about the tables, in the middle of 1 and 1024 on a log scale.
 GUESSED_ROWS, GUESSED_GROUPS = 32, 4
+# What every answer about limits that were chosen says (`hush.sql.answer.conditions`).
+HEAVY_SENTENCE = "One unit alone could hold more beyond them than an interval is wide: no private interval covers that."
 # Table, key (None for no groups) and value of the questions for peers.
 PEER_QUESTIONS = [
     ("flights", None, "distance"),
@@ -314,7 +316,7 @@ def report(measured: list[Measured], peers: list[tuple[str, dict[str, float | No
         coverage = np.array([one.coverage for one in chosen])
         # Questions are the sample: Student's one-sided limit for their mean coverage.
         deviation = coverage.std(ddof=1) / np.sqrt(len(coverage)) if len(coverage) > 1 else np.nan
-        lower = coverage.mean() - student.ppf(0.99, max(len(coverage) - 1, 1)) * deviation
+        lower = max(0.0, coverage.mean() - student.ppf(0.99, max(len(coverage) - 1, 1)) * deviation)
         errors = [np.median([one.fixed[cap] for one in chosen]) for cap in CAPS]
         lines.append(
             f"| {name} | {len(chosen)} | {coverage.mean():.1%} | {lower:.1%} | "
@@ -322,11 +324,14 @@ def report(measured: list[Measured], peers: list[tuple[str, dict[str, float | No
         )
     lines += [
         "",
+        f"No private interval can cover the heavy table. Its answers say so: *{HEAVY_SENTENCE}*",
+        "",
         "## Other libraries, with limits that were guessed",
         "",
         f"COUNT, SUM and AVG from one budget: the median relative error over {DRAWS} draws of hush and {PEER_DRAWS} of "
         "each peer, their groups and the three aggregates. None of the peers has default limits, or chooses any: they "
-        f"are told {GUESSED_ROWS} rows of a user, in up to {GUESSED_GROUPS} groups.",
+        f"are told {GUESSED_ROWS} rows of a user, in up to {GUESSED_GROUPS} groups (OpenDP one group more, because it "
+        "keeps one less than it is told).",
         "",
         "| question | hush | " + " | ".join(PEERS) + " |",
         "|---|---|" + "---|" * len(PEERS),
